@@ -1,0 +1,71 @@
+"""Transport addresses: from text to the table that they name.
+
+PostgreSQL's grammar is that of the transport's `QueueAddress.Parse`: the schema ends at the first
+dot outside quotes, each part may be quoted with quotes doubled inside, names are case-sensitive.
+"""
+
+from dataclasses import dataclass
+
+from duesweep.errors import UnreadableAddressError
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """A table and its schema, unquoted."""
+
+    schema: str
+    table: str
+
+    def __str__(self) -> str:
+        """The address in its canonical form, as NServiceBus writes it."""
+        return f"{quoted(self.schema)}.{quoted(self.table)}"
+
+
+def quoted(name: str) -> str:
+    """`name` as a quoted PostgreSQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+@dataclass(frozen=True, slots=True)
+class PostgreSqlAddresses:
+    """How an endpoint on PostgreSQL reads addresses: its own name is one identifier, even with
+    dots, and a name without a schema is in `default_schema`.
+    """
+
+    endpoint: str
+    default_schema: str
+
+    @property
+    def own_queue(self) -> TableName:
+        """The endpoint's own input queue."""
+        return TableName(self.default_schema, self.endpoint)
+
+    def parse(self, address: str | None) -> TableName:
+        """The table that `address` names; None is the endpoint's own queue.
+
+        Raises `UnreadableAddressError` for an address that can name no table.
+        """
+        if address is None or address == self.endpoint:
+            return self.own_queue
+        if "\0" in address:
+            raise UnreadableAddressError(f"The destination {address!r} holds a NUL")
+        schema, table = _split(address)
+        if not table.strip():
+            raise UnreadableAddressError(f"The destination {address!r} names no table")
+        return TableName(schema if schema.strip() else self.default_schema, table)
+
+
+def _split(address: str) -> tuple[str, str]:
+    in_quotes = False
+    for index, character in enumerate(address):
+        if character == '"':
+            in_quotes = not in_quotes
+        elif character == "." and not in_quotes:
+            return _unquoted(address[:index]), _unquoted(address[index + 1 :])
+    return "", _unquoted(address)
+
+
+def _unquoted(name: str) -> str:
+    if len(name) >= len('""') and name.startswith('"') and name.endswith('"'):
+        return name[1:-1].replace('""', '"')
+    return name

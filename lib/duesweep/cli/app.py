@@ -1,0 +1,95 @@
+"""`duesweep <command>`: options in, exit code out."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer.exceptions import TyperException
+
+from duesweep.errors import DuesweepError, ExitCode
+
+# What the gate answers when Spark is needed: not an exit code of any command.
+WORK_FOR_SPARK = 10
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Sweep due delayed messages of NServiceBus endpoints to their queues.",
+)
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", help="TOML file; default: duesweep.toml where there is one."),
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="A setting, over file and environment."),
+]
+
+
+@app.command()
+def sweep(
+    config: ConfigFile = None,
+    settings: Overrides = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The summary as JSON.")] = False,
+    gate: Annotated[bool, typer.Option("--gate", hidden=True)] = False,
+) -> int:
+    """Sweep what is due now, once."""
+    from duesweep.cli import sweep as command  # noqa: PLC0415 - a command imports only its own
+
+    return command.run(config, settings or [], as_json=as_json, gate=gate)
+
+
+@app.command()
+def setup(
+    config: ConfigFile = None,
+    settings: Overrides = None,
+    print_sql: Annotated[
+        bool, typer.Option("--print-sql", help="Print the statements; connect to nothing.")
+    ] = False,
+    rebind: Annotated[
+        bool, typer.Option("--rebind", help="Bind the journal anew, to the ledger of ledger.root.")
+    ] = False,
+) -> int:
+    """Create what NServiceBus would create for the endpoint, plus duesweep's journal."""
+    from duesweep.cli import setup as command  # noqa: PLC0415
+
+    return command.run(config, settings or [], print_sql=print_sql, rebind=rebind)
+
+
+@app.command("config")
+def show_config(config: ConfigFile = None, settings: Overrides = None) -> int:
+    """Print the effective configuration, secrets masked."""
+    from duesweep.cli import setup as command  # noqa: PLC0415
+
+    return command.show(config, settings or [])
+
+
+@app.command()
+def demo(
+    folder: Annotated[Path, typer.Option(help="Where the demonstration keeps its data.")] = Path(
+        "build/demo"
+    ),
+    messages: Annotated[int, typer.Option(min=100, help="How many messages to load.")] = 20_000,
+) -> int:
+    """Sweep 20,000 messages of an embedded PostgreSQL, twice, and look at the ledger."""
+    from duesweep.demo import run as command  # noqa: PLC0415
+
+    return command.run(folder, messages)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; its exit code. One sentence on stderr says what went wrong."""
+    try:
+        result = app(args=arguments, prog_name="duesweep", standalone_mode=False)
+    except TyperException as error:
+        print(f"duesweep: {error.format_message()} (see duesweep --help)", file=sys.stderr)
+        return ExitCode.CONFIGURATION
+    except DuesweepError as error:
+        print(f"duesweep: {error}", file=sys.stderr)
+        return error.exit_code
+    return result if isinstance(result, int) else ExitCode.DONE

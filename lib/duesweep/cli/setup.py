@@ -1,0 +1,30 @@
+"""`duesweep setup` and `duesweep config`."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from duesweep import config as configuration
+from duesweep import wiring
+from duesweep.errors import ExitCode
+
+
+def run(file: Path | None, overrides: Sequence[str], *, print_sql: bool, rebind: bool) -> int:
+    """Create what is missing, or print the statements that would."""
+    config = configuration.load(file, overrides)
+    installer = wiring.installer(config)
+    if print_sql:
+        print(installer.script())
+        return ExitCode.DONE
+    created = installer.install(rebind=rebind)
+    for table in created:
+        print(f"created {table}")
+    if not created:
+        print("Everything is there already.")
+    return ExitCode.DONE
+
+
+def show(file: Path | None, overrides: Sequence[str]) -> int:
+    """Print the effective configuration."""
+    print(json.dumps(configuration.masked(configuration.load(file, overrides)), indent=2))
+    return ExitCode.DONE

@@ -1,0 +1,53 @@
+"""`duesweep sweep`: ask the store first, start Spark only where there is work."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from duesweep import config as configuration
+from duesweep import wiring
+from duesweep.cli.app import WORK_FOR_SPARK
+from duesweep.errors import ExitCode
+from duesweep.parts import SweepParts
+
+
+def run(file: Path | None, overrides: Sequence[str], *, as_json: bool, gate: bool) -> int:
+    """Sweep once. With `gate`, only say whether Spark is needed (10), else do all that is left."""
+    parts = wiring.parts(configuration.load(file, overrides))
+    if not has_work(parts):
+        _print_idle(parts, as_json=as_json)
+        return ExitCode.DONE
+    return WORK_FOR_SPARK if gate else _sweep(parts, as_json=as_json)
+
+
+def has_work(parts: SweepParts) -> bool:
+    """Whether anything is due and ripe, or unsettled; raises where the settings are wrong."""
+    with parts.store.open_driver() as session:
+        session.check()
+        if parts.error_queue is not None:
+            parts.queue.check(parts.error_queue)
+        return session.has_work()
+
+
+def _sweep(parts: SweepParts, *, as_json: bool) -> int:
+    from duesweep.cli import report  # noqa: PLC0415 - neither rich nor Spark on the gate's way
+    from duesweep.session import spark_session  # noqa: PLC0415
+    from duesweep.sweep import exit_code, sweep  # noqa: PLC0415
+
+    report.configure_logging()
+    spark = spark_session(configuration.jars())
+    summary = sweep(spark, parts, report.progress(parts.store))
+    if as_json:
+        print(json.dumps(report.as_json(summary)))
+    else:
+        report.print_summary(summary)
+    return exit_code(summary)
+
+
+def _print_idle(parts: SweepParts, *, as_json: bool) -> None:
+    if as_json:
+        counts = ("found", "claimed", "dispatched", "failed", "exhausted", "skipped", "left", "bytes")
+        print(json.dumps({"source": parts.store.source, **dict.fromkeys(counts, 0), "outcome": "idle"}))
+    else:
+        print(f"{parts.store.source}: nothing is due, nothing is to be settled.", file=sys.stdout)

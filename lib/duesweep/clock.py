@@ -1,0 +1,38 @@
+"""Time that passes inside one process, for bounds on how long something may take.
+
+Whether a message is due is never decided here: the store's own server says that.
+"""
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Seconds since some fixed moment; never goes back."""
+
+    def seconds(self) -> float:
+        """Monotonic seconds."""
+        ...
+
+
+class SystemClock:
+    """The machine's monotonic clock."""
+
+    def seconds(self) -> float:
+        """Monotonic seconds."""
+        return time.monotonic()
+
+
+class SettableClock:
+    """A clock that stands still until a test moves it."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self._seconds = seconds
+
+    def seconds(self) -> float:
+        """Monotonic seconds."""
+        return self._seconds
+
+    def advance(self, seconds: float) -> None:
+        """Move forward."""
+        self._seconds += seconds

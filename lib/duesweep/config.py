@@ -1,0 +1,186 @@
+"""Configuration: a TOML file, above it the environment, above that the command line.
+
+Nothing else in the package reads the environment. Unknown keys are refused, defaults are applied
+once, after merging.
+"""
+
+import difflib
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from duesweep.errors import ConfigError
+
+DEFAULT_FILE = Path("duesweep.toml")
+_JARS_VARIABLE = "DUESWEEP_JARS"
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class StoreConfig(_Section):
+    """Where delayed messages wait."""
+
+    kind: Literal["postgresql"] = "postgresql"
+    dsn: SecretStr
+    endpoint: str = Field(min_length=1)
+    name: str | None = Field(default=None, min_length=1)
+    db_schema: str = Field(default="public", alias="schema", min_length=1)
+    delayed_table: str | None = Field(default=None, min_length=1)
+    writer_time_zone: str | None = Field(default=None, min_length=1)
+
+
+class QueueConfig(_Section):
+    """Where messages go; without a dsn, the store's own database and transaction."""
+
+    kind: Literal["postgresql"] = "postgresql"
+    dsn: SecretStr | None = None
+
+
+class RetryConfig(_Section):
+    """What becomes of messages that fail."""
+
+    max_attempts: int = Field(default=5, ge=1)
+    initial_seconds: float = Field(default=30, ge=0, allow_inf_nan=False)
+    max_seconds: float = Field(default=3600, ge=0, le=31_536_000)
+    error_queue: str | None = Field(default=None, min_length=1)
+    max_exhausted_per_sweep: int = Field(default=1000, ge=0)
+
+
+class LedgerConfig(_Section):
+    """Where the Delta ledger is."""
+
+    root: str = Field(min_length=1)
+
+
+class SweepConfig(_Section):
+    """The size of a sweep's pieces."""
+
+    batch_rows: int = Field(default=1000, ge=1, le=10_000)
+    batch_bytes: int = Field(default=8_000_000, ge=1)
+    slices: int = Field(default=0, ge=0, le=10_000)
+
+
+class Config(BaseSettings):
+    """The effective configuration."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="DUESWEEP_", env_nested_delimiter="__", extra="forbid", frozen=True
+    )
+
+    store: StoreConfig
+    queues: dict[str, QueueConfig] = Field(default_factory=dict)
+    retry: RetryConfig = RetryConfig()
+    ledger: LedgerConfig
+    sweep: SweepConfig = SweepConfig()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - pydantic's signature
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Command line over environment over file."""
+        toml = TomlConfigSettingsSource(settings_cls, toml_file=_file_in_use)
+        return init_settings, env_settings, toml
+
+
+_file_in_use: Path | None = None
+
+
+def load(file: Path | None, overrides: Sequence[str] = ()) -> Config:
+    """The effective configuration; `overrides` are `section.key=value` from the command line.
+
+    Raises `ConfigError` with one sentence for each thing that is wrong.
+    """
+    global _file_in_use  # noqa: PLW0603 - the only way to hand a path to pydantic's sources
+    _file_in_use = _existing(file)
+    try:
+        config = Config(**_nested(overrides))
+    except ValidationError as error:
+        raise ConfigError("; ".join(_sentence(e) for e in error.errors())) from error
+    except ValueError as error:
+        raise ConfigError(f"{_file_in_use} is not TOML: {error}") from error
+    unknown = set(config.queues) - {"default"}
+    if unknown:
+        raise ConfigError(f"queues.{min(unknown)} is not used; the only queue is queues.default")
+    return config
+
+
+def masked(config: Config) -> dict[str, Any]:
+    """The configuration for people to read: every key, secrets masked."""
+    dumped: dict[str, Any] = config.model_dump(mode="json", by_alias=True)
+    return dumped
+
+
+def jars() -> Sequence[Path]:
+    """The jars that a session of our own needs, from the folder that spark-submit.sh filled."""
+    folder = os.environ.get(_JARS_VARIABLE)
+    if folder is None:
+        return ()
+    found = sorted(Path(folder).glob("*.jar"))
+    if not found:
+        raise ConfigError(f"{_JARS_VARIABLE} names {folder}, where there are no jars; run tests/run")
+    return found
+
+
+def _existing(file: Path | None) -> Path | None:
+    if file is None:
+        return DEFAULT_FILE if DEFAULT_FILE.exists() else None
+    if not file.is_file():
+        raise ConfigError(f"There is no configuration file {file}; give one with --config")
+    return file
+
+
+def _nested(overrides: Sequence[str]) -> dict[str, Any]:
+    nested: dict[str, Any] = {}
+    for override in overrides:
+        path, separator, value = override.partition("=")
+        if not separator:
+            raise ConfigError(f"--set {override!r} is not of the form section.key=value")
+        *sections, key = path.strip().split(".")
+        at = nested
+        for section in sections:
+            at = at.setdefault(section, {})
+        at[key] = value
+    return nested
+
+
+def _sentence(error: Mapping[str, Any]) -> str:
+    path = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden":
+        known = _known_keys()
+        near = difflib.get_close_matches(path, known, n=1) or difflib.get_close_matches(
+            path.rsplit(".", 1)[-1], [key.rsplit(".", 1)[-1] for key in known], n=1
+        )
+        return f"There is no setting {path}" + (f"; did you mean {near[0]}?" if near else "")
+    if error["type"] == "missing":
+        variable = "DUESWEEP_" + path.upper().replace(".", "__")
+        return f"{path} is not set; give it in the configuration file or as {variable}"
+    return f"{path} is wrong: {error['msg'].lower()}"
+
+
+def _known_keys() -> Sequence[str]:
+    sections = {
+        name: field.annotation for name, field in Config.model_fields.items() if name != "queues"
+    } | {"queues.default": QueueConfig}
+    keys = [
+        f"{section}.{field.alias or name}"
+        for section, model in sections.items()
+        for name, field in model.model_fields.items()  # type: ignore[union-attr]
+    ]
+    return [*sections, *(re.sub("^queues$", "queues.default", key) for key in keys)]

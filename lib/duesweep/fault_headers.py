@@ -1,0 +1,61 @@
+"""What NServiceBus adds to the headers of a message that it gives up on.
+
+Names, order and formats are those of the core's `ExceptionHeaderHelper` and `FaultsHeaderKeys`, as
+the transport's error queue shows them; ServicePulse reads them.
+"""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from duesweep.errors import MessageError, stack_of, storable, type_name
+from duesweep.headers import json as headers_json
+from duesweep.message import Headers, Message
+
+EXCEPTION_TYPE = "NServiceBus.ExceptionInfo.ExceptionType"
+INNER_EXCEPTION_TYPE = "NServiceBus.ExceptionInfo.InnerExceptionType"
+HELP_LINK = "NServiceBus.ExceptionInfo.HelpLink"
+EXCEPTION_MESSAGE = "NServiceBus.ExceptionInfo.Message"
+SOURCE = "NServiceBus.ExceptionInfo.Source"
+STACK_TRACE = "NServiceBus.ExceptionInfo.StackTrace"
+TIME_OF_FAILURE = "NServiceBus.TimeOfFailure"
+FAILED_QUEUE = "NServiceBus.FailedQ"
+# Ours: the headers that nobody could read, as they were.
+UNREADABLE_HEADERS = "duesweep.UnreadableHeaders"
+
+
+def faulted(
+    message: Message, error: MessageError, *, own_queue: str, now: datetime | None = None
+) -> Message:
+    """The message as it goes to the error queue: without its forward destination, with the fault.
+
+    One whose headers cannot be read goes with the fault headers and its raw headers in one more.
+    """
+    if isinstance(message.headers, MessageError):
+        headers: dict[str, str | None] = {UNREADABLE_HEADERS: message.headers_text}
+    else:
+        headers = dict(message.headers)
+        headers.pop(headers_json.FORWARD_DESTINATION, None)
+    failed_queue = message.destination if message.destination is not None else own_queue
+    headers |= fault_headers(error, failed_queue, now or datetime.now(UTC))
+    return replace(message, headers=headers, headers_text=headers_json.write(headers))
+
+
+def fault_headers(error: MessageError, failed_queue: str, now: datetime) -> Headers:
+    """The fault headers, in NServiceBus's order; an inner exception only where there is one."""
+    inner = error.__cause__
+    headers: dict[str, str | None] = {EXCEPTION_TYPE: type_name(error)}
+    if inner is not None:
+        headers[INNER_EXCEPTION_TYPE] = type_name(inner)
+    return headers | {
+        HELP_LINK: None,
+        EXCEPTION_MESSAGE: storable(str(error)),
+        SOURCE: "duesweep",
+        STACK_TRACE: stack_of(error),
+        TIME_OF_FAILURE: wire_time(now),
+        FAILED_QUEUE: failed_queue,
+    }
+
+
+def wire_time(moment: datetime) -> str:
+    """A UTC time in NServiceBus's wire format, `yyyy-MM-dd HH:mm:ss:ffffff Z`."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S:%f Z")

@@ -1,0 +1,1 @@
+"""The formats in which stores keep the headers of a message."""

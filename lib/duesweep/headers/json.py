@@ -1,0 +1,85 @@
+"""Headers as the SQL transports write them: one JSON object, string to string or null.
+
+The format is that of NServiceBus's `DictionarySerializer` (System.Text.Json, with `/` written as
+`\\/`). What is delivered is the very text that was stored, less one member: text that is never
+rewritten keeps its order, nulls and escapes.
+"""
+
+import json
+import re
+from json.decoder import scanstring  # type: ignore[attr-defined]
+
+from duesweep.errors import UnreadableHeadersError
+from duesweep.message import Headers
+
+FORWARD_DESTINATION = "NServiceBus.SqlServer.ForwardDestination"
+
+_FORWARD_NAME = f'"{FORWARD_DESTINATION}"'
+_VALUE = re.compile(r'\s*:\s*(?:"(?:[^"\\]|\\.)*"|null)\s*')
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_SPACE = re.compile(r"[ \t\r\n]*")
+
+
+def read(text: str) -> Headers:
+    """The headers in `text`, in their order.
+
+    Raises `UnreadableHeadersError` for everything that .NET's serializer would refuse: not JSON,
+    not an object, a value that is neither string nor null, half of a surrogate pair.
+    """
+    try:
+        headers = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UnreadableHeadersError(f"The headers are not JSON: {error}") from error
+    if not isinstance(headers, dict):
+        raise UnreadableHeadersError("The headers are JSON, but not an object")
+    for name, value in headers.items():
+        if value is not None and not isinstance(value, str):
+            raise UnreadableHeadersError(f"The value of header {name!r} is neither text nor null")
+    if "\\u" in text and _SURROGATE.search("".join([*headers, *filter(None, headers.values())])):
+        raise UnreadableHeadersError("The headers hold half of a surrogate pair")
+    return headers
+
+
+def without_forward_destination(text: str) -> str:
+    """`text`, which `read` has accepted, less its forward destination; else to the letter."""
+    # In a flat object the name can stand only for itself: inside a string its quotes are escaped,
+    # so that it has a backslash before it. Whatever is not plain is rebuilt member by member.
+    start = text.find(_FORWARD_NAME)
+    plain = start > 0 and text[start - 1] in "{," and "\\u" not in text
+    value = _VALUE.match(text, start + len(_FORWARD_NAME)) if plain else None
+    if value is None or text.find(_FORWARD_NAME, value.end()) >= 0:
+        return _rebuilt(text)
+    before, after = text[:start], text[value.end() :]
+    if after.startswith(","):
+        return before + after[1:]
+    return before.removesuffix(",") + after
+
+
+def write(headers: Headers) -> str:
+    """`headers` as NServiceBus would write them."""
+    text = json.dumps(dict(headers), ensure_ascii=False, separators=(",", ":"))
+    return text.replace("/", "\\/")
+
+
+def _rebuilt(text: str) -> str:
+    """The members' own texts, joined anew without those named like the forward destination.
+
+    For what the transports never write but JSON allows: an escaped or repeated member name.
+    """
+    members = [member for name, member in _members(text) if name != FORWARD_DESTINATION]
+    return "{" + ",".join(members) + "}"
+
+
+def _members(text: str) -> list[tuple[str, str]]:
+    found = []
+    at = text.index('"') if '"' in text else len(text)
+    while at < len(text):
+        name, end = scanstring(text, at + 1)
+        end = text.index(":", end) + 1
+        end = _SPACE.match(text, end).end()  # type: ignore[union-attr]
+        end = end + len("null") if text[end] == "n" else scanstring(text, end + 1)[1]
+        found.append((name, text[at:end]))
+        at = text.find('"', end)
+        if at < 0:
+            break
+    return found

@@ -1,0 +1,1 @@
+"""The ledger: four Delta tables that people query."""

@@ -1,0 +1,93 @@
+"""A sealed group of the journal as DataFrames in the ledger's schemas.
+
+What was dispatched comes as Arrow, batch by batch, through the driver: 1,000 messages are 50 kB, and
+no Python worker has to start to decode them. What is exhausted comes over JDBC, bodies and all, and
+never touches the driver's Python.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, dataclass
+from uuid import UUID
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+
+from duesweep import tombstone
+from duesweep.ledger.schemas import ERRORS, RETRIES, SWEEPS, TOMBSTONES
+from duesweep.stores.base import Journal, JournalBatch, JournalExtent, SweepSummary
+
+# What one JDBC read may hold at a time.
+_FETCH_BYTES = 64_000_000
+_INSTANTS = {"due", "dispatched_at", "first_failed_at", "last_failed_at", "next_attempt_at"}
+
+
+@dataclass(frozen=True, slots=True)
+class JournalRows:
+    """The rows of one sealed group. Read again, they come in the same pieces."""
+
+    spark: SparkSession
+    journal: Journal
+    settle_id: UUID
+
+    def dispatched_dfs(self) -> Iterator[DataFrame]:
+        """`tombstones` of what was dispatched, in pieces that fit the driver's memory."""
+        for batches in self.journal.batches(self.settle_id):
+            yield self.spark.createDataFrame(_decoded(batches, self.journal.source), TOMBSTONES)
+
+    def exhausted_df(self, exhausted: JournalExtent) -> DataFrame:
+        """`tombstones` of what was exhausted."""
+        rows_df = self._exhausted_rows_df(exhausted).withColumn("outcome", F.lit("exhausted"))
+        return rows_df.select(*(_typed(name) for name in TOMBSTONES.names))
+
+    def errors_df(self, exhausted: JournalExtent) -> DataFrame:
+        """`errors`: the messages out of attempts, whole."""
+        rows_df = self._exhausted_rows_df(exhausted).withColumns(
+            {
+                "headers_text": F.col("headers"),
+                "headers": F.from_json("headers", ERRORS["headers"].dataType),
+                "last_failed_at": F.col("dispatched_at"),
+                "next_attempt_at": F.lit(None).cast("bigint"),
+            }
+        )
+        return rows_df.select(*(_typed(name) for name in ERRORS.names))
+
+    def retries_df(self) -> DataFrame:
+        """`retries`: the source's messages that failed and are still in the store."""
+        rows_df = self._read(self.journal.retries_query(), fetch_rows=1_000)
+        return rows_df.select(*(_typed(name) for name in RETRIES.names))
+
+    def _exhausted_rows_df(self, exhausted: JournalExtent) -> DataFrame:
+        fetch_rows = max(1, min(1_000, _FETCH_BYTES // max(1, exhausted.longest_bytes)))
+        query = self.journal.exhausted_query(self.settle_id)
+        return self._read(query, fetch_rows=fetch_rows)
+
+    def _read(self, query: str, *, fetch_rows: int) -> DataFrame:
+        source = self.journal.jdbc()
+        fetch = {"fetchsize": str(fetch_rows)}
+        return self.spark.read.jdbc(
+            source.url, f"({query}) AS journal", properties=source.properties | fetch
+        ).withColumn("source", F.lit(self.journal.source))
+
+
+def sweeps_df(spark: SparkSession, summaries: Sequence[SweepSummary]) -> DataFrame:
+    """The rows of `sweeps`."""
+    columns = zip(*(astuple(summary) for summary in summaries), strict=True)
+    table = pa.table([pa.array(column) for column in columns], names=SWEEPS.names)
+    return spark.createDataFrame(table, SWEEPS)
+
+
+def _decoded(batches: Sequence[JournalBatch], source: str) -> pa.Table:
+    return pa.concat_tables(_decoded_batch(batch, source) for batch in batches)
+
+
+def _decoded_batch(batch: JournalBatch, source: str) -> pa.Table:
+    rows = pa.Table.from_batches([tombstone.decode(batch.outcomes)])
+    same = {"sweep_id": str(batch.sweep_id), "source": source, "outcome": "dispatched"}
+    for name, value in same.items():
+        rows = rows.append_column(name, pa.repeat(pa.scalar(value), rows.num_rows))
+    return rows.select(TOMBSTONES.names)
+
+
+def _typed(name: str) -> Column:
+    return F.timestamp_micros(name).alias(name) if name in _INSTANTS else F.col(name)

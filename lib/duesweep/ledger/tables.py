@@ -1,0 +1,174 @@
+"""The ledger's tables: where they are, their schemas, and appends that count once.
+
+Delta records (txnAppId, txnVersion) with a commit and silently ignores a version that it has seen,
+so an append under a settle id happens once, however often it is tried:
+https://docs.delta.io/latest/delta-batch.html#idempotent-table-writes-in-foreachbatch
+"""
+
+import fcntl
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+from uuid import UUID
+
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+
+from duesweep.errors import ConfigError, LedgerError
+from duesweep.ledger.schemas import SCHEMAS
+
+TRANSACTION_RETENTION_DAYS = 90
+_ID_PROPERTY = "duesweep.ledgerId"
+# The table that holds the ledger's id is made last: where it is, the others are.
+_TABLES = ("errors", "retries", "sweeps", "tombstones")
+_CONFLICT_TRIES = 5
+_S3_LOG_STORE = "spark.delta.logStore.{scheme}.impl"
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The four tables under one root: a path (with a `/` or a scheme) or a catalog schema."""
+
+    spark: SparkSession
+    root: str
+
+    def ensure(self) -> UUID:
+        """Create what is missing; the ledger's id. Raises `ConfigError` for an unsafe root."""
+        self._check_log_store()
+        ledger_id = self._read_id()
+        if ledger_id is None:
+            with self.writing():
+                self._create()
+                ledger_id = self._read_id()
+        if ledger_id is None:
+            raise LedgerError(
+                f"{self.table('tombstones')} exists but is no table of a duesweep ledger: "
+                f"it has no property {_ID_PROPERTY}; set ledger.root to a place of its own"
+            )
+        return ledger_id
+
+    def table(self, name: str) -> str:
+        """The table as SQL and `spark.read.table` name it."""
+        if _is_path(self.root):
+            path = f"{self.root.rstrip('/')}/{name}".replace("`", "``")
+            return f"delta.`{path}`"
+        return ".".join(f"`{part}`" for part in (*self.root.split("."), name))
+
+    def append(
+        self, name: str, rows_df: DataFrame, *, settle_id: UUID, version: int = 1
+    ) -> None:
+        """Append a piece of a group's rows, once; pieces count up from 1."""
+        self._write(name, (settle_id, version), lambda: rows_df.write.mode("append"))
+
+    def replace_source(self, name: str, rows_df: DataFrame, source: str, *, settle_id: UUID) -> None:
+        """Replace the rows of one source, once."""
+        escaped = source.replace("\\", "\\\\").replace("'", "\\'")
+        self._write(
+            name,
+            (settle_id, 1),
+            lambda: rows_df.write.mode("overwrite").option("replaceWhere", f"source = '{escaped}'"),
+        )
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Be the only writer where Delta itself cannot see to it: under a local root."""
+        folder = _local_folder(self.root)
+        if folder is None:
+            yield
+            return
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = (folder / ".duesweep.lock").open("w")
+        except OSError as error:
+            raise ConfigError(f"The ledger cannot be written under {folder}: {error}") from error
+        with lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _write(
+        self, name: str, transaction: tuple[UUID, int], writer: Callable[[], DataFrameWriter]
+    ) -> None:
+        for tries_left in reversed(range(_CONFLICT_TRIES)):
+            try:
+                write = writer().format("delta").option("txnAppId", str(transaction[0]))
+                write = write.option("txnVersion", str(transaction[1]))
+                if _is_path(self.root):
+                    write.save(f"{self.root.rstrip('/')}/{name}")
+                else:
+                    write.saveAsTable(self.table(name))
+            except PySparkException as error:
+                # Somebody else's commit came between. Tried again, the append either finds its own
+                # transaction recorded, and is ignored, or goes through.
+                if tries_left and _is_conflict(error):
+                    continue
+                raise LedgerError(
+                    f"{self.table(name)} could not be written: {_first_line(error)}; the journal "
+                    "keeps the rows, and the next sweep tries again"
+                ) from error
+            return
+
+    def _create(self) -> None:
+        for name in _TABLES:
+            properties = {
+                "delta.setTransactionRetentionDuration":
+                    f"interval {TRANSACTION_RETENTION_DAYS + 10} days",
+                **({_ID_PROPERTY: str(uuid.uuid4())} if name == "tombstones" else {}),
+            }
+            listed = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
+            columns = ", ".join(f"`{f.name}` {f.dataType.simpleString()}" for f in SCHEMAS[name])
+            try:
+                self.spark.sql(
+                    f"CREATE TABLE IF NOT EXISTS {self.table(name)} ({columns}) USING delta "
+                    f"TBLPROPERTIES ({listed})"
+                )
+            except PySparkException as error:
+                if not _is_conflict(error):
+                    raise LedgerError(
+                        f"{self.table(name)} could not be created: {_first_line(error)}; check "
+                        "ledger.root and the right to write there"
+                    ) from error
+
+    def _read_id(self) -> UUID | None:
+        try:
+            rows = self.spark.sql(f"SHOW TBLPROPERTIES {self.table('tombstones')}").collect()
+        except AnalysisException:
+            return None
+        found = [row["value"] for row in rows if row["key"] == _ID_PROPERTY]
+        return UUID(found[0]) if found else None
+
+    def _check_log_store(self) -> None:
+        scheme = urlsplit(self.root).scheme if _is_path(self.root) else ""
+        if scheme not in {"s3", "s3a", "s3n"}:
+            return
+        setting = _S3_LOG_STORE.format(scheme=scheme)
+        on_databricks = self.spark.conf.get("spark.databricks.clusterUsageTags.clusterId", None)
+        if on_databricks is None and self.spark.conf.get(setting, None) is None:
+            raise ConfigError(
+                f"Two sweeps could overwrite each other's commits under {self.root}: set {setting} "
+                "to a multi-writer log store (io.delta.storage.S3DynamoDBLogStore)"
+            )
+
+
+def _is_path(root: str) -> bool:
+    return "/" in root or ":" in root
+
+
+def _local_folder(root: str) -> Path | None:
+    if not _is_path(root):
+        return None
+    parts = urlsplit(root)
+    if parts.scheme == "file":
+        return Path(unquote(parts.path))
+    return Path(root) if not parts.scheme else None
+
+
+def _is_conflict(error: PySparkException) -> bool:
+    text = str(error)
+    return "DELTA_CONCURRENT" in text or "DELTA_PROTOCOL_CHANGED" in text or "Concurrent" in text
+
+
+def _first_line(error: PySparkException) -> str:
+    return str(error).strip().splitlines()[0]

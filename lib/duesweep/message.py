@@ -1,0 +1,50 @@
+"""A delayed message, as a claim hands it to dispatch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from duesweep.errors import MessageError
+
+Headers = Mapping[str, str | None]
+
+MESSAGE_ID = "NServiceBus.MessageId"
+ENCLOSED_MESSAGE_TYPES = "NServiceBus.EnclosedMessageTypes"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One claimed row.
+
+    `key` is the store's key as text, `due_us` the stored Due in microseconds since 1970-01-01 UTC
+    (None: the row holds an infinite time), `headers` the parsed headers or, where they are
+    unreadable, the reason, `headers_text` the headers as they are to be delivered (where they are
+    unreadable, as they were stored), `destination` the address as it was written (None: the
+    endpoint's own queue), `attempts` the failures so far.
+    """
+
+    key: str
+    due_us: int | None
+    headers: Headers | MessageError
+    headers_text: str
+    body: bytes | None
+    destination: str | None
+    attempts: int = 0
+
+    @property
+    def message_id(self) -> str | None:
+        """The NServiceBus message id, where the headers can be read and have one."""
+        return self._header(MESSAGE_ID)
+
+    @property
+    def message_type(self) -> str | None:
+        """The first enclosed message type up to its first comma or semicolon."""
+        types = self._header(ENCLOSED_MESSAGE_TYPES)
+        return types.split(";", 1)[0].split(",", 1)[0].strip() if types else None
+
+    @property
+    def body_bytes(self) -> int:
+        """Length of the body in bytes; 0 where there is none."""
+        return len(self.body) if self.body is not None else 0
+
+    def _header(self, name: str) -> str | None:
+        return None if isinstance(self.headers, MessageError) else self.headers.get(name)

@@ -1,0 +1,49 @@
+"""What becomes of a claimed message. Values only; stores carry them out."""
+
+from dataclasses import dataclass
+
+from duesweep.errors import MessageError
+from duesweep.message import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """The message lies in `queue`; its row leaves the store."""
+
+    message: Message
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The message stays; it is ripe again after `retry_seconds`."""
+
+    message: Message
+    error: MessageError
+    retry_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Exhausted:
+    """The message is out of attempts; its row leaves the store, journalled whole.
+
+    `queue` is the error queue in which it lies as well, None where none is set.
+    """
+
+    message: Message
+    error: MessageError
+    queue: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """Everything that a batch does to the rows that it claimed."""
+
+    delivered: tuple[Delivered, ...] = ()
+    failed: tuple[Failed, ...] = ()
+    exhausted: tuple[Exhausted, ...] = ()
+
+    @property
+    def claimed(self) -> int:
+        """How many messages these are."""
+        return len(self.delivered) + len(self.failed) + len(self.exhausted)

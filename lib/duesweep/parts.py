@@ -1,0 +1,21 @@
+"""What a sweep is made of, as one plain value."""
+
+from dataclasses import dataclass
+
+from duesweep.policy import BatchLimits, Retry
+from duesweep.queues.base import Queue
+from duesweep.stores.base import Store
+
+
+@dataclass(frozen=True, slots=True)
+class SweepParts:
+    """`slices` 0 is one for each core; `error_queue` is an address, None for none."""
+
+    store: Store
+    queue: Queue
+    ledger_root: str
+    limits: BatchLimits
+    retry: Retry
+    max_exhausted: int
+    error_queue: str | None
+    slices: int = 0

@@ -1,0 +1,1 @@
+"""Queues: where messages go. `base` is the contract; one file per kind."""

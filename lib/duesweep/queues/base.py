@@ -1,0 +1,54 @@
+"""The contract of a queue: deliver a group of messages to one destination."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from duesweep.errors import MessageError
+from duesweep.message import Message
+from duesweep.stores.base import TaskSession
+
+
+class Destination(Protocol):
+    """Where messages go; its text is the queue's name in the ledger. Hashable."""
+
+    def __str__(self) -> str: ...
+
+
+class QueueSession(Protocol):
+    """One task's way to its queues. Not thread-safe."""
+
+    def resolve(self, address: str | None) -> Destination:
+        """The destination that `address` names; None is the endpoint's own queue.
+
+        Raises a `MessageError` when there is no such queue.
+        """
+        ...
+
+    def deliver(
+        self, destination: Destination, messages: Sequence[Message]
+    ) -> dict[str, MessageError]:
+        """Deliver the messages, in order; what the destination refused, by key.
+
+        Raises `DestinationError` when this destination takes nothing now (then nothing of the group
+        was delivered), another `StoreError` when the service is out of reach.
+        """
+        ...
+
+    def commit(self) -> None:
+        """Make deliveries durable before the store forgets their messages. Nothing to do where the
+        queue shares the store's transaction.
+        """
+        ...
+
+
+class Queue(Protocol):
+    """A kind of queue and where it is. A value: plain, frozen, picklable; no secrets in its repr."""
+
+    def open(self, store: TaskSession) -> AbstractContextManager[QueueSession]:
+        """A session beside a store's."""
+        ...
+
+    def check(self, address: str) -> None:
+        """Raise `ConfigError` unless `address` names a queue."""
+        ...

@@ -1,0 +1,39 @@
+"""The Spark session that a sweep runs in."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+_SETTINGS = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.session.timeZone": "UTC",
+    # A second copy of a running task would claim beside the first: harmless, and never useful.
+    "spark.speculation": "false",
+}
+_LOCAL_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.driver.memory": "2g",
+}
+
+
+def spark_session(jars: Sequence[Path] = ()) -> SparkSession:
+    """The session that spark-submit or Databricks prepared, else a local one with `jars`."""
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    builder = SparkSession.builder.appName("duesweep")
+    for name, value in _SETTINGS.items():
+        builder = builder.config(name, value)
+    if jars:
+        # Workers of a local session run on this interpreter, whatever `python3` is on the PATH.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        for name, value in _LOCAL_SETTINGS.items():
+            builder = builder.config(name, value)
+        builder = builder.config("spark.jars", ",".join(str(jar) for jar in jars))
+    return builder.getOrCreate()

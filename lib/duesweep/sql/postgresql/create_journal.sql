@@ -1,0 +1,69 @@
+-- Creates what duesweep keeps beside the store: which ledger a source is bound to, the sweeps that
+-- are not settled yet, what their batches did, and the retry counters.
+CREATE TABLE IF NOT EXISTS {bindings} (
+    source text PRIMARY KEY,
+    ledger_id uuid NOT NULL,
+    bound_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE TABLE IF NOT EXISTS {sweeps} (
+    sweep_id uuid PRIMARY KEY,
+    source text NOT NULL,
+    lock_key bigint NOT NULL,
+    started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    horizon timestamptz NOT NULL,
+    planned bigint[] NOT NULL DEFAULT ARRAY[]::bigint[],
+    exhausted bigint NOT NULL DEFAULT 0,
+    attempts_changed boolean NOT NULL DEFAULT false,
+    closed_at timestamptz,
+    abandoned boolean NOT NULL DEFAULT false,
+    remaining bigint NOT NULL DEFAULT 0,
+    settle_id uuid,
+    sealed_at timestamptz
+);
+CREATE INDEX IF NOT EXISTS duesweep_sweeps_source ON {sweeps} (source);
+CREATE TABLE IF NOT EXISTS {journal} (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    sweep_id uuid NOT NULL,
+    slice integer NOT NULL,
+    kind text NOT NULL CHECK (kind IN ('batch', 'exhausted', 'slice')),
+    written_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- kind 'batch': what was delivered, and how many were not
+    dispatched integer,
+    failed integer,
+    body_bytes bigint,
+    attempts_changed boolean,
+    lateness_ms bigint[],
+    outcomes bytea,
+    -- kind 'slice': its end
+    planned bigint,
+    reason text,
+    -- kind 'exhausted': the whole message
+    message_key uuid,
+    message_id text,
+    message_type text,
+    destination text,
+    queue text,
+    due timestamptz,
+    dispatched_at timestamptz,
+    attempts integer,
+    first_failed_at timestamptz,
+    error_class text,
+    error_text text,
+    stack text,
+    headers text,
+    body bytea
+);
+CREATE INDEX IF NOT EXISTS duesweep_journal_sweep ON {journal} (sweep_id, kind);
+CREATE TABLE IF NOT EXISTS {attempts} (
+    source text NOT NULL,
+    message_key uuid NOT NULL,
+    message_id text,
+    destination text,
+    attempts integer NOT NULL,
+    first_failed_at timestamptz NOT NULL,
+    last_failed_at timestamptz NOT NULL,
+    next_attempt_at timestamptz NOT NULL,
+    error_class text NOT NULL,
+    error_text text NOT NULL,
+    PRIMARY KEY (source, message_key)
+);

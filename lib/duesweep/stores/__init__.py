@@ -1,0 +1,1 @@
+"""Stores: where delayed messages wait. `base` is the contract; one file per store."""

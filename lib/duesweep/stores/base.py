@@ -1,0 +1,269 @@
+"""The contract of a store, and the values that cross it.
+
+A store is a value that travels to tasks; it opens two kinds of session. A *task session* claims a
+batch of messages and finishes it, on one connection, in one transaction. A *driver session* says
+what is due and keeps the sweeps: it opens and closes them, and hands what they did to settle.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+from uuid import UUID
+
+from duesweep.message import Message
+from duesweep.outcome import Outcomes
+
+
+@dataclass(frozen=True, slots=True)
+class Horizon:
+    """What a sweep calls due: everything stored with a Due before `before`.
+
+    `server_time` is the server's clock at that moment. The two differ where the writers' time zone
+    is not UTC (docs/architecture.md, «Due»).
+    """
+
+    before: datetime
+    server_time: datetime
+
+    @property
+    def shift_us(self) -> int:
+        """How far the stored clock is ahead of the server's, in microseconds."""
+        shift = self.before - self.server_time
+        return (shift.days * 86_400 + shift.seconds) * 1_000_000 + shift.microseconds
+
+
+@dataclass(frozen=True, slots=True)
+class SweepRun:
+    """An open sweep, as its tasks know it."""
+
+    sweep_id: UUID
+    horizon: Horizon
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Messages whose rows this transaction has locked, ripe and due, in the order of their Due.
+
+    `server_us` is the server's time at the claim, microseconds since 1970-01-01 UTC.
+    """
+
+    messages: tuple[Message, ...]
+    server_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """A plan: for each slice a predicate over the key query and how many messages it found."""
+
+    predicates: tuple[str, ...]
+    planned: tuple[int, ...]
+
+    @property
+    def found(self) -> int:
+        """How many messages are due and ripe."""
+        return sum(self.planned)
+
+
+@dataclass(frozen=True, slots=True)
+class JdbcSource:
+    """Where and how Spark reads from the store's database; the properties hold the password."""
+
+    url: str
+    properties: dict[str, str]
+
+    def __repr__(self) -> str:
+        return f"JdbcSource({self.url!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class UnsettledSweep:
+    """A sweep whose outcomes the ledger may not have yet."""
+
+    sweep_id: UUID
+    lock_key: int
+    is_closed: bool
+    settle_id: UUID | None
+    sealed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class SweepSummary:
+    """The row of one sweep in the ledger's `sweeps`, derived from its journal; the same names in
+    `--json`. Times are aware datetimes, `bytes` those of the bodies dispatched.
+    """
+
+    sweep_id: str
+    source: str
+    start: datetime
+    end: datetime
+    horizon: datetime
+    found: int
+    claimed: int
+    dispatched: int
+    failed: int
+    exhausted: int
+    skipped: int
+    left: int
+    bytes: int
+    lateness_p50_ms: int | None
+    lateness_p95_ms: int | None
+    lateness_max_ms: int | None
+    rows_per_second: float
+    outcome: str
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class JournalBatch:
+    """What one batch delivered: an Arrow IPC stream, see `duesweep.tombstone`."""
+
+    sweep_id: UUID
+    outcomes: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class JournalExtent:
+    """How many messages a sealed group exhausted, and the size of the largest."""
+
+    rows: int
+    longest_bytes: int
+
+
+class TaskSession(Protocol):
+    """One task's session: the batch contract. Not thread-safe."""
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """The transaction in which a batch is claimed, delivered and finished; nested: a savepoint."""
+        ...
+
+    def claim(self, run: SweepRun, keys: Sequence[str]) -> Claim:
+        """Lock what is still there, due by the horizon and ripe; skip what others hold, wait for no
+        row. Raises `SweepClosedError` when the sweep was closed meanwhile.
+        """
+        ...
+
+    def grant_exhausted(self, run: SweepRun, wanted: int, limit: int) -> int:
+        """How many of `wanted` more messages the sweep may exhaust; waits for other slices' batches."""
+        ...
+
+    def finish(self, run: SweepRun, slice_number: int, outcomes: Outcomes, server_us: int) -> None:
+        """Remove what left, count what failed, journal both; part of the claim's transaction."""
+        ...
+
+    def end_slice(
+        self, run: SweepRun, slice_number: int, planned: int, reason: str | None
+    ) -> None:
+        """Journal the end of a slice: complete (`reason` None) or cut."""
+        ...
+
+
+class Journal(Protocol):
+    """What settle needs of a driver session."""
+
+    source: str
+
+    def settling(self) -> AbstractContextManager[None]:
+        """Be the source's only settler; waits for another a bounded time."""
+        ...
+
+    def dead_sweeps(self) -> Sequence[UnsettledSweep]:
+        """Unsettled sweeps whose driver is gone; they are this session's to settle from now on."""
+        ...
+
+    def close_sweep(self, sweep_id: UUID, *, abandoned: bool, remaining: int) -> bool:
+        """Close a sweep once its batches in flight have ended; False when it was closed already."""
+        ...
+
+    def seal(self, sweep_ids: Sequence[UUID], settle_id: UUID) -> None:
+        """Put closed sweeps under one settle id, for good."""
+        ...
+
+    def summaries(self, settle_id: UUID) -> tuple[Sequence[SweepSummary], bool]:
+        """The group's rows for `sweeps`, and whether the retry counters changed."""
+        ...
+
+    def batches(self, settle_id: UUID) -> Iterator[Sequence[JournalBatch]]:
+        """What the group delivered, in pieces bounded in memory; always the same pieces."""
+        ...
+
+    def exhausted(self, settle_id: UUID) -> JournalExtent:
+        """How much the group exhausted."""
+        ...
+
+    def exhausted_query(self, settle_id: UUID) -> str:
+        """The SQL of the exhausted messages, for JDBC; times in microseconds."""
+        ...
+
+    def retries_query(self) -> str:
+        """The SQL of the source's retry counters, for JDBC; times in microseconds."""
+        ...
+
+    def delete_settled(self, settle_id: UUID) -> None:
+        """Forget a group that the ledger has."""
+        ...
+
+    def bound_ledger(self, ledger_id: UUID) -> UUID:
+        """Bind the source to `ledger_id` unless it is bound; the ledger that it is bound to."""
+        ...
+
+    def jdbc(self) -> JdbcSource:
+        """How Spark reaches the journal."""
+        ...
+
+
+class DriverSession(Journal, Protocol):
+    """The driver's session: what is due, and the life of its sweep. Holds the sweep's liveness lock;
+    when the session ends, the sweep counts as dead.
+    """
+
+    def __enter__(self) -> "DriverSession": ...
+
+    def __exit__(self, *error: object) -> None: ...
+
+    def check(self) -> None:
+        """Raise `ConfigError` unless tables, their shapes and this role's rights are as needed."""
+        ...
+
+    def has_work(self) -> bool:
+        """Whether a message is due and ripe, or something is to be settled. Cheap; writes nothing."""
+        ...
+
+    def horizon(self) -> Horizon:
+        """What is due now, by the transport's own predicate in its writers' time zone."""
+        ...
+
+    def open_sweep(self, horizon: Horizon) -> SweepRun:
+        """Drop counters of messages that are gone and open a sweep."""
+        ...
+
+    def plan(self, run: SweepRun, slices: int) -> Slices:
+        """Cut what is due and ripe into at most `slices` slices of equal size, and note them."""
+        ...
+
+    def count_pending(self, horizon: Horizon) -> int:
+        """How many messages are due and ripe."""
+        ...
+
+    def keys_query(self, horizon: Horizon) -> str:
+        """The SQL of what is due and ripe: message_key, due_us, bytes, and what predicates need."""
+        ...
+
+    def progress(self, sweep_id: UUID) -> tuple[int, int]:
+        """Batches and messages done so far by an open sweep."""
+        ...
+
+
+class Store(Protocol):
+    """Where delayed messages wait. A value: plain, frozen, picklable; no secrets in its repr."""
+
+    source: str
+
+    def open_task(self) -> AbstractContextManager[TaskSession]:
+        """A session for one slice."""
+        ...
+
+    def open_driver(self) -> DriverSession:
+        """A session for the driver."""
+        ...

@@ -1,0 +1,53 @@
+"""The time zone that a delayed table's writers live in.
+
+NServiceBus stores and compares Due through the session's time zone, and its sessions take the
+server's default, the database's or their role's. So that zone decides which instant a stored Due
+is; the sweeper's own zone has no part in it.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from duesweep.address import TableName
+from duesweep.drivers.postgresql import Connection, connect_as_server, server_time_zone
+from duesweep.errors import ConfigError
+
+_OVERRIDE = "set store.writer_time_zone to the time zone of the sessions that write to it"
+
+
+def writer_time_zone(connection: Connection, dsn: str, delayed: TableName) -> str:
+    """The writers' time zone; `ConfigError` where roles disagree or the server's is hidden."""
+    rows = connection.rows(
+        "writer_zones", {}, schema=delayed.schema, table=delayed.table
+    )
+    writers = _writers(rows)
+    zones = {row.zone for row in writers}
+    if len(zones) > 1:
+        found = ", ".join(f"{row.role}: {row.zone or 'the default'}" for row in writers)
+        raise ConfigError(
+            f"The roles that may write to {delayed} have different time zones ({found}), so the "
+            f"instants of its Due are ambiguous; {_OVERRIDE}"
+        )
+    zone = zones.pop()
+    return zone if zone is not None else _default_zone(dsn, delayed)
+
+
+def _writers(rows: Sequence[Any]) -> Sequence[Any]:
+    """Who writes: roles that may insert, other than superusers and the sweeper; else the owner."""
+    others = [row for row in rows if not row.is_sweeper and not row.is_superuser]
+    return others or [row for row in rows if row.is_owner]
+
+
+def _default_zone(dsn: str, delayed: TableName) -> str:
+    with connect_as_server(dsn) as session:
+        row = session.row("session_zone", {})
+    if row.source not in {"client", "user", "database user"}:
+        return str(row.zone)
+    # This role has a zone of its own, which hides the server's from its sessions.
+    zone = server_time_zone(dsn)
+    if zone is None:
+        raise ConfigError(
+            f"The sweeper's role has a time zone of its own, which hides the server's, so the "
+            f"instants of Due in {delayed} are unknown; {_OVERRIDE}, or reset the role's"
+        )
+    return zone

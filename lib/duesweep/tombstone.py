@@ -1,0 +1,88 @@
+"""The account of one batch's deliveries, as it travels from a task through the journal.
+
+An Arrow IPC stream (zstd) in the columns of the ledger's `tombstones` that only the task knows.
+1,000 of them are about 50 kB.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+
+from duesweep.outcome import Delivered
+
+SCHEMA = pa.schema(
+    [
+        ("message_key", pa.string()),
+        ("message_id", pa.string()),
+        ("message_type", pa.string()),
+        ("destination", pa.string()),
+        ("queue", pa.string()),
+        ("due", pa.timestamp("us", tz="UTC")),
+        ("dispatched_at", pa.timestamp("us", tz="UTC")),
+        ("lateness_ms", pa.int64()),
+        ("attempts", pa.int32()),
+        ("body_bytes", pa.int64()),
+    ]
+)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd")
+
+
+@dataclass(frozen=True, slots=True)
+class BatchClock:
+    """The times of one batch, in microseconds since 1970-01-01 UTC.
+
+    `now_us` is the server's time. `shift_us` is what the store's own clock is ahead of it: 0 where
+    its writers' time zone is UTC, else their reading of UTC's wall clock less the real instant.
+    """
+
+    now_us: int
+    shift_us: int
+
+    def due_us(self, stored_us: int | None) -> int | None:
+        """The stored Due as a real instant."""
+        return None if stored_us is None else stored_us - self.shift_us
+
+    def lateness_ms(self, stored_us: int | None) -> int | None:
+        """Milliseconds since the message came due; never negative for a claimed message."""
+        return None if stored_us is None else (self.now_us + self.shift_us - stored_us) // 1000
+
+
+def encode(delivered: Sequence[Delivered], clock: BatchClock, own_queue: str) -> bytes:
+    """The batch's tombstones; `own_queue` stands for a destination that was not written."""
+    messages = [outcome.message for outcome in delivered]
+    columns = [
+        [m.key for m in messages],
+        [storable_or_none(m.message_id) for m in messages],
+        [storable_or_none(m.message_type) for m in messages],
+        [m.destination if m.destination is not None else own_queue for m in messages],
+        [outcome.queue for outcome in delivered],
+        [clock.due_us(m.due_us) for m in messages],
+        [clock.now_us] * len(messages),
+        [clock.lateness_ms(m.due_us) for m in messages],
+        [m.attempts + 1 for m in messages],
+        [m.body_bytes for m in messages],
+    ]
+    arrays = [pa.array(c, type=f.type) for c, f in zip(columns, SCHEMA, strict=True)]
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, SCHEMA, options=_OPTIONS) as writer:
+        writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=SCHEMA))
+    return sink.getvalue().to_pybytes()
+
+
+def decode(stream: bytes) -> pa.RecordBatch:
+    """The record batch that `encode` wrote."""
+    with pa.ipc.open_stream(stream) as reader:
+        return reader.read_next_batch()
+
+
+def storable_or_none(text: str | None) -> str | None:
+    """Text as ledger and journal can hold it."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}") if text and "\0" in text else text
+
+
+def micros(moment: datetime) -> int:
+    """Microseconds since 1970-01-01 UTC of an aware datetime, exactly."""
+    return (moment - _EPOCH) // timedelta(microseconds=1)
