@@ -19,6 +19,7 @@ from duesweep.stores.base import Journal, JournalBatch, JournalExtent, SweepSumm
 
 # What one JDBC read may hold at a time.
 _FETCH_BYTES = 64_000_000
+_ROWS_PER_FILE = 100_000
 _INSTANTS = {"due", "dispatched_at", "first_failed_at", "last_failed_at", "next_attempt_at"}
 
 
@@ -33,7 +34,9 @@ class JournalRows:
     def dispatched_dfs(self) -> Iterator[DataFrame]:
         """`tombstones` of what was dispatched, in pieces that fit the driver's memory."""
         for batches in self.journal.batches(self.settle_id):
-            yield self.spark.createDataFrame(_decoded(batches, self.journal.source), TOMBSTONES)
+            rows = _decoded(batches, self.journal.source)
+            rows_df = self.spark.createDataFrame(rows, TOMBSTONES)
+            yield rows_df.coalesce(max(1, rows.num_rows // _ROWS_PER_FILE))
 
     def exhausted_df(self, exhausted: JournalExtent) -> DataFrame:
         """`tombstones` of what was exhausted."""

@@ -1,13 +1,12 @@
 """One task's session on a PostgreSQL store: the batch contract."""
 
-import uuid
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from duesweep import tombstone
-from duesweep.drivers.postgresql import Connection
+from duesweep.drivers.postgresql import Connection, array_text
 from duesweep.errors import (
     MessageError,
     StoreError,
@@ -53,7 +52,7 @@ class PostgreSqlTaskSession:
     def claim(self, run: SweepRun, keys: Sequence[str]) -> Claim:
         """Lock what is due and ripe among `keys`."""
         server_us = self._fence(run)
-        rows = self._rows("claim", keys=list(keys), horizon=run.horizon.before)
+        rows = self._rows("claim", keys=array_text(keys), horizon=run.horizon.before)
         counters = self._read_attempts([row.id for row in rows])
         messages = [
             _message(row, counters[row.id].attempts if row.id in counters else 0)
@@ -88,7 +87,7 @@ class PostgreSqlTaskSession:
             failed=len(outcomes.failed),
             body_bytes=sum(o.message.body_bytes for o in delivered),
             attempts_changed=bool(outcomes.failed) or any(o.message.attempts for o in delivered),
-            lateness_ms=[ms for ms in late if ms is not None],
+            lateness_ms=array_text([str(ms) for ms in late if ms is not None]),
             outcomes=tombstone.encode(delivered, clock, self._own_queue) if delivered else None,
         )
 
@@ -115,16 +114,16 @@ class PostgreSqlTaskSession:
             )
         return micros(rows[0].server_time)
 
-    def _read_attempts(self, keys: Sequence[uuid.UUID]) -> dict[uuid.UUID, Any]:
+    def _read_attempts(self, keys: Sequence[str]) -> dict[str, Any]:
         if not keys:
             return {}
-        rows = self._rows("read_attempts", source=self._source, keys=list(keys))
+        rows = self._rows("read_attempts", source=self._source, keys=array_text(keys))
         return {row.message_key: row for row in rows}
 
     def _remove(self, messages: Sequence[Message]) -> None:
         if not messages:
             return
-        removed = self._execute("remove", keys=[m.key for m in messages])
+        removed = self._execute("remove", keys=array_text([m.key for m in messages]))
         if removed != len(messages):
             # A trigger or rule kept rows that are delivered already: roll everything back.
             raise StoreError(
@@ -134,7 +133,7 @@ class PostgreSqlTaskSession:
             )
         counted = [m.key for m in messages if m.attempts]
         if counted:
-            self._execute("clear_attempts", source=self._source, keys=counted)
+            self._execute("clear_attempts", source=self._source, keys=array_text(counted))
 
     def _raise_attempts(self, failed: Sequence[Failed]) -> None:
         self._execute(
@@ -186,9 +185,9 @@ def _message(row: Any, attempts: int) -> Message:
     try:
         headers = headers_json.read(row.headers)
     except UnreadableHeadersError as error:
-        return Message(str(row.id), row.due_us, error, row.headers, row.body, None, attempts)
+        return Message(row.id, row.due_us, error, row.headers, row.body, None, attempts)
     destination = headers.get(headers_json.FORWARD_DESTINATION)
     text = row.headers
     if headers_json.FORWARD_DESTINATION in headers:
         text = headers_json.without_forward_destination(text)
-    return Message(str(row.id), row.due_us, headers, text, row.body, destination, attempts)
+    return Message(row.id, row.due_us, headers, text, row.body, destination, attempts)

@@ -1,5 +1,5 @@
 -- Returns the messages among the keys that are (still) there and due, locked; skips what others hold.
-SELECT d.id, d.headers, d.body,
+SELECT d.id::text AS id, d.headers, d.body,
        CASE WHEN isfinite(d.due) THEN (extract(epoch FROM d.due) * 1000000)::bigint END AS due_us
 FROM {delayed} d
 WHERE d.id = ANY(%(keys)s::uuid[]) AND d.due < %(horizon)s

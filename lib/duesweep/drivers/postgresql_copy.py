@@ -1,0 +1,51 @@
+"""Rows of a queue table in PostgreSQL's binary COPY format.
+
+https://www.postgresql.org/docs/current/sql-copy.html#SQL-COPY-FILE-FORMATS
+"""
+
+import os
+import struct
+from collections.abc import Iterable, Iterator
+
+_HEADER = b"PGCOPY\n\xff\r\n\0" + struct.pack("!ii", 0, 0)
+_TRAILER = struct.pack("!h", -1)
+# Field count, length and bytes of the id, length of the headers.
+_ROW = struct.Struct("!hi16si")
+_FIELDS = 3
+_LENGTH = struct.Struct("!i")
+_NULL = _LENGTH.pack(-1)
+# Rows are gathered to about this many bytes a write; a body beyond it goes by itself, uncopied.
+_CHUNK_BYTES = 256_000
+_IDS_AT_ONCE = 256
+
+
+def copy_chunks(rows: Iterable[tuple[str, bytes | None]]) -> Iterator[bytes]:
+    """The stream of (id, headers, body) for (headers, body) `rows`, each under a new random id."""
+    chunk, ids = bytearray(_HEADER), _new_ids()
+    for headers, body in rows:
+        text = headers.encode()
+        chunk += _ROW.pack(_FIELDS, 16, next(ids), len(text)) + text
+        if body is None:
+            chunk += _NULL
+            continue
+        chunk += _LENGTH.pack(len(body))
+        if len(body) < _CHUNK_BYTES:
+            chunk += body
+        else:
+            yield bytes(chunk)
+            yield body
+            chunk.clear()
+        if len(chunk) >= _CHUNK_BYTES:
+            yield bytes(chunk)
+            chunk.clear()
+    yield bytes(chunk + _TRAILER)
+
+
+def _new_ids() -> Iterator[bytes]:
+    """Random (version 4) UUIDs. From the kernel: forked workers would share a generator's state."""
+    while True:
+        pool = bytearray(os.urandom(16 * _IDS_AT_ONCE))
+        pool[6::16] = bytes(byte & 0x0F | 0x40 for byte in pool[6::16])
+        pool[8::16] = bytes(byte & 0x3F | 0x80 for byte in pool[8::16])
+        for start in range(0, len(pool), 16):
+            yield bytes(pool[start : start + 16])
