@@ -4,6 +4,7 @@ A slice is safe to run twice: what is gone or locked is somebody else's work. A 
 the slice with its reason journalled; only what nobody foresaw raises, and Spark runs it again.
 """
 
+import logging
 import random
 from array import array
 from collections.abc import Callable, Iterable, Sequence
@@ -14,13 +15,23 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row
 
 from duesweep.clock import Clock, SystemClock
-from duesweep.errors import DestinationError, MessageError, StoreError, SweepClosedError
+from duesweep.errors import (
+    ConfigError,
+    DestinationError,
+    DuesweepError,
+    MessageError,
+    StoreError,
+    SweepClosedError,
+)
 from duesweep.fault_headers import faulted
 from duesweep.message import Message
 from duesweep.outcome import Delivered, Exhausted, Failed, Outcomes
 from duesweep.policy import CLAIM_SECONDS, BatchLimits, Retry
 from duesweep.queues.base import Queue, QueueSession
 from duesweep.stores.base import Store, SweepRun, TaskSession
+
+# The standard library's: it writes to the executor's stderr as it is, without set-up in a worker.
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +79,12 @@ def dispatch_slice(
             batches.run_all(keys, sizes)
             reason = batches.blocked_reason
             store.end_slice(job.run, slice_number, planned, reason)
-    except SweepClosedError:
-        return
-    except StoreError as error:
+    except SweepClosedError as error:
+        _log.warning("Slice %d stops: %s", slice_number, error)
+    except (StoreError, ConfigError) as error:
+        _log.warning("Slice %d is cut: %s", slice_number, error)
         # On a new session; where there is none to be had, the missing row says that it was cut.
-        with suppress(StoreError, SweepClosedError), job.store.open_task() as store:
+        with suppress(DuesweepError), job.store.open_task() as store:
             store.end_slice(job.run, slice_number, planned, str(error))
 
 
@@ -108,10 +120,12 @@ class _Batches:
             claimed_at = clock.seconds()
             outcomes, put_back = self._deliver(claim.messages, claimed_at + CLAIM_SECONDS)
             if outcomes.claimed:
-                self._queue.commit()
                 elapsed_us = int((clock.seconds() - claimed_at) * 1_000_000)
                 now_us = claim.server_us + elapsed_us
                 self._store.finish(job.run, self._slice_number, outcomes, now_us)
+                # Last, so that only the store's COMMIT can still fail: where the queue has a
+                # transaction of its own, the batch would then be delivered again.
+                self._queue.commit()
         return put_back
 
     def _deliver(

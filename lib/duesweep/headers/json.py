@@ -16,6 +16,8 @@ FORWARD_DESTINATION = "NServiceBus.SqlServer.ForwardDestination"
 
 _FORWARD_NAME = f'"{FORWARD_DESTINATION}"'
 _VALUE = re.compile(r'\s*:\s*(?:"(?:[^"\\]|\\.)*"|null)\s*')
+_VALUE_TYPES = {str, type(None)}
+_decode = json.JSONDecoder().decode
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SPACE = re.compile(r"[ \t\r\n]*")
 
@@ -27,14 +29,14 @@ def read(text: str) -> Headers:
     not an object, a value that is neither string nor null, half of a surrogate pair.
     """
     try:
-        headers = json.loads(text)
+        headers = _decode(text)
     except (ValueError, RecursionError) as error:
         raise UnreadableHeadersError(f"The headers are not JSON: {error}") from error
     if not isinstance(headers, dict):
         raise UnreadableHeadersError("The headers are JSON, but not an object")
-    for name, value in headers.items():
-        if value is not None and not isinstance(value, str):
-            raise UnreadableHeadersError(f"The value of header {name!r} is neither text nor null")
+    if not _VALUE_TYPES.issuperset(map(type, headers.values())):
+        wrong = [name for name, value in headers.items() if type(value) not in _VALUE_TYPES]
+        raise UnreadableHeadersError(f"The value of header {wrong[0]!r} is neither text nor null")
     if "\\u" in text and _SURROGATE.search("".join([*headers, *filter(None, headers.values())])):
         raise UnreadableHeadersError("The headers hold half of a surrogate pair")
     return headers

@@ -68,6 +68,7 @@ SWEEPS = _schema(
     exhausted=_COUNT,
     skipped=_COUNT,
     left=_COUNT,
+    held_back=_COUNT,
     bytes=_COUNT,
     lateness_p50_ms=_COUNT,
     lateness_p95_ms=_COUNT,

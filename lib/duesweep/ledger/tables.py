@@ -6,25 +6,30 @@ https://docs.delta.io/latest/delta-batch.html#idempotent-table-writes-in-foreach
 """
 
 import fcntl
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 from urllib.parse import unquote, urlsplit
 from uuid import UUID
 
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 from duesweep.errors import ConfigError, LedgerError
 from duesweep.ledger.schemas import SCHEMAS
+from duesweep.spark_errors import SPARK_ERRORS, sentence
 
 TRANSACTION_RETENTION_DAYS = 90
 _ID_PROPERTY = "duesweep.ledgerId"
 # The table that holds the ledger's id is made last: where it is, the others are.
 _TABLES = ("errors", "retries", "sweeps", "tombstones")
 _CONFLICT_TRIES = 5
+_LOCK_WAIT_SECONDS = 300.0
+_LOCK_POLL_SECONDS = 0.1
 _S3_LOG_STORE = "spark.delta.logStore.{scheme}.impl"
 
 
@@ -85,7 +90,7 @@ class Ledger:
         except OSError as error:
             raise ConfigError(f"The ledger cannot be written under {folder}: {error}") from error
         with lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            _lock_file(lock, folder)
             yield
 
     def _write(
@@ -99,13 +104,13 @@ class Ledger:
                     write.save(f"{self.root.rstrip('/')}/{name}")
                 else:
                     write.saveAsTable(self.table(name))
-            except PySparkException as error:
+            except SPARK_ERRORS as error:
                 # Somebody else's commit came between. Tried again, the append either finds its own
                 # transaction recorded, and is ignored, or goes through.
                 if tries_left and _is_conflict(error):
                     continue
                 raise LedgerError(
-                    f"{self.table(name)} could not be written: {_first_line(error)}; the journal "
+                    f"{self.table(name)} could not be written: {sentence(error)}; the journal "
                     "keeps the rows, and the next sweep tries again"
                 ) from error
             return
@@ -124,10 +129,10 @@ class Ledger:
                     f"CREATE TABLE IF NOT EXISTS {self.table(name)} ({columns}) USING delta "
                     f"TBLPROPERTIES ({listed})"
                 )
-            except PySparkException as error:
+            except SPARK_ERRORS as error:
                 if not _is_conflict(error):
                     raise LedgerError(
-                        f"{self.table(name)} could not be created: {_first_line(error)}; check "
+                        f"{self.table(name)} could not be created: {sentence(error)}; check "
                         "ledger.root and the right to write there"
                     ) from error
 
@@ -165,7 +170,23 @@ def _local_folder(root: str) -> Path | None:
     return Path(root) if not parts.scheme else None
 
 
-def _is_conflict(error: PySparkException) -> bool:
+def _lock_file(lock: IO[str], folder: Path) -> None:
+    deadline = time.monotonic() + _LOCK_WAIT_SECONDS
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise LedgerError(
+                    f"Another process has been writing the ledger under {folder} for "
+                    f"{_LOCK_WAIT_SECONDS:.0f} s; the journal keeps what is to be written"
+                ) from None
+            time.sleep(_LOCK_POLL_SECONDS)
+        else:
+            return
+
+
+def _is_conflict(error: Exception) -> bool:
     text = str(error)
     return "DELTA_CONCURRENT" in text or "DELTA_PROTOCOL_CHANGED" in text or "Concurrent" in text
 

@@ -36,8 +36,8 @@ class QueueSession(Protocol):
         ...
 
     def commit(self) -> None:
-        """Make deliveries durable before the store forgets their messages. Nothing to do where the
-        queue shares the store's transaction.
+        """Make deliveries durable, right before the store commits that their messages are gone.
+        Nothing to do where the queue shares the store's transaction.
         """
         ...
 

@@ -91,7 +91,10 @@ class UnsettledSweep:
 @dataclass(frozen=True, slots=True)
 class SweepSummary:
     """The row of one sweep in the ledger's `sweeps`, derived from its journal; the same names in
-    `--json`. Times are aware datetimes, `bytes` those of the bodies dispatched.
+    `--json`. Times are aware datetimes, `bytes` those of the bodies dispatched. `found` is
+    `claimed + skipped + left`, `claimed` is `dispatched + failed + exhausted`; `skipped` were held
+    or taken by others, `left` were not reached, `held_back` are those of `failed` that the limit of
+    exhausted messages kept in the store.
     """
 
     sweep_id: str
@@ -106,6 +109,7 @@ class SweepSummary:
     exhausted: int
     skipped: int
     left: int
+    held_back: int
     bytes: int
     lateness_p50_ms: int | None
     lateness_p95_ms: int | None

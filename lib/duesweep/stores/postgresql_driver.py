@@ -254,6 +254,7 @@ def _summary(row: Any) -> SweepSummary:
         exhausted=row.exhausted,
         skipped=row.skipped,
         left=row.cut,
+        held_back=row.held_back,
         bytes=row.bytes,
         lateness_p50_ms=row.p50,
         lateness_p95_ms=row.p95,

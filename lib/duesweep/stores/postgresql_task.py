@@ -20,7 +20,7 @@ from duesweep.headers import json as headers_json
 from duesweep.message import Message
 from duesweep.outcome import Exhausted, Failed, Outcomes
 from duesweep.stores.base import Claim, SweepRun
-from duesweep.tombstone import BatchClock, micros, storable_or_none
+from duesweep.tombstone import BatchClock, micros
 
 if TYPE_CHECKING:
     from duesweep.stores.postgresql import PostgreSqlStore
@@ -66,7 +66,9 @@ class PostgreSqlTaskSession:
         """How many more messages the sweep may exhaust; counted at once."""
         (row,) = self._rows("lock_sweep_counters", sweep_id=run.sweep_id)
         granted = max(0, min(wanted, limit - row.exhausted))
-        self._execute("add_exhausted", sweep_id=run.sweep_id, count=granted)
+        self._execute(
+            "add_exhausted", sweep_id=run.sweep_id, granted=granted, held_back=wanted - granted
+        )
         return granted
 
     def finish(self, run: SweepRun, slice_number: int, outcomes: Outcomes, server_us: int) -> None:
@@ -77,19 +79,7 @@ class PostgreSqlTaskSession:
         self._remove([o.message for o in (*outcomes.delivered, *outcomes.exhausted)])
         if outcomes.failed:
             self._raise_attempts(outcomes.failed)
-        delivered = outcomes.delivered
-        late = [clock.lateness_ms(o.message.due_us) for o in delivered]
-        self._execute(
-            "journal_batch",
-            sweep_id=run.sweep_id,
-            slice=slice_number,
-            dispatched=len(delivered),
-            failed=len(outcomes.failed),
-            body_bytes=sum(o.message.body_bytes for o in delivered),
-            attempts_changed=bool(outcomes.failed) or any(o.message.attempts for o in delivered),
-            lateness_ms=array_text([str(ms) for ms in late if ms is not None]),
-            outcomes=tombstone.encode(delivered, clock, self._own_queue) if delivered else None,
-        )
+        self._journal_batch(run, slice_number, outcomes, clock)
 
     def end_slice(
         self, run: SweepRun, slice_number: int, planned: int, reason: str | None
@@ -135,12 +125,30 @@ class PostgreSqlTaskSession:
         if counted:
             self._execute("clear_attempts", source=self._source, keys=array_text(counted))
 
+    def _journal_batch(
+        self, run: SweepRun, slice_number: int, outcomes: Outcomes, clock: BatchClock
+    ) -> None:
+        delivered = outcomes.delivered
+        late = clock.lateness_ms([o.message.due_us for o in delivered])
+        tombstones = tombstone.encode(delivered, late, clock, self._own_queue)
+        self._execute(
+            "journal_batch",
+            sweep_id=run.sweep_id,
+            slice=slice_number,
+            dispatched=len(delivered),
+            failed=len(outcomes.failed),
+            body_bytes=sum(o.message.body_bytes for o in delivered),
+            attempts_changed=bool(outcomes.failed) or any(o.message.attempts for o in delivered),
+            lateness_ms=array_text([str(ms) for ms in late if ms is not None]),
+            outcomes=tombstones if delivered else None,
+        )
+
     def _raise_attempts(self, failed: Sequence[Failed]) -> None:
         self._execute(
             "raise_attempts",
             source=self._source,
             keys=[f.message.key for f in failed],
-            message_ids=[storable_or_none(f.message.message_id) for f in failed],
+            message_ids=[_storable(f.message.message_id) for f in failed],
             destinations=[self._destination(f.message) for f in failed],
             retry_seconds=[f.retry_seconds for f in failed],
             error_classes=[type_name(f.error) for f in failed],
@@ -159,8 +167,8 @@ class PostgreSqlTaskSession:
             clock_shift=timedelta(microseconds=clock.shift_us),
             dispatched_at=_EPOCH + timedelta(microseconds=clock.now_us),
             keys=[m.key for m in messages],
-            message_ids=[storable_or_none(m.message_id) for m in messages],
-            message_types=[storable_or_none(m.message_type) for m in messages],
+            message_ids=[_storable(m.message_id) for m in messages],
+            message_types=[_storable(m.message_type) for m in messages],
             destinations=[self._destination(m) for m in messages],
             queues=[e.queue for e in exhausted],
             attempts=[m.attempts + 1 for m in messages],
@@ -179,6 +187,10 @@ class PostgreSqlTaskSession:
 
     def _execute(self, name: str, **values: object) -> int:
         return self.connection.execute(name, self._tables, **values)
+
+
+def _storable(text: str | None) -> str | None:
+    return None if text is None else storable(text)
 
 
 def _message(row: Any, attempts: int) -> Message:

@@ -1,2 +1,3 @@
--- Adds to the sweep's count of exhausted messages; the row is locked.
-UPDATE {sweeps} SET exhausted = exhausted + %(count)s WHERE sweep_id = %(sweep_id)s;
+-- Adds to the sweep's counts of messages exhausted, and held back by the limit; the row is locked.
+UPDATE {sweeps} SET exhausted = exhausted + %(granted)s, held_back = held_back + %(held_back)s
+WHERE sweep_id = %(sweep_id)s;

@@ -50,7 +50,7 @@ SELECT s.sweep_id, s.source, s.started_at, s.closed_at, s.horizon,
        coalesce(t.exhausted, 0)::bigint AS exhausted, coalesce(t.skipped, 0)::bigint AS skipped,
        coalesce(t.cut, 0)::bigint AS cut, coalesce(t.bytes, 0)::bigint AS bytes,
        late.p50, late.p95, late.longest,
-       s.abandoned, s.remaining, coalesce(t.is_complete, true) AS is_complete, t.reason,
+       s.held_back, s.abandoned, s.remaining, coalesce(t.is_complete, true) AS is_complete, t.reason,
        s.attempts_changed OR coalesce(t.attempts_changed, false) AS attempts_changed
 FROM sealed s
 LEFT JOIN totals t USING (sweep_id)

@@ -1,0 +1,34 @@
+"""`python -m duesweep.demo [folder]`: the demonstration's database again, until Ctrl-C."""
+
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from duesweep import config as configuration
+from duesweep.demo.folder import kept
+from duesweep.demo.server import EmbeddedServer
+from duesweep.errors import DuesweepError, ExitCode
+
+
+def main() -> int:
+    """Serve what `duesweep demo` left in the folder, under the same dsn."""
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "build/demo").absolute()
+    try:
+        config = configuration.load(folder / "duesweep.toml")
+        dsn = config.store.dsn.get_secret_value()
+        with kept(folder), EmbeddedServer(folder, port=urlsplit(dsn).port) as server:
+            print(f"Listening: {dsn}. Ctrl-C stops it.", flush=True)
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
+            with suppress(KeyboardInterrupt):
+                signal.pause()
+            server.stop("fast")
+    except DuesweepError as error:
+        print(f"duesweep.demo: {error}", file=sys.stderr)
+        return error.exit_code
+    return ExitCode.DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,168 @@
+"""A look into the ledger, and the ledger's account held against the queue tables."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import psycopg
+from rich.console import Console
+from rich.table import Table
+
+from duesweep.address import TableName
+from duesweep.ledger.tables import Ledger
+
+# Of tables that go into a file.
+_WIDTH = 118
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What to show of one ledger table: a query over `{table}` and what it shows."""
+
+    table: str
+    title: str
+    query: str
+
+
+TOMBSTONES = Look(
+    "tombstones",
+    "one row for every message that left the store; here one for each way of writing a destination",
+    """
+    SELECT outcome, substring_index(message_type, '.', -1) AS message_type, destination, queue,
+           due, lateness_ms / 1000 AS late_s, attempts
+    FROM (
+        SELECT *, row_number() OVER (PARTITION BY destination, outcome ORDER BY due) AS position
+        FROM {table}
+    )
+    WHERE position = 1
+    ORDER BY outcome, queue, destination
+    """,
+)
+RETRIES = Look(
+    "retries",
+    "messages that failed and are still in the store; here two of each kind",
+    """
+    SELECT substring(message_key, 1, 8) AS key, attempts, last_failed_at, next_attempt_at, error_text
+    FROM (
+        SELECT *, row_number() OVER (PARTITION BY error_class ORDER BY message_key) AS position
+        FROM {table}
+    )
+    WHERE position <= 2
+    ORDER BY error_text
+    """,
+)
+ERRORS = Look(
+    "errors",
+    "messages out of attempts, whole, with headers and body; here two of each kind",
+    """
+    SELECT substring(message_key, 1, 8) AS key, attempts, substring_index(error_class, '.', -1)
+           AS error_class, destination, size(headers) AS headers,
+           length(headers_text) AS headers_chars, length(body) AS body_bytes
+    FROM (
+        SELECT *, row_number() OVER (PARTITION BY error_class ORDER BY message_key) AS position
+        FROM {table}
+    )
+    WHERE position <= 2
+    ORDER BY error_class
+    """,
+)
+SWEEPS = Look(
+    "sweeps",
+    "one row a sweep",
+    """
+    SELECT start, found, dispatched, failed, exhausted, skipped,
+           lateness_p50_ms / 1000 AS late_p50_s, rows_per_second AS rows_per_s, outcome
+    FROM {table} ORDER BY start
+    """,
+)
+
+
+def show(ledger: Ledger, look: Look) -> None:
+    """Print a few rows of a ledger table, and how many there are."""
+    table = ledger.table(look.table)
+    (count,) = ledger.spark.sql(f"SELECT count(*) FROM {table}").collect()
+    shown_df = ledger.spark.sql(look.query.format(table=table))
+    title = f"{look.table} ({count[0]:,}): {look.title}"
+    printed = Table(title=title, title_justify="left", title_style="bold")
+    rows = [[_shown(value) for value in row] for row in shown_df.collect()]
+    for index, name in enumerate(shown_df.columns):
+        figures = all(row[index].replace(",", "").replace(".", "").isdigit() for row in rows)
+        printed.add_column(name, justify="right" if figures else "left")
+    for row in rows:
+        printed.add_row(*row)
+    _print(printed)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the account: what is there, and what the ledger says."""
+
+    place: str
+    found: int
+    recorded: int
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the two are equal."""
+        return self.found == self.recorded
+
+
+def account(
+    ledger: Ledger, dsn: str, delayed: TableName, queues: Sequence[TableName], loaded: int
+) -> Sequence[Entry]:
+    """Each queue table against its tombstones, what still waits against what has none, and what is
+    out of attempts against `errors`.
+    """
+    tombstones = ledger.table("tombstones")
+    rows = ledger.spark.sql(f"SELECT queue, count(*) FROM {tombstones} GROUP BY queue").collect()
+    recorded = {str(row[0]): int(row[1]) for row in rows}
+    (exhausted,) = ledger.spark.sql(
+        f"SELECT count_if(outcome = 'exhausted'), (SELECT count(*) FROM {ledger.table('errors')})"
+        f" FROM {tombstones}"
+    ).collect()
+    with psycopg.connect(dsn) as connection:
+        found = {table: _count(connection, table) for table in (*queues, delayed)}
+    return [
+        *(Entry(f"queue {queue}", found[queue][0], recorded.pop(str(queue), 0)) for queue in queues),
+        *(Entry(f"queue {queue}", 0, count) for queue, count in recorded.items()),
+        Entry(f"store {delayed}", found[delayed][0], loaded - sum(int(row[1]) for row in rows)),
+        Entry("ledger table errors", exhausted[1], exhausted[0]),
+        Entry("messages twice in a table", sum(twice for _, twice in found.values()), 0),
+    ]
+
+
+def show_account(entries: Sequence[Entry]) -> None:
+    """Print the account."""
+    table = Table()
+    table.add_column("place")
+    table.add_column("messages there", justify="right")
+    table.add_column("the ledger says", justify="right")
+    table.add_column("")
+    for entry in entries:
+        verdict = "agrees" if entry.agrees else "DIFFERS"
+        table.add_row(entry.place, f"{entry.found:,}", f"{entry.recorded:,}", verdict)
+    _print(table)
+
+
+def _count(connection: psycopg.Connection[tuple[int, int]], table: TableName) -> tuple[int, int]:
+    # Headers hold the message's id.
+    statement = f"SELECT count(*), count(*) - count(DISTINCT headers) FROM {table}"
+    (row,) = connection.execute(statement.encode()).fetchall()
+    return row
+
+
+def _print(table: Table) -> None:
+    console = Console()
+    if not console.is_terminal:
+        console.width = _WIDTH
+    console.print(table)
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        return f"{value:%m-%d %H:%M:%S}"
+    if isinstance(value, float):
+        return f"{value:,.1f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

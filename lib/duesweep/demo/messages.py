@@ -1,0 +1,155 @@
+"""Delayed messages shaped like those that were recorded from NServiceBus, and how they get into a table.
+
+The recordings are those of the PostgreSQL transport: a JSON object of some 14 headers with `/` escaped,
+the forward destination last, and a JSON body of some hundred bytes.
+"""
+
+import json
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from duesweep.address import TableName
+from duesweep.drivers.postgresql import connect_as_server
+from duesweep.headers.json import FORWARD_DESTINATION, write
+from duesweep.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Headers
+
+ENDPOINT = "Sales.Orders"
+UNKNOWN_QUEUE = "Nowhere"
+# As addresses may be written: a name, both parts quoted, schema and name; None: no such header,
+# which means the endpoint's own queue.
+DESTINATIONS = ("Billing", '"public"."Shipping"', "Ship.ping", None)
+
+_TYPES = {
+    "Billing": "Sales.Messages.SendReminder",
+    '"public"."Shipping"': "Sales.Messages.ReleaseOrder",
+    "Ship.ping": "Sales.Messages.CheckDelivery",
+    None: "Sales.Messages.CancelOrder",
+}
+_OTHER_TYPE = "Sales.Messages.CloseAccount"
+# Backlog: what came due since, in the order in which it was stored but for some jitter.
+_BACKLOG = timedelta(hours=6)
+_JITTER = timedelta(minutes=1)
+_DELAY = timedelta(days=1)
+_NOT_DUE_FROM, _NOT_DUE_SPAN = timedelta(hours=2), timedelta(hours=22)
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What to generate: numbers of messages, and the length of their bodies.
+
+    `due` go to `destinations` in turn; beside them `unknown` are due to a queue that does not exist,
+    `unreadable` are due and have headers cut short, `not_due` come due hours later.
+    """
+
+    due: int
+    not_due: int = 0
+    unknown: int = 0
+    unreadable: int = 0
+    body_bytes: int = 300
+    destinations: tuple[str | None, ...] = DESTINATIONS
+    seed: int = 4
+
+    @property
+    def messages(self) -> int:
+        """How many these are."""
+        return self.due + self.not_due + self.faulty
+
+    @property
+    def faulty(self) -> int:
+        """How many are due and cannot be delivered."""
+        return self.unknown + self.unreadable
+
+
+@dataclass(frozen=True, slots=True)
+class DelayedRow:
+    """A row of a delayed table."""
+
+    id: UUID
+    headers: str
+    body: bytes
+    due: datetime
+
+
+def generate(traffic: Traffic, now: datetime) -> Iterator[DelayedRow]:
+    """The rows, in the order in which they were stored; the same for the same seed and `now`.
+
+    `now` is the transport's clock, see `stored_now`.
+    """
+    rng = random.Random(traffic.seed)
+    kinds = ["unknown"] * traffic.unknown + ["unreadable"] * traffic.unreadable
+    kinds += ["not due"] * traffic.not_due + ["due"] * traffic.due
+    rng.shuffle(kinds)
+    for number, kind in enumerate(kinds):
+        address = traffic.destinations[number % len(traffic.destinations)]
+        due = now - _BACKLOG * (1 - number / len(kinds)) - _JITTER * rng.random()
+        if kind == "not due":
+            due = now + _NOT_DUE_FROM + _NOT_DUE_SPAN * rng.random()
+        headers = write(_headers(rng, UNKNOWN_QUEUE if kind == "unknown" else address, due))
+        if kind == "unreadable":
+            headers = headers[: len(headers) // 2]
+        yield DelayedRow(_uuid(rng), headers, _body(rng, number, traffic.body_bytes), due)
+
+
+def stored_now(dsn: str) -> datetime:
+    """Now as the transport stores it: UTC's wall clock, read in the server's own time zone."""
+    with connect_as_server(dsn) as connection:
+        now: datetime = connection.row("horizon", {}).horizon
+    return now
+
+
+def load(connection: psycopg.Connection[Any], delayed: TableName, rows: Iterable[DelayedRow]) -> None:
+    """Append the rows to a delayed table, by COPY."""
+    statement = f"COPY {delayed} (id, headers, body, due) FROM STDIN (FORMAT BINARY)"
+    with connection.cursor() as cursor, cursor.copy(statement.encode()) as copy:
+        copy.set_types(["uuid", "text", "bytea", "timestamptz"])
+        for row in rows:
+            copy.write_row((row.id, row.headers, row.body, row.due))
+
+
+def _headers(rng: random.Random, address: str | None, due: datetime) -> Headers:
+    message_id = str(_uuid(rng))
+    headers = {
+        MESSAGE_ID: message_id,
+        "NServiceBus.MessageIntent": "Send",
+        "NServiceBus.ConversationId": str(_uuid(rng)),
+        "NServiceBus.CorrelationId": message_id,
+        "NServiceBus.ReplyToAddress": ENDPOINT,
+        "NServiceBus.OriginatingMachine": f"HOST-{rng.randint(1, 4)}",
+        "NServiceBus.OriginatingEndpoint": ENDPOINT,
+        "$.diagnostics.originating.hostid": "5a5c9d1f0f4b4e0ea1b1ad7a7c3f2c11",
+        "NServiceBus.ContentType": "application/json",
+        ENCLOSED_MESSAGE_TYPES: f"{_TYPES.get(address, _OTHER_TYPE)}, Sales.Messages, "
+        "Version=1.0.0.0, Culture=neutral, PublicKeyToken=null",
+        "NServiceBus.Version": "10.2.8",
+        "NServiceBus.TimeSent": f"{due - _DELAY:%Y-%m-%d %H:%M:%S:%f} Z",
+    }
+    return headers | _own_headers(rng) if address is None else headers | {
+        "NServiceBus.RelatedTo": str(_uuid(rng)),
+        FORWARD_DESTINATION: address,
+    }
+
+
+def _own_headers(rng: random.Random) -> Headers:
+    # What a saga sends to its own endpoint are its timeouts.
+    return {
+        "NServiceBus.IsSagaTimeoutMessage": "True",
+        "NServiceBus.SagaId": str(_uuid(rng)),
+        "NServiceBus.SagaType": "Sales.OrderSaga, Sales",
+    }
+
+
+def _body(rng: random.Random, number: int, length: int) -> bytes:
+    order = {"OrderId": number, "CustomerId": str(_uuid(rng)), "Note": ""}
+    missing = max(0, length - len(json.dumps(order)))
+    order["Note"] = rng.randbytes((missing + 1) // 2).hex()[:missing]
+    return json.dumps(order).encode()
+
+
+def _uuid(rng: random.Random) -> UUID:
+    return UUID(bytes=rng.randbytes(16), version=4)

@@ -1,0 +1,94 @@
+"""Delayed messages like the recorded ones."""
+
+import uuid
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Literal
+
+from duesweep.errors import UnreadableHeadersError
+from duesweep.headers import json as headers_json
+from duesweep.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Headers, Message
+from duesweep.tombstone import micros
+
+ENDPOINT = "Sales.Orders"
+BODY = b'{"OrderId":1}'
+MESSAGE_TYPE = "Sales.Messages.CancelOrder"
+# When the recorded messages came due, to the second.
+DUE = datetime(2026, 11, 21, 9, 21, 19, tzinfo=UTC)
+
+Due = datetime | Literal["infinity", "-infinity"]
+
+
+def headers_text(destination: str | None = "Billing", more: Headers | None = None) -> str:
+    """Headers of a new message as NServiceBus stores them: the forward destination is the last.
+
+    `more` come before it, or take the place of the headers that they name.
+    """
+    message_id = str(uuid.uuid4())
+    headers: dict[str, str | None] = {
+        MESSAGE_ID: message_id,
+        "NServiceBus.MessageIntent": "Send",
+        "NServiceBus.ConversationId": str(uuid.uuid4()),
+        "NServiceBus.CorrelationId": message_id,
+        "NServiceBus.ReplyToAddress": ENDPOINT,
+        "NServiceBus.OriginatingMachine": "HOST-1",
+        "NServiceBus.OriginatingEndpoint": ENDPOINT,
+        "$.diagnostics.originating.hostid": "5a5c9d1f0f4b4e0ea1b1ad7a7c3f2c11",
+        "NServiceBus.ContentType": "application/json",
+        ENCLOSED_MESSAGE_TYPES: f"{MESSAGE_TYPE}, Sales.Messages, Version=1.0.0.0, "
+        "Culture=neutral, PublicKeyToken=null",
+        "NServiceBus.Version": "10.2.8",
+        "NServiceBus.TimeSent": "2026-11-21 08:00:00:123456 Z",
+    }
+    headers |= more or {}
+    if destination is not None:
+        headers[headers_json.FORWARD_DESTINATION] = destination
+    return headers_json.write(headers)
+
+
+@dataclass(frozen=True, slots=True)
+class DelayedRow:
+    """A row of a delayed table."""
+
+    key: str = field(default_factory=lambda: str(uuid.uuid4()))
+    headers: str = field(default_factory=headers_text)
+    body: bytes | None = BODY
+    due: Due = DUE
+
+    @property
+    def due_us(self) -> int | None:
+        """Due in microseconds since 1970-01-01 UTC; None where it is infinite."""
+        return micros(self.due) if isinstance(self.due, datetime) else None
+
+    def is_due(self, before: datetime) -> bool:
+        """Whether the row is due by a horizon."""
+        return self.due < before if isinstance(self.due, datetime) else self.due == "-infinity"
+
+
+def delayed_row(
+    destination: str | None = "Billing",
+    *,
+    body: bytes | None = BODY,
+    due: Due = DUE,
+    more: Headers | None = None,
+) -> DelayedRow:
+    """A row for `destination`; None: for the endpoint itself."""
+    return DelayedRow(headers=headers_text(destination, more), body=body, due=due)
+
+
+def message(row: DelayedRow | None = None, attempts: int = 0) -> Message:
+    """`row` as a claim hands it to dispatch."""
+    row = row or DelayedRow()
+    try:
+        headers = headers_json.read(row.headers)
+    except UnreadableHeadersError as error:
+        return Message(row.key, row.due_us, error, row.headers, row.body, None, attempts)
+    return Message(
+        row.key,
+        row.due_us,
+        headers,
+        headers_json.without_forward_destination(row.headers),
+        row.body,
+        headers.get(headers_json.FORWARD_DESTINATION),
+        attempts,
+    )

@@ -1,0 +1,99 @@
+"""What a task session journals, as values: the same for every store, so that they can be compared."""
+
+from dataclasses import dataclass
+
+from duesweep import tombstone
+from duesweep.errors import MessageError, stack_of, type_name
+from duesweep.message import Message
+from duesweep.outcome import Exhausted, Outcomes
+from duesweep.testing.builders import ENDPOINT, DelayedRow
+from duesweep.tombstone import BatchClock
+
+
+@dataclass(frozen=True, slots=True)
+class BatchEntry:
+    """What a batch delivered and how many it did not; `outcomes` are its tombstones, encoded."""
+
+    slice_number: int
+    dispatched: int
+    failed: int
+    body_bytes: int
+    attempts_changed: bool
+    lateness_ms: tuple[int, ...]
+    outcomes: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExhaustedEntry:
+    """A message out of attempts, whole; `headers` as they were stored."""
+
+    slice_number: int
+    message_key: str
+    message_id: str | None
+    message_type: str | None
+    destination: str | None
+    queue: str | None
+    due_us: int | None
+    dispatched_us: int
+    attempts: int
+    error_class: str
+    error_text: str
+    stack: str
+    headers: str
+    body: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class SliceEntry:
+    """The end of a slice: complete, or cut for a reason."""
+
+    slice_number: int
+    planned: int
+    reason: str | None
+
+
+JournalEntry = BatchEntry | ExhaustedEntry | SliceEntry
+
+
+def batch_entry(slice_number: int, outcomes: Outcomes, clock: BatchClock) -> BatchEntry:
+    """The account of one batch."""
+    delivered = outcomes.delivered
+    late_ms = clock.lateness_ms([d.message.due_us for d in delivered])
+    return BatchEntry(
+        slice_number,
+        dispatched=len(delivered),
+        failed=len(outcomes.failed),
+        body_bytes=sum(d.message.body_bytes for d in delivered),
+        attempts_changed=bool(outcomes.failed) or any(d.message.attempts for d in delivered),
+        lateness_ms=tuple(ms for ms in late_ms if ms is not None),
+        outcomes=tombstone.encode(delivered, late_ms, clock, ENDPOINT) if delivered else None,
+    )
+
+
+def exhausted_entry(
+    slice_number: int, exhausted: Exhausted, row: DelayedRow, clock: BatchClock
+) -> ExhaustedEntry:
+    """The account of one message out of attempts, whose row is `row`."""
+    gone = exhausted.message
+    return ExhaustedEntry(
+        slice_number,
+        message_key=gone.key,
+        message_id=gone.message_id,
+        message_type=gone.message_type,
+        destination=_destination(gone),
+        queue=exhausted.queue,
+        due_us=None if row.due_us is None else row.due_us - clock.shift_us,
+        dispatched_us=clock.now_us,
+        attempts=gone.attempts + 1,
+        error_class=type_name(exhausted.error),
+        error_text=str(exhausted.error),
+        stack=stack_of(exhausted.error),
+        headers=row.headers,
+        body=row.body,
+    )
+
+
+def _destination(message: Message) -> str | None:
+    if isinstance(message.headers, MessageError):
+        return None
+    return message.destination if message.destination is not None else ENDPOINT

@@ -1,0 +1,93 @@
+"""Queues in memory, which keep the contract of the real ones."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from duesweep.errors import ConfigError, DuesweepError, MessageError, QueueNotFoundError
+from duesweep.message import Message
+from duesweep.queues.base import Destination
+from duesweep.stores.base import TaskSession
+from duesweep.testing.builders import ENDPOINT
+from duesweep.testing.memory import MemoryTaskSession
+
+Trouble = Callable[[Message], DuesweepError | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A message as it lies in a queue."""
+
+    headers: str
+    body: bytes | None
+
+
+class MemoryQueue:
+    """Queues `names`, in which `letters` arrive when the transaction that delivers them commits:
+    the store's, or with `own_transaction` one of its own.
+
+    `trouble` says what happens to a message that is delivered to a queue: a `MessageError` refuses
+    this message, any other error is raised.
+    """
+
+    def __init__(self, *names: str, own_transaction: bool = False) -> None:
+        self.letters: dict[str, list[Letter]] = {name: [] for name in (ENDPOINT, *names)}
+        self.trouble: dict[str, Trouble] = {}
+        self._own_transaction = own_transaction
+
+    @contextmanager
+    def open(self, store: TaskSession) -> Iterator["MemoryQueueSession"]:
+        """A session beside a store's."""
+        assert isinstance(store, MemoryTaskSession)
+        yield MemoryQueueSession(self, None if self._own_transaction else store)
+
+    def check(self, address: str) -> None:
+        """Raise `ConfigError` unless `address` names a queue."""
+        if address not in self.letters:
+            raise ConfigError(f"There is no queue {address}")
+
+
+class MemoryQueueSession:
+    """Delivers in the transaction of `store`; where there is none, in one that `commit` ends."""
+
+    def __init__(self, queue: MemoryQueue, store: MemoryTaskSession | None) -> None:
+        self._queue = queue
+        self._store = store
+        self._sent: list[Callable[[], object]] = []
+
+    def resolve(self, address: str | None) -> str:
+        """The queue's name."""
+        name = ENDPOINT if address is None else address
+        if name not in self._queue.letters:
+            raise QueueNotFoundError(f"There is no queue {name}")
+        return name
+
+    def deliver(
+        self, destination: Destination, messages: Sequence[Message]
+    ) -> dict[str, MessageError]:
+        """Deliver what meets no trouble."""
+        name = str(destination)
+        refused: dict[str, MessageError] = {}
+        letters = []
+        trouble = self._queue.trouble.get(name)
+        for message in messages:
+            error = trouble(message) if trouble else None
+            if isinstance(error, MessageError):
+                refused[message.key] = error
+            elif error is not None:
+                raise error
+            else:
+                letters.append(Letter(message.headers_text, message.body))
+        send = partial(self._queue.letters[name].extend, letters)
+        if self._store is not None:
+            self._store.enlist(send)
+        else:
+            self._sent.append(send)
+        return refused
+
+    def commit(self) -> None:
+        """Send what was delivered since the last time."""
+        for send in self._sent:
+            send()
+        self._sent.clear()
