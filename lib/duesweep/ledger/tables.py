@@ -189,7 +189,3 @@ def _lock_file(lock: IO[str], folder: Path) -> None:
 def _is_conflict(error: Exception) -> bool:
     text = str(error)
     return "DELTA_CONCURRENT" in text or "DELTA_PROTOCOL_CHANGED" in text or "Concurrent" in text
-
-
-def _first_line(error: PySparkException) -> str:
-    return str(error).strip().splitlines()[0]

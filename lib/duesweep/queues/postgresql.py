@@ -84,8 +84,11 @@ class PostgreSqlQueueSession:
         except MessageError as error:
             if isinstance(error, RefusedMessageError) and len(messages) > 1:
                 half = len(messages) // 2
-                refused = self.deliver(destination, messages[:half])
-                return refused | self.deliver(destination, messages[half:])
+                # Both under one savepoint: if the table takes nothing for the second half, the
+                # first must not stay behind a group that counts as not delivered.
+                with self._savepoint():
+                    refused = self.deliver(destination, messages[:half])
+                    return refused | self.deliver(destination, messages[half:])
             return dict.fromkeys((message.key for message in messages), error)
         return {}
 

@@ -55,8 +55,10 @@ class SliceEntry:
 JournalEntry = BatchEntry | ExhaustedEntry | SliceEntry
 
 
-def batch_entry(slice_number: int, outcomes: Outcomes, clock: BatchClock) -> BatchEntry:
-    """The account of one batch."""
+def batch_entry(
+    slice_number: int, outcomes: Outcomes, clock: BatchClock, own_queue: str = ENDPOINT
+) -> BatchEntry:
+    """The account of one batch; `own_queue` stands for a destination that was not written."""
     delivered = outcomes.delivered
     late_ms = clock.lateness_ms([d.message.due_us for d in delivered])
     return BatchEntry(
@@ -66,12 +68,16 @@ def batch_entry(slice_number: int, outcomes: Outcomes, clock: BatchClock) -> Bat
         body_bytes=sum(d.message.body_bytes for d in delivered),
         attempts_changed=bool(outcomes.failed) or any(d.message.attempts for d in delivered),
         lateness_ms=tuple(ms for ms in late_ms if ms is not None),
-        outcomes=tombstone.encode(delivered, late_ms, clock, ENDPOINT) if delivered else None,
+        outcomes=tombstone.encode(delivered, late_ms, clock, own_queue) if delivered else None,
     )
 
 
 def exhausted_entry(
-    slice_number: int, exhausted: Exhausted, row: DelayedRow, clock: BatchClock
+    slice_number: int,
+    exhausted: Exhausted,
+    row: DelayedRow,
+    clock: BatchClock,
+    own_queue: str = ENDPOINT,
 ) -> ExhaustedEntry:
     """The account of one message out of attempts, whose row is `row`."""
     gone = exhausted.message
@@ -80,7 +86,7 @@ def exhausted_entry(
         message_key=gone.key,
         message_id=gone.message_id,
         message_type=gone.message_type,
-        destination=_destination(gone),
+        destination=_destination(gone, own_queue),
         queue=exhausted.queue,
         due_us=None if row.due_us is None else row.due_us - clock.shift_us,
         dispatched_us=clock.now_us,
@@ -93,7 +99,7 @@ def exhausted_entry(
     )
 
 
-def _destination(message: Message) -> str | None:
+def _destination(message: Message, own_queue: str) -> str | None:
     if isinstance(message.headers, MessageError):
         return None
-    return message.destination if message.destination is not None else ENDPOINT
+    return message.destination if message.destination is not None else own_queue

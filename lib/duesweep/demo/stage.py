@@ -1,0 +1,87 @@
+"""What the demonstration is about: an endpoint, its settings, its tables and its messages."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+
+from duesweep import wiring
+from duesweep.address import PostgreSqlAddresses, TableName, quoted
+from duesweep.config import Config
+from duesweep.demo.folder import Settings
+from duesweep.demo.messages import DESTINATIONS, ENDPOINT, Traffic, generate, load, stored_now
+from duesweep.drivers.postgresql import DRIVER_LIMITS, connect
+from duesweep.sql import statement
+
+SCHEMA = "public"
+ERROR_QUEUE = "error"
+# So that the second sweep tries the failed ones again, and for the last time.
+MAX_ATTEMPTS = 2
+RETRY_SECONDS = 1.0
+# Fewer than a sweep may exhaust by default.
+_MOST_UNKNOWN = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What the steps share."""
+
+    folder: Path
+    traffic: Traffic
+    config: Config
+
+    @property
+    def dsn(self) -> str:
+        """The database's."""
+        return self.config.store.dsn.get_secret_value()
+
+    @property
+    def delayed(self) -> TableName:
+        """Where the messages wait."""
+        return wiring.store(self.config).delayed
+
+    @property
+    def queues(self) -> Sequence[TableName]:
+        """Where they can go."""
+        addresses = PostgreSqlAddresses(ENDPOINT, SCHEMA)
+        return [addresses.parse(address) for address in (*DESTINATIONS, ERROR_QUEUE)]
+
+
+def settings(folder: Path, dsn: str) -> Settings:
+    """What the demonstration sets; all else is as by default."""
+    return {
+        "store": {"kind": "postgresql", "dsn": dsn, "endpoint": ENDPOINT, "schema": SCHEMA},
+        "retry": {
+            "max_attempts": MAX_ATTEMPTS,
+            "initial_seconds": RETRY_SECONDS,
+            "error_queue": ERROR_QUEUE,
+        },
+        "ledger": {"root": str(folder / "ledger")},
+    }
+
+
+def traffic_of(messages: int) -> Traffic:
+    """`messages` in all: most are due, some are not, a few cannot be delivered."""
+    unknown = min(_MOST_UNKNOWN, max(2, messages // 1000))
+    unreadable = max(1, unknown // 2)
+    not_due = messages // 20
+    due = messages - not_due - unknown - unreadable
+    return Traffic(due, not_due=not_due, unknown=unknown, unreadable=unreadable)
+
+
+def create_tables(stage: Stage) -> None:
+    """Create what `duesweep setup` does, and the queues of other endpoints."""
+    wiring.installer(stage.config).install(rebind=False)
+    with connect(stage.dsn, DRIVER_LIMITS) as connection:
+        for queue in stage.queues:
+            connection.script(f"CREATE SCHEMA IF NOT EXISTS {quoted(queue.schema)}")
+            connection.script(statement("postgresql", "create_queue").format(queue=queue))
+
+
+def load_messages(stage: Stage) -> None:
+    """Load the messages and let the database look at them."""
+    rows = generate(stage.traffic, stored_now(stage.dsn))
+    with psycopg.connect(stage.dsn) as connection:
+        load(connection, stage.delayed, rows)
+        connection.execute(f"ANALYZE {stage.delayed}".encode())

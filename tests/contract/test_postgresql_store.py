@@ -1,0 +1,193 @@
+"""What a PostgreSQL store has to stand beyond the contract."""
+
+import time
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from contract.stores import PostgreSqlUnderTest
+from endpoint import Endpoint
+
+from duesweep.drivers.postgresql import TASK_LIMITS, TimeLimits, connect
+from duesweep.errors import ConfigError, StoreError
+from duesweep.outcome import Delivered, Outcomes
+from duesweep.stores import postgresql
+from duesweep.stores.base import SweepRun, TaskSession
+from duesweep.testing.builders import DelayedRow
+
+LOCK_WAIT_SECONDS = 0.3
+
+
+@pytest.fixture(autouse=True)
+def _short_lock_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = TimeLimits(
+        int(LOCK_WAIT_SECONDS * 1_000), statement_ms=10_000, idle_in_transaction_ms=0
+    )
+    monkeypatch.setattr(postgresql, "TASK_LIMITS", limits)
+
+
+@pytest.fixture
+def subject(endpoint: Endpoint) -> PostgreSqlUnderTest:
+    """A store with its tables."""
+    return PostgreSqlUnderTest(endpoint.set_up("Billing"))
+
+
+def _deliver_all(session: TaskSession, run: SweepRun, keys: list[str]) -> None:
+    claim = session.claim(run, keys)
+    outcomes = Outcomes(delivered=tuple(Delivered(m, "Billing") for m in claim.messages))
+    session.finish(run, 0, outcomes, claim.server_us)
+
+
+def test_trigger_that_keeps_a_claimed_row_undoes_its_batch(subject: PostgreSqlUnderTest) -> None:
+    endpoint = subject.endpoint
+    keys = endpoint.delay_many(3)
+    run = subject.open_sweep()
+    endpoint.execute(
+        "CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS"
+        f" $$BEGIN IF OLD.id = '{keys[1]}' THEN RETURN NULL; END IF; RETURN OLD; END$$"
+    )
+    endpoint.execute(
+        f"CREATE TRIGGER keep BEFORE DELETE ON {endpoint.delayed} FOR EACH ROW EXECUTE FUNCTION keep()"
+    )
+
+    with subject.store.open_task() as session:
+        with (
+            pytest.raises(StoreError, match="removed 2 of 3 rows") as failure,
+            session.transaction(),
+        ):
+            _deliver_all(session, run, keys)
+
+    assert not failure.value.transient
+    assert subject.waiting() == set(keys)
+    assert subject.journal(run) == []
+
+
+def test_locked_delayed_table_is_a_passing_fault_after_the_lock_time_out(
+    subject: PostgreSqlUnderTest,
+) -> None:
+    key = subject.endpoint.delay()
+    run = subject.open_sweep()
+    with _locked(subject.endpoint, str(subject.endpoint.delayed)):
+        with subject.store.open_task() as session:
+            began = time.monotonic()
+            with pytest.raises(StoreError, match="55P03") as failure, session.transaction():
+                session.claim(run, [key])
+
+    assert failure.value.transient
+    assert LOCK_WAIT_SECONDS <= time.monotonic() - began < LOCK_WAIT_SECONDS + 5
+
+
+def test_connection_that_is_killed_in_a_batch_is_a_passing_fault_and_frees_its_rows(
+    subject: PostgreSqlUnderTest,
+) -> None:
+    endpoint = subject.endpoint
+    key = endpoint.delay()
+    run = subject.open_sweep()
+
+    with subject.store.open_task() as session:
+        with pytest.raises(StoreError) as failure, session.transaction():
+            claim = session.claim(run, [key])
+            endpoint.fetch(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE application_name = 'duesweep' AND datname = current_database()"
+            )
+            outcomes = Outcomes(delivered=(Delivered(claim.messages[0], "Billing"),))
+            session.finish(run, 0, outcomes, claim.server_us)
+    with subject.store.open_task() as session, session.transaction():
+        again = session.claim(run, [key])
+
+    assert failure.value.transient
+    assert [m.key for m in again.messages] == [key]
+    assert subject.journal(run) == []
+
+
+def test_message_due_before_the_year_one_is_claimed_and_journalled(
+    subject: PostgreSqlUnderTest,
+) -> None:
+    endpoint = subject.endpoint
+    row = DelayedRow()
+    endpoint.load([row])
+    endpoint.execute(f"UPDATE {endpoint.delayed} SET due = '0044-03-15 00:00 BC'")
+    run = subject.open_sweep()
+
+    with subject.store.open_task() as session, session.transaction():
+        _deliver_all(session, run, [row.key])
+
+    assert subject.waiting() == set()
+
+
+def test_sessions_are_in_utc_whatever_role_and_process_say(
+    subject: PostgreSqlUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint = subject.endpoint
+    endpoint.execute(f"ALTER DATABASE {endpoint.admin.info.dbname} SET TimeZone = 'Asia/Kolkata'")
+    monkeypatch.setenv("PGTZ", "America/New_York")
+
+    with connect(endpoint.dsn, TASK_LIMITS) as connection:
+        assert connection.row("session_zone", {}).zone == "UTC"
+
+
+# --- sessions that are refused --------------------------------------------------------------------
+
+
+@pytest.fixture
+def role(endpoint: Endpoint) -> Iterator[tuple[str, str]]:
+    """A role's name and its dsn."""
+    name = f"{endpoint.admin.info.dbname}_few"
+    yield name, endpoint.role("few")
+    endpoint.execute(f"DROP ROLE {name}")
+
+
+def test_role_with_no_connection_left_is_a_passing_fault(
+    endpoint: Endpoint, role: tuple[str, str]
+) -> None:
+    name, dsn = role
+    endpoint.execute(f"ALTER ROLE {name} CONNECTION LIMIT 1")
+
+    with psycopg.connect(dsn), pytest.raises(StoreError) as failure:
+        connect(dsn, TASK_LIMITS)
+
+    assert failure.value.transient
+
+
+def test_database_with_no_connection_left_is_a_passing_fault(
+    endpoint: Endpoint, role: tuple[str, str]
+) -> None:
+    _, dsn = role
+    endpoint.execute(f"ALTER DATABASE {endpoint.admin.info.dbname} CONNECTION LIMIT 0")
+
+    with pytest.raises(StoreError) as failure:
+        connect(dsn, TASK_LIMITS)
+
+    assert failure.value.transient
+
+
+def test_role_that_may_not_log_in_is_a_wrong_setting(
+    endpoint: Endpoint, role: tuple[str, str]
+) -> None:
+    name, dsn = role
+    endpoint.execute(f"ALTER ROLE {name} NOLOGIN")
+
+    with pytest.raises(ConfigError, match="refuses the session"):
+        connect(dsn, TASK_LIMITS)
+
+
+def test_database_that_does_not_exist_is_a_wrong_setting(endpoint: Endpoint) -> None:
+    with pytest.raises(ConfigError, match='database "nowhere" does not exist'):
+        connect(psycopg.conninfo.make_conninfo(endpoint.dsn, dbname="nowhere"), TASK_LIMITS)
+
+
+def test_server_that_does_not_answer_is_a_passing_fault(endpoint: Endpoint) -> None:
+    with pytest.raises(
+        StoreError, match=r"No PostgreSQL server answers at 127\.0\.0\.1:1"
+    ) as failure:
+        connect(psycopg.conninfo.make_conninfo(endpoint.dsn, port=1), TASK_LIMITS)
+
+    assert failure.value.transient
+
+
+def _locked(endpoint: Endpoint, table: str) -> psycopg.Connection[object]:
+    """A session that holds a lock on the table as long as it is open."""
+    connection = psycopg.connect(endpoint.dsn)
+    connection.execute(f"LOCK TABLE {table}".encode())
+    return connection

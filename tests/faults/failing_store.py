@@ -1,0 +1,66 @@
+"""A store whose tasks die at the worst moments, the first time that Spark runs them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+import psycopg
+from pyspark import TaskContext
+
+from duesweep.drivers.postgresql import TASK_LIMITS, Connection, connect
+from duesweep.stores.postgresql import PostgreSqlStore
+from duesweep.stores.postgresql_driver import PostgreSqlDriverSession
+from duesweep.stores.postgresql_task import PostgreSqlTaskSession
+
+Moment = Literal["between COPY and COMMIT", "after COMMIT", "never"]
+
+# While a test holds this advisory lock, tasks wait before they begin.
+GATE = 7_041
+
+
+class InjectedFaultError(Exception):
+    """No fault that duesweep knows: it must reach Spark."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailingStore:
+    """`store`, whose sessions raise at `moment` of their `batch`th transaction (from 1)."""
+
+    store: PostgreSqlStore
+    moment: Moment
+    batch: int
+
+    @property
+    def source(self) -> str:
+        return self.store.source
+
+    def open_task(self) -> PostgreSqlTaskSession:
+        with psycopg.connect(self.store.dsn) as gate:
+            gate.execute("SELECT pg_advisory_lock_shared(%s)", [GATE])
+        connection = connect(self.store.dsn, TASK_LIMITS)
+        context = TaskContext.get()
+        if self.moment == "never" or context is None or context.attemptNumber() > 0:
+            return PostgreSqlTaskSession(connection, self.store)
+        return _FailingSession(connection, self)
+
+    def open_driver(self) -> PostgreSqlDriverSession:
+        return self.store.open_driver()
+
+
+class _FailingSession(PostgreSqlTaskSession):
+    def __init__(self, connection: Connection, failing: FailingStore) -> None:
+        super().__init__(connection, failing.store)
+        self._failing = failing
+        self._transactions = 0
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        self._transactions += 1
+        fails = self._transactions == self._failing.batch
+        with super().transaction():
+            yield
+            if fails and self._failing.moment == "between COPY and COMMIT":
+                raise InjectedFaultError(self._failing.moment)
+        if fails and self._failing.moment == "after COMMIT":
+            raise InjectedFaultError(self._failing.moment)

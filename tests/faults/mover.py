@@ -1,0 +1,41 @@
+"""NServiceBus's own mover of due delayed messages, in a thread."""
+
+import threading
+
+import psycopg
+
+from duesweep.address import TableName
+
+# As the PostgreSQL transport words it (MoveDueDelayedMessageText), batches of 100.
+_MOVE = (
+    "WITH message AS (DELETE FROM {delayed} WHERE id IN ("
+    "SELECT id FROM {delayed} WHERE {delayed}.due < now() AT TIME ZONE 'UTC' LIMIT 100) "
+    "RETURNING id, headers, body) "
+    "INSERT INTO {queue} (id, expires, headers, body) SELECT id, NULL, headers, body FROM message"
+)
+_PAUSE_SECONDS = 0.02
+
+
+class Mover:
+    """Moves what is due from `delayed` to `queue` until it is told to stop."""
+
+    def __init__(self, dsn: str, delayed: TableName, queue: TableName) -> None:
+        self._dsn = dsn
+        self._statement = _MOVE.format(delayed=delayed, queue=queue)
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.moved = 0
+
+    def __enter__(self) -> "Mover":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join(timeout=60)
+
+    def _run(self) -> None:
+        with psycopg.connect(self._dsn) as connection:
+            while not self._done.wait(_PAUSE_SECONDS):
+                self.moved += connection.execute(self._statement.encode()).rowcount
+                connection.commit()

@@ -1,0 +1,97 @@
+"""Drivers and database sessions killed while they work."""
+
+import threading
+
+import pytest
+from pyspark.sql import SparkSession
+
+from endpoint import Endpoint
+from duesweep import wiring
+from duesweep.stores.base import SweepSummary
+from duesweep.sweep import exit_code, sweep
+from faults.processes import SweepProcess
+from ledger_reader import LedgerReader
+from waiting import until
+
+_SLICES = "SELECT FROM duesweep_journal WHERE kind = 'slice'"
+_BATCHES = "SELECT FROM duesweep_journal WHERE kind = 'batch'"
+
+
+@pytest.mark.slow
+def test_driver_killed_between_dispatch_and_settle_is_settled_by_the_next_sweep(
+    spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader
+) -> None:
+    endpoint.set_up("Billing")
+    endpoint.delay_many(3_000)
+    process = SweepProcess.start("local[2,4]", "never", 0, endpoint.config_file())
+    process.await_ready()
+    process.go()
+    until(lambda: len(endpoint.fetch(_SLICES)) == 2)
+    process.kill()
+    assert len(endpoint.queue_rows("Billing")) == 3_000
+    endpoint.delay_many(5)
+
+    summary = sweep(spark, wiring.parts(endpoint.config()))
+
+    assert (summary.dispatched, summary.outcome) == (5, "done")
+    tombstones = ledger.rows("tombstones")
+    assert len(tombstones) == len({row.message_key for row in tombstones}) == 3_005
+    outcomes = {row.dispatched: row.outcome for row in ledger.rows("sweeps")}
+    assert outcomes == {3_000: "abandoned", 5: "done"}
+
+
+@pytest.mark.slow
+def test_driver_killed_while_it_dispatches_leaves_the_rest_to_the_next_sweep(
+    spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader
+) -> None:
+    endpoint.set_up("Billing")
+    endpoint.delay_many(20_000)
+    process = SweepProcess.start(
+        "local[2,4]", "never", 0, endpoint.config_file(sweep__batch_rows=50)
+    )
+    process.await_ready()
+    process.go()
+    until(lambda: len(endpoint.fetch(_BATCHES)) > 20)
+    process.kill()
+
+    summary = sweep(spark, wiring.parts(endpoint.config()))
+
+    tombstones = ledger.rows("tombstones")
+    assert len(tombstones) == len({row.message_key for row in tombstones}) == 20_000
+    assert len(endpoint.queue_rows("Billing")) == 20_000
+    (abandoned,) = ledger.table("sweeps").filter("outcome = 'abandoned'").collect()
+    assert 0 < abandoned.dispatched < 20_000
+    assert abandoned.dispatched + summary.dispatched == 20_000
+    assert abandoned.found == abandoned.claimed + abandoned.skipped + abandoned.left
+
+
+def test_slice_whose_session_is_killed_is_cut_and_the_others_finish(
+    spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader
+) -> None:
+    endpoint.set_up("Billing")
+    endpoint.delay_many(4_000)
+    parts = wiring.parts(endpoint.config(sweep__batch_rows=20, sweep__slices=2))
+    summaries: list[SweepSummary] = []
+    sweeping = threading.Thread(target=lambda: summaries.append(sweep(spark, parts)))
+    sweeping.start()
+    # One session that is just dispatching, and no other.
+    until(
+        lambda: endpoint.fetch(
+            "SELECT pg_terminate_backend(pid) FROM pg_locks"
+            " WHERE relation = $1::regclass AND mode = 'RowExclusiveLock' LIMIT 1",
+            '"Billing"',
+        )
+    )
+    sweeping.join(timeout=120)
+
+    (summary,) = summaries
+    assert exit_code(summary) == 4
+    assert summary.outcome == "incomplete"
+    assert "terminat" in str(summary.reason) or "closed" in str(summary.reason)
+    assert 2_000 <= summary.dispatched < 4_000
+    assert summary.left == 4_000 - summary.dispatched
+    rest = sweep(spark, parts)
+    assert rest.dispatched == summary.left
+    tombstones = ledger.rows("tombstones")
+    assert len(tombstones) == len({row.message_key for row in tombstones}) == 4_000
+    assert len(endpoint.queue_rows("Billing")) == 4_000

@@ -1,0 +1,66 @@
+"""Slices of a plan."""
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+
+from endpoint import Endpoint
+from duesweep import wiring
+from duesweep.plan import keys_df, plan_slices
+from duesweep.policy import BatchLimits
+from duesweep.sweep import sweep
+
+
+@pytest.mark.slow
+def test_million_keys_with_one_due_make_equal_slices(
+    spark: SparkSession, endpoint: Endpoint
+) -> None:
+    endpoint.set_up()
+    endpoint.execute(
+        f"INSERT INTO {endpoint.delayed} (headers, due) "
+        "SELECT '{}', '2026-01-01T00:00:00Z' FROM generate_series(1, 1000000)"
+    )
+    parts = wiring.parts(endpoint.config())
+    with parts.store.open_driver() as session:
+        run = session.open_sweep(session.horizon())
+        plan = plan_slices(session, run, 8, BatchLimits())
+        due_df = keys_df(spark, session, run, plan)
+        sizes = [
+            row["count"]
+            for row in due_df.groupBy(F.spark_partition_id().alias("slice")).count().collect()
+        ]
+        distinct = due_df.select("message_key").distinct().count()
+
+    assert plan.found == sum(plan.planned) == sum(sizes) == distinct == 1_000_000
+    assert len(sizes) == len(plan.predicates) == 8
+    assert max(sizes) <= 1.5 * sum(sizes) / len(sizes)
+
+
+def test_message_rescheduled_after_the_plan_stays(
+    spark: SparkSession, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from duesweep import sweep as sweep_module  # noqa: PLC0415
+
+    endpoint.set_up("Billing")
+    stays, *_ = endpoint.delay_many(5)
+
+    def reschedule_then_dispatch(*arguments: object) -> None:
+        endpoint.execute(
+            f"UPDATE {endpoint.delayed} SET due = now() + interval '1 day' WHERE id = $1", stays
+        )
+        dispatch(*arguments)
+
+    dispatch = sweep_module.dispatch
+    # Keys are read lazily, in the tasks: pin them first, so that the plan is really older.
+    original_keys_df = sweep_module.keys_df
+    monkeypatch.setattr(
+        sweep_module,
+        "keys_df",
+        lambda *arguments: spark.createDataFrame(original_keys_df(*arguments).collect()).coalesce(1),
+    )
+    monkeypatch.setattr(sweep_module, "dispatch", reschedule_then_dispatch)
+
+    summary = sweep(spark, wiring.parts(endpoint.config(sweep__slices=1)))
+
+    assert (summary.found, summary.dispatched, summary.skipped) == (5, 4, 1)
+    assert endpoint.waiting() == [stays]

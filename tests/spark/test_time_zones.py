@@ -1,0 +1,176 @@
+"""What is swept is what NServiceBus's own predicate would move, in the writers' time zone.
+
+A zone of the server's own making, with a clock change at this very hour, stands for the two days
+in a year on which real zones have one.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import psycopg
+import pytest
+from endpoint import Endpoint
+from psycopg.conninfo import make_conninfo
+from pyspark.sql import SparkSession
+
+from duesweep import wiring
+from duesweep.demo.server import EmbeddedServer
+from duesweep.errors import ConfigError
+from duesweep.parts import SweepParts
+from duesweep.sweep import sweep
+from duesweep.testing.builders import DelayedRow, delayed_row
+from ledger_reader import LedgerReader
+
+_PREDICATE = "SELECT id::text FROM {} WHERE due < now() AT TIME ZONE 'UTC' ORDER BY 1"
+
+
+def _changing_zone(*, forward: bool) -> str:
+    """A POSIX time zone, west of UTC, whose clocks change about now.
+
+    Where the stored clock reads UTC's time as local, the change lies where UTC's clock reads it.
+    """
+    now = datetime.now(UTC)
+    today = now.timetuple().tm_yday - 1
+    change = f"{today}/{now.hour}"
+    other = f"{(today + 180) % 365}/2"
+    rule = f"{change},{other}" if forward else f"{other},{change}"
+    return f"AAA5BBB4,{rule}"
+
+
+@contextmanager
+def endpoint_in(zone: str, folder: Path) -> Iterator[Endpoint]:
+    folder.mkdir()
+    with (
+        EmbeddedServer(folder, TimeZone=f"'{zone}'") as server,
+        psycopg.connect(server.dsn, autocommit=True) as admin,
+    ):
+        yield Endpoint(server.dsn, folder, admin)
+
+
+def rows_around(now: datetime) -> list[DelayedRow]:
+    """Every ten minutes of half a day to either side."""
+    return [
+        delayed_row(due=now + timedelta(minutes=10 * step, seconds=30)) for step in range(-72, 73)
+    ]
+
+
+def predicate_moves(endpoint: Endpoint) -> list[str]:
+    """What a writer's session would move, less nothing."""
+    with psycopg.connect(endpoint.dsn) as writer:
+        return [row[0] for row in writer.execute(_PREDICATE.format(endpoint.delayed).encode())]
+
+
+def assert_swept_is_what_the_predicate_moves(
+    spark: SparkSession, endpoint: Endpoint, parts: SweepParts
+) -> None:
+    stored = endpoint.waiting()
+    expected = predicate_moves(endpoint)
+    assert 0 < len(expected) < len(stored)
+
+    summary = sweep(spark, parts)
+
+    assert sorted(set(stored) - set(endpoint.waiting())) == expected
+    assert summary.dispatched == len(expected)
+    ledger = LedgerReader(spark, endpoint.folder / "ledger")
+    for row in ledger.rows("tombstones"):
+        assert row.lateness_ms >= 0
+        assert row.lateness_ms == (row.dispatched_at - row.due) // timedelta(milliseconds=1)
+
+
+ZONES = {
+    "UTC": "UTC",
+    "New York": "America/New_York",
+    "Kolkata": "Asia/Kolkata",
+    "the clock goes forward now": _changing_zone(forward=True),
+    "the clock goes back now": _changing_zone(forward=False),
+}
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_what_the_transports_predicate_would_move_is_swept(
+    zone: str, spark: SparkSession, open_folder: Path
+) -> None:
+    with endpoint_in(ZONES[zone], open_folder / "server") as endpoint:
+        endpoint.set_up("Billing")
+        endpoint.load(rows_around(endpoint.due_in(0)))
+
+        assert_swept_is_what_the_predicate_moves(spark, endpoint, wiring.parts(endpoint.config()))
+
+
+def test_no_zone_but_the_writers_has_a_say(
+    spark: SparkSession, open_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with endpoint_in("America/New_York", open_folder / "server") as endpoint:
+        endpoint.set_up("Billing")
+        endpoint.load(rows_around(endpoint.due_in(0)))
+        endpoint.execute("CREATE ROLE sweeper LOGIN SUPERUSER")
+        endpoint.execute("ALTER ROLE sweeper SET TimeZone = 'Asia/Tokyo'")
+        parts = wiring.parts(endpoint.config(store__dsn=make_conninfo(endpoint.dsn, user="sweeper")))
+        expected_zone = os.environ.get("PGTZ")
+        # The process's zone; the JVM's is Asia/Kolkata in the acceptance test of the command.
+        monkeypatch.setenv("PGTZ", "Australia/Sydney")
+        expected = _predicate_in_server_zone(endpoint)
+
+        summary = sweep(spark, parts)
+
+        assert summary.dispatched == len(expected)
+        assert not set(expected) & set(endpoint.waiting())
+    assert expected_zone is None
+
+
+def _predicate_in_server_zone(endpoint: Endpoint) -> list[str]:
+    # The administrator's session was opened before PGTZ was set: its zone is the server's.
+    return [row[0] for row in endpoint.fetch(_PREDICATE.format(endpoint.delayed))]
+
+
+@pytest.mark.parametrize("setting", ["DATABASE {database}", "ROLE {writer}"])
+def test_zone_of_the_writers_role_or_database_goes_over_the_servers(
+    setting: str, spark: SparkSession, endpoint: Endpoint
+) -> None:
+    endpoint.set_up("Billing")
+    database = endpoint.admin.info.dbname
+    writer = endpoint.role("writer", f"INSERT, SELECT ON {endpoint.delayed}")
+    name = psycopg.conninfo.conninfo_to_dict(writer)["user"]
+    target = setting.format(database=database, writer=name)
+    endpoint.execute(f"ALTER {target} SET TimeZone = 'America/New_York'")
+    with psycopg.connect(writer) as session:
+        now = session.execute("SELECT timestamptz(now() AT TIME ZONE 'UTC')").fetchone()
+    assert now is not None
+    endpoint.load(rows_around(now[0]))
+
+    assert_swept_is_what_the_predicate_moves(
+        spark, replace(endpoint, dsn=writer), wiring.parts(endpoint.config())
+    )
+
+
+def test_roles_that_disagree_are_refused_and_the_setting_decides(endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing")
+    for suffix, zone in (("one", "UTC"), ("other", "America/New_York")):
+        dsn = endpoint.role(suffix, f"INSERT ON {endpoint.delayed}")
+        name = psycopg.conninfo.conninfo_to_dict(dsn)["user"]
+        endpoint.execute(f"ALTER ROLE {name} SET TimeZone = '{zone}'")
+
+    with wiring.parts(endpoint.config()).store.open_driver() as session:
+        with pytest.raises(ConfigError, match=r"store\.writer_time_zone"):
+            session.horizon()
+    config = endpoint.config(store__writer_time_zone="America/New_York")
+    with wiring.parts(config).store.open_driver() as session:
+        horizon = session.horizon()
+    assert horizon.shift_us in {4 * 3_600_000_000, 5 * 3_600_000_000}
+
+
+def test_zone_hidden_by_the_sweepers_own_is_refused_where_it_may_not_be_asked(
+    endpoint: Endpoint,
+) -> None:
+    endpoint.set_up("Billing")
+    dsn = endpoint.role("sweeper", "ALL ON ALL TABLES IN SCHEMA public")
+    name = psycopg.conninfo.conninfo_to_dict(dsn)["user"]
+    endpoint.execute(f"ALTER ROLE {name} SET TimeZone = 'Asia/Tokyo'")
+
+    with wiring.parts(endpoint.config(store__dsn=dsn)).store.open_driver() as session:
+        with pytest.raises(ConfigError, match="hides the server's"):
+            session.horizon()

@@ -1,0 +1,108 @@
+"""The account of a batch's deliveries on its way through the journal."""
+
+from datetime import UTC, datetime, timedelta
+from itertools import starmap
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duesweep.outcome import Delivered
+from duesweep.testing.builders import BODY, DUE, MESSAGE_TYPE, DelayedRow, delayed_row, message
+from duesweep.tombstone import SCHEMA, BatchClock, decode, encode, micros
+
+NOW = DUE + timedelta(seconds=90, microseconds=1_999)
+CLOCK = BatchClock(now_us=micros(NOW), shift_us=0)
+HOUR_US = 3_600_000_000
+
+moments = st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))
+
+
+def _decoded(delivered: list[Delivered], clock: BatchClock = CLOCK) -> list[dict[str, object]]:
+    late_ms = clock.lateness_ms([d.message.due_us for d in delivered])
+    batch = decode(encode(delivered, late_ms, clock, "Sales.Orders"))
+    assert batch.schema == SCHEMA
+    rows: list[dict[str, object]] = batch.to_pylist()
+    return rows
+
+
+def test_delivered_message_is_accounted_for_in_full() -> None:
+    row = delayed_row("Billing")
+    claimed = message(row, attempts=2)
+
+    assert _decoded([Delivered(claimed, '"public"."Billing"')]) == [
+        {
+            "message_key": row.key,
+            "message_id": claimed.message_id,
+            "message_type": MESSAGE_TYPE,
+            "destination": "Billing",
+            "queue": '"public"."Billing"',
+            "due": DUE,
+            "dispatched_at": NOW,
+            "lateness_ms": 90_001,
+            "attempts": 3,
+            "body_bytes": len(BODY),
+        }
+    ]
+
+
+def test_message_without_a_destination_went_to_the_endpoints_own_queue() -> None:
+    (row,) = _decoded([Delivered(message(delayed_row(None)), '"public"."Sales.Orders"')])
+
+    assert row["destination"] == "Sales.Orders"
+
+
+def test_infinite_due_id_and_type_may_be_absent() -> None:
+    poor = message(DelayedRow(headers="{}", body=None, due="-infinity"))
+
+    (row,) = _decoded([Delivered(poor, "q")])
+
+    assert [row[n] for n in ("due", "lateness_ms", "message_id", "message_type")] == [None] * 4
+    assert row["body_bytes"] == 0
+
+
+def test_stored_due_is_shifted_back_to_the_instant_that_it_means() -> None:
+    # A writer in New York reads UTC's wall clock as its own, five hours ahead.
+    stored = message(delayed_row(due=DUE + timedelta(hours=5)))
+    clock = BatchClock(now_us=micros(NOW), shift_us=5 * HOUR_US)
+
+    (row,) = _decoded([Delivered(stored, "q")], clock)
+
+    assert row["due"] == DUE
+    assert row["lateness_ms"] == 90_001
+
+
+@given(st.lists(st.tuples(moments, st.binary(max_size=9), st.integers(0, 99)), max_size=9))
+def test_every_delivery_comes_back_in_its_place(
+    stored: list[tuple[datetime, bytes, int]],
+) -> None:
+    claimed = [message(delayed_row(due=due, body=body), n) for due, body, n in stored]
+
+    rows = _decoded(list(starmap(Delivered, [(m, f"q{i}") for i, m in enumerate(claimed)])))
+
+    assert [row["message_key"] for row in rows] == [m.key for m in claimed]
+    assert [row["queue"] for row in rows] == [f"q{i}" for i in range(len(claimed))]
+    assert [row["due"] for row in rows] == [due for due, _, _ in stored]
+    assert [row["attempts"] for row in rows] == [n + 1 for _, _, n in stored]
+
+
+@given(moments, moments, st.timedeltas(timedelta(hours=-14), timedelta(hours=14)))
+def test_lateness_is_the_time_since_the_instant_that_due_means(
+    due: datetime, now: datetime, shift: timedelta
+) -> None:
+    clock = BatchClock(micros(now), shift // timedelta(microseconds=1))
+
+    (late_ms,) = clock.lateness_ms([micros(due + shift)])
+
+    assert late_ms == (now - due) // timedelta(milliseconds=1)
+
+
+def test_a_thousand_tombstones_are_about_fifty_kilobytes() -> None:
+    delivered = [Delivered(message(), '"public"."Billing"') for _ in range(1_000)]
+    late_ms = CLOCK.lateness_ms([d.message.due_us for d in delivered])
+
+    assert len(encode(delivered, late_ms, CLOCK, "Sales.Orders")) < 60_000
+
+
+@given(moments)
+def test_micros_are_exact(moment: datetime) -> None:
+    assert datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros(moment)) == moment

@@ -1,0 +1,96 @@
+"""Configuration to adapters: values that travel, and what they say of themselves."""
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from duesweep import wiring
+from duesweep.address import TableName
+from duesweep.config import Config, load
+from duesweep.policy import BatchLimits, Retry
+
+DSN = "postgresql://sweeper:s3cret@db.example:5432/sales"
+
+
+SETTINGS = {
+    "store.dsn": DSN,
+    "store.endpoint": "Sales.Orders",
+    "queues.default.dsn": "postgresql://q:0ther@db.example/q",
+    "retry.max_attempts": "2",
+    "retry.initial_seconds": "3",
+    "retry.max_seconds": "4",
+    "retry.error_queue": "error",
+    "retry.max_exhausted_per_sweep": "5",
+    "ledger.root": "/ledger",
+    "sweep.batch_rows": "6",
+    "sweep.batch_bytes": "7",
+    "sweep.slices": "8",
+}
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def _config(**store: str) -> Config:
+    settings = SETTINGS | {f"store.{name}": value for name, value in store.items()}
+    return load(None, [f"{name}={value}" for name, value in settings.items()])
+
+
+def test_every_setting_arrives_in_the_parts() -> None:
+    parts = wiring.parts(_config(writer_time_zone="Asia/Kolkata"))
+
+    assert parts.limits == BatchLimits(rows=6, bytes=7)
+    assert parts.retry == Retry(max_attempts=2, initial_seconds=3, max_seconds=4)
+    assert (parts.error_queue, parts.max_exhausted, parts.slices) == ("error", 5, 8)
+    assert parts.ledger_root == "/ledger"
+    assert wiring.store(_config(writer_time_zone="Asia/Kolkata")).writer_time_zone == "Asia/Kolkata"
+
+
+def test_parts_travel_to_tasks_and_show_no_secrets() -> None:
+    parts = wiring.parts(_config())
+
+    assert pickle.loads(pickle.dumps(parts)) == parts
+    assert "s3cret" not in repr(parts)
+    assert "0ther" not in repr(parts)
+
+
+def test_source_is_database_schema_and_table_and_never_a_host() -> None:
+    assert wiring.store(_config()).source == "sales/public.Sales.Orders.Delayed"
+    assert wiring.store(_config(name="orders")).source == "orders"
+
+
+def test_delayed_table_is_the_endpoints_unless_another_is_set() -> None:
+    assert wiring.store(_config()).delayed == TableName("public", "Sales.Orders.Delayed")
+    other = wiring.store(_config(schema="my schema", delayed_table="Late"))
+    assert other.delayed == TableName("my schema", "Late")
+    assert other.addresses.own_queue == TableName("my schema", "Sales.Orders")
+
+
+def test_duesweeps_own_tables_are_in_the_stores_schema() -> None:
+    tables = wiring.store(_config(schema="my schema")).tables
+
+    assert {table.schema for table in tables.values()} == {"my schema"}
+    assert set(tables) == {"delayed", "journal", "attempts", "sweeps", "bindings"}
+
+
+@pytest.mark.parametrize(
+    "root",
+    [
+        "/ledger",
+        "s3a://bucket/ledger",
+        "dbfs:/ledger",
+        "abfss://a@b.example/x",
+        "main.ledger",
+        "ledger",
+    ],
+)
+def test_ledger_root_elsewhere_stays_as_it_is(root: str) -> None:
+    assert wiring.ledger_root(root) == root
+
+
+@pytest.mark.parametrize("root", ["./ledger", "build/ledger"])
+def test_relative_ledger_root_is_relative_to_the_current_folder(root: str, tmp_path: Path) -> None:
+    assert wiring.ledger_root(root) == str(tmp_path / root)
