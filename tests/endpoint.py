@@ -146,7 +146,8 @@ class Endpoint:
         """The rows of the retry counters, by key."""
         rows = self.fetch(
             "SELECT message_key::text AS key, message_id, destination, attempts, first_failed_at,"
-            f" last_failed_at, next_attempt_at, error_class, error_text FROM {self.own_table('attempts')}"
+            " last_failed_at, next_attempt_at, error_class, error_text"
+            f" FROM {self.own_table('attempts')}"
         )
         return {row.key: row for row in rows}
 

@@ -137,7 +137,9 @@ def jars() -> Sequence[Path]:
         return ()
     found = sorted(Path(folder).glob("*.jar"))
     if not found:
-        raise ConfigError(f"{_JARS_VARIABLE} names {folder}, where there are no jars; run tests/run")
+        raise ConfigError(
+            f"{_JARS_VARIABLE} names {folder}, where there are no jars; run tests/run"
+        )
     return found
 
 

@@ -1,7 +1,9 @@
 """The Spark session that a sweep runs in."""
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,15 +23,14 @@ _LOCAL_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "4",
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.driver.memory": "2g",
 }
 
 
-def spark_session(
-    jars: Sequence[Path] = (), master: str = "local[*,4]"
-) -> SparkSession:
+def spark_session(jars: Sequence[Path] = (), master: str = "local[*,4]") -> SparkSession:
     """The session that spark-submit or Databricks prepared, else one with `jars` on `master`.
 
     With retries: a task whose JDBC read is cut is run again, and the other slices go on.
@@ -47,4 +48,8 @@ def spark_session(
             builder = builder.config(name, value)
         builder = builder.master(master)
         builder = builder.config("spark.jars", ",".join(str(jar) for jar in jars))
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    # PySpark's own handler of SIGINT calls the JVM in the middle of whatever call is under way.
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    return session

@@ -72,7 +72,8 @@ def encode(
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, SCHEMA, options=_OPTIONS) as writer:
         writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=SCHEMA))
-    return sink.getvalue().to_pybytes()
+    stream: bytes = sink.getvalue().to_pybytes()
+    return stream
 
 
 def decode(stream: bytes) -> pa.RecordBatch:

@@ -15,7 +15,11 @@ def run(*arguments: str) -> int:
 
 
 def assert_refused(
-    capsys: pytest.CaptureFixture[str], endpoint: Endpoint, code: int, expected: str, *arguments: str
+    capsys: pytest.CaptureFixture[str],
+    endpoint: Endpoint,
+    code: int,
+    expected: str,
+    *arguments: str,
 ) -> None:
     before = endpoint.fetch("SELECT relname FROM pg_class ORDER BY 1")
 
@@ -86,9 +90,7 @@ def test_missing_journal(capsys: pytest.CaptureFixture[str], endpoint: Endpoint)
 
 
 @pytest.mark.parametrize("right", ["SELECT", "UPDATE", "DELETE"])
-def test_missing_right(
-    right: str, capsys: pytest.CaptureFixture[str], endpoint: Endpoint
-) -> None:
+def test_missing_right(right: str, capsys: pytest.CaptureFixture[str], endpoint: Endpoint) -> None:
     endpoint.set_up()
     rights = ", ".join({"SELECT", "UPDATE", "DELETE"} - {right})
     dsn = endpoint.role("sweeper", f"{rights} ON {endpoint.delayed}")
@@ -133,7 +135,9 @@ def test_setup_creates_what_the_transport_would(
         " WHERE table_name IN ('Sales.Orders', 'Sales.Orders.Delayed', 'error')"
     )
     assert len(columns) == 5 + 4 + 5
-    indexes = endpoint.fetch("SELECT indexname FROM pg_indexes WHERE tablename = 'Sales.Orders.Delayed'")
+    indexes = endpoint.fetch(
+        "SELECT indexname FROM pg_indexes WHERE tablename = 'Sales.Orders.Delayed'"
+    )
     assert {row.indexname for row in indexes} == {
         "Sales.Orders.Delayed_pkey",
         "Sales.Orders.Delayed_Due",

@@ -27,7 +27,7 @@ def main(master: str, moment: str, batch: str, file: str, *overrides: str) -> in
     parts = wiring.parts(configuration.load(Path(file), overrides))
     failing = failing_store.FailingStore(parts.store, moment, int(batch))  # type: ignore[arg-type]
     spark = spark_session(configuration.jars(), master=master)
-    spark.range(2).foreachPartition(lambda rows: None)
+    spark.range(2).foreachPartition(lambda _: None)
     print("ready", flush=True)
     sys.stdin.readline()
     summary = sweep(spark, replace(parts, store=failing))

@@ -1,7 +1,6 @@
 """Two sweeps at once, the endpoint's own mover beside them, and tasks that die and are retried."""
 
 import pytest
-
 from endpoint import Endpoint
 from faults.failing_store import GATE, Moment
 from faults.mover import Mover

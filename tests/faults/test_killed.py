@@ -3,15 +3,15 @@
 import threading
 
 import pytest
-from pyspark.sql import SparkSession
-
 from endpoint import Endpoint
+from faults.processes import SweepProcess
+from ledger_reader import LedgerReader
+from pyspark.sql import SparkSession
+from waiting import until
+
 from duesweep import wiring
 from duesweep.stores.base import SweepSummary
 from duesweep.sweep import exit_code, sweep
-from faults.processes import SweepProcess
-from ledger_reader import LedgerReader
-from waiting import until
 
 _SLICES = "SELECT FROM duesweep_journal WHERE kind = 'slice'"
 _BATCHES = "SELECT FROM duesweep_journal WHERE kind = 'batch'"

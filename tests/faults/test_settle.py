@@ -8,18 +8,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
-
 from endpoint import Endpoint
+from ledger_reader import LedgerReader
+from pyspark.sql import SparkSession
+from waiting import until
+
 from duesweep import wiring
 from duesweep.dispatch import DispatchJob, dispatch_slice
 from duesweep.ledger.tables import Ledger
+from duesweep.outcome import Delivered, Outcomes
 from duesweep.parts import SweepParts
 from duesweep.settle import settle_leftovers, settle_sweep
 from duesweep.stores.base import SweepRun
 from duesweep.stores.postgresql_driver import PostgreSqlDriverSession
-from ledger_reader import LedgerReader
-from waiting import until
+from duesweep.sweep import sweep
 
 _WAITING = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
 
@@ -36,12 +38,10 @@ class Dead:
     run: SweepRun
 
 
-def dispatch_without_settling(
-    parts: SweepParts, session: PostgreSqlDriverSession
-) -> SweepRun:
+def dispatch_without_settling(parts: SweepParts, session: PostgreSqlDriverSession) -> SweepRun:
     run = session.open_sweep(session.horizon())
     plan = session.plan(run, 1)
-    keys = [key for key in _due_keys(parts)]
+    keys = _due_keys(parts)
     job = DispatchJob(
         store=parts.store,
         queue=parts.queue,
@@ -69,11 +69,10 @@ def dead(endpoint: Endpoint) -> Dead:
     endpoint.set_up("Billing")
     endpoint.delay_many(7)
     exhausted, *_ = endpoint.delay_many(3, ["Nowhere"])
-    parts = wiring.parts(
-        endpoint.config(retry__max_attempts=2, sweep__batch_rows=3)
-    )
+    parts = wiring.parts(endpoint.config(retry__max_attempts=2, sweep__batch_rows=3))
     endpoint.execute(
-        "INSERT INTO duesweep_attempts VALUES ($1, $2, NULL, NULL, 1, now(), now(), now(), 'x', 'x')",
+        "INSERT INTO duesweep_attempts"
+        " VALUES ($1, $2, NULL, NULL, 1, now(), now(), now(), 'x', 'x')",
         parts.store.source,
         exhausted,
     )
@@ -110,11 +109,15 @@ def test_dead_sweep_gets_its_row_from_whoever_settles_it(
     assert_settled_once(dead, endpoint, ledger)
 
 
-def _before(target: type, name: str, when: Callable[..., bool]) -> Callable[[pytest.MonkeyPatch], None]:
+def _before(
+    target: type, name: str, when: Callable[..., bool]
+) -> Callable[[pytest.MonkeyPatch], None]:
     return lambda patch: _kill(patch, target, name, when, after=False)
 
 
-def _after(target: type, name: str, when: Callable[..., bool]) -> Callable[[pytest.MonkeyPatch], None]:
+def _after(
+    target: type, name: str, when: Callable[..., bool]
+) -> Callable[[pytest.MonkeyPatch], None]:
     return lambda patch: _kill(patch, target, name, when, after=True)
 
 
@@ -184,12 +187,14 @@ def test_two_settlers_at_once_settle_once(
     assert_settled_once(dead, endpoint, ledger)
 
 
-def test_lost_race_of_two_appends_counts_once(spark: SparkSession, dead: Dead, ledger: LedgerReader) -> None:
+def test_lost_race_of_two_appends_counts_once(
+    spark: SparkSession, dead: Dead, ledger: LedgerReader
+) -> None:
     # Two settlers without a lock, as after a lost session: the same group under the same id.
     shared = Ledger(spark, dead.parts.ledger_root)
     shared.ensure()
     settle_id = uuid.uuid4()
-    row = {name: None for name in shared.spark.read.format("delta").load(f"{shared.root}/sweeps").columns}
+    row = dict.fromkeys(shared.spark.read.format("delta").load(f"{shared.root}/sweeps").columns)
     rows_df = spark.createDataFrame([row | {"sweep_id": "x"}], ledger.table("sweeps").schema)
     with ThreadPoolExecutor(4) as pool:
         appends = [
@@ -212,12 +217,15 @@ def test_batches_that_commit_out_of_the_order_of_their_ids_are_all_settled(
         session.plan(run, 2)
         written, go = threading.Event(), threading.Event()
         with ThreadPoolExecutor(2) as pool:
-            slow = pool.submit(deliver_one, parts, run, 0, first, written=written, go=go)
+
+            def hold() -> None:
+                written.set()
+                assert go.wait(timeout=30)
+
+            slow = pool.submit(deliver_one, parts, run, first, hold)
             assert written.wait(timeout=30)  # its journal row has the lower id, uncommitted
-            deliver_one(parts, run, 1, second)
-            closing = pool.submit(
-                session.close_sweep, run.sweep_id, abandoned=False, remaining=0
-            )
+            deliver_one(parts, run, second)
+            closing = pool.submit(session.close_sweep, run.sweep_id, abandoned=False, remaining=0)
             until(lambda: endpoint.fetch(_WAITING))
             go.set()
             slow.result(timeout=60)
@@ -230,28 +238,21 @@ def test_batches_that_commit_out_of_the_order_of_their_ids_are_all_settled(
 
 
 def deliver_one(
-    parts: SweepParts,
-    run: SweepRun,
-    slice_number: int,
-    key: str,
-    *,
-    written: threading.Event | None = None,
-    go: threading.Event | None = None,
+    parts: SweepParts, run: SweepRun, key: str, before_commit: Callable[[], None] = lambda: None
 ) -> None:
-    """One batch of one message; with `go`, it commits only when told to."""
-    from duesweep.outcome import Delivered, Outcomes  # noqa: PLC0415
-
-    with parts.store.open_task() as store, parts.queue.open(store) as queue:
-        with store.transaction():
-            claim = store.claim(run, [key])
-            (message,) = claim.messages
-            destination = queue.resolve(message.destination)
-            assert queue.deliver(destination, [message]) == {}
-            outcomes = Outcomes(delivered=(Delivered(message, str(destination)),))
-            store.finish(run, slice_number, outcomes, claim.server_us)
-            if written is not None and go is not None:
-                written.set()
-                assert go.wait(timeout=30)
+    """One batch of one message."""
+    with (
+        parts.store.open_task() as store,
+        parts.queue.open(store) as queue,
+        store.transaction(),
+    ):
+        claim = store.claim(run, [key])
+        (message,) = claim.messages
+        destination = queue.resolve(message.destination)
+        assert queue.deliver(destination, [message]) == {}
+        outcomes = Outcomes(delivered=(Delivered(message, str(destination)),))
+        store.finish(run, 0, outcomes, claim.server_us)
+        before_commit()
 
 
 def test_late_task_of_a_dead_sweep_is_fenced(
@@ -283,8 +284,6 @@ def assert_settled_once_but(key: str, dead: Dead, endpoint: Endpoint, ledger: Le
 def test_journal_created_anew_loses_and_doubles_nothing(
     spark: SparkSession, dead: Dead, endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
-    from duesweep.sweep import sweep  # noqa: PLC0415
-
     settle(spark, dead)
     endpoint.execute(
         "DROP TABLE duesweep_journal, duesweep_attempts, duesweep_sweeps, duesweep_bindings"

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 from endpoint import Endpoint
+from ledger_reader import LedgerReader
 from pyspark.sql import SparkSession
 
 from duesweep import wiring
 from duesweep.sweep import sweep
 from duesweep.testing.builders import delayed_row
-from ledger_reader import LedgerReader
 
 _MB = 1_000_000
 # Seen: about 100 MB for a worker with its imports, and under four times the largest body.
@@ -19,7 +19,7 @@ _BOUND_MB = 450
 
 @pytest.mark.slow
 def test_body_of_60_mb_and_many_of_1_mb_stay_within_bounds(
-    spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader, record_property: object
+    spark: SparkSession, endpoint: Endpoint
 ) -> None:
     endpoint.set_up("Billing")
     huge = os.urandom(60 * _MB)

@@ -1,10 +1,10 @@
 """Slices of a plan."""
 
 import pytest
+from endpoint import Endpoint
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
-from endpoint import Endpoint
 from duesweep import wiring
 from duesweep.plan import keys_df, plan_slices
 from duesweep.policy import BatchLimits
@@ -56,7 +56,9 @@ def test_message_rescheduled_after_the_plan_stays(
     monkeypatch.setattr(
         sweep_module,
         "keys_df",
-        lambda *arguments: spark.createDataFrame(original_keys_df(*arguments).collect()).coalesce(1),
+        lambda *arguments: spark.createDataFrame(original_keys_df(*arguments).collect()).coalesce(
+            1
+        ),
     )
     monkeypatch.setattr(sweep_module, "dispatch", reschedule_then_dispatch)
 

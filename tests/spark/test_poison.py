@@ -1,12 +1,12 @@
 """One message's own fault costs only that message, and never the settle after it."""
 
+from endpoint import Endpoint
+from ledger_reader import LedgerReader
 from pyspark.sql import SparkSession
 
-from endpoint import Endpoint
 from duesweep import wiring
 from duesweep.sweep import sweep
 from duesweep.testing.builders import DelayedRow, delayed_row
-from ledger_reader import LedgerReader
 
 POISON = {
     "not JSON": "not JSON",
@@ -77,5 +77,7 @@ def test_infinite_due_is_swept_and_has_no_lateness(
     summary = sweep(spark, wiring.parts(endpoint.config()))
 
     assert summary.dispatched == 3
-    assert sum(row.due is None and row.lateness_ms is None for row in ledger.rows("tombstones")) == 1
+    assert (
+        sum(row.due is None and row.lateness_ms is None for row in ledger.rows("tombstones")) == 1
+    )
     assert len(endpoint.waiting()) == 1

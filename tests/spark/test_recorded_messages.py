@@ -4,13 +4,13 @@ import json
 from datetime import timedelta
 
 import recordings
+from endpoint import Endpoint
+from ledger_reader import LedgerReader
 from pyspark.sql import SparkSession
 
-from endpoint import Endpoint
 from duesweep import wiring
 from duesweep.policy import Retry
 from duesweep.sweep import exit_code, sweep
-from ledger_reader import LedgerReader
 
 NOWHERE = "8344045c-3145-fea7-1b2d-f0786e9d3a98"
 
@@ -114,9 +114,7 @@ def test_no_attempts_are_needed_where_one_is_all(
 ) -> None:
     endpoint.set_up()
     endpoint.delay_many(5, ["Nowhere"])
-    parts = wiring.parts(
-        endpoint.config(retry__max_attempts=1, retry__max_exhausted_per_sweep=2)
-    )
+    parts = wiring.parts(endpoint.config(retry__max_attempts=1, retry__max_exhausted_per_sweep=2))
     assert parts.retry == Retry(max_attempts=1)
 
     summary = sweep(spark, parts)

@@ -192,7 +192,7 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
     ],
 )
 def test_value_out_of_its_bounds_is_refused_by_name(setting: str) -> None:
-    assert _refused(MINIMAL, setting).startswith(f"{setting.split('=')[0]} is wrong: ")
+    assert _refused(MINIMAL, setting).startswith(f"{setting.partition('=')[0]} is wrong: ")
 
 
 @pytest.mark.parametrize("override", ["slices", "", "store.endpoint"])
@@ -261,9 +261,9 @@ def test_configuration_cannot_be_changed() -> None:
     config = load(_file())
 
     with pytest.raises(ValueError, match="frozen"):
-        config.ledger = config.ledger  # type: ignore[misc]
+        config.ledger = config.ledger
     with pytest.raises(ValueError, match="frozen"):
-        config.sweep.slices = 3  # type: ignore[misc]
+        config.sweep.slices = 3
 
 
 def test_jars_are_those_of_the_folder_that_the_environment_names(

@@ -180,7 +180,8 @@ def test_unknown_destination_fails_with_backoff_and_is_exhausted_at_the_last_att
     assert gone.destination == "Nowhere"
     assert gone.error_class == "duesweep.errors.QueueNotFoundError"
     assert gone.error_text == "There is no queue Nowhere"
-    assert world.store.rows == world.store.attempts == {}
+    assert world.store.rows == {}
+    assert world.store.attempts == {}
 
 
 def test_message_that_failed_before_is_delivered_with_its_attempts_counted() -> None:

@@ -15,7 +15,6 @@ from duesweep.fault_headers import (
     INNER_EXCEPTION_TYPE,
     SOURCE,
     STACK_TRACE,
-    TIME_OF_FAILURE,
     UNREADABLE_HEADERS,
     faulted,
     wire_time,
@@ -38,6 +37,7 @@ def _failure(cause: Exception | None = None) -> MessageError:
 
 def _headers(row: DelayedRow, error: MessageError) -> Headers:
     letter = faulted(message(row), error, own_queue='"public"."Sales.Orders"', now=NOW)
+    assert not isinstance(letter.headers, MessageError)
     assert json.loads(letter.headers_text) == letter.headers
     assert list(json.loads(letter.headers_text)) == list(letter.headers)
     return letter.headers
@@ -110,7 +110,7 @@ def test_unreadable_headers_travel_as_they_were_in_a_header_of_ours() -> None:
 
     headers = _headers(row, claimed.headers)
 
-    assert list(headers)[0] == UNREADABLE_HEADERS
+    assert next(iter(headers)) == UNREADABLE_HEADERS
     assert headers[UNREADABLE_HEADERS] == row.headers
     assert headers[EXCEPTION_TYPE] == "duesweep.errors.UnreadableHeadersError"
     assert headers[INNER_EXCEPTION_TYPE] == "json.decoder.JSONDecodeError"

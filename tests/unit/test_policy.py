@@ -2,6 +2,7 @@
 
 import random
 from array import array
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -64,7 +65,7 @@ def test_messages_that_failed_together_do_not_come_back_together() -> None:
     [(1, 0, True), (2, 0, False), (2, 1, True), (5, 3, False), (5, 4, True), (5, 40, True)],
 )
 def test_failure_is_the_last_when_it_uses_up_the_attempts(
-    max_attempts: int, failures_before: int, is_last: bool
+    max_attempts: int, failures_before: int, *, is_last: bool
 ) -> None:
     assert Retry(max_attempts=max_attempts).is_last(failures_before) is is_last
 
@@ -114,7 +115,7 @@ def test_no_two_neighbouring_batches_would_fit_into_one(
     keys = [str(index) for index in range(len(sizes))]
     batches = [list(batch) for batch in limits.batches(keys, sizes)]
 
-    for batch, following in zip(batches, batches[1:], strict=False):
+    for batch, following in pairwise(batches):
         weight = sum(sizes[int(key)] for key in [*batch, following[0]])
         assert len(batch) == limits.rows or weight > limits.bytes
 

@@ -14,7 +14,9 @@ NOW = DUE + timedelta(seconds=90, microseconds=1_999)
 CLOCK = BatchClock(now_us=micros(NOW), shift_us=0)
 HOUR_US = 3_600_000_000
 
-moments = st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))
+moments = st.timedeltas(timedelta(days=-25_000), timedelta(days=50_000)).map(
+    lambda since: datetime(1970, 1, 1, tzinfo=UTC) + since
+)
 
 
 def _decoded(delivered: list[Delivered], clock: BatchClock = CLOCK) -> list[dict[str, object]]:

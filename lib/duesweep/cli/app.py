@@ -12,6 +12,8 @@ from duesweep.errors import DuesweepError, ExitCode
 
 # What the gate answers when Spark is needed: not an exit code of any command.
 WORK_FOR_SPARK = 10
+# As shells say it: 128 and the signal's number.
+INTERRUPTED = 130
 
 app = typer.Typer(
     add_completion=False,
@@ -27,7 +29,9 @@ ConfigFile = Annotated[
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="A setting, over file and environment."),
+    typer.Option(
+        "--set", metavar="SECTION.KEY=VALUE", help="A setting, over file and environment."
+    ),
 ]
 
 
@@ -92,4 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except DuesweepError as error:
         print(f"duesweep: {error}", file=sys.stderr)
         return error.exit_code
+    except KeyboardInterrupt:
+        print("duesweep: interrupted; the next sweep settles what was done", file=sys.stderr)
+        return INTERRUPTED
     return result if isinstance(result, int) else ExitCode.DONE

@@ -47,7 +47,20 @@ def _sweep(parts: SweepParts, *, as_json: bool) -> int:
 
 def _print_idle(parts: SweepParts, *, as_json: bool) -> None:
     if as_json:
-        counts = ("found", "claimed", "dispatched", "failed", "exhausted", "skipped", "left", "bytes")
-        print(json.dumps({"source": parts.store.source, **dict.fromkeys(counts, 0), "outcome": "idle"}))
+        counts = (
+            "found",
+            "claimed",
+            "dispatched",
+            "failed",
+            "exhausted",
+            "skipped",
+            "left",
+            "bytes",
+        )
+        print(
+            json.dumps(
+                {"source": parts.store.source, **dict.fromkeys(counts, 0), "outcome": "idle"}
+            )
+        )
     else:
         print(f"{parts.store.source}: nothing is due, nothing is to be settled.", file=sys.stdout)

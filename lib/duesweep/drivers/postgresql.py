@@ -34,6 +34,8 @@ _KEEPALIVE = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
+
+
 @dataclass(frozen=True, slots=True)
 class TimeLimits:
     """How long one session may wait for a lock, for a statement and between statements."""
@@ -99,13 +101,17 @@ class Connection:
     def copy_messages(self, table: TableName, rows: Iterable[tuple[str, bytes | None]]) -> None:
         """Append (headers, body) rows to a queue table by binary COPY, each under a new id.
 
-        Raises `RefusedMessageError` where a row is at fault, `QueueError` where the table is.
+        Raises `RefusedMessageError` where a row is at fault, `DestinationError` (or another
+        `MessageError`, where it is no queue table any more) where the table is.
         """
         text = f"COPY {table} (id, headers, body) FROM STDIN (FORMAT BINARY)"
-        with _destination_errors(table), self._raw.cursor() as cursor:
-            with cursor.copy(text.encode()) as copy:
-                for chunk in copy_chunks(rows):
-                    copy.write(chunk)
+        with (
+            _destination_errors(table),
+            self._raw.cursor() as cursor,
+            cursor.copy(text.encode()) as copy,
+        ):
+            for chunk in copy_chunks(rows):
+                copy.write(chunk)
 
     def jdbc_address(self) -> tuple[str, dict[str, str]]:
         """JDBC URL and connection properties of the server that this session is connected to."""
@@ -245,7 +251,8 @@ def _connect_errors(dsn: str) -> Iterator[None]:
     except psycopg.ProgrammingError as error:
         # Without libpq's words, which may quote the password.
         raise ConfigError(
-            "The store's dsn cannot be read; write it as postgresql://user@host:5432/database, with "
+            "The store's dsn cannot be read; write it as postgresql://user@host:5432/database, "
+            "with "
             "% and other special characters percent-encoded, or as keyword=value pairs"
         ) from error
     except psycopg.OperationalError as error:

@@ -47,10 +47,10 @@ def without_forward_destination(text: str) -> str:
     """`text`, which `read` has accepted, less its forward destination; else to the letter."""
     # In a flat object the name can stand only for itself: inside a string its quotes are escaped,
     # so that it has a backslash before it. Whatever is not plain is rebuilt member by member.
-    start = text.find(_FORWARD_NAME)
+    start = text.rfind(_FORWARD_NAME)
     plain = start > 0 and text[start - 1] in "{," and "\\u" not in text
     value = _VALUE.match(text, start + len(_FORWARD_NAME)) if plain else None
-    if value is None or text.find(_FORWARD_NAME, value.end()) >= 0:
+    if value is None or text.count("ForwardDestination") > 1:
         return _rebuilt(text)
     before, after = text[:start], text[value.end() :]
     if after.startswith(","):

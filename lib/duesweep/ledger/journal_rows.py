@@ -1,8 +1,8 @@
 """A sealed group of the journal as DataFrames in the ledger's schemas.
 
-What was dispatched comes as Arrow, batch by batch, through the driver: 1,000 messages are 50 kB, and
-no Python worker has to start to decode them. What is exhausted comes over JDBC, bodies and all, and
-never touches the driver's Python.
+What was dispatched comes as Arrow, batch by batch, through the driver: 1,000 messages are 50 kB,
+and no Python worker has to start to decode them. What is exhausted comes over JDBC, bodies and all,
+and never touches the driver's Python.
 """
 
 from collections.abc import Iterator, Sequence
@@ -48,7 +48,7 @@ class JournalRows:
         rows_df = self._exhausted_rows_df(exhausted).withColumns(
             {
                 "headers_text": F.col("headers"),
-                "headers": F.from_json("headers", ERRORS["headers"].dataType),
+                "headers": F.from_json("headers", "map<string, string>"),
                 "last_failed_at": F.col("dispatched_at"),
                 "next_attempt_at": F.lit(None).cast("bigint"),
             }

@@ -24,6 +24,8 @@ from duesweep.ledger.schemas import SCHEMAS
 from duesweep.spark_errors import SPARK_ERRORS, sentence
 
 TRANSACTION_RETENTION_DAYS = 90
+# Longer than settle relies on: the two clocks are not one.
+_RETENTION = f"interval {TRANSACTION_RETENTION_DAYS + 10} days"
 _ID_PROPERTY = "duesweep.ledgerId"
 # The table that holds the ledger's id is made last: where it is, the others are.
 _TABLES = ("errors", "retries", "sweeps", "tombstones")
@@ -62,13 +64,13 @@ class Ledger:
             return f"delta.`{path}`"
         return ".".join(f"`{part}`" for part in (*self.root.split("."), name))
 
-    def append(
-        self, name: str, rows_df: DataFrame, *, settle_id: UUID, version: int = 1
-    ) -> None:
+    def append(self, name: str, rows_df: DataFrame, *, settle_id: UUID, version: int = 1) -> None:
         """Append a piece of a group's rows, once; pieces count up from 1."""
         self._write(name, (settle_id, version), lambda: rows_df.write.mode("append"))
 
-    def replace_source(self, name: str, rows_df: DataFrame, source: str, *, settle_id: UUID) -> None:
+    def replace_source(
+        self, name: str, rows_df: DataFrame, source: str, *, settle_id: UUID
+    ) -> None:
         """Replace the rows of one source, once."""
         escaped = source.replace("\\", "\\\\").replace("'", "\\'")
         self._write(
@@ -117,11 +119,9 @@ class Ledger:
 
     def _create(self) -> None:
         for name in _TABLES:
-            properties = {
-                "delta.setTransactionRetentionDuration":
-                    f"interval {TRANSACTION_RETENTION_DAYS + 10} days",
-                **({_ID_PROPERTY: str(uuid.uuid4())} if name == "tombstones" else {}),
-            }
+            properties = {"delta.setTransactionRetentionDuration": _RETENTION}
+            if name == "tombstones":
+                properties[_ID_PROPERTY] = str(uuid.uuid4())
             listed = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
             columns = ", ".join(f"`{f.name}` {f.dataType.simpleString()}" for f in SCHEMAS[name])
             try:

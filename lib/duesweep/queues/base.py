@@ -43,7 +43,7 @@ class QueueSession(Protocol):
 
 
 class Queue(Protocol):
-    """A kind of queue and where it is. A value: plain, frozen, picklable; no secrets in its repr."""
+    """A kind of queue and where it is. A value: frozen, picklable; no secrets in its repr."""
 
     def open(self, store: TaskSession) -> AbstractContextManager[QueueSession]:
         """A session beside a store's."""

@@ -61,7 +61,9 @@ class PostgreSqlQueueSession:
         # Known before anything is claimed, so that no look-up lengthens a claim.
         self._known = {
             TableName(row.schema, row.table)
-            for row in connection.rows("queue_tables", {}, typed=_TYPED_COLUMNS, named=_NAMED_COLUMNS)
+            for row in connection.rows(
+                "queue_tables", {}, typed=_TYPED_COLUMNS, named=_NAMED_COLUMNS
+            )
         }
 
     def resolve(self, address: str | None) -> TableName:
@@ -75,10 +77,11 @@ class PostgreSqlQueueSession:
         self, destination: Destination, messages: Sequence[Message]
     ) -> dict[str, MessageError]:
         """Deliver the group; where a row spoils it, by halves, so that it costs only itself."""
+        assert isinstance(destination, TableName)  # ours, from resolve
         try:
             with self._savepoint():
                 self._connection.copy_messages(
-                    destination,  # type: ignore[arg-type] - ours, from resolve
+                    destination,
                     ((message.headers_text, message.body) for message in messages),
                 )
         except MessageError as error:

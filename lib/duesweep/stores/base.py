@@ -139,7 +139,7 @@ class TaskSession(Protocol):
     """One task's session: the batch contract. Not thread-safe."""
 
     def transaction(self) -> AbstractContextManager[None]:
-        """The transaction in which a batch is claimed, delivered and finished; nested: a savepoint."""
+        """The transaction in which a batch is claimed and finished; nested: a savepoint."""
         ...
 
     def claim(self, run: SweepRun, keys: Sequence[str]) -> Claim:
@@ -149,16 +149,14 @@ class TaskSession(Protocol):
         ...
 
     def grant_exhausted(self, run: SweepRun, wanted: int, limit: int) -> int:
-        """How many of `wanted` more messages the sweep may exhaust; waits for other slices' batches."""
+        """How many of `wanted` more messages the sweep may exhaust; its slices take turns."""
         ...
 
     def finish(self, run: SweepRun, slice_number: int, outcomes: Outcomes, server_us: int) -> None:
         """Remove what left, count what failed, journal both; part of the claim's transaction."""
         ...
 
-    def end_slice(
-        self, run: SweepRun, slice_number: int, planned: int, reason: str | None
-    ) -> None:
+    def end_slice(self, run: SweepRun, slice_number: int, planned: int, reason: str | None) -> None:
         """Journal the end of a slice: complete (`reason` None) or cut."""
         ...
 
@@ -218,8 +216,9 @@ class Journal(Protocol):
 
 
 class DriverSession(Journal, Protocol):
-    """The driver's session: what is due, and the life of its sweep. Holds the sweep's liveness lock;
-    when the session ends, the sweep counts as dead.
+    """The driver's session: what is due, and the life of its sweep.
+
+    It holds the sweep's liveness lock: when the session ends, the sweep counts as dead.
     """
 
     def __enter__(self) -> "DriverSession": ...
@@ -231,7 +230,7 @@ class DriverSession(Journal, Protocol):
         ...
 
     def has_work(self) -> bool:
-        """Whether a message is due and ripe, or something is to be settled. Cheap; writes nothing."""
+        """Whether a message is due and ripe, or something is unsettled. Cheap; writes nothing."""
         ...
 
     def horizon(self) -> Horizon:
@@ -262,7 +261,10 @@ class DriverSession(Journal, Protocol):
 class Store(Protocol):
     """Where delayed messages wait. A value: plain, frozen, picklable; no secrets in its repr."""
 
-    source: str
+    @property
+    def source(self) -> str:
+        """The stable name under which ledger and journal know the store."""
+        ...
 
     def open_task(self) -> AbstractContextManager[TaskSession]:
         """A session for one slice."""

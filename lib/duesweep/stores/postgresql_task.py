@@ -65,7 +65,7 @@ class PostgreSqlTaskSession:
     def grant_exhausted(self, run: SweepRun, wanted: int, limit: int) -> int:
         """How many more messages the sweep may exhaust; counted at once."""
         (row,) = self._rows("lock_sweep_counters", sweep_id=run.sweep_id)
-        granted = max(0, min(wanted, limit - row.exhausted))
+        granted: int = max(0, min(wanted, limit - row.exhausted))
         self._execute(
             "add_exhausted", sweep_id=run.sweep_id, granted=granted, held_back=wanted - granted
         )
@@ -76,14 +76,13 @@ class PostgreSqlTaskSession:
         clock = BatchClock(server_us, run.horizon.shift_us)
         if outcomes.exhausted:
             self._journal_exhausted(run, slice_number, outcomes.exhausted, clock)
-        self._remove([o.message for o in (*outcomes.delivered, *outcomes.exhausted)])
+        gone = [o.message for o in outcomes.delivered] + [o.message for o in outcomes.exhausted]
+        self._remove(gone)
         if outcomes.failed:
             self._raise_attempts(outcomes.failed)
         self._journal_batch(run, slice_number, outcomes, clock)
 
-    def end_slice(
-        self, run: SweepRun, slice_number: int, planned: int, reason: str | None
-    ) -> None:
+    def end_slice(self, run: SweepRun, slice_number: int, planned: int, reason: str | None) -> None:
         """Journal the end of a slice, in a transaction of its own."""
         with self.transaction():
             self._fence(run)

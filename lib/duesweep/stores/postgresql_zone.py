@@ -17,9 +17,7 @@ _OVERRIDE = "set store.writer_time_zone to the time zone of the sessions that wr
 
 def writer_time_zone(connection: Connection, dsn: str, delayed: TableName) -> str:
     """The writers' time zone; `ConfigError` where roles disagree or the server's is hidden."""
-    rows = connection.rows(
-        "writer_zones", {}, schema=delayed.schema, table=delayed.table
-    )
+    rows = connection.rows("writer_zones", {}, schema=delayed.schema, table=delayed.table)
     writers = _writers(rows)
     zones = {row.zone for row in writers}
     if len(zones) > 1:

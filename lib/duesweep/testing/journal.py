@@ -1,4 +1,4 @@
-"""What a task session journals, as values: the same for every store, so that they can be compared."""
+"""What a task session journals, as values: the same for every store, so that tests compare them."""
 
 from dataclasses import dataclass
 

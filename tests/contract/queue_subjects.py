@@ -1,7 +1,7 @@
 """The queues that keep the contract, each with what a test needs to know of it."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -24,9 +24,20 @@ Letters = list[tuple[str, bytes | None]]
 class QueueUnderTest(Protocol):
     """A queue `Billing`, the endpoint's own, and a store beside them."""
 
-    queue: Queue
-    store: Store
-    has_own_transaction: bool
+    @property
+    def queue(self) -> Queue:
+        """The queues."""
+        ...
+
+    @property
+    def store(self) -> Store:
+        """A store whose sessions a queue may share."""
+        ...
+
+    @property
+    def has_own_transaction(self) -> bool:
+        """Whether a queue's deliveries are not part of the store's transaction."""
+        ...
 
     def create(self, address: str) -> None:
         """Create another queue."""
@@ -40,8 +51,7 @@ class QueueUnderTest(Protocol):
         """Let a queue refuse what has `REFUSED_BODY`."""
         ...
 
-    @contextmanager
-    def locked(self, address: str) -> Iterator[None]:
+    def locked(self, address: str) -> AbstractContextManager[None]:
         """Let a queue take nothing meanwhile."""
         ...
 

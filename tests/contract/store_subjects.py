@@ -19,9 +19,20 @@ from duesweep.testing.memory_queue import MemoryQueue
 class StoreUnderTest(Protocol):
     """A store and a queue `Billing` beside it, seen from outside of any session."""
 
-    store: Store
-    queue: Queue
-    own_queue: str
+    @property
+    def store(self) -> Store:
+        """The store."""
+        ...
+
+    @property
+    def queue(self) -> Queue:
+        """The queues beside it."""
+        ...
+
+    @property
+    def own_queue(self) -> str:
+        """The endpoint's name."""
+        ...
 
     def now(self) -> datetime:
         """The moment before which a Due is past, as it is stored."""

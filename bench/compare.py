@@ -1,0 +1,171 @@
+"""duesweep against its peers, interleaved, on one server and the same rows. See README.md."""
+
+import argparse
+import os
+import platform
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import figures
+from figures import Run
+from ground import Ground
+from mover import move
+from plain_loop import PlainLoop
+from sweeps import WarmSession, sweep_cold
+
+from duesweep.demo.folder import configured, emptied, kept
+from duesweep.demo.messages import ENDPOINT
+from duesweep.demo.server import EmbeddedServer
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "bench" / "results" / "latest.json"
+MOVER, PLAIN = "NServiceBus, first hop", "two plain processes"
+WARM, COLD = "duesweep, warm", "duesweep, cold"
+_WARM_UP_ROWS = 50_000
+_DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
+
+# What is measured, made ready beforehand; it returns the seconds of its steps, where it tells.
+Measured = Callable[[], dict[str, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """`prepare` is not measured, what it returns is."""
+
+    name: str
+    prepare: Callable[[], Measured]
+    is_first_hop: bool = False
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run all; 1 where a message was lost, doubled or early."""
+    options = _options(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    folder: Path = options.folder.absolute()
+    durability = _DURABLE if options.durable else {}
+    with kept(folder):
+        emptied(folder)
+        try:
+            with _server(folder, durability) as server:
+                runs = _compare(options, folder, server)
+        finally:
+            emptied(folder)
+    return 0 if all(run.count.is_clean for run in runs) else 1
+
+
+def _server(folder: Path, durability: dict[str, str]) -> EmbeddedServer:
+    return EmbeddedServer(folder, port=None, timezone="UTC", max_wal_size="4GB", **durability)
+
+
+def _compare(options: argparse.Namespace, folder: Path, server: EmbeddedServer) -> list[Run]:
+    file = folder / "duesweep.toml"
+    settings = {
+        "store": {"kind": "postgresql", "dsn": server.dsn, "endpoint": ENDPOINT},
+        "ledger": {"root": str(folder / "ledger")},
+    }
+    config = configured(file, settings, "Written by bench/run.")
+    ground = Ground(config, options.rows)
+    _say(f"loading {options.rows:,} due rows")
+    ground.prepare()
+    _say("starting and warming a Spark session")
+    session = WarmSession(config)
+    ground.reset(_WARM_UP_ROWS)
+    session.sweep()
+    contenders = _contenders(ground, session, lambda: sweep_cold(file, folder / "cold.log"))
+    runs: list[Run] = []
+    for number in range(options.rounds):
+        for contender in _in_turn(contenders, number):
+            if contender.name != COLD or number < options.cold_rounds:
+                runs.append(_run(ground, contender, number + 1))
+    machine = _machine(ground, session)
+    figures.write(options.output, machine, runs, MOVER)
+    figures.show(machine, runs, MOVER)
+    return runs
+
+
+def _contenders(ground: Ground, session: WarmSession, cold: Callable[[], None]) -> list[Contender]:
+    def mover() -> Measured:
+        return _untold(lambda: move(ground.dsn, ground.delayed, ground.own_queue))
+
+    def plain() -> Measured:
+        return _untold(PlainLoop(ground.dsn, ground.delayed, ground.queues, ground.rows).run)
+
+    return [
+        Contender(MOVER, mover, is_first_hop=True),
+        Contender(PLAIN, plain),
+        Contender(WARM, lambda: session.sweep),
+        Contender(COLD, lambda: _untold(cold)),
+    ]
+
+
+def _untold(action: Callable[[], None]) -> Measured:
+    def measured() -> dict[str, float]:
+        action()
+        return {}
+
+    return measured
+
+
+def _in_turn(contenders: Sequence[Contender], number: int) -> list[Contender]:
+    # Each round begins with another one, so that none always follows the same neighbour.
+    start = number % len(contenders)
+    return [*contenders[start:], *contenders[:start]]
+
+
+def _run(ground: Ground, contender: Contender, number: int) -> Run:
+    ground.reset()
+    measured = contender.prepare()
+    load = os.getloadavg()[0]
+    started = time.monotonic()
+    steps = measured()
+    seconds = time.monotonic() - started
+    count = ground.count(is_first_hop=contender.is_first_hop)
+    run = Run(contender.name, number, round(seconds, 3), ground.rows, count, load, steps)
+    _say(
+        f"round {number}: {contender.name}: {seconds:.1f} s, {run.rows_per_second:,.0f} rows/s"
+        + ("" if count.is_clean else f" {count}")
+    )
+    return run
+
+
+def _machine(ground: Ground, session: WarmSession) -> dict[str, Any]:
+    return {
+        "rows": ground.rows,
+        "row_bytes": ground.row_bytes(),
+        "cores": os.cpu_count(),
+        "load": round(os.getloadavg()[0], 2),
+        "python": platform.python_version(),
+        "spark": session.spark_version,
+        **{f"postgresql {name}": value for name, value in ground.settings().items()},
+    }
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench/run", description=__doc__)
+    parser.add_argument("--rows", type=int, default=200_000, help="how many due rows")
+    parser.add_argument("--rounds", type=int, default=3, help="how often each contender runs")
+    parser.add_argument("--quick", action="store_true", help="one cold start only")
+    parser.add_argument("--durable", action="store_true", help="fsync and its kin on")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=ROOT / "build" / "bench",
+        help="where the server keeps its data meanwhile",
+    )
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    options = parser.parse_args(arguments)
+    options.cold_rounds = 1 if options.quick else options.rounds
+    return options
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

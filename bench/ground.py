@@ -1,0 +1,141 @@
+"""The ground that every contender runs on: the same rows before each run, a count after it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import psycopg
+
+from duesweep import wiring
+from duesweep.address import PostgreSqlAddresses, TableName
+from duesweep.config import Config
+from duesweep.demo.messages import ENDPOINT, Traffic, generate, load, stored_now
+from duesweep.sql import statement
+
+ADDRESSES = ("Billing", '"public"."Shipping"', "Ship.ping", "Invoicing")
+_SCHEMA = "public"
+# With some 850 bytes of headers and what a row costs, a row takes 1.7 kB.
+_BODY_BYTES = 800
+_NOT_DUE_SHARE = 50
+_SETTINGS = ("server_version", "fsync", "synchronous_commit", "full_page_writes", "shared_buffers")
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """What a run did to the messages, by message id.
+
+    `lost`: due, and not where they belong. `doubled`: there more than once, or still in the store
+    as well, or where they do not belong. `early`: not due, and gone from the store or arrived.
+    """
+
+    lost: int
+    doubled: int
+    early: int
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether every message is where it belongs, once."""
+        return (self.lost, self.doubled, self.early) == (0, 0, 0)
+
+
+class Ground:
+    """The tables, on a server where `config` finds them."""
+
+    def __init__(self, config: Config, rows: int) -> None:
+        self.dsn = config.store.dsn.get_secret_value()
+        self.rows = rows
+        self.delayed = wiring.store(config).delayed
+        self._addresses = PostgreSqlAddresses(ENDPOINT, _SCHEMA)
+        self.own_queue = self._addresses.own_queue
+        self.queues = {address: self._addresses.parse(address) for address in ADDRESSES}
+        self._config = config
+
+    def prepare(self) -> None:
+        """Create the tables and generate the rows, which `reset` copies from then on."""
+        wiring.installer(self._config).install(rebind=False)
+        traffic = Traffic(
+            self.rows,
+            not_due=self.rows // _NOT_DUE_SHARE,
+            body_bytes=_BODY_BYTES,
+            destinations=ADDRESSES,
+        )
+        with psycopg.connect(self.dsn) as connection:
+            for queue in self.queues.values():
+                _run(connection, f'CREATE SCHEMA IF NOT EXISTS "{queue.schema}"')
+                _run(connection, statement("postgresql", "create_queue").format(queue=queue))
+            load(connection, self.delayed, generate(traffic, stored_now(self.dsn)))
+            _run(connection, _KEEP_PRISTINE.format(delayed=self.delayed))
+
+    def reset(self, rows: int | None = None) -> None:
+        """All rows (or the first `rows`) in the delayed table, which is vacuumed; queues empty."""
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            tables = ", ".join(map(str, (self.delayed, self.own_queue, *self.queues.values())))
+            _run(connection, f"TRUNCATE {tables}")
+            _run(
+                connection,
+                f"INSERT INTO {self.delayed} SELECT id, headers, body, due FROM bench_pristine"
+                + (f" LIMIT {rows}" if rows else ""),
+            )
+            _run(connection, f"VACUUM (ANALYZE) {self.delayed}")
+            _run(connection, "CHECKPOINT")
+
+    def count(self, *, is_first_hop: bool) -> Count:
+        """What arrived: in the destinations, or after a first hop in the endpoint's own queue."""
+        places: Sequence[tuple[str, TableName]] = (
+            [("headers::json ->> 'NServiceBus.SqlServer.ForwardDestination'", self.own_queue)]
+            if is_first_hop
+            else [(_literal(address), queue) for address, queue in self.queues.items()]
+        )
+        arrived = " UNION ALL ".join(
+            f"SELECT headers::json ->> 'NServiceBus.MessageId' AS message_id, {address} AS address"
+            f" FROM {queue}"
+            for address, queue in places
+        )
+        with psycopg.connect(self.dsn) as connection:
+            text = _COUNT.format(arrived=arrived, delayed=self.delayed)
+            (row,) = connection.execute(text.encode()).fetchall()
+        return Count(*row)
+
+    def settings(self) -> dict[str, str]:
+        """The server's settings that the figures depend on."""
+        with psycopg.connect(self.dsn) as connection:
+            rows = [connection.execute(f"SHOW {name}".encode()).fetchone() for name in _SETTINGS]
+        return {name: row[0] for name, row in zip(_SETTINGS, rows, strict=True) if row}
+
+    def row_bytes(self) -> int:
+        """The average size of a row."""
+        with psycopg.connect(self.dsn) as connection:
+            row = connection.execute(
+                b"SELECT avg(pg_column_size(p.*) - pg_column_size(message_id)"
+                b" - pg_column_size(address) - 1)::int FROM bench_pristine p"
+            ).fetchone()
+        return int(row[0]) if row else 0
+
+
+_KEEP_PRISTINE = """
+CREATE UNLOGGED TABLE bench_pristine AS
+SELECT id, headers, body, due,
+       headers::json ->> 'NServiceBus.MessageId' AS message_id,
+       headers::json ->> 'NServiceBus.SqlServer.ForwardDestination' AS address,
+       due < now() AT TIME ZONE 'UTC' AS is_due
+FROM {delayed}
+"""
+_COUNT = """
+WITH arrived AS ({arrived}), counted AS (
+    SELECT message_id, address, count(*) AS copies FROM arrived GROUP BY message_id, address
+)
+SELECT count(*) FILTER (WHERE p.is_due AND c.copies IS NULL),
+       (coalesce(sum(c.copies), 0) - count(*) FILTER (WHERE p.id IS NOT NULL AND c.copies > 0)
+        + count(*) FILTER (WHERE p.is_due AND c.copies > 0 AND d.id IS NOT NULL))::bigint,
+       count(*) FILTER (WHERE NOT p.is_due AND (c.copies > 0 OR d.id IS NULL))
+FROM bench_pristine p
+FULL JOIN counted c ON c.message_id = p.message_id AND c.address = p.address
+LEFT JOIN {delayed} d ON d.id = p.id
+"""
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _run(connection: psycopg.Connection[tuple[object, ...]], text: str) -> None:
+    connection.execute(text.encode())

@@ -1,0 +1,90 @@
+"""Contenders: our whole sweep, in a warm session and from the shell."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duesweep.sweep as pipeline
+from duesweep import config as configuration
+from duesweep import wiring
+from duesweep.config import Config
+from duesweep.session import spark_session
+
+_ROOT = Path(__file__).resolve().parent.parent
+STAGES = ("plan", "dispatch", "settle")
+# What `duesweep.sweep` calls, and which of its three words each belongs to.
+STAGE_OF = {
+    "settle_leftovers": "settle",
+    "plan_slices": "plan",
+    "keys_df": "plan",
+    "dispatch": "dispatch",
+    "settle_sweep": "settle",
+}
+
+
+class WarmSession:
+    """A Spark session, and sweeps in it."""
+
+    def __init__(self, config: Config) -> None:
+        self._parts = wiring.parts(config)
+        self._spark = spark_session(configuration.jars())
+        self.spark_version = self._spark.version
+
+    def sweep(self) -> dict[str, float]:
+        """Sweep once; the seconds that went into each function of `STAGE_OF`."""
+        with _measured() as seconds:
+            summary = pipeline.sweep(self._spark, self._parts)
+        if summary.outcome != "done":
+            raise RuntimeError(f"the sweep ended as {summary.outcome}: {summary.reason}")
+        return dict(seconds)
+
+
+def sweep_cold(file: Path, log: Path) -> None:
+    """One sweep by the command line, with the start of Python and of the JVM."""
+    if "DUESWEEP_JARS" in os.environ:
+        command = [sys.executable, "-m", "duesweep", "sweep"]
+    else:
+        command = [str(_ROOT / "spark-submit.sh"), "sweep"]
+    with log.open("a") as stderr:
+        done = subprocess.run(
+            [*command, "--config", str(file), "--json"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            env={k: v for k, v in os.environ.items() if k != "PYSPARK_SUBMIT_ARGS"},
+            check=False,
+        )
+    if done.returncode or json.loads(done.stdout)["outcome"] != "done":
+        raise RuntimeError(f"the cold sweep ended with {done.returncode}; see {log}")
+
+
+@contextmanager
+def _measured() -> Iterator[dict[str, float]]:
+    """Time the steps of `duesweep.sweep` from outside: wrapped while this lasts."""
+    seconds: dict[str, float] = defaultdict(float)
+
+    def timed(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapper(*arguments: Any, **named: Any) -> Any:
+            started = time.monotonic()
+            try:
+                return function(*arguments, **named)
+            finally:
+                seconds[name] += time.monotonic() - started
+
+        return wrapper
+
+    originals = {name: getattr(pipeline, name) for name in STAGE_OF}
+    for name, function in originals.items():
+        setattr(pipeline, name, timed(name, function))
+    try:
+        yield seconds
+    finally:
+        for name, function in originals.items():
+            setattr(pipeline, name, function)

@@ -1,0 +1,17 @@
+"""One sweep, for spark-submit and for Databricks.
+
+Databricks: a Python file task with this file (source: Git or workspace), the sweep's options as its
+parameters, e.g. `["--config", "/Workspace/.../duesweep.toml", "--json"]`, and duesweep's wheel with
+psycopg as its libraries. The session is the cluster's, which brings Delta; the PostgreSQL JDBC
+driver comes with the runtime.
+"""
+
+import sys
+
+from duesweep.cli.app import main
+
+if __name__ == "__main__":
+    status = main(["sweep", *sys.argv[1:]])
+    # Databricks takes every SystemExit for a failure, `sys.exit(0)` included.
+    if status:
+        sys.exit(status)

@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# Makes what a command needs, once, and runs it; the work itself is in lib/duesweep.
+set -euo pipefail
+
+usage() {
+  cat << 'END'
+usage: ./spark-submit.sh <command> [options]
+
+  sweep    sweep what is due now, once         setup    create what a sweep needs in the database
+  demo     see it work, on a PostgreSQL that it starts itself
+  help     this text; `<command> --help` for a command's own options
+
+Options of Spark's spark-submit may stand anywhere: --master (default $MASTER, else local[*,4]),
+--conf key=value, --driver-memory, --executor-memory, --total-executor-cores, --jars, --packages,
+--properties-file (instead of conf/spark-defaults.conf), and the like. All others are the command's.
+END
+}
+
+take_spark_option() {
+  case $1=$2 in
+    --conf=spark.master=*) master=${2#*=} ;;
+    --conf=spark.pyspark.python=*) python_of_tasks=${2#*=} ;;
+    --master=*) master=$2 ;;
+    --properties-file=*) properties_file=$2 ;;
+    # Of these, spark-submit takes the last one only: ours and the user's become one.
+    --archives=*) archives=${archives:+$archives,}$2 ;;
+    --jars=*) more_jars=${more_jars:+$more_jars,}$2 ;;
+    --py-files=*) py_files=${py_files:+$py_files,}$2 ;;
+    --driver-class-path=*) driver_class_path=${driver_class_path:+$driver_class_path:}$2 ;;
+    *) spark_options+=("$1" "$2") ;;
+  esac
+}
+
+parse() {
+  while (($#)); do
+    case ${1%%=*} in
+      --conf | --driver-class-path | --driver-cores | --driver-java-options | --driver-library-path | \
+        --driver-memory | --exclude-packages | --executor-cores | --executor-memory | --files | \
+        --archives | --jars | --keytab | --master | --name | --num-executors | --packages | \
+        --principal | --properties-file | --proxy-user | --py-files | --repositories | \
+        --total-executor-cores)
+        if [[ $1 == *=* ]]; then
+          take_spark_option "${1%%=*}" "${1#*=}"
+        else
+          (($# > 1)) || die "spark-submit.sh: $1 needs a value."
+          take_spark_option "$1" "$2"
+          shift
+        fi
+        ;;
+      --load-spark-defaults) spark_options+=("$1") ;;
+      --)
+        arguments+=("${@:2}")
+        return
+        ;;
+      *) arguments+=("$1") ;;
+    esac
+    shift
+  done
+}
+
+run_on_spark() {
+  prepare_spark
+  local shared=
+  if [[ -s $class_archive ]]; then shared="-XX:SharedArchiveFile=\"$class_archive\""; fi
+  prepare_submit "$master" "$shared" ${spark_options[@]+"${spark_options[@]}"}
+  exec "$python" "$@"
+}
+
+root=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+# shellcheck source=scripts/environment.sh
+source "$root/scripts/environment.sh"
+# shellcheck source=scripts/spark.sh
+source "$root/scripts/spark.sh"
+
+# With retries, as on a cluster: plain local[*] gives a task no second try.
+master=${MASTER:-local[*,4]}
+properties_file='' python_of_tasks='' archives='' more_jars='' py_files='' driver_class_path=''
+spark_options=() arguments=()
+parse "$@"
+set -- ${arguments[@]+"${arguments[@]}"}
+command=${1:-help}
+(($# == 0)) || shift
+
+case $command in
+  help | -h | --help)
+    usage
+    exit
+    ;;
+esac
+once environment_is_current make_environment
+case $command in
+  sweep)
+    # Asks the store without Java: 10 means that there is work for Spark.
+    status=0
+    "$python" -P -m duesweep sweep --gate "$@" || status=$?
+    ((status == 10)) || exit "$status"
+    run_on_spark "$root/jobs/run_sweep.py" "$@"
+    ;;
+  demo) run_on_spark "$root/jobs/run_demo.py" "$@" ;;
+  *) exec "$python" -P -m duesweep "$command" "$@" ;;
+esac

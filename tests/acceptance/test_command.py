@@ -1,0 +1,113 @@
+"""`./spark-submit.sh`, as a person or a cron job runs it."""
+
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from acceptance.standalone_cluster import WORKER_PATH, standalone_cluster
+from endpoint import Endpoint
+from ledger_reader import LedgerReader
+
+_ROOT = Path(__file__).parents[2]
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(_ROOT / "spark-submit.sh"), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=os.environ | environment,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+def test_sweep_prints_its_summary_and_tells_its_exit_code(
+    endpoint: Endpoint, ledger: LedgerReader
+) -> None:
+    endpoint.set_up("Billing")
+    endpoint.delay_many(2_500, ["Billing"])
+    endpoint.delay("Nowhere")
+    file = str(endpoint.config_file())
+
+    # A JVM in another zone than server, process and writers.
+    done = run(
+        "sweep", "--config", file, "--json", "--conf", "spark.app.name=x",
+        JAVA_TOOL_OPTIONS="-Duser.timezone=Asia/Kolkata", TZ="Asia/Kolkata", PGTZ="Asia/Tokyo",
+    )  # fmt: skip
+
+    assert done.returncode == 3, done.stderr
+    summary = json.loads(done.stdout)
+    assert (summary["found"], summary["dispatched"], summary["failed"]) == (2_501, 2_500, 1)
+    assert summary["outcome"] == "failures"
+    (row,) = ledger.rows("sweeps")
+    assert {name: str(value) for name, value in row.asDict().items() if isinstance(value, int)} == {
+        name: str(value) for name, value in summary.items() if isinstance(value, int)
+    }
+    assert row.horizon.isoformat() == summary["horizon"].removesuffix("+00:00")
+    assert len(endpoint.queue_rows("Billing")) == 2_500
+
+
+@pytest.mark.slow
+def test_nothing_due_takes_less_than_a_second_and_no_java(endpoint: Endpoint) -> None:
+    endpoint.set_up()
+    file = str(endpoint.config_file())
+    run("sweep", "--config", file)
+    seconds = []
+    for _ in range(5):
+        begin = time.monotonic()
+        done = run("sweep", "--config", file, JAVA_HOME="/nonexistent")
+        seconds.append(time.monotonic() - begin)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "nothing is due" in done.stdout
+
+    print(f"nothing due, from the shell: {sorted(round(s, 2) for s in seconds)} s")
+    # The fastest: a machine's load is not what this is about.
+    assert min(seconds) < 1
+
+
+@pytest.mark.slow
+def test_wrong_setting_is_one_sentence_and_2(endpoint: Endpoint) -> None:
+    done = run("sweep", "--config", str(endpoint.config_file(sweep__slizes=3)))
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.strip() == (
+        "duesweep: There is no setting sweep.slizes; did you mean sweep.slices?"
+    )
+
+
+@pytest.mark.slow
+def test_standalone_cluster_runs_on_the_shipped_interpreter(
+    endpoint: Endpoint, ledger: LedgerReader
+) -> None:
+    endpoint.set_up("Billing")
+    endpoint.delay_many(3_000, ["Billing"])
+    with standalone_cluster(workers=2) as master:
+        done = run("sweep", "--config", str(endpoint.config_file()), "--json", MASTER=master)
+
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert (summary["dispatched"], summary["outcome"]) == (3_000, "done")
+    assert len(endpoint.queue_rows("Billing")) == ledger.table("tombstones").count() == 3_000
+    # No other interpreter that the workers could find knows the driver.
+    for folder in WORKER_PATH.split(":"):
+        for interpreter in Path(folder).glob("python3*"):
+            probe = [str(interpreter), "-c", "import psycopg"]
+            if os.access(interpreter, os.X_OK) and "config" not in interpreter.name:
+                assert subprocess.run(probe, capture_output=True, check=False).returncode != 0
+
+
+@pytest.mark.slow
+def test_demo_shows_that_ledger_and_queues_agree(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+
+    done = run("demo", "--folder", str(folder), "--messages", "2000")
+
+    assert done.returncode == 0, done.stderr + done.stdout
+    for table in ("tombstones", "retries", "errors", "sweeps"):
+        assert table in done.stdout
+    assert str(folder) in done.stdout.replace("\n", "")

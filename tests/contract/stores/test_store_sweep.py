@@ -1,0 +1,148 @@
+"""What holds a sweep's batches together: its limit, its end, and other sweeps."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
+
+import pytest
+from contract import steps
+from contract.store_subjects import StoreUnderTest
+
+from duesweep import tombstone
+from duesweep.dispatch import DispatchJob, dispatch_slice
+from duesweep.errors import (
+    SweepClosedError,
+)
+from duesweep.headers.json import without_forward_destination
+from duesweep.policy import BatchLimits, Retry
+from duesweep.stores.base import SweepRun
+from duesweep.testing.builders import delayed_row
+from duesweep.testing.journal import BatchEntry, SliceEntry
+
+
+def test_sweep_grants_exhausted_messages_up_to_its_limit(subject: StoreUnderTest) -> None:
+    run = subject.open_sweep()
+
+    def grant(wanted: int) -> int:
+        with steps.batch(subject) as session:
+            return session.grant_exhausted(run, wanted, limit=5)
+
+    assert [grant(3), grant(1), grant(3), grant(2)] == [3, 1, 1, 0]
+    assert subject.counters(run) == (5, 4)
+
+
+def test_limit_is_each_sweeps_own(subject: StoreUnderTest) -> None:
+    runs = [subject.open_sweep(), subject.open_sweep()]
+
+    for run in runs:
+        with steps.batch(subject) as session:
+            assert session.grant_exhausted(run, 2, limit=2) == 2
+
+
+def test_slices_that_exhaust_at_once_count_one_after_the_other(subject: StoreUnderTest) -> None:
+    run = subject.open_sweep()
+
+    def grant() -> int:
+        with steps.batch(subject) as session:
+            return session.grant_exhausted(run, 3, limit=5)
+
+    with ThreadPoolExecutor() as pool:
+        with steps.batch(subject) as session:
+            first = session.grant_exhausted(run, 3, limit=5)
+            second = pool.submit(grant)
+            assert wait([second], timeout=steps.WHILE_SECONDS).not_done
+        assert (first, second.result(timeout=10)) == (3, 2)
+
+
+def test_closed_sweep_claims_nothing_and_journals_nothing(subject: StoreUnderTest) -> None:
+    run = steps.load(subject, row := steps.row(subject))
+    other_run = subject.open_sweep()
+    subject.close_sweep(run)
+
+    with pytest.raises(SweepClosedError), steps.batch(subject) as session:
+        session.claim(run, [row.key])
+    with pytest.raises(SweepClosedError), subject.store.open_task() as session:
+        session.end_slice(run, 0, 1, None)
+
+    assert subject.journal(run) == []
+    assert steps.claimable(subject, other_run, row) == [row.key]
+
+
+def test_sweep_is_closed_only_when_its_batches_in_flight_have_ended(
+    subject: StoreUnderTest,
+) -> None:
+    run = steps.load(subject, row := steps.row(subject))
+
+    with ThreadPoolExecutor() as pool:
+        with steps.batch(subject) as session:
+            claim = session.claim(run, [row.key])
+            closing = pool.submit(subject.close_sweep, run)
+            assert wait([closing], timeout=steps.WHILE_SECONDS).not_done
+            session.finish(run, 0, steps.delivered(*claim.messages), claim.server_us)
+        closing.result(timeout=10)
+
+    assert len(subject.journal(run)) == 1
+
+
+def test_end_of_a_slice_is_journalled_at_once(subject: StoreUnderTest) -> None:
+    run = subject.open_sweep()
+
+    with subject.store.open_task() as session:
+        session.end_slice(run, 3, 1_000, None)
+        session.end_slice(run, 4, 2_000, "Billing is locked \0")
+
+    assert [type(entry) for entry in subject.journal(run)] == [SliceEntry, SliceEntry]
+    first, second = subject.journal(run)
+    assert first == SliceEntry(3, 1_000, None)
+    assert isinstance(second, SliceEntry)
+    assert (second.slice_number, second.planned) == (4, 2_000)
+    assert str(second.reason).startswith("Billing is locked")
+
+
+def test_two_sweeps_side_by_side_deliver_each_of_several_thousand_messages_once(
+    subject: StoreUnderTest,
+) -> None:
+    rows = [steps.row(subject) for _ in range(10)]
+    due = subject.now() - steps.MINUTE
+    rows += [delayed_row("Nowhere" if n % 100 == 0 else "Billing", due=due) for n in range(4_000)]
+    subject.load(rows)
+    runs = [subject.open_sweep(), subject.open_sweep()]
+    keys = [row.key for row in rows]
+    start = threading.Barrier(2)
+
+    def sweep(run: SweepRun, keys: list[str]) -> None:
+        job = DispatchJob(
+            store=subject.store,
+            queue=subject.queue,
+            run=run,
+            limits=BatchLimits(rows=50),
+            retry=Retry(),
+            max_exhausted=0,
+            error_queue=None,
+        )
+        start.wait(10)
+        dispatch_slice(job, 0, keys, [1_000] * len(keys))
+
+    with ThreadPoolExecutor() as pool:
+        # From both ends, so that both have work and meet in the middle.
+        list(pool.map(sweep, runs, [keys, keys[::-1]]))
+
+    unknown = {row.key for row in rows if '"Nowhere"' in row.headers}
+    expected = [without_forward_destination(r.headers) for r in rows if r.key not in unknown]
+    assert sorted(subject.delivered()) == sorted(expected)
+    assert subject.waiting() == unknown
+    assert subject.attempts() == dict.fromkeys(unknown, 1)
+    journals = [_batches(subject, run) for run in runs]
+    assert all(sum(entry.dispatched for entry in journal) for journal in journals)
+    accounts = [key for journal in journals for entry in journal for key in _accounts(entry)]
+    assert sorted(accounts) == sorted(set(keys) - unknown)
+
+
+def _batches(subject: StoreUnderTest, run: SweepRun) -> list[BatchEntry]:
+    return [entry for entry in subject.journal(run) if isinstance(entry, BatchEntry)]
+
+
+def _accounts(entry: BatchEntry) -> list[str]:
+    if entry.outcomes is None:
+        return []
+    keys: list[str] = tombstone.decode(entry.outcomes).column("message_key").to_pylist()
+    return keys
