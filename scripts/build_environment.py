@@ -118,7 +118,7 @@ def main() -> int:
             copy_packages(home)
             check(home)
             unfinished = Path(folder) / archive.name
-            # Level 1 takes a third of the time of level 9 and a tenth more room.
+            # Level 1 takes a third of the time of level 6, and a tenth more room.
             with tarfile.open(unfinished, "w:gz", compresslevel=1) as tar:
                 tar.add(home, ".", filter=without_caches)
             unfinished.replace(archive)

@@ -184,7 +184,7 @@ class _Batches:
             return [Exhausted(message, error, None) for message, error in chosen]
         try:
             destination = self._queue.resolve(job.error_queue)
-            letters = [faulted(m, e, own_queue=str(self._queue.resolve(None))) for m, e in chosen]
+            letters = [faulted(m, e, own_queue=job.store.own_queue) for m, e in chosen]
             refused = self._queue.deliver(destination, letters)
         except (DestinationError, MessageError) as error:
             # Out of attempts, but with nowhere to go: they stay, as failures.

@@ -7,6 +7,7 @@ id once per table. So a settle that died is done again, from the start, under it
 
 import uuid
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from uuid import UUID
@@ -72,15 +73,19 @@ def _settle(
     exhausted = journal.exhausted(settle_id)
     rows = JournalRows(spark, journal, settle_id)
     append = partial(ledger.append, settle_id=settle_id)
-    piece = 0
-    for piece, dispatched_df in enumerate(rows.dispatched_dfs(), start=1):
-        append("tombstones", dispatched_df, version=piece)
-    if exhausted.rows:
-        append("tombstones", rows.exhausted_df(exhausted), version=piece + 1)
-        append("errors", rows.errors_df(exhausted))
-    if retries_changed:
-        ledger.replace_source("retries", rows.retries_df(), journal.source, settle_id=settle_id)
-    append("sweeps", sweeps_df(spark, summaries))
+    # A commit is a second of mostly waiting, so the few rows of `sweeps` are written beside the
+    # others; the order of the appends means nothing.
+    with ThreadPoolExecutor(max_workers=1) as beside:
+        appended = beside.submit(append, "sweeps", sweeps_df(spark, summaries))
+        piece = 0
+        for piece, dispatched_df in enumerate(rows.dispatched_dfs(), start=1):
+            append("tombstones", dispatched_df, version=piece)
+        if exhausted.rows:
+            append("tombstones", rows.exhausted_df(exhausted), version=piece + 1)
+            append("errors", rows.errors_df(exhausted))
+        if retries_changed:
+            ledger.replace_source("retries", rows.retries_df(), journal.source, settle_id=settle_id)
+        appended.result()
     journal.delete_settled(settle_id)
     return summaries
 

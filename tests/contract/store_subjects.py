@@ -1,6 +1,7 @@
 """The stores that keep the contract, each with what a test needs to know of it."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, Protocol
@@ -14,6 +15,9 @@ from duesweep.testing.builders import ENDPOINT, DelayedRow
 from duesweep.testing.journal import BatchEntry, ExhaustedEntry, JournalEntry, SliceEntry
 from duesweep.testing.memory import MemoryStore
 from duesweep.testing.memory_queue import MemoryQueue
+
+# By the time zone of a database and a schema in it.
+OpenEndpoint = Callable[[str, str], AbstractContextManager[Endpoint]]
 
 
 class StoreUnderTest(Protocol):

@@ -35,6 +35,10 @@ class FailingStore:
     def source(self) -> str:
         return self.store.source
 
+    @property
+    def own_queue(self) -> str:
+        return self.store.own_queue
+
     def open_task(self) -> PostgreSqlTaskSession:
         with psycopg.connect(self.store.dsn) as gate:
             gate.execute("SELECT pg_advisory_lock_shared(%s)", [GATE])

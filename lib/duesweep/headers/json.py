@@ -8,6 +8,7 @@ rewritten keeps its order, nulls and escapes.
 import json
 import re
 from json.decoder import scanstring  # type: ignore[attr-defined]
+from typing import Any
 
 from duesweep.errors import UnreadableHeadersError
 from duesweep.message import Headers
@@ -17,7 +18,7 @@ FORWARD_DESTINATION = "NServiceBus.SqlServer.ForwardDestination"
 _FORWARD_NAME = f'"{FORWARD_DESTINATION}"'
 _VALUE = re.compile(r'\s*:\s*(?:"(?:[^"\\]|\\.)*"|null)\s*')
 _VALUE_TYPES = {str, type(None)}
-_decode = json.JSONDecoder().decode
+_scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SPACE = re.compile(r"[ \t\r\n]*")
 _ASTRAL = re.compile("[\U00010000-\U0010ffff]")
@@ -30,7 +31,7 @@ def read(text: str) -> Headers:
     not an object, a value that is neither string nor null, half of a surrogate pair.
     """
     try:
-        headers = _decode(text)
+        headers = _decoded(text)
     except (ValueError, RecursionError) as error:
         raise UnreadableHeadersError(f"The headers are not JSON: {error}") from error
     if not isinstance(headers, dict):
@@ -41,6 +42,15 @@ def read(text: str) -> Headers:
     if "\\u" in text and _SURROGATE.search("".join([*headers, *filter(None, headers.values())])):
         raise UnreadableHeadersError("The headers hold half of a surrogate pair")
     return headers
+
+
+def _decoded(text: str) -> Any:
+    """What `json.loads` gives, in half its time for the text that the transports write."""
+    try:
+        value, end = _scan(text, 0)
+    except StopIteration:
+        end = -1
+    return value if end == len(text) else json.loads(text)
 
 
 def without_forward_destination(text: str) -> str:

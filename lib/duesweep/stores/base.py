@@ -266,6 +266,11 @@ class Store(Protocol):
         """The stable name under which ledger and journal know the store."""
         ...
 
+    @property
+    def own_queue(self) -> str:
+        """The address of the endpoint's own input queue."""
+        ...
+
     def open_task(self) -> AbstractContextManager[TaskSession]:
         """A session for one slice."""
         ...

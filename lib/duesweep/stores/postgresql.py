@@ -23,6 +23,11 @@ class PostgreSqlStore:
         """The tables that statements name."""
         return {"delayed": self.delayed, **journal_tables(self.delayed.schema)}
 
+    @property
+    def own_queue(self) -> str:
+        """The endpoint's own queue table."""
+        return str(self.addresses.own_queue)
+
     def open_task(self) -> PostgreSqlTaskSession:
         """A session for one slice."""
         return PostgreSqlTaskSession(connect(self.dsn, TASK_LIMITS), self)

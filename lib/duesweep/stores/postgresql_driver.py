@@ -81,9 +81,11 @@ class PostgreSqlDriverSession:
 
     def plan(self, run: SweepRun, slices: int) -> Slices:
         """Slices of equal size by (due, id), however many messages share one Due."""
-        rows = self._rows(
-            "plan_bounds", source=self.source, horizon=run.horizon.before, slices=slices
-        )
+        with self._connection.transaction():
+            self._row("set_sort_memory")
+            rows = self._rows(
+                "plan_bounds", source=self.source, horizon=run.horizon.before, slices=slices
+            )
         predicates, planned = _slices(rows)
         self._execute("set_planned", sweep_id=run.sweep_id, planned=list(planned))
         return Slices(predicates, planned)

@@ -17,7 +17,7 @@ from duesweep.clock import SettableClock
 from duesweep.errors import StoreError, SweepClosedError
 from duesweep.outcome import Failed, Outcomes
 from duesweep.stores.base import Claim, DriverSession, Horizon, SweepRun
-from duesweep.testing.builders import DUE, DelayedRow, message
+from duesweep.testing.builders import DUE, ENDPOINT, DelayedRow, message
 from duesweep.testing.journal import JournalEntry, SliceEntry, batch_entry, exhausted_entry
 from duesweep.tombstone import BatchClock, micros
 
@@ -42,6 +42,7 @@ class MemoryStore:
     """`clock` is its server's: seconds since 1970-01-01 UTC."""
 
     source = "memory"
+    own_queue = ENDPOINT
 
     def __init__(self, rows: Iterable[DelayedRow] = (), clock: SettableClock | None = None) -> None:
         self.clock = clock or SettableClock(_START_SECONDS)

@@ -1,13 +1,14 @@
 """Each queue in turn."""
 
+import uuid
 from collections.abc import Iterator
 
-import psycopg
 import pytest
+from contract.letters import LOCK_WAIT_SECONDS
 from contract.queue_subjects import MemoryQueueUnderTest, PostgreSqlQueueUnderTest, QueueUnderTest
+from contract.store_subjects import OpenEndpoint
 from endpoint import Endpoint
 
-from duesweep.demo.server import EmbeddedServer
 from duesweep.drivers.postgresql import TimeLimits
 from duesweep.queues import postgresql as postgresql_queue
 from duesweep.stores import postgresql as postgresql_store
@@ -20,30 +21,31 @@ QUEUES = (
 )
 
 
+@pytest.fixture(params=QUEUES)
+def subject(
+    request: pytest.FixtureRequest, open_endpoint: OpenEndpoint
+) -> Iterator[QueueUnderTest]:
+    """Each queue in turn, empty."""
+    name: str = request.param
+    has_own_transaction = "own" in name
+    if name.startswith("memory"):
+        yield MemoryQueueUnderTest(has_own_transaction)
+        return
+    schema = f"s{uuid.uuid4().hex[:12]}"
+    # The database of another zone is another database.
+    with open_endpoint("UTC", schema) as endpoint, open_endpoint("Etc/GMT", schema) as elsewhere:
+        yield PostgreSqlQueueUnderTest(endpoint, elsewhere if has_own_transaction else None)
+
+
 @pytest.fixture(autouse=True)
 def _short_lock_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = TimeLimits(lock_ms=300, statement_ms=10_000, idle_in_transaction_ms=0)
+    milliseconds = int(LOCK_WAIT_SECONDS * 1_000)
+    limits = TimeLimits(milliseconds, statement_ms=10_000, idle_in_transaction_ms=0)
     for module in (postgresql_queue, postgresql_store):
         monkeypatch.setattr(module, "TASK_LIMITS", limits)
 
 
-@pytest.fixture(params=QUEUES)
-def subject(request: pytest.FixtureRequest) -> QueueUnderTest:
-    """Each queue in turn, empty."""
-    name: str = request.param
-    if name.startswith("memory"):
-        return MemoryQueueUnderTest(has_own_transaction="own" in name)
-    endpoint = request.getfixturevalue("endpoint")
-    elsewhere = request.getfixturevalue("elsewhere") if "own" in name else None
-    return PostgreSqlQueueUnderTest(endpoint, elsewhere)
-
-
 @pytest.fixture
-def elsewhere(endpoint: Endpoint, server: EmbeddedServer) -> Iterator[Endpoint]:
-    """The same endpoint's tables in another database."""
-    name = f"{endpoint.admin.info.dbname}_queues"
-    endpoint.execute(f"CREATE DATABASE {name}")
-    dsn = server.dsn_of(name)
-    with psycopg.connect(dsn, autocommit=True) as admin:
-        yield Endpoint(dsn, endpoint.folder, admin)
-    endpoint.execute(f"DROP DATABASE {name} WITH (FORCE)")
+def endpoint(endpoint: Endpoint) -> Endpoint:
+    """With its tables and queue `Billing`."""
+    return endpoint.set_up("Billing")

@@ -1,8 +1,15 @@
 """Each store in turn."""
 
+import uuid
+from collections.abc import Iterator
+
 import pytest
-from contract.store_subjects import MemoryUnderTest, PostgreSqlUnderTest, StoreUnderTest
-from endpoint import Endpoint
+from contract.store_subjects import (
+    MemoryUnderTest,
+    OpenEndpoint,
+    PostgreSqlUnderTest,
+    StoreUnderTest,
+)
 
 from duesweep.testing.memory import MemoryStore
 from duesweep.testing.memory_queue import MemoryQueue
@@ -16,14 +23,17 @@ STORES = ("memory", "postgresql", "postgresql in New York, with odd names")
 
 
 @pytest.fixture(params=STORES)
-def subject(request: pytest.FixtureRequest) -> StoreUnderTest:
+def subject(
+    request: pytest.FixtureRequest, open_endpoint: OpenEndpoint
+) -> Iterator[StoreUnderTest]:
     """Each store in turn, empty."""
+    schema = f"s{uuid.uuid4().hex[:12]}"
     if request.param == "memory":
-        return MemoryUnderTest(MemoryStore(), MemoryQueue("Billing"))
-    endpoint: Endpoint = request.getfixturevalue("endpoint")
-    if "odd" in request.param:
-        database = endpoint.admin.info.dbname
-        endpoint.execute(f"ALTER DATABASE {database} SET TimeZone = 'America/New_York'")
-        endpoint.execute("SET TimeZone = 'America/New_York'")
-        endpoint = endpoint.named(ODD_ENDPOINT, ODD_SCHEMA, LONGEST_TABLE)
-    return PostgreSqlUnderTest(endpoint.set_up("Billing"))
+        yield MemoryUnderTest(MemoryStore(), MemoryQueue("Billing"))
+    elif request.param == "postgresql":
+        with open_endpoint("UTC", schema) as endpoint:
+            yield PostgreSqlUnderTest(endpoint.set_up("Billing"))
+    else:
+        with open_endpoint("America/New_York", f"{ODD_SCHEMA} {schema}") as endpoint:
+            odd = endpoint.named(ODD_ENDPOINT, endpoint.schema, LONGEST_TABLE)
+            yield PostgreSqlUnderTest(odd.set_up("Billing"))

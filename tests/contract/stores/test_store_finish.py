@@ -1,6 +1,5 @@
 """What a batch does to its rows, in one transaction."""
 
-
 from contract import steps
 from contract.store_subjects import StoreUnderTest
 from contract.transactions import rolled_back

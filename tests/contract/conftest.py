@@ -1,0 +1,44 @@
+"""Databases that the tests of a contract share, each test in schemas of its own: making a database
+for every one of them takes most of the time.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+from contract.store_subjects import OpenEndpoint
+from endpoint import Endpoint
+
+from duesweep.demo.server import EmbeddedServer
+
+
+@pytest.fixture(scope="session")
+def shared_database(server: EmbeddedServer) -> Callable[[str], str]:
+    """The administrator's dsn of a database, by its default time zone."""
+    made: dict[str, str] = {}
+
+    def dsn_of(zone: str) -> str:
+        if zone not in made:
+            name = f"shared_{len(made)}"
+            with psycopg.connect(server.dsn, autocommit=True) as admin:
+                admin.execute(f"CREATE DATABASE {name}".encode())
+                admin.execute(f"ALTER DATABASE {name} SET TimeZone = '{zone}'".encode())
+            made[zone] = server.dsn_of(name)
+        return made[zone]
+
+    return dsn_of
+
+
+@pytest.fixture
+def open_endpoint(shared_database: Callable[[str], str], tmp_path: Path) -> OpenEndpoint:
+    """Endpoint Sales.Orders in the database of a time zone and a schema, without tables as yet."""
+
+    @contextmanager
+    def opened(zone: str, schema: str) -> Iterator[Endpoint]:
+        dsn = shared_database(zone)
+        with psycopg.connect(dsn, autocommit=True) as admin:
+            yield Endpoint(dsn, tmp_path, admin, schema=schema)
+
+    return opened

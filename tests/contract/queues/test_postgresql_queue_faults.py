@@ -1,0 +1,206 @@
+"""What a queue table of PostgreSQL refuses, and when it takes nothing."""
+
+import time
+
+import psycopg
+import pytest
+from contract import letters
+from contract.letters import LOCK_WAIT_SECONDS
+from endpoint import Endpoint
+
+from duesweep.drivers.postgresql import TimeLimits
+from duesweep.errors import (
+    DestinationError,
+    NotAQueueError,
+    QueueNotFoundError,
+    RefusedMessageError,
+    StoreError,
+)
+from duesweep.stores import postgresql as postgresql_store
+
+
+def _blocked(text: str) -> pytest.RaisesExc[DestinationError]:
+    return pytest.raises(DestinationError, match=text)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        pytest.param("ALTER TABLE \"Billing\" ADD CHECK (body <> 'bad')", id="a check constraint"),
+        pytest.param(
+            "CREATE UNIQUE INDEX ON \"Billing\" (body) WHERE body = 'bad'", id="a unique index"
+        ),
+        pytest.param(
+            'CREATE TRIGGER refuse BEFORE INSERT ON "Billing" FOR EACH ROW'
+            " WHEN (NEW.body = 'bad') EXECUTE FUNCTION refuse()",
+            id="a trigger before",
+        ),
+        pytest.param(
+            'CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON "Billing" FOR EACH ROW'
+            " WHEN (NEW.body = 'bad') EXECUTE FUNCTION refuse()",
+            id="a constraint trigger",
+        ),
+        pytest.param(
+            'CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON "Billing"'
+            " DEFERRABLE INITIALLY DEFERRED FOR EACH ROW"
+            " WHEN (NEW.body = 'bad') EXECUTE FUNCTION refuse()",
+            id="a deferred constraint trigger",
+        ),
+    ],
+)
+def test_row_that_a_rule_of_the_table_refuses_costs_only_itself(
+    endpoint: Endpoint, rule: str
+) -> None:
+    letters.deliver(endpoint, *letters.with_bodies(b"bad"))
+    if "CHECK" in rule:
+        endpoint.execute('TRUNCATE "Billing"')
+    endpoint.execute(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$BEGIN RAISE EXCEPTION 'we take no such thing'; END$$"
+    )
+    endpoint.execute(rule)
+    messages = letters.with_bodies(b"1", b"2", b"bad", b"3", b"4")
+
+    refused = letters.deliver(endpoint, *messages)
+
+    assert list(refused) == [messages[2].key]
+    assert isinstance(refused[messages[2].key], RefusedMessageError)
+    taken = [row for row in letters.lying_in(endpoint) if row[1] != b"bad"]
+    assert taken == letters.expected(*messages[:2], *messages[3:])
+
+
+def test_headers_that_no_text_column_holds_cost_only_their_message(endpoint: Endpoint) -> None:
+    messages = letters.with_bodies(b"1", b"2", b"3")
+    messages[1] = messages[1]._replace(headers_text='{"a":"\0"}')
+
+    refused = letters.deliver(endpoint, *messages)
+
+    assert list(refused) == [messages[1].key]
+    assert letters.lying_in(endpoint) == letters.expected(messages[0], messages[2])
+
+
+def test_group_with_a_bad_row_is_not_delivered_in_part_when_the_table_then_takes_nothing(
+    endpoint: Endpoint,
+) -> None:
+    endpoint.execute("ALTER TABLE \"Billing\" ADD CHECK (body <> 'bad')")
+    endpoint.execute('CREATE UNIQUE INDEX ON "Billing" (body)')
+    messages = letters.with_bodies(b"1", b"bad", b"held", b"2")
+
+    with psycopg.connect(endpoint.dsn) as other:
+        # Not committed: whoever inserts the same waits for it.
+        other.execute("INSERT INTO \"Billing\" VALUES (gen_random_uuid(), NULL, '{}', 'held')")
+        with letters.batch(endpoint) as (_, queue), pytest.raises(DestinationError):
+            queue.deliver(queue.resolve("Billing"), messages)
+        other.rollback()
+
+    assert letters.lying_in(endpoint) == []
+
+
+def test_locked_queue_table_is_given_up_after_the_lock_time_out(endpoint: Endpoint) -> None:
+    with psycopg.connect(endpoint.dsn) as other, letters.batch(endpoint) as (_, queue):
+        destination = queue.resolve("Billing")
+        other.execute('LOCK TABLE "Billing"')
+
+        began = time.monotonic()
+        with _blocked("55P03"):
+            queue.deliver(destination, letters.with_bodies(b"x"))
+
+    assert LOCK_WAIT_SECONDS <= time.monotonic() - began < LOCK_WAIT_SECONDS + 5
+
+
+def test_role_without_the_right_to_insert_gets_nothing_delivered_and_charges_no_message(
+    endpoint: Endpoint,
+) -> None:
+    dsn = endpoint.role("reader", "SELECT ON ALL TABLES IN SCHEMA public")
+
+    with (
+        letters.batch(endpoint, dsn) as (_, queue),
+        _blocked("grant INSERT"),
+    ):
+        queue.deliver(queue.resolve("Billing"), letters.with_bodies(b"x"))
+
+
+def test_role_without_the_right_to_the_sequence_gets_nothing_delivered(endpoint: Endpoint) -> None:
+    dsn = endpoint.role("inserter", 'INSERT ON TABLE "Billing"')
+
+    with (
+        letters.batch(endpoint, dsn) as (_, queue),
+        _blocked("sequence"),
+    ):
+        queue.deliver(queue.resolve("Billing"), letters.with_bodies(b"x"))
+
+
+def test_role_without_the_right_to_the_schema_gets_nothing_delivered(endpoint: Endpoint) -> None:
+    endpoint.create_queue("Ship.ping")
+    dsn = endpoint.role("outsider")
+
+    with letters.batch(endpoint, dsn) as (_, queue), pytest.raises(DestinationError):
+        queue.deliver(queue.resolve("Ship.ping"), letters.with_bodies(b"x"))
+
+
+def test_queue_whose_seq_is_used_up_takes_nothing_and_says_what_to_do(endpoint: Endpoint) -> None:
+    endpoint.execute('ALTER SEQUENCE "Billing_seq_seq" RESTART WITH 2147483647')
+    messages = letters.with_bodies(b"1", b"2")
+
+    with letters.batch(endpoint) as (_, queue), _blocked("bigint"):
+        queue.deliver(queue.resolve("Billing"), messages)
+
+    assert letters.lying_in(endpoint) == []
+
+
+def test_statement_that_takes_too_long_stops_the_queue_and_not_the_message(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgresql_store, "TASK_LIMITS", TimeLimits(1_000, 300, 0))
+    endpoint.execute(
+        "CREATE FUNCTION linger() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$BEGIN PERFORM pg_sleep(30); RETURN NEW; END$$"
+    )
+    endpoint.execute(
+        'CREATE TRIGGER linger BEFORE INSERT ON "Billing" FOR EACH ROW EXECUTE FUNCTION linger()'
+    )
+
+    with (
+        letters.batch(endpoint) as (_, queue),
+        _blocked("took too long"),
+    ):
+        queue.deliver(queue.resolve("Billing"), letters.with_bodies(b"x"))
+
+
+def test_table_that_was_dropped_since_is_the_messages_fault(endpoint: Endpoint) -> None:
+    messages = letters.with_bodies(b"1", b"2")
+    with letters.batch(endpoint) as (_, queue):
+        destination = queue.resolve("Billing")
+        endpoint.execute('DROP TABLE "Billing"')
+
+        refused = queue.deliver(destination, messages)
+
+    assert {key: type(error) for key, error in refused.items()} == {
+        letter.key: QueueNotFoundError for letter in messages
+    }
+
+
+def test_table_that_lost_a_column_since_is_the_messages_fault(endpoint: Endpoint) -> None:
+    messages = letters.with_bodies(b"1", b"2")
+    with letters.batch(endpoint) as (_, queue):
+        destination = queue.resolve("Billing")
+        endpoint.execute('ALTER TABLE "Billing" RENAME COLUMN body TO content')
+
+        refused = queue.deliver(destination, messages)
+
+    assert {type(error) for error in refused.values()} == {NotAQueueError}
+    assert len(refused) == 2
+
+
+def test_connection_that_is_killed_is_a_passing_fault_of_the_service(endpoint: Endpoint) -> None:
+    def deliver_over_a_killed_connection() -> None:
+        with letters.batch(endpoint) as (_, queue):
+            destination = queue.resolve("Billing")
+            endpoint.kill_sessions()
+            queue.deliver(destination, letters.with_bodies(b"x"))
+
+    with pytest.raises(StoreError) as failure:
+        deliver_over_a_killed_connection()
+
+    assert failure.value.transient
+    assert not isinstance(failure.value, DestinationError)

@@ -1,0 +1,138 @@
+"""What a queue table of PostgreSQL is, and what it takes."""
+
+import pytest
+import recordings
+from contract import letters
+from endpoint import Endpoint
+
+from duesweep.errors import (
+    NotAQueueError,
+    QueueNotFoundError,
+)
+from duesweep.testing.builders import message
+
+QUEUE_COLUMNS = "id uuid, expires timestamp, headers text, body bytea"
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        pytest.param(f"{QUEUE_COLUMNS}, seq serial", id="as the transport makes it"),
+        pytest.param(f"{QUEUE_COLUMNS}, seq bigserial", id="seq widened to bigint"),
+        pytest.param(
+            f"{QUEUE_COLUMNS}, seq serial, "
+            "bodystring text GENERATED ALWAYS AS (encode(body, 'escape')) STORED",
+            id="with a computed bodystring",
+        ),
+        pytest.param(
+            f"seq serial, {QUEUE_COLUMNS}, note text DEFAULT 'x'", id="other order, one more column"
+        ),
+        pytest.param(
+            "id uuid, expires timestamptz, headers text, body bytea, seq serial",
+            id="expires with a time zone",
+        ),
+    ],
+)
+def test_queue_table_in_one_of_its_shapes_takes_messages(endpoint: Endpoint, columns: str) -> None:
+    endpoint.execute(f'CREATE TABLE "Odd" ({columns})')
+    messages = letters.with_bodies(b"1", b"2")
+
+    assert letters.deliver(endpoint, *messages, address="Odd") == {}
+
+    assert letters.lying_in(endpoint, "Odd") == letters.expected(*messages)
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        pytest.param('TABLE "Other" (id integer, name text)', id="another table"),
+        pytest.param(f'TABLE "Other" ({QUEUE_COLUMNS})', id="no seq"),
+        pytest.param(
+            'TABLE "Other" (id text, expires timestamp, headers text, body bytea, seq serial)',
+            id="a text id",
+        ),
+        pytest.param(
+            'TABLE "Other" (id uuid, expires timestamp, headers jsonb, body bytea, seq serial)',
+            id="JSON headers",
+        ),
+        pytest.param(
+            'TABLE "Other" (id uuid, expires timestamp, headers text, body text, seq serial)',
+            id="a text body",
+        ),
+        pytest.param('VIEW "Other" AS SELECT * FROM "Billing"', id="a view of a queue"),
+        pytest.param(
+            'MATERIALIZED VIEW "Other" AS SELECT * FROM "Billing"', id="a materialised view"
+        ),
+        pytest.param('INDEX "Other" ON "Billing" (expires)', id="an index"),
+        pytest.param('SEQUENCE "Other"', id="a sequence"),
+    ],
+)
+def test_destination_that_is_no_queue_table_is_the_messages_fault(
+    endpoint: Endpoint, definition: str
+) -> None:
+    endpoint.execute(f"CREATE {definition}")
+
+    with (
+        letters.batch(endpoint) as (_, queue),
+        pytest.raises(NotAQueueError, match="is not a queue table"),
+    ):
+        queue.resolve("Other")
+
+
+def test_delayed_table_is_no_queue_table(endpoint: Endpoint) -> None:
+    with letters.batch(endpoint) as (_, queue), pytest.raises(NotAQueueError, match="expires, seq"):
+        queue.resolve('"Sales.Orders.Delayed"')
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["Ship.ping", '"Ship"."ping"', '"my ""odd"" schema: 100%"."%s.{x}"', '"' + "q" * 63 + '"'],
+)
+def test_queue_with_an_odd_name_takes_messages(endpoint: Endpoint, address: str) -> None:
+    table = endpoint.create_queue(address)
+    (letter,) = letters.with_bodies(b"x")
+
+    with letters.batch(endpoint) as (_, queue):
+        destination = queue.resolve(address)
+        queue.deliver(destination, [letter])
+
+    assert str(destination) == str(table)
+    assert letters.lying_in(endpoint, address) == letters.expected(letter)
+
+
+def test_names_are_case_sensitive(endpoint: Endpoint) -> None:
+    with letters.batch(endpoint) as (_, queue), pytest.raises(QueueNotFoundError):
+        queue.resolve("billing")
+
+
+def test_delivered_rows_have_ids_of_their_own_and_never_expire(endpoint: Endpoint) -> None:
+    messages = letters.with_bodies(*[b"x"] * 500)
+
+    letters.deliver(endpoint, *messages)
+
+    (row,) = endpoint.fetch(
+        'SELECT count(DISTINCT id) AS ids, count(expires) AS kept FROM "Billing"'
+    )
+    assert row == (500, 0)
+    (version,) = endpoint.fetch('SELECT DISTINCT substr(id::text, 15, 1) AS v FROM "Billing"')
+    assert version.v == "4"
+    keys = {letter.key for letter in messages}
+    assert not keys & {r.id for r in endpoint.fetch('SELECT id::text AS id FROM "Billing"')}
+
+
+def test_recorded_messages_are_delivered_as_they_were_recorded(endpoint: Endpoint) -> None:
+    endpoint.create_queue("Ship.ping")
+    rows = [row for row in recordings.delayed_rows() if row.due.year == 2026]  # type: ignore[union-attr]
+    unknown = []
+
+    with letters.batch(endpoint) as (_, queue):
+        for letter in map(message, rows):
+            try:
+                queue.deliver(queue.resolve(letter.destination), [letter])
+            except QueueNotFoundError:
+                unknown.append(letter.destination)
+
+    assert unknown == ["Nowhere"]
+    for address, recorded in recordings.delivered_rows().items():
+        delivered = {row.message_id: row for row in endpoint.queue_rows(address)}
+        assert delivered == {row.message_id: row for row in recorded}

@@ -1,0 +1,158 @@
+"""Messages that fail: back-off, the last attempt, the limit, the error queue."""
+
+import json
+
+import pytest
+from unit.dispatch_world import letter, world_of
+
+from duesweep import tombstone
+from duesweep.errors import (
+    DestinationError,
+    DuesweepError,
+    RefusedMessageError,
+)
+from duesweep.fault_headers import EXCEPTION_TYPE, FAILED_QUEUE, UNREADABLE_HEADERS
+from duesweep.policy import BatchLimits, Retry
+from duesweep.testing.builders import DelayedRow, delayed_row
+from duesweep.testing.journal import BatchEntry, SliceEntry
+
+
+def test_unknown_destination_fails_with_backoff_and_is_exhausted_at_the_last_attempt() -> None:
+    row = delayed_row("Nowhere")
+    world = world_of(row, retry=Retry(max_attempts=3, initial_seconds=100, max_seconds=1_000))
+
+    first = world.sweep()
+    (failures, ripe_us) = world.store.attempts[row.key]
+    waited = ripe_us / 1_000_000 - world.store.clock.seconds()
+    world.store.clock.advance(74)
+    too_early = world.sweep()
+    world.store.clock.advance(27)
+    second = world.sweep()
+    world.store.clock.advance(201)
+    third = world.sweep()
+
+    assert failures == 1
+    assert 75 <= waited <= 100
+    assert [world.batches(run) for run in (first, too_early, second, third)] == [
+        [(0, 1)],
+        [],
+        [(0, 1)],
+        [(0, 0)],
+    ]
+    (gone,) = world.exhausted(third)
+    assert (gone.message_key, gone.attempts, gone.queue) == (row.key, 3, None)
+    assert (gone.headers, gone.body) == (row.headers, row.body)
+    assert gone.destination == "Nowhere"
+    assert gone.error_class == "duesweep.errors.QueueNotFoundError"
+    assert gone.error_text == "There is no queue Nowhere"
+    assert world.store.rows == {}
+    assert world.store.attempts == {}
+
+
+def test_message_that_failed_before_is_delivered_with_its_attempts_counted() -> None:
+    row = delayed_row("Late")
+    world = world_of(row, retry=Retry(initial_seconds=0))
+    world.sweep()
+    world.queue.letters["Late"] = []
+
+    run = world.sweep()
+
+    assert world.queue.letters["Late"] == [letter(row)]
+    (batch, _) = world.store.journal[run.sweep_id]
+    assert isinstance(batch, BatchEntry)
+    assert batch.outcomes is not None
+    assert batch.attempts_changed
+    assert tombstone.decode(batch.outcomes).to_pylist()[0]["attempts"] == 2
+    assert world.store.attempts == {}
+
+
+def test_limit_of_exhausted_messages_keeps_the_rest_in_the_store() -> None:
+    world = world_of(*[delayed_row("Nowhere") for _ in range(5)], retry=Retry(max_attempts=1))
+
+    run = world.sweep(max_exhausted=3, limits=BatchLimits(rows=2))
+
+    assert len(world.exhausted(run)) == 3
+    assert len(world.store.rows) == len(world.store.attempts) == 2
+    assert world.batches(run) == [(0, 0), (0, 1), (0, 1)]
+    sweep = world.store.sweeps[run.sweep_id]
+    assert (sweep.exhausted, sweep.held_back) == (3, 2)
+
+
+def test_messages_that_the_limit_held_back_are_exhausted_by_the_next_sweep() -> None:
+    world = world_of(*[delayed_row("Nowhere") for _ in range(3)], retry=Retry(1, initial_seconds=0))
+    world.sweep(max_exhausted=2)
+
+    run = world.sweep(max_exhausted=2)
+
+    assert [e.attempts for e in world.exhausted(run)] == [2]
+    assert world.store.rows == {}
+
+
+def test_limit_of_none_exhausts_nothing() -> None:
+    world = world_of(delayed_row("Nowhere"), retry=Retry(max_attempts=1))
+
+    run = world.sweep(max_exhausted=0)
+
+    assert world.exhausted(run) == []
+    assert world.batches(run) == [(0, 1)]
+
+
+def test_exhausted_message_lies_in_the_error_queue_as_well() -> None:
+    unknown, unreadable = delayed_row("Nowhere"), DelayedRow(headers="{")
+    world = world_of(unknown, unreadable, retry=Retry(max_attempts=1), error_queue="error")
+
+    run = world.sweep()
+
+    letters = [json.loads(letter.headers) for letter in world.queue.letters["error"]]
+    by_error = {headers[EXCEPTION_TYPE]: headers for headers in letters}
+    assert by_error["duesweep.errors.QueueNotFoundError"][FAILED_QUEUE] == "Nowhere"
+    poison = by_error["duesweep.errors.UnreadableHeadersError"]
+    assert (poison[UNREADABLE_HEADERS], poison[FAILED_QUEUE]) == ("{", "Sales.Orders")
+    assert {e.message_key: e.queue for e in world.exhausted(run)} == {
+        unknown.key: "error",
+        unreadable.key: "error",
+    }
+    assert {e.headers for e in world.exhausted(run)} == {unknown.headers, "{"}
+    assert world.store.rows == {}
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [DestinationError("error is locked"), RefusedMessageError("error wants no letters")],
+    ids=["takes nothing now", "refuses the message"],
+)
+def test_message_that_the_error_queue_does_not_take_stays_as_a_failure(
+    trouble: DuesweepError,
+) -> None:
+    row, good = delayed_row("Nowhere"), delayed_row("Billing")
+    world = world_of(row, good, retry=Retry(max_attempts=1), error_queue="error")
+    world.trouble("error", trouble)
+
+    run = world.sweep()
+
+    assert world.queue.letters["Billing"] == [letter(good)]
+    assert list(world.store.rows) == list(world.store.attempts) == [row.key]
+    assert world.exhausted(run) == []
+    assert world.batches(run) == [(1, 1)]
+
+
+def test_error_queue_that_is_gone_leaves_its_messages_and_says_so() -> None:
+    row = delayed_row("Nowhere")
+    world = world_of(row, retry=Retry(max_attempts=1), error_queue="gone")
+
+    run = world.sweep()
+
+    assert list(world.store.rows) == [row.key]
+    assert world.ends(run) == [SliceEntry(0, 1, "There is no queue gone")]
+
+
+def test_own_queue_that_is_gone_does_not_keep_exhausted_messages_from_the_error_queue() -> None:
+    row = delayed_row(None)
+    world = world_of(row, retry=Retry(max_attempts=1), error_queue="error")
+    del world.queue.letters["Sales.Orders"]
+
+    run = world.sweep()
+
+    assert [e.queue for e in world.exhausted(run)] == ["error"]
+    assert len(world.queue.letters["error"]) == 1
+    assert world.ends(run) == [SliceEntry(0, 1, None)]

@@ -1,0 +1,161 @@
+"""Services that fail, and what nobody foresaw."""
+
+from typing import Any
+
+import pytest
+from unit.dispatch_world import World, letter, world_of
+
+from duesweep.errors import (
+    ConfigError,
+    DestinationError,
+    DuesweepError,
+    QueueError,
+    StoreError,
+)
+from duesweep.message import Message
+from duesweep.policy import BatchLimits
+from duesweep.testing.builders import DelayedRow, delayed_row
+from duesweep.testing.journal import SliceEntry
+from duesweep.testing.memory import MemoryStore
+
+
+def test_blocked_destination_keeps_its_messages_uncharged_and_the_others_go_on() -> None:
+    blocked = [delayed_row("Shipping") for _ in range(4)]
+    others = [delayed_row("Billing") for _ in range(4)]
+    world = world_of(*[row for pair in zip(blocked, others, strict=True) for row in pair])
+    tried: list[str] = []
+
+    def lock(message: Message) -> DestinationError:
+        tried.append(message.key)
+        return DestinationError("Shipping is locked")
+
+    world.queue.trouble["Shipping"] = lock
+
+    run = world.sweep(limits=BatchLimits(rows=4))
+
+    assert len(world.queue.letters["Billing"]) == 4
+    assert list(world.store.rows) == [row.key for row in blocked]
+    assert world.store.attempts == {}
+    assert world.batches(run) == [(2, 0), (2, 0)]
+    assert world.ends(run) == [SliceEntry(0, planned=8, reason="Shipping is locked")]
+    assert tried == [blocked[0].key], "a blocked destination was tried again in the same slice"
+
+
+def test_batch_of_blocked_messages_only_journals_nothing_but_the_end() -> None:
+    world = world_of(delayed_row("Shipping"))
+    world.trouble("Shipping", DestinationError("Shipping is locked"))
+
+    run = world.sweep()
+
+    assert world.store.journal[run.sweep_id] == [SliceEntry(0, 1, "Shipping is locked")]
+
+
+@pytest.mark.parametrize("error", [StoreError, QueueError])
+def test_service_that_fails_ends_the_slice_with_its_reason_and_charges_nobody(
+    error: type[StoreError],
+) -> None:
+    rows = [delayed_row() for _ in range(6)]
+    world = world_of(*rows)
+    world.trouble("Billing", error("the server went away", transient=True), rows[3].key)
+
+    run = world.sweep(limits=BatchLimits(rows=2))
+
+    assert world.queue.letters["Billing"] == [letter(row) for row in rows[:2]]
+    assert list(world.store.rows) == [row.key for row in rows[2:]]
+    assert world.store.attempts == {}
+    assert world.store.holders == {}
+    assert world.batches(run) == [(2, 0)]
+    assert world.ends(run) == [SliceEntry(0, planned=6, reason="the server went away")]
+
+
+class _Unreachable(MemoryStore):
+    """Its server takes no session but the first `sessions`."""
+
+    def __init__(self, error: DuesweepError, *rows: DelayedRow, sessions: int = 0) -> None:
+        super().__init__(rows)
+        self._error = error
+        self._sessions = sessions
+
+    def open_task(self) -> Any:
+        self._sessions -= 1
+        if self._sessions < 0:
+            raise self._error
+        return super().open_task()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [StoreError("no server answers", transient=True), ConfigError("the password is wrong")],
+)
+def test_store_out_of_reach_leaves_the_slice_without_an_end_and_raises_nothing(
+    error: DuesweepError,
+) -> None:
+    world = World(_Unreachable(error, delayed_row()))
+
+    run = world.sweep()
+
+    assert world.store.journal[run.sweep_id] == []
+    assert len(world.store.rows) == 1
+
+
+def test_store_that_does_not_come_back_leaves_the_slice_without_an_end() -> None:
+    rows = [delayed_row(), delayed_row()]
+    away = StoreError("no server answers", transient=True)
+    world = World(_Unreachable(away, *rows, sessions=1))
+    world.trouble("Billing", away, rows[1].key)
+
+    run = world.sweep(limits=BatchLimits(rows=1))
+
+    assert world.batches(run) == [(1, 0)]
+    assert world.ends(run) == []
+
+
+def test_what_nobody_foresaw_is_raised_and_its_batch_undone() -> None:
+    rows = [delayed_row() for _ in range(4)]
+    world = world_of(*rows)
+    _break_at(rows[3], world)
+    run = world.store.open_sweep()
+
+    with pytest.raises(ZeroDivisionError):
+        world.run_slice(run, limits=BatchLimits(rows=2))
+
+    assert world.queue.letters["Billing"] == [letter(row) for row in rows[:2]]
+    assert list(world.store.rows) == [row.key for row in rows[2:]]
+    assert world.store.holders == {}
+    assert world.ends(run) == []
+
+
+def _break_at(row: DelayedRow, world: World) -> None:
+    def break_down(message: Message) -> None:
+        if message.key == row.key:
+            raise ZeroDivisionError
+
+    world.queue.trouble["Billing"] = break_down
+
+
+def test_slice_that_is_run_again_after_a_breakdown_does_the_rest_once() -> None:
+    rows = [delayed_row() for _ in range(6)]
+    world = world_of(*rows, limits=BatchLimits(rows=2))
+    keys = [row.key for row in rows]
+    run = world.store.open_sweep()
+    _break_at(rows[3], world)
+    with pytest.raises(ZeroDivisionError):
+        world.run_slice(run, keys)
+    world.queue.trouble.clear()
+
+    world.run_slice(run, keys)
+
+    assert world.queue.letters["Billing"] == [letter(row) for row in rows]
+    assert world.batches(run) == [(2, 0), (2, 0), (2, 0)]
+
+
+def test_closed_sweep_stops_silently() -> None:
+    world = world_of(delayed_row())
+    run = world.store.open_sweep()
+    world.store.close_sweep(run)
+
+    world.run_slice(run)
+
+    assert world.store.journal[run.sweep_id] == []
+    assert world.queue.letters["Billing"] == []
+    assert len(world.store.rows) == 1
