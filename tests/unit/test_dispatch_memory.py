@@ -5,6 +5,7 @@ from collections.abc import Callable
 from unit.dispatch_world import World, letter, world_of
 
 from duesweep import tombstone
+from duesweep.clock import SettableClock
 from duesweep.errors import (
     RefusedMessageError,
 )
@@ -127,6 +128,23 @@ def test_slow_batch_puts_groups_back_and_delivers_them_next() -> None:
     assert world.batches(run) == [(2, 0), (3, 0)]
     assert world.store.rows == {}
     assert world.ends(run) == [SliceEntry(0, 5, None)]
+
+
+class _RacingClock(SettableClock):
+    """Each look at it takes as long as a batch may take; there are 100 looks."""
+
+    def seconds(self) -> float:
+        self.advance(CLAIM_SECONDS + 1)
+        assert super().seconds() < 100 * (CLAIM_SECONDS + 1)
+        return super().seconds()
+
+
+def test_batch_that_is_late_from_the_start_still_delivers_one_group_at_a_time() -> None:
+    world = world_of(*[delayed_row(d) for d in ("Billing", "Shipping", "Nowhere", None)])
+
+    run = world.sweep(clock=_RacingClock())
+
+    assert world.batches(run) == [(1, 0), (1, 0), (0, 1), (1, 0)]
 
 
 def test_batch_within_its_time_puts_nothing_back() -> None:

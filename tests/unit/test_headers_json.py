@@ -155,6 +155,11 @@ def test_unusual_but_proper_headers_are_read(text: str, headers: Headers) -> Non
             id="plain and escaped",
         ),
         pytest.param(
+            r'{"NServiceBus.SqlServer.\u0046orwardDestination":"x",' + FORWARD + ',"a":"b"}',
+            '{"a":"b"}',
+            id="plain and escaped in its last word",
+        ),
+        pytest.param(
             f'{{"a":"{FORWARD_DESTINATION}","b":"\\"{FORWARD_DESTINATION}\\":\\"x\\"",{FORWARD}}}',
             f'{{"a":"{FORWARD_DESTINATION}","b":"\\"{FORWARD_DESTINATION}\\":\\"x\\""}}',
             id="its name in values",

@@ -105,13 +105,12 @@ class Connection:
         `MessageError`, where it is no queue table any more) where the table is.
         """
         text = f"COPY {table} (id, headers, body) FROM STDIN (FORMAT BINARY)"
-        with (
-            _destination_errors(table),
-            self._raw.cursor() as cursor,
-            cursor.copy(text.encode()) as copy,
-        ):
-            for chunk in copy_chunks(rows):
-                copy.write(chunk)
+        with _destination_errors(table), self._raw.cursor() as cursor:
+            # A deferred constraint would refuse the whole batch at its COMMIT, every time.
+            cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+            with cursor.copy(text.encode()) as copy:
+                for chunk in copy_chunks(rows):
+                    copy.write(chunk)
 
     def jdbc_address(self) -> tuple[str, dict[str, str]]:
         """JDBC URL and connection properties of the server that this session is connected to."""
