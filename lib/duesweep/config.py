@@ -24,6 +24,8 @@ from duesweep.errors import ConfigError
 
 DEFAULT_FILE = Path("duesweep.toml")
 _JARS_VARIABLE = "DUESWEEP_JARS"
+# One of these is set where the session is prepared: by spark-submit, or by spark-submit.sh.
+_PREPARED_VARIABLES = {"PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS"}
 
 
 class _Section(BaseModel):
@@ -131,9 +133,12 @@ def masked(config: Config) -> dict[str, Any]:
 
 
 def jars() -> Sequence[Path]:
-    """The jars that a session of our own needs, from the folder that spark-submit.sh filled."""
+    """The jars for a Spark session of our own, from the folder that spark-submit.sh filled.
+
+    None where spark-submit has prepared a session: its master and its jars are what counts.
+    """
     folder = os.environ.get(_JARS_VARIABLE)
-    if folder is None:
+    if folder is None or not _PREPARED_VARIABLES.isdisjoint(os.environ):
         return ()
     found = sorted(Path(folder).glob("*.jar"))
     if not found:

@@ -102,8 +102,8 @@ def test_standalone_cluster_runs_on_the_shipped_interpreter(
 
 
 @pytest.mark.slow
-def test_demo_shows_that_ledger_and_queues_agree(tmp_path: Path) -> None:
-    folder = tmp_path / "demo"
+def test_demo_shows_that_ledger_and_queues_agree(open_folder: Path) -> None:
+    folder = open_folder / "demo"
 
     done = run("demo", "--folder", str(folder), "--messages", "2000")
 
