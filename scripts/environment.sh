@@ -37,10 +37,11 @@ make_environment() {
   PIP_USE_PEP517=1 "$python" -m pip install --quiet --disable-pip-version-check --no-input \
     --require-hashes --requirement "$root/requirements.lock" >&2 ||
     die "The packages of requirements.lock could not be installed: see above, then run this again." 1
-  site=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   # Relative, so that a checkout can move; read by `site` when Python starts.
-  echo ../../../../lib > "$site/duesweep.pth"
-  cp "$root/requirements.lock" "$venv/requirements.lock"
+  site=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))') &&
+    echo ../../../../lib > "$site/duesweep.pth" &&
+    cp "$root/requirements.lock" "$venv/requirements.lock" ||
+    die ".venv could not be completed: see above, then run this again." 1
 }
 
 # Prints the path behind links: an environment made from `python3` breaks without a word when the

@@ -40,10 +40,11 @@ class_archive_is_current() {
 make_class_archive() {
   local unfinished=$class_archive.unfinished
   echo "Archiving Spark's classes, for quick starts: once, half a minute." >&2
+  rm -f "$unfinished"
   prepare_submit 'local[2]' "-XX:ArchiveClassesAtExit=\"$unfinished\""
-  if ! "$python" "$root/scripts/train_jvm.py" > "$root/.cache/class-archive.log" 2>&1; then
-    : > "$unfinished"
-  fi
+  "$python" "$root/scripts/train_jvm.py" > "$root/.cache/class-archive.log" 2>&1 ||
+    rm -f "$unfinished"
+  [[ -s $unfinished ]] || : > "$unfinished"
   mv "$unfinished" "$class_archive"
 }
 
