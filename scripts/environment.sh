@@ -38,10 +38,11 @@ make_environment() {
     --require-hashes --requirement "$root/requirements.lock" >&2 ||
     die "The packages of requirements.lock could not be installed: see above, then run this again." 1
   # Relative, so that a checkout can move; read by `site` when Python starts.
-  site=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))') &&
-    echo ../../../../lib > "$site/duesweep.pth" &&
-    cp "$root/requirements.lock" "$venv/requirements.lock" ||
+  if ! site=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))') ||
+    ! echo ../../../../lib > "$site/duesweep.pth" ||
+    ! cp "$root/requirements.lock" "$venv/requirements.lock"; then
     die ".venv could not be completed: see above, then run this again." 1
+  fi
 }
 
 # Prints the path behind links: an environment made from `python3` breaks without a word when the

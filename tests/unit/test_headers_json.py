@@ -147,7 +147,14 @@ def test_unusual_but_proper_headers_are_read(text: str, headers: Headers) -> Non
             id="its name escaped",
         ),
         pytest.param(
-            "{" + FORWARD + r',"a":"\u0001\/",' + FORWARD + "}", r'{"a":"\u0001\/"}', id="twice"
+            "{" + FORWARD + r',"a":"\/",' + FORWARD + ',"b":null}',
+            r'{"a":"\/","b":null}',
+            id="twice",
+        ),
+        pytest.param(
+            "{" + FORWARD + r',"a":"\u0001\/",' + FORWARD + "}",
+            r'{"a":"\u0001\/"}',
+            id="twice, with an escape",
         ),
         pytest.param(
             "{" + FORWARD + r',"\u004eServiceBus.SqlServer.ForwardDestination":null,"a":"b"}',

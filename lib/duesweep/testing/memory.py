@@ -15,7 +15,7 @@ from uuid import UUID
 
 from duesweep.clock import SettableClock
 from duesweep.errors import StoreError, SweepClosedError
-from duesweep.outcome import Failed, Outcomes
+from duesweep.outcome import Outcomes
 from duesweep.stores.base import Claim, DriverSession, Horizon, SweepRun
 from duesweep.testing.builders import DUE, ENDPOINT, DelayedRow, message
 from duesweep.testing.journal import JournalEntry, SliceEntry, batch_entry, exhausted_entry
@@ -159,7 +159,10 @@ class MemoryTaskSession:
             self.enlist(partial(store.rows.pop, key))
             self.enlist(partial(store.attempts.pop, key, None))
         now_us = micros(store.now)
-        counters = {f.message.key: _counter(f, now_us) for f in outcomes.failed}
+        counters = {
+            failed.key: (failed.attempts + 1, now_us + int(seconds * 1_000_000))
+            for failed, _, seconds in outcomes.failed
+        }
         self.enlist(partial(store.attempts.update, counters))
 
     def end_slice(self, run: SweepRun, slice_number: int, planned: int, reason: str | None) -> None:
@@ -197,7 +200,3 @@ class MemoryTaskSession:
 def _count_exhausted(sweep: MemorySweep, granted: int, held_back: int) -> None:
     sweep.exhausted += granted
     sweep.held_back += held_back
-
-
-def _counter(failed: Failed, now_us: int) -> tuple[int, int]:
-    return failed.message.attempts + 1, now_us + int(failed.retry_seconds * 1_000_000)

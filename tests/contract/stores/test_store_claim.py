@@ -200,6 +200,17 @@ def test_ripe_message_is_claimed_with_its_failures(subject: StoreUnderTest) -> N
     assert subject.attempts() == {row.key: 3}
 
 
+def test_message_that_fails_again_waits_again(subject: StoreUnderTest) -> None:
+    run = steps.load(subject, row := steps.row(subject))
+    steps.fail(subject, run, row)
+    subject.ripen()
+    assert steps.claimable(subject, run, row) == [row.key]
+
+    steps.fail(subject, run, row)
+
+    assert steps.claimable(subject, run, row) == []
+
+
 def test_message_without_backoff_is_ripe_at_once(subject: StoreUnderTest) -> None:
     run = steps.load(subject, row := steps.row(subject))
     with steps.batch(subject) as session:

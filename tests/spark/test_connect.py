@@ -1,0 +1,35 @@
+"""The same sweep over Spark Connect: nothing but the DataFrame API is used."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from endpoint import Endpoint
+from ledger_reader import LedgerReader
+
+_ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.slow
+def test_sweep_over_spark_connect(endpoint: Endpoint, ledger: LedgerReader) -> None:
+    endpoint.set_up("Billing")
+    endpoint.delay_many(1_500)
+    endpoint.delay("Nowhere")
+
+    done = subprocess.run(
+        [sys.executable, str(_ROOT / "tests/spark/connect_process.py"), endpoint.config_file()],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        env=os.environ | {"PYTHONPATH": str(_ROOT / "lib")},
+        check=False,
+    )
+
+    assert done.returncode == 3, done.stderr[-3_000:]
+    summary = json.loads(done.stdout.splitlines()[-1])
+    assert (summary["dispatched"], summary["failed"]) == (1_500, 1)
+    assert ledger.table("tombstones").count() == len(endpoint.queue_rows("Billing")) == 1_500
+    assert len(ledger.rows("retries")) == len(ledger.rows("sweeps")) == 1

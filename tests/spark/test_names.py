@@ -1,0 +1,43 @@
+"""Names that PostgreSQL allows, through plan, dispatch, settle and the ledger."""
+
+import pytest
+from endpoint import Endpoint
+from ledger_reader import LedgerReader
+from pyspark.sql import SparkSession
+
+from duesweep import wiring
+from duesweep.sweep import sweep
+
+NAMES = {
+    "a schema with a space": ("Sales.Orders", "my schema", None),
+    "an endpoint with dots and quotes": ('Sales."Ord\'ers".v2', "public", None),
+    "a table of 63 characters": ("Sales", "public", "D" * 63),
+    "percent, backslash and braces": ("100%s\\{due}", "s%d{0}", None),
+}
+
+
+@pytest.mark.parametrize("case", NAMES)
+def test_odd_names_are_swept_and_accounted_for(
+    case: str, spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader
+) -> None:
+    name, schema, delayed = NAMES[case]
+    odd = endpoint.named(name, schema, delayed).set_up()
+    own, ugly = odd.delay(None), odd.delay('"we""ird.%s {} \'"')
+    odd.create_queue('"we""ird.%s {} \'"')
+    failed = odd.delay("No\\'where")
+
+    parts = wiring.parts(odd.config())
+    summary = sweep(spark, parts)
+
+    assert (summary.dispatched, summary.failed) == (2, 1)
+    assert len(odd.queue_rows(str(odd.addresses.own_queue))) == 1
+    tombstones = {row.message_key: row for row in ledger.rows("tombstones")}
+    assert set(tombstones) == {own, ugly}
+    assert {row.source for row in tombstones.values()} == {parts.store.source}
+    assert [row.message_key for row in ledger.rows("retries")] == [failed]
+
+    # The mirror of this source, and of no other, is replaced.
+    odd.create_queue("No\\'where")
+    odd.execute(f"UPDATE {odd.own_table('attempts')} SET next_attempt_at = now()")
+    again = sweep(spark, parts)
+    assert (again.dispatched, ledger.rows("retries")) == (1, [])
