@@ -13,7 +13,7 @@ from pathlib import Path
 import psycopg
 
 from duesweep.address import TableName
-from duesweep.drivers.postgresql_copy import copy_chunks
+from duesweep.drivers.postgresql.copy import copy_chunks
 
 PROCESSES = 2
 _BATCH = 1_000

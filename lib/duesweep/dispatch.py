@@ -28,7 +28,8 @@ from duesweep.message import Message
 from duesweep.outcome import Delivered, Exhausted, Failed, Outcomes
 from duesweep.policy import CLAIM_SECONDS, BatchLimits, Retry
 from duesweep.queues.base import Queue, QueueSession
-from duesweep.stores.base import Store, SweepRun, TaskSession
+from duesweep.stores.base import Store, TaskSession
+from duesweep.stores.values import SweepRun
 
 # The standard library's: it writes to the executor's stderr as it is, without set-up in a worker.
 _log = logging.getLogger(__name__)

@@ -8,7 +8,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from duesweep.policy import BatchLimits, slice_count
-from duesweep.stores.base import DriverSession, Slices, SweepRun
+from duesweep.stores.base import DriverSession
+from duesweep.stores.values import Slices, SweepRun
 
 _FETCH_ROWS = 10_000
 

@@ -17,7 +17,8 @@ from pyspark.sql import SparkSession
 from duesweep.errors import ConfigError, LedgerError
 from duesweep.ledger.journal_rows import JournalRows, sweeps_df
 from duesweep.ledger.tables import TRANSACTION_RETENTION_DAYS, Ledger
-from duesweep.stores.base import Journal, SweepSummary, UnsettledSweep
+from duesweep.stores.base import Journal
+from duesweep.stores.values import SweepSummary, UnsettledSweep
 
 
 def settle_leftovers(spark: SparkSession, journal: Journal, ledger: Ledger) -> None:

@@ -17,7 +17,8 @@ from duesweep.parts import SweepParts
 from duesweep.plan import core_count, keys_df, plan_slices
 from duesweep.settle import settle_leftovers, settle_sweep
 from duesweep.spark_errors import SPARK_ERRORS, sentence
-from duesweep.stores.base import DriverSession, Slices, SweepRun, SweepSummary
+from duesweep.stores.base import DriverSession
+from duesweep.stores.values import Slices, SweepRun, SweepSummary
 
 _log = structlog.get_logger(__name__)
 

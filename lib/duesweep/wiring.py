@@ -11,8 +11,8 @@ from duesweep.parts import SweepParts
 from duesweep.policy import BatchLimits, Retry
 from duesweep.queues.base import Queue
 from duesweep.queues.postgresql import PostgreSqlQueue
-from duesweep.stores.postgresql import PostgreSqlStore
-from duesweep.stores.postgresql_setup import set_up, setup_script
+from duesweep.stores.postgresql.setup import set_up, setup_script
+from duesweep.stores.postgresql.store import PostgreSqlStore
 
 
 def parts(config: Config) -> SweepParts:

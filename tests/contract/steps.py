@@ -10,7 +10,8 @@ from contract.store_subjects import StoreUnderTest
 from duesweep.errors import QueueNotFoundError
 from duesweep.message import Message
 from duesweep.outcome import Delivered, Failed, Outcomes
-from duesweep.stores.base import Claim, SweepRun, TaskSession
+from duesweep.stores.base import TaskSession
+from duesweep.stores.values import Claim, SweepRun
 from duesweep.testing.builders import DelayedRow, delayed_row
 
 MINUTE = timedelta(minutes=1)

@@ -10,7 +10,8 @@ from endpoint import Endpoint
 
 from duesweep import wiring
 from duesweep.queues.base import Queue
-from duesweep.stores.base import Store, SweepRun
+from duesweep.stores.base import Store
+from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import ENDPOINT, DelayedRow
 from duesweep.testing.journal import BatchEntry, ExhaustedEntry, JournalEntry, SliceEntry
 from duesweep.testing.memory import MemoryStore

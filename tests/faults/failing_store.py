@@ -9,9 +9,9 @@ import psycopg
 from pyspark import TaskContext
 
 from duesweep.drivers.postgresql import TASK_LIMITS, Connection, connect
-from duesweep.stores.postgresql import PostgreSqlStore
-from duesweep.stores.postgresql_driver import PostgreSqlDriverSession
-from duesweep.stores.postgresql_task import PostgreSqlTaskSession
+from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
+from duesweep.stores.postgresql.store import PostgreSqlStore
+from duesweep.stores.postgresql.task import PostgreSqlTaskSession
 
 Moment = Literal["between COPY and COMMIT", "after COMMIT", "never"]
 

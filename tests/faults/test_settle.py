@@ -19,8 +19,8 @@ from duesweep.ledger.tables import Ledger
 from duesweep.outcome import Delivered, Outcomes
 from duesweep.parts import SweepParts
 from duesweep.settle import settle_leftovers, settle_sweep
-from duesweep.stores.base import SweepRun
-from duesweep.stores.postgresql_driver import PostgreSqlDriverSession
+from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
+from duesweep.stores.values import SweepRun
 from duesweep.sweep import sweep
 
 _WAITING = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'"

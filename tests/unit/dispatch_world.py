@@ -11,7 +11,7 @@ from duesweep.errors import (
 )
 from duesweep.headers.json import without_forward_destination
 from duesweep.policy import BatchLimits, Retry
-from duesweep.stores.base import SweepRun
+from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import DelayedRow
 from duesweep.testing.journal import BatchEntry, ExhaustedEntry, SliceEntry
 from duesweep.testing.memory import MemoryStore

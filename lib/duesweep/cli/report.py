@@ -15,7 +15,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from duesweep.errors import StoreError
-from duesweep.stores.base import Store, SweepRun, SweepSummary
+from duesweep.stores.base import Store
+from duesweep.stores.values import SweepRun, SweepSummary
 from duesweep.sweep import Watch
 
 _POLL_SECONDS = 0.5

@@ -16,7 +16,7 @@ from duesweep.errors import (
 from duesweep.message import Message
 from duesweep.queues.base import Destination
 from duesweep.stores.base import TaskSession
-from duesweep.stores.postgresql_task import PostgreSqlTaskSession
+from duesweep.stores.postgresql.task import PostgreSqlTaskSession
 
 _TYPED_COLUMNS = ["id uuid", "headers text", "body bytea"]
 # Whose types vary: seq is widened to bigint where 32 bits are used up.

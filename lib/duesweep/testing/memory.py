@@ -16,7 +16,8 @@ from uuid import UUID
 from duesweep.clock import SettableClock
 from duesweep.errors import StoreError, SweepClosedError
 from duesweep.outcome import Outcomes
-from duesweep.stores.base import Claim, DriverSession, Horizon, SweepRun
+from duesweep.stores.base import DriverSession
+from duesweep.stores.values import Claim, Horizon, SweepRun
 from duesweep.testing.builders import DUE, ENDPOINT, DelayedRow, message
 from duesweep.testing.journal import JournalEntry, SliceEntry, batch_entry, exhausted_entry
 from duesweep.tombstone import BatchClock, micros

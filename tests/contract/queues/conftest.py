@@ -11,7 +11,7 @@ from endpoint import Endpoint
 
 from duesweep.drivers.postgresql import TimeLimits
 from duesweep.queues import postgresql as postgresql_queue
-from duesweep.stores import postgresql as postgresql_store
+from duesweep.stores.postgresql import store as postgresql_store
 
 QUEUES = (
     "memory",

@@ -16,7 +16,7 @@ from duesweep.errors import (
     RefusedMessageError,
     StoreError,
 )
-from duesweep.stores import postgresql as postgresql_store
+from duesweep.stores.postgresql import store as postgresql_store
 
 
 def _blocked(text: str) -> pytest.RaisesExc[DestinationError]:

@@ -11,8 +11,9 @@ from endpoint import Endpoint
 from duesweep.drivers.postgresql import TASK_LIMITS, TimeLimits, connect
 from duesweep.errors import ConfigError, StoreError
 from duesweep.outcome import Delivered, Outcomes
-from duesweep.stores import postgresql
-from duesweep.stores.base import SweepRun, TaskSession
+from duesweep.stores.base import TaskSession
+from duesweep.stores.postgresql import store as postgresql
+from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import DelayedRow
 
 LOCK_WAIT_SECONDS = 0.3

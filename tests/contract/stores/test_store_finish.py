@@ -11,7 +11,8 @@ from duesweep.errors import (
 )
 from duesweep.message import MESSAGE_ID
 from duesweep.outcome import Delivered, Exhausted, Failed, Outcomes
-from duesweep.stores.base import SweepRun, TaskSession
+from duesweep.stores.base import TaskSession
+from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import DelayedRow
 from duesweep.testing.journal import BatchEntry, batch_entry, exhausted_entry
 from duesweep.tombstone import BatchClock

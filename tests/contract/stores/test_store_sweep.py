@@ -14,7 +14,7 @@ from duesweep.errors import (
 )
 from duesweep.headers.json import without_forward_destination
 from duesweep.policy import BatchLimits, Retry
-from duesweep.stores.base import SweepRun
+from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import delayed_row
 from duesweep.testing.journal import BatchEntry, SliceEntry
 

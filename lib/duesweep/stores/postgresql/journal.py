@@ -1,8 +1,7 @@
-"""The driver's session on a PostgreSQL store: what is due, and the life of a sweep."""
+"""What settle needs of a PostgreSQL store's database: sweeps to close and seal, rows to read."""
 
 import hashlib
 import time
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -11,21 +10,16 @@ from uuid import UUID
 from duesweep.drivers.postgresql import Connection, literal
 from duesweep.errors import StoreError
 from duesweep.sql import statement
-from duesweep.stores.base import (
-    Horizon,
+from duesweep.stores.values import (
     JdbcSource,
     JournalBatch,
     JournalExtent,
-    Slices,
-    SweepRun,
     SweepSummary,
     UnsettledSweep,
 )
-from duesweep.stores.postgresql_check import check_tables
-from duesweep.stores.postgresql_zone import writer_time_zone
 
 if TYPE_CHECKING:
-    from duesweep.stores.postgresql import PostgreSqlStore
+    from duesweep.stores.postgresql.store import PostgreSqlStore
 
 # 1,000 batches of 1,000 messages are about 50 MB.
 _BATCHES_PER_PIECE = 1_000
@@ -33,107 +27,19 @@ _SETTLER_WAIT_SECONDS = 300.0
 _SETTLER_POLL_SECONDS = 0.2
 
 
-class PostgreSqlDriverSession:
-    """Session-level advisory locks say that a sweep lives and who settles a source."""
+class PostgreSqlJournal:
+    """Session-level advisory locks say that a sweep lives, and who settles a source."""
 
     def __init__(self, connection: Connection, store: "PostgreSqlStore") -> None:
         self.source = store.source
         self._connection = connection
         self._store = store
         self._tables = store.tables
-        self._zone: str | None = store.writer_time_zone
-
-    def __enter__(self) -> "PostgreSqlDriverSession":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._connection.__exit__(*error)
-
-    def check(self) -> None:
-        """Raise `ConfigError` unless tables, shapes and rights are as needed."""
-        check_tables(self._connection, self._tables)
-
-    # --- what is due -------------------------------------------------------------------------
-
-    def has_work(self) -> bool:
-        """Whether a message is due and ripe, or something is to be settled."""
-        horizon = self.horizon()
-        if self._row("find_pending", source=self.source, horizon=horizon.before).found:
-            return True
-        if self._row("find_gone_attempts", source=self.source).found:
-            return True
-        return bool(self._dead(keep=False))
-
-    def horizon(self) -> Horizon:
-        """NServiceBus's predicate, evaluated by the server in the writers' time zone."""
-        if self._zone is None:
-            dsn, delayed = self._store.dsn, self._store.delayed
-            self._zone = writer_time_zone(self._connection, dsn, delayed)
-        with self._connection.transaction():
-            self._row("set_zone", zone=self._zone)
-            row = self._row("horizon")
-        return Horizon(row.horizon, row.server_time)
-
-    def count_pending(self, horizon: Horizon) -> int:
-        """How many messages are due and ripe."""
-        row = self._row("count_pending", source=self.source, horizon=horizon.before)
-        return int(row.pending)
-
-    def plan(self, run: SweepRun, slices: int) -> Slices:
-        """Slices of equal size by (due, id), however many messages share one Due."""
-        with self._connection.transaction():
-            self._row("set_sort_memory")
-            rows = self._rows(
-                "plan_bounds", source=self.source, horizon=run.horizon.before, slices=slices
-            )
-        predicates, planned = _slices(rows)
-        self._execute("set_planned", sweep_id=run.sweep_id, planned=list(planned))
-        return Slices(predicates, planned)
-
-    def keys_query(self, horizon: Horizon) -> str:
-        """What is due and ripe, for JDBC."""
-        return self._literal_query("plan_keys", horizon=literal(horizon.before.isoformat()))
-
-    # --- the life of a sweep -----------------------------------------------------------------
-
-    def open_sweep(self, horizon: Horizon) -> SweepRun:
-        """Open a sweep under a new id, alive as long as this session."""
-        sweep_id = uuid.uuid4()
-        lock_key = _lock_key("sweep", str(sweep_id))
-        self._row("try_lock", lock_key=lock_key)
-        with self._connection.transaction():
-            pruned = self._execute("prune_attempts", source=self.source)
-            self._execute(
-                "open_sweep",
-                sweep_id=sweep_id,
-                source=self.source,
-                lock_key=lock_key,
-                horizon=horizon.before,
-                attempts_changed=pruned > 0,
-            )
-        return SweepRun(sweep_id, horizon)
-
-    def close_sweep(self, sweep_id: UUID, *, abandoned: bool, remaining: int) -> bool:
-        """Wait for batches in flight, then close; False when it was closed already."""
-        with self._connection.transaction():
-            if not self._rows("await_batches", sweep_id=sweep_id):
-                return False
-            self._execute(
-                "close_sweep", sweep_id=sweep_id, abandoned=abandoned, remaining=remaining
-            )
-        return True
-
-    def progress(self, sweep_id: UUID) -> tuple[int, int]:
-        """Batches and messages done so far."""
-        row = self._row("progress", sweep_id=sweep_id)
-        return row.batches, row.dispatched + row.failed
-
-    # --- settle ------------------------------------------------------------------------------
 
     @contextmanager
     def settling(self) -> Iterator[None]:
         """Hold the source's settle lock."""
-        key = _lock_key("settle", self.source)
+        key = lock_key_of("settle", self.source)
         deadline = time.monotonic() + _SETTLER_WAIT_SECONDS
         while not self._row("try_lock", lock_key=key).locked:
             if time.monotonic() > deadline:
@@ -152,6 +58,16 @@ class PostgreSqlDriverSession:
     def dead_sweeps(self) -> Sequence[UnsettledSweep]:
         """Sweeps whose driver is gone; this session holds their locks from now on."""
         return self._dead(keep=True)
+
+    def close_sweep(self, sweep_id: UUID, *, abandoned: bool, remaining: int) -> bool:
+        """Wait for batches in flight, then close; False when it was closed already."""
+        with self._connection.transaction():
+            if not self._rows("await_batches", sweep_id=sweep_id):
+                return False
+            self._execute(
+                "close_sweep", sweep_id=sweep_id, abandoned=abandoned, remaining=remaining
+            )
+        return True
 
     def seal(self, sweep_ids: Sequence[UUID], settle_id: UUID) -> None:
         """Seal closed sweeps under `settle_id`."""
@@ -200,8 +116,6 @@ class PostgreSqlDriverSession:
         """How Spark reaches the database."""
         return JdbcSource(*self._connection.jdbc_address())
 
-    # --- below the surface -------------------------------------------------------------------
-
     def _dead(self, *, keep: bool) -> Sequence[UnsettledSweep]:
         dead = []
         for row in self._rows("unsettled_sweeps", source=self.source):
@@ -225,20 +139,6 @@ class PostgreSqlDriverSession:
 
     def _execute(self, name: str, **values: object) -> int:
         return self._connection.execute(name, self._tables, **values)
-
-
-def _slices(rows: Sequence[Any]) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    if not rows:
-        return (), ()
-    total, count = rows[0].total, len(rows)
-    size = -(-total // count)
-    firsts = [f"({literal(row.due)}::timestamptz, {literal(row.id)}::uuid)" for row in rows]
-    predicates = []
-    for index in range(count):
-        lower = [f"(due, id) >= {firsts[index]}"] if index else []
-        upper = [f"(due, id) < {firsts[index + 1]}"] if index + 1 < count else []
-        predicates.append(" AND ".join([*lower, *upper]) or "true")
-    return tuple(predicates), tuple(min(size, total - index * size) for index in range(count))
 
 
 def _summary(row: Any) -> SweepSummary:
@@ -275,6 +175,7 @@ def _outcome(row: Any) -> str:
     return "failures" if row.failed or row.exhausted else "done"
 
 
-def _lock_key(kind: str, name: str) -> int:
+def lock_key_of(kind: str, name: str) -> int:
+    """The key of an advisory lock: 64 bits, so that others' keys are not met by chance."""
     digest = hashlib.sha256(f"duesweep/{kind}/{name}".encode()).digest()
     return int.from_bytes(digest[:8], signed=True)

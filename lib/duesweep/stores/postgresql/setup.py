@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from duesweep.address import PostgreSqlAddresses, TableName, quoted
 from duesweep.drivers.postgresql import DRIVER_LIMITS, connect
 from duesweep.sql import statement
-from duesweep.stores.postgresql import PostgreSqlStore, journal_tables
+from duesweep.stores.postgresql.store import PostgreSqlStore, journal_tables
 
 # Identifiers are cut after this many bytes, which would give an index its table's name.
 _NAME_BYTES = 63

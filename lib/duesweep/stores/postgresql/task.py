@@ -19,11 +19,11 @@ from duesweep.errors import (
 from duesweep.headers import json as headers_json
 from duesweep.message import Message
 from duesweep.outcome import Exhausted, Failed, Outcomes
-from duesweep.stores.base import Claim, SweepRun
+from duesweep.stores.values import Claim, SweepRun
 from duesweep.tombstone import BatchClock, micros
 
 if TYPE_CHECKING:
-    from duesweep.stores.postgresql import PostgreSqlStore
+    from duesweep.stores.postgresql.store import PostgreSqlStore
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 from duesweep.address import PostgreSqlAddresses, TableName
 from duesweep.drivers.postgresql import DRIVER_LIMITS, TASK_LIMITS, connect
-from duesweep.stores.postgresql_driver import PostgreSqlDriverSession
-from duesweep.stores.postgresql_task import PostgreSqlTaskSession
+from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
+from duesweep.stores.postgresql.task import PostgreSqlTaskSession
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,25 @@
+"""psycopg: sessions, statements, COPY, and whose fault an error is. Nobody else imports it."""
+
+from duesweep.drivers.postgresql.connect import (
+    DRIVER_LIMITS,
+    TASK_LIMITS,
+    TimeLimits,
+    connect,
+    connect_as_server,
+    database_of,
+    server_time_zone,
+)
+from duesweep.drivers.postgresql.connection import Connection, array_text, literal
+
+__all__ = [
+    "DRIVER_LIMITS",
+    "TASK_LIMITS",
+    "Connection",
+    "TimeLimits",
+    "array_text",
+    "connect",
+    "connect_as_server",
+    "database_of",
+    "literal",
+    "server_time_zone",
+]

@@ -1,0 +1,121 @@
+"""One session: statements from files, COPY, and how Spark reaches the same database."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import quote
+
+import psycopg
+from psycopg import sql
+from psycopg.pq import TransactionStatus
+from psycopg.rows import namedtuple_row
+
+from duesweep.address import TableName
+from duesweep.drivers.postgresql.copy import copy_chunks
+from duesweep.drivers.postgresql.errors import destination_errors, mapped
+from duesweep.errors import ConfigError
+from duesweep.sql import statement
+
+_JDBC_TLS = ("sslmode", "sslrootcert", "sslcert", "sslkey")
+
+
+class Connection:
+    """One session: in UTC, with time-outs on everything, each statement a file of SQL."""
+
+    def __init__(self, raw: psycopg.Connection[Any]) -> None:
+        self._raw = raw
+
+    def __enter__(self) -> "Connection":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._raw.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """A transaction, or within one a savepoint; committed at the end of the block."""
+        with mapped(), self._raw.transaction():
+            yield
+
+    def begin(self) -> None:
+        """Begin a transaction that `commit` ends, unless one is under way."""
+        if self._raw.info.transaction_status == TransactionStatus.IDLE:
+            with mapped():
+                self._raw.execute("BEGIN")
+
+    def commit(self) -> None:
+        """Commit what was begun."""
+        with mapped():
+            self._raw.execute("COMMIT")
+
+    def execute(self, name: str, tables: dict[str, TableName], **values: object) -> int:
+        """Run the named statement; how many rows it touched."""
+        with mapped():
+            return self._raw.execute(_with_tables(name, tables), values, binary=True).rowcount
+
+    def rows(self, name: str, tables: dict[str, TableName], **values: object) -> list[Any]:
+        """The rows that the named statement returns, as named tuples."""
+        with mapped(), self._raw.cursor(row_factory=namedtuple_row, binary=True) as cursor:
+            return cursor.execute(_with_tables(name, tables), values).fetchall()
+
+    def row(self, name: str, tables: dict[str, TableName], **values: object) -> Any:
+        """The only row that the named statement returns."""
+        (row,) = self.rows(name, tables, **values)
+        return row
+
+    def script(self, text: str) -> None:
+        """Run statements that return nothing and take no values, in one transaction."""
+        with mapped(), self._raw.transaction():
+            self._raw.execute(text.encode())
+
+    def copy_messages(self, table: TableName, rows: Iterable[tuple[str, bytes | None]]) -> None:
+        """Append (headers, body) rows to a queue table by binary COPY, each under a new id.
+
+        Raises `RefusedMessageError` where a row is at fault, `DestinationError` (or another
+        `MessageError`, where it is no queue table any more) where the table is.
+        """
+        text = f"COPY {table} (id, headers, body) FROM STDIN (FORMAT BINARY)"
+        with destination_errors(table), self._raw.cursor() as cursor:
+            # A deferred constraint would refuse the whole batch at its COMMIT, every time.
+            cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+            with cursor.copy(text.encode()) as copy:
+                for chunk in copy_chunks(rows):
+                    copy.write(chunk)
+
+    def jdbc_address(self) -> tuple[str, dict[str, str]]:
+        """JDBC URL and connection properties of the server that this session is connected to."""
+        info = self._raw.info
+        if info.host.startswith("/"):
+            raise ConfigError(
+                f"The store's dsn names the Unix socket {info.host}, which JDBC cannot use; "
+                "give a host name or 127.0.0.1"
+            )
+        parameters = info.get_parameters()
+        properties = {
+            "driver": "org.postgresql.Driver",
+            "user": info.user,
+            "password": info.password,
+            "ApplicationName": "duesweep plan",
+            **{ours: parameters[ours] for ours in _JDBC_TLS if ours in parameters},
+        }
+        host = f"[{info.host}]" if ":" in info.host else info.host
+        database = quote(info.dbname, safe="")
+        url = f"jdbc:postgresql://{host}:{info.port}/{database}"
+        return url, {name: value for name, value in properties.items() if value}
+
+
+def array_text(items: Iterable[str]) -> str:
+    """`items` (keys or numbers) in an array's text form: much cheaper than one adapted each."""
+    return "{" + ",".join(items) + "}"
+
+
+def literal(value: str) -> str:
+    """`value` as an SQL literal, for the queries that Spark runs over JDBC."""
+    return sql.Literal(value).as_string(None)
+
+
+def _with_tables(name: str, tables: dict[str, TableName]) -> bytes:
+    # psycopg reads % as a placeholder wherever it stands, in a quoted name too.
+    text = statement("postgresql", name)
+    names = {key: str(table).replace("%", "%%") for key, table in tables.items()}
+    return text.format(**names).encode()

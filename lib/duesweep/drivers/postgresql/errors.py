@@ -1,0 +1,121 @@
+"""Whose fault an error of PostgreSQL's is, by its SQLSTATE.
+
+https://www.postgresql.org/docs/current/errcodes-appendix.html
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from duesweep.address import TableName
+from duesweep.errors import (
+    ConfigError,
+    DestinationError,
+    NotAQueueError,
+    QueueNotFoundError,
+    RefusedMessageError,
+    StoreError,
+    storable,
+)
+
+
+@contextmanager
+def mapped() -> Iterator[None]:
+    """Psycopg's errors as `StoreError`s."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise StoreError(_sentence(error), transient=_is_passing(error)) from error
+
+
+@contextmanager
+def destination_errors(table: TableName) -> Iterator[None]:
+    """Errors of a COPY into `table`: a message's fault, the destination's or the service's."""
+    try:
+        yield
+    except psycopg.Error as error:
+        text = f"Queue table {table}: {_sentence(error)}"
+        state = error.sqlstate or ""
+        if state == "42P01":
+            raise QueueNotFoundError(text) from error
+        if state in _SHAPE_STATES:
+            raise NotAQueueError(text) from error
+        if state in _QUEUE_STATES:
+            raise DestinationError(f"{text}; {_QUEUE_STATES[state]}") from error
+        if state[:2] in _MESSAGE_CLASSES:
+            raise RefusedMessageError(text) from error
+        raise StoreError(text, transient=_is_passing(error)) from error
+
+
+@contextmanager
+def connect_errors(dsn: str) -> Iterator[None]:
+    """Errors of opening a session: a setting's fault, or the server's."""
+    try:
+        yield
+    except psycopg.ProgrammingError as error:
+        # Without libpq's words, which may quote the password.
+        raise ConfigError(
+            "The store's dsn cannot be read; write it as postgresql://user@host:5432/database, "
+            "with "
+            "% and other special characters percent-encoded, or as keyword=value pairs"
+        ) from error
+    except psycopg.OperationalError as error:
+        if _is_refused_for_good(error):
+            raise ConfigError(f"{_where(dsn)} refuses the session: {_sentence(error)}") from error
+        text = f"No PostgreSQL server takes a session at {_where(dsn)}: {_sentence(error)}"
+        raise StoreError(text, transient=True) from error
+
+
+# Data exception, integrity violation, program limit (a value too large), raised by a trigger,
+# check option of a view: the row's own fault.
+_MESSAGE_CLASSES = {"22", "23", "44", "54", "P0"}
+# Undefined column, datatype mismatch, wrong object type: it was a queue table a moment ago.
+_SHAPE_STATES = {"42703", "42804", "42809"}
+# These stop the whole queue, not one message: what to do about each.
+_QUEUE_STATES = {
+    "2200H": "its seq has used up its 32 bits: alter the column and its sequence to bigint",
+    "55P03": "somebody holds a lock on it; look for ALTER, TRUNCATE or VACUUM FULL",
+    "57014": "the statement took too long",
+    "42501": "grant INSERT on it (and USAGE on its sequence and schema) to the sweeper's role",
+    "25006": "it is read-only; connect to the primary server",
+}
+# Connection, rollback (deadlock, serialization), resources, lock not available, intervention.
+_PASSING_CLASSES = {"08", "40", "53", "55", "57", "58"}
+
+_PASSING_REFUSALS = (
+    "starting up",
+    "shutting down",
+    "recovery mode",
+    "not yet accepting connections",
+    "too many clients",
+    "too many connections",
+    "remaining connection slots",
+    "terminating connection",
+)
+
+
+def _is_passing(error: psycopg.Error) -> bool:
+    state = error.sqlstate
+    if state is None:
+        return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    return state[:2] in _PASSING_CLASSES
+
+
+def _is_refused_for_good(error: psycopg.OperationalError) -> bool:
+    # libpq gives no SQLSTATE for a refused session; the server's own words begin with FATAL.
+    text = str(error)
+    return "FATAL:" in text and not any(passing in text for passing in _PASSING_REFUSALS)
+
+
+def _sentence(error: psycopg.Error) -> str:
+    primary = error.diag.message_primary
+    text = primary if primary else " ".join(str(error).split()) or type(error).__name__
+    return storable(text if not error.sqlstate else f"{text} ({error.sqlstate})")
+
+
+def _where(dsn: str) -> str:
+    parts = conninfo_to_dict(dsn)
+    place = f"{parts.get('host', 'the local socket')}:{parts.get('port', 5432)}"
+    return f"{place}/{parts.get('dbname', '')}"
