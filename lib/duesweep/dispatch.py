@@ -58,11 +58,12 @@ def _task(job: DispatchJob) -> Callable[[Iterable[Row]], None]:
     def run(rows: Iterable[Row]) -> None:
         context = TaskContext.get()
         assert context is not None  # runs in a task only
-        keys, sizes = [], array("q")
+        keys: list[str] = []
+        sizes = array("q")
         # All keys first: the JDBC cursor behind them holds a snapshot as long as it is open.
         for row in rows:
-            keys.append(row[0])
-            sizes.append(row[1])
+            keys += row[0].split(",")
+            sizes.extend(map(int, row[1].split(",")))
         dispatch_slice(job, context.partitionId(), keys, sizes)
 
     return run

@@ -9,9 +9,10 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from duesweep.policy import BatchLimits, slice_count
 from duesweep.stores.base import DriverSession
-from duesweep.stores.values import Slices, SweepRun
+from duesweep.stores.values import JdbcSource, Slices, SweepRun
 
-_FETCH_ROWS = 10_000
+# Of 45 kB each.
+_FETCH_ROWS = 50
 
 
 def plan_slices(session: DriverSession, run: SweepRun, cores: int, limits: BatchLimits) -> Slices:
@@ -20,23 +21,17 @@ def plan_slices(session: DriverSession, run: SweepRun, cores: int, limits: Batch
     return session.plan(run, slice_count(found, cores, limits))
 
 
-def keys_df(spark: SparkSession, session: DriverSession, run: SweepRun, plan: Slices) -> DataFrame:
-    """`message_key` (string) and `bytes` (bigint) of what is due and ripe, oldest first within a
-    slice; partition i is slice i.
+def keys_df(spark: SparkSession, source: JdbcSource, plan: Slices) -> DataFrame:
+    """`keys` and `sizes` of what is due and ripe, oldest first, a thousand to a row (strings,
+    separated by commas); partition i is slice i, with no shuffle between read and dispatch.
     """
-    source = session.jdbc()
     due_df = spark.read.jdbc(
         source.url,
-        f"({session.keys_query(run.horizon)}) AS due_messages",
-        predicates=list(plan.predicates),
+        f"({plan.keys_query}) AS due_messages",
+        predicates=[f"slice = {number}" for number in range(len(plan.planned))],
         properties=source.properties | {"fetchsize": str(_FETCH_ROWS)},
     )
-    # Sorted within the partition: no shuffle between read and dispatch.
-    return (
-        due_df.select("message_key", "due_us", "bytes")
-        .sortWithinPartitions("due_us")
-        .select("message_key", "bytes")
-    )
+    return due_df.select("keys", "sizes")
 
 
 def core_count(spark: SparkSession) -> int:

@@ -64,7 +64,7 @@ def _dispatch(
         error_queue=parts.error_queue,
     )
     try:
-        dispatch(keys_df(spark, session, run, plan), job)
+        dispatch(keys_df(spark, session.jdbc(), plan), job)
     except SPARK_ERRORS as error:
         # The journal knows what was done; slices without an end count as cut.
         _log.error("dispatch_cut_short", sweep_id=str(run.sweep_id), error=sentence(error))

@@ -20,7 +20,7 @@ from duesweep.outcome import Delivered, Outcomes
 from duesweep.parts import SweepParts
 from duesweep.settle import settle_leftovers, settle_sweep
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
-from duesweep.stores.values import SweepRun
+from duesweep.stores.values import Slices, SweepRun
 from duesweep.sweep import sweep
 
 _WAITING = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
@@ -41,7 +41,7 @@ class Dead:
 def dispatch_without_settling(parts: SweepParts, session: PostgreSqlDriverSession) -> SweepRun:
     run = session.open_sweep(session.horizon())
     plan = session.plan(run, 1)
-    keys = _due_keys(parts)
+    keys = _due_keys(session, plan)
     job = DispatchJob(
         store=parts.store,
         queue=parts.queue,
@@ -56,11 +56,10 @@ def dispatch_without_settling(parts: SweepParts, session: PostgreSqlDriverSessio
     return run
 
 
-def _due_keys(parts: SweepParts) -> list[str]:
-    with parts.store.open_driver() as session:
-        query = session.keys_query(session.horizon())
-        connection = session._connection._raw  # noqa: SLF001 - the plan's own query, without Spark
-        return [row[0] for row in connection.execute(query.encode()).fetchall()]
+def _due_keys(session: PostgreSqlDriverSession, plan: Slices) -> list[str]:
+    connection = session._connection._raw  # noqa: SLF001 - the plan's own query, without Spark
+    rows = connection.execute(plan.keys_query.encode()).fetchall()
+    return [key for _, keys, _ in rows for key in keys.split(",")]
 
 
 @pytest.fixture

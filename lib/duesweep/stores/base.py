@@ -138,10 +138,6 @@ class DriverSession(Journal, Protocol):
         """How many messages are due and ripe."""
         ...
 
-    def keys_query(self, horizon: Horizon) -> str:
-        """The SQL of what is due and ripe: message_key, due_us, bytes, and what predicates need."""
-        ...
-
     def progress(self, sweep_id: UUID) -> tuple[int, int]:
         """Batches and messages done so far by an open sweep."""
         ...

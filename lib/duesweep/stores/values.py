@@ -46,9 +46,13 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Slices:
-    """A plan: for each slice a predicate over the key query and how many messages it found."""
+    """A plan: how many messages each slice has, and the SQL of their keys, for JDBC.
 
-    predicates: tuple[str, ...]
+    The query's columns: `slice` (the number, from 0), `keys` and `sizes` (bytes of headers and
+    body), the latter two lists separated by commas, oldest first.
+    """
+
+    keys_query: str
     planned: tuple[int, ...]
 
     @property

@@ -1,12 +1,22 @@
--- Returns the keys that are due and ripe, with what a slice's bounds are compared to. For JDBC, as
--- a subquery: {horizon} and {source} are literals. No locks.
-SELECT d.id::text AS message_key,
-       octet_length(d.headers)::bigint + coalesce(octet_length(d.body), 0) AS bytes,
-       CASE WHEN isfinite(d.due) THEN (extract(epoch FROM d.due) * 1000000)::bigint END AS due_us,
-       d.due AS due, d.id AS id
-FROM {delayed} d
-WHERE d.due < {horizon}
-  AND NOT EXISTS (
-    SELECT FROM {attempts} a
-    WHERE a.source = {source} AND a.message_key = d.id AND a.next_attempt_at > clock_timestamp()
-  )
+-- Returns the keys that are due and ripe, oldest first, a thousand to a row: `keys` and, in bytes,
+-- `sizes`, each separated by commas. For JDBC, as a subquery whose `slice` is a partition's
+-- predicate; {horizon}, {source} and {bounds} are literals. No locks.
+SELECT s.slice, chunk.keys, chunk.sizes
+FROM (VALUES {bounds}) AS s (slice, first_due, first_id, end_due, end_id)
+CROSS JOIN LATERAL (
+    SELECT string_agg(k.id::text, ',' ORDER BY k.position) AS keys,
+           string_agg(k.bytes::text, ',' ORDER BY k.position) AS sizes
+    FROM (
+        SELECT d.id,
+               octet_length(d.headers)::bigint + coalesce(octet_length(d.body), 0) AS bytes,
+               row_number() OVER (ORDER BY d.due, d.id) - 1 AS position
+        FROM {delayed} d
+        WHERE d.due < {horizon}
+          AND (d.due, d.id) >= (s.first_due, s.first_id) AND (d.due, d.id) < (s.end_due, s.end_id)
+          AND NOT EXISTS (
+            SELECT FROM {attempts} a
+            WHERE a.source = {source} AND a.message_key = d.id AND a.next_attempt_at > clock_timestamp()
+          )
+    ) k
+    GROUP BY k.position / 1000
+) chunk

@@ -4,8 +4,8 @@ INSERT INTO {attempts} AS counted (
     first_failed_at, last_failed_at, next_attempt_at, error_class, error_text
 )
 SELECT %(source)s, f.message_key, f.message_id, f.destination, 1,
-       clock_timestamp(), clock_timestamp(),
-       clock_timestamp() + make_interval(secs => f.retry_seconds), f.error_class, f.error_text
+       statement_timestamp(), statement_timestamp(),
+       statement_timestamp() + make_interval(secs => f.retry_seconds), f.error_class, f.error_text
 FROM unnest(
     %(keys)s::uuid[], %(message_ids)s::text[], %(destinations)s::text[],
     %(retry_seconds)s::float8[], %(error_classes)s::text[], %(error_texts)s::text[]

@@ -14,6 +14,9 @@ from duesweep.stores.values import Horizon, Slices, SweepRun
 if TYPE_CHECKING:
     from duesweep.stores.postgresql.store import PostgreSqlStore
 
+_FIRST = ("-infinity", "00000000-0000-0000-0000-000000000000")
+_END = ("infinity", "ffffffff-ffff-ffff-ffff-ffffffffffff")
+
 
 class PostgreSqlDriverSession(PostgreSqlJournal):
     """Its sweep lives as long as this session."""
@@ -63,13 +66,12 @@ class PostgreSqlDriverSession(PostgreSqlJournal):
             rows = self._rows(
                 "plan_bounds", source=self.source, horizon=run.horizon.before, slices=slices
             )
-        predicates, planned = _slices(rows)
+        planned = _sizes(rows)
         self._execute("set_planned", sweep_id=run.sweep_id, planned=list(planned))
-        return Slices(predicates, planned)
-
-    def keys_query(self, horizon: Horizon) -> str:
-        """What is due and ripe, for JDBC."""
-        return self._literal_query("plan_keys", horizon=literal(horizon.before.isoformat()))
+        before = literal(run.horizon.before.isoformat())
+        return Slices(
+            self._literal_query("plan_keys", horizon=before, bounds=_bounds(rows)), planned
+        )
 
     def open_sweep(self, horizon: Horizon) -> SweepRun:
         """Open a sweep under a new id, alive as long as this session."""
@@ -94,15 +96,25 @@ class PostgreSqlDriverSession(PostgreSqlJournal):
         return row.batches, row.dispatched + row.failed
 
 
-def _slices(rows: Sequence[Any]) -> tuple[tuple[str, ...], tuple[int, ...]]:
+def _sizes(rows: Sequence[Any]) -> tuple[int, ...]:
+    """How many messages each slice has; all but the last have as many."""
     if not rows:
-        return (), ()
-    total, count = rows[0].total, len(rows)
-    size = -(-total // count)
-    firsts = [f"({literal(row.due)}::timestamptz, {literal(row.id)}::uuid)" for row in rows]
-    predicates = []
-    for index in range(count):
-        lower = [f"(due, id) >= {firsts[index]}"] if index else []
-        upper = [f"(due, id) < {firsts[index + 1]}"] if index + 1 < count else []
-        predicates.append(" AND ".join([*lower, *upper]) or "true")
-    return tuple(predicates), tuple(min(size, total - index * size) for index in range(count))
+        return ()
+    total = rows[0].total
+    size = -(-total // len(rows))
+    return tuple(min(size, total - start) for start in range(0, total, size))
+
+
+def _bounds(rows: Sequence[Any]) -> str:
+    """Each slice's number and the (due, id) from which and before which it goes, as literals."""
+    pairs = [(row.due, row.id) for row in rows[1:]]
+    firsts, ends = [_FIRST, *pairs], [*pairs, _END]
+    return ", ".join(
+        f"({number}, {_pair(first)}, {_pair(end)})"
+        for number, (first, end) in enumerate(zip(firsts, ends, strict=True))
+    )
+
+
+def _pair(bound: tuple[str, str]) -> str:
+    due, key = bound
+    return f"{literal(due)}::timestamptz, {literal(key)}::uuid"
