@@ -7,7 +7,7 @@ usage() {
 usage: ./spark-submit.sh <command> [options]
 
   sweep    sweep what is due now, once         setup    create what a sweep needs in the database
-  demo     see it work, on a PostgreSQL that it starts itself
+  config   print the settings that count       demo     see it work, on a PostgreSQL of its own
   help     this text; `<command> --help` for a command's own options
 
 Options of Spark's spark-submit may stand anywhere: --master (default $MASTER, else local[*,4]),

@@ -23,6 +23,8 @@ from pydantic_settings import (
 from duesweep.errors import ConfigError
 
 DEFAULT_FILE = Path("duesweep.toml")
+# Prefix and delimiter: DUESWEEP_<SECTION>__<KEY>.
+_ENVIRONMENT = ("DUESWEEP_", "__")
 _JARS_VARIABLE = "DUESWEEP_JARS"
 # One of these is set where the session is prepared: by spark-submit, or by spark-submit.sh.
 _PREPARED_VARIABLES = {"PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS"}
@@ -79,7 +81,10 @@ class Config(BaseSettings):
     """The effective configuration."""
 
     model_config = SettingsConfigDict(
-        env_prefix="DUESWEEP_", env_nested_delimiter="__", extra="forbid", frozen=True
+        env_prefix=_ENVIRONMENT[0],
+        env_nested_delimiter=_ENVIRONMENT[1],
+        extra="forbid",
+        frozen=True,
     )
 
     store: StoreConfig
@@ -112,6 +117,7 @@ def load(file: Path | None, overrides: Sequence[str] = ()) -> Config:
     """
     global _file_in_use  # noqa: PLW0603 - the only way to hand a path to pydantic's sources
     _file_in_use = _existing(file)
+    _refuse_unknown_variables()
     try:
         config = Config(**_nested(overrides))
     except ValidationError as error:
@@ -175,15 +181,31 @@ def _nested(overrides: Sequence[str]) -> dict[str, Any]:
 def _sentence(error: Mapping[str, Any]) -> str:
     path = ".".join(str(part) for part in error["loc"])
     if error["type"] == "extra_forbidden":
-        known = _known_keys()
-        near = difflib.get_close_matches(path, known, n=1) or difflib.get_close_matches(
-            path.rsplit(".", 1)[-1], [key.rsplit(".", 1)[-1] for key in known], n=1
-        )
-        return f"There is no setting {path}" + (f"; did you mean {near[0]}?" if near else "")
+        return _unknown(path)
     if error["type"] == "missing":
         variable = "DUESWEEP_" + path.upper().replace(".", "__")
         return f"{path} is not set; give it in the configuration file or as {variable}"
     return f"{path} is wrong: {error['msg'].lower()}"
+
+
+def _refuse_unknown_variables() -> None:
+    # Pydantic refuses unknown keys of a section, and passes over variables of unknown sections.
+    prefix, delimiter = _ENVIRONMENT
+    for variable in sorted(os.environ):
+        name = variable.upper().removeprefix(prefix)
+        section, separator, _ = name.partition(delimiter)
+        is_ours = name != variable.upper() and separator
+        if is_ours and section.lower() not in Config.model_fields:
+            path = name.lower().replace(delimiter, ".")
+            raise ConfigError(f"{variable} is set in the environment: {_unknown(path)}")
+
+
+def _unknown(path: str) -> str:
+    known = _known_keys()
+    near = difflib.get_close_matches(path, known, n=1) or difflib.get_close_matches(
+        path.rsplit(".", 1)[-1], [key.rsplit(".", 1)[-1] for key in known], n=1
+    )
+    return f"There is no setting {path}" + (f"; did you mean {near[0]}?" if near else "")
 
 
 def _known_keys() -> Sequence[str]:

@@ -141,8 +141,7 @@ class _Batches:
                 put_back += [message.key for message in group]
             elif address not in self._blocked:
                 self._deliver_group(address, group, delivered, faulty)
-        failed, exhausted = self._give_up(faulty)
-        return Outcomes(tuple(delivered), tuple(failed), tuple(exhausted)), put_back
+        return self._outcomes(delivered, faulty), put_back
 
     def _deliver_group(
         self,
@@ -164,24 +163,28 @@ class _Batches:
         delivered += [Delivered(m, queue) for m in group if m.key not in refused]
         faulty += [(m, refused[m.key]) for m in group if m.key in refused]
 
-    def _give_up(
-        self, faulty: Sequence[tuple[Message, MessageError]]
-    ) -> tuple[list[Failed], list[Exhausted]]:
+    def _outcomes(
+        self, delivered: Sequence[Delivered], faulty: Sequence[tuple[Message, MessageError]]
+    ) -> Outcomes:
         retry = self._job.retry
         last = [(m, e) for m, e in faulty if retry.is_last(m.attempts)]
-        exhausted = self._exhaust(last) if last else []
+        granted = self._grant(len(last))
+        exhausted = self._exhaust(last[:granted])
         gone = {outcome.message.key for outcome in exhausted}
         failed = [
             Failed(m, e, retry.backoff_seconds(m.attempts, self._rng))
             for m, e in faulty
             if m.key not in gone
         ]
-        return failed, exhausted
+        held_back = len(last) - granted
+        return Outcomes(tuple(delivered), tuple(failed), tuple(exhausted), held_back)
 
-    def _exhaust(self, last: Sequence[tuple[Message, MessageError]]) -> list[Exhausted]:
+    def _grant(self, wanted: int) -> int:
         job = self._job
-        granted = self._store.grant_exhausted(job.run, len(last), job.max_exhausted)
-        chosen = last[:granted]
+        return self._store.grant_exhausted(job.run, wanted, job.max_exhausted) if wanted else 0
+
+    def _exhaust(self, chosen: Sequence[tuple[Message, MessageError]]) -> list[Exhausted]:
+        job = self._job
         if job.error_queue is None or not chosen:
             return [Exhausted(message, error, None) for message, error in chosen]
         try:

@@ -35,11 +35,15 @@ class Exhausted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """Everything that a batch does to the rows that it claimed."""
+    """Everything that a batch does to the rows that it claimed.
+
+    `held_back` counts those of `failed` that are out of attempts, but over the sweep's limit.
+    """
 
     delivered: tuple[Delivered, ...] = ()
     failed: tuple[Failed, ...] = ()
     exhausted: tuple[Exhausted, ...] = ()
+    held_back: int = 0
 
     @property
     def claimed(self) -> int:

@@ -7,11 +7,12 @@ from pathlib import Path
 from duesweep.address import PostgreSqlAddresses, TableName
 from duesweep.config import Config
 from duesweep.drivers.postgresql import database_of
+from duesweep.errors import ConfigError
 from duesweep.parts import SweepParts
 from duesweep.policy import BatchLimits, Retry
 from duesweep.queues.base import Queue
 from duesweep.queues.postgresql import PostgreSqlQueue
-from duesweep.stores.postgresql.setup import set_up, setup_script
+from duesweep.stores.postgresql.setup import SetupPlan, set_up, setup_script
 from duesweep.stores.postgresql.store import PostgreSqlStore
 
 
@@ -49,37 +50,47 @@ def store(config: Config) -> PostgreSqlStore:
 
 def queue(config: Config) -> Queue:
     """The queues to deliver to."""
-    default = config.queues.get("default")
-    own = default.dsn.get_secret_value() if default and default.dsn else None
-    return PostgreSqlQueue(_addresses(config), config.store.dsn.get_secret_value(), own)
+    store_dsn = config.store.dsn.get_secret_value()
+    return PostgreSqlQueue(_addresses(config), store_dsn, _queue_dsn(config))
 
 
 @dataclass(frozen=True, slots=True)
 class Installer:
     """Sets an endpoint up."""
 
-    store: PostgreSqlStore
-    error_queue: str | None
+    plan: SetupPlan
 
     def script(self) -> str:
         """All statements."""
-        return setup_script(self.store, self.error_queue)
+        return setup_script(self.plan)
 
     def install(self, *, rebind: bool) -> Sequence[TableName]:
         """Create what is missing; the tables created."""
-        return set_up(self.store, self.error_queue, rebind=rebind)
+        return set_up(self.plan, rebind=rebind)
 
 
 def installer(config: Config) -> Installer:
     """What sets this configuration's endpoint up."""
-    return Installer(store(config), config.retry.error_queue)
+    return Installer(SetupPlan(store(config), config.retry.error_queue, _queue_dsn(config)))
 
 
 def ledger_root(root: str) -> str:
-    """The ledger's root; a relative path is relative to where the command was given."""
-    if "/" not in root or ":" in root:
+    """The ledger's root; a relative path is relative to where the command was given, and `~` is a
+    home. Without a slash it is a catalog schema.
+    """
+    if ":" in root or not ("/" in root or root.startswith("~")):
         return root
-    return str(Path(root).resolve())
+    try:
+        return str(Path(root).expanduser().resolve())
+    except RuntimeError as error:
+        raise ConfigError(
+            f"ledger.root is {root!r}, a home that cannot be found; write the path in full"
+        ) from error
+
+
+def _queue_dsn(config: Config) -> str | None:
+    default = config.queues.get("default")
+    return default.dsn.get_secret_value() if default and default.dsn else None
 
 
 def _addresses(config: Config) -> PostgreSqlAddresses:

@@ -1,13 +1,16 @@
 """One clear sentence, the right exit code, and nothing written."""
 
+import json
+from dataclasses import fields
 from pathlib import Path
 
-import psycopg
 import pytest
 from endpoint import Endpoint
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from duesweep.address import quoted
 from duesweep.cli.app import main
+from duesweep.stores.values import SweepSummary
 
 
 def run(*arguments: str) -> int:
@@ -85,7 +88,7 @@ def test_missing_journal(capsys: pytest.CaptureFixture[str], endpoint: Endpoint)
     endpoint.execute("DROP TABLE duesweep_journal")
 
     assert_refused(
-        capsys, endpoint, 2, "run `duesweep setup`", "--config", str(endpoint.config_file())
+        capsys, endpoint, 2, "run the command `setup` once", "--config", str(endpoint.config_file())
     )
 
 
@@ -108,6 +111,97 @@ def test_error_queue_that_does_not_exist(
     assert_refused(capsys, endpoint, 2, "retry.error_queue is 'error'", "--config", file)
 
 
+def test_error_queue_that_the_role_may_not_fill(
+    capsys: pytest.CaptureFixture[str], endpoint: Endpoint
+) -> None:
+    endpoint.set_up("error")
+    dsn = endpoint.role("sweeper", "ALL ON ALL TABLES IN SCHEMA public", "CREATE ON SCHEMA public")
+    file = str(endpoint.config_file(store__dsn=dsn, retry__error_queue="error"))
+    assert run("sweep", "--config", file) == 0
+    capsys.readouterr()
+    endpoint.execute("REVOKE INSERT ON error FROM " + _role_of(dsn))
+
+    assert_refused(capsys, endpoint, 2, 'lacks INSERT on "public"."error"', "--config", file)
+
+
+def test_queues_on_a_server_that_does_not_answer(
+    capsys: pytest.CaptureFixture[str], endpoint: Endpoint
+) -> None:
+    endpoint.set_up()
+    dsn = "postgresql://postgres@127.0.0.1:1/postgres"
+    file = str(endpoint.config_file(queues__default__dsn=dsn))
+
+    assert_refused(capsys, endpoint, 4, "127.0.0.1:1/postgres", "--config", file)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("absent", '"absent" does not exist'),
+        ("postgres", 'no queue table "public"."Sales.Orders"'),
+    ],
+)
+def test_queues_in_a_wrong_database(
+    capsys: pytest.CaptureFixture[str], endpoint: Endpoint, name: str, expected: str
+) -> None:
+    endpoint.set_up()
+    dsn = make_conninfo(endpoint.dsn, dbname=name)
+    file = str(endpoint.config_file(queues__default__dsn=dsn))
+
+    assert_refused(capsys, endpoint, 2, expected, "--config", file)
+
+
+def test_dsn_of_queues_that_cannot_be_read(
+    capsys: pytest.CaptureFixture[str], endpoint: Endpoint
+) -> None:
+    endpoint.set_up()
+    file = str(endpoint.config_file(queues__default__dsn="nonsense"))
+
+    assert_refused(capsys, endpoint, 2, "queues.default.dsn: ", "--config", file)
+
+
+@pytest.mark.parametrize("setting", ["store__dsn", "queues__default__dsn"])
+def test_database_that_is_read_only(
+    capsys: pytest.CaptureFixture[str], endpoint: Endpoint, setting: str
+) -> None:
+    endpoint.set_up()
+    dsn = make_conninfo(endpoint.dsn, options="-c default_transaction_read_only=on")
+    file = str(endpoint.config_file(**{setting: dsn}))
+    expected = f"{setting.replace('__', '.')} opens is read-only; connect to the primary"
+
+    assert_refused(capsys, endpoint, 2, expected, "--config", file)
+
+
+def test_delayed_table_of_another_server(
+    capsys: pytest.CaptureFixture[str], endpoint: Endpoint
+) -> None:
+    endpoint.set_up()
+    endpoint.execute(f"DROP TABLE {endpoint.delayed}")
+    endpoint.execute("CREATE FOREIGN DATA WRAPPER nowhere")
+    endpoint.execute("CREATE SERVER other FOREIGN DATA WRAPPER nowhere")
+    endpoint.execute(
+        f"CREATE FOREIGN TABLE {endpoint.delayed} (id uuid, headers text, body bytea,"
+        " due timestamptz) SERVER other"
+    )
+
+    assert_refused(
+        capsys, endpoint, 2, "cannot be the delayed table", "--config", str(endpoint.config_file())
+    )
+
+
+def test_database_whose_text_has_no_encoding(
+    capsys: pytest.CaptureFixture[str], endpoint: Endpoint
+) -> None:
+    name = f"{endpoint.admin.info.dbname}_ascii"
+    endpoint.execute(f"CREATE DATABASE {name} ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0")
+    try:
+        dsn = make_conninfo(endpoint.dsn, dbname=name)
+        file = str(endpoint.config_file(store__dsn=dsn))
+        assert_refused(capsys, endpoint, 2, "is encoded in SQL_ASCII", "--config", file)
+    finally:
+        endpoint.execute(f"DROP DATABASE {name}")
+
+
 def test_nothing_due_is_0_and_writes_nothing(
     capsys: pytest.CaptureFixture[str], endpoint: Endpoint
 ) -> None:
@@ -116,43 +210,13 @@ def test_nothing_due_is_0_and_writes_nothing(
 
     assert run("sweep", "--json", "--config", str(endpoint.config_file())) == 0
 
-    assert '"outcome": "idle"' in capsys.readouterr().out
+    summary = json.loads(capsys.readouterr().out)
+    assert list(summary) == [field.name for field in fields(SweepSummary)]
+    assert summary["source"].endswith("/public.Sales.Orders.Delayed")
+    assert (summary["outcome"], summary["found"], summary["held_back"]) == ("idle", 0, 0)
+    assert summary["sweep_id"] is None
     assert not (endpoint.folder / "ledger").exists()
 
 
-def test_setup_creates_what_the_transport_would(
-    capsys: pytest.CaptureFixture[str], endpoint: Endpoint
-) -> None:
-    file = str(endpoint.config_file(retry__error_queue="error"))
-
-    assert run("setup", "--config", file) == 0
-    assert 'created "public"."Sales.Orders.Delayed"' in capsys.readouterr().out
-    assert run("setup", "--config", file) == 0
-    assert "Everything is there already" in capsys.readouterr().out
-
-    columns = endpoint.fetch(
-        "SELECT table_name, column_name, data_type FROM information_schema.columns"
-        " WHERE table_name IN ('Sales.Orders', 'Sales.Orders.Delayed', 'error')"
-    )
-    assert len(columns) == 5 + 4 + 5
-    indexes = endpoint.fetch(
-        "SELECT indexname FROM pg_indexes WHERE tablename = 'Sales.Orders.Delayed'"
-    )
-    assert {row.indexname for row in indexes} == {
-        "Sales.Orders.Delayed_pkey",
-        "Sales.Orders.Delayed_Due",
-    }
-
-
-def test_printed_setup_is_what_a_dba_can_run(
-    capsys: pytest.CaptureFixture[str], endpoint: Endpoint
-) -> None:
-    file = str(endpoint.config_file(retry__error_queue="error"))
-    assert run("setup", "--print-sql", "--config", file) == 0
-    script = capsys.readouterr().out
-    assert endpoint.fetch("SELECT FROM pg_class WHERE relname = 'error'") == []
-
-    with psycopg.connect(endpoint.dsn) as dba:
-        dba.execute(script.encode())
-
-    assert run("sweep", "--config", file) == 0
+def _role_of(dsn: str) -> str:
+    return quoted(str(conninfo_to_dict(dsn)["user"]))

@@ -43,6 +43,10 @@ class QueueUnderTest(Protocol):
         """Create another queue."""
         ...
 
+    def drop(self, address: str) -> None:
+        """Remove a queue."""
+        ...
+
     def letters(self, address: str) -> Letters:
         """Headers and bodies of what lies in a queue, in order, as others see it."""
         ...
@@ -69,6 +73,9 @@ class MemoryQueueUnderTest:
 
     def create(self, address: str) -> None:
         self.queue.letters[address] = []
+
+    def drop(self, address: str) -> None:
+        del self.queue.letters[address]
 
     def letters(self, address: str) -> Letters:
         return [(letter.headers, letter.body) for letter in self.queue.letters[address]]
@@ -101,6 +108,9 @@ class PostgreSqlQueueUnderTest:
 
     def create(self, address: str) -> None:
         self.tables.create_queue(address)
+
+    def drop(self, address: str) -> None:
+        self.tables.execute(f"DROP TABLE {self.tables.addresses.parse(address)}")
 
     def letters(self, address: str) -> Letters:
         return [(row.headers, row.body) for row in self.tables.queue_rows(address)]

@@ -15,6 +15,7 @@ from waiting import until
 
 from duesweep import wiring
 from duesweep.dispatch import DispatchJob, dispatch_slice
+from duesweep.errors import ConfigError
 from duesweep.ledger.tables import Ledger
 from duesweep.outcome import Delivered, Outcomes
 from duesweep.parts import SweepParts
@@ -178,7 +179,7 @@ def test_settle_killed_at_a_step_is_finished_by_the_next(
 def test_two_settlers_at_once_settle_once(
     spark: SparkSession, dead: Dead, endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
-    Ledger(spark, dead.parts.ledger_root).ensure()
+    Ledger(spark, dead.parts.ledger_root).create()
     with ThreadPoolExecutor(2) as pool:
         for settler in [pool.submit(settle, spark, dead) for _ in range(2)]:
             settler.result(timeout=120)
@@ -191,13 +192,13 @@ def test_lost_race_of_two_appends_counts_once(
 ) -> None:
     # Two settlers without a lock, as after a lost session: the same group under the same id.
     shared = Ledger(spark, dead.parts.ledger_root)
-    shared.ensure()
-    settle_id = uuid.uuid4()
+    shared.create()
+    sweep_id = uuid.uuid4()
     row = dict.fromkeys(shared.spark.read.format("delta").load(f"{shared.root}/sweeps").columns)
     rows_df = spark.createDataFrame([row | {"sweep_id": "x"}], ledger.table("sweeps").schema)
     with ThreadPoolExecutor(4) as pool:
         appends = [
-            pool.submit(shared.append, "sweeps", rows_df, settle_id=settle_id) for _ in range(4)
+            pool.submit(shared.append, "sweeps", rows_df, sweep_id=sweep_id) for _ in range(4)
         ]
         for append in appends:
             append.result(timeout=120)
@@ -230,7 +231,7 @@ def test_batches_that_commit_out_of_the_order_of_their_ids_are_all_settled(
             slow.result(timeout=60)
             assert closing.result(timeout=60)
         ledger_tables = Ledger(spark, parts.ledger_root)
-        ledger_tables.ensure()
+        ledger_tables.create()
         settle_sweep(spark, session, ledger_tables, run.sweep_id)
 
     assert {row.message_key for row in ledger.rows("tombstones")} == {first, second}
@@ -296,3 +297,60 @@ def test_journal_created_anew_loses_and_doubles_nothing(
     tombstones = ledger.rows("tombstones")
     assert len(tombstones) == len({row.message_key for row in tombstones}) == 12
     assert {row.message_key for row in ledger.rows("retries")} == set(endpoint.waiting())
+
+
+def test_restored_journal_is_settled_again_without_a_double(
+    spark: SparkSession, dead: Dead, endpoint: Endpoint, ledger: LedgerReader
+) -> None:
+    tables = ("duesweep_sweeps", "duesweep_journal")
+    for table in tables:
+        endpoint.execute(f"CREATE TABLE saved_{table} AS TABLE {table}")
+    settle(spark, dead)
+    for table in tables:
+        endpoint.execute(f"INSERT INTO {table} OVERRIDING SYSTEM VALUE TABLE saved_{table}")
+
+    settle(spark, dead)
+
+    assert_settled_once(dead, endpoint, ledger)
+
+
+def test_ledger_of_another_place_is_refused_and_nothing_is_created_there(
+    spark: SparkSession, dead: Dead, endpoint: Endpoint
+) -> None:
+    settle(spark, dead)
+    typo = endpoint.folder / "typo"
+
+    with (
+        dead.parts.store.open_driver() as session,
+        pytest.raises(ConfigError, match="--rebind"),
+    ):
+        settle_leftovers(spark, session, Ledger(spark, str(typo)))
+
+    assert not typo.exists()
+
+
+def test_two_stores_of_one_name_are_refused(
+    spark: SparkSession, dead: Dead, endpoint: Endpoint
+) -> None:
+    settle(spark, dead)
+    other = endpoint.named("Other").set_up()
+    parts = wiring.parts(other.config(store__name=dead.parts.store.source))
+
+    with parts.store.open_driver() as session, pytest.raises(ConfigError, match=r"store\.name"):
+        settle_leftovers(spark, session, Ledger(spark, dead.parts.ledger_root))
+
+
+def test_ledger_that_cannot_be_written_is_refused_before_anything_is_dispatched(
+    spark: SparkSession, dead: Dead, endpoint: Endpoint
+) -> None:
+    settle(spark, dead)
+    lock = endpoint.folder / "ledger" / ".duesweep.lock"
+    lock.unlink()
+    lock.mkdir()
+    endpoint.delay()
+    waiting = endpoint.waiting()
+
+    with pytest.raises(ConfigError, match="cannot be written"):
+        sweep(spark, dead.parts)
+
+    assert endpoint.waiting() == waiting

@@ -176,3 +176,20 @@ def test_zone_hidden_by_the_sweepers_own_is_refused_where_it_may_not_be_asked(
         pytest.raises(ConfigError, match="hides the server's"),
     ):
         session.horizon()
+
+
+def test_owner_that_sweeps_is_a_writer_too(endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing")
+    owner = endpoint.role("owner", "ALL ON ALL TABLES IN SCHEMA public")
+    name = psycopg.conninfo.conninfo_to_dict(owner)["user"]
+    endpoint.execute(f"ALTER TABLE {endpoint.delayed} OWNER TO {name}")
+    endpoint.execute(f"ALTER ROLE {name} SET TimeZone = 'Asia/Kolkata'")
+    other = endpoint.role("other", f"INSERT ON {endpoint.delayed}")
+    other_name = psycopg.conninfo.conninfo_to_dict(other)["user"]
+    endpoint.execute(f"ALTER ROLE {other_name} SET TimeZone = 'UTC'")
+
+    with (
+        wiring.parts(endpoint.config(store__dsn=owner)).store.open_driver() as session,
+        pytest.raises(ConfigError, match=r"store\.writer_time_zone"),
+    ):
+        session.horizon()

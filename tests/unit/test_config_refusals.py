@@ -48,6 +48,35 @@ def test_unknown_key_of_the_environment_is_refused(monkeypatch: pytest.MonkeyPat
     assert "store.endpiont; did you mean store.endpoint?" in _refused()
 
 
+@pytest.mark.parametrize(
+    ("variable", "near"),
+    [
+        ("DUESWEEP_RETRYY__ERROR_QUEUE", "retryy.error_queue; did you mean retry.error_queue?"),
+        ("duesweep_stroe__dsn", "stroe.dsn; did you mean store.dsn?"),
+        ("DUESWEEP_QUEUE__DEFAULT__DSN", "did you mean queues.default.dsn?"),
+        ("DUESWEEP__STORE__DSN", "_store.dsn; did you mean store.dsn?"),
+    ],
+)
+def test_unknown_section_of_the_environment_is_refused_by_its_variable(
+    monkeypatch: pytest.MonkeyPatch, variable: str, near: str
+) -> None:
+    monkeypatch.setenv(variable, "x")
+
+    refusal = _refused()
+
+    assert near in refusal
+    assert variable in refusal
+
+
+@pytest.mark.parametrize("variable", ["DUESWEEP_JARS", "OTHER_STROE__DSN", "STROE__DSN"])
+def test_variable_that_is_no_setting_is_nobodys_business(
+    monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, "x")
+
+    load(file_of())
+
+
 def test_unknown_key_of_the_command_line_is_refused() -> None:
     assert "sweep.slice; did you mean sweep.slices?" in _refused(MINIMAL, "sweep.slice=1")
 

@@ -225,3 +225,16 @@ def test_any_text_is_read_or_unreadable_and_never_anything_else(text: str) -> No
     except UnreadableHeadersError:
         return
     assert all(value is None or isinstance(value, str) for value in headers.values())
+
+
+@pytest.mark.parametrize("value", ["1", '{"b":"c"}', "[]", "true"])
+def test_repeated_name_with_a_value_that_is_no_text_is_poison(value: str) -> None:
+    text = f'{{"a":{value},"a":"x\\u0041","{FORWARD_DESTINATION}":"Billing"}}'
+
+    with pytest.raises(UnreadableHeadersError):
+        without_forward_destination(text)
+
+
+def test_headers_that_are_null_are_poison() -> None:
+    with pytest.raises(UnreadableHeadersError):
+        read(None)

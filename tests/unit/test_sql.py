@@ -16,7 +16,7 @@ FOR_JDBC = [name for name in NAMES if re.search("[Ff]or JDBC", statement("postgr
 SOURCES = "\n".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
 
 TABLES = {"attempts", "bindings", "delayed", "index", "journal", "queue", "sweeps"}
-LITERALS = {"horizon", "settle_id", "source"}
+LITERALS = {"bounds", "horizon", "source", "sweep_id"}
 
 every_statement = pytest.mark.parametrize("name", NAMES)
 

@@ -8,6 +8,7 @@ import pytest
 from duesweep import wiring
 from duesweep.address import TableName
 from duesweep.config import Config, load
+from duesweep.errors import ConfigError
 from duesweep.policy import BatchLimits, Retry
 
 DSN = "postgresql://sweeper:s3cret@db.example:5432/sales"
@@ -89,6 +90,20 @@ def test_duesweeps_own_tables_are_in_the_stores_schema() -> None:
 )
 def test_ledger_root_elsewhere_stays_as_it_is(root: str) -> None:
     assert wiring.ledger_root(root) == root
+
+
+@pytest.mark.parametrize(("root", "path"), [("~/ledger", "home/ledger"), ("~", "home")])
+def test_home_in_the_ledger_root_is_the_users(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, root: str, path: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+    assert wiring.ledger_root(root) == str(tmp_path / path)
+
+
+def test_home_that_nobody_has_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"ledger\.root is '~no-such-user/ledger'"):
+        wiring.ledger_root("~no-such-user/ledger")
 
 
 @pytest.mark.parametrize("root", ["./ledger", "build/ledger"])

@@ -91,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         result = app(args=arguments, prog_name="duesweep", standalone_mode=False)
     except TyperException as error:
-        print(f"duesweep: {error.format_message()} (see duesweep --help)", file=sys.stderr)
+        print(f"duesweep: {error.format_message()} (see --help)", file=sys.stderr)
         return ExitCode.CONFIGURATION
     except DuesweepError as error:
         print(f"duesweep: {error}", file=sys.stderr)

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 
 from duesweep import config as configuration
@@ -10,6 +11,7 @@ from duesweep import wiring
 from duesweep.cli.app import WORK_FOR_SPARK
 from duesweep.errors import ExitCode
 from duesweep.parts import SweepParts
+from duesweep.stores.values import SweepSummary
 
 
 def run(file: Path | None, overrides: Sequence[str], *, as_json: bool, gate: bool) -> int:
@@ -25,8 +27,7 @@ def has_work(parts: SweepParts) -> bool:
     """Whether anything is due and ripe, or unsettled; raises where the settings are wrong."""
     with parts.store.open_driver() as session:
         session.check()
-        if parts.error_queue is not None:
-            parts.queue.check(parts.error_queue)
+        parts.queue.check(parts.error_queue)
         return session.has_work()
 
 
@@ -46,21 +47,10 @@ def _sweep(parts: SweepParts, *, as_json: bool) -> int:
 
 
 def _print_idle(parts: SweepParts, *, as_json: bool) -> None:
+    source = parts.store.source
     if as_json:
-        counts = (
-            "found",
-            "claimed",
-            "dispatched",
-            "failed",
-            "exhausted",
-            "skipped",
-            "left",
-            "bytes",
-        )
-        print(
-            json.dumps(
-                {"source": parts.store.source, **dict.fromkeys(counts, 0), "outcome": "idle"}
-            )
-        )
+        # The names of every other run's summary, so that one reader can read them all.
+        nothing = {field.name: 0 if field.type is int else None for field in fields(SweepSummary)}
+        print(json.dumps(nothing | {"source": source, "outcome": "idle"}))
     else:
-        print(f"{parts.store.source}: nothing is due, nothing is to be settled.", file=sys.stdout)
+        print(f"{source}: nothing is due, nothing is to be settled.", file=sys.stdout)

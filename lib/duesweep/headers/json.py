@@ -24,12 +24,14 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 _ASTRAL = re.compile("[\U00010000-\U0010ffff]")
 
 
-def read(text: str) -> Headers:
+def read(text: str | None) -> Headers:
     """The headers in `text`, in their order.
 
     Raises `UnreadableHeadersError` for everything that .NET's serializer would refuse: not JSON,
     not an object, a value that is neither string nor null, half of a surrogate pair.
     """
+    if text is None:
+        raise UnreadableHeadersError("There are no headers")
     try:
         headers = _decoded(text)
     except (ValueError, RecursionError) as error:
@@ -95,6 +97,8 @@ def _members(text: str) -> list[tuple[str, str]]:
         name, end = scanstring(text, at + 1)
         end = text.index(":", end) + 1
         end = _SPACE.match(text, end).end()  # type: ignore[union-attr]
+        if text[end] not in '"n':
+            raise UnreadableHeadersError(f"A value of header {name!r} is neither text nor null")
         end = end + len("null") if text[end] == "n" else scanstring(text, end + 1)[1]
         found.append((name, text[at:end]))
         at = text.find('"', end)

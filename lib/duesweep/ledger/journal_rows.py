@@ -1,4 +1,4 @@
-"""A sealed group of the journal as DataFrames in the ledger's schemas.
+"""A sealed sweep of the journal as DataFrames in the ledger's schemas.
 
 What was dispatched comes as Arrow, batch by batch, through the driver: 1,000 messages are 50 kB,
 and no Python worker has to start to decode them. What is exhausted comes over JDBC, bodies and all,
@@ -26,15 +26,15 @@ _INSTANTS = {"due", "dispatched_at", "first_failed_at", "last_failed_at", "next_
 
 @dataclass(frozen=True, slots=True)
 class JournalRows:
-    """The rows of one sealed group. Read again, they come in the same pieces."""
+    """The rows of one sealed sweep. Read again, they come in the same pieces."""
 
     spark: SparkSession
     journal: Journal
-    settle_id: UUID
+    sweep_id: UUID
 
     def dispatched_dfs(self) -> Iterator[DataFrame]:
         """`tombstones` of what was dispatched, in pieces that fit the driver's memory."""
-        for batches in self.journal.batches(self.settle_id):
+        for batches in self.journal.batches(self.sweep_id):
             rows = _decoded(batches, self.journal.source)
             rows_df = self.spark.createDataFrame(rows, TOMBSTONES)
             yield rows_df.coalesce(max(1, rows.num_rows // _ROWS_PER_FILE))
@@ -63,7 +63,7 @@ class JournalRows:
 
     def _exhausted_rows_df(self, exhausted: JournalExtent) -> DataFrame:
         fetch_rows = max(1, min(1_000, _FETCH_BYTES // max(1, exhausted.longest_bytes)))
-        query = self.journal.exhausted_query(self.settle_id)
+        query = self.journal.exhausted_query(self.sweep_id)
         return self._read(query, fetch_rows=fetch_rows)
 
     def _read(self, query: str, *, fetch_rows: int) -> DataFrame:
@@ -74,10 +74,9 @@ class JournalRows:
         ).withColumn("source", F.lit(self.journal.source))
 
 
-def sweeps_df(spark: SparkSession, summaries: Sequence[SweepSummary]) -> DataFrame:
-    """The rows of `sweeps`."""
-    columns = zip(*(astuple(summary) for summary in summaries), strict=True)
-    table = pa.table([pa.array(column) for column in columns], names=SWEEPS.names)
+def sweeps_df(spark: SparkSession, summary: SweepSummary) -> DataFrame:
+    """The row of `sweeps`."""
+    table = pa.table([pa.array([value]) for value in astuple(summary)], names=SWEEPS.names)
     return spark.createDataFrame(table, SWEEPS)
 
 

@@ -30,6 +30,7 @@ _ID_PROPERTY = "duesweep.ledgerId"
 # The table that holds the ledger's id is made last: where it is, the others are.
 _TABLES = ("errors", "retries", "sweeps", "tombstones")
 _CONFLICT_TRIES = 5
+_LOCK_NAME = ".duesweep.lock"
 _LOCK_WAIT_SECONDS = 300.0
 _LOCK_POLL_SECONDS = 0.1
 _S3_LOG_STORE = "spark.delta.logStore.{scheme}.impl"
@@ -42,20 +43,55 @@ class Ledger:
     spark: SparkSession
     root: str
 
-    def ensure(self) -> UUID:
-        """Create what is missing; the ledger's id. Raises `ConfigError` for an unsafe root."""
+    def read_id(self) -> UUID | None:
+        """The ledger's id; None where there is no ledger yet.
+
+        Raises `ConfigError` for an unsafe root, `LedgerError` where the root cannot be read.
+        """
         self._check_log_store()
-        ledger_id = self._read_id()
-        if ledger_id is None:
-            with self.writing():
-                self._create()
-                ledger_id = self._read_id()
-        if ledger_id is None:
+        try:
+            rows = self.spark.sql(f"SHOW TBLPROPERTIES {self.table('tombstones')}").collect()
+        except AnalysisException as error:
+            if "SCHEMA_NOT_FOUND" in str(error):
+                raise ConfigError(
+                    f"ledger.root is {self.root!r}, and there is no such catalog schema; create "
+                    "it, or write a path with a slash, as in ./ledger"
+                ) from error
+            return None
+        except SPARK_ERRORS as error:
             raise LedgerError(
-                f"{self.table('tombstones')} exists but is no table of a duesweep ledger: "
-                f"it has no property {_ID_PROPERTY}; set ledger.root to a place of its own"
+                f"The ledger at {self.root} is unreadable: {sentence(error)}"
+            ) from error
+        found = [row["value"] for row in rows if row["key"] == _ID_PROPERTY]
+        if not found:
+            raise ConfigError(
+                f"{self.table('tombstones')} is no table of a duesweep ledger; set ledger.root to "
+                "a place of its own"
             )
+        return UUID(found[0])
+
+    def create(self) -> UUID:
+        """Create the tables; the ledger's id, which is another's where that was faster."""
+        self.check_writable()
+        with self.writing():
+            self._create()
+        ledger_id = self.read_id()
+        if ledger_id is None:
+            raise LedgerError(f"The ledger at {self.root} was created, but is not to be seen there")
         return ledger_id
+
+    def check_writable(self) -> None:
+        """Raise `ConfigError` where a local root cannot be written; others say so themselves."""
+        folder = _local_folder(self.root)
+        if folder is not None:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                (folder / _LOCK_NAME).open("a").close()
+            except OSError as error:
+                raise ConfigError(
+                    f"The ledger cannot be written under {folder}: {error}; check ledger.root and "
+                    "who owns it"
+                ) from error
 
     def table(self, name: str) -> str:
         """The table as SQL and `spark.read.table` name it."""
@@ -64,18 +100,16 @@ class Ledger:
             return f"delta.`{path}`"
         return ".".join(f"`{part}`" for part in (*self.root.split("."), name))
 
-    def append(self, name: str, rows_df: DataFrame, *, settle_id: UUID, version: int = 1) -> None:
+    def append(self, name: str, rows_df: DataFrame, *, sweep_id: UUID, version: int = 1) -> None:
         """Append a piece of a group's rows, once; pieces count up from 1."""
-        self._write(name, (settle_id, version), lambda: rows_df.write.mode("append"))
+        self._write(name, (sweep_id, version), lambda: rows_df.write.mode("append"))
 
-    def replace_source(
-        self, name: str, rows_df: DataFrame, source: str, *, settle_id: UUID
-    ) -> None:
+    def replace_source(self, name: str, rows_df: DataFrame, source: str, *, sweep_id: UUID) -> None:
         """Replace the rows of one source, once."""
         escaped = source.replace("\\", "\\\\").replace("'", "\\'")
         self._write(
             name,
-            (settle_id, 1),
+            (sweep_id, 1),
             lambda: rows_df.write.mode("overwrite").option("replaceWhere", f"source = '{escaped}'"),
         )
 
@@ -87,10 +121,11 @@ class Ledger:
             yield
             return
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            lock = (folder / ".duesweep.lock").open("w")
+            lock = (folder / _LOCK_NAME).open("a")
         except OSError as error:
-            raise ConfigError(f"The ledger cannot be written under {folder}: {error}") from error
+            raise LedgerError(
+                f"The ledger cannot be written under {folder}: {error}; the journal keeps the rows"
+            ) from error
         with lock:
             _lock_file(lock, folder)
             yield
@@ -135,14 +170,6 @@ class Ledger:
                         f"{self.table(name)} could not be created: {sentence(error)}; check "
                         "ledger.root and the right to write there"
                     ) from error
-
-    def _read_id(self) -> UUID | None:
-        try:
-            rows = self.spark.sql(f"SHOW TBLPROPERTIES {self.table('tombstones')}").collect()
-        except AnalysisException:
-            return None
-        found = [row["value"] for row in rows if row["key"] == _ID_PROPERTY]
-        return UUID(found[0]) if found else None
 
     def _check_log_store(self) -> None:
         scheme = urlsplit(self.root).scheme if _is_path(self.root) else ""

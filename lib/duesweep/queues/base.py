@@ -49,6 +49,10 @@ class Queue(Protocol):
         """A session beside a store's."""
         ...
 
-    def check(self, address: str) -> None:
-        """Raise `ConfigError` unless `address` names a queue."""
+    def check(self, error_queue: str | None) -> None:
+        """Find out, before anything is claimed, whether messages can be delivered here.
+
+        Raises `ConfigError` where these cannot be the endpoint's queues, or where `error_queue`
+        names no queue that takes messages; `StoreError` where the service is out of reach.
+        """
         ...

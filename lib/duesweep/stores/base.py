@@ -38,7 +38,9 @@ class TaskSession(Protocol):
         ...
 
     def grant_exhausted(self, run: SweepRun, wanted: int, limit: int) -> int:
-        """How many of `wanted` more messages the sweep may exhaust; its slices take turns."""
+        """How many of `wanted` more messages the sweep may exhaust. Its slices take turns: until
+        this transaction ends, which counts what `finish` is told of.
+        """
         ...
 
     def finish(self, run: SweepRun, slice_number: int, outcomes: Outcomes, server_us: int) -> None:
@@ -67,23 +69,23 @@ class Journal(Protocol):
         """Close a sweep once its batches in flight have ended; False when it was closed already."""
         ...
 
-    def seal(self, sweep_ids: Sequence[UUID], settle_id: UUID) -> None:
-        """Put closed sweeps under one settle id, for good."""
+    def seal(self, sweep_id: UUID) -> None:
+        """Note when a closed sweep was first settled."""
         ...
 
-    def summaries(self, settle_id: UUID) -> tuple[Sequence[SweepSummary], bool]:
-        """The group's rows for `sweeps`, and whether the retry counters changed."""
+    def summary(self, sweep_id: UUID) -> tuple[SweepSummary, bool]:
+        """The sweep's row for `sweeps`, and whether the retry counters changed."""
         ...
 
-    def batches(self, settle_id: UUID) -> Iterator[Sequence[JournalBatch]]:
-        """What the group delivered, in pieces bounded in memory; always the same pieces."""
+    def batches(self, sweep_id: UUID) -> Iterator[Sequence[JournalBatch]]:
+        """What a sealed sweep delivered, in pieces bounded in memory; always the same pieces."""
         ...
 
-    def exhausted(self, settle_id: UUID) -> JournalExtent:
-        """How much the group exhausted."""
+    def exhausted(self, sweep_id: UUID) -> JournalExtent:
+        """How much it exhausted."""
         ...
 
-    def exhausted_query(self, settle_id: UUID) -> str:
+    def exhausted_query(self, sweep_id: UUID) -> str:
         """The SQL of the exhausted messages, for JDBC; times in microseconds."""
         ...
 
@@ -91,12 +93,18 @@ class Journal(Protocol):
         """The SQL of the source's retry counters, for JDBC; times in microseconds."""
         ...
 
-    def delete_settled(self, settle_id: UUID) -> None:
-        """Forget a group that the ledger has."""
+    def delete_settled(self, sweep_id: UUID) -> None:
+        """Forget a sweep that the ledger has."""
         ...
 
-    def bound_ledger(self, ledger_id: UUID) -> UUID:
-        """Bind the source to `ledger_id` unless it is bound; the ledger that it is bound to."""
+    def binding(self) -> UUID | None:
+        """The ledger that the source is bound to. Raises `ConfigError` where the source's name is
+        that of another store.
+        """
+        ...
+
+    def bind(self, ledger_id: UUID) -> None:
+        """Bind the source to a ledger, for good."""
         ...
 
     def jdbc(self) -> JdbcSource:

@@ -79,7 +79,6 @@ class UnsettledSweep:
     sweep_id: UUID
     lock_key: int
     is_closed: bool
-    settle_id: UUID | None
     sealed_at: datetime | None
 
 

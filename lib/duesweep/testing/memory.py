@@ -142,9 +142,7 @@ class MemoryTaskSession:
         with self._store.changed:
             self._store.wait_until(lambda: sweep.counting is None)
             sweep.counting = self
-        granted = max(0, min(wanted, limit - sweep.exhausted))
-        self.enlist(partial(_count_exhausted, sweep, granted, wanted - granted))
-        return granted
+        return max(0, min(wanted, limit - sweep.exhausted))
 
     def finish(self, run: SweepRun, slice_number: int, outcomes: Outcomes, server_us: int) -> None:
         """Note what becomes of the claimed messages."""
@@ -154,6 +152,8 @@ class MemoryTaskSession:
             for e in outcomes.exhausted
         ]
         entries.append(batch_entry(slice_number, outcomes, clock))
+        counted = (len(outcomes.exhausted), outcomes.held_back)
+        self.enlist(partial(_count_exhausted, store.sweeps[run.sweep_id], *counted))
         self.enlist(partial(store.journal[run.sweep_id].extend, entries))
         gone = [d.message.key for d in outcomes.delivered]
         for key in gone + [e.message.key for e in outcomes.exhausted]:

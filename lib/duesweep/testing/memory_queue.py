@@ -42,10 +42,13 @@ class MemoryQueue:
         assert isinstance(store, MemoryTaskSession)
         yield MemoryQueueSession(self, None if self._own_transaction else store)
 
-    def check(self, address: str) -> None:
-        """Raise `ConfigError` unless `address` names a queue."""
-        if address not in self.letters:
-            raise ConfigError(f"There is no queue {address}")
+    def check(self, error_queue: str | None) -> None:
+        """Raise `ConfigError` unless `error_queue` names a queue, and, with a transaction of their
+        own, the endpoint's own is among them.
+        """
+        for name in [ENDPOINT if self._own_transaction else None, error_queue]:
+            if name is not None and name not in self.letters:
+                raise ConfigError(f"There is no queue {name}")
 
 
 class MemoryQueueSession:

@@ -75,12 +75,25 @@ def test_same_destination_is_one_value(subject: QueueUnderTest) -> None:
         assert len({queue.resolve("Billing"), queue.resolve("Billing"), queue.resolve(None)}) == 2
 
 
-def test_check_refuses_an_address_without_a_queue_as_a_wrong_setting(
+def test_check_refuses_an_error_queue_that_is_none_as_a_wrong_setting(
     subject: QueueUnderTest,
 ) -> None:
+    subject.queue.check(None)
     subject.queue.check("Billing")
     with pytest.raises(ConfigError, match="Nowhere"):
         subject.queue.check("Nowhere")
+
+
+def test_check_refuses_a_service_of_their_own_without_the_endpoints_queue(
+    subject: QueueUnderTest,
+) -> None:
+    subject.drop(ENDPOINT)
+
+    if subject.has_own_transaction:
+        with pytest.raises(ConfigError, match=ENDPOINT):
+            subject.queue.check(None)
+    else:
+        subject.queue.check(None)
 
 
 # --- deliver -------------------------------------------------------------------------------------

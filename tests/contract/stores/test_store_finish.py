@@ -70,7 +70,7 @@ def test_finish_that_is_rolled_back_never_happened(subject: StoreUnderTest) -> N
 
     with subject.store.open_task() as session, rolled_back(session):
         _finish_one_of_each(session, run, rows)
-        session.grant_exhausted(run, 2, 10)
+        assert session.grant_exhausted(run, 2, 10) == 2
 
     assert subject.waiting() == {row.key for row in rows}
     assert subject.attempts() == {}

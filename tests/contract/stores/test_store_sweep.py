@@ -1,6 +1,7 @@
 """What holds a sweep's batches together: its limit, its end, and other sweeps."""
 
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
@@ -9,48 +10,64 @@ from contract.store_subjects import StoreUnderTest
 
 from duesweep import tombstone
 from duesweep.dispatch import DispatchJob, dispatch_slice
-from duesweep.errors import (
-    SweepClosedError,
-)
+from duesweep.errors import QueueNotFoundError, SweepClosedError
 from duesweep.headers.json import without_forward_destination
+from duesweep.outcome import Exhausted, Outcomes
 from duesweep.policy import BatchLimits, Retry
 from duesweep.stores.values import SweepRun
-from duesweep.testing.builders import delayed_row
+from duesweep.testing.builders import DelayedRow, delayed_row
 from duesweep.testing.journal import BatchEntry, SliceEntry
 
 
+def exhaust(subject: StoreUnderTest, run: SweepRun, rows: Sequence[DelayedRow]) -> int:
+    """Exhaust as many of `rows` as a sweep's limit of 5 grants, in one batch."""
+    with steps.batch(subject) as session:
+        claim = session.claim(run, [row.key for row in rows])
+        granted = session.grant_exhausted(run, len(rows), limit=5)
+        error = QueueNotFoundError("There is no queue")
+        gone = tuple(Exhausted(m, error, None) for m in claim.messages[:granted])
+        outcomes = Outcomes(exhausted=gone, held_back=len(rows) - granted)
+        session.finish(run, 0, outcomes, claim.server_us)
+        return granted
+
+
 def test_sweep_grants_exhausted_messages_up_to_its_limit(subject: StoreUnderTest) -> None:
-    run = subject.open_sweep()
+    rows = [steps.row(subject) for _ in range(9)]
+    run = steps.load(subject, *rows)
 
-    def grant(wanted: int) -> int:
-        with steps.batch(subject) as session:
-            return session.grant_exhausted(run, wanted, limit=5)
-
-    assert [grant(3), grant(1), grant(3), grant(2)] == [3, 1, 1, 0]
+    batches = [rows[:3], rows[3:4], rows[4:7], rows[7:]]
+    assert [exhaust(subject, run, batch) for batch in batches] == [3, 1, 1, 0]
     assert subject.counters(run) == (5, 4)
 
 
-def test_limit_is_each_sweeps_own(subject: StoreUnderTest) -> None:
-    runs = [subject.open_sweep(), subject.open_sweep()]
+def test_grant_that_is_not_used_is_not_counted(subject: StoreUnderTest) -> None:
+    rows = [steps.row(subject) for _ in range(5)]
+    run = steps.load(subject, *rows)
 
-    for run in runs:
-        with steps.batch(subject) as session:
-            assert session.grant_exhausted(run, 2, limit=2) == 2
+    with steps.batch(subject) as session:
+        assert session.grant_exhausted(run, 5, limit=5) == 5
+
+    assert exhaust(subject, run, rows) == 5
+    assert subject.counters(run) == (5, 0)
+
+
+def test_limit_is_each_sweeps_own(subject: StoreUnderTest) -> None:
+    rows = [steps.row(subject) for _ in range(10)]
+    run, other = steps.load(subject, *rows), subject.open_sweep()
+
+    assert exhaust(subject, run, rows[:5]) == exhaust(subject, other, rows[5:]) == 5
 
 
 def test_slices_that_exhaust_at_once_count_one_after_the_other(subject: StoreUnderTest) -> None:
-    run = subject.open_sweep()
-
-    def grant() -> int:
-        with steps.batch(subject) as session:
-            return session.grant_exhausted(run, 3, limit=5)
+    rows = [steps.row(subject) for _ in range(6)]
+    run = steps.load(subject, *rows)
 
     with ThreadPoolExecutor() as pool:
         with steps.batch(subject) as session:
-            first = session.grant_exhausted(run, 3, limit=5)
-            second = pool.submit(grant)
+            assert session.grant_exhausted(run, 3, limit=5) == 3
+            second = pool.submit(exhaust, subject, run, rows[:3])
             assert wait([second], timeout=steps.WHILE_SECONDS).not_done
-        assert (first, second.result(timeout=10)) == (3, 2)
+        assert second.result(timeout=10) == 3
 
 
 def test_closed_sweep_claims_nothing_and_journals_nothing(subject: StoreUnderTest) -> None:

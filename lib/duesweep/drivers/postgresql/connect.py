@@ -56,6 +56,11 @@ def connect(dsn: str, limits: TimeLimits) -> Connection:
             " set_config('tcp_keepalives_count', '3', false)",
             [f"{limits.lock_ms}", f"{limits.statement_ms}", f"{limits.idle_in_transaction_ms}"],
         )
+        # These would end a driver's session that waits for its tasks. Not every version knows them.
+        raw.execute(
+            "SELECT set_config(name, '0', false) FROM pg_settings"
+            " WHERE name IN ('idle_session_timeout', 'transaction_timeout')"
+        )
     return Connection(raw)
 
 

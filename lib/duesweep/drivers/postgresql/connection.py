@@ -1,6 +1,6 @@
 """One session: statements from files, COPY, and how Spark reaches the same database."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
@@ -13,7 +13,7 @@ from psycopg.rows import namedtuple_row
 from duesweep.address import TableName
 from duesweep.drivers.postgresql.copy import copy_chunks
 from duesweep.drivers.postgresql.errors import destination_errors, mapped
-from duesweep.errors import ConfigError
+from duesweep.errors import ConfigError, RefusedMessageError
 from duesweep.sql import statement
 
 _JDBC_TLS = ("sslmode", "sslrootcert", "sslcert", "sslkey")
@@ -68,11 +68,10 @@ class Connection:
         with mapped(), self._raw.transaction():
             self._raw.execute(text.encode())
 
-    def copy_messages(self, table: TableName, rows: Iterable[tuple[str, bytes | None]]) -> None:
+    def copy_messages(self, table: TableName, rows: Sequence[tuple[str, bytes | None]]) -> None:
         """Append (headers, body) rows to a queue table by binary COPY, each under a new id.
 
-        Raises `RefusedMessageError` where a row is at fault, `DestinationError` (or another
-        `MessageError`, where it is no queue table any more) where the table is.
+        Raises `RefusedMessageError` where a row is at fault, `DestinationError` where the table is.
         """
         text = f"COPY {table} (id, headers, body) FROM STDIN (FORMAT BINARY)"
         with destination_errors(table), self._raw.cursor() as cursor:
@@ -81,6 +80,11 @@ class Connection:
             with cursor.copy(text.encode()) as copy:
                 for chunk in copy_chunks(rows):
                     copy.write(chunk)
+            if cursor.rowcount != len(rows):
+                raise RefusedMessageError(
+                    f"Queue table {table} took {cursor.rowcount} of {len(rows)} rows without a "
+                    "word; look for a trigger on it that drops rows"
+                )
 
     def jdbc_address(self) -> tuple[str, dict[str, str]]:
         """JDBC URL and connection properties of the server that this session is connected to."""
@@ -90,18 +94,28 @@ class Connection:
                 f"The store's dsn names the Unix socket {info.host}, which JDBC cannot use; "
                 "give a host name or 127.0.0.1"
             )
-        parameters = info.get_parameters()
         properties = {
             "driver": "org.postgresql.Driver",
             "user": info.user,
             "password": info.password,
             "ApplicationName": "duesweep plan",
-            **{ours: parameters[ours] for ours in _JDBC_TLS if ours in parameters},
+            # Time-outs here too: seconds, but those of the server's settings, in milliseconds.
+            "connectTimeout": "10",
+            "socketTimeout": "600",
+            "tcpKeepAlive": "true",
+            "options": "-c lock_timeout=30000 -c statement_timeout=600000",
+            **{name: value for name, value in _tls_settings(self._raw).items() if value},
         }
         host = f"[{info.host}]" if ":" in info.host else info.host
         database = quote(info.dbname, safe="")
         url = f"jdbc:postgresql://{host}:{info.port}/{database}"
         return url, {name: value for name, value in properties.items() if value}
+
+
+def _tls_settings(raw: psycopg.Connection[Any]) -> dict[str, str]:
+    # From the session itself: psycopg leaves out what came from the environment (PGSSLMODE ...).
+    settings = {option.keyword.decode(): option.val for option in raw.pgconn.info}
+    return {name: (settings.get(name) or b"").decode() for name in _JDBC_TLS}
 
 
 def array_text(items: Iterable[str]) -> str:

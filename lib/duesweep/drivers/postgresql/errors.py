@@ -13,8 +13,6 @@ from duesweep.address import TableName
 from duesweep.errors import (
     ConfigError,
     DestinationError,
-    NotAQueueError,
-    QueueNotFoundError,
     RefusedMessageError,
     StoreError,
     storable,
@@ -37,16 +35,13 @@ def destination_errors(table: TableName) -> Iterator[None]:
         yield
     except psycopg.Error as error:
         text = f"Queue table {table}: {_sentence(error)}"
-        state = error.sqlstate or ""
-        if state == "42P01":
-            raise QueueNotFoundError(text) from error
-        if state in _SHAPE_STATES:
-            raise NotAQueueError(text) from error
-        if state in _QUEUE_STATES:
-            raise DestinationError(f"{text}; {_QUEUE_STATES[state]}") from error
-        if state[:2] in _MESSAGE_CLASSES:
+        state = error.sqlstate
+        if state is None or state[:2] in _SERVICE_CLASSES or state in _SERVICE_STATES:
+            raise StoreError(text, transient=_is_passing(error)) from error
+        if state[:2] in _MESSAGE_CLASSES and state not in _QUEUE_STATES:
             raise RefusedMessageError(text) from error
-        raise StoreError(text, transient=_is_passing(error)) from error
+        advice = _QUEUE_STATES.get(state, "look at its triggers, rules and policies")
+        raise DestinationError(f"{text}; {advice}") from error
 
 
 @contextmanager
@@ -71,16 +66,19 @@ def connect_errors(dsn: str) -> Iterator[None]:
 # Data exception, integrity violation, program limit (a value too large), raised by a trigger,
 # check option of a view: the row's own fault.
 _MESSAGE_CLASSES = {"22", "23", "44", "54", "P0"}
-# Undefined column, datatype mismatch, wrong object type: it was a queue table a moment ago.
-_SHAPE_STATES = {"42703", "42804", "42809"}
-# These stop the whole queue, not one message: what to do about each.
+# These stop a whole queue, not one message, and so does whatever is not named here: what to do.
 _QUEUE_STATES = {
     "2200H": "its seq has used up its 32 bits: alter the column and its sequence to bigint",
     "55P03": "somebody holds a lock on it; look for ALTER, TRUNCATE or VACUUM FULL",
     "57014": "the statement took too long",
     "42501": "grant INSERT on it (and USAGE on its sequence and schema) to the sweeper's role",
     "25006": "it is read-only; connect to the primary server",
+    "42P01": "it, or what its triggers write to, is gone",
 }
+# The connection, a rolled back transaction, resources, the system, the server's own faults; and of
+# operator intervention all but a cancelled statement: the service's fault.
+_SERVICE_CLASSES = {"08", "40", "53", "58", "XX"}
+_SERVICE_STATES = {"57P01", "57P02", "57P03", "57P04", "57P05"}
 # Connection, rollback (deadlock, serialization), resources, lock not available, intervention.
 _PASSING_CLASSES = {"08", "40", "53", "55", "57", "58"}
 

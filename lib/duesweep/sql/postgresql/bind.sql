@@ -1,3 +1,3 @@
--- Binds a source to a ledger unless it is bound already.
-INSERT INTO {bindings} (source, ledger_id) VALUES (%(source)s, %(ledger_id)s)
+-- Binds a source, which is a delayed table, to a ledger.
+INSERT INTO {bindings} (source, delayed, ledger_id) VALUES (%(source)s, %(delayed)s, %(ledger_id)s)
 ON CONFLICT (source) DO NOTHING;

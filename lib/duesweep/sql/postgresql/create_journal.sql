@@ -2,6 +2,7 @@
 -- are not settled yet, what their batches did, and the retry counters.
 CREATE TABLE IF NOT EXISTS {bindings} (
     source text PRIMARY KEY,
+    delayed text NOT NULL,
     ledger_id uuid NOT NULL,
     bound_at timestamptz NOT NULL DEFAULT now()
 );
@@ -18,7 +19,6 @@ CREATE TABLE IF NOT EXISTS {sweeps} (
     closed_at timestamptz,
     abandoned boolean NOT NULL DEFAULT false,
     remaining bigint NOT NULL DEFAULT 0,
-    settle_id uuid,
     sealed_at timestamptz
 );
 CREATE INDEX IF NOT EXISTS duesweep_sweeps_source ON {sweeps} (source);

@@ -1,3 +1,2 @@
--- Deletes the journal rows of a settled group.
-DELETE FROM {journal} j USING {sweeps} s
-WHERE s.settle_id = %(settle_id)s AND j.sweep_id = s.sweep_id;
+-- Deletes the journal rows of a settled sweep.
+DELETE FROM {journal} WHERE sweep_id = %(sweep_id)s;

@@ -8,7 +8,7 @@ CROSS JOIN LATERAL (
            string_agg(k.bytes::text, ',' ORDER BY k.position) AS sizes
     FROM (
         SELECT d.id,
-               octet_length(d.headers)::bigint + coalesce(octet_length(d.body), 0) AS bytes,
+               coalesce(octet_length(d.headers), 0)::bigint + coalesce(octet_length(d.body), 0) AS bytes,
                row_number() OVER (ORDER BY d.due, d.id) - 1 AS position
         FROM {delayed} d
         WHERE d.due < {horizon}

@@ -1,7 +1,12 @@
--- Returns the next batches of a sealed group that delivered something, in the order of their ids,
--- and their sweeps. Nobody changes a sealed group, so its pieces are always the same. No locks.
-SELECT j.id, j.sweep_id, j.outcomes
-FROM {journal} j JOIN {sweeps} s USING (sweep_id)
-WHERE s.settle_id = %(settle_id)s AND j.kind = 'batch' AND j.outcomes IS NOT NULL AND j.id > %(after_id)s
-ORDER BY j.id
-LIMIT %(count)s;
+-- Returns the next batches of a sealed sweep that delivered something, in the order of their ids:
+-- about %(messages)s messages. Nobody changes a sealed sweep, so its pieces are always the same. No
+-- locks.
+SELECT id, outcomes
+FROM {journal}
+WHERE sweep_id = %(sweep_id)s AND kind = 'batch' AND outcomes IS NOT NULL AND id > %(after_id)s
+ORDER BY id
+LIMIT (
+    SELECT greatest(1, %(messages)s / greatest(1, max(dispatched)))
+    FROM {journal}
+    WHERE sweep_id = %(sweep_id)s AND kind = 'batch'
+);

@@ -1,2 +1,2 @@
--- Returns the ledger that the source is bound to. No locks.
-SELECT ledger_id FROM {bindings} WHERE source = %(source)s;
+-- Returns the source's delayed table and the ledger that it is bound to. No locks.
+SELECT delayed, ledger_id FROM {bindings} WHERE source = %(source)s;

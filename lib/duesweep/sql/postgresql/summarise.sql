@@ -1,6 +1,6 @@
--- Returns one row for each sealed sweep: what the ledger's `sweeps` gets. No locks.
+-- Returns the row of a sealed sweep: what the ledger's `sweeps` gets. No locks.
 WITH sealed AS (
-    SELECT * FROM {sweeps} WHERE settle_id = %(settle_id)s
+    SELECT * FROM {sweeps} WHERE sweep_id = %(sweep_id)s
 ), rows_of AS (
     SELECT j.* FROM {journal} j JOIN sealed USING (sweep_id)
 ), counted AS (

@@ -1,23 +1,34 @@
 """Are the tables of a PostgreSQL store there, of the right shape, and ours to use?"""
 
+from typing import Any
+
 from duesweep.address import TableName
 from duesweep.drivers.postgresql import Connection
-from duesweep.errors import ConfigError
+from duesweep.errors import ConfigError, StoreError
 
 _COLUMNS = {
     "delayed": {"id uuid", "headers text", "body bytea", "due timestamp with time zone"},
     "journal": {"sweep_id uuid", "kind text", "outcomes bytea", "lateness_ms bigint[]"},
     "attempts": {"source text", "message_key uuid", "attempts integer"},
-    "sweeps": {"sweep_id uuid", "settle_id uuid", "planned bigint[]"},
-    "bindings": {"source text", "ledger_id uuid"},
+    "sweeps": {"sweep_id uuid", "sealed_at timestamp with time zone", "planned bigint[]"},
+    "bindings": {"source text", "delayed text", "ledger_id uuid"},
 }
 # Locking a row takes the right to change it.
 _RIGHTS = ["SELECT", "INSERT", "UPDATE", "DELETE"]
 _DELAYED_RIGHTS = ["SELECT", "UPDATE", "DELETE"]
+# A foreign table knows neither SKIP LOCKED nor a common transaction, a view no rows of its own.
+_ORDINARY, _PARTITIONED = "r", "p"
 
 
-def check_tables(connection: Connection, tables: dict[str, TableName]) -> None:
-    """Raise `ConfigError` for the first table that is missing, foreign or closed to this role."""
+def check_tables(
+    connection: Connection, tables: dict[str, TableName], writer_time_zone: str | None = None
+) -> None:
+    """Raise `ConfigError` for a session that cannot sweep, and for the first table that is missing,
+    foreign or closed to this role.
+    """
+    check_session(connection, "store.dsn")
+    if writer_time_zone is not None:
+        _check_zone(connection, writer_time_zone)
     for name, table in tables.items():
         rights = _DELAYED_RIGHTS if name == "delayed" else _RIGHTS
         rows = connection.rows(
@@ -25,23 +36,62 @@ def check_tables(connection: Connection, tables: dict[str, TableName]) -> None:
         )
         if not rows:
             raise ConfigError(_missing(name, table))
-        absent = _COLUMNS[name] - set(rows[0].columns)
-        if absent:
-            raise ConfigError(
-                f"{table} is not the {name} table that is expected: it lacks "
-                f"{', '.join(sorted(absent))}; check store.schema and store.delayed_table"
-            )
-        if rows[0].missing_rights:
-            raise ConfigError(
-                f"The sweeper's role lacks {', '.join(rows[0].missing_rights)} on {table}; "
-                f"grant them (and USAGE on its schema) to it"
-            )
+        _check_table(name, table, rows[0])
+
+
+def check_session(connection: Connection, setting: str) -> None:
+    """Raise `ConfigError` for a database that takes no writes, or whose text has no encoding;
+    `setting` is the one that names it.
+    """
+    session = connection.row("describe_session", {})
+    if session.is_read_only:
+        raise ConfigError(
+            f"The session that {setting} opens is read-only; connect to the primary server, with a "
+            "role that may write"
+        )
+    if session.encoding == "SQL_ASCII":
+        raise ConfigError(
+            f"The database that {setting} names is encoded in SQL_ASCII, so its headers may be no "
+            "text at all; move the endpoint to a database encoded in UTF8"
+        )
+
+
+def _check_zone(connection: Connection, zone: str) -> None:
+    try:
+        with connection.transaction():
+            connection.row("set_zone", {}, zone=zone)
+    except StoreError as error:
+        if error.transient:
+            raise
+        raise ConfigError(
+            f"store.writer_time_zone is {zone!r}, which PostgreSQL does not know; "
+            "give a name out of pg_timezone_names"
+        ) from error
+
+
+def _check_table(name: str, table: TableName, found: Any) -> None:
+    if found.kind not in {_ORDINARY, _PARTITIONED}:
+        raise ConfigError(
+            f"{table} cannot be the {name} table: it is a view, a foreign table or the like, whose "
+            "rows cannot be locked; connect to the database that has the table itself"
+        )
+    absent = _COLUMNS[name] - set(found.columns)
+    if absent:
+        raise ConfigError(
+            f"{table} is not the {name} table that is expected: it lacks "
+            f"{', '.join(sorted(absent))}; check store.schema and store.delayed_table"
+        )
+    if found.missing_rights:
+        raise ConfigError(
+            f"The sweeper's role lacks {', '.join(found.missing_rights)} on {table}; "
+            f"grant them (and USAGE on its schema) to it"
+        )
 
 
 def _missing(name: str, table: TableName) -> str:
     if name == "delayed":
         return (
             f"There is no delayed table {table}; check store.endpoint, store.schema and "
-            "store.delayed_table, or create it with `duesweep setup`"
+            "store.delayed_table, or create it with the command `setup`"
         )
-    return f"There is no table {table}, which keeps duesweep's {name}; run `duesweep setup` once"
+    return f"There is no table {table}, which keeps duesweep's {name}; run the command `setup` once"

@@ -34,6 +34,7 @@ class PostgreSqlDriverSession(PostgreSqlJournal):
     def check(self) -> None:
         """Raise `ConfigError` unless tables, shapes and rights are as needed."""
         check_tables(self._connection, self._tables)
+        self.jdbc()
 
     def has_work(self) -> bool:
         """Whether a message is due and ripe, or something is to be settled."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from duesweep.drivers.postgresql import Connection, literal
-from duesweep.errors import StoreError
+from duesweep.errors import ConfigError, StoreError
 from duesweep.sql import statement
 from duesweep.stores.values import (
     JdbcSource,
@@ -21,8 +21,8 @@ from duesweep.stores.values import (
 if TYPE_CHECKING:
     from duesweep.stores.postgresql.store import PostgreSqlStore
 
-# 1,000 batches of 1,000 messages are about 50 MB.
-_BATCHES_PER_PIECE = 1_000
+# About 150 MB, as rows.
+_MESSAGES_PER_PIECE = 500_000
 _SETTLER_WAIT_SECONDS = 300.0
 _SETTLER_POLL_SECONDS = 0.2
 
@@ -69,48 +69,57 @@ class PostgreSqlJournal:
             )
         return True
 
-    def seal(self, sweep_ids: Sequence[UUID], settle_id: UUID) -> None:
-        """Seal closed sweeps under `settle_id`."""
-        self._execute("seal", sweep_ids=list(sweep_ids), settle_id=settle_id)
+    def seal(self, sweep_id: UUID) -> None:
+        """Note when a closed sweep was first settled."""
+        self._execute("seal", sweep_id=sweep_id)
 
-    def summaries(self, settle_id: UUID) -> tuple[Sequence[SweepSummary], bool]:
-        """The group's rows for `sweeps`, and whether retry counters changed."""
-        rows = self._rows("summarise", settle_id=settle_id)
-        return [_summary(row) for row in rows], any(row.attempts_changed for row in rows)
+    def summary(self, sweep_id: UUID) -> tuple[SweepSummary, bool]:
+        """The sweep's row for `sweeps`, and whether retry counters changed."""
+        row = self._row("summarise", sweep_id=sweep_id)
+        return _summary(row), row.attempts_changed
 
-    def batches(self, settle_id: UUID) -> Iterator[Sequence[JournalBatch]]:
-        """What the group delivered, in pieces."""
+    def batches(self, sweep_id: UUID) -> Iterator[Sequence[JournalBatch]]:
+        """What the sweep delivered, in pieces."""
         after_id = 0
         while rows := self._rows(
-            "read_batches", settle_id=settle_id, after_id=after_id, count=_BATCHES_PER_PIECE
+            "read_batches", sweep_id=sweep_id, after_id=after_id, messages=_MESSAGES_PER_PIECE
         ):
-            yield [JournalBatch(row.sweep_id, row.outcomes) for row in rows]
+            yield [JournalBatch(sweep_id, row.outcomes) for row in rows]
             after_id = rows[-1].id
 
-    def exhausted(self, settle_id: UUID) -> JournalExtent:
-        """How much the group exhausted."""
-        row = self._row("exhausted_extent", settle_id=settle_id)
+    def exhausted(self, sweep_id: UUID) -> JournalExtent:
+        """How much the sweep exhausted."""
+        row = self._row("exhausted_extent", sweep_id=sweep_id)
         return JournalExtent(row.rows, row.longest)
 
-    def exhausted_query(self, settle_id: UUID) -> str:
-        """The group's exhausted messages, for JDBC."""
-        return self._literal_query("read_exhausted", settle_id=literal(str(settle_id)))
+    def exhausted_query(self, sweep_id: UUID) -> str:
+        """Its exhausted messages, for JDBC."""
+        return self._literal_query("read_exhausted", sweep_id=literal(str(sweep_id)))
 
     def retries_query(self) -> str:
         """The source's retry counters, for JDBC."""
         return self._literal_query("read_retries")
 
-    def delete_settled(self, settle_id: UUID) -> None:
-        """Forget the group."""
+    def delete_settled(self, sweep_id: UUID) -> None:
+        """Forget the sweep."""
         with self._connection.transaction():
-            self._execute("delete_settled", settle_id=settle_id)
-            self._execute("delete_sweeps", settle_id=settle_id)
+            self._execute("delete_settled", sweep_id=sweep_id)
+            self._execute("delete_sweep", sweep_id=sweep_id)
 
-    def bound_ledger(self, ledger_id: UUID) -> UUID:
-        """Bind the source unless it is bound; the ledger that it is bound to."""
-        self._execute("bind", source=self.source, ledger_id=ledger_id)
-        bound: UUID = self._row("read_binding", source=self.source).ledger_id
-        return bound
+    def binding(self) -> UUID | None:
+        """The ledger that the source is bound to; `ConfigError` where it is another's source."""
+        rows = self._rows("read_binding", source=self.source)
+        if rows and rows[0].delayed != str(self._store.delayed):
+            raise ConfigError(
+                f"The source {self.source} is {rows[0].delayed}, and cannot be "
+                f"{self._store.delayed} too: set another store.name"
+            )
+        return rows[0].ledger_id if rows else None
+
+    def bind(self, ledger_id: UUID) -> None:
+        """Bind the source for good."""
+        delayed = str(self._store.delayed)
+        self._execute("bind", source=self.source, delayed=delayed, ledger_id=ledger_id)
 
     def jdbc(self) -> JdbcSource:
         """How Spark reaches the database."""

@@ -25,6 +25,7 @@ from duesweep.tombstone import BatchClock, micros
 if TYPE_CHECKING:
     from duesweep.stores.postgresql.store import PostgreSqlStore
 
+_TURN_WAIT = "10s"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -63,12 +64,12 @@ class PostgreSqlTaskSession:
         return Claim(tuple(messages), server_us)
 
     def grant_exhausted(self, run: SweepRun, wanted: int, limit: int) -> int:
-        """How many more messages the sweep may exhaust; counted at once."""
+        """How many more messages the sweep may exhaust."""
+        # Another slice's batch, which is waited for, may take its time; a row's lock may not.
+        (wait,) = self._rows("set_lock_wait", wait=_TURN_WAIT)
         (row,) = self._rows("lock_sweep_counters", sweep_id=run.sweep_id)
+        self._rows("set_lock_wait", wait=wait.before)
         granted: int = max(0, min(wanted, limit - row.exhausted))
-        self._execute(
-            "add_exhausted", sweep_id=run.sweep_id, granted=granted, held_back=wanted - granted
-        )
         return granted
 
     def finish(self, run: SweepRun, slice_number: int, outcomes: Outcomes, server_us: int) -> None:
@@ -80,6 +81,13 @@ class PostgreSqlTaskSession:
         self._remove(gone)
         if outcomes.failed:
             self._raise_attempts(outcomes.failed)
+        if outcomes.exhausted or outcomes.held_back:
+            self._execute(
+                "add_exhausted",
+                sweep_id=run.sweep_id,
+                exhausted=len(outcomes.exhausted),
+                held_back=outcomes.held_back,
+            )
         self._journal_batch(run, slice_number, outcomes, clock)
 
     def end_slice(self, run: SweepRun, slice_number: int, planned: int, reason: str | None) -> None:
@@ -195,10 +203,10 @@ def _storable(text: str | None) -> str | None:
 def _message(row: Any, attempts: int) -> Message:
     try:
         headers = headers_json.read(row.headers)
+        destination = headers.get(headers_json.FORWARD_DESTINATION)
+        text = row.headers
+        if headers_json.FORWARD_DESTINATION in headers:
+            text = headers_json.without_forward_destination(text)
     except UnreadableHeadersError as error:
-        return Message(row.id, row.due_us, error, row.headers, row.body, None, attempts)
-    destination = headers.get(headers_json.FORWARD_DESTINATION)
-    text = row.headers
-    if headers_json.FORWARD_DESTINATION in headers:
-        text = headers_json.without_forward_destination(text)
+        return Message(row.id, row.due_us, error, row.headers or "", row.body, None, attempts)
     return Message(row.id, row.due_us, headers, text, row.body, destination, attempts)

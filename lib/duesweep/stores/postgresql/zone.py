@@ -31,9 +31,13 @@ def writer_time_zone(connection: Connection, dsn: str, delayed: TableName) -> st
 
 
 def _writers(rows: Sequence[Any]) -> Sequence[Any]:
-    """Who writes: roles that may insert, other than superusers and the sweeper; else the owner."""
-    others = [row for row in rows if not row.is_sweeper and not row.is_superuser]
-    return others or [row for row in rows if row.is_owner]
+    """Who writes: the owner and roles that may insert.
+
+    Not superusers, who may everything, and not a sweeper that is not the owner; but the owner,
+    whoever it is, where nobody else is left.
+    """
+    writers = [row for row in rows if not row.is_superuser and (row.is_owner or not row.is_sweeper)]
+    return writers or [row for row in rows if row.is_owner]
 
 
 def _default_zone(dsn: str, delayed: TableName) -> str:
@@ -46,6 +50,6 @@ def _default_zone(dsn: str, delayed: TableName) -> str:
     if zone is None:
         raise ConfigError(
             f"The sweeper's role has a time zone of its own, which hides the server's, so the "
-            f"instants of Due in {delayed} are unknown; {_OVERRIDE}, or reset the role's"
+            f"instants of Due in {delayed} are unknown; {_OVERRIDE}"
         )
     return zone

@@ -1,0 +1,144 @@
+"""The command `setup`: what it creates and where, and what it says when it may not."""
+
+import re
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from endpoint import Endpoint
+from psycopg.conninfo import make_conninfo
+
+from duesweep.cli.app import main
+
+OWN_TABLES = {"duesweep_journal", "duesweep_attempts", "duesweep_sweeps", "duesweep_bindings"}
+TABLES = (
+    "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace"
+)
+
+
+def run(*arguments: str) -> int:
+    return int(main(list(arguments)))
+
+
+@pytest.fixture
+def queues_dsn(endpoint: Endpoint) -> Iterator[str]:
+    """An empty database for the queues."""
+    name = f"{endpoint.admin.info.dbname}_queues"
+    endpoint.execute(f"CREATE DATABASE {name}")
+    yield make_conninfo(endpoint.dsn, dbname=name)
+    endpoint.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def _tables(dsn: str) -> set[str]:
+    with psycopg.connect(dsn) as connection:
+        return {name for (name,) in connection.execute(TABLES.encode())}
+
+
+def test_setup_creates_what_the_transport_would(
+    capsys: pytest.CaptureFixture[str], endpoint: Endpoint
+) -> None:
+    file = str(endpoint.config_file(retry__error_queue="error"))
+
+    assert run("setup", "--config", file) == 0
+    assert 'created "public"."Sales.Orders.Delayed"' in capsys.readouterr().out
+    assert run("setup", "--config", file) == 0
+    assert "Everything is there already" in capsys.readouterr().out
+
+    columns = endpoint.fetch(
+        "SELECT table_name, column_name, data_type FROM information_schema.columns"
+        " WHERE table_name IN ('Sales.Orders', 'Sales.Orders.Delayed', 'error')"
+    )
+    assert len(columns) == 5 + 4 + 5
+    indexes = endpoint.fetch(
+        "SELECT indexname FROM pg_indexes WHERE tablename = 'Sales.Orders.Delayed'"
+    )
+    assert {row.indexname for row in indexes} == {
+        "Sales.Orders.Delayed_pkey",
+        "Sales.Orders.Delayed_Due",
+    }
+
+
+def test_printed_setup_is_what_a_dba_can_run(
+    capsys: pytest.CaptureFixture[str], endpoint: Endpoint
+) -> None:
+    file = str(endpoint.config_file(retry__error_queue="error"))
+    assert run("setup", "--print-sql", "--config", file) == 0
+    script = capsys.readouterr().out
+    assert endpoint.fetch("SELECT FROM pg_class WHERE relname = 'error'") == []
+
+    with psycopg.connect(endpoint.dsn) as dba:
+        dba.execute(script.encode())
+
+    assert run("sweep", "--config", file) == 0
+
+
+def test_queues_are_created_in_their_own_database(endpoint: Endpoint, queues_dsn: str) -> None:
+    settings = {"queues__default__dsn": queues_dsn, "retry__error_queue": "error"}
+    file = str(endpoint.config_file(**settings))
+
+    assert run("setup", "--config", file) == 0
+
+    assert _tables(queues_dsn) == {"Sales.Orders", "error"}
+    assert _tables(endpoint.dsn) == {"Sales.Orders.Delayed"} | OWN_TABLES
+    assert run("sweep", "--config", file) == 0
+
+
+def test_printed_setup_says_which_part_is_for_which_database(
+    capsys: pytest.CaptureFixture[str], endpoint: Endpoint, queues_dsn: str
+) -> None:
+    file = str(endpoint.config_file(queues__default__dsn=queues_dsn))
+    assert run("setup", "--print-sql", "--config", file) == 0
+    first, of_store, of_queues = re.split(
+        "^-- In the database that .* names:$", capsys.readouterr().out, flags=re.MULTILINE
+    )
+
+    for dsn, script in ((endpoint.dsn, of_store), (queues_dsn, of_queues)):
+        with psycopg.connect(dsn) as dba:
+            dba.execute(script.encode())
+
+    assert first == ""
+    assert _tables(queues_dsn) == {"Sales.Orders"}
+    assert run("sweep", "--config", file) == 0
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        ({"store__schema": "absent"}, 'There is no schema "absent"'),
+        ({"retry__error_queue": "absent.error"}, 'There is no schema "absent"'),
+        ({"retry__error_queue": "public."}, "names no table"),
+    ],
+)
+def test_setup_that_cannot_create_is_a_wrong_setting_and_creates_nothing(
+    capsys: pytest.CaptureFixture[str],
+    endpoint: Endpoint,
+    overrides: dict[str, str],
+    expected: str,
+) -> None:
+    assert run("setup", "--config", str(endpoint.config_file(**overrides))) == 2
+
+    assert expected in capsys.readouterr().err
+    assert _tables(endpoint.dsn) == set()
+
+
+def test_setup_without_the_right_to_create_says_what_to_grant(
+    capsys: pytest.CaptureFixture[str], endpoint: Endpoint
+) -> None:
+    endpoint.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+    file = str(endpoint.config_file(store__dsn=endpoint.role("sweeper", "USAGE ON SCHEMA public")))
+
+    assert run("setup", "--config", file) == 2
+
+    assert 'tables in schema "public"; grant it USAGE and CREATE' in capsys.readouterr().err
+    assert _tables(endpoint.dsn) == set()
+
+
+@pytest.mark.parametrize("setting", ["store__dsn", "queues__default__dsn"])
+def test_setup_of_a_read_only_database_is_a_wrong_setting(
+    capsys: pytest.CaptureFixture[str], endpoint: Endpoint, setting: str
+) -> None:
+    dsn = make_conninfo(endpoint.dsn, options="-c default_transaction_read_only=on")
+
+    assert run("setup", "--config", str(endpoint.config_file(**{setting: dsn}))) == 2
+
+    assert f"{setting.replace('__', '.')} opens is read-only" in capsys.readouterr().err

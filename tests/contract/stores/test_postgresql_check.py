@@ -1,0 +1,43 @@
+"""What a PostgreSQL store is asked before a sweep."""
+
+from typing import Any
+
+import pytest
+from endpoint import Endpoint
+
+from duesweep.drivers.postgresql import DRIVER_LIMITS, Connection, connect
+from duesweep.errors import ConfigError, StoreError
+from duesweep.stores.postgresql.check import check_tables
+
+
+def test_time_zone_that_postgresql_does_not_know_is_a_wrong_setting(database: str) -> None:
+    with (
+        connect(database, DRIVER_LIMITS) as connection,
+        pytest.raises(ConfigError, match=r"store\.writer_time_zone is 'Mars/Olympus'"),
+    ):
+        check_tables(connection, {}, "Mars/Olympus")
+
+
+@pytest.mark.parametrize("zone", ["UTC", "europe/berlin", "<+03>-03"])
+def test_time_zone_that_postgresql_knows_is_only_tried(database: str, zone: str) -> None:
+    with connect(database, DRIVER_LIMITS) as connection:
+        check_tables(connection, {}, zone)
+
+        assert connection.row("session_zone", {}).zone == "UTC"
+
+
+def test_session_that_is_lost_meanwhile_is_no_wrong_time_zone(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = Connection.row
+
+    def killed(self: Connection, name: str, *arguments: Any, **values: object) -> object:
+        if name == "set_zone":
+            endpoint.kill_sessions()
+        return row(self, name, *arguments, **values)
+
+    monkeypatch.setattr(Connection, "row", killed)
+    with connect(endpoint.dsn, DRIVER_LIMITS) as connection, pytest.raises(StoreError) as failure:
+        check_tables(connection, {}, "UTC")
+
+    assert failure.value.transient
