@@ -10,6 +10,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from duesweep.address import quoted
 from duesweep.cli.app import main
+from duesweep.demo.server import EmbeddedServer
 from duesweep.stores.values import SweepSummary
 
 
@@ -220,3 +221,28 @@ def test_nothing_due_is_0_and_writes_nothing(
 
 def _role_of(dsn: str) -> str:
     return quoted(str(conninfo_to_dict(dsn)["user"]))
+
+
+def test_time_zone_that_nobody_knows(
+    capsys: pytest.CaptureFixture[str], endpoint: Endpoint
+) -> None:
+    endpoint.set_up()
+    file = str(endpoint.config_file(store__writer_time_zone="Mars/Olympus"))
+
+    assert_refused(capsys, endpoint, 2, "store.writer_time_zone is", "--config", file)
+
+
+def test_socket_that_jdbc_cannot_use(
+    capsys: pytest.CaptureFixture[str], endpoint: Endpoint, server: EmbeddedServer
+) -> None:
+    endpoint.set_up()
+    dsn = make_conninfo(endpoint.dsn, host=str(server.sockets))
+
+    assert_refused(
+        capsys,
+        endpoint,
+        2,
+        "JDBC cannot use",
+        "--config",
+        str(endpoint.config_file(store__dsn=dsn)),
+    )

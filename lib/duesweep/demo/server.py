@@ -35,7 +35,7 @@ class EmbeddedServer:
     def __init__(self, folder: Path, *, port: int | None = None, **settings: str) -> None:
         self._data = folder / "pgdata"
         self._settings = {"max_connections": "100", "shared_buffers": "256MB"} | _SPEED | settings
-        self._sockets: Path | None = None
+        self.sockets: Path | None = None
         self.port = port or _free_port()
 
     @property
@@ -65,20 +65,20 @@ class EmbeddedServer:
         server = get_server(self._data, start=False, cleanup_mode=None)
         server.ensure_pgdata_inited()
         self._bin, self._user = server.bin_path, server.system_user
-        self._sockets = Path(tempfile.mkdtemp(prefix="duesweep-pg-"))
-        self._sockets.chmod(0o777)
-        listen = f"-h 127.0.0.1 -p {self.port} -k {self._sockets}"
+        self.sockets = Path(tempfile.mkdtemp(prefix="duesweep-pg-"))
+        self.sockets.chmod(0o777)
+        listen = f"-h 127.0.0.1 -p {self.port} -k {self.sockets}"
         options = " ".join(f"-c {name}={value}" for name, value in self._settings.items())
         self._control("-w", "-o", f"{listen} {options}", "-l", str(self._data / "log"), "start")
 
     def stop(self, mode: str = "immediate") -> None:
         """Stop at once, or in another mode of pg_ctl; nothing where it was not started."""
-        if self._sockets is None:
+        if self.sockets is None:
             return
         with contextlib.suppress(Exception):
             self._control("-m", mode, "-w", "stop")
-        shutil.rmtree(self._sockets, ignore_errors=True)
-        self._sockets = None
+        shutil.rmtree(self.sockets, ignore_errors=True)
+        self.sockets = None
 
     def restart(self) -> None:
         """Stop at once and start again on the same data."""

@@ -52,9 +52,8 @@ def connect_errors(dsn: str) -> Iterator[None]:
     except psycopg.ProgrammingError as error:
         # Without libpq's words, which may quote the password.
         raise ConfigError(
-            "The store's dsn cannot be read; write it as postgresql://user@host:5432/database, "
-            "with "
-            "% and other special characters percent-encoded, or as keyword=value pairs"
+            "The dsn cannot be read; write it as postgresql://user@host:5432/database, with % and "
+            "other special characters percent-encoded, or as keyword=value pairs"
         ) from error
     except psycopg.OperationalError as error:
         if _is_refused_for_good(error):

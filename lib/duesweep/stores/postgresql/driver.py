@@ -33,7 +33,7 @@ class PostgreSqlDriverSession(PostgreSqlJournal):
 
     def check(self) -> None:
         """Raise `ConfigError` unless tables, shapes and rights are as needed."""
-        check_tables(self._connection, self._tables)
+        check_tables(self._connection, self._tables, self._store.writer_time_zone)
         self.jdbc()
 
     def has_work(self) -> bool:
