@@ -18,7 +18,7 @@ from duesweep import wiring
 from duesweep.address import PostgreSqlAddresses, TableName, quoted
 from duesweep.config import Config
 from duesweep.sql import statement
-from duesweep.stores.postgresql.store import journal_tables
+from duesweep.stores.postgresql.place import journal_tables
 from duesweep.testing.builders import BODY, ENDPOINT, DelayedRow, delayed_row
 
 # As NServiceBus stores it, evaluated in the writer's session: the server's default time zone.

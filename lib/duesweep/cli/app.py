@@ -10,8 +10,6 @@ from typer.exceptions import TyperException
 
 from duesweep.errors import DuesweepError, ExitCode
 
-# What the gate answers when Spark is needed: not an exit code of any command.
-WORK_FOR_SPARK = 10
 # As shells say it: 128 and the signal's number.
 INTERRUPTED = 130
 

@@ -2,17 +2,15 @@
 
 import uuid
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from duesweep.drivers.postgresql import Connection, literal
 from duesweep.stores.postgresql.check import check_tables
 from duesweep.stores.postgresql.journal import PostgreSqlJournal, lock_key_of
+from duesweep.stores.postgresql.place import PostgreSqlPlace
 from duesweep.stores.postgresql.zone import writer_time_zone
 from duesweep.stores.values import Horizon, Slices, SweepRun
-
-if TYPE_CHECKING:
-    from duesweep.stores.postgresql.store import PostgreSqlStore
 
 _FIRST = ("-infinity", "00000000-0000-0000-0000-000000000000")
 _END = ("infinity", "ffffffff-ffff-ffff-ffff-ffffffffffff")
@@ -21,7 +19,7 @@ _END = ("infinity", "ffffffff-ffff-ffff-ffff-ffffffffffff")
 class PostgreSqlDriverSession(PostgreSqlJournal):
     """Its sweep lives as long as this session."""
 
-    def __init__(self, connection: Connection, store: "PostgreSqlStore") -> None:
+    def __init__(self, connection: Connection, store: PostgreSqlPlace) -> None:
         super().__init__(connection, store)
         self._zone: str | None = store.writer_time_zone
 

@@ -4,12 +4,13 @@ import hashlib
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from duesweep.drivers.postgresql import Connection, literal
 from duesweep.errors import ConfigError, StoreError
 from duesweep.sql import statement
+from duesweep.stores.postgresql.place import PostgreSqlPlace
 from duesweep.stores.values import (
     JdbcSource,
     JournalBatch,
@@ -17,9 +18,6 @@ from duesweep.stores.values import (
     SweepSummary,
     UnsettledSweep,
 )
-
-if TYPE_CHECKING:
-    from duesweep.stores.postgresql.store import PostgreSqlStore
 
 # About 150 MB, as rows.
 _MESSAGES_PER_PIECE = 500_000
@@ -30,7 +28,7 @@ _SETTLER_POLL_SECONDS = 0.2
 class PostgreSqlJournal:
     """Session-level advisory locks say that a sweep lives, and who settles a source."""
 
-    def __init__(self, connection: Connection, store: "PostgreSqlStore") -> None:
+    def __init__(self, connection: Connection, store: PostgreSqlPlace) -> None:
         self.source = store.source
         self._connection = connection
         self._store = store

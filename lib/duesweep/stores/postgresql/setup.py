@@ -8,7 +8,8 @@ from duesweep.drivers.postgresql import DRIVER_LIMITS, Connection, connect
 from duesweep.errors import ConfigError, MessageError
 from duesweep.sql import statement
 from duesweep.stores.postgresql.check import check_session
-from duesweep.stores.postgresql.store import PostgreSqlStore, journal_tables
+from duesweep.stores.postgresql.place import journal_tables
+from duesweep.stores.postgresql.store import PostgreSqlStore
 
 # Identifiers are cut after this many bytes, which would give an index its table's name.
 _NAME_BYTES = 63

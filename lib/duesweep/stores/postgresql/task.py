@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from duesweep import tombstone
 from duesweep.drivers.postgresql import Connection, array_text
@@ -19,11 +19,9 @@ from duesweep.errors import (
 from duesweep.headers import json as headers_json
 from duesweep.message import Message
 from duesweep.outcome import Exhausted, Failed, Outcomes
+from duesweep.stores.postgresql.place import PostgreSqlPlace
 from duesweep.stores.values import Claim, SweepRun
 from duesweep.tombstone import BatchClock, micros
-
-if TYPE_CHECKING:
-    from duesweep.stores.postgresql.store import PostgreSqlStore
 
 _TURN_WAIT = "10s"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -34,7 +32,7 @@ class PostgreSqlTaskSession:
     database, which delivers in the claim's own transaction.
     """
 
-    def __init__(self, connection: Connection, store: "PostgreSqlStore") -> None:
+    def __init__(self, connection: Connection, store: PostgreSqlPlace) -> None:
         self.connection = connection
         self._source = store.source
         self._tables = store.tables
