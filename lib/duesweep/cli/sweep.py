@@ -45,6 +45,13 @@ def _sweep(parts: SweepParts, *, as_json: bool) -> int:
         print(json.dumps(report.as_json(summary)))
     else:
         report.print_summary(summary)
+    if summary.held_back:
+        print(
+            f"duesweep: {summary.held_back} messages are out of attempts and stay in the store, "
+            f"since a sweep gives up {parts.max_exhausted} at the most: if a setting is wrong, "
+            "mend it now; if not, the next sweeps go on, or raise retry.max_exhausted_per_sweep",
+            file=sys.stderr,
+        )
     return exit_code(summary)
 
 
