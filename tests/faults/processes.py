@@ -54,4 +54,4 @@ class SweepProcess:
     def kill(self) -> None:
         """SIGKILL to all of it: Python, JVM, workers."""
         os.killpg(self.process.pid, 9)
-        self.process.wait(timeout=30)
+        self.process.communicate(timeout=30)
