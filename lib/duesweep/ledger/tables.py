@@ -27,6 +27,9 @@ TRANSACTION_RETENTION_DAYS = 90
 # Longer than settle relies on: the two clocks are not one.
 _RETENTION = f"interval {TRANSACTION_RETENTION_DAYS + 10} days"
 _ID_PROPERTY = "duesweep.ledgerId"
+# Of the columns by which a reader can skip files; of random ids they would only cost time.
+_STATISTICS = "delta.dataSkippingStatsColumns"
+_SKIPPED_BY = "sweep_id,source,due,dispatched_at"
 # The table that holds the ledger's id is made last: where it is, the others are.
 _TABLES = ("errors", "retries", "sweeps", "tombstones")
 _CONFLICT_TRIES = 5
@@ -156,7 +159,7 @@ class Ledger:
         for name in _TABLES:
             properties = {"delta.setTransactionRetentionDuration": _RETENTION}
             if name == "tombstones":
-                properties[_ID_PROPERTY] = str(uuid.uuid4())
+                properties |= {_ID_PROPERTY: str(uuid.uuid4()), _STATISTICS: _SKIPPED_BY}
             listed = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
             columns = ", ".join(f"`{f.name}` {f.dataType.simpleString()}" for f in SCHEMAS[name])
             try:
