@@ -19,7 +19,7 @@ def main() -> int:
         config = configuration.load(folder / "duesweep.toml")
         dsn = config.store.dsn.get_secret_value()
         with kept(folder), EmbeddedServer(folder, port=urlsplit(dsn).port) as server:
-            print(f"Listening: {dsn}. Ctrl-C stops it.", flush=True)
+            print(f"Listening, until Ctrl-C: {dsn}", flush=True)
             signal.signal(signal.SIGTERM, signal.default_int_handler)
             with suppress(KeyboardInterrupt):
                 signal.pause()
