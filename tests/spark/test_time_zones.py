@@ -4,6 +4,8 @@ A zone of the server's own making, with a clock change at this very hour, stands
 in a year on which real zones have one.
 """
 
+import os
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,6 +26,7 @@ from duesweep.parts import SweepParts
 from duesweep.sweep import sweep
 from duesweep.testing.builders import DelayedRow, delayed_row
 
+_COMMAND = Path(__file__).parents[2] / "spark-submit.sh"
 _PREDICATE = "SELECT id::text FROM {} WHERE due < now() AT TIME ZONE 'UTC' ORDER BY 1"
 
 
@@ -110,7 +113,7 @@ def test_no_zone_but_the_writers_has_a_say(
         endpoint.execute("ALTER ROLE sweeper SET TimeZone = 'Asia/Tokyo'")
         sweeper = make_conninfo(endpoint.dsn, user="sweeper")
         parts = wiring.parts(endpoint.config(store__dsn=sweeper))
-        # The process's zone; the JVM's is Asia/Kolkata in the acceptance test of the command.
+        # The process's zone; the JVM's is Asia/Kolkata in the test of the command, below.
         monkeypatch.setenv("PGTZ", "Australia/Sydney")
         expected = _predicate_in_server_zone(endpoint)
 
@@ -193,3 +196,22 @@ def test_owner_that_sweeps_is_a_writer_too(endpoint: Endpoint) -> None:
         pytest.raises(ConfigError, match=r"store\.writer_time_zone"),
     ):
         session.horizon()
+
+
+@pytest.mark.slow
+def test_command_with_a_jvm_in_kolkata_sweeps_a_server_in_new_york(open_folder: Path) -> None:
+    with endpoint_in("America/New_York", open_folder / "server") as endpoint:
+        endpoint.set_up("Billing")
+        endpoint.load(rows_around(endpoint.due_in(0)))
+        stored, expected = set(endpoint.waiting()), predicate_moves(endpoint)
+
+        done = subprocess.run(
+            [str(_COMMAND), "sweep", "--config", str(endpoint.config_file())],
+            env=os.environ | {"JAVA_TOOL_OPTIONS": "-Duser.timezone=Asia/Kolkata"},
+            capture_output=True,
+            timeout=180,
+            check=False,
+        )
+
+        assert done.returncode == 0, done.stderr
+        assert sorted(stored - set(endpoint.waiting())) == expected

@@ -86,7 +86,9 @@ class MemoryStore:
 
     def open_driver(self) -> DriverSession:
         """There is none: a plan is Spark's, and Spark reads no memory."""
-        raise NotImplementedError
+        raise StoreError(
+            "A store in memory has no driver session: Spark cannot read it", transient=False
+        )
 
 
 class MemoryTaskSession:
