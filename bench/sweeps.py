@@ -23,7 +23,7 @@ STAGES = ("plan", "dispatch", "settle")
 STAGE_OF = {
     "settle_leftovers": "settle",
     "plan_slices": "plan",
-    "keys_df": "plan",
+    "tickets_df": "plan",
     "dispatch": "dispatch",
     "settle_sweep": "settle",
 }

@@ -22,12 +22,13 @@ from duesweep.errors import (
     MessageError,
     StoreError,
     SweepClosedError,
+    TransactionLostError,
 )
 from duesweep.fault_headers import faulted
 from duesweep.message import Message
 from duesweep.outcome import Delivered, Exhausted, Failed, Outcomes
-from duesweep.policy import CLAIM_SECONDS, BatchLimits, Retry
-from duesweep.queues.base import Queue, QueueSession
+from duesweep.policy import CLAIM_SECONDS, MAX_LOST_TRANSACTIONS, BatchLimits, Retry
+from duesweep.queues.base import Destination, Queue, QueueSession
 from duesweep.stores.base import Store, TaskSession
 from duesweep.stores.values import SweepRun
 
@@ -49,36 +50,36 @@ class DispatchJob:
     clock: Clock = field(default_factory=SystemClock)
 
 
-def dispatch(keys_df: DataFrame, job: DispatchJob) -> None:
-    """Dispatch every slice (partition) of `keys_df`, by one action."""
-    keys_df.foreachPartition(_task(job))
+def dispatch(tickets_df: DataFrame, job: DispatchJob) -> None:
+    """Dispatch every slice (partition) of `tickets_df`, by one action."""
+    tickets_df.foreachPartition(_task(job))
 
 
 def _task(job: DispatchJob) -> Callable[[Iterable[Row]], None]:
     def run(rows: Iterable[Row]) -> None:
         context = TaskContext.get()
         assert context is not None  # runs in a task only
-        keys: list[str] = []
+        tickets: list[str] = []
         sizes = array("q")
-        # All keys first: the JDBC cursor behind them holds a snapshot as long as it is open.
+        # All tickets first: the JDBC cursor behind them holds a snapshot as long as it is open.
         for row in rows:
-            keys += row[0].split(",")
+            tickets += row[0].split(",")
             sizes.extend(map(int, row[1].split(",")))
-        dispatch_slice(job, context.partitionId(), keys, sizes)
+        dispatch_slice(job, context.partitionId(), tickets, sizes)
 
     return run
 
 
 def dispatch_slice(
-    job: DispatchJob, slice_number: int, keys: Sequence[str], sizes: Sequence[int]
+    job: DispatchJob, slice_number: int, tickets: Sequence[str], sizes: Sequence[int]
 ) -> None:
-    """Dispatch the messages under `keys` (their sizes in bytes beside them)."""
-    planned = len(keys)
+    """Dispatch the messages that `tickets` lead to (their sizes in bytes beside them)."""
+    planned = len(tickets)
     reason: str | None = None
     try:
         with job.store.open_task() as store, job.queue.open(store) as queue:
             batches = _Batches(job, slice_number, store, queue)
-            batches.run_all(keys, sizes)
+            batches.run_all(tickets, sizes)
             reason = batches.blocked_reason
             store.end_slice(job.run, slice_number, planned, reason)
     except SweepClosedError as error:
@@ -108,17 +109,24 @@ class _Batches:
         """Why destinations took nothing, where some did; their messages were left."""
         return "; ".join(sorted(set(self._blocked.values()))) or None
 
-    def run_all(self, keys: Sequence[str], sizes: Sequence[int]) -> None:
+    def run_all(self, tickets: Sequence[str], sizes: Sequence[int]) -> None:
         """Run batch after batch; what a slow batch put back goes into one of its own."""
-        for batch in self._job.limits.batches(keys, sizes):
-            left: Sequence[str] = batch
+        for batch in self._job.limits.batches(tickets, sizes):
+            left, lost = batch, 0
             while left:
-                left = self._run(left)
+                try:
+                    left, lost = self._run(left), 0
+                except TransactionLostError as error:
+                    self._queue.rollback()
+                    lost += 1
+                    if lost > MAX_LOST_TRANSACTIONS:
+                        raise
+                    _log.info("Slice %d claims a batch again: %s", self._slice_number, error)
 
-    def _run(self, keys: Sequence[str]) -> Sequence[str]:
+    def _run(self, tickets: Sequence[str]) -> Sequence[str]:
         job, clock = self._job, self._job.clock
         with self._store.transaction():
-            claim = self._store.claim(job.run, keys)
+            claim = self._store.claim(job.run, tickets)
             claimed_at = clock.seconds()
             outcomes, put_back = self._deliver(claim.messages, claimed_at + CLAIM_SECONDS)
             if outcomes.claimed:
@@ -128,7 +136,7 @@ class _Batches:
                 # Last, so that only the store's COMMIT can still fail: where the queue has a
                 # transaction of its own, the batch would then be delivered again.
                 self._queue.commit()
-        return put_back
+        return [*put_back, *claim.unread]
 
     def _deliver(
         self, messages: Sequence[Message], deadline: float
@@ -138,9 +146,12 @@ class _Batches:
         put_back: list[str] = []
         for address, group in _by_destination(messages, faulty).items():
             if (delivered or faulty) and self._job.clock.seconds() > deadline:
-                put_back += [message.key for message in group]
-            elif address not in self._blocked:
+                put_back += map(self._store.ticket, group)
+                continue
+            if address not in self._blocked:
                 self._deliver_group(address, group, delivered, faulty)
+            if address in self._blocked:
+                self._store.pass_over(group)
         return self._outcomes(delivered, faulty), put_back
 
     def _deliver_group(
@@ -152,7 +163,7 @@ class _Batches:
     ) -> None:
         try:
             destination = self._queue.resolve(address)
-            refused = self._queue.deliver(destination, group)
+            refused = self._try_deliver(address, destination, group)
         except DestinationError as error:
             self._blocked[address] = str(error)
             return
@@ -163,11 +174,22 @@ class _Batches:
         delivered += [Delivered(m, queue) for m in group if m.key not in refused]
         faulty += [(m, refused[m.key]) for m in group if m.key in refused]
 
+    def _try_deliver(
+        self, address: str | None, destination: Destination, messages: Sequence[Message]
+    ) -> dict[str, MessageError]:
+        try:
+            return self._queue.deliver(destination, messages)
+        except TransactionLostError as error:
+            # Claimed again, the batch is to do without it.
+            if error.destination_is_at_fault:
+                self._blocked[address] = str(error)
+            raise
+
     def _outcomes(
         self, delivered: Sequence[Delivered], faulty: Sequence[tuple[Message, MessageError]]
     ) -> Outcomes:
         retry = self._job.retry
-        last = [(m, e) for m, e in faulty if retry.is_last(m.attempts)]
+        last = [(m, e) for m, e in faulty if retry.is_last(m.attempts, e)]
         granted = self._grant(len(last))
         exhausted = self._exhaust(last[:granted])
         gone = {outcome.message.key for outcome in exhausted}
@@ -187,10 +209,12 @@ class _Batches:
         job = self._job
         if job.error_queue is None or not chosen:
             return [Exhausted(message, error, None) for message, error in chosen]
+        if job.error_queue in self._blocked:
+            return []
         try:
             destination = self._queue.resolve(job.error_queue)
             letters = [faulted(m, e, own_queue=job.store.own_queue) for m, e in chosen]
-            refused = self._queue.deliver(destination, letters)
+            refused = self._try_deliver(job.error_queue, destination, letters)
         except (DestinationError, MessageError) as error:
             # Out of attempts, but with nowhere to go: they stay, as failures.
             self._blocked[job.error_queue] = str(error)

@@ -55,6 +55,17 @@ class DestinationError(QueueError):
         super().__init__(text, transient=True)
 
 
+class TransactionLostError(StoreError):
+    """The server rolled the batch's transaction back, claim and all; the session is still good.
+
+    `destination_is_at_fault`: delivering to one destination did it, and would do it again.
+    """
+
+    def __init__(self, text: str, *, destination_is_at_fault: bool = False) -> None:
+        super().__init__(text, transient=True)
+        self.destination_is_at_fault = destination_is_at_fault
+
+
 class LedgerError(DuesweepError):
     """The Delta ledger could not be read or written; the journal keeps what it should have got."""
 

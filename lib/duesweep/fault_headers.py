@@ -34,7 +34,7 @@ def faulted(
     else:
         headers = dict(message.headers)
         headers.pop(headers_json.FORWARD_DESTINATION, None)
-    failed_queue = message.destination if message.destination is not None else own_queue
+    failed_queue = message.destination or own_queue
     headers |= fault_headers(error, failed_queue, now or datetime.now(UTC))
     return message._replace(headers=headers, headers_text=headers_json.write(headers))
 

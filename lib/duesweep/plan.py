@@ -1,4 +1,4 @@
-"""What is due, as slices: the keys over JDBC, partitioned by Due, one partition a slice.
+"""What is due, as slices: tickets over JDBC, partitioned by Due, one partition a slice.
 
 A plan is a hint. Its partitions are not one snapshot, so the claim tests everything again.
 """
@@ -21,17 +21,17 @@ def plan_slices(session: DriverSession, run: SweepRun, cores: int, limits: Batch
     return session.plan(run, slice_count(found, cores, limits))
 
 
-def keys_df(spark: SparkSession, source: JdbcSource, plan: Slices) -> DataFrame:
-    """`keys` and `sizes` of what is due and ripe, oldest first, a thousand to a row (strings,
+def tickets_df(spark: SparkSession, source: JdbcSource, plan: Slices) -> DataFrame:
+    """`tickets` and `sizes` of what is due and ripe, oldest first, a thousand to a row (strings,
     separated by commas); partition i is slice i, with no shuffle between read and dispatch.
     """
     due_df = spark.read.jdbc(
         source.url,
-        f"({plan.keys_query}) AS due_messages",
+        f"({plan.tickets_query}) AS due_messages",
         predicates=[f"slice = {number}" for number in range(len(plan.planned))],
         properties=source.properties | {"fetchsize": str(_FETCH_ROWS)},
     )
-    return due_df.select("keys", "sizes")
+    return due_df.select("tickets", "sizes")
 
 
 def core_count(spark: SparkSession) -> int:

@@ -4,10 +4,14 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from duesweep.errors import MessageError
+
 # A key and its size take some 100 bytes in a task, so this bounds a task's plan to about 50 MB.
 MAX_SLICE_ROWS = 500_000
 # Rule of the house: no batch holds its claim longer than about this.
 CLAIM_SECONDS = 5.0
+# A batch that was a deadlock's victim this often in a row ends its slice.
+MAX_LOST_TRANSACTIONS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,10 +21,13 @@ class Retry:
     max_attempts: int = 5
     initial_seconds: float = 30.0
     max_seconds: float = 3600.0
+    hopeless: tuple[type[MessageError], ...] = ()
 
-    def is_last(self, failures_before: int) -> bool:
-        """Whether one more failure exhausts a message that has failed `failures_before` times."""
-        return failures_before + 1 >= self.max_attempts
+    def is_last(self, failures_before: int, error: MessageError) -> bool:
+        """Whether one more failure, `error`, exhausts a message that has failed `failures_before`
+        times: the last one does, and a hopeless one at once.
+        """
+        return failures_before + 1 >= self.max_attempts or isinstance(error, self.hopeless)
 
     def backoff_seconds(self, failures_before: int, rng: random.Random) -> float:
         """Seconds until the next attempt: doubled with each failure, capped, and then shortened

@@ -14,7 +14,7 @@ from duesweep.dispatch import DispatchJob, dispatch
 from duesweep.errors import ExitCode, SweepClosedError
 from duesweep.ledger.tables import Ledger
 from duesweep.parts import SweepParts
-from duesweep.plan import core_count, keys_df, plan_slices
+from duesweep.plan import core_count, plan_slices, tickets_df
 from duesweep.settle import settle_leftovers, settle_sweep
 from duesweep.spark_errors import SPARK_ERRORS, sentence
 from duesweep.stores.base import DriverSession
@@ -64,7 +64,7 @@ def _dispatch(
         error_queue=parts.error_queue,
     )
     try:
-        dispatch(keys_df(spark, session.jdbc(), plan), job)
+        dispatch(tickets_df(spark, session.jdbc(), plan), job)
     except SPARK_ERRORS as error:
         # The journal knows what was done; slices without an end count as cut.
         _log.error("dispatch_cut_short", sweep_id=str(run.sweep_id), error=sentence(error))

@@ -59,7 +59,7 @@ def dispatch_without_settling(parts: SweepParts, session: PostgreSqlDriverSessio
 
 def _due_keys(session: PostgreSqlDriverSession, plan: Slices) -> list[str]:
     connection = session._connection._raw  # noqa: SLF001 - the plan's own query, without Spark
-    rows = connection.execute(plan.keys_query.encode()).fetchall()
+    rows = connection.execute(plan.tickets_query.encode()).fetchall()
     return [key for _, keys, _ in rows for key in keys.split(",")]
 
 

@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from duesweep import wiring
-from duesweep.plan import keys_df, plan_slices
+from duesweep.plan import plan_slices, tickets_df
 from duesweep.policy import BatchLimits
 from duesweep.sweep import sweep
 
@@ -24,7 +24,7 @@ def test_million_keys_with_one_due_make_equal_slices(
     with parts.store.open_driver() as session:
         run = session.open_sweep(session.horizon())
         plan = plan_slices(session, run, 8, BatchLimits())
-        key_df = keys_df(spark, session.jdbc(), plan).select(
+        key_df = tickets_df(spark, session.jdbc(), plan).select(
             F.spark_partition_id().alias("slice"), F.explode(F.split("keys", ",")).alias("key")
         )
         sizes = [row["count"] for row in key_df.groupBy("slice").count().collect()]
@@ -51,13 +51,13 @@ def test_message_rescheduled_after_the_plan_stays(
 
     dispatch = sweep_module.dispatch
     # Keys are read lazily, in the tasks: pin them first, so that the plan is really older.
-    original_keys_df = sweep_module.keys_df
+    original_tickets_df = sweep_module.tickets_df
     monkeypatch.setattr(
         sweep_module,
-        "keys_df",
-        lambda *arguments: spark.createDataFrame(original_keys_df(*arguments).collect()).coalesce(
-            1
-        ),
+        "tickets_df",
+        lambda *arguments: spark.createDataFrame(
+            original_tickets_df(*arguments).collect()
+        ).coalesce(1),
     )
     monkeypatch.setattr(sweep_module, "dispatch", reschedule_then_dispatch)
 

@@ -11,12 +11,14 @@ from duesweep.errors import (
     DuesweepError,
     QueueError,
     StoreError,
+    TransactionLostError,
 )
 from duesweep.message import Message
 from duesweep.policy import BatchLimits
 from duesweep.testing.builders import DelayedRow, delayed_row
 from duesweep.testing.journal import SliceEntry
 from duesweep.testing.memory import MemoryStore
+from duesweep.testing.memory_queue import MemoryQueue
 
 
 def test_blocked_destination_keeps_its_messages_uncharged_and_the_others_go_on() -> None:
@@ -159,3 +161,50 @@ def test_closed_sweep_stops_silently() -> None:
     assert world.store.journal[run.sweep_id] == []
     assert world.queue.letters["Billing"] == []
     assert len(world.store.rows) == 1
+
+
+def test_batch_whose_transaction_is_lost_is_claimed_again() -> None:
+    rows = [delayed_row() for _ in range(4)]
+    world = world_of(*rows)
+    losses = iter([True, True])
+
+    def deadlock(message: Message) -> DuesweepError | None:
+        is_lost = message.key == rows[2].key and next(losses, False)
+        return TransactionLostError("deadlock") if is_lost else None
+
+    world.queue.trouble["Billing"] = deadlock
+
+    run = world.sweep(limits=BatchLimits(rows=2))
+
+    assert world.queue.letters["Billing"] == [letter(row) for row in rows]
+    assert world.batches(run) == [(2, 0), (2, 0)]
+    assert world.ends(run) == [SliceEntry(0, planned=4, reason=None)]
+
+
+def test_batch_whose_transaction_is_lost_again_and_again_cuts_the_slice() -> None:
+    world = world_of(row := delayed_row())
+    world.trouble("Billing", TransactionLostError("deadlock"))
+
+    run = world.sweep()
+
+    assert list(world.store.rows) == [row.key]
+    assert world.store.attempts == {}
+    assert world.ends(run) == [SliceEntry(0, planned=1, reason="deadlock")]
+
+
+@pytest.mark.parametrize("own_transaction", [False, True])
+def test_destination_that_loses_the_transaction_is_left_out_and_the_others_are_done(
+    *, own_transaction: bool
+) -> None:
+    first, bad, last = delayed_row("Billing"), delayed_row("Shipping"), delayed_row("Billing")
+    queue = MemoryQueue("Billing", "Shipping", own_transaction=own_transaction)
+    world = World(MemoryStore([first, bad, last]), queue)
+    error = TransactionLostError("a trigger rolls back", destination_is_at_fault=True)
+    world.trouble("Shipping", error)
+
+    run = world.sweep()
+
+    assert world.queue.letters["Billing"] == [letter(first), letter(last)]
+    assert list(world.store.rows) == [bad.key]
+    assert world.store.attempts == {}
+    assert world.ends(run) == [SliceEntry(0, planned=3, reason="a trigger rolls back")]

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from duesweep.errors import QueueNotFoundError
 from duesweep.policy import MAX_SLICE_ROWS, BatchLimits, Retry, slice_count
 
 RNG = st.integers().map(random.Random)
@@ -67,7 +68,9 @@ def test_messages_that_failed_together_do_not_come_back_together() -> None:
 def test_failure_is_the_last_when_it_uses_up_the_attempts(
     max_attempts: int, failures_before: int, *, is_last: bool
 ) -> None:
-    assert Retry(max_attempts=max_attempts).is_last(failures_before) is is_last
+    assert (
+        Retry(max_attempts=max_attempts).is_last(failures_before, QueueNotFoundError("")) is is_last
+    )
 
 
 def test_message_over_the_limit_goes_alone() -> None:

@@ -31,7 +31,7 @@ def _code(name: str) -> str:
 
 def test_there_are_statements() -> None:
     assert {"claim", "remove", "raise_attempts", "journal_batch", "seal"} <= set(NAMES)
-    assert set(FOR_JDBC) == {"plan_keys", "read_exhausted", "read_retries"}
+    assert set(FOR_JDBC) == {"plan_tickets", "read_exhausted", "read_retries"}
 
 
 @every_statement

@@ -31,13 +31,20 @@ class QueueSession(Protocol):
         """Deliver the messages, in order; what the destination refused, by key.
 
         Raises `DestinationError` when this destination takes nothing now (then nothing of the group
-        was delivered), another `StoreError` when the service is out of reach.
+        was delivered), `TransactionLostError` when all that the batch did is undone, another
+        `StoreError` when the service is out of reach.
         """
         ...
 
     def commit(self) -> None:
         """Make deliveries durable, right before the store commits that their messages are gone.
         Nothing to do where the queue shares the store's transaction.
+        """
+        ...
+
+    def rollback(self) -> None:
+        """Forget deliveries since the last commit: the store's transaction is lost. Nothing to do
+        where the queue shares it.
         """
         ...
 

@@ -114,6 +114,9 @@ class PostgreSqlQueueSession:
     def commit(self) -> None:
         """The store's transaction commits for both."""
 
+    def rollback(self) -> None:
+        """The store's transaction is rolled back for both."""
+
     def _savepoint(self) -> AbstractContextManager[None]:
         return self._connection.transaction()
 
@@ -144,6 +147,10 @@ class _OwnTransactionSession(PostgreSqlQueueSession):
     def commit(self) -> None:
         """Commit what was delivered since the last time."""
         self._connection.commit()
+
+    def rollback(self) -> None:
+        """Roll back what was delivered since the last time."""
+        self._connection.rollback()
 
 
 def _missing_rights(connection: Connection, table: TableName) -> Sequence[str]:

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 from uuid import UUID
 
+from duesweep.message import Message
 from duesweep.outcome import Outcomes
 from duesweep.stores.values import (
     Claim,
@@ -31,10 +32,21 @@ class TaskSession(Protocol):
         """The transaction in which a batch is claimed and finished; nested: a savepoint."""
         ...
 
-    def claim(self, run: SweepRun, keys: Sequence[str]) -> Claim:
-        """Lock what is still there, due by the horizon and ripe; skip what others hold, wait for no
-        row. Raises `SweepClosedError` when the sweep was closed meanwhile.
+    def claim(self, run: SweepRun, tickets: Sequence[str]) -> Claim:
+        """Lock what the tickets lead to, at most one message a ticket, where it is still there, due
+        by the horizon and ripe; skip what others hold, wait for no row. Raises `SweepClosedError`
+        when the sweep was closed meanwhile.
+
+        A ticket of a store that finds messages by their Due may lead to another one of that Due.
         """
+        ...
+
+    def ticket(self, message: Message) -> str:
+        """The ticket by which a claimed message that is put back is found again."""
+        ...
+
+    def pass_over(self, messages: Sequence[Message]) -> None:
+        """Claim these no more in this session: their destination takes nothing now."""
         ...
 
     def grant_exhausted(self, run: SweepRun, wanted: int, limit: int) -> int:
@@ -124,6 +136,10 @@ class DriverSession(Journal, Protocol):
 
     def check(self) -> None:
         """Raise `ConfigError` unless tables, their shapes and this role's rights are as needed."""
+        ...
+
+    def notices(self) -> Sequence[str]:
+        """What somebody should see to, though it keeps no sweep: a sentence each. Cheap."""
         ...
 
     def has_work(self) -> bool:

@@ -1,5 +1,6 @@
 """The values that cross the contract of a store."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -37,22 +38,25 @@ class SweepRun:
 class Claim:
     """Messages whose rows this transaction has locked, ripe and due, in the order of their Due.
 
-    `server_us` is the server's time at the claim, microseconds since 1970-01-01 UTC.
+    `server_us` is the server's time at the claim, microseconds since 1970-01-01 UTC. `unread` are
+    tickets for a claim of their own: what they lead to was more than a batch may hold in bytes.
     """
 
     messages: tuple[Message, ...]
     server_us: int
+    unread: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Slices:
-    """A plan: how many messages each slice has, and the SQL of their keys, for JDBC.
+    """A plan: how many messages each slice has, and the SQL of their tickets, for JDBC.
 
-    The query's columns: `slice` (the number, from 0), `keys` and `sizes` (bytes of headers and
-    body), the latter two lists separated by commas, oldest first.
+    A ticket is text without commas by which a claim finds one message again: its key, or where no
+    key is indexed its Due. The query's columns: `slice` (the number, from 0), `tickets` and `sizes`
+    (bytes of headers and body), the latter two lists separated by commas, oldest first.
     """
 
-    keys_query: str
+    tickets_query: str
     planned: tuple[int, ...]
 
     @property
@@ -77,7 +81,6 @@ class UnsettledSweep:
     """A sweep whose outcomes the ledger may not have yet."""
 
     sweep_id: UUID
-    lock_key: int
     is_closed: bool
     sealed_at: datetime | None
 

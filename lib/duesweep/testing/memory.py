@@ -15,6 +15,7 @@ from uuid import UUID
 
 from duesweep.clock import SettableClock
 from duesweep.errors import StoreError, SweepClosedError
+from duesweep.message import Message
 from duesweep.outcome import Outcomes
 from duesweep.stores.base import DriverSession
 from duesweep.stores.values import Claim, Horizon, SweepRun
@@ -121,12 +122,12 @@ class MemoryTaskSession:
         assert self._depth, "outside a transaction"
         self._changes.append(change)
 
-    def claim(self, run: SweepRun, keys: Sequence[str]) -> Claim:
-        """Lock what is due and ripe among `keys`."""
+    def claim(self, run: SweepRun, tickets: Sequence[str]) -> Claim:
+        """Lock what is due and ripe among these keys."""
         store, now_us = self._store, micros(self._store.now)
         with store.changed:
             self._fence(run)
-            rows = [store.rows[key] for key in dict.fromkeys(keys) if key in store.rows]
+            rows = [store.rows[key] for key in dict.fromkeys(tickets) if key in store.rows]
             free = [row for row in rows if store.holders.get(row.key, self) is self]
             counted = [(row, *store.attempts.get(row.key, (0, now_us))) for row in free]
             messages = [
@@ -137,6 +138,13 @@ class MemoryTaskSession:
             self._locked += [m.key for m in messages]
             store.holders.update(dict.fromkeys(self._locked, self))
         return Claim(tuple(sorted(messages, key=lambda m: m.due_us or 0)), now_us)
+
+    def ticket(self, message: Message) -> str:
+        """Its key."""
+        return message.key
+
+    def pass_over(self, messages: Sequence[Message]) -> None:
+        """Nothing to do: a key leads to its own message only."""
 
     def grant_exhausted(self, run: SweepRun, wanted: int, limit: int) -> int:
         """How many more messages the sweep may exhaust; once a transaction."""

@@ -94,3 +94,7 @@ class MemoryQueueSession:
         for send in self._sent:
             send()
         self._sent.clear()
+
+    def rollback(self) -> None:
+        """Forget what was delivered since the last time."""
+        self._sent.clear()

@@ -48,6 +48,11 @@ class Connection:
         with mapped():
             self._raw.execute("COMMIT")
 
+    def rollback(self) -> None:
+        """Roll back what was begun, if anything."""
+        with mapped():
+            self._raw.rollback()
+
     def execute(self, name: str, tables: dict[str, TableName], **values: object) -> int:
         """Run the named statement; how many rows it touched."""
         with mapped():

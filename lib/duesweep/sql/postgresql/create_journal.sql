@@ -9,7 +9,6 @@ CREATE TABLE IF NOT EXISTS {bindings} (
 CREATE TABLE IF NOT EXISTS {sweeps} (
     sweep_id uuid PRIMARY KEY,
     source text NOT NULL,
-    lock_key bigint NOT NULL,
     started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     horizon timestamptz NOT NULL,
     planned bigint[] NOT NULL DEFAULT ARRAY[]::bigint[],

@@ -36,23 +36,14 @@ WITH sealed AS (
            bool_or(attempts_changed) AS attempts_changed
     FROM slices
     GROUP BY sweep_id
-), late AS (
-    SELECT r.sweep_id,
-           percentile_disc(0.5) WITHIN GROUP (ORDER BY l.ms) AS p50,
-           percentile_disc(0.95) WITHIN GROUP (ORDER BY l.ms) AS p95,
-           max(l.ms) AS longest
-    FROM rows_of r CROSS JOIN LATERAL unnest(r.lateness_ms) AS l (ms)
-    GROUP BY r.sweep_id
 )
 SELECT s.sweep_id, s.source, s.started_at, s.closed_at, s.horizon,
        coalesce(t.found, 0)::bigint AS found, coalesce(t.claimed, 0)::bigint AS claimed,
        coalesce(t.dispatched, 0)::bigint AS dispatched, coalesce(t.failed, 0)::bigint AS failed,
        coalesce(t.exhausted, 0)::bigint AS exhausted, coalesce(t.skipped, 0)::bigint AS skipped,
        coalesce(t.cut, 0)::bigint AS cut, coalesce(t.bytes, 0)::bigint AS bytes,
-       late.p50, late.p95, late.longest,
        s.held_back, s.abandoned, s.remaining, coalesce(t.is_complete, true) AS is_complete, t.reason,
        s.attempts_changed OR coalesce(t.attempts_changed, false) AS attempts_changed
 FROM sealed s
 LEFT JOIN totals t USING (sweep_id)
-LEFT JOIN late USING (sweep_id)
 ORDER BY s.started_at;

@@ -1,26 +1,28 @@
-"""The driver's session on a PostgreSQL store: what is due, and the life of its sweep."""
+"""The driver's session on a PostgreSQL store: what is due."""
 
-import uuid
 from collections.abc import Sequence
 from typing import Any
-from uuid import UUID
 
 from duesweep.drivers.postgresql import Connection, literal
 from duesweep.stores.postgresql.check import check_tables
-from duesweep.stores.postgresql.journal import PostgreSqlJournal, lock_key_of
 from duesweep.stores.postgresql.place import PostgreSqlPlace
+from duesweep.stores.postgresql.statements import PostgreSqlStatements
 from duesweep.stores.postgresql.zone import writer_time_zone
-from duesweep.stores.values import Horizon, Slices, SweepRun
+from duesweep.stores.relational.driver import RelationalDriverSession, slice_sizes
+from duesweep.stores.values import Horizon, JdbcSource, Slices, SweepRun
 
 _FIRST = ("-infinity", "00000000-0000-0000-0000-000000000000")
 _END = ("infinity", "ffffffff-ffff-ffff-ffff-ffffffffffff")
 
 
-class PostgreSqlDriverSession(PostgreSqlJournal):
+class PostgreSqlDriverSession(RelationalDriverSession):
     """Its sweep lives as long as this session."""
 
     def __init__(self, connection: Connection, store: PostgreSqlPlace) -> None:
-        super().__init__(connection, store)
+        statements = PostgreSqlStatements(connection, store.tables)
+        super().__init__(statements, store.source, str(store.delayed))
+        self._connection = connection
+        self._store = store
         self._zone: str | None = store.writer_time_zone
 
     def __enter__(self) -> "PostgreSqlDriverSession":
@@ -31,17 +33,12 @@ class PostgreSqlDriverSession(PostgreSqlJournal):
 
     def check(self) -> None:
         """Raise `ConfigError` unless tables, shapes and rights are as needed."""
-        check_tables(self._connection, self._tables, self._store.writer_time_zone)
+        check_tables(self._connection, self._store.tables, self._store.writer_time_zone)
         self.jdbc()
 
-    def has_work(self) -> bool:
-        """Whether a message is due and ripe, or something is to be settled."""
-        horizon = self.horizon()
-        if self._row("find_pending", source=self.source, horizon=horizon.before).found:
-            return True
-        if self._row("find_gone_attempts", source=self.source).found:
-            return True
-        return bool(self._dead(keep=False))
+    def notices(self) -> Sequence[str]:
+        """Nothing: no row of this table can be out of a sweep's reach."""
+        return ()
 
     def horizon(self) -> Horizon:
         """NServiceBus's predicate, evaluated by the server in the writers' time zone."""
@@ -49,59 +46,26 @@ class PostgreSqlDriverSession(PostgreSqlJournal):
             dsn, delayed = self._store.dsn, self._store.delayed
             self._zone = writer_time_zone(self._connection, dsn, delayed)
         with self._connection.transaction():
-            self._row("set_zone", zone=self._zone)
-            row = self._row("horizon")
+            self._statements.row("set_zone", zone=self._zone)
+            row = self._statements.row("horizon")
         return Horizon(row.horizon, row.server_time)
-
-    def count_pending(self, horizon: Horizon) -> int:
-        """How many messages are due and ripe."""
-        row = self._row("count_pending", source=self.source, horizon=horizon.before)
-        return int(row.pending)
 
     def plan(self, run: SweepRun, slices: int) -> Slices:
         """Slices of equal size by (due, id), however many messages share one Due."""
         with self._connection.transaction():
-            self._row("set_sort_memory")
-            rows = self._rows(
+            self._statements.row("set_sort_memory")
+            rows = self._statements.rows(
                 "plan_bounds", source=self.source, horizon=run.horizon.before, slices=slices
             )
-        planned = _sizes(rows)
-        self._execute("set_planned", sweep_id=run.sweep_id, planned=list(planned))
-        before = literal(run.horizon.before.isoformat())
-        return Slices(
-            self._literal_query("plan_keys", horizon=before, bounds=_bounds(rows)), planned
-        )
+        planned = slice_sizes(rows)
+        self._statements.execute("set_planned", sweep_id=run.sweep_id, planned=list(planned))
+        before = run.horizon.before.isoformat()
+        query = self._statements.query("plan_tickets", source=self.source, horizon=before)
+        return Slices(query.replace("/* bounds */", _bounds(rows)), planned)
 
-    def open_sweep(self, horizon: Horizon) -> SweepRun:
-        """Open a sweep under a new id, alive as long as this session."""
-        sweep_id = uuid.uuid4()
-        lock_key = lock_key_of("sweep", str(sweep_id))
-        self._row("try_lock", lock_key=lock_key)
-        with self._connection.transaction():
-            pruned = self._execute("prune_attempts", source=self.source)
-            self._execute(
-                "open_sweep",
-                sweep_id=sweep_id,
-                source=self.source,
-                lock_key=lock_key,
-                horizon=horizon.before,
-                attempts_changed=pruned > 0,
-            )
-        return SweepRun(sweep_id, horizon)
-
-    def progress(self, sweep_id: UUID) -> tuple[int, int]:
-        """Batches and messages done so far."""
-        row = self._row("progress", sweep_id=sweep_id)
-        return row.batches, row.dispatched + row.failed
-
-
-def _sizes(rows: Sequence[Any]) -> tuple[int, ...]:
-    """How many messages each slice has; all but the last have as many."""
-    if not rows:
-        return ()
-    total = rows[0].total
-    size = -(-total // len(rows))
-    return tuple(min(size, total - start) for start in range(0, total, size))
+    def jdbc(self) -> JdbcSource:
+        """How Spark reaches the database."""
+        return JdbcSource(*self._connection.jdbc_address())
 
 
 def _bounds(rows: Sequence[Any]) -> str:

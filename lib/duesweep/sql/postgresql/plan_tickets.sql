@@ -1,10 +1,11 @@
--- Returns the keys that are due and ripe, oldest first, a thousand to a row: `keys` and, in bytes,
--- `sizes`, each separated by commas. For JDBC, as a subquery whose `slice` is a partition's
--- predicate; {horizon}, {source} and {bounds} are literals. No locks.
-SELECT s.slice, chunk.keys, chunk.sizes
-FROM (VALUES {bounds}) AS s (slice, first_due, first_id, end_due, end_id)
+-- Returns the keys that are due and ripe, oldest first, a thousand to a row: `tickets` and, in
+-- bytes, `sizes`, each separated by commas. For JDBC, as a subquery whose `slice` is a partition's
+-- predicate; {horizon} and {source} are literals, and
+-- so is what takes the place of the comment. No locks.
+SELECT s.slice, chunk.tickets, chunk.sizes
+FROM (VALUES /* bounds */) AS s (slice, first_due, first_id, end_due, end_id)
 CROSS JOIN LATERAL (
-    SELECT string_agg(k.id::text, ',' ORDER BY k.position) AS keys,
+    SELECT string_agg(k.id::text, ',' ORDER BY k.position) AS tickets,
            string_agg(k.bytes::text, ',' ORDER BY k.position) AS sizes
     FROM (
         SELECT d.id,

@@ -1,0 +1,52 @@
+"""Statements of a PostgreSQL store on one session."""
+
+import hashlib
+from contextlib import AbstractContextManager
+from typing import Any
+
+from duesweep.address import TableName
+from duesweep.drivers.postgresql import Connection, literal
+from duesweep.sql import statement
+
+
+class PostgreSqlStatements:
+    """Locks are session-level advisory ones."""
+
+    def __init__(self, connection: Connection, tables: dict[str, TableName]) -> None:
+        self._connection = connection
+        self._tables = tables
+
+    def row(self, name: str, **values: object) -> Any:
+        """The only row that the named statement returns."""
+        return self._connection.row(name, self._tables, **values)
+
+    def rows(self, name: str, **values: object) -> list[Any]:
+        """The rows that the named statement returns."""
+        return self._connection.rows(name, self._tables, **values)
+
+    def execute(self, name: str, **values: object) -> int:
+        """Run the named statement; how many rows it touched."""
+        return self._connection.execute(name, self._tables, **values)
+
+    def query(self, name: str, **literals: str) -> str:
+        """The text of a statement for JDBC, with `literals` quoted in it."""
+        names = {key: str(table) for key, table in self._tables.items()}
+        quoted = {key: literal(value) for key, value in literals.items()}
+        return statement("postgresql", name).format(**names, **quoted)
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """A transaction; nested, a savepoint."""
+        return self._connection.transaction()
+
+    def try_lock(self, name: str) -> bool:
+        """Whether this session now holds the lock; never waits."""
+        return bool(self.row("try_lock", lock_key=_lock_key(name)).locked)
+
+    def unlock(self, name: str) -> None:
+        """Release a lock that this session holds."""
+        self.row("unlock", lock_key=_lock_key(name))
+
+
+def _lock_key(name: str) -> int:
+    """The key of an advisory lock: 64 bits, so that others' keys are not met by chance."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], signed=True)

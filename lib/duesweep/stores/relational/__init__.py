@@ -1,0 +1,1 @@
+"""What stores in relational databases share: the journal beside the delayed table."""

@@ -1,0 +1,63 @@
+"""The driver's session on a relational store: what is due, and the life of its sweep."""
+
+import uuid
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from duesweep.stores.relational.journal import RelationalJournal, sweep_lock
+from duesweep.stores.values import Horizon, SweepRun
+
+
+class RelationalDriverSession(RelationalJournal):
+    """Its sweep lives as long as this session. A dialect adds `check`, `horizon` and `plan`."""
+
+    def horizon(self) -> Horizon:
+        """What is due now."""
+        raise NotImplementedError
+
+    def has_work(self) -> bool:
+        """Whether a message is due and ripe, or something is to be settled."""
+        horizon = self.horizon()
+        pending = {"source": self.source, "horizon": horizon.before}
+        if self._statements.row("find_pending", **pending).found:
+            return True
+        if self._statements.row("find_gone_attempts", source=self.source).found:
+            return True
+        return bool(self._dead(keep=False))
+
+    def count_pending(self, horizon: Horizon) -> int:
+        """How many messages are due and ripe."""
+        row = self._statements.row("count_pending", source=self.source, horizon=horizon.before)
+        return int(row.pending)
+
+    def open_sweep(self, horizon: Horizon) -> SweepRun:
+        """Open a sweep under a new id, alive as long as this session."""
+        sweep_id = uuid.uuid4()
+        self._statements.try_lock(sweep_lock(sweep_id))
+        with self._statements.transaction():
+            pruned = self._statements.execute("prune_attempts", source=self.source)
+            self._statements.execute(
+                "open_sweep",
+                sweep_id=sweep_id,
+                source=self.source,
+                horizon=horizon.before,
+                attempts_changed=pruned > 0,
+            )
+        return SweepRun(sweep_id, horizon)
+
+    def progress(self, sweep_id: UUID) -> tuple[int, int]:
+        """Batches and messages done so far."""
+        row = self._statements.row("progress", sweep_id=sweep_id)
+        return row.batches, row.dispatched + row.failed
+
+
+def slice_sizes(bounds: Sequence[Any]) -> tuple[int, ...]:
+    """How many messages each slice has that begins at one of `bounds`, the rows of `plan_bounds`;
+    all but the last have as many.
+    """
+    if not bounds:
+        return ()
+    total = bounds[0].total
+    size = -(-total // len(bounds))
+    return tuple(min(size, total - start) for start in range(0, total, size))

@@ -1,0 +1,148 @@
+"""What settle needs of a store's database: sweeps to close and seal, rows to read."""
+
+import hashlib
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from uuid import UUID
+
+from duesweep.errors import ConfigError, StoreError
+from duesweep.stores.relational.statements import Statements
+from duesweep.stores.relational.summary import Lateness, aware, summary_of
+from duesweep.stores.values import (
+    JournalBatch,
+    JournalExtent,
+    SweepSummary,
+    UnsettledSweep,
+)
+
+# About 150 MB, as rows.
+_MESSAGES_PER_PIECE = 500_000
+_SETTLER_WAIT_SECONDS = 300.0
+_SETTLER_POLL_SECONDS = 0.2
+
+
+class RelationalJournal:
+    """Locks of sessions say that a sweep lives, and who settles a source; `delayed` is the delayed
+    table's name as the bindings have it.
+    """
+
+    def __init__(self, statements: Statements, source: str, delayed: str) -> None:
+        self.source = source
+        self._statements = statements
+        self._delayed = delayed
+
+    @contextmanager
+    def settling(self) -> Iterator[None]:
+        """Hold the source's settle lock."""
+        name = settle_lock(self.source)
+        deadline = time.monotonic() + _SETTLER_WAIT_SECONDS
+        while not self._statements.try_lock(name):
+            if time.monotonic() > deadline:
+                raise StoreError(
+                    f"Another sweep has been settling {self.source} for "
+                    f"{_SETTLER_WAIT_SECONDS:.0f} s; what this one did is in the journal, and the "
+                    "next sweep brings it to the ledger",
+                    transient=True,
+                )
+            time.sleep(_SETTLER_POLL_SECONDS)
+        try:
+            yield
+        finally:
+            self._statements.unlock(name)
+
+    def dead_sweeps(self) -> Sequence[UnsettledSweep]:
+        """Sweeps whose driver is gone; this session holds their locks from now on."""
+        return self._dead(keep=True)
+
+    def close_sweep(self, sweep_id: UUID, *, abandoned: bool, remaining: int) -> bool:
+        """Wait for batches in flight, then close; False when it was closed already."""
+        with self._statements.transaction():
+            if not self._await_batches(sweep_id):
+                return False
+            self._statements.execute(
+                "close_sweep", sweep_id=sweep_id, abandoned=abandoned, remaining=remaining
+            )
+        return True
+
+    def seal(self, sweep_id: UUID) -> None:
+        """Note when a closed sweep was first settled."""
+        self._statements.execute("seal", sweep_id=sweep_id)
+
+    def summary(self, sweep_id: UUID) -> tuple[SweepSummary, bool]:
+        """The sweep's row for `sweeps`, and whether retry counters changed."""
+        row = self._statements.row("summarise", sweep_id=sweep_id)
+        return summary_of(row, self._lateness(sweep_id)), bool(row.attempts_changed)
+
+    def batches(self, sweep_id: UUID) -> Iterator[Sequence[JournalBatch]]:
+        """What the sweep delivered, in pieces."""
+        after_id = 0
+        while rows := self._statements.rows(
+            "read_batches", sweep_id=sweep_id, after_id=after_id, messages=_MESSAGES_PER_PIECE
+        ):
+            yield [JournalBatch(sweep_id, bytes(row.outcomes)) for row in rows]
+            after_id = rows[-1].id
+
+    def exhausted(self, sweep_id: UUID) -> JournalExtent:
+        """How much the sweep exhausted."""
+        row = self._statements.row("exhausted_extent", sweep_id=sweep_id)
+        return JournalExtent(row.rows, row.longest)
+
+    def exhausted_query(self, sweep_id: UUID) -> str:
+        """Its exhausted messages, for JDBC."""
+        return self._statements.query("read_exhausted", sweep_id=str(sweep_id))
+
+    def retries_query(self) -> str:
+        """The source's retry counters, for JDBC."""
+        return self._statements.query("read_retries", source=self.source)
+
+    def delete_settled(self, sweep_id: UUID) -> None:
+        """Forget the sweep."""
+        with self._statements.transaction():
+            self._statements.execute("delete_settled", sweep_id=sweep_id)
+            self._statements.execute("delete_sweep", sweep_id=sweep_id)
+
+    def binding(self) -> UUID | None:
+        """The ledger that the source is bound to; `ConfigError` where it is another's source."""
+        rows = self._statements.rows("read_binding", source=self.source)
+        if rows and rows[0].delayed != self._delayed:
+            raise ConfigError(
+                f"The source {self.source} is {rows[0].delayed}, and cannot be {self._delayed} "
+                "too: set another store.name"
+            )
+        return UUID(str(rows[0].ledger_id)) if rows else None
+
+    def bind(self, ledger_id: UUID) -> None:
+        """Bind the source for good."""
+        self._statements.execute(
+            "bind", source=self.source, delayed=self._delayed, ledger_id=ledger_id
+        )
+
+    def _await_batches(self, sweep_id: UUID) -> bool:
+        return bool(self._statements.rows("await_batches", sweep_id=sweep_id))
+
+    def _lateness(self, sweep_id: UUID) -> Lateness:
+        row = self._statements.row("lateness", sweep_id=sweep_id)
+        return Lateness(row.p50, row.p95, row.longest)
+
+    def _dead(self, *, keep: bool) -> Sequence[UnsettledSweep]:
+        dead = []
+        for row in self._statements.rows("unsettled_sweeps", source=self.source):
+            sweep_id = UUID(str(row.sweep_id))
+            if not self._statements.try_lock(sweep_lock(sweep_id)):
+                continue
+            if not keep:
+                self._statements.unlock(sweep_lock(sweep_id))
+            sealed_at = aware(row.sealed_at) if row.sealed_at else None
+            dead.append(UnsettledSweep(sweep_id, bool(row.is_closed), sealed_at))
+        return dead
+
+
+def sweep_lock(sweep_id: UUID) -> str:
+    """The lock that a sweep's driver holds while it lives."""
+    return f"duesweep/sweep/{sweep_id}"
+
+
+def settle_lock(source: str) -> str:
+    """The lock of a source's settler; hashed, since a lock's name is short and a source's not."""
+    return f"duesweep/settle/{hashlib.sha256(source.encode()).hexdigest()}"

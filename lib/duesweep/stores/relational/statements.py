@@ -1,0 +1,38 @@
+"""How a store runs its statements; a dialect's session puts names and values into them."""
+
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+JOURNAL_TABLES = ("journal", "attempts", "sweeps", "bindings")
+
+
+class Statements(Protocol):
+    """The statements of one dialect on one session; each is a file, see `duesweep.sql`."""
+
+    def row(self, name: str, **values: object) -> Any:
+        """The only row that the named statement returns; its columns are attributes."""
+        ...
+
+    def rows(self, name: str, **values: object) -> list[Any]:
+        """The rows that the named statement returns."""
+        ...
+
+    def execute(self, name: str, **values: object) -> int:
+        """Run the named statement; how many rows it touched."""
+        ...
+
+    def query(self, name: str, **literals: str) -> str:
+        """The text of a statement for JDBC, with `literals` quoted in it."""
+        ...
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """A transaction; nested, a savepoint."""
+        ...
+
+    def try_lock(self, name: str) -> bool:
+        """Whether this session now holds the lock `name`, until it ends; never waits."""
+        ...
+
+    def unlock(self, name: str) -> None:
+        """Release a lock that this session holds."""
+        ...

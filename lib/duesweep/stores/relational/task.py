@@ -1,0 +1,132 @@
+"""One task's session on a relational store: finishing a batch, and its journal."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+
+from duesweep import tombstone
+from duesweep.errors import MessageError, StoreError, SweepClosedError, storable
+from duesweep.message import Message
+from duesweep.outcome import Exhausted, Failed, Outcomes
+from duesweep.stores.relational.statements import Statements
+from duesweep.stores.values import SweepRun
+from duesweep.tombstone import BatchClock
+
+
+class RelationalTaskSession:
+    """What is the same in every dialect; a dialect claims, removes, and writes what it counts."""
+
+    def __init__(self, statements: Statements, source: str, endpoint: str) -> None:
+        self._statements = statements
+        self._source = source
+        self._endpoint = endpoint
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """A transaction; nested, a savepoint."""
+        return self._statements.transaction()
+
+    def grant_exhausted(self, run: SweepRun, wanted: int, limit: int) -> int:
+        """How many more messages the sweep may exhaust."""
+        return max(0, min(wanted, limit - self._lock_exhausted(run)))
+
+    def finish(self, run: SweepRun, slice_number: int, outcomes: Outcomes, server_us: int) -> None:
+        """Carry `outcomes` out in the claim's transaction."""
+        clock = BatchClock(server_us, run.horizon.shift_us)
+        if outcomes.exhausted:
+            self._journal_exhausted(run, slice_number, outcomes.exhausted, clock)
+        gone = [o.message for o in outcomes.delivered] + [o.message for o in outcomes.exhausted]
+        if gone:
+            self._remove_all(gone)
+        if outcomes.failed:
+            self._raise_attempts(outcomes.failed)
+        if outcomes.exhausted or outcomes.held_back:
+            self._statements.execute(
+                "add_exhausted",
+                sweep_id=run.sweep_id,
+                exhausted=len(outcomes.exhausted),
+                held_back=outcomes.held_back,
+            )
+        self._journal_batch(run, slice_number, outcomes, clock)
+
+    def end_slice(self, run: SweepRun, slice_number: int, planned: int, reason: str | None) -> None:
+        """Journal the end of a slice, in a transaction of its own."""
+        with self.transaction():
+            self._fence(run)
+            self._statements.execute(
+                "journal_slice",
+                sweep_id=run.sweep_id,
+                slice=slice_number,
+                planned=planned,
+                reason=reason and storable(reason),
+            )
+
+    def _fence(self, run: SweepRun) -> int:
+        """Hold the sweep open until this transaction ends; the server's time in microseconds."""
+        rows = self._statements.rows("fence", sweep_id=run.sweep_id)
+        if not rows or not rows[0].is_open:
+            raise SweepClosedError(
+                f"Sweep {run.sweep_id} of {self._source} was closed by another process, which took "
+                "its driver for dead; what it had not delivered is left to the next sweep"
+            )
+        server_us: int = rows[0].server_us
+        return server_us
+
+    def _remove_all(self, messages: Sequence[Message]) -> None:
+        removed = self._remove(messages)
+        if removed != len(messages):
+            # A trigger or rule kept rows that are delivered already: roll everything back.
+            raise StoreError(
+                f"{self._source} removed {removed} of {len(messages)} rows that this sweep holds "
+                "locked; look for triggers or rules on the delayed table",
+                transient=False,
+            )
+        counted = [m.key for m in messages if m.attempts]
+        if counted:
+            self._clear_attempts(counted)
+
+    def _journal_batch(
+        self, run: SweepRun, slice_number: int, outcomes: Outcomes, clock: BatchClock
+    ) -> None:
+        delivered = outcomes.delivered
+        late = clock.lateness_ms([o.message.due_us for o in delivered])
+        tombstones = tombstone.encode(delivered, late, clock, self._endpoint)
+        self._statements.execute(
+            "journal_batch",
+            sweep_id=run.sweep_id,
+            slice=slice_number,
+            dispatched=len(delivered),
+            failed=len(outcomes.failed),
+            body_bytes=sum(o.message.body_bytes for o in delivered),
+            attempts_changed=bool(outcomes.failed) or any(o.message.attempts for o in delivered),
+            lateness_ms=self._late([ms for ms in late if ms is not None]),
+            outcomes=tombstones if delivered else None,
+        )
+
+    def _destination(self, message: Message) -> str | None:
+        if isinstance(message.headers, MessageError):
+            return None
+        return storable(self._endpoint if message.destination is None else message.destination)
+
+    def _lock_exhausted(self, run: SweepRun) -> int:
+        raise NotImplementedError
+
+    def _remove(self, messages: Sequence[Message]) -> int:
+        raise NotImplementedError
+
+    def _clear_attempts(self, keys: Sequence[str]) -> None:
+        raise NotImplementedError
+
+    def _raise_attempts(self, failed: Sequence[Failed]) -> None:
+        raise NotImplementedError
+
+    def _journal_exhausted(
+        self, run: SweepRun, slice_number: int, exhausted: Sequence[Exhausted], clock: BatchClock
+    ) -> None:
+        raise NotImplementedError
+
+    def _late(self, late_ms: Sequence[int]) -> object:
+        raise NotImplementedError
+
+
+def storable_or_none(text: str | None) -> str | None:
+    """`text` without what a text column cannot hold; None stays None."""
+    return None if text is None else storable(text)
