@@ -1,6 +1,7 @@
 """Headers as JSON: what is read, what is refused, and what is delivered to the letter."""
 
 import json
+from contextlib import nullcontext
 
 import pytest
 import recordings
@@ -225,6 +226,13 @@ def test_any_text_is_read_or_unreadable_and_never_anything_else(text: str) -> No
     except UnreadableHeadersError:
         return
     assert all(value is None or isinstance(value, str) for value in headers.values())
+
+
+@given(st.recursive(values | st.integers(), lambda v: st.lists(v) | st.dictionaries(texts, v)))
+def test_of_all_json_only_objects_of_texts_and_nulls_are_read(value: object) -> None:
+    proper = isinstance(value, dict) and {*map(type, value.values())} <= {str, type(None)}
+    with nullcontext() if proper else pytest.raises(UnreadableHeadersError):
+        assert read(json.dumps(value)) == value
 
 
 @pytest.mark.parametrize("value", ["1", '{"b":"c"}', "[]", "true"])

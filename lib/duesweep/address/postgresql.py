@@ -1,7 +1,7 @@
-"""Transport addresses: from text to the table that they name.
+"""Addresses of the PostgreSQL transport: from text to the table that they name.
 
-PostgreSQL's grammar is that of the transport's `QueueAddress.Parse`: the schema ends at the first
-dot outside quotes, each part may be quoted with quotes doubled inside, names are case-sensitive.
+The grammar is that of the transport's `QueueAddress.Parse`: the schema ends at the first dot
+outside quotes, each part may be quoted with quotes doubled inside, names are case-sensitive.
 """
 
 from dataclasses import dataclass

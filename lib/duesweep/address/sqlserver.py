@@ -1,0 +1,84 @@
+"""Addresses of the SQL Server transport: from text to the table that they name.
+
+The grammar is that of the transport's `QueueAddress.Parse`: `table@schema@catalog`. The table runs
+to the first `@` and is never quoted, whatever it holds. Schema and catalog may be in brackets, with
+`]` doubled inside, and only there may they hold an `@`; blank ones mean the endpoint's own.
+"""
+
+from dataclasses import dataclass
+
+from duesweep.errors import UnreadableAddressError
+
+
+@dataclass(frozen=True, slots=True)
+class SqlServerTable:
+    """A table, its schema and its database, unquoted."""
+
+    catalog: str
+    schema: str
+    table: str
+
+    def __str__(self) -> str:
+        """The address in its canonical form, as NServiceBus writes it."""
+        return f"{self.table}@{bracketed(self.schema)}@{bracketed(self.catalog)}"
+
+    @property
+    def sql(self) -> str:
+        """The three-part name for a T-SQL statement."""
+        return ".".join(map(bracketed, (self.catalog, self.schema, self.table)))
+
+
+def bracketed(name: str) -> str:
+    """`name` as a bracketed T-SQL identifier."""
+    return "[" + name.replace("]", "]]") + "]"
+
+
+@dataclass(frozen=True, slots=True)
+class SqlServerAddresses:
+    """How an endpoint on SQL Server reads addresses: what they leave out is `default_schema` and
+    `default_catalog`.
+    """
+
+    endpoint: str
+    default_schema: str
+    default_catalog: str
+
+    @property
+    def own_queue(self) -> SqlServerTable:
+        """The endpoint's own input queue."""
+        return SqlServerTable(self.default_catalog, self.default_schema, self.endpoint)
+
+    def parse(self, address: str | None) -> SqlServerTable:
+        """The table that `address` names; None is the endpoint's own queue.
+
+        Raises `UnreadableAddressError` for an address that can name no table.
+        """
+        if address is None or address == self.endpoint:
+            return self.own_queue
+        if "\0" in address:
+            raise UnreadableAddressError(f"The destination {address!r} holds a NUL")
+        table, _, rest = address.partition("@")
+        if not table.strip():
+            raise UnreadableAddressError(f"The destination {address!r} names no table")
+        schema, rest = _next_part(rest)
+        catalog, _ = _next_part(rest)
+        return SqlServerTable(catalog or self.default_catalog, schema or self.default_schema, table)
+
+
+def _next_part(text: str) -> tuple[str, str]:
+    """The part that `text` begins with, without its brackets ("" if blank), and what follows."""
+    bracketed_part = text.startswith("[")
+    in_brackets = bracketed_part
+    # The transport looks for an `@` from the second character on: `t@@c` is table t in schema @c.
+    for index in range(1, len(text)):
+        if text[index] == "]":
+            in_brackets = bracketed_part and not in_brackets
+        elif text[index] == "@" and not in_brackets:
+            return _unbracketed(text[:index]), text[index + 1 :]
+    return _unbracketed(text), ""
+
+
+def _unbracketed(name: str) -> str:
+    if name.startswith("[") and name.endswith("]"):
+        name = name[1:-1].replace("]]", "]")
+    return name if name.strip() else ""
