@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -21,10 +21,15 @@ from pydantic_settings import (
 )
 
 from duesweep.errors import ConfigError
+from duesweep.policy import MAX_BATCH_ROWS
+from duesweep.routing import PLACEHOLDERS
+from duesweep.stores.values import TransactionMode
 
 DEFAULT_FILE = Path("duesweep.toml")
 # Prefix and delimiter: DUESWEEP_<SECTION>__<KEY>.
 _ENVIRONMENT = ("DUESWEEP_", "__")
+_STORE_KINDS = r"^(postgresql|sqlserver|msmq|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$"
+DEFAULT_SCHEMAS = {"postgresql": "public", "sqlserver": "dbo"}
 _JARS_VARIABLE = "DUESWEEP_JARS"
 # One of these is set where the session is prepared: by spark-submit, or by spark-submit.sh.
 _PREPARED_VARIABLES = {"PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS"}
@@ -35,22 +40,56 @@ class _Section(BaseModel):
 
 
 class StoreConfig(_Section):
-    """Where delayed messages wait."""
+    """Where delayed messages wait. `options` are a brought store's own."""
 
-    kind: Literal["postgresql"] = "postgresql"
+    kind: str = Field(default="postgresql", pattern=_STORE_KINDS)
     dsn: SecretStr
     endpoint: str = Field(min_length=1)
     name: str | None = Field(default=None, min_length=1)
-    db_schema: str = Field(default="public", alias="schema", min_length=1)
+    db_schema: str | None = Field(default=None, alias="schema", min_length=1)
     delayed_table: str | None = Field(default=None, min_length=1)
     writer_time_zone: str | None = Field(default=None, min_length=1)
+    jdbc_url: SecretStr | None = None
+    number_of_retries: int | None = Field(default=None, ge=0, le=1_000)
+    transaction_mode: TransactionMode | None = None
+    options: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def dialect(self) -> str:
+        """The database's dialect: that of the queues beside the store, too."""
+        return "sqlserver" if self.kind == "msmq" else self.kind
+
+    @property
+    def schema_name(self) -> str:
+        """The schema of the endpoint's tables."""
+        return self.db_schema or DEFAULT_SCHEMAS.get(self.dialect, "public")
 
 
 class QueueConfig(_Section):
-    """Where messages go; without a dsn, the store's own database and transaction."""
+    """Where messages go; without a dsn, the store's own server and transaction. `kind` None is the
+    store's own.
+    """
 
-    kind: Literal["postgresql"] = "postgresql"
+    kind: Literal["postgresql", "sqlserver"] | None = None
     dsn: SecretStr | None = None
+    db_schema: str | None = Field(default=None, alias="schema", min_length=1)
+
+
+class RouteConfig(_Section):
+    """Which destinations go to which connection, and what their queue is called there."""
+
+    destination: str = Field(min_length=1)
+    connection: str = Field(min_length=1)
+    queue: str = Field(default="{queue}", min_length=1)
+
+    @field_validator("queue")
+    @classmethod
+    def _known_placeholders(cls, template: str) -> str:
+        unknown = set(re.findall(r"\{(\w*)\}", template)) - set(PLACEHOLDERS)
+        if unknown:
+            known = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
+            raise ValueError(f"{{{min(unknown)}}} stands for nothing; there are {known}")
+        return template
 
 
 class RetryConfig(_Section):
@@ -89,6 +128,7 @@ class Config(BaseSettings):
 
     store: StoreConfig
     queues: dict[str, QueueConfig] = Field(default_factory=dict)
+    route: tuple[RouteConfig, ...] = ()
     retry: RetryConfig = RetryConfig()
     ledger: LedgerConfig
     sweep: SweepConfig = SweepConfig()
@@ -126,9 +166,9 @@ def load(file: Path | None, overrides: Sequence[str] = ()) -> Config:
         raise ConfigError(f"The environment cannot be read: {error}") from error
     except ValueError as error:
         raise ConfigError(f"{_file_in_use} is not TOML: {error}") from error
-    unknown = set(config.queues) - {"default"}
-    if unknown:
-        raise ConfigError(f"queues.{min(unknown)} is not used; the only queue is queues.default")
+    for problem in (_store_problem(config), _route_problem(config)):
+        if problem is not None:
+            raise ConfigError(problem)
     return config
 
 
@@ -152,6 +192,48 @@ def jars() -> Sequence[Path]:
             f"{_JARS_VARIABLE} names {folder}, where there are no jars; run tests/run"
         )
     return found
+
+
+def _store_problem(config: Config) -> str | None:
+    store = config.store
+    only_of = {
+        "writer_time_zone": {"postgresql"},
+        "number_of_retries": {"msmq"},
+        "jdbc_url": {"sqlserver", "msmq"},
+    }
+    is_brought = ":" in store.kind
+    for setting, kinds in only_of.items():
+        if getattr(store, setting) is not None and store.kind not in kinds and not is_brought:
+            return f"store.{setting} means nothing to a store of kind {store.kind}; leave it out"
+    if store.options and not is_brought:
+        return f"store.options means nothing to a store of kind {store.kind}; leave it out"
+    if store.kind == "msmq" and "max_attempts" in config.retry.model_fields_set:
+        return (
+            "retry.max_attempts means nothing to a store of kind msmq, whose rows count their own "
+            "retries: set store.number_of_retries, after which a message gets two more attempts"
+        )
+    if store.dialect == "sqlserver" and config.sweep.batch_rows > MAX_BATCH_ROWS:
+        return (
+            f"sweep.batch_rows is {config.sweep.batch_rows}; on SQL Server {MAX_BATCH_ROWS} are "
+            "the most, since it locks the whole table where a statement takes 5,000 locks"
+        )
+    return None
+
+
+def _route_problem(config: Config) -> str | None:
+    used = {route.connection for route in config.route} if config.route else {"default"}
+    unknown = sorted(used - set(config.queues)) if config.route else []
+    if unknown:
+        near = difflib.get_close_matches(unknown[0], config.queues, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"add a section [queues.{unknown[0]}]"
+        return f"A [[route]] names the connection {unknown[0]}, which there is not; {hint}"
+    unused = sorted(set(config.queues) - used)
+    if unused:
+        way = (
+            "name it in a [[route]]" if config.route else "call it queues.default, or add [[route]]"
+        )
+        return f"queues.{unused[0]} is not used; {way}"
+    return None
 
 
 def _existing(file: Path | None) -> Path | None:
@@ -180,6 +262,11 @@ def _nested(overrides: Sequence[str]) -> dict[str, Any]:
 
 def _sentence(error: Mapping[str, Any]) -> str:
     path = ".".join(str(part) for part in error["loc"])
+    if error["loc"] == ("store", "kind"):
+        return (
+            f"store.kind is {error['input']!r}; it is postgresql, sqlserver, msmq, or a store of "
+            "your own as package.module:Class"
+        )
     if error["type"] == "extra_forbidden":
         return _unknown(path)
     if error["type"] == "missing":
@@ -210,8 +297,10 @@ def _unknown(path: str) -> str:
 
 def _known_keys() -> Sequence[str]:
     sections = {
-        name: field.annotation for name, field in Config.model_fields.items() if name != "queues"
-    } | {"queues.default": QueueConfig}
+        name: field.annotation
+        for name, field in Config.model_fields.items()
+        if name not in {"queues", "route"}
+    } | {"queues.default": QueueConfig, "route": RouteConfig}
     keys = [
         f"{section}.{field.alias or name}"
         for section, model in sections.items()

@@ -13,6 +13,7 @@ from duesweep.demo.folder import Settings
 from duesweep.demo.messages import DESTINATIONS, ENDPOINT, Traffic, generate, load, stored_now
 from duesweep.drivers.postgresql import DRIVER_LIMITS, connect
 from duesweep.sql import statement
+from duesweep.wiring.postgresql import store
 
 SCHEMA = "public"
 ERROR_QUEUE = "error"
@@ -39,7 +40,7 @@ class Stage:
     @property
     def delayed(self) -> TableName:
         """Where the messages wait."""
-        return wiring.store(self.config).delayed
+        return store(self.config).delayed
 
     @property
     def queues(self) -> Sequence[TableName]:

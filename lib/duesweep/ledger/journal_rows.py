@@ -48,7 +48,6 @@ class JournalRows:
         """`errors`: the messages out of attempts, whole."""
         rows_df = self._exhausted_rows_df(exhausted).withColumns(
             {
-                "headers_text": F.col("headers"),
                 "headers": F.from_json("headers", "map<string, string>"),
                 "last_failed_at": F.col("dispatched_at"),
                 "next_attempt_at": F.lit(None).cast("bigint"),

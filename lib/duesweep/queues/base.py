@@ -52,6 +52,11 @@ class QueueSession(Protocol):
 class Queue(Protocol):
     """A kind of queue and where it is. A value: frozen, picklable; no secrets in its repr."""
 
+    @property
+    def shares_transaction(self) -> bool:
+        """Whether deliveries are part of the store's transaction: then they are exactly once."""
+        ...
+
     def open(self, store: TaskSession) -> AbstractContextManager[QueueSession]:
         """A session beside a store's."""
         ...

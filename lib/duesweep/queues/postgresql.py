@@ -1,21 +1,20 @@
 """Queue tables of the PostgreSQL transport."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from duesweep.address import PostgreSqlAddresses, TableName
 from duesweep.drivers.postgresql import TASK_LIMITS, Connection, connect
 from duesweep.errors import (
     ConfigError,
-    DestinationError,
     MessageError,
     NotAQueueError,
     QueueNotFoundError,
-    RefusedMessageError,
 )
 from duesweep.message import Message
 from duesweep.queues.base import Destination
+from duesweep.queues.tables import QueueTableSession
 from duesweep.stores.base import TaskSession
 from duesweep.stores.postgresql.task import PostgreSqlTaskSession
 
@@ -26,21 +25,35 @@ _NAMED_COLUMNS = ["expires", "seq"]
 
 @dataclass(frozen=True, slots=True)
 class PostgreSqlQueue:
-    """All queue tables of one database. `dsn` None: the store's own database and transaction."""
+    """All queue tables of one database.
+
+    `dsn` None: the store's own database and transaction. `setting` is the section that names the
+    database; `holds_own_queue`: the endpoint's own queue has to be there.
+    """
 
     addresses: PostgreSqlAddresses
     store_dsn: str = field(repr=False)
     dsn: str | None = field(default=None, repr=False)
+    setting: str = "queues.default"
+    holds_own_queue: bool = True
+
+    @property
+    def shares_transaction(self) -> bool:
+        """Whether deliveries are part of the store's transaction."""
+        return self.dsn is None
 
     @contextmanager
     def open(self, store: TaskSession) -> Iterator["PostgreSqlQueueSession"]:
         """A session in the store's transaction, or on a connection of its own."""
         if self.dsn is None:
-            assert isinstance(store, PostgreSqlTaskSession)  # wiring pairs the two
+            if not isinstance(store, PostgreSqlTaskSession):
+                raise ConfigError(
+                    f"{self.setting} has no dsn, but the store is not in PostgreSQL: give it one"
+                )
             yield PostgreSqlQueueSession(store.connection, self.addresses)
         else:
             with connect(self.dsn, TASK_LIMITS) as connection:
-                yield _OwnTransactionSession(connection, self.addresses)
+                yield PostgreSqlQueueSession(connection, self.addresses, own_transaction=True)
 
     def check(self, error_queue: str | None) -> None:
         """Raise `ConfigError` unless a database of their own is the endpoint's queues', and
@@ -50,7 +63,8 @@ class PostgreSqlQueue:
             return  # the store has been asked already
         with self._connect() as connection:
             if self.dsn is not None:
-                _check_database(connection, self.addresses.own_queue)
+                own_queue = self.addresses.own_queue if self.holds_own_queue else None
+                _check_database(connection, self.setting, own_queue)
             if error_queue is not None:
                 _check_error_queue(connection, self.addresses, error_queue)
 
@@ -60,13 +74,20 @@ class PostgreSqlQueue:
         try:
             return connect(self.dsn, TASK_LIMITS)
         except ConfigError as error:
-            raise ConfigError(f"queues.default.dsn: {error}") from error
+            raise ConfigError(f"{self.setting}.dsn: {error}") from error
 
 
-class PostgreSqlQueueSession:
-    """Delivers by binary COPY under savepoints of the store's transaction."""
+class PostgreSqlQueueSession(QueueTableSession):
+    """Delivers by binary COPY."""
 
-    def __init__(self, connection: Connection, addresses: PostgreSqlAddresses) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        addresses: PostgreSqlAddresses,
+        *,
+        own_transaction: bool = False,
+    ) -> None:
+        super().__init__(connection, own_transaction=own_transaction)
         self._connection = connection
         self._addresses = addresses
         # Known before anything is claimed, so that no look-up lengthens a claim.
@@ -84,47 +105,17 @@ class PostgreSqlQueueSession:
             self._look_again(table)
         return table
 
-    def deliver(
-        self, destination: Destination, messages: Sequence[Message]
-    ) -> dict[str, MessageError]:
-        """Deliver the group; where a row spoils it, by halves, so that it costs only itself."""
+    def _insert(self, destination: Destination, messages: Sequence[Message]) -> None:
         assert isinstance(destination, TableName)  # ours, from resolve
-        try:
-            with self._savepoint():
-                self._connection.copy_messages(
-                    destination,
-                    [(message.headers_text, message.body) for message in messages],
-                )
-        except RefusedMessageError as error:
-            if len(messages) == 1:
-                return {messages[0].key: error}
-            half = len(messages) // 2
-            # Both under one savepoint: if the table takes nothing for the second half, the first
-            # must not stay behind a group that counts as not delivered.
-            with self._savepoint():
-                refused = self.deliver(destination, messages[:half])
-                return refused | self.deliver(destination, messages[half:])
-        except DestinationError:
-            gone = self._why_gone(destination)
-            if gone is None:
-                raise
-            return dict.fromkeys((message.key for message in messages), gone)
-        return {}
+        rows = [(message.headers_text, message.body) for message in messages]
+        self._connection.copy_messages(destination, rows)
 
-    def commit(self) -> None:
-        """The store's transaction commits for both."""
-
-    def rollback(self) -> None:
-        """The store's transaction is rolled back for both."""
-
-    def _savepoint(self) -> AbstractContextManager[None]:
-        return self._connection.transaction()
-
-    def _why_gone(self, table: TableName) -> MessageError | None:
+    def _why_gone(self, destination: Destination) -> MessageError | None:
         """The messages' fault where a table that was a queue's is none any more."""
-        self._known.discard(table)
+        assert isinstance(destination, TableName)
+        self._known.discard(destination)
         try:
-            self._look_again(table)
+            self._look_again(destination)
         except MessageError as error:
             return error
         return None
@@ -132,25 +123,6 @@ class PostgreSqlQueueSession:
     def _look_again(self, table: TableName) -> None:
         _missing_rights(self._connection, table)
         self._known.add(table)
-
-
-class _OwnTransactionSession(PostgreSqlQueueSession):
-    """Delivers in a transaction of its own, committed before the store's: at least once."""
-
-    def deliver(
-        self, destination: Destination, messages: Sequence[Message]
-    ) -> dict[str, MessageError]:
-        """Deliver in the transaction that `commit` ends."""
-        self._connection.begin()
-        return super().deliver(destination, messages)
-
-    def commit(self) -> None:
-        """Commit what was delivered since the last time."""
-        self._connection.commit()
-
-    def rollback(self) -> None:
-        """Roll back what was delivered since the last time."""
-        self._connection.rollback()
 
 
 def _missing_rights(connection: Connection, table: TableName) -> Sequence[str]:
@@ -168,17 +140,19 @@ def _missing_rights(connection: Connection, table: TableName) -> Sequence[str]:
     return list(rows[0].missing_rights)
 
 
-def _check_database(connection: Connection, own_queue: TableName) -> None:
+def _check_database(connection: Connection, setting: str, own_queue: TableName | None) -> None:
     if connection.row("describe_session", {}).is_read_only:
         raise ConfigError(
-            "The session that queues.default.dsn opens is read-only; connect to the primary "
+            f"The session that {setting}.dsn opens is read-only; connect to the primary "
             "server, with a role that may write"
         )
+    if own_queue is None:
+        return
     try:
         _missing_rights(connection, own_queue)
     except MessageError as error:
         raise ConfigError(
-            f"queues.default.dsn does not lead to the endpoint's queues: {error}; correct the dsn, "
+            f"{setting}.dsn does not lead to the endpoint's queues: {error}; correct the dsn, "
             "or create the queue with the command `setup`"
         ) from error
 

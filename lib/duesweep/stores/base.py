@@ -21,6 +21,7 @@ from duesweep.stores.values import (
     Slices,
     SweepRun,
     SweepSummary,
+    TransactionMode,
     UnsettledSweep,
 )
 
@@ -178,6 +179,17 @@ class Store(Protocol):
     @property
     def own_queue(self) -> str:
         """The address of the endpoint's own input queue."""
+        ...
+
+    def set_up_infrastructure(self) -> None:
+        """Create what the store needs and lacks, such as tables; part of the command `setup`."""
+        ...
+
+    def initialise(self, endpoint: str, mode: TransactionMode) -> None:
+        """Be ready to serve an endpoint; called before anything but `set_up_infrastructure`.
+
+        Raises `ConfigError` for a mode that the store cannot honour.
+        """
         ...
 
     def open_task(self) -> AbstractContextManager[TaskSession]:

@@ -1,11 +1,43 @@
 """The values that cross the contract of a store."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
+from typing import Any
 from uuid import UUID
 
 from duesweep.message import Message
+
+
+class TransactionMode(StrEnum):
+    """What is promised of moving a message; the names are NServiceBus's `TransportTransactionMode`.
+
+    `RECEIVE_ONLY` is at least once, `SENDS_ATOMIC_WITH_RECEIVE` exactly once where store and queue
+    share a transaction, `TRANSACTION_SCOPE` takes a transaction that spans servers.
+    """
+
+    NONE = "none"
+    RECEIVE_ONLY = "receive-only"
+    SENDS_ATOMIC_WITH_RECEIVE = "sends-atomic-with-receive"
+    TRANSACTION_SCOPE = "transaction-scope"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """What a store that users bring is made from: the section `store` of the configuration.
+
+    `name`, `schema` and `delayed_table` are None where they are not set. `batch_bytes` is what a
+    claim may read; `options` are the store's own, from `[store.options]`.
+    """
+
+    dsn: str = field(repr=False)
+    endpoint: str
+    name: str | None = None
+    schema: str | None = None
+    delayed_table: str | None = None
+    batch_bytes: int = 8_000_000
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ from duesweep.errors import StoreError, SweepClosedError
 from duesweep.message import Message
 from duesweep.outcome import Outcomes
 from duesweep.stores.base import DriverSession
-from duesweep.stores.values import Claim, Horizon, SweepRun
+from duesweep.stores.modes import refuse_distributed
+from duesweep.stores.values import Claim, Horizon, SweepRun, TransactionMode
 from duesweep.testing.builders import DUE, ENDPOINT, DelayedRow, message
 from duesweep.testing.journal import JournalEntry, SliceEntry, batch_entry, exhausted_entry
 from duesweep.tombstone import BatchClock, micros
@@ -79,6 +80,14 @@ class MemoryStore:
         """Wait a bounded time for what other sessions do; `changed` is held."""
         if not self.changed.wait_for(condition, _LOCK_WAIT_SECONDS):
             raise StoreError("Another session has held a lock for too long", transient=True)
+
+    def set_up_infrastructure(self) -> None:
+        """Nothing to do."""
+
+    def initialise(self, endpoint: str, mode: TransactionMode) -> None:
+        """Be the store of `endpoint`; a transaction is this store's only."""
+        refuse_distributed(self.source, mode)
+        self.own_queue = endpoint
 
     @contextmanager
     def open_task(self) -> Iterator["MemoryTaskSession"]:

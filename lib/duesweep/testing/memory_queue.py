@@ -36,6 +36,11 @@ class MemoryQueue:
         self.trouble: dict[str, Trouble] = {}
         self._own_transaction = own_transaction
 
+    @property
+    def shares_transaction(self) -> bool:
+        """Whether deliveries are part of the store's transaction."""
+        return not self._own_transaction
+
     @contextmanager
     def open(self, store: TaskSession) -> Iterator["MemoryQueueSession"]:
         """A session beside a store's."""

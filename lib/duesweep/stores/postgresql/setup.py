@@ -1,61 +1,57 @@
 """Creates what NServiceBus's installers would create for an endpoint, plus the journal."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from duesweep.address import PostgreSqlAddresses, TableName, quoted
+from duesweep.address import TableName, quoted
 from duesweep.drivers.postgresql import DRIVER_LIMITS, Connection, connect
-from duesweep.errors import ConfigError, MessageError
+from duesweep.errors import ConfigError
 from duesweep.sql import statement
 from duesweep.stores.postgresql.check import check_session
-from duesweep.stores.postgresql.place import journal_tables
-from duesweep.stores.postgresql.store import PostgreSqlStore
+from duesweep.stores.postgresql.place import PostgreSqlPlace, journal_tables
 
 # Identifiers are cut after this many bytes, which would give an index its table's name.
 _NAME_BYTES = 63
-
 
 _Creation = tuple[Sequence[TableName], str]
 
 
 @dataclass(frozen=True, slots=True)
-class SetupPlan:
-    """What is to be set up. `queue_dsn` None: the queues are in the store's own database."""
+class PostgreSqlSetup:
+    """What is to be in one database: a store's tables, if it is the store's, and queues.
 
-    store: PostgreSqlStore
-    error_queue: str | None
-    queue_dsn: str | None = field(default=None, repr=False)
-
-
-def setup_script(plan: SetupPlan) -> str:
-    """All statements, for whoever is to run them; comments say where, if there is a choice."""
-    if plan.queue_dsn is None:
-        return _text([*_store_creations(plan.store), *_queue_creations(plan)])
-    return (
-        "-- In the database that store.dsn names:\n"
-        f"{_text(_store_creations(plan.store))}\n"
-        "-- In the database that queues.default.dsn names:\n"
-        f"{_text(_queue_creations(plan))}"
-    )
-
-
-def set_up(plan: SetupPlan, *, rebind: bool) -> Sequence[TableName]:
-    """Create what is missing; the tables created. `rebind` frees the source from its ledger.
-
-    Raises `ConfigError`, before it creates anything in a database, where this role may not.
+    `setting` is the one that names the database.
     """
-    store, queues = plan.store, list(_queue_creations(plan))
-    with connect(store.dsn, DRIVER_LIMITS) as connection:
-        check_session(connection, "store.dsn")
-        own = [*_store_creations(store), *(queues if plan.queue_dsn is None else [])]
-        created = _create_missing(connection, own)
-        if rebind:
-            connection.execute("unbind", store.tables, source=store.source)
-    if plan.queue_dsn is not None:
-        with connect(plan.queue_dsn, DRIVER_LIMITS) as connection:
-            check_session(connection, "queues.default.dsn")
-            created += _create_missing(connection, queues)
-    return created
+
+    dsn: str = field(repr=False)
+    setting: str
+    queues: tuple[TableName, ...] = ()
+    store: PostgreSqlPlace | None = None
+
+    def script(self) -> str:
+        """All statements."""
+        return "\n".join(text for _, text in self._creations())
+
+    def install(self, *, rebind: bool) -> Sequence[TableName]:
+        """Create what is missing; the tables created. `rebind` frees the source from its ledger.
+
+        Raises `ConfigError`, before it creates anything, where this role may not.
+        """
+        with connect(self.dsn, DRIVER_LIMITS) as connection:
+            check_session(connection, self.setting)
+            created = _create_missing(connection, list(self._creations()))
+            if rebind and self.store is not None:
+                connection.execute("unbind", self.store.tables, source=self.store.source)
+        return created
+
+    def _creations(self) -> Iterator[_Creation]:
+        if self.store is not None:
+            delayed = self.store.delayed
+            yield [delayed], _script("create_delayed", delayed=delayed, index=_index_name(delayed))
+            journal = journal_tables(delayed.schema)
+            yield list(journal.values()), _script("create_journal", **journal)
+        for queue in self.queues:
+            yield [queue], _script("create_queue", queue=queue)
 
 
 def _create_missing(connection: Connection, creations: Sequence[_Creation]) -> list[TableName]:
@@ -90,33 +86,6 @@ def _check_schema(connection: Connection, schema: str) -> None:
             f"This role may not create tables in schema {quoted(schema)}; grant it USAGE and "
             "CREATE there, or have an administrator run what `setup --print-sql` prints"
         )
-
-
-def _store_creations(store: PostgreSqlStore) -> Iterator[_Creation]:
-    delayed = store.delayed
-    yield [delayed], _script("create_delayed", delayed=delayed, index=_index_name(delayed))
-    journal = journal_tables(delayed.schema)
-    yield list(journal.values()), _script("create_journal", **journal)
-
-
-def _queue_creations(plan: SetupPlan) -> Iterator[_Creation]:
-    addresses = plan.store.addresses
-    queues = [addresses.own_queue]
-    if plan.error_queue is not None:
-        queues.append(_error_queue(addresses, plan.error_queue))
-    for queue in queues:
-        yield [queue], _script("create_queue", queue=queue)
-
-
-def _error_queue(addresses: PostgreSqlAddresses, address: str) -> TableName:
-    try:
-        return addresses.parse(address)
-    except MessageError as error:
-        raise ConfigError(f"retry.error_queue: {error}; correct the setting") from error
-
-
-def _text(creations: Iterable[_Creation]) -> str:
-    return "\n".join(text for _, text in creations)
 
 
 def _script(name: str, **names: object) -> str:

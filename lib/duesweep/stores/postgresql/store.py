@@ -3,14 +3,25 @@
 from dataclasses import dataclass
 
 from duesweep.drivers.postgresql import DRIVER_LIMITS, TASK_LIMITS, connect
+from duesweep.stores.modes import refuse_distributed
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
 from duesweep.stores.postgresql.place import PostgreSqlPlace
+from duesweep.stores.postgresql.setup import PostgreSqlSetup
 from duesweep.stores.postgresql.task import PostgreSqlTaskSession
+from duesweep.stores.values import TransactionMode
 
 
 @dataclass(frozen=True, slots=True)
 class PostgreSqlStore(PostgreSqlPlace):
     """A place, and the two kinds of session that it opens."""
+
+    def set_up_infrastructure(self) -> None:
+        """Create the delayed table and the journal, where they are missing."""
+        PostgreSqlSetup(self.dsn, "store.dsn", store=self).install(rebind=False)
+
+    def initialise(self, endpoint: str, mode: TransactionMode) -> None:  # noqa: ARG002 - known
+        """Refuse what takes a distributed transaction."""
+        refuse_distributed(self.source, mode)
 
     def open_task(self) -> PostgreSqlTaskSession:
         """A session for one slice."""

@@ -5,12 +5,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from duesweep.drivers.postgresql import Connection, array_text
-from duesweep.errors import UnreadableHeadersError, stack_of, storable, type_name
-from duesweep.headers import json as headers_json
+from duesweep.errors import stack_of, storable, type_name
 from duesweep.message import Message
 from duesweep.outcome import Exhausted, Failed
 from duesweep.stores.postgresql.place import PostgreSqlPlace
 from duesweep.stores.postgresql.statements import PostgreSqlStatements
+from duesweep.stores.relational.messages import json_message
 from duesweep.stores.relational.task import RelationalTaskSession, storable_or_none
 from duesweep.stores.values import Claim, SweepRun
 from duesweep.tombstone import BatchClock
@@ -41,7 +41,7 @@ class PostgreSqlTaskSession(RelationalTaskSession):
         rows = self._statements.rows("claim", keys=array_text(tickets), horizon=run.horizon.before)
         counters = self._read_attempts([row.id for row in rows])
         messages = [
-            _message(row, counters[row.id].attempts if row.id in counters else 0)
+            json_message(row.id, row.due_us, row.headers, row.body, _attempts(counters, row.id))
             for row in rows
             if row.id not in counters or counters[row.id].is_ripe
         ]
@@ -113,13 +113,5 @@ class PostgreSqlTaskSession(RelationalTaskSession):
         )
 
 
-def _message(row: Any, attempts: int) -> Message:
-    try:
-        headers = headers_json.read(row.headers)
-        destination = headers.get(headers_json.FORWARD_DESTINATION)
-        text = row.headers
-        if headers_json.FORWARD_DESTINATION in headers:
-            text = headers_json.without_forward_destination(text)
-    except UnreadableHeadersError as error:
-        return Message(row.id, row.due_us, error, row.headers or "", row.body, None, attempts)
-    return Message(row.id, row.due_us, headers, text, row.body, destination, attempts)
+def _attempts(counters: dict[str, Any], key: str) -> int:
+    return counters[key].attempts if key in counters else 0

@@ -36,7 +36,7 @@ class RelationalDriverSession(RelationalJournal):
         sweep_id = uuid.uuid4()
         self._statements.try_lock(sweep_lock(sweep_id))
         with self._statements.transaction():
-            pruned = self._statements.execute("prune_attempts", source=self.source)
+            pruned = self._prune_attempts()
             self._statements.execute(
                 "open_sweep",
                 sweep_id=sweep_id,
@@ -45,6 +45,9 @@ class RelationalDriverSession(RelationalJournal):
                 attempts_changed=pruned > 0,
             )
         return SweepRun(sweep_id, horizon)
+
+    def _prune_attempts(self) -> int:
+        return self._statements.execute("prune_attempts", source=self.source)
 
     def progress(self, sweep_id: UUID) -> tuple[int, int]:
         """Batches and messages done so far."""

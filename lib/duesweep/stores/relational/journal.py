@@ -99,7 +99,9 @@ class RelationalJournal:
     def delete_settled(self, sweep_id: UUID) -> None:
         """Forget the sweep."""
         with self._statements.transaction():
-            self._statements.execute("delete_settled", sweep_id=sweep_id)
+            # Some dialects delete a bounded number at a time.
+            while self._statements.execute("delete_settled", sweep_id=sweep_id):
+                pass
             self._statements.execute("delete_sweep", sweep_id=sweep_id)
 
     def binding(self) -> UUID | None:

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from typing import Any
 
 from duesweep import tombstone
-from duesweep.errors import MessageError, StoreError, SweepClosedError, storable
+from duesweep.errors import MessageError, SweepClosedError, TransactionLostError, storable
 from duesweep.message import Message
 from duesweep.outcome import Exhausted, Failed, Outcomes
 from duesweep.stores.relational.statements import Statements
@@ -61,7 +62,7 @@ class RelationalTaskSession:
 
     def _fence(self, run: SweepRun) -> int:
         """Hold the sweep open until this transaction ends; the server's time in microseconds."""
-        rows = self._statements.rows("fence", sweep_id=run.sweep_id)
+        rows = self._fence_rows(run)
         if not rows or not rows[0].is_open:
             raise SweepClosedError(
                 f"Sweep {run.sweep_id} of {self._source} was closed by another process, which took "
@@ -73,11 +74,11 @@ class RelationalTaskSession:
     def _remove_all(self, messages: Sequence[Message]) -> None:
         removed = self._remove(messages)
         if removed != len(messages):
-            # A trigger or rule kept rows that are delivered already: roll everything back.
-            raise StoreError(
+            # Rows that are delivered already were kept, or taken by somebody who heeds no locks:
+            # roll everything back.
+            raise TransactionLostError(
                 f"{self._source} removed {removed} of {len(messages)} rows that this sweep holds "
-                "locked; look for triggers or rules on the delayed table",
-                transient=False,
+                "locked; look for triggers or rules on the delayed table"
             )
         counted = [m.key for m in messages if m.attempts]
         if counted:
@@ -105,6 +106,9 @@ class RelationalTaskSession:
         if isinstance(message.headers, MessageError):
             return None
         return storable(self._endpoint if message.destination is None else message.destination)
+
+    def _fence_rows(self, run: SweepRun) -> Sequence[Any]:
+        return self._statements.rows("fence", sweep_id=run.sweep_id)
 
     def _lock_exhausted(self, run: SweepRun) -> int:
         raise NotImplementedError

@@ -1,0 +1,145 @@
+"""Whose fault an error of SQL Server's is, by its number, else by its SQLSTATE.
+
+https://learn.microsoft.com/sql/relational-databases/errors-events/database-engine-events-and-errors
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pyodbc
+
+from duesweep.errors import (
+    ConfigError,
+    DestinationError,
+    RefusedMessageError,
+    StoreError,
+    TransactionLostError,
+    storable,
+)
+
+# The victim of a deadlock; an update conflict under snapshot isolation: rolled back, all of it.
+_ROLLED_BACK = {1205, 3960}
+# Logins and databases that are wrong for good.
+_REFUSED_LOGINS = {4060, 4064, 18452, 18456, 18470, 18486, 18487, 18488}
+# The server is restarting, moving, out of resources, or throttling (the last are Azure's).
+_PASSING = {
+    *(1204, 1222, 701, 802, 845, 1105, 3989, 5123, 6005, 8645, 8651, 9001, 9002, 10928, 10929),
+    *(10053, 10054, 10060, 11001, 17197, 17830, 40143, 40197, 40501, 40540, 40613, 42108, 42109),
+    *(49918, 49919, 49920, 983, 976, 979, 978, 18401, 18451),
+}
+# These stop the service for everybody, not one queue table.
+_SERVICE = _PASSING - {1222}
+# Duplicates, constraints, NULL, truncation, conversion: the row's own fault.
+_MESSAGE_NUMBERS = {2601, 2627, 547, 515, 2628, 8152, 220, 232, 241, 245, 511, 8114, 8115}
+_FIRST_RAISED_BY_USERS = 50_000
+# A trigger has rolled back.
+_BY_TRIGGER = {3609, 3616}
+_ADVICE = {
+    1222: "somebody holds a lock on it; look for ALTER, TRUNCATE or an index rebuild",
+    229: "grant INSERT on it to the sweeper's user",
+    230: "grant INSERT on it to the sweeper's user",
+    916: "map the sweeper's login to a user of its database",
+    3906: "its database is read-only; connect to the primary replica",
+    208: "it, or what its triggers write to, is gone",
+    3609: "a trigger on it rolls the transaction back; have it raise an error only",
+    3616: "a trigger on it fails and rolls the transaction back",
+}
+_TIMED_OUT = "HYT00"
+_NUMBER = re.compile(r"\((\d+)\) \(SQL\w+\)")
+_NOISE = re.compile(r"\[(?:\w{5}|Microsoft|ODBC Driver[^]]*|SQL Server|FreeTDS)\]\s*")
+# Babelfish reports many errors under this number, and the reason in words.
+_STAND_IN = 33557097
+
+
+@contextmanager
+def mapped() -> Iterator[None]:
+    """pyodbc's errors as `StoreError`s."""
+    try:
+        yield
+    except pyodbc.Error as error:
+        if number_of(error) in _ROLLED_BACK:
+            raise TransactionLostError(sentence(error)) from error
+        raise StoreError(sentence(error), transient=_is_passing(error)) from error
+
+
+@contextmanager
+def destination_errors(table: object) -> Iterator[None]:
+    """Errors of inserting into `table`: a message's fault, the destination's or the service's."""
+    try:
+        yield
+    except pyodbc.Error as error:
+        raise _destination_error(f"Queue table {table}: {sentence(error)}", error) from error
+
+
+@contextmanager
+def connect_errors(place: str) -> Iterator[None]:
+    """Errors of opening a session: a setting's fault, or the server's."""
+    try:
+        yield
+    except pyodbc.Error as error:
+        text, number = sentence(error), number_of(error)
+        if "Can't open lib" in text or _state(error) in {"IM002", "IM003", "IM004"}:
+            raise ConfigError(
+                f"The ODBC driver that the dsn names cannot be loaded: {text}; leave Driver= out "
+                "for the one that came with duesweep, or install it"
+            ) from error
+        if number in _REFUSED_LOGINS or (_state(error) == "28000" and number not in _PASSING):
+            raise ConfigError(f"{place} refuses the session: {text}") from error
+        if _is_certificate(text):
+            raise ConfigError(
+                f"{place} shows a certificate that cannot be trusted: {text}; install its "
+                "authority's certificate, or set HostNameInCertificate or TrustServerCertificate"
+            ) from error
+        raise StoreError(
+            f"No SQL Server takes a session at {place}: {text}", transient=True
+        ) from error
+
+
+def number_of(error: pyodbc.Error) -> int | None:
+    """The server's number of an error; None where it is the driver's own."""
+    found = _NUMBER.search(str(error))
+    return int(found[1]) or None if found else None
+
+
+def sentence(error: pyodbc.Error) -> str:
+    """What the server said, without the names of everybody who passed it on."""
+    words = str(error.args[1] if len(error.args) > 1 else error)
+    text = " ".join(_NUMBER.sub("", _NOISE.sub("", words)).split()).strip("; ")
+    number = number_of(error)
+    return storable(f"{text} ({number or _state(error)})")
+
+
+def _destination_error(text: str, error: pyodbc.Error) -> StoreError | RefusedMessageError:
+    number, state = number_of(error), _state(error)
+    if number in _ROLLED_BACK:
+        return TransactionLostError(text)
+    if number in _SERVICE or state.startswith("08"):
+        return StoreError(text, transient=True)
+    if _is_messages(number, state, text):
+        return RefusedMessageError(text)
+    if state == _TIMED_OUT:
+        return DestinationError(f"{text}; the statement took too long")
+    advice = _ADVICE.get(number or 0, "look at its triggers and constraints")
+    return DestinationError(f"{text}; {advice}")
+
+
+def _is_messages(number: int | None, state: str, text: str) -> bool:
+    if number in _BY_TRIGGER or "IDENTITY" in text:
+        return False
+    if number is not None and number >= _FIRST_RAISED_BY_USERS and number != _STAND_IN:
+        return True
+    return number in _MESSAGE_NUMBERS or state[:2] in {"22", "23"}
+
+
+def _is_passing(error: pyodbc.Error) -> bool:
+    state = _state(error)
+    return number_of(error) in _PASSING or state.startswith("08") or state == _TIMED_OUT
+
+
+def _is_certificate(text: str) -> bool:
+    return "certificate" in text.lower()
+
+
+def _state(error: pyodbc.Error) -> str:
+    return str(error.args[0]) if error.args else ""

@@ -1,0 +1,39 @@
+"""Where Microsoft's ODBC driver is on this machine."""
+
+import platform
+import sys
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from duesweep.errors import ConfigError
+
+
+@cache
+def driver_library() -> str:
+    """The path of the driver that came with the packages, for `Driver=`.
+
+    Found anew on each machine: an executor's packages lie elsewhere than the driver's.
+    """
+    spec = find_spec("mssql_python_odbc")
+    if spec is None or spec.origin is None:
+        raise ConfigError(
+            "There is no ODBC driver: install the package mssql-python-odbc, or name an installed "
+            "driver in the dsn, as in Driver={ODBC Driver 18 for SQL Server}"
+        )
+    folder = Path(spec.origin).parent / "libs"
+    # Sorted, so that of the builds for Linux the most portable one comes first.
+    found = sorted(folder.glob(_pattern()))
+    if not found:
+        raise ConfigError(
+            f"The package mssql-python-odbc holds no driver for {sys.platform} on "
+            f"{platform.machine()}: name an installed one in the dsn as Driver={{...}}"
+        )
+    return str(found[0])
+
+
+def _pattern() -> str:
+    machine = "x86_64" if platform.machine() in {"x86_64", "AMD64"} else "arm64"
+    if sys.platform == "darwin":
+        return f"macos/{machine}/lib/libmsodbcsql*.dylib"
+    return f"linux/*/{machine}/lib/libmsodbcsql-*.so.*"

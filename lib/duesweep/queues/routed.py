@@ -1,0 +1,132 @@
+"""Several queue connections as one queue: a destination's route says which."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from duesweep.errors import (
+    ConfigError,
+    DestinationError,
+    DuesweepError,
+    MessageError,
+    StoreError,
+    TransactionLostError,
+)
+from duesweep.message import Message
+from duesweep.queues.base import Destination, Queue, QueueSession
+from duesweep.routing import NoRouteError, Route, first_route
+from duesweep.stores.base import TaskSession
+
+
+@dataclass(frozen=True, slots=True)
+class RoutedQueue:
+    """`connections` by their names; `endpoint` is what stands for the endpoint's own queue."""
+
+    connections: Mapping[str, Queue]
+    routes: tuple[Route, ...]
+    endpoint: str
+
+    @property
+    def shares_transaction(self) -> bool:
+        """Whether all deliveries are part of the store's transaction."""
+        return all(queue.shares_transaction for queue in self.connections.values())
+
+    @contextmanager
+    def open(self, store: TaskSession) -> Iterator["RoutedQueueSession"]:
+        """Sessions on all connections; one out of reach blocks only its own destinations."""
+        with ExitStack() as stack:
+            session = RoutedQueueSession(self)
+            for name, queue in self.connections.items():
+                try:
+                    opened = stack.enter_context(queue.open(store))
+                except DuesweepError as error:
+                    if queue.shares_transaction:
+                        raise
+                    session.block(name, error)
+                else:
+                    session.sessions[name] = opened
+            yield session
+
+    def check(self, error_queue: str | None) -> None:
+        """Ask each connection; the error queue's route says which is to have it."""
+        holder, name = None, None
+        if error_queue is not None:
+            try:
+                route = first_route(self.routes, error_queue)
+            except NoRouteError as error:
+                raise ConfigError(f"retry.error_queue: {error}; add one for it") from error
+            holder, name = route.connection, route.name_of(error_queue)
+        for connection, queue in self.connections.items():
+            queue.check(name if connection == holder else None)
+
+
+@dataclass(frozen=True, slots=True)
+class RoutedDestination:
+    """A destination on one of the connections."""
+
+    connection: str
+    destination: Destination
+
+    def __str__(self) -> str:
+        return str(self.destination)
+
+
+class RoutedQueueSession:
+    """One task's way to all its queues. `sessions` are open, by connection."""
+
+    def __init__(self, queue: RoutedQueue) -> None:
+        self.sessions: dict[str, QueueSession] = {}
+        self._queue = queue
+        self._blocked: dict[str, str] = {}
+        # Connections with deliveries that are not committed.
+        self._used: set[str] = set()
+
+    def block(self, connection: str, error: Exception) -> None:
+        """Deliver nothing more to a connection, for the reason that `error` gives."""
+        self.sessions.pop(connection, None)
+        self._used.discard(connection)
+        self._blocked[connection] = f"queues.{connection}: {error}"
+
+    def resolve(self, address: str | None) -> RoutedDestination:
+        """The destination of `address` by its route."""
+        written = self._queue.endpoint if address is None else address
+        route = first_route(self._queue.routes, written)
+        session = self._open_session(route.connection)
+        return RoutedDestination(route.connection, session.resolve(route.name_of(written)))
+
+    def deliver(
+        self, destination: Destination, messages: Sequence[Message]
+    ) -> dict[str, MessageError]:
+        """Deliver to the destination's connection."""
+        assert isinstance(destination, RoutedDestination)  # ours, from resolve
+        name = destination.connection
+        session = self._open_session(name)
+        self._used.add(name)
+        try:
+            return session.deliver(destination.destination, messages)
+        except (DestinationError, TransactionLostError):
+            raise
+        except StoreError as error:
+            if self._queue.connections[name].shares_transaction:
+                raise
+            # What it had taken of this batch is lost with it, so the batch starts again without.
+            self.block(name, error)
+            raise TransactionLostError(str(error)) from error
+
+    def commit(self) -> None:
+        """Commit on each connection that has delivered something."""
+        self._end(lambda session: session.commit())
+
+    def rollback(self) -> None:
+        """Forget what was delivered, on each connection."""
+        self._end(lambda session: session.rollback())
+
+    def _end(self, end: Callable[[QueueSession], None]) -> None:
+        for name in sorted(self._used):
+            end(self.sessions[name])
+        self._used.clear()
+
+    def _open_session(self, connection: str) -> QueueSession:
+        if connection in self._blocked:
+            raise DestinationError(self._blocked[connection])
+        return self.sessions[connection]

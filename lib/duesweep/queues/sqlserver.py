@@ -1,0 +1,186 @@
+"""Queue tables of the SQL Server transport, in any database and schema of a server."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from duesweep.address import SqlServerAddresses, SqlServerTable, bracketed
+from duesweep.drivers.sqlserver import TASK_LIMITS, Connection, connect
+from duesweep.errors import (
+    ConfigError,
+    DestinationError,
+    MessageError,
+    NotAQueueError,
+    QueueNotFoundError,
+)
+from duesweep.message import Message
+from duesweep.queues.base import Destination
+from duesweep.queues.tables import QueueTableSession
+from duesweep.stores.base import TaskSession
+from duesweep.stores.sqlserver.table import check_session, missing_rights
+from duesweep.stores.sqlserver.task import SqlServerTaskSession
+
+_COLUMNS = {
+    "Id": {"uniqueidentifier"},
+    "Headers": {"nvarchar", "varchar", "ntext"},
+    "Body": {"varbinary", "image"},
+    "Expires": {"datetime", "datetime2"},
+    "RowVersion": {"bigint", "int"},
+}
+# NOT NULL, without a default, in tables of the older shape.
+_RECOVERABLE = "Recoverable"
+
+
+@dataclass(frozen=True, slots=True)
+class SqlServerQueue:
+    """All queue tables of one server.
+
+    `dsn` None: the store's own server and transaction. `setting` is the section that names the
+    server; `holds_own_queue`: the endpoint's own queue has to be there.
+    """
+
+    addresses: SqlServerAddresses
+    store_dsn: str = field(repr=False)
+    dsn: str | None = field(default=None, repr=False)
+    setting: str = "queues.default"
+    holds_own_queue: bool = True
+
+    @property
+    def shares_transaction(self) -> bool:
+        """Whether deliveries are part of the store's transaction."""
+        return self.dsn is None
+
+    @contextmanager
+    def open(self, store: TaskSession) -> Iterator["SqlServerQueueSession"]:
+        """A session in the store's transaction, or on a connection of its own."""
+        if self.dsn is None:
+            if not isinstance(store, SqlServerTaskSession):
+                raise ConfigError(
+                    f"{self.setting} has no dsn, but the store is not in SQL Server: give it one"
+                )
+            yield SqlServerQueueSession(store.connection, self.addresses)
+        else:
+            with connect(self.dsn, TASK_LIMITS) as connection:
+                yield SqlServerQueueSession(connection, self.addresses, own_transaction=True)
+
+    def check(self, error_queue: str | None) -> None:
+        """Raise `ConfigError` unless a server of their own is the endpoint's queues', and
+        `error_queue` names a queue table that this user may fill.
+        """
+        if self.dsn is None and error_queue is None:
+            return  # the store has been asked already
+        with self._connect() as connection:
+            if self.dsn is not None:
+                check_session(connection, f"{self.setting}.dsn")
+                self._check_own_queue(connection)
+            if error_queue is not None:
+                _check_error_queue(connection, self.addresses, error_queue)
+
+    def _check_own_queue(self, connection: Connection) -> None:
+        if not self.holds_own_queue:
+            return
+        try:
+            describe_queue(connection, self.addresses.own_queue)
+        except MessageError as error:
+            raise ConfigError(
+                f"{self.setting}.dsn does not lead to the endpoint's queues: {error}; correct the "
+                "dsn, or create the queue with the command `setup`"
+            ) from error
+
+    def _connect(self) -> Connection:
+        if self.dsn is None:
+            return connect(self.store_dsn, TASK_LIMITS)
+        try:
+            return connect(self.dsn, TASK_LIMITS)
+        except ConfigError as error:
+            raise ConfigError(f"{self.setting}.dsn: {error}") from error
+
+
+class SqlServerQueueSession(QueueTableSession):
+    """Delivers by arrays of parameters."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        addresses: SqlServerAddresses,
+        *,
+        own_transaction: bool = False,
+    ) -> None:
+        super().__init__(connection, own_transaction=own_transaction)
+        self._connection = connection
+        self._addresses = addresses
+        catalog = addresses.default_catalog
+        # Known before anything is claimed, so that no look-up lengthens a claim; those of other
+        # databases are looked up when they are first met.
+        self._has_recoverable = {
+            SqlServerTable(catalog, row.schema, row.table): bool(row.has_recoverable)
+            for row in connection.rows("queue_tables", {})
+        }
+
+    def resolve(self, address: str | None) -> SqlServerTable:
+        """The queue table that `address` names."""
+        table = self._addresses.parse(address)
+        if table not in self._has_recoverable:
+            self._look_again(table)
+        return table
+
+    def _insert(self, destination: Destination, messages: Sequence[Message]) -> None:
+        assert isinstance(destination, SqlServerTable)  # ours, from resolve
+        is_older = self._has_recoverable[destination]
+        self._connection.insert_messages(
+            destination,
+            "insert_recoverable_message" if is_older else "insert_message",
+            {"queue": destination.sql},
+            [(message.headers_text, message.body) for message in messages],
+        )
+
+    def _why_gone(self, destination: Destination) -> MessageError | None:
+        """The messages' fault where a table that was a queue's is none any more."""
+        assert isinstance(destination, SqlServerTable)
+        self._has_recoverable.pop(destination, None)
+        try:
+            self._look_again(destination)
+        except MessageError as error:
+            return error
+        return None
+
+    def _look_again(self, table: SqlServerTable) -> None:
+        self._has_recoverable[table] = describe_queue(self._connection, table)
+
+
+def describe_queue(connection: Connection, table: SqlServerTable) -> bool:
+    """Whether a queue table is of the older shape; a `MessageError` where `table` is none."""
+    database = connection.row("describe_catalog", {}, catalog=table.catalog)
+    if not database.found:
+        raise QueueNotFoundError(f"There is no queue table {table}: no database {table.catalog}")
+    if not database.is_open:
+        raise DestinationError(
+            f"The sweeper's login has no user in database {table.catalog}, so that {table} is out "
+            "of its reach; create one there"
+        )
+    names = {"catalog": bracketed(table.catalog)}
+    rows = connection.rows("describe_table", names, schema=table.schema, table=table.table)
+    if not rows:
+        raise QueueNotFoundError(f"There is no queue table {table}")
+    found = {row.name: row.type.lower() for row in rows}
+    absent = [name for name, kinds in _COLUMNS.items() if found.get(name) not in kinds]
+    if absent or rows[0].kind != "BASE TABLE":
+        lacks = ", ".join(absent) or "rows of its own"
+        raise NotAQueueError(f"{table} is not a queue table: it lacks {lacks}")
+    return _RECOVERABLE in found
+
+
+def _check_error_queue(connection: Connection, addresses: SqlServerAddresses, address: str) -> None:
+    try:
+        table = addresses.parse(address)
+        describe_queue(connection, table)
+    except (MessageError, DestinationError) as error:
+        raise ConfigError(
+            f"retry.error_queue is {address!r}: {error}; create it or correct the setting"
+        ) from error
+    missing = missing_rights(connection, table, ["INSERT"])
+    if missing:
+        raise ConfigError(
+            f"retry.error_queue is {address!r}: the sweeper's user lacks {', '.join(missing)} on "
+            f"{table}; grant it"
+        )

@@ -1,0 +1,9 @@
+-- Returns how many messages are due and ripe. Skips what others hold; keeps no locks.
+SELECT COUNT_BIG(*) AS pending
+FROM {delayed} d WITH (READPAST)
+WHERE d.{due} < CONVERT(datetime, @horizon, 121)
+  AND NOT EXISTS (
+    SELECT 1 FROM {attempts} a
+    WHERE a.source = @source AND a.message_key = CONVERT(nvarchar(250), d.{key}) COLLATE DATABASE_DEFAULT
+      AND a.next_attempt_at > SYSUTCDATETIME()
+  );

@@ -1,0 +1,74 @@
+-- Creates what duesweep keeps beside the store: which ledger a source is bound to, the sweeps that are
+-- not settled yet, what their batches did, and the retry counters.
+IF OBJECT_ID(N'{bindings_literal}', 'U') IS NULL
+CREATE TABLE {bindings} (
+    source nvarchar(400) NOT NULL PRIMARY KEY,
+    delayed nvarchar(400) NOT NULL,
+    ledger_id uniqueidentifier NOT NULL,
+    bound_at datetime2(3) NOT NULL DEFAULT SYSUTCDATETIME()
+);
+IF OBJECT_ID(N'{sweeps_literal}', 'U') IS NULL
+CREATE TABLE {sweeps} (
+    sweep_id uniqueidentifier NOT NULL PRIMARY KEY,
+    source nvarchar(400) NOT NULL,
+    started_at datetime2(3) NOT NULL DEFAULT SYSUTCDATETIME(),
+    horizon datetime NOT NULL,
+    planned nvarchar(max) NOT NULL DEFAULT N'[]',
+    exhausted bigint NOT NULL DEFAULT 0,
+    held_back bigint NOT NULL DEFAULT 0,
+    attempts_changed bit NOT NULL DEFAULT 0,
+    closed_at datetime2(3),
+    abandoned bit NOT NULL DEFAULT 0,
+    remaining bigint NOT NULL DEFAULT 0,
+    sealed_at datetime2(3)
+);
+IF OBJECT_ID(N'{journal_literal}', 'U') IS NULL
+CREATE TABLE {journal} (
+    id bigint IDENTITY(1,1) NOT NULL,
+    sweep_id uniqueidentifier NOT NULL,
+    slice int NOT NULL,
+    kind varchar(10) NOT NULL CHECK (kind IN ('batch', 'exhausted', 'slice')),
+    written_at datetime2(3) NOT NULL DEFAULT SYSUTCDATETIME(),
+    -- kind 'batch': what was delivered, and how many were not
+    dispatched int,
+    failed int,
+    body_bytes bigint,
+    attempts_changed bit,
+    lateness_ms varbinary(max),
+    outcomes varbinary(max),
+    -- kind 'slice': its end
+    planned bigint,
+    reason nvarchar(max),
+    -- kind 'exhausted': the whole message; headers are JSON where they could be read
+    message_key nvarchar(250),
+    message_id nvarchar(max),
+    message_type nvarchar(max),
+    destination nvarchar(max),
+    queue nvarchar(max),
+    due_us bigint,
+    dispatched_us bigint,
+    attempts int,
+    first_failed_us bigint,
+    error_class nvarchar(max),
+    error_text nvarchar(max),
+    stack nvarchar(max),
+    headers nvarchar(max),
+    headers_text nvarchar(max),
+    body varbinary(max),
+    PRIMARY KEY CLUSTERED (sweep_id, id)
+);
+IF OBJECT_ID(N'{attempts_literal}', 'U') IS NULL
+CREATE TABLE {attempts} (
+    source nvarchar(400) NOT NULL,
+    message_key nvarchar(250) NOT NULL,
+    message_id nvarchar(max),
+    destination nvarchar(max),
+    due datetime,
+    attempts int NOT NULL,
+    first_failed_at datetime2(3) NOT NULL,
+    last_failed_at datetime2(3) NOT NULL,
+    next_attempt_at datetime2(3) NOT NULL,
+    error_class nvarchar(max) NOT NULL,
+    error_text nvarchar(max) NOT NULL,
+    PRIMARY KEY NONCLUSTERED (source, message_key)
+);

@@ -1,0 +1,28 @@
+-- Returns the Dues of what is due and ripe, oldest first, a thousand to a row: `tickets` and, in bytes,
+-- `sizes`, each separated by commas. Due travels as text, to the tick: no driver's rounding has a
+-- say. For JDBC, as a subquery whose `slice` is a partition's predicate; {horizon} and {source} are
+-- literals, and so is what takes the place of the comment. Skips what others hold; keeps no locks.
+SELECT s.slice, chunk.tickets, chunk.sizes
+FROM (VALUES /* bounds */) AS s (slice, first_due, first_key, end_due, end_key)
+CROSS APPLY (
+    SELECT STRING_AGG(CONVERT(varchar(max), CONVERT(varchar(23), k.due, 121)), ',')
+               WITHIN GROUP (ORDER BY k.position) AS tickets,
+           STRING_AGG(CONVERT(varchar(max), k.bytes), ',')
+               WITHIN GROUP (ORDER BY k.position) AS sizes
+    FROM (
+        SELECT d.{due} AS due,
+               COALESCE(DATALENGTH(d.Headers), 0) + COALESCE(DATALENGTH(d.{body}), 0) AS bytes,
+               ROW_NUMBER() OVER (ORDER BY d.{due}, d.{key}) - 1 AS position
+        FROM {delayed} d WITH (READPAST)
+        WHERE d.{due} < CONVERT(datetime, {horizon}, 121)
+          AND d.{due} >= s.first_due AND d.{due} <= s.end_due
+          AND (d.{due} > s.first_due OR d.{key} >= s.first_key)
+          AND (d.{due} < s.end_due OR d.{key} < s.end_key)
+          AND NOT EXISTS (
+            SELECT 1 FROM {attempts} a
+            WHERE a.source = {source} AND a.message_key = CONVERT(nvarchar(250), d.{key}) COLLATE DATABASE_DEFAULT
+              AND a.next_attempt_at > SYSUTCDATETIME()
+          )
+    ) k
+    GROUP BY k.position / 1000
+) chunk

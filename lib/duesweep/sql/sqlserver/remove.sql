@@ -1,0 +1,6 @@
+-- Removes claimed messages by their keys, which takes a look at every message of their span of Due; the
+-- messages' locks are held, others' are passed by.
+DELETE d
+FROM {delayed} d WITH (READPAST, ROWLOCK)
+WHERE d.{due} >= CONVERT(datetime, @first, 121) AND d.{due} <= CONVERT(datetime, @last, 121)
+  AND d.{key} IN (SELECT k.message_key FROM OPENJSON(@keys) WITH (message_key {key_type} '$') k);

@@ -1,0 +1,2 @@
+-- Frees a source from its ledger.
+DELETE FROM {bindings} WHERE source = @source;

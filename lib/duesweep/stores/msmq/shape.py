@@ -1,0 +1,25 @@
+"""The columns of the MSMQ transport's delayed message store."""
+
+from duesweep.stores.sqlserver.place import DelayedShape
+
+MSMQ_SHAPE = DelayedShape(
+    {
+        "Id": "nvarchar",
+        "Destination": "nvarchar",
+        "State": "varbinary",
+        "Time": "datetime",
+        "Headers": "varbinary",
+        "RetryCount": "int",
+    },
+    index="Index_Time",
+    names={
+        "due": "[Time]",
+        "key": "[Id]",
+        "key_type": "nvarchar(250)",
+        "body": "[State]",
+        "destination": "m.[Destination]",
+        "retry_count": "m.[RetryCount]",
+    },
+)
+# The documentation names the first, the code of the transport's later versions takes the second.
+TABLE_SUFFIXES = (".delayed", ".timeouts")

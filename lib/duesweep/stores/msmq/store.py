@@ -1,0 +1,40 @@
+"""The MSMQ transport's delayed message store, a table in SQL Server, as a store."""
+
+from dataclasses import dataclass
+
+from duesweep.drivers.sqlserver import DRIVER_LIMITS, TASK_LIMITS, connect
+from duesweep.stores.modes import refuse_distributed
+from duesweep.stores.msmq.driver import MsmqDriverSession
+from duesweep.stores.msmq.task import MsmqTaskSession
+from duesweep.stores.sqlserver.place import SqlServerPlace
+from duesweep.stores.sqlserver.setup import SqlServerSetup
+from duesweep.stores.values import TransactionMode
+
+
+@dataclass(frozen=True, slots=True)
+class MsmqStore(SqlServerPlace):
+    """A place, and the two kinds of session that it opens."""
+
+    @property
+    def own_queue(self) -> str:
+        """The endpoint's own queue, in MSMQ."""
+        return self.addresses.endpoint
+
+    def set_up_infrastructure(self) -> None:
+        """Create the message store's table and the journal, where they are missing."""
+        setup = SqlServerSetup(
+            self.dsn, "store.dsn", store=self, create_delayed="create_msmq_delayed"
+        )
+        setup.install(rebind=False)
+
+    def initialise(self, endpoint: str, mode: TransactionMode) -> None:  # noqa: ARG002 - known
+        """Refuse what takes a distributed transaction."""
+        refuse_distributed(self.source, mode)
+
+    def open_task(self) -> MsmqTaskSession:
+        """A session for one slice."""
+        return MsmqTaskSession(connect(self.dsn, TASK_LIMITS), self)
+
+    def open_driver(self) -> MsmqDriverSession:
+        """A session for the driver."""
+        return MsmqDriverSession(connect(self.dsn, DRIVER_LIMITS), self)

@@ -1,0 +1,111 @@
+"""The driver's session on a store on SQL Server: what is due."""
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from duesweep.address import SqlServerTable
+from duesweep.drivers.sqlserver import Connection, literal
+from duesweep.errors import StoreError
+from duesweep.stores.relational.driver import RelationalDriverSession, slice_sizes
+from duesweep.stores.relational.journal import sweep_lock
+from duesweep.stores.relational.summary import Lateness, lateness_of
+from duesweep.stores.sqlserver.place import SqlServerPlace
+from duesweep.stores.sqlserver.statements import SqlServerStatements, due_of, due_text
+from duesweep.stores.sqlserver.table import check_tables, find_delayed
+from duesweep.stores.values import Horizon, JdbcSource, Slices, SweepRun
+
+# Where `datetime` begins and ends.
+_FIRST = "1753-01-01 00:00:00.000"
+_END = "9999-12-31 23:59:59.997"
+
+
+class SqlServerDriverSession(RelationalDriverSession):
+    """Its sweep lives as long as this session, whose application lock says so."""
+
+    def __init__(self, connection: Connection, store: SqlServerPlace) -> None:
+        self._delayed_table: SqlServerTable = find_delayed(connection, store)
+        statements = SqlServerStatements(connection, store.names(self._delayed_table))
+        super().__init__(statements, store.source, self._delayed_table.sql)
+        self._connection = connection
+        self._store = store
+
+    def __enter__(self) -> "SqlServerDriverSession":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._connection.__exit__(*error)
+
+    def check(self) -> None:
+        """Raise `ConfigError` unless tables, shapes and rights are as needed."""
+        check_tables(self._connection, self._store, self._delayed_table)
+        self.jdbc()
+
+    def notices(self) -> Sequence[str]:
+        """Messages without a Time, which the transport's column does not allow."""
+        return ()
+
+    def horizon(self) -> Horizon:
+        """NServiceBus's predicate, evaluated by the server."""
+        now = due_of(self._statements.row("horizon").horizon)
+        return Horizon(now, now)
+
+    def plan(self, run: SweepRun, slices: int) -> Slices:
+        """Slices of equal size by (Due, key), however many messages share one Due."""
+        rows = self._statements.rows(
+            "plan_bounds", source=self.source, horizon=run.horizon.before, slices=slices
+        )
+        planned = slice_sizes(rows)
+        self._statements.execute("set_planned", sweep_id=run.sweep_id, planned=list(planned))
+        before = due_text(run.horizon.before)
+        query = self._statements.query("plan_tickets", source=self.source, horizon=before)
+        return Slices(query.replace("/* bounds */", self._bounds(rows)), planned)
+
+    def jdbc(self) -> JdbcSource:
+        """How Spark reaches the database."""
+        return JdbcSource(*self._connection.jdbc_address(self._store.jdbc_url))
+
+    def _await_batches(self, sweep_id: UUID) -> bool:
+        rows = self._statements.rows(
+            "await_batches", sweep_id=sweep_id, lock=batches_lock(sweep_id)
+        )
+        if rows and rows[0].answer < 0:
+            raise StoreError(
+                f"Batches of sweep {sweep_id} of {self.source} have not ended for five minutes; "
+                "the next sweep closes it",
+                transient=True,
+            )
+        return bool(rows) and bool(rows[0].is_open)
+
+    def _lateness(self, sweep_id: UUID) -> Lateness:
+        rows = self._statements.rows("lateness", sweep_id=sweep_id)
+        return lateness_of(row.lateness_ms for row in rows)
+
+    def _prune_attempts(self) -> int:
+        if not self._statements.row("find_gone_attempts", source=self.source).found:
+            return 0
+        self._statements.execute("follow_rescheduled", source=self.source)
+        pruned = 0
+        while some := self._statements.execute("prune_attempts", source=self.source):
+            pruned += some
+        return pruned
+
+    def _bounds(self, rows: Sequence[Any]) -> str:
+        """Each slice's number and the (Due, key) from which and before which it goes."""
+        lowest = "" if "char" in self._store.shape.names["key_type"] else str(-(2**63))
+        pairs = [(row.due, row.id) for row in rows[1:]]
+        firsts, ends = [(_FIRST, lowest), *pairs], [*pairs, (_END, lowest)]
+        return ", ".join(
+            f"({number}, {self._pair(first)}, {self._pair(end)})"
+            for number, (first, end) in enumerate(zip(firsts, ends, strict=True))
+        )
+
+    def _pair(self, bound: tuple[str, str]) -> str:
+        due, key = bound
+        key_type = self._store.shape.names["key_type"]
+        return f"CONVERT(datetime, {literal(due)}, 121), CONVERT({key_type}, {literal(key)})"
+
+
+def batches_lock(sweep_id: UUID) -> str:
+    """The lock that a sweep's batches share, and that closing the sweep takes alone."""
+    return f"{sweep_lock(sweep_id)}/batches"

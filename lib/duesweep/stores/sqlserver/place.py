@@ -1,0 +1,69 @@
+"""Where a store on SQL Server is: what its sessions need to know of it."""
+
+from dataclasses import dataclass, field
+
+from duesweep.address import SqlServerAddresses, SqlServerTable
+from duesweep.stores.relational.statements import JOURNAL_TABLES
+
+
+@dataclass(frozen=True, slots=True)
+class DelayedShape:
+    """What statements call the columns of a delayed table (its alias is `m` where one is needed),
+    and its index on Due.
+    """
+
+    columns: dict[str, str]
+    index: str
+    names: dict[str, str]
+
+
+TRANSPORT_SHAPE = DelayedShape(
+    {"RowVersion": "bigint", "Headers": "nvarchar", "Body": "varbinary", "Due": "datetime"},
+    index="Index_Due",
+    names={
+        "due": "[Due]",
+        "key": "[RowVersion]",
+        "key_type": "bigint",
+        "body": "[Body]",
+        "destination": "CONVERT(nvarchar(200), NULL)",
+        "retry_count": "0",
+    },
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SqlServerPlace:
+    """A delayed table, the first of `candidates` that is there, with duesweep's own tables in the
+    same schema. `batch_bytes` bounds what a claim reads.
+    """
+
+    dsn: str = field(repr=False)
+    source: str
+    candidates: tuple[SqlServerTable, ...]
+    addresses: SqlServerAddresses
+    batch_bytes: int
+    jdbc_url: str | None = None
+    shape: DelayedShape = TRANSPORT_SHAPE
+
+    @property
+    def own_queue(self) -> str:
+        """The address of the endpoint's own queue table."""
+        return str(self.addresses.own_queue)
+
+    def names(self, delayed: SqlServerTable) -> dict[str, str]:
+        """The names that statements have in braces."""
+        tables = {"delayed": delayed, **journal_tables(delayed)}
+        return {name: table.sql for name, table in tables.items()} | self.shape.names
+
+
+def journal_tables(beside: SqlServerTable) -> dict[str, SqlServerTable]:
+    """duesweep's own tables beside a store."""
+    return {
+        name: SqlServerTable(beside.catalog, beside.schema, f"duesweep_{name}")
+        for name in JOURNAL_TABLES
+    }
+
+
+def name_literal(table: SqlServerTable) -> str:
+    """The table's quoted name, for the inside of an N'...' literal."""
+    return table.sql.replace("'", "''")

@@ -1,0 +1,94 @@
+"""Creates what NServiceBus's installers would create for an endpoint, plus the journal."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from duesweep.address import SqlServerTable
+from duesweep.drivers.sqlserver import DRIVER_LIMITS, Connection, connect
+from duesweep.errors import ConfigError, StoreError
+from duesweep.sql import statement
+from duesweep.stores.sqlserver.place import SqlServerPlace, journal_tables, name_literal
+from duesweep.stores.sqlserver.table import check_session, find_delayed, is_there
+
+_Creation = tuple[Sequence[SqlServerTable], str]
+
+
+@dataclass(frozen=True, slots=True)
+class SqlServerSetup:
+    """What is to be on one server: a store's tables, if it is the store's, and queues.
+
+    `setting` is the one that names the server; `create_delayed` the statement for the store's kind
+    of delayed table.
+    """
+
+    dsn: str = field(repr=False)
+    setting: str
+    queues: tuple[SqlServerTable, ...] = ()
+    store: SqlServerPlace | None = None
+    create_delayed: str = "create_delayed"
+
+    def script(self) -> str:
+        """All statements, in batches as the command-line tools of SQL Server take them."""
+        delayed = self.store.candidates[0] if self.store else None
+        return "GO\n".join(text for _, text in self._creations(delayed))
+
+    def install(self, *, rebind: bool) -> Sequence[SqlServerTable]:
+        """Create what is missing; the tables created. `rebind` frees the source from its ledger.
+
+        Raises `ConfigError` where this user may not.
+        """
+        with connect(self.dsn, DRIVER_LIMITS) as connection:
+            check_session(connection, self.setting)
+            delayed = find_delayed(connection, self.store) if self.store else None
+            created = _create_missing(connection, self._creations(delayed))
+            if rebind and self.store is not None and delayed is not None:
+                names = self.store.names(delayed)
+                connection.execute("unbind", names, source=self.store.source)
+        return created
+
+    def _creations(self, delayed: SqlServerTable | None) -> Iterator[_Creation]:
+        if delayed is not None:
+            yield [delayed], creation(self.create_delayed, delayed=delayed)
+            journal = journal_tables(delayed)
+            yield list(journal.values()), creation("create_journal", **journal)
+        for queue in self.queues:
+            yield [queue], creation("create_queue", queue=queue)
+
+
+def creation(name: str, **tables: SqlServerTable) -> str:
+    """The named statement, with the names of tables as they stand in it: bracketed, and for the
+    inside of literals.
+    """
+    names: dict[str, str] = {}
+    for key, table in tables.items():
+        literal = name_literal(table)
+        names |= {key: table.sql, f"{key}_literal": literal, f"{key}_lock": lock_of(table)}
+    return statement("sqlserver", name).format(**names)
+
+
+def lock_of(table: SqlServerTable) -> str:
+    """The name of the lock under which a table is made: the transport's own, within its length."""
+    return f"{name_literal(table)[:240]}_lock"
+
+
+def _create_missing(connection: Connection, creations: Iterator[_Creation]) -> list[SqlServerTable]:
+    created = []
+    for tables, text in creations:
+        lacking = [table for table in tables if not is_there(connection, table)]
+        if lacking:
+            _create(connection, lacking, text)
+            created += lacking
+    return created
+
+
+def _create(connection: Connection, tables: Sequence[SqlServerTable], text: str) -> None:
+    try:
+        connection.script(text)
+    except StoreError as error:
+        if error.transient:
+            raise
+        raise ConfigError(
+            f"{', '.join(table.sql for table in tables)} cannot be created: {error}; grant CREATE "
+            "TABLE and ALTER on the schema, or have an administrator run what `setup --print-sql` "
+            "prints"
+        ) from error

@@ -1,0 +1,75 @@
+"""Statements of a store on SQL Server on one session."""
+
+import json
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from duesweep.drivers.sqlserver import Connection, literal
+from duesweep.sql import statement
+
+
+class SqlServerStatements:
+    """Locks are the session's application locks. `names` are what statements have in braces."""
+
+    def __init__(self, connection: Connection, names: Mapping[str, str]) -> None:
+        self._connection = connection
+        self._names = names
+
+    def row(self, name: str, **values: object) -> Any:
+        """The only row that the named statement returns."""
+        return self._connection.row(name, self._names, **_adapted(values))
+
+    def rows(self, name: str, **values: object) -> list[Any]:
+        """The rows that the named statement returns."""
+        return self._connection.rows(name, self._names, **_adapted(values))
+
+    def execute(self, name: str, **values: object) -> int:
+        """Run the named statement; how many rows it touched."""
+        return self._connection.execute(name, self._names, **_adapted(values))
+
+    def query(self, name: str, **literals: str) -> str:
+        """The text of a statement for JDBC, with `literals` quoted in it."""
+        quoted = {key: literal(value) for key, value in literals.items()}
+        return statement("sqlserver", name).format(**self._names, **quoted)
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """A transaction; nested, a savepoint."""
+        return self._connection.transaction()
+
+    def try_lock(self, name: str) -> bool:
+        """Whether this session now holds the lock; never waits."""
+        return bool(self.row("try_lock", lock=name).locked)
+
+    def unlock(self, name: str) -> None:
+        """Release a lock that this session holds."""
+        self._connection.execute("unlock", {}, lock=name)
+
+
+def due_text(moment: datetime) -> str:
+    """`moment` as T-SQL's style 121, which means one tick of a `datetime`, and no other."""
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "milliseconds")
+
+
+def due_of(text: str) -> datetime:
+    """The moment that `due_text` wrote."""
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def _adapted(values: Mapping[str, object]) -> dict[str, object]:
+    return {name: _value(value) for name, value in values.items()}
+
+
+def _value(value: object) -> object:
+    match value:
+        case datetime():
+            return due_text(value)
+        case UUID():
+            return str(value)
+        case bool():
+            return int(value)
+        case list():
+            return json.dumps(value, ensure_ascii=False)
+    return value

@@ -1,0 +1,32 @@
+"""The SQL Server transport's delayed table as a store."""
+
+from dataclasses import dataclass
+
+from duesweep.drivers.sqlserver import DRIVER_LIMITS, TASK_LIMITS, connect
+from duesweep.stores.modes import refuse_distributed
+from duesweep.stores.sqlserver.driver import SqlServerDriverSession
+from duesweep.stores.sqlserver.place import SqlServerPlace
+from duesweep.stores.sqlserver.setup import SqlServerSetup
+from duesweep.stores.sqlserver.task import SqlServerTaskSession
+from duesweep.stores.values import TransactionMode
+
+
+@dataclass(frozen=True, slots=True)
+class SqlServerStore(SqlServerPlace):
+    """A place, and the two kinds of session that it opens."""
+
+    def set_up_infrastructure(self) -> None:
+        """Create the delayed table and the journal, where they are missing."""
+        SqlServerSetup(self.dsn, "store.dsn", store=self).install(rebind=False)
+
+    def initialise(self, endpoint: str, mode: TransactionMode) -> None:  # noqa: ARG002 - known
+        """Refuse what takes a distributed transaction."""
+        refuse_distributed(self.source, mode)
+
+    def open_task(self) -> SqlServerTaskSession:
+        """A session for one slice."""
+        return SqlServerTaskSession(connect(self.dsn, TASK_LIMITS), self)
+
+    def open_driver(self) -> SqlServerDriverSession:
+        """A session for the driver."""
+        return SqlServerDriverSession(connect(self.dsn, DRIVER_LIMITS), self)

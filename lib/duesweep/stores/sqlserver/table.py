@@ -1,0 +1,114 @@
+"""Which delayed table it is, and whether it and the journal are ours to use."""
+
+import json
+from collections.abc import Sequence
+
+from duesweep.address import SqlServerTable, bracketed
+from duesweep.drivers.sqlserver import Connection
+from duesweep.errors import ConfigError, StoreError
+from duesweep.stores.sqlserver.place import SqlServerPlace, journal_tables
+
+_COLUMNS = {
+    "journal": {"sweep_id": "uniqueidentifier", "kind": "varchar", "outcomes": "varbinary"},
+    "attempts": {"source": "nvarchar", "message_key": "nvarchar", "due": "datetime"},
+    "sweeps": {"sweep_id": "uniqueidentifier", "sealed_at": "datetime2", "planned": "nvarchar"},
+    "bindings": {"source": "nvarchar", "ledger_id": "uniqueidentifier"},
+}
+_RIGHTS = ["SELECT", "INSERT", "UPDATE", "DELETE"]
+# A lock for an update takes the right to one.
+_DELAYED_RIGHTS = ["SELECT", "UPDATE", "DELETE"]
+
+
+def find_delayed(connection: Connection, place: SqlServerPlace) -> SqlServerTable:
+    """The delayed table: the only candidate, or the one that is there.
+
+    Raises `ConfigError` where there are two: each may hold messages.
+    """
+    if len(place.candidates) == 1:
+        return place.candidates[0]
+    found = [table for table in place.candidates if is_there(connection, table)]
+    if len(found) > 1:
+        raise ConfigError(
+            f"There are both {found[0].sql} and {found[1].sql}: set store.delayed_table to the one "
+            "that the endpoint stores its delayed messages in"
+        )
+    return found[0] if found else place.candidates[0]
+
+
+def is_there(connection: Connection, table: SqlServerTable) -> bool:
+    """Whether there is a table of this name."""
+    return bool(connection.row("find_table", {}, name=table.sql).found)
+
+
+def check_tables(connection: Connection, place: SqlServerPlace, delayed: SqlServerTable) -> None:
+    """Raise `ConfigError` for a session that cannot sweep, and for the first table that is missing,
+    foreign or closed to this user.
+    """
+    check_session(connection, "store.dsn")
+    _check_table(connection, delayed, place.shape.columns, _DELAYED_RIGHTS)
+    for name, table in journal_tables(delayed).items():
+        _check_table(connection, table, _COLUMNS[name], _RIGHTS)
+
+
+def check_session(connection: Connection, setting: str) -> None:
+    """Raise `ConfigError` for a database, which `setting` names, that is read-only or too old."""
+    session = connection.row("describe_session", {})
+    if session.updateability == "READ_ONLY":
+        raise ConfigError(
+            f"The database that {setting} names is read-only; connect to the primary replica"
+        )
+    try:
+        connection.rows("read_json", {}, values="[1]")
+    except StoreError as error:
+        if error.transient:
+            raise
+        raise ConfigError(
+            f"The database that {setting} names cannot read JSON ({error}); that takes SQL Server "
+            "2017 or newer, and a compatibility level of 130 or more"
+        ) from error
+
+
+def columns_of(connection: Connection, table: SqlServerTable) -> dict[str, str]:
+    """The columns and their types of a table; none where there is no such table."""
+    names = {"catalog": bracketed(table.catalog)}
+    rows = connection.rows("describe_table", names, schema=table.schema, table=table.table)
+    if any(row.kind != "BASE TABLE" for row in rows):
+        raise ConfigError(f"{table.sql} is a view, whose rows cannot be locked; name its table")
+    return {row.name: row.type for row in rows}
+
+
+def missing_rights(
+    connection: Connection, table: SqlServerTable, rights: Sequence[str]
+) -> Sequence[str]:
+    """Those of `rights` that this user lacks on a table."""
+    rows = connection.rows("describe_rights", {}, name=table.sql, rights=json.dumps(list(rights)))
+    return [row.name for row in rows if not row.is_granted]
+
+
+def _check_table(
+    connection: Connection, table: SqlServerTable, wanted: dict[str, str], rights: Sequence[str]
+) -> None:
+    found = columns_of(connection, table)
+    if not found:
+        raise ConfigError(_missing(table))
+    absent = [name for name, kind in wanted.items() if found.get(name, "").lower() != kind]
+    if absent:
+        raise ConfigError(
+            f"{table.sql} is not the table that is expected: it lacks "
+            f"{', '.join(f'{name} {wanted[name]}' for name in absent)}; check store.kind, "
+            "store.schema and store.delayed_table"
+        )
+    missing = missing_rights(connection, table, rights)
+    if missing:
+        raise ConfigError(
+            f"The sweeper's user lacks {', '.join(missing)} on {table.sql}; grant them to it"
+        )
+
+
+def _missing(table: SqlServerTable) -> str:
+    if table.table.startswith("duesweep_"):
+        return f"There is no table {table.sql}, which duesweep keeps; run the command `setup` once"
+    return (
+        f"There is no delayed table {table.sql}; check store.endpoint, store.schema and "
+        "store.delayed_table, or create it with the command `setup`"
+    )

@@ -1,0 +1,222 @@
+"""One task's session on a store on SQL Server: the batch contract, by spans of Due.
+
+The transport's table is a heap with one index, on Due. To find rows by their keys is to look at
+every row of their span of Due, and thousands may share one. So a ticket is a Due, and a batch
+claims, and then removes, the first rows of a span that nobody else holds.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from duesweep.drivers.sqlserver import Connection, keys_json
+from duesweep.errors import MessageError, StoreError, stack_of, storable, type_name
+from duesweep.message import Message
+from duesweep.outcome import Exhausted, Failed
+from duesweep.policy import SCANNED_ROWS
+from duesweep.stores.relational.messages import json_message
+from duesweep.stores.relational.summary import packed
+from duesweep.stores.relational.task import RelationalTaskSession, storable_or_none
+from duesweep.stores.sqlserver.driver import batches_lock
+from duesweep.stores.sqlserver.place import SqlServerPlace
+from duesweep.stores.sqlserver.statements import SqlServerStatements, due_of, due_text
+from duesweep.stores.sqlserver.table import find_delayed
+from duesweep.stores.values import Claim, SweepRun
+from duesweep.tombstone import BatchClock, micros
+
+
+class _OthersRemovedError(Exception):
+    """Rows that were not claimed came into a removed span: go back, and remove by key."""
+
+
+class SqlServerTaskSession(RelationalTaskSession):
+    """Claims by Due and finishes, on one connection; `connection` is for a queue on the same
+    server, which delivers in the claim's own transaction.
+    """
+
+    def __init__(self, connection: Connection, store: SqlServerPlace) -> None:
+        names = store.names(find_delayed(connection, store))
+        super().__init__(
+            SqlServerStatements(connection, names), store.source, store.addresses.endpoint
+        )
+        self.connection = connection
+        self._names = names
+        self._batch_bytes = store.batch_bytes
+        self._passed_over: set[str] = set()
+        # Rows of the claim under way, by key: their Due to the tick, and headers as stored.
+        self._claimed: dict[str, Any] = {}
+
+    def __enter__(self) -> "SqlServerTaskSession":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.connection.__exit__(*error)
+
+    def claim(self, run: SweepRun, tickets: Sequence[str]) -> Claim:
+        """Lock what is due and ripe in the span of these Dues, at most a row a ticket."""
+        server_us = self._fence(run)
+        self._claimed = {}
+        span, unread = self._narrowed(sorted(tickets))
+        if not span:
+            return Claim((), server_us)
+        rows, is_all = self._read_span(run, span)
+        if not is_all:
+            unread = [*span[len(rows) :], *unread]
+        counters = self._read_attempts([str(row.message_key) for row in rows])
+        messages = [
+            self._message(row, counters.get(str(row.message_key)))
+            for row in rows
+            if _is_ripe(counters.get(str(row.message_key)))
+        ]
+        self._claimed = {str(row.message_key): row for row in rows}
+        return Claim(tuple(messages), server_us, unread)
+
+    def ticket(self, message: Message) -> str:
+        """Its Due, to the tick."""
+        return str(self._claimed[message.key].due)
+
+    def pass_over(self, messages: Sequence[Message]) -> None:
+        """Remember their keys: their Due leads to them again."""
+        self._passed_over.update(message.key for message in messages)
+
+    def _narrowed(self, tickets: list[str]) -> tuple[list[str], list[str]]:
+        """Tickets whose span a claim may look through, and those for another claim.
+
+        A claim locks what it looks at. So that it never looks at more than its bound, the known
+        failures and what was passed over have to leave room in the span.
+        """
+        later: list[str] = []
+        while len(set(tickets)) > 1 and self._waiting(tickets) + len(tickets) > SCANNED_ROWS:
+            middle = len(tickets) // 2
+            tickets, later = tickets[:middle], tickets[middle:] + later
+        return tickets, later
+
+    def _waiting(self, tickets: list[str]) -> int:
+        row = self._statements.row(
+            "count_waiting", source=self._source, first=tickets[0], last=tickets[-1]
+        )
+        return int(row.waiting) + len(self._passed_over)
+
+    def _read_span(self, run: SweepRun, tickets: list[str]) -> tuple[list[Any], bool]:
+        left = self._batch_bytes
+
+        def wanted(row: Any) -> bool:
+            nonlocal left
+            left -= 2 * len(row.headers or "") + len(row.body or b"")
+            return left > 0
+
+        return self.connection.read_while(
+            wanted,
+            "claim",
+            self._names,
+            rows=len(tickets),
+            first=tickets[0],
+            last=tickets[-1],
+            horizon=due_text(run.horizon.before),
+            source=self._source,
+            passed_over=keys_json(self._passed_over),
+        )
+
+    def _message(self, row: Any, counter: Any) -> Message:
+        due_us = micros(due_of(row.due))
+        attempts = counter.attempts if counter else 0
+        return json_message(str(row.message_key), due_us, row.headers, row.body, attempts)
+
+    def _stored(self, message: Message) -> tuple[str | None, str]:
+        """The headers of a claimed message as JSON, where they can be read, and as they were
+        stored.
+        """
+        text: str = self._claimed[message.key].headers
+        return (None if isinstance(message.headers, MessageError) else text), text
+
+    def _fence_rows(self, run: SweepRun) -> Sequence[Any]:
+        lock = batches_lock(run.sweep_id)
+        return self._statements.rows("fence", sweep_id=run.sweep_id, lock=lock)
+
+    def _lock_exhausted(self, run: SweepRun) -> int:
+        lock = f"{batches_lock(run.sweep_id)}/exhausted"
+        row = self._statements.row("lock_sweep_counters", sweep_id=run.sweep_id, lock=lock)
+        if row.answer < 0:
+            raise StoreError(
+                f"Another slice of sweep {run.sweep_id} has been giving messages up for too long",
+                transient=True,
+            )
+        return int(row.exhausted)
+
+    def _read_attempts(self, keys: Sequence[str]) -> dict[str, Any]:
+        if not keys:
+            return {}
+        rows = self._statements.rows("read_attempts", source=self._source, keys=keys_json(keys))
+        return {row.message_key: row for row in rows}
+
+    def _remove(self, messages: Sequence[Message]) -> int:
+        keys = {message.key for message in messages}
+        dues = [self._claimed[key].due for key in keys]
+        span = {"first": min(dues), "last": max(dues)}
+        try:
+            with self.transaction():
+                return self._remove_span(keys, span)
+        except _OthersRemovedError:
+            return self._statements.execute("remove", keys=keys_json(keys), **span)
+
+    def _remove_span(self, keys: set[str], span: dict[str, str]) -> int:
+        kept = (self._claimed.keys() - keys) | self._passed_over
+        removed = self._statements.rows(
+            "remove_span", source=self._source, rows=len(keys), kept=keys_json(kept), **span
+        )
+        if {str(row.message_key) for row in removed} != keys:
+            raise _OthersRemovedError
+        return len(removed)
+
+    def _clear_attempts(self, keys: Sequence[str]) -> None:
+        self._statements.execute("clear_attempts", source=self._source, keys=keys_json(keys))
+
+    def _late(self, late_ms: Sequence[int]) -> object:
+        return packed(late_ms)
+
+    def _raise_attempts(self, failed: Sequence[Failed]) -> None:
+        failures: list[dict[str, object]] = [
+            {
+                "message_key": f.message.key,
+                "message_id": storable_or_none(f.message.message_id),
+                "destination": self._destination(f.message),
+                "due": self._claimed[f.message.key].due,
+                "attempts": f.message.attempts + 1,
+                "retry_ms": int(f.retry_seconds * 1_000),
+                "error_class": type_name(f.error),
+                "error_text": storable(str(f.error)),
+            }
+            for f in failed
+        ]
+        for name in ("raise_attempts", "begin_attempts"):
+            self._statements.execute(name, source=self._source, failures=failures)
+
+    def _journal_exhausted(
+        self, run: SweepRun, slice_number: int, exhausted: Sequence[Exhausted], clock: BatchClock
+    ) -> None:
+        for outcome in exhausted:
+            message, error = outcome.message, outcome.error
+            headers, headers_text = self._stored(message)
+            self._statements.execute(
+                "journal_exhausted",
+                source=self._source,
+                sweep_id=run.sweep_id,
+                slice=slice_number,
+                message_key=message.key,
+                message_id=storable_or_none(message.message_id),
+                message_type=storable_or_none(message.message_type),
+                destination=self._destination(message),
+                queue=outcome.queue,
+                due_us=message.due_us,
+                dispatched_us=clock.now_us,
+                attempts=message.attempts + 1,
+                error_class=type_name(error),
+                error_text=storable(str(error)),
+                stack=stack_of(error),
+                headers=headers,
+                headers_text=headers_text,
+                body=message.body,
+            )
+
+
+def _is_ripe(counter: Any) -> bool:
+    return counter is None or bool(counter.is_ripe)

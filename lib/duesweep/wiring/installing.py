@@ -1,0 +1,84 @@
+"""What `setup` creates, and where."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from duesweep.config import Config
+from duesweep.routing import NoRouteError, Route, first_route
+from duesweep.stores.base import Store
+from duesweep.wiring import brought
+from duesweep.wiring.dialects import SetupStep, connections, dialect
+
+
+@dataclass(frozen=True, slots=True)
+class Installer:
+    """Sets an endpoint up, place by place."""
+
+    steps: Sequence[SetupStep]
+
+    def script(self) -> str:
+        """All statements, for whoever is to run them; comments say where, if there is a choice."""
+        if len(self.steps) == 1:
+            return self.steps[0].script()
+        return "\n".join(
+            f"-- In the database that {step.setting} names:\n{step.script()}" for step in self.steps
+        )
+
+    def install(self, *, rebind: bool) -> Sequence[object]:
+        """Create what is missing; the tables created."""
+        return [table for step in self.steps for table in step.install(rebind=rebind)]
+
+
+@dataclass(frozen=True, slots=True)
+class BroughtStep:
+    """A store that users bring sets itself up."""
+
+    store: Store
+    setting: str = "store.dsn"
+
+    def script(self) -> str:
+        """There are no statements to show."""
+        return f"-- {type(self.store).__name__} sets itself up."
+
+    def install(self, *, rebind: bool) -> Sequence[object]:  # noqa: ARG002 - nothing to free
+        """Let it; it does not say what it created."""
+        self.store.set_up_infrastructure()
+        return []
+
+
+def installer(config: Config) -> Installer:
+    """What sets this configuration's endpoint up."""
+    places = _queues_by_connection(config)
+    beside: list[str | None] = []
+    steps: list[SetupStep] = []
+    for name, connection in connections(config).items():
+        queues = places.get(name, [])
+        if connection.dsn is None:
+            beside += queues
+        elif queues:
+            steps.append(dialect(connection.kind).queue_step(connection, queues))
+    return Installer([_store_step(config, beside), *steps])
+
+
+def _store_step(config: Config, queues: Sequence[str | None]) -> SetupStep:
+    if ":" in config.store.kind:
+        return BroughtStep(brought.store(config))
+    return dialect(config.store.dialect).store_step(config, queues)
+
+
+def _queues_by_connection(config: Config) -> Mapping[str, list[str | None]]:
+    """The endpoint's own queue (None) and the error queue, each with the connection it is on."""
+    wanted = [None, *([config.retry.error_queue] if config.retry.error_queue else [])]
+    if not config.route:
+        (only,) = connections(config)
+        return {only: wanted}
+    routes = [Route(r.destination, r.connection, r.queue) for r in config.route]
+    found: dict[str, list[str | None]] = {}
+    for address in wanted:
+        written = config.store.endpoint if address is None else address
+        try:
+            route = first_route(routes, written)
+        except NoRouteError:
+            continue
+        found.setdefault(route.connection, []).append(route.name_of(written))
+    return found

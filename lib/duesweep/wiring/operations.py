@@ -1,0 +1,68 @@
+"""Wiring of the transports' own operations: which queues and delayed table a setting means."""
+
+from contextlib import AbstractContextManager
+
+from duesweep.config import Config
+from duesweep.errors import ConfigError
+from duesweep.queues.operations.base import Transport
+from duesweep.queues.operations.session import TransportSession, open_session
+from duesweep.wiring.dialects import QueueConnection, connections
+
+__all__ = ["TransportSession", "session", "transport"]
+
+
+def transport(config: Config, connection: str | None = None) -> Transport:
+    """The queue tables of a connection, by default of the one that sweeps deliver to, with the
+    endpoint's delayed table where that is beside them. Connects to nothing.
+    """
+    found = connections(config)
+    name = connection or ("default" if "default" in found else min(found))
+    if name not in found or (connection is None and len(found) > 1 and name != "default"):
+        raise ConfigError(
+            f"Which queues are meant? Name one of the connections {', '.join(sorted(found))}"
+        )
+    makers = {"postgresql": _postgresql, "sqlserver": _sqlserver}
+    if found[name].kind not in makers:
+        raise ConfigError(
+            f"queues.{name}.kind is not set, and a store of kind {config.store.kind} has no queues "
+            "of its own; set it to postgresql or sqlserver"
+        )
+    return makers[found[name].kind](config, found[name])
+
+
+def session(
+    config: Config, connection: str | None = None
+) -> AbstractContextManager[TransportSession]:
+    """A session on them."""
+    return open_session(transport(config, connection))
+
+
+# Each imports its own driver: that of the other may be missing.
+
+
+def _postgresql(config: Config, connection: QueueConnection) -> Transport:
+    from duesweep.queues.operations.postgresql import PostgreSqlTransport  # noqa: PLC0415
+    from duesweep.stores.postgresql.zone import writer_time_zone  # noqa: PLC0415
+    from duesweep.wiring import postgresql  # noqa: PLC0415
+
+    queue = postgresql.queue(connection)
+    dsn = queue.dsn or queue.store_dsn
+    if queue.dsn is not None or config.store.kind != "postgresql":
+        return PostgreSqlTransport(dsn, queue.addresses)
+    store = postgresql.store(config)
+    return PostgreSqlTransport(
+        dsn,
+        queue.addresses,
+        store.delayed,
+        lambda session: store.writer_time_zone or writer_time_zone(session, dsn, store.delayed),
+    )
+
+
+def _sqlserver(config: Config, connection: QueueConnection) -> Transport:
+    from duesweep.queues.operations.sqlserver import SqlServerTransport  # noqa: PLC0415
+    from duesweep.wiring import sqlserver  # noqa: PLC0415
+
+    queue = sqlserver.queue(connection)
+    is_beside = queue.dsn is None and config.store.kind == "sqlserver"
+    delayed = sqlserver.store(config).candidates[0] if is_beside else None
+    return SqlServerTransport(queue.dsn or queue.store_dsn, queue.addresses, delayed)

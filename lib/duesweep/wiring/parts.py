@@ -1,0 +1,88 @@
+"""What a sweep is made of."""
+
+from pathlib import Path
+
+from duesweep.config import Config
+from duesweep.errors import ConfigError, QueueNotFoundError
+from duesweep.parts import SweepParts
+from duesweep.policy import BatchLimits, Retry
+from duesweep.queues.base import Queue
+from duesweep.queues.routed import RoutedQueue
+from duesweep.routing import Route
+from duesweep.stores.base import Store
+from duesweep.stores.values import TransactionMode
+from duesweep.wiring import brought
+from duesweep.wiring.dialects import connections, dialect
+
+
+def parts(config: Config) -> SweepParts:
+    """What a sweep with this configuration is made of. Connects to nothing."""
+    swept, queues = store(config), queue(config)
+    swept.initialise(config.store.endpoint, _mode(config, queues))
+    return SweepParts(
+        store=swept,
+        queue=queues,
+        ledger_root=ledger_root(config.ledger.root),
+        limits=BatchLimits(config.sweep.batch_rows, config.sweep.batch_bytes),
+        retry=_retry(config),
+        max_exhausted=config.retry.max_exhausted_per_sweep,
+        error_queue=config.retry.error_queue,
+        slices=config.sweep.slices,
+    )
+
+
+def store(config: Config) -> Store:
+    """The store to sweep."""
+    is_brought = ":" in config.store.kind
+    return brought.store(config) if is_brought else dialect(config.store.dialect).store(config)
+
+
+def queue(config: Config) -> Queue:
+    """The queues to deliver to."""
+    queues = {
+        name: dialect(connection.kind).queue(connection)
+        for name, connection in connections(config).items()
+    }
+    if not config.route:
+        (only,) = queues.values()
+        return only
+    routes = tuple(Route(r.destination, r.connection, r.queue) for r in config.route)
+    return RoutedQueue(queues, routes, config.store.endpoint)
+
+
+def ledger_root(root: str) -> str:
+    """The ledger's root; a relative path is relative to where the command was given, and `~` is a
+    home. Without a slash it is a catalog schema.
+    """
+    if ":" in root or not ("/" in root or root.startswith("~")):
+        return root
+    try:
+        return str(Path(root).expanduser().resolve())
+    except RuntimeError as error:
+        raise ConfigError(
+            f"ledger.root is {root!r}, a home that cannot be found; write the path in full"
+        ) from error
+
+
+def _mode(config: Config, queues: Queue) -> TransactionMode:
+    """What is asked for, else the most that the queues allow; `ConfigError` for more than that."""
+    atomic = TransactionMode.SENDS_ATOMIC_WITH_RECEIVE
+    asked = config.store.transaction_mode
+    if asked == atomic and not queues.shares_transaction:
+        raise ConfigError(
+            f"store.transaction_mode is {asked.value}, and there are queues on connections of "
+            "their own, where a message arrives at least once: set "
+            f"{TransactionMode.RECEIVE_ONLY.value}, or leave their dsn out if they are on the "
+            "store's own server"
+        )
+    return asked or (atomic if queues.shares_transaction else TransactionMode.RECEIVE_ONLY)
+
+
+def _retry(config: Config) -> Retry:
+    retry = config.retry
+    if config.store.kind != "msmq":
+        return Retry(retry.max_attempts, retry.initial_seconds, retry.max_seconds)
+    # The transport compares its setting with the count before it raises it, so that a message gets
+    # two attempts more; and it gives a message for an unknown queue up at once.
+    attempts = (config.store.number_of_retries or 0) + 2
+    return Retry(attempts, retry.initial_seconds, retry.max_seconds, (QueueNotFoundError,))
