@@ -264,8 +264,8 @@ def _sentence(error: Mapping[str, Any]) -> str:
     path = ".".join(str(part) for part in error["loc"])
     if error["loc"] == ("store", "kind"):
         return (
-            f"store.kind is {error['input']!r}; it is postgresql, sqlserver, msmq, or a store of "
-            "your own as package.module:Class"
+            f"store.kind is wrong: {error['input']!r} is none of postgresql, sqlserver and "
+            "msmq, nor a store of your own as package.module:Class"
         )
     if error["type"] == "extra_forbidden":
         return _unknown(path)

@@ -102,6 +102,10 @@ class RefusedMessageError(MessageError):
     """The destination refused this one message."""
 
 
+class DeliveryFailedError(MessageError):
+    """Whoever moves messages one by one has counted a failure, and gave no reason."""
+
+
 def type_name(error: BaseException) -> str:
     """The exception's full type name, as NServiceBus writes it into fault headers."""
     return f"{type(error).__module__}.{type(error).__qualname__}"

@@ -7,6 +7,9 @@ from typing import Any
 from duesweep import config as configuration
 from duesweep.config import Config
 
+_REPEATED = {"queues": configuration.QueueConfig, "route": configuration.RouteConfig}
+# What the kind of the store decides.
+_STORE_DEFAULTS = {"store.schema": "public"}
 _EXAMPLE = Path(__file__).parents[2] / "conf" / "duesweep.toml"
 
 
@@ -19,10 +22,11 @@ def test_example_names_every_setting_and_its_default() -> None:
     given = tomllib.loads(text)
 
     for section, field in Config.model_fields.items():
-        model: Any = configuration.QueueConfig if section == "queues" else field.annotation
+        model: Any = _REPEATED.get(section, field.annotation)
+        values = given.get(section, {})
         for name, setting in model.model_fields.items():
             key = setting.alias or name
             assert f"\n{key} = " in text or f"\n# {key} = " in text, key
-            values = given[section]["default"] if section == "queues" else given[section]
             if key in values and not setting.is_required():
-                assert values[key] == setting.default, key
+                default = _STORE_DEFAULTS.get(f"{section}.{key}", setting.default)
+                assert values[key] == default, key

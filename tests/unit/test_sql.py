@@ -9,56 +9,94 @@ import duesweep
 from duesweep.sql import statement
 
 PACKAGE = Path(duesweep.__file__).parent
-NAMES = sorted(path.stem for path in (PACKAGE / "sql" / "postgresql").glob("*.sql"))
-READING = [name for name in NAMES if statement("postgresql", name).startswith("-- Returns")]
+DIALECTS = ("postgresql", "sqlserver")
+NAMES = {
+    dialect: {path.stem for path in (PACKAGE / "sql" / dialect).glob("*.sql")}
+    for dialect in DIALECTS
+}
+ALL = sorted((dialect, name) for dialect, names in NAMES.items() for name in names)
 # Spark puts these into a query of its own, and can bind no values.
-FOR_JDBC = [name for name in NAMES if re.search("[Ff]or JDBC", statement("postgresql", name))]
+FOR_JDBC = {"plan_tickets", "read_exhausted", "read_retries"}
 SOURCES = "\n".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
 
-TABLES = {"attempts", "bindings", "delayed", "index", "journal", "queue", "sweeps"}
-LITERALS = {"bounds", "horizon", "source", "sweep_id"}
+TABLES = {
+    *("attempts", "bindings", "delayed", "journal", "queue", "subscriptions", "sweeps", "index"),
+}
+# What T-SQL needs besides: a catalog cannot be bound, and a name stands in literals too.
+NAMES_IN_T_SQL = {
+    *("catalog", "due", "key", "key_type", "body", "destination", "retry_count"),
+    *(f"{table}_{kind}" for table in TABLES for kind in ("literal", "lock")),
+}
+LITERALS = {"horizon", "source", "sweep_id"}
 
-every_statement = pytest.mark.parametrize("name", NAMES)
+every_statement = pytest.mark.parametrize(("dialect", "name"), ALL)
 
 
-def _comment(name: str) -> str:
-    return "\n".join(re.findall("^ *--(.*)", statement("postgresql", name), re.MULTILINE))
+def _comment(dialect: str, name: str) -> str:
+    return "\n".join(re.findall("^ *--(.*)", statement(dialect, name), re.MULTILINE))
 
 
-def _code(name: str) -> str:
-    return re.sub("--.*", "", statement("postgresql", name)).strip()
+def _code(dialect: str, name: str) -> str:
+    return re.sub("--.*", "", statement(dialect, name)).strip()
 
 
 def test_there_are_statements() -> None:
-    assert {"claim", "remove", "raise_attempts", "journal_batch", "seal"} <= set(NAMES)
-    assert set(FOR_JDBC) == {"plan_tickets", "read_exhausted", "read_retries"}
+    for names in NAMES.values():
+        assert {"claim", "remove", "raise_attempts", "journal_batch", "seal"} <= names
+        assert names >= FOR_JDBC
+
+
+def test_dialects_have_the_same_statements_but_for_what_only_one_of_them_needs() -> None:
+    only_postgresql = {
+        # a session's time zone and memory; queue tables are copied into
+        *("set_zone", "session_zone", "writer_zones", "set_lock_wait", "set_sort_memory"),
+        *("describe_schema", "lock_creation"),
+    }
+    only_sqlserver = {
+        # by spans of Due; the MSMQ store; two shapes of queue tables
+        *("count_waiting", "remove_span", "follow_rescheduled"),
+        *("create_msmq_delayed", "store_msmq_message", "raise_retry_counts", "remove_by_id"),
+        *("count_timeless", "insert_message", "insert_recoverable_message", "send_recoverable"),
+        *("describe_catalog", "describe_rights", "describe_server", "find_table", "read_lists"),
+    }
+
+    assert _core(NAMES["postgresql"]) - NAMES["sqlserver"] == only_postgresql
+    assert _core(NAMES["sqlserver"]) - NAMES["postgresql"] == only_sqlserver
+
+
+def _core(names: set[str]) -> set[str]:
+    """Without the doctor's, which asks each server what only that one can answer."""
+    return {name for name in names if not name.startswith("doctor_")}
 
 
 @every_statement
-def test_first_line_says_what_the_statement_does(name: str) -> None:
-    assert re.match(r"-- [A-Z][a-z]+s .{10,}\n", statement("postgresql", name))
-
-
-@pytest.mark.parametrize("name", [name for name in READING if "FROM {" in _code(name)])
-def test_statement_that_reads_tables_says_how_it_locks(name: str) -> None:
-    assert re.search("lock|holds", _comment(name))
+def test_first_line_says_what_the_statement_does(dialect: str, name: str) -> None:
+    assert re.match(r"-- [A-Z][a-z]+s .{10,}\n", statement(dialect, name))
 
 
 @every_statement
-def test_statement_is_named_somewhere_in_the_package(name: str) -> None:
-    assert f'"{name}"' in SOURCES
+def test_statement_that_reads_tables_says_how_it_locks(dialect: str, name: str) -> None:
+    code = _code(dialect, name)
+    if statement(dialect, name).startswith("-- Returns") and "FROM {" in code:
+        assert re.search("lock|holds", _comment(dialect, name))
 
 
 @every_statement
-def test_only_known_names_and_literals_are_put_into_the_text(name: str) -> None:
-    text = statement("postgresql", name)
+def test_statement_is_named_somewhere_in_the_package(dialect: str, name: str) -> None:
+    assert f'"{name}"' in SOURCES, f"sql/{dialect}/{name}.sql is not used"
+
+
+@every_statement
+def test_only_known_names_and_literals_are_put_into_the_text(dialect: str, name: str) -> None:
+    text = statement(dialect, name)
     placeholders = re.findall(r"\{(\w+)\}", text)
+    known = TABLES | (NAMES_IN_T_SQL if dialect == "sqlserver" else set())
 
-    assert set(placeholders) <= TABLES | (LITERALS if name in FOR_JDBC else set())
+    assert set(placeholders) <= known | (LITERALS if name in FOR_JDBC else set())
     assert text.count("{") == text.count("}") == len(placeholders)
 
 
-@every_statement
+@pytest.mark.parametrize("name", sorted(NAMES["postgresql"]))
 def test_values_are_bound_by_name_or_there_are_none(name: str) -> None:
     text = statement("postgresql", name)
     if name in FOR_JDBC or name.startswith("create_"):
@@ -67,10 +105,17 @@ def test_values_are_bound_by_name_or_there_are_none(name: str) -> None:
         assert "%" not in re.sub(r"%\([a-z_]+\)s|%%", "", text)
 
 
-@every_statement
-def test_file_holds_one_statement_or_a_subquery(name: str) -> None:
-    code = _code(name)
-    if name in FOR_JDBC:
-        assert ";" not in code
-    elif not name.startswith("create_"):
+@pytest.mark.parametrize("name", sorted(FOR_JDBC))
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_query_for_jdbc_is_a_subquery_without_values(dialect: str, name: str) -> None:
+    code = _code(dialect, name)
+
+    assert ";" not in code
+    assert not re.search(r"%\(|(?<!@)@[a-z]", code)
+
+
+@pytest.mark.parametrize("name", sorted(NAMES["postgresql"] - FOR_JDBC))
+def test_file_of_postgresql_holds_one_statement(name: str) -> None:
+    code = _code("postgresql", name)
+    if not name.startswith("create_"):
         assert code.index(";") == len(code) - 1

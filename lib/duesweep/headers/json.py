@@ -70,6 +70,12 @@ def without_forward_destination(text: str) -> str:
     return before.removesuffix(",") + after
 
 
+def addressed(headers: Headers, destination: str | None) -> Headers:
+    """`headers` with the forward destination as the last of them; None: without one."""
+    others = {name: value for name, value in headers.items() if name != FORWARD_DESTINATION}
+    return others if destination is None else others | {FORWARD_DESTINATION: destination}
+
+
 def write(headers: Headers) -> str:
     """`headers` as NServiceBus would write them."""
     text = json.dumps(dict(headers), ensure_ascii=False, separators=(",", ":"))

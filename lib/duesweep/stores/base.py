@@ -7,6 +7,7 @@ what is due and keeps the sweeps: it opens and closes them, and hands what they 
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
@@ -18,6 +19,7 @@ from duesweep.stores.values import (
     JdbcSource,
     JournalBatch,
     JournalExtent,
+    NewMessage,
     Slices,
     SweepRun,
     SweepSummary,
@@ -62,6 +64,41 @@ class TaskSession(Protocol):
 
     def end_slice(self, run: SweepRun, slice_number: int, planned: int, reason: str | None) -> None:
         """Journal the end of a slice: complete (`reason` None) or cut."""
+        ...
+
+
+class MessageSession(Protocol):
+    """One message at a time: the contract of the MSMQ transport's `IDelayedMessageStore`, which the
+    batch contract is the form for many of. It keeps no account; sweeps do. Not thread-safe.
+
+    Within a `transaction`, fetching locks the message until the transaction ends, and what is
+    removed is back if it fails.
+    """
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """The transaction of one message; nested: a savepoint."""
+        ...
+
+    def store(self, message: NewMessage) -> str:
+        """Store a message until it is due; its key."""
+        ...
+
+    def fetch_next_due(self) -> Message | None:
+        """The ripe message that has been due for the longest, by the server's clock; locked. None
+        where there is none; what others hold is skipped.
+        """
+        ...
+
+    def remove(self, message: Message) -> bool:
+        """Remove a message that was fetched; False where it is gone already."""
+        ...
+
+    def raise_failure_count(self, message: Message) -> bool:
+        """Count a failure for a message; False where it is gone already."""
+        ...
+
+    def next_due(self) -> datetime | None:
+        """When the next message is or was due, in UTC; None where none is stored."""
         ...
 
 
@@ -198,4 +235,8 @@ class Store(Protocol):
 
     def open_driver(self) -> DriverSession:
         """A session for the driver."""
+        ...
+
+    def open_messages(self) -> AbstractContextManager[MessageSession]:
+        """A session for one message at a time."""
         ...

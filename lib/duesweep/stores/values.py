@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from duesweep.message import Message
+from duesweep.message import Headers, Message
 
 
 class TransactionMode(StrEnum):
@@ -38,6 +38,18 @@ class StoreSettings:
     delayed_table: str | None = None
     batch_bytes: int = 8_000_000
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class NewMessage:
+    """A message to store until it is `due`, an aware datetime. `destination` None is the endpoint's
+    own queue.
+    """
+
+    destination: str | None
+    headers: Headers
+    body: bytes | None
+    due: datetime
 
 
 @dataclass(frozen=True, slots=True)

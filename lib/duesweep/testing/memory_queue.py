@@ -10,7 +10,7 @@ from duesweep.message import Message
 from duesweep.queues.base import Destination
 from duesweep.stores.base import TaskSession
 from duesweep.testing.builders import ENDPOINT
-from duesweep.testing.memory import MemoryTaskSession
+from duesweep.testing.memory_sessions import MemoryTaskSession
 
 Trouble = Callable[[Message], DuesweepError | None]
 

@@ -7,11 +7,13 @@ and may be missing.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Protocol
+from typing import Any, Protocol
 
 from pydantic import SecretStr
 
 from duesweep.config import Config, QueueConfig
+from duesweep.doctor.examine import Place
+from duesweep.doctor.spark import Needs
 from duesweep.queues.base import Queue
 from duesweep.stores.base import Store
 
@@ -61,12 +63,26 @@ class Dialect(Protocol):
         """The queues of a connection."""
         ...
 
-    def store_step(self, config: Config, queues: Sequence[str | None]) -> SetupStep:
-        """The store's tables, and queues beside it; an address of None is the endpoint's own."""
+    def queue_tables(self, connection: QueueConnection, addresses: Sequence[str | None]) -> Any:
+        """The tables of queues on a connection, as a tuple; None is the endpoint's own queue."""
         ...
 
-    def queue_step(self, connection: QueueConnection, queues: Sequence[str | None]) -> SetupStep:
-        """Queues on a connection of their own."""
+    def store_step(self, config: Config, queues: Any) -> SetupStep:
+        """The store's tables, and these tables of queues beside it."""
+        ...
+
+    def queue_step(self, connection: QueueConnection, queues: Any) -> SetupStep:
+        """These tables of queues on a connection of their own."""
+        ...
+
+    def place(self, config: Config, connection: QueueConnection | None, queues: Any) -> Place:
+        """What the doctor looks at: the store's database, or a connection's own, with the queues
+        there, each as its role and its table.
+        """
+        ...
+
+    def needs(self, dsns: Sequence[str]) -> Needs:
+        """What executors have to load for these dsns."""
         ...
 
 

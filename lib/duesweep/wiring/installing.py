@@ -49,18 +49,19 @@ class BroughtStep:
 def installer(config: Config) -> Installer:
     """What sets this configuration's endpoint up."""
     places = _queues_by_connection(config)
-    beside: list[str | None] = []
+    beside: tuple[object, ...] = ()
     steps: list[SetupStep] = []
     for name, connection in connections(config).items():
-        queues = places.get(name, [])
+        kind = dialect(connection.kind)
+        queues = kind.queue_tables(connection, places.get(name, []))
         if connection.dsn is None:
             beside += queues
         elif queues:
-            steps.append(dialect(connection.kind).queue_step(connection, queues))
+            steps.append(kind.queue_step(connection, queues))
     return Installer([_store_step(config, beside), *steps])
 
 
-def _store_step(config: Config, queues: Sequence[str | None]) -> SetupStep:
+def _store_step(config: Config, queues: tuple[object, ...]) -> SetupStep:
     if ":" in config.store.kind:
         return BroughtStep(brought.store(config))
     return dialect(config.store.dialect).store_step(config, queues)
@@ -68,7 +69,12 @@ def _store_step(config: Config, queues: Sequence[str | None]) -> SetupStep:
 
 def _queues_by_connection(config: Config) -> Mapping[str, list[str | None]]:
     """The endpoint's own queue (None) and the error queue, each with the connection it is on."""
-    wanted = [None, *([config.retry.error_queue] if config.retry.error_queue else [])]
+    wanted: list[str | None] = []
+    # An endpoint on MSMQ has its own queue there.
+    if config.store.kind != "msmq":
+        wanted.append(None)
+    if config.retry.error_queue:
+        wanted.append(config.retry.error_queue)
     if not config.route:
         (only,) = connections(config)
         return {only: wanted}

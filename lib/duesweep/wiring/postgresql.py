@@ -4,10 +4,16 @@ from collections.abc import Sequence
 
 from duesweep.address import PostgreSqlAddresses, TableName
 from duesweep.config import DEFAULT_SCHEMAS, Config
+from duesweep.doctor.examine import Place
+from duesweep.doctor.postgresql import postgresql_findings
+from duesweep.doctor.spark import Needs
 from duesweep.drivers.postgresql import database_of
 from duesweep.errors import ConfigError, MessageError
 from duesweep.queues.postgresql import PostgreSqlQueue
+from duesweep.queues.shapes import postgresql_queue
+from duesweep.stores.postgresql.facts import PostgreSqlQuestion, gather
 from duesweep.stores.postgresql.setup import PostgreSqlSetup
+from duesweep.stores.postgresql.shapes import store_tables
 from duesweep.stores.postgresql.store import PostgreSqlStore
 from duesweep.wiring.dialects import QueueConnection
 
@@ -44,27 +50,53 @@ def queue(connection: QueueConnection) -> PostgreSqlQueue:
     )
 
 
-def store_step(config: Config, queues: Sequence[str | None]) -> PostgreSqlSetup:
-    """The store's tables, and queues beside it."""
+def queue_tables(
+    connection: QueueConnection, addresses: Sequence[str | None]
+) -> tuple[TableName, ...]:
+    """The tables of queues on a connection."""
+    grammar = _addresses(connection)
+    try:
+        return tuple(grammar.parse(address) for address in addresses)
+    except MessageError as error:
+        raise ConfigError(f"retry.error_queue: {error}; correct the setting") from error
+
+
+def store_step(config: Config, queues: tuple[TableName, ...]) -> PostgreSqlSetup:
+    """The store's tables, and these queues beside it."""
     place = store(config)
-    return PostgreSqlSetup(place.dsn, "store.dsn", _tables(place.addresses, queues), place)
+    return PostgreSqlSetup(place.dsn, "store.dsn", queues, place)
 
 
-def queue_step(connection: QueueConnection, queues: Sequence[str | None]) -> PostgreSqlSetup:
-    """Queues on a connection of their own."""
+def queue_step(connection: QueueConnection, queues: tuple[TableName, ...]) -> PostgreSqlSetup:
+    """These queues on a connection of their own."""
     dsn = connection.dsn.get_secret_value() if connection.dsn else ""
-    tables = _tables(_addresses(connection), queues)
-    return PostgreSqlSetup(dsn, f"{connection.setting}.dsn", tables)
+    return PostgreSqlSetup(dsn, f"{connection.setting}.dsn", queues)
+
+
+def place(
+    config: Config, connection: QueueConnection | None, queues: Sequence[tuple[str, TableName]]
+) -> Place:
+    """The store's database, or a connection's own, with these queues, for the doctor."""
+    own = connection.dsn if connection else None
+    beside = store(config) if connection is None else None
+    question = PostgreSqlQuestion(
+        setting=f"{connection.setting}.dsn" if connection else "store.dsn",
+        dsn=(own or config.store.dsn).get_secret_value(),
+        wanted=lambda role: [
+            *(store_tables(beside, role) if beside else ()),
+            *((table, postgresql_queue(name, table, role)) for name, table in queues),
+        ],
+        store=beside,
+    )
+    return Place(question.setting, lambda: postgresql_findings(gather(question)))
+
+
+def needs(dsns: Sequence[str]) -> Needs:  # noqa: ARG001 - whatever they are
+    """What executors have to load."""
+    return Needs(["psycopg"])
 
 
 def _addresses(connection: QueueConnection) -> PostgreSqlAddresses:
     store = connection.config.store
     beside = store.schema_name if store.dialect == "postgresql" else DEFAULT_SCHEMAS["postgresql"]
     return PostgreSqlAddresses(store.endpoint, connection.schema or beside)
-
-
-def _tables(addresses: PostgreSqlAddresses, queues: Sequence[str | None]) -> tuple[TableName, ...]:
-    try:
-        return tuple(addresses.parse(address) for address in queues)
-    except MessageError as error:
-        raise ConfigError(f"retry.error_queue: {error}; correct the setting") from error

@@ -4,11 +4,16 @@ from collections.abc import Sequence
 
 from duesweep.address import SqlServerAddresses, SqlServerTable
 from duesweep.config import DEFAULT_SCHEMAS, Config
-from duesweep.drivers.sqlserver import database_of
+from duesweep.doctor.examine import Place
+from duesweep.doctor.spark import Needs
+from duesweep.doctor.sqlserver import sqlserver_findings
+from duesweep.drivers.sqlserver import OdbcDsn, database_of
 from duesweep.errors import ConfigError, MessageError
+from duesweep.queues.shapes import sqlserver_queue
 from duesweep.queues.sqlserver import SqlServerQueue
 from duesweep.stores.msmq.shape import MSMQ_SHAPE, TABLE_SUFFIXES
 from duesweep.stores.msmq.store import MsmqStore
+from duesweep.stores.sqlserver.facts import SqlServerQuestion, gather
 from duesweep.stores.sqlserver.place import TRANSPORT_SHAPE
 from duesweep.stores.sqlserver.setup import SqlServerSetup
 from duesweep.stores.sqlserver.store import SqlServerStore
@@ -51,26 +56,49 @@ def queue(connection: QueueConnection) -> SqlServerQueue:
     )
 
 
-def store_step(config: Config, queues: Sequence[str | None]) -> SqlServerSetup:
-    """The store's tables, and queues beside it."""
+def queue_tables(
+    connection: QueueConnection, addresses: Sequence[str | None]
+) -> tuple[SqlServerTable, ...]:
+    """The tables of queues on a connection."""
+    grammar = _addresses(connection)
+    try:
+        return tuple(grammar.parse(address) for address in addresses)
+    except MessageError as error:
+        raise ConfigError(f"retry.error_queue: {error}; correct the setting") from error
+
+
+def store_step(config: Config, queues: tuple[SqlServerTable, ...]) -> SqlServerSetup:
+    """The store's tables, and these queues beside it."""
     place = store(config)
-    is_msmq = config.store.kind == "msmq"
-    # An endpoint on MSMQ has its own queue there.
-    beside = [address for address in queues if address is not None or not is_msmq]
-    return SqlServerSetup(
-        place.dsn,
-        "store.dsn",
-        _tables(place.addresses, beside),
-        place,
-        create_delayed="create_msmq_delayed" if is_msmq else "create_delayed",
-    )
+    create = "create_msmq_delayed" if config.store.kind == "msmq" else "create_delayed"
+    return SqlServerSetup(place.dsn, "store.dsn", queues, place, create_delayed=create)
 
 
-def queue_step(connection: QueueConnection, queues: Sequence[str | None]) -> SqlServerSetup:
-    """Queues on a connection of their own."""
+def queue_step(connection: QueueConnection, queues: tuple[SqlServerTable, ...]) -> SqlServerSetup:
+    """These queues on a connection of their own."""
     dsn = connection.dsn.get_secret_value() if connection.dsn else ""
-    tables = _tables(_addresses(connection), queues)
-    return SqlServerSetup(dsn, f"{connection.setting}.dsn", tables)
+    return SqlServerSetup(dsn, f"{connection.setting}.dsn", queues)
+
+
+def place(
+    config: Config, connection: QueueConnection | None, queues: Sequence[tuple[str, SqlServerTable]]
+) -> Place:
+    """The store's database, or a connection's own, with these queues, for the doctor."""
+    own = connection.dsn if connection else None
+    question = SqlServerQuestion(
+        setting=f"{connection.setting}.dsn" if connection else "store.dsn",
+        dsn=(own or config.store.dsn).get_secret_value(),
+        queues=lambda user: [(table, sqlserver_queue(name, table, user)) for name, table in queues],
+        store=store(config) if connection is None else None,
+    )
+    return Place(question.setting, lambda: sqlserver_findings(gather(question)))
+
+
+def needs(dsns: Sequence[str]) -> Needs:
+    """What executors have to load: pyodbc, and the ODBC drivers that the dsns name."""
+    drivers = [OdbcDsn.parse(dsn).pairs for dsn in dsns]
+    named = {pairs.get("driver", "") for pairs in drivers if not {"dsn", "filedsn"} & set(pairs)}
+    return Needs(["pyodbc"], sorted(named))
 
 
 def _candidates(config: Config, addresses: SqlServerAddresses) -> tuple[SqlServerTable, ...]:
@@ -92,12 +120,3 @@ def _addresses(connection: QueueConnection) -> SqlServerAddresses:
     return SqlServerAddresses(
         store.endpoint, connection.schema or beside, database_of(dsn.get_secret_value())
     )
-
-
-def _tables(
-    addresses: SqlServerAddresses, queues: Sequence[str | None]
-) -> tuple[SqlServerTable, ...]:
-    try:
-        return tuple(addresses.parse(address) for address in queues)
-    except MessageError as error:
-        raise ConfigError(f"retry.error_queue: {error}; correct the setting") from error

@@ -1,6 +1,5 @@
 """One session: statements from files, and how Spark reaches the same database."""
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -75,9 +74,10 @@ class Connection:
             self._depth = 1
 
     def commit(self) -> None:
-        """Commit what was begun."""
-        self._depth = 0
-        self._run("COMMIT TRANSACTION")
+        """Commit what was begun, if anything."""
+        if self._depth:
+            self._depth = 0
+            self._run("COMMIT TRANSACTION")
 
     def rollback(self) -> None:
         """Roll back what was begun, if anything; a session that is gone has done so already."""
@@ -123,11 +123,15 @@ class Connection:
         """Run statements that return nothing and take no values."""
         self._run(text)
 
-    def execute_many(self, name: str, names: Names, rows: Iterable[Mapping[str, object]]) -> None:
-        """Run the named statement once for each of these sets of values."""
+    def execute_many(self, name: str, names: Names, rows: Sequence[Mapping[str, object]]) -> None:
+        """Run the named statement once for each of these sets of values, all of the same names."""
+        if not rows:
+            return
+        text, order = _text_of(name, tuple(sorted(rows[0])))
         with self._cursor() as cursor:
-            for values in rows:
-                cursor.execute(*_bound(name, names, values))
+            cursor.executemany(
+                text.format(**names), [[row[value] for value in order] for row in rows]
+            )
 
     def insert_messages(
         self, table: object, name: str, names: Names, rows: Sequence[tuple[str, bytes | None]]
@@ -216,9 +220,13 @@ JDBC_PROPERTIES = {
 }
 
 
-def keys_json(keys: Iterable[str]) -> str:
-    """Keys as the JSON array that statements read with OPENJSON."""
-    return json.dumps(list(keys), ensure_ascii=False)
+def key_list(keys: Iterable[str]) -> tuple[str | None, str]:
+    """Keys as one text for STRING_SPLIT, None for no keys, and what separates them in it: a
+    control character that none of them holds.
+    """
+    listed = list(keys)
+    separator = next(c for c in map(chr, range(31, -1, -1)) if not any(c in k for k in listed))
+    return (separator.join(listed) if listed else None), separator
 
 
 def literal(value: str) -> str:

@@ -55,7 +55,7 @@ CREATE TABLE {journal} (
     headers nvarchar(max),
     headers_text nvarchar(max),
     body varbinary(max),
-    PRIMARY KEY CLUSTERED (sweep_id, id)
+    PRIMARY KEY (sweep_id, id)
 );
 IF OBJECT_ID(N'{attempts_literal}', 'U') IS NULL
 CREATE TABLE {attempts} (
@@ -63,12 +63,19 @@ CREATE TABLE {attempts} (
     message_key nvarchar(250) NOT NULL,
     message_id nvarchar(max),
     destination nvarchar(max),
-    due datetime,
+    due_at datetime,
     attempts int NOT NULL,
     first_failed_at datetime2(3) NOT NULL,
     last_failed_at datetime2(3) NOT NULL,
     next_attempt_at datetime2(3) NOT NULL,
     error_class nvarchar(max) NOT NULL,
-    error_text nvarchar(max) NOT NULL,
-    PRIMARY KEY NONCLUSTERED (source, message_key)
+    error_text nvarchar(max) NOT NULL
 );
+IF NOT EXISTS (
+    SELECT 1
+    FROM sys.index_columns i
+    JOIN sys.columns c ON c.object_id = i.object_id AND c.column_id = i.column_id
+    WHERE i.object_id = OBJECT_ID(N'{attempts_literal}') AND LOWER(c.name) = 'message_key'
+)
+-- Not the table's primary key: a clustered one would be too long.
+CREATE UNIQUE NONCLUSTERED INDEX duesweep_attempts_key ON {attempts} (source, message_key);

@@ -1,6 +1,6 @@
 -- Raises the messages' own counters, as the MSMQ transport does; their locks are held.
-UPDATE d
-SET RetryCount = d.RetryCount + 1
-FROM OPENJSON(@keys) WITH (message_key {key_type} '$') k
-INNER LOOP JOIN {delayed} d WITH (ROWLOCK)
-  ON d.{key} = k.message_key COLLATE DATABASE_DEFAULT;
+UPDATE {delayed} WITH (ROWLOCK)
+SET RetryCount = RetryCount + 1
+WHERE {key} IN (
+    SELECT k.[value] COLLATE DATABASE_DEFAULT FROM STRING_SPLIT(@keys, @separator) k
+);

@@ -3,4 +3,6 @@
 DELETE d
 FROM {delayed} d WITH (READPAST, ROWLOCK)
 WHERE d.{due} >= CONVERT(datetime, @first, 121) AND d.{due} <= CONVERT(datetime, @last, 121)
-  AND d.{key} IN (SELECT k.message_key FROM OPENJSON(@keys) WITH (message_key {key_type} '$') k);
+  AND d.{key} IN (
+    SELECT CONVERT({key_type}, k.[value]) FROM STRING_SPLIT(@keys, @separator) k
+  );

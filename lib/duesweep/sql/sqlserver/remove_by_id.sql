@@ -1,5 +1,5 @@
 -- Removes claimed messages by their keys, which are indexed; their locks are held.
-DELETE d
-FROM OPENJSON(@keys) WITH (message_key {key_type} '$') k
-INNER LOOP JOIN {delayed} d WITH (ROWLOCK)
-  ON d.{key} = k.message_key COLLATE DATABASE_DEFAULT;
+DELETE FROM {delayed} WITH (ROWLOCK)
+WHERE {key} IN (
+    SELECT k.[value] COLLATE DATABASE_DEFAULT FROM STRING_SPLIT(@keys, @separator) k
+);

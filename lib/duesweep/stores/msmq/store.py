@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from duesweep.drivers.sqlserver import DRIVER_LIMITS, TASK_LIMITS, connect
 from duesweep.stores.modes import refuse_distributed
 from duesweep.stores.msmq.driver import MsmqDriverSession
+from duesweep.stores.msmq.messages import MsmqMessageSession
 from duesweep.stores.msmq.task import MsmqTaskSession
 from duesweep.stores.sqlserver.place import SqlServerPlace
 from duesweep.stores.sqlserver.setup import SqlServerSetup
@@ -13,7 +14,7 @@ from duesweep.stores.values import TransactionMode
 
 @dataclass(frozen=True, slots=True)
 class MsmqStore(SqlServerPlace):
-    """A place, and the two kinds of session that it opens."""
+    """A place, and the kinds of session that it opens."""
 
     @property
     def own_queue(self) -> str:
@@ -38,3 +39,7 @@ class MsmqStore(SqlServerPlace):
     def open_driver(self) -> MsmqDriverSession:
         """A session for the driver."""
         return MsmqDriverSession(connect(self.dsn, DRIVER_LIMITS), self)
+
+    def open_messages(self) -> MsmqMessageSession:
+        """A session for one message at a time."""
+        return MsmqMessageSession(connect(self.dsn, TASK_LIMITS), self)

@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-from duesweep.drivers.sqlserver import keys_json
 from duesweep.errors import MessageError, UnreadableHeadersError, storable
 from duesweep.headers import json as headers_json
 from duesweep.headers import xml as headers_xml
 from duesweep.message import Message
 from duesweep.outcome import Failed
 from duesweep.stores.sqlserver.statements import due_of
-from duesweep.stores.sqlserver.task import SqlServerTaskSession
+from duesweep.stores.sqlserver.task import SqlServerTaskSession, listed
 from duesweep.tombstone import micros
 
 
@@ -35,12 +34,11 @@ class MsmqTaskSession(SqlServerTaskSession):
         return (message.headers_text if is_read else None), stored
 
     def _remove(self, messages: Sequence[Message]) -> int:
-        return self._statements.execute("remove_by_id", keys=keys_json(m.key for m in messages))
+        return self._statements.execute("remove_by_id", **listed(m.key for m in messages))
 
     def _raise_attempts(self, failed: Sequence[Failed]) -> None:
         super()._raise_attempts(failed)
-        keys = keys_json(f.message.key for f in failed)
-        self._statements.execute("raise_retry_counts", keys=keys)
+        self._statements.execute("raise_retry_counts", **listed(f.message.key for f in failed))
 
 
 def _text(stored: bytes | None) -> str:

@@ -7,7 +7,7 @@ from duesweep.drivers.postgresql import Connection, literal
 from duesweep.stores.postgresql.check import check_tables
 from duesweep.stores.postgresql.place import PostgreSqlPlace
 from duesweep.stores.postgresql.statements import PostgreSqlStatements
-from duesweep.stores.postgresql.zone import writer_time_zone
+from duesweep.stores.postgresql.zone import horizon_in, zone_of
 from duesweep.stores.relational.driver import RelationalDriverSession, slice_sizes
 from duesweep.stores.values import Horizon, JdbcSource, Slices, SweepRun
 
@@ -23,7 +23,7 @@ class PostgreSqlDriverSession(RelationalDriverSession):
         super().__init__(statements, store.source, str(store.delayed))
         self._connection = connection
         self._store = store
-        self._zone: str | None = store.writer_time_zone
+        self._zone: str | None = None
 
     def __enter__(self) -> "PostgreSqlDriverSession":
         return self
@@ -43,12 +43,8 @@ class PostgreSqlDriverSession(RelationalDriverSession):
     def horizon(self) -> Horizon:
         """NServiceBus's predicate, evaluated by the server in the writers' time zone."""
         if self._zone is None:
-            dsn, delayed = self._store.dsn, self._store.delayed
-            self._zone = writer_time_zone(self._connection, dsn, delayed)
-        with self._connection.transaction():
-            self._statements.row("set_zone", zone=self._zone)
-            row = self._statements.row("horizon")
-        return Horizon(row.horizon, row.server_time)
+            self._zone = zone_of(self._connection, self._store)
+        return horizon_in(self._zone, self._statements)
 
     def plan(self, run: SweepRun, slices: int) -> Slices:
         """Slices of equal size by (due, id), however many messages share one Due."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from duesweep.drivers.postgresql import DRIVER_LIMITS, TASK_LIMITS, connect
 from duesweep.stores.modes import refuse_distributed
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
+from duesweep.stores.postgresql.messages import PostgreSqlMessageSession
 from duesweep.stores.postgresql.place import PostgreSqlPlace
 from duesweep.stores.postgresql.setup import PostgreSqlSetup
 from duesweep.stores.postgresql.task import PostgreSqlTaskSession
@@ -13,7 +14,7 @@ from duesweep.stores.values import TransactionMode
 
 @dataclass(frozen=True, slots=True)
 class PostgreSqlStore(PostgreSqlPlace):
-    """A place, and the two kinds of session that it opens."""
+    """A place, and the kinds of session that it opens."""
 
     def set_up_infrastructure(self) -> None:
         """Create the delayed table and the journal, where they are missing."""
@@ -30,3 +31,7 @@ class PostgreSqlStore(PostgreSqlPlace):
     def open_driver(self) -> PostgreSqlDriverSession:
         """A session for the driver."""
         return PostgreSqlDriverSession(connect(self.dsn, DRIVER_LIMITS), self)
+
+    def open_messages(self) -> PostgreSqlMessageSession:
+        """A session for one message at a time."""
+        return PostgreSqlMessageSession(connect(self.dsn, TASK_LIMITS), self)

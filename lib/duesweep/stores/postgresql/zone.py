@@ -11,8 +11,26 @@ from typing import Any
 from duesweep.address import TableName
 from duesweep.drivers.postgresql import Connection, connect_as_server, server_time_zone
 from duesweep.errors import ConfigError
+from duesweep.stores.postgresql.place import PostgreSqlPlace
+from duesweep.stores.relational.statements import Statements
+from duesweep.stores.values import Horizon
 
 _OVERRIDE = "set store.writer_time_zone to the time zone of the sessions that write to it"
+
+
+def zone_of(connection: Connection, place: PostgreSqlPlace) -> str:
+    """The writers' time zone, as it is configured or as it is found."""
+    if place.writer_time_zone is not None:
+        return place.writer_time_zone
+    return writer_time_zone(connection, place.dsn, place.delayed)
+
+
+def horizon_in(zone: str, statements: Statements) -> Horizon:
+    """What is due now by NServiceBus's predicate, evaluated by the server in the writers' zone."""
+    with statements.transaction():
+        statements.row("set_zone", zone=zone)
+        row = statements.row("horizon")
+    return Horizon(row.horizon, row.server_time)
 
 
 def writer_time_zone(connection: Connection, dsn: str, delayed: TableName) -> str:

@@ -103,7 +103,7 @@ class RelationalTaskSession:
         )
 
     def _destination(self, message: Message) -> str | None:
-        if isinstance(message.headers, MessageError):
+        if isinstance(message.headers, MessageError) and message.destination is None:
             return None
         return storable(self._endpoint if message.destination is None else message.destination)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from duesweep.drivers.sqlserver import DRIVER_LIMITS, TASK_LIMITS, connect
 from duesweep.stores.modes import refuse_distributed
 from duesweep.stores.sqlserver.driver import SqlServerDriverSession
+from duesweep.stores.sqlserver.messages import SqlServerMessageSession
 from duesweep.stores.sqlserver.place import SqlServerPlace
 from duesweep.stores.sqlserver.setup import SqlServerSetup
 from duesweep.stores.sqlserver.task import SqlServerTaskSession
@@ -13,7 +14,7 @@ from duesweep.stores.values import TransactionMode
 
 @dataclass(frozen=True, slots=True)
 class SqlServerStore(SqlServerPlace):
-    """A place, and the two kinds of session that it opens."""
+    """A place, and the kinds of session that it opens."""
 
     def set_up_infrastructure(self) -> None:
         """Create the delayed table and the journal, where they are missing."""
@@ -30,3 +31,7 @@ class SqlServerStore(SqlServerPlace):
     def open_driver(self) -> SqlServerDriverSession:
         """A session for the driver."""
         return SqlServerDriverSession(connect(self.dsn, DRIVER_LIMITS), self)
+
+    def open_messages(self) -> SqlServerMessageSession:
+        """A session for one message at a time."""
+        return SqlServerMessageSession(connect(self.dsn, TASK_LIMITS), self)

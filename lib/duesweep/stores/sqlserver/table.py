@@ -1,6 +1,5 @@
 """Which delayed table it is, and whether it and the journal are ours to use."""
 
-import json
 from collections.abc import Sequence
 
 from duesweep.address import SqlServerTable, bracketed
@@ -10,7 +9,7 @@ from duesweep.stores.sqlserver.place import SqlServerPlace, journal_tables
 
 _COLUMNS = {
     "journal": {"sweep_id": "uniqueidentifier", "kind": "varchar", "outcomes": "varbinary"},
-    "attempts": {"source": "nvarchar", "message_key": "nvarchar", "due": "datetime"},
+    "attempts": {"source": "nvarchar", "message_key": "nvarchar", "due_at": "datetime"},
     "sweeps": {"sweep_id": "uniqueidentifier", "sealed_at": "datetime2", "planned": "nvarchar"},
     "bindings": {"source": "nvarchar", "ledger_id": "uniqueidentifier"},
 }
@@ -58,13 +57,13 @@ def check_session(connection: Connection, setting: str) -> None:
             f"The database that {setting} names is read-only; connect to the primary replica"
         )
     try:
-        connection.rows("read_json", {}, values="[1]")
+        connection.rows("read_lists", {}, words="1", numbers="[1]")
     except StoreError as error:
         if error.transient:
             raise
         raise ConfigError(
-            f"The database that {setting} names cannot read JSON ({error}); that takes SQL Server "
-            "2017 or newer, and a compatibility level of 130 or more"
+            f"The database that {setting} names cannot read lists and JSON ({error}); that takes "
+            "SQL Server 2017 or newer, and a compatibility level of 130 or more"
         ) from error
 
 
@@ -81,7 +80,7 @@ def missing_rights(
     connection: Connection, table: SqlServerTable, rights: Sequence[str]
 ) -> Sequence[str]:
     """Those of `rights` that this user lacks on a table."""
-    rows = connection.rows("describe_rights", {}, name=table.sql, rights=json.dumps(list(rights)))
+    rows = connection.rows("describe_rights", {}, name=table.sql, rights=",".join(rights))
     return [row.name for row in rows if not row.is_granted]
 
 

@@ -1,14 +1,18 @@
-"""One task's session on a store on SQL Server: the batch contract, by spans of Due.
+"""One task's session on a store on SQL Server: the batch contract, by Due.
 
 The transport's table is a heap with one index, on Due. To find rows by their keys is to look at
 every row of their span of Due, and thousands may share one. So a ticket is a Due, and a batch
-claims, and then removes, the first rows of a span that nobody else holds.
+claims as many rows of each Due as it has tickets, of those that nobody else holds, and removes them
+as the first ones of their span.
 """
 
-from collections.abc import Sequence
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
-from duesweep.drivers.sqlserver import Connection, keys_json
+from duesweep.drivers.sqlserver import Connection, key_list
 from duesweep.errors import MessageError, StoreError, stack_of, storable, type_name
 from duesweep.message import Message
 from duesweep.outcome import Exhausted, Failed
@@ -42,6 +46,7 @@ class SqlServerTaskSession(RelationalTaskSession):
         self._names = names
         self._batch_bytes = store.batch_bytes
         self._passed_over: set[str] = set()
+        self._removes_spans = bool(connection.row("describe_server", {}).deletes_expressions)
         # Rows of the claim under way, by key: their Due to the tick, and headers as stored.
         self._claimed: dict[str, Any] = {}
 
@@ -52,21 +57,22 @@ class SqlServerTaskSession(RelationalTaskSession):
         self.connection.__exit__(*error)
 
     def claim(self, run: SweepRun, tickets: Sequence[str]) -> Claim:
-        """Lock what is due and ripe in the span of these Dues, at most a row a ticket."""
+        """Lock what is due and ripe of these Dues, at most a row a ticket."""
         server_us = self._fence(run)
         self._claimed = {}
-        span, unread = self._narrowed(sorted(tickets))
-        if not span:
+        tickets, unread = self._narrowed(sorted(tickets))
+        if not tickets:
             return Claim((), server_us)
-        rows, is_all = self._read_span(run, span)
+        rows, is_all = self._read(run, tickets)
         if not is_all:
-            unread = [*span[len(rows) :], *unread]
+            unread += (Counter(tickets) - Counter(row.due for row in rows)).elements()
         counters = self._read_attempts([str(row.message_key) for row in rows])
         messages = [
             self._message(row, counters.get(str(row.message_key)))
             for row in rows
             if _is_ripe(counters.get(str(row.message_key)))
         ]
+        messages.sort(key=lambda message: message.due_us or 0)
         self._claimed = {str(row.message_key): row for row in rows}
         return Claim(tuple(messages), server_us, unread)
 
@@ -79,10 +85,10 @@ class SqlServerTaskSession(RelationalTaskSession):
         self._passed_over.update(message.key for message in messages)
 
     def _narrowed(self, tickets: list[str]) -> tuple[list[str], list[str]]:
-        """Tickets whose span a claim may look through, and those for another claim.
+        """Tickets whose Dues a claim may look through, and those for another claim.
 
         A claim locks what it looks at. So that it never looks at more than its bound, the known
-        failures and what was passed over have to leave room in the span.
+        failures of the same Dues, and what was passed over, have to leave room.
         """
         later: list[str] = []
         while len(set(tickets)) > 1 and self._waiting(tickets) + len(tickets) > SCANNED_ROWS:
@@ -91,12 +97,10 @@ class SqlServerTaskSession(RelationalTaskSession):
         return tickets, later
 
     def _waiting(self, tickets: list[str]) -> int:
-        row = self._statements.row(
-            "count_waiting", source=self._source, first=tickets[0], last=tickets[-1]
-        )
+        row = self._statements.row("count_waiting", source=self._source, dues=_dues(tickets))
         return int(row.waiting) + len(self._passed_over)
 
-    def _read_span(self, run: SweepRun, tickets: list[str]) -> tuple[list[Any], bool]:
+    def _read(self, run: SweepRun, tickets: list[str]) -> tuple[list[Any], bool]:
         left = self._batch_bytes
 
         def wanted(row: Any) -> bool:
@@ -108,12 +112,10 @@ class SqlServerTaskSession(RelationalTaskSession):
             wanted,
             "claim",
             self._names,
-            rows=len(tickets),
-            first=tickets[0],
-            last=tickets[-1],
+            dues=_dues(tickets),
             horizon=due_text(run.horizon.before),
             source=self._source,
-            passed_over=keys_json(self._passed_over),
+            **_listed("passed_over", self._passed_over),
         )
 
     def _message(self, row: Any, counter: Any) -> Message:
@@ -145,50 +147,53 @@ class SqlServerTaskSession(RelationalTaskSession):
     def _read_attempts(self, keys: Sequence[str]) -> dict[str, Any]:
         if not keys:
             return {}
-        rows = self._statements.rows("read_attempts", source=self._source, keys=keys_json(keys))
+        rows = self._statements.rows("read_attempts", source=self._source, **listed(keys))
         return {row.message_key: row for row in rows}
 
     def _remove(self, messages: Sequence[Message]) -> int:
         keys = {message.key for message in messages}
         dues = [self._claimed[key].due for key in keys]
         span = {"first": min(dues), "last": max(dues)}
-        try:
-            with self.transaction():
+        if self._removes_spans:
+            with suppress(_OthersRemovedError), self.transaction():
                 return self._remove_span(keys, span)
-        except _OthersRemovedError:
-            return self._statements.execute("remove", keys=keys_json(keys), **span)
+        return self._statements.execute("remove", **listed(keys), **span)
 
     def _remove_span(self, keys: set[str], span: dict[str, str]) -> int:
         kept = (self._claimed.keys() - keys) | self._passed_over
         removed = self._statements.rows(
-            "remove_span", source=self._source, rows=len(keys), kept=keys_json(kept), **span
+            "remove_span", source=self._source, rows=len(keys), **_listed("kept", kept), **span
         )
         if {str(row.message_key) for row in removed} != keys:
             raise _OthersRemovedError
         return len(removed)
 
     def _clear_attempts(self, keys: Sequence[str]) -> None:
-        self._statements.execute("clear_attempts", source=self._source, keys=keys_json(keys))
+        self._statements.execute("clear_attempts", source=self._source, **listed(keys))
 
     def _late(self, late_ms: Sequence[int]) -> object:
         return packed(late_ms)
 
     def _raise_attempts(self, failed: Sequence[Failed]) -> None:
-        failures: list[dict[str, object]] = [
-            {
-                "message_key": f.message.key,
-                "message_id": storable_or_none(f.message.message_id),
-                "destination": self._destination(f.message),
-                "due": self._claimed[f.message.key].due,
-                "attempts": f.message.attempts + 1,
-                "retry_ms": int(f.retry_seconds * 1_000),
-                "error_class": type_name(f.error),
-                "error_text": storable(str(f.error)),
-            }
-            for f in failed
-        ]
-        for name in ("raise_attempts", "begin_attempts"):
-            self._statements.execute(name, source=self._source, failures=failures)
+        self.connection.execute_many(
+            "raise_attempts", self._names, [self._failure(outcome) for outcome in failed]
+        )
+
+    def _failure(self, failed: Failed) -> dict[str, object]:
+        message = failed.message
+        seconds, milliseconds = divmod(int(failed.retry_seconds * 1_000), 1_000)
+        return {
+            "source": self._source,
+            "message_key": message.key,
+            "message_id": storable_or_none(message.message_id),
+            "destination": self._destination(message),
+            "due": self._claimed[message.key].due,
+            "attempts": message.attempts + 1,
+            "retry_seconds": seconds,
+            "retry_ms": milliseconds,
+            "error_class": type_name(failed.error),
+            "error_text": storable(str(failed.error)),
+        }
 
     def _journal_exhausted(
         self, run: SweepRun, slice_number: int, exhausted: Sequence[Exhausted], clock: BatchClock
@@ -220,3 +225,18 @@ class SqlServerTaskSession(RelationalTaskSession):
 
 def _is_ripe(counter: Any) -> bool:
     return counter is None or bool(counter.is_ripe)
+
+
+def listed(keys: Iterable[str]) -> dict[str, object]:
+    """Keys as the values of a statement."""
+    return _listed("keys", keys)
+
+
+def _listed(name: str, keys: Iterable[str]) -> dict[str, object]:
+    text, separator = key_list(keys)
+    return {name: text, "separator": separator}
+
+
+def _dues(tickets: Iterable[str]) -> str:
+    """Each Due of the tickets, and how many of them it has, as JSON."""
+    return json.dumps([{"due": due, "wanted": n} for due, n in Counter(tickets).items()])

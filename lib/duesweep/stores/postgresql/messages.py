@@ -1,0 +1,70 @@
+"""A session for one message at a time on a PostgreSQL store."""
+
+from datetime import datetime, timedelta
+
+from duesweep.drivers.postgresql import Connection
+from duesweep.errors import DeliveryFailedError
+from duesweep.headers import json as headers_json
+from duesweep.message import Message
+from duesweep.outcome import Failed
+from duesweep.stores.postgresql.place import PostgreSqlPlace
+from duesweep.stores.postgresql.task import PostgreSqlTaskSession
+from duesweep.stores.postgresql.zone import horizon_in, zone_of
+from duesweep.stores.relational.messages import json_message
+from duesweep.stores.values import Horizon, NewMessage
+
+
+class PostgreSqlMessageSession(PostgreSqlTaskSession):
+    """Stores and compares Due in the writers' time zone, as the transport does."""
+
+    def __init__(self, connection: Connection, store: PostgreSqlPlace) -> None:
+        super().__init__(connection, store)
+        self._zone = zone_of(connection, store)
+
+    def __enter__(self) -> "PostgreSqlMessageSession":
+        return self
+
+    def store(self, message: NewMessage) -> str:
+        """Store a message until it is due; its key."""
+        with self.transaction():
+            self._statements.row("set_zone", zone=self._zone)
+            row = self._statements.row(
+                "store_message",
+                headers=headers_json.write(
+                    headers_json.addressed(message.headers, message.destination)
+                ),
+                body=message.body,
+                due=message.due,
+            )
+        return str(row.id)
+
+    def fetch_next_due(self) -> Message | None:
+        """The message that has been due for the longest and is ripe, locked."""
+        before = self._horizon().before
+        for row in self._statements.rows("fetch_next_due", horizon=before, source=self._source):
+            counter = self._read_attempts([row.id]).get(row.id)
+            attempts = counter.attempts if counter else 0
+            return json_message(row.id, row.due_us, row.headers, row.body, attempts)
+        return None
+
+    def remove(self, message: Message) -> bool:
+        """Remove a message; False where it is gone already."""
+        is_removed = bool(self._remove([message]))
+        self._clear_attempts([message.key])
+        return is_removed
+
+    def raise_failure_count(self, message: Message) -> bool:
+        """Count a failure for a message; False where it is gone already."""
+        if not self._statements.rows("find_message", key=message.key):
+            return False
+        self._raise_attempts([Failed(message, DeliveryFailedError("It was not delivered"), 0)])
+        return True
+
+    def next_due(self) -> datetime | None:
+        """When the next message is or was due."""
+        due: datetime | None = self._statements.row("next_due").due
+        shift = timedelta(microseconds=self._horizon().shift_us)
+        return None if due is None else due - shift
+
+    def _horizon(self) -> Horizon:
+        return horizon_in(self._zone, self._statements)

@@ -1,0 +1,59 @@
+"""What the doctor expects of a PostgreSQL store's tables: all their columns, and the index."""
+
+from collections.abc import Iterator
+
+from duesweep.address import TableName, quoted
+from duesweep.doctor.tables import WantedIndex, WantedTable
+from duesweep.stores.postgresql.place import PostgreSqlPlace
+from duesweep.stores.relational.shapes import RESHAPE, SETUP, journal_columns
+
+_DELAYED = {"id": "uuid", "headers": "text", "body": "bytea", "due": "timestamp with time zone"}
+# As the catalog writes what a statement calls otherwise.
+_FULL_NAMES = {"timestamptz": "timestamp with time zone"}
+
+
+def store_tables(place: PostgreSqlPlace, grantee: str) -> Iterator[tuple[TableName, WantedTable]]:
+    """The delayed table and the journal's."""
+    yield place.delayed, _delayed(place.delayed, grantee)
+    for name, columns in journal_columns("postgresql").items():
+        table = place.tables[name]
+        yield (
+            table,
+            WantedTable(
+                role=f"table of duesweep's {name}",
+                name=str(table),
+                columns={
+                    column: frozenset({_FULL_NAMES.get(kind, kind)})
+                    for column, kind in columns.items()
+                },
+                rights=("SELECT", "INSERT", "UPDATE", "DELETE"),
+                grant=_grant(table, grantee),
+                create=SETUP,
+                reshape=RESHAPE,
+            ),
+        )
+
+
+def _delayed(table: TableName, grantee: str) -> WantedTable:
+    return WantedTable(
+        role="delayed table",
+        name=str(table),
+        columns={name: frozenset({kind}) for name, kind in _DELAYED.items()},
+        # To lock a row takes the right to change it.
+        rights=("SELECT", "UPDATE", "DELETE"),
+        grant=_grant(table, grantee),
+        create="Check store.endpoint, store.schema and store.delayed_table, or create it with the "
+        "command `setup`",
+        indexes=(
+            WantedIndex(
+                "due",
+                "every look for what is due reads the whole table",
+                f"CREATE INDEX CONCURRENTLY ON {table} (due)",
+            ),
+        ),
+    )
+
+
+def _grant(table: TableName, grantee: str) -> str:
+    role = quoted(grantee)
+    return f"ON {table} TO {role}; GRANT USAGE ON SCHEMA {quoted(table.schema)} TO {role}"

@@ -1,0 +1,123 @@
+"""What the doctor wants to know of a database of SQL Server. Writes nothing."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from duesweep.address import SqlServerTable, bracketed
+from duesweep.doctor.server import read_clock
+from duesweep.doctor.sqlserver import SqlServerFacts
+from duesweep.doctor.tables import FoundTable, TableFacts, WantedTable
+from duesweep.drivers.sqlserver import TASK_LIMITS, Connection, connect
+from duesweep.errors import ConfigError, StoreError
+from duesweep.stores.sqlserver.place import SqlServerPlace
+from duesweep.stores.sqlserver.shapes import delayed_table, journal
+from duesweep.stores.sqlserver.table import find_delayed
+
+WantedTables = Callable[[str], Sequence[tuple[SqlServerTable, WantedTable]]]
+
+
+@dataclass(frozen=True, slots=True)
+class SqlServerQuestion:
+    """Which database, and which queue tables are expected there, of a user; `store` where messages
+    wait there.
+    """
+
+    setting: str
+    dsn: str = field(repr=False)
+    queues: WantedTables
+    store: SqlServerPlace | None = None
+
+
+def gather(question: SqlServerQuestion) -> SqlServerFacts:
+    """The facts. Raises `ConfigError` and `StoreError` where there is no session to be had."""
+    with connect(question.dsn, TASK_LIMITS) as connection:
+        server = connection.row("describe_database", {})
+        delayed, ambiguous = _delayed(connection, question.store)
+        wanted = [*_store_tables(question.store, delayed, server.grantee)]
+        wanted += question.queues(server.grantee)
+        return SqlServerFacts(
+            setting=question.setting,
+            version=server.version,
+            database=server.database_name,
+            compatibility_level=server.compatibility_level,
+            updateability=connection.row("describe_session", {}).updateability,
+            is_read_committed_snapshot=bool(server.is_read_committed_snapshot),
+            snapshot_isolation=server.snapshot_isolation,
+            minutes_ahead=server.minutes_ahead,
+            json_problem=_json_problem(connection),
+            readings=read_clock(lambda: _now(connection)),
+            tables=[_table(connection, *table) for table in wanted],
+            lock_escalation=_lock_escalation(connection, delayed),
+            ambiguous=ambiguous,
+            holds_messages=question.store is not None,
+        )
+
+
+def _delayed(
+    connection: Connection, store: SqlServerPlace | None
+) -> tuple[SqlServerTable | None, str | None]:
+    """The delayed table, or why it is not clear which one it is."""
+    try:
+        return (find_delayed(connection, store) if store else None), None
+    except ConfigError as error:
+        return None, str(error)
+
+
+def _store_tables(
+    store: SqlServerPlace | None, delayed: SqlServerTable | None, user: str
+) -> Iterator[tuple[SqlServerTable, WantedTable]]:
+    if store is None:
+        return
+    if delayed is not None:
+        yield delayed, delayed_table(store, delayed, user)
+    yield from journal(store.candidates[0], user)
+
+
+def _table(connection: Connection, table: SqlServerTable, wanted: WantedTable) -> TableFacts:
+    database = connection.row("describe_catalog", {}, catalog=table.catalog)
+    if not (database.found and database.is_open):
+        return TableFacts(wanted, None)
+    names = {"catalog": bracketed(table.catalog)}
+    columns = connection.rows("describe_table", names, schema=table.schema, table=table.table)
+    if not columns:
+        return TableFacts(wanted, None)
+    indexes = connection.rows("describe_indexes", names, name=table.sql)
+    # Some servers give the names of an index's columns in lower case.
+    written = {row.name.lower(): row.name for row in columns}
+    firsts = [(written[row.column_name.lower()], bool(row.is_partial)) for row in indexes]
+    found = FoundTable(
+        is_table=all(row.kind == "BASE TABLE" for row in columns),
+        columns={row.name: row.type.lower() for row in columns},
+        missing_rights=[
+            right
+            for right in wanted.rights
+            if not connection.row("has_right", {}, name=table.sql, right=right).is_granted
+        ],
+        indexed=frozenset(name for name, is_partial in firsts if not is_partial),
+        indexed_in_part=frozenset(name for name, is_partial in firsts if is_partial),
+    )
+    return TableFacts(wanted, found)
+
+
+def _json_problem(connection: Connection) -> str | None:
+    try:
+        connection.rows("join_json", {}, numbers="[1]")
+    except StoreError as error:
+        if error.transient:
+            raise
+        return str(error)
+    return None
+
+
+def _now(connection: Connection) -> datetime:
+    now: datetime = connection.row("read_clock", {}).now
+    return now.replace(tzinfo=UTC)
+
+
+def _lock_escalation(connection: Connection, delayed: SqlServerTable | None) -> str | None:
+    if delayed is None:
+        return None
+    names = {"catalog": bracketed(delayed.catalog)}
+    rows = connection.rows("describe_lock_escalation", names, name=delayed.sql)
+    return str(rows[0].lock_escalation) if rows else None

@@ -1,0 +1,60 @@
+"""What the doctor expects of a store's tables on SQL Server: all their columns, and the index."""
+
+from collections.abc import Iterator
+
+from duesweep.address import SqlServerTable, bracketed
+from duesweep.doctor.tables import WantedIndex, WantedTable
+from duesweep.stores.relational.shapes import RESHAPE, SETUP, journal_columns
+from duesweep.stores.sqlserver.place import DelayedShape, SqlServerPlace, journal_tables
+
+
+def delayed_table(place: SqlServerPlace, table: SqlServerTable, grantee: str) -> WantedTable:
+    """The delayed table."""
+    shape = place.shape
+    due = shape.names["due"].strip("[]")
+    return WantedTable(
+        role="delayed table",
+        name=table.sql,
+        columns={name: frozenset({kind}) for name, kind in shape.columns.items()},
+        # A lock for an update takes the right to one.
+        rights=("SELECT", "UPDATE", "DELETE"),
+        grant=_grant(table, grantee),
+        create="Check store.endpoint, store.schema and store.delayed_table, or create it with the "
+        "command `setup`",
+        indexes=(
+            WantedIndex(
+                due,
+                "every look for what is due reads the whole table, and a claim locks more of it",
+                f"CREATE NONCLUSTERED INDEX {bracketed(shape.index)} ON {table.sql} ([{due}])",
+            ),
+        ),
+        unicode=_headers_text(shape),
+    )
+
+
+def journal(delayed: SqlServerTable, grantee: str) -> Iterator[tuple[SqlServerTable, WantedTable]]:
+    """duesweep's own tables."""
+    for name, table in journal_tables(delayed).items():
+        columns = journal_columns("sqlserver")[name]
+        yield (
+            table,
+            WantedTable(
+                role=f"table of duesweep's {name}",
+                name=table.sql,
+                columns={column: frozenset({kind}) for column, kind in columns.items()},
+                rights=("SELECT", "INSERT", "UPDATE", "DELETE"),
+                grant=_grant(table, grantee),
+                create=SETUP,
+                reshape=RESHAPE,
+            ),
+        )
+
+
+def _headers_text(shape: DelayedShape) -> str | None:
+    """The headers' column, where they are text: the MSMQ transport's are bytes."""
+    return "Headers" if shape.columns["Headers"] == "nvarchar" else None
+
+
+def _grant(table: SqlServerTable, grantee: str) -> str:
+    beside = f"{bracketed(table.schema)}.{bracketed(table.table)}"
+    return f"ON {beside} TO {bracketed(grantee)}, in database {table.catalog}"

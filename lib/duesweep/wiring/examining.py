@@ -1,0 +1,97 @@
+"""What the doctor looks at: each database that the configuration names, with its queues."""
+
+from collections.abc import Iterator, Sequence
+
+from duesweep.config import Config
+from duesweep.doctor.examine import Examination, Place
+from duesweep.doctor.finding import Check, Finding, fault, ok
+from duesweep.doctor.spark import Needs
+from duesweep.errors import ConfigError
+from duesweep.routing import NoRouteError, Route, first_route
+from duesweep.wiring.dialects import QueueConnection, connections, dialect
+from duesweep.wiring.parts import parts
+
+_OWN, _ERROR = "endpoint's own queue", "error queue"
+# By a queue's role, its address there.
+_Roles = dict[str, str | None]
+
+
+def examination(config: Config) -> Examination:
+    """What is to be looked at. Connects to nothing; `ConfigError` as for a sweep."""
+    roles, routes = _roles_by_connection(config)
+    return Examination(parts(config), list(_places(config, roles)), routes, _needs(config))
+
+
+def _places(config: Config, roles: dict[str, _Roles]) -> Iterator[Place]:
+    found = connections(config)
+    if ":" not in config.store.kind:
+        kind = dialect(config.store.dialect)
+        beside = [
+            table
+            for name, connection in found.items()
+            if connection.dsn is None
+            for table in _tables(connection, roles.get(name, {}))
+        ]
+        yield kind.place(config, None, beside)
+    for name, connection in found.items():
+        if connection.dsn is not None:
+            queues = _tables(connection, roles.get(name, {}))
+            yield dialect(connection.kind).place(config, connection, queues)
+
+
+def _tables(connection: QueueConnection, roles: _Roles) -> Sequence[tuple[str, object]]:
+    """Roles and tables of queues on a connection. An address that cannot be read names none: what
+    the sweep says of it is in its refusal.
+    """
+    tables: list[tuple[str, object]] = []
+    for role, address in roles.items():
+        try:
+            (table,) = dialect(connection.kind).queue_tables(connection, [address])
+        except ConfigError:
+            continue
+        tables.append((role, table))
+    return tables
+
+
+def _roles_by_connection(config: Config) -> tuple[dict[str, _Roles], Sequence[Finding]]:
+    wanted: _Roles = {}
+    # An endpoint on MSMQ has its own queue there.
+    if config.store.kind != "msmq":
+        wanted[_OWN] = None
+    if config.retry.error_queue is not None:
+        wanted[_ERROR] = config.retry.error_queue
+    if not config.route:
+        (only,) = connections(config)
+        return {only: wanted}, []
+    routes = [Route(r.destination, r.connection, r.queue) for r in config.route]
+    roles: dict[str, _Roles] = {}
+    findings: list[Finding] = []
+    for role, address in wanted.items():
+        written = config.store.endpoint if address is None else address
+        try:
+            route = first_route(routes, written)
+        except NoRouteError as error:
+            findings.append(_no_route(role, written, error))
+            continue
+        roles.setdefault(route.connection, {})[role] = route.name_of(written)
+        text = f"The {role} is {route.name_of(written)} on queues.{route.connection}"
+        findings.append(ok(Check.ROUTE, written, text))
+    return roles, findings
+
+
+def _no_route(role: str, written: str, error: NoRouteError) -> Finding:
+    text = f"{error}, which is the {role}: messages for it fail"
+    return fault(Check.ROUTE, written, text, f"Add a [[route]] whose destination fits {written!r}")
+
+
+def _needs(config: Config) -> Needs:
+    """What executors have to load, for the store and all connections."""
+    dsns: dict[str, list[str]] = {}
+    if ":" not in config.store.kind:
+        dsns[config.store.dialect] = [config.store.dsn.get_secret_value()]
+    for connection in connections(config).values():
+        own = [connection.dsn.get_secret_value()] if connection.dsn else []
+        dsns.setdefault(connection.kind, []).extend(own)
+    found = [dialect(kind).needs(own) for kind, own in dsns.items()]
+    modules = ["duesweep", "pyarrow", *(name for needs in found for name in needs.modules)]
+    return Needs(modules, [name for needs in found for name in needs.odbc_drivers])

@@ -1,0 +1,134 @@
+"""Stores of every kind, their queue connections and routes, as they are configured."""
+
+import pytest
+from unit.config_files import MINIMAL, file_of
+
+from duesweep.config import Config, load
+from duesweep.errors import ConfigError
+
+ODBC = "Driver=x;Server=db.example,1433;Database=nsb;Uid=sweeper;Pwd=s3cret;Encrypt=yes"
+SQL_SERVER = f"""
+[store]
+kind = "sqlserver"
+dsn = "{ODBC}"
+endpoint = "Sales.Orders"
+[ledger]
+root = "/ledger"
+"""
+ROUTED = f"""{SQL_SERVER}
+[queues.main]
+kind = "sqlserver"
+[[route]]
+destination = "*@*"
+connection = "main"
+queue = "{{queue}}"
+[[route]]
+destination = "[[]x]*"
+connection = "main"
+"""
+
+
+def _refused(text: str, *settings: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(file_of(text), settings)
+    return str(caught.value)
+
+
+def _msmq(*settings: str) -> Config:
+    return load(file_of(SQL_SERVER), ["store.kind=msmq", *settings])
+
+
+def test_routes_are_read_in_their_order() -> None:
+    routes = load(file_of(ROUTED)).route
+
+    assert [(r.destination, r.connection, r.queue) for r in routes] == [
+        ("*@*", "main", "{queue}"),
+        ("[[]x]*", "main", "{queue}"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "schema"),
+    [
+        ([], "dbo"),
+        (["store.kind=msmq"], "dbo"),
+        (["store.kind=postgresql"], "public"),
+        (["store.schema=other"], "other"),
+    ],
+)
+def test_schema_is_the_transports_default_unless_it_is_set(
+    settings: list[str], schema: str
+) -> None:
+    assert load(file_of(SQL_SERVER), settings).store.schema_name == schema
+
+
+def test_secrets_of_sql_server_are_masked() -> None:
+    config = load(file_of(SQL_SERVER), ["store.jdbc_url=jdbc:sqlserver://h;password=0ther"])
+
+    shown = repr(config) + config.model_dump_json()
+
+    assert "s3cret" not in shown
+    assert "0ther" not in shown
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (["store.writer_time_zone=UTC"], "store.writer_time_zone means nothing to a store of kind"),
+        (["store.number_of_retries=1"], "store.number_of_retries means nothing"),
+        (["store.kind=msmq", "retry.max_attempts=5"], "set store.number_of_retries"),
+        (["sweep.batch_rows=2001"], "on SQL Server 2000 are the most"),
+        (["store.kind=msmq", "sweep.batch_rows=10000"], "sweep.batch_rows is 10000"),
+        (["queues.main.kind=sqlserver"], "queues.main is not used; call it queues.default"),
+        (["queues.default.kind=oracle"], "queues.default.kind is wrong"),
+        (["store.transaction_mode=always"], "store.transaction_mode is wrong"),
+    ],
+)
+def test_setting_that_cannot_be_meant_is_refused(settings: list[str], words: str) -> None:
+    assert words in _refused(SQL_SERVER, *settings)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ('[[route]]\ndestination = "*"\nconnection = "mian"\n', "did you mean main?"),
+        ('[[route]]\ndestination = "*"\nconnection = "x"\n', "add a section [queues.x]"),
+        (
+            '[queues.spare]\nkind = "sqlserver"\n',
+            "queues.spare is not used; name it in a [[route]]",
+        ),
+        ('[[route]]\nconnection = "main"\n', "route.2.destination is not set"),
+        (
+            '[[route]]\ndestination = "*"\nconnection = "main"\nqueue = "{que}"\n',
+            "{que} stands for nothing; there are {queue}, {machine}, {destination}",
+        ),
+        (
+            '[[route]]\ndestination = "*"\nconnection = "main"\nqeue = "x"\n',
+            "did you mean route.queue?",
+        ),
+    ],
+)
+def test_route_that_leads_nowhere_is_refused(more: str, words: str) -> None:
+    assert words in _refused(ROUTED + more)
+
+
+def test_jdbc_url_means_nothing_to_postgresql() -> None:
+    assert "store.jdbc_url means nothing" in _refused(MINIMAL, "store.jdbc_url=jdbc:x")
+
+
+def test_options_are_a_brought_stores_own() -> None:
+    options = '[store.options]\nfolder = "/data"\n'
+
+    assert "store.options means nothing" in _refused(MINIMAL + options)
+    brought = load(file_of(MINIMAL + options), ["store.kind=a.b:C"])
+    assert brought.store.options == {"folder": "/data"}
+
+
+@pytest.mark.parametrize("kind", ["oracle", "a.b", "a.b:", ":C", "a b:C", "a:b:c"])
+def test_kind_that_is_no_store_is_refused(kind: str) -> None:
+    assert "store.kind is wrong" in _refused(MINIMAL, f"store.kind={kind}")
+
+
+def test_msmq_counts_its_own_retries() -> None:
+    assert _msmq("store.number_of_retries=3").store.number_of_retries == 3
+    assert _msmq().store.number_of_retries is None

@@ -1,0 +1,105 @@
+"""ODBC connection strings: what they say, and what JDBC is told."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duesweep.drivers.sqlserver.dsn import OdbcDsn, database_of
+from duesweep.errors import ConfigError
+
+DSN = "Driver={ODBC Driver 18 for SQL Server};Server=db.example,1433;Database=nsb;Uid=u;Pwd=p"
+
+
+def test_pairs_are_read_whatever_their_case_and_spacing() -> None:
+    dsn = OdbcDsn.parse(" SERVER = db.example ; Initial Catalog=nsb;User ID=u; password=p;")
+
+    assert dsn.pairs == {"server": "db.example", "database": "nsb", "uid": "u", "pwd": "p"}
+
+
+def test_value_in_braces_may_hold_anything() -> None:
+    assert OdbcDsn.parse("Server=h;Pwd={a;b}}c=d{e}").pairs["pwd"] == "a;b}c=d{e"
+
+
+@given(st.dictionaries(st.sampled_from(["pwd", "uid", "database"]), st.text(min_size=1)))
+def test_written_values_are_read_back(values: dict[str, str]) -> None:
+    pairs = {"server": "h"} | {name: value for name, value in values.items() if value.strip()}
+    wanted = {name: value.strip() if "{" not in value else value for name, value in pairs.items()}
+
+    read = OdbcDsn.parse(OdbcDsn(pairs).text()).pairs
+
+    assert {name: value.strip() for name, value in read.items()} == {
+        name: value.strip() for name, value in wanted.items()
+    }
+
+
+def test_what_is_missing_is_added_and_what_is_there_stays() -> None:
+    text = OdbcDsn.parse("Server=h;APP=mine").text(APP="duesweep", ConnectRetryCount="0")
+
+    assert OdbcDsn.parse(text).pairs == {"server": "h", "app": "mine", "connectretrycount": "0"}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "Server", "Database=nsb", "Server=h;Pwd={open", "Server=h;Pwd=s3cret};Uid=u"]
+)
+def test_what_cannot_be_read_is_refused_without_its_words(text: str) -> None:
+    with pytest.raises(ConfigError, match="The dsn") as caught:
+        OdbcDsn.parse(text)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_secrets_show_in_no_repr() -> None:
+    assert repr(OdbcDsn.parse(DSN)) == "OdbcDsn(db.example,1433/nsb)"
+
+
+@pytest.mark.parametrize(
+    ("server", "url", "instance"),
+    [
+        ("db.example,1433", "jdbc:sqlserver://db.example:1433", None),
+        ("tcp:db.example, 1533", "jdbc:sqlserver://db.example:1533", None),
+        ("db.example", "jdbc:sqlserver://db.example:1433", None),
+        ("db.example\\X", "jdbc:sqlserver://db.example", "X"),
+        ("(local)", "jdbc:sqlserver://localhost:1433", None),
+        ("::1,1433", "jdbc:sqlserver://[::1]:1433", None),
+    ],
+)
+def test_jdbc_url_is_derived_from_the_server(server: str, url: str, instance: str | None) -> None:
+    found, properties = OdbcDsn.parse(f"Server={server};Uid=u;Pwd=p").jdbc()
+
+    assert found == url
+    assert properties.get("instanceName") == instance
+    assert (properties["user"], properties["password"]) == ("u", "p")
+
+
+@pytest.mark.parametrize(
+    ("setting", "properties"),
+    [
+        ("Encrypt=yes", {"encrypt": "true"}),
+        ("Encrypt=Mandatory", {"encrypt": "true"}),
+        ("Encrypt=no", {"encrypt": "false"}),
+        ("Encrypt=strict", {"encrypt": "strict"}),
+        ("TrustServerCertificate=yes", {"encrypt": "true", "trustServerCertificate": "true"}),
+        ("HostNameInCertificate=x", {"encrypt": "true", "hostNameInCertificate": "x"}),
+        (
+            "Trusted_Connection=yes",
+            {
+                "encrypt": "true",
+                "integratedSecurity": "true",
+                "authenticationScheme": "JavaKerberos",
+            },
+        ),
+    ],
+)
+def test_security_settings_hold_for_jdbc_too(setting: str, properties: dict[str, str]) -> None:
+    assert OdbcDsn.parse(f"Server=h;{setting}").jdbc()[1] == properties
+
+
+@pytest.mark.parametrize("text", ["DSN=mine", "Server=h;Authentication=ActiveDirectoryMsi"])
+def test_what_jdbc_cannot_be_told_asks_for_its_url(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"store\.jdbc_url"):
+        OdbcDsn.parse(text).jdbc()
+
+
+def test_database_is_the_dsns() -> None:
+    assert database_of(DSN) == "nsb"
+    with pytest.raises(ConfigError, match="names no Database"):
+        database_of("Server=h")

@@ -1,0 +1,151 @@
+"""T-SQL as it is sent: it parses, takes ugly names, and locks rows only."""
+
+import re
+from pathlib import Path
+
+import pytest
+import sqlglot
+from sqlglot import exp
+
+import duesweep
+from duesweep.address import SqlServerTable, bracketed
+from duesweep.drivers.sqlserver.connection import _bound, key_list
+from duesweep.policy import MAX_BATCH_ROWS, SCANNED_ROWS
+from duesweep.sql import statement
+from duesweep.stores.msmq.shape import MSMQ_SHAPE
+from duesweep.stores.sqlserver.place import TRANSPORT_SHAPE, DelayedShape, name_literal
+from duesweep.stores.sqlserver.setup import creation, lock_of
+
+ESCALATES_AT = 5_000
+FOLDER = Path(duesweep.__file__).parent / "sql" / "sqlserver"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.sql"))
+UGLY = SqlServerTable("my.c@ta]]og", "my.[sch@ma", "my.tb[e 'q' \"d\" a]b")
+TABLES = ("attempts", "bindings", "delayed", "journal", "queue", "subscriptions", "sweeps")
+SHAPES = {"transport": TRANSPORT_SHAPE, "msmq": MSMQ_SHAPE}
+
+
+def _names(shape: DelayedShape = TRANSPORT_SHAPE) -> dict[str, str]:
+    names = {"catalog": bracketed(UGLY.catalog), "horizon": "N''", "source": "N''"}
+    names |= {"sweep_id": "N''", **shape.names}
+    for table in TABLES:
+        names |= {table: UGLY.sql, f"{table}_literal": name_literal(UGLY)}
+        names[f"{table}_lock"] = lock_of(UGLY)
+    return names
+
+
+def _text(name: str, shape: DelayedShape = TRANSPORT_SHAPE) -> str:
+    bounds = "(0, CONVERT(datetime, N'', 121), 1, CONVERT(datetime, N'', 121), 2)"
+    return statement("sqlserver", name).replace("/* bounds */", bounds).format(**_names(shape))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", NAMES)
+def test_statement_parses_as_t_sql_with_ugly_names(name: str, shape: str) -> None:
+    parsed = sqlglot.parse(_text(name, SHAPES[shape]), read="tsql")
+
+    assert any(parsed)
+    # What it does not know it takes for a command, unread.
+    assert not [part.sql() for part in parsed if isinstance(part, exp.Command)]
+
+
+@pytest.mark.parametrize(
+    ("part", "quoted"),
+    [
+        ("my.tb[e", "[my.tb[e]"),
+        ("my.[sch@ma", "[my.[sch@ma]"),
+        ("a]b", "[a]]b]"),
+        ('it\'s "so"', '[it\'s "so"]'),
+        ("{due}", "[{due}]"),
+    ],
+)
+def test_ugly_name_stands_quoted_in_the_statement_that_is_sent(part: str, quoted: str) -> None:
+    table = SqlServerTable(part, part, part)
+
+    text, _ = _bound("insert_message", {"queue": table.sql}, {"headers": "", "body": b""})
+
+    assert text == (
+        f"INSERT INTO {quoted}.{quoted}.{quoted} (Id, Headers, Body) VALUES (NEWID(), ?, ?);\n"
+    )
+
+
+def test_ugly_name_stands_quoted_in_literals_too() -> None:
+    table = SqlServerTable("db", "it's", "a]b'c")
+
+    text = creation("create_queue", queue=table)
+
+    assert "OBJECT_ID(N'[db].[it''s].[a]]b''c]', 'U')" in text
+    assert "@Resource = N'[db].[it''s].[a]]b''c]_lock'" in text
+    assert "CREATE TABLE [db].[it's].[a]]b'c] (" in text
+
+
+def test_name_with_braces_percent_and_at_signs_takes_no_values_place() -> None:
+    names = _names() | {"sweeps": "[@sweep_id {source} %(x)s ?]"}
+
+    text, values = _bound("delete_sweep", names, {"sweep_id": "7"})
+
+    assert text == "DELETE FROM [@sweep_id {source} %(x)s ?] WHERE sweep_id = ?;\n"
+    assert values == ["7"]
+
+
+def test_value_that_stands_twice_is_sent_twice_in_the_order_of_the_text() -> None:
+    values = {"exhausted": 1, "held_back": 2, "sweep_id": "s"}
+
+    text, sent = _bound("add_exhausted", _names(), values)
+
+    assert (text.count("?"), sent) == (3, [1, 2, "s"])
+
+
+def test_statement_refuses_values_that_it_does_not_take() -> None:
+    with pytest.raises(ValueError, match="unlock takes"):
+        _bound("unlock", {}, {"lock": "a", "sweep_id": "b"})
+
+
+@pytest.mark.parametrize("name", ["claim", "remove_span", "fetch_next_due"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_claim_locks_rows_only_and_skips_what_others_hold(name: str, shape: str) -> None:
+    (hints,) = re.findall(r"\bWITH \(([^)]+)\)", _delayed_only(_text(name, SHAPES[shape])))
+
+    assert set(hints.split(", ")) == {"UPDLOCK", "READPAST", "ROWLOCK"}
+
+
+@pytest.mark.parametrize("name", ["remove", "remove_by_id", "raise_retry_counts", "find_message"])
+def test_statement_on_locked_rows_asks_for_row_locks(name: str) -> None:
+    assert "ROWLOCK" in _text(name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_statement_asks_for_a_lock_on_a_table(name: str) -> None:
+    assert not re.search("TABLOCK|PAGLOCK", _text(name))
+
+
+@pytest.mark.parametrize("name", ["claim", "fetch_next_due"])
+def test_claim_looks_at_fewer_rows_than_make_the_server_lock_the_table(name: str) -> None:
+    text = _text(name)
+
+    assert max(map(int, re.findall(r"TOP \((\d+)\)", text))) == SCANNED_ROWS < ESCALATES_AT
+    assert MAX_BATCH_ROWS < SCANNED_ROWS
+
+
+@pytest.mark.parametrize("name", ["delete_settled", "prune_attempts"])
+def test_deletion_of_many_rows_goes_by_pieces_under_the_escalation_threshold(name: str) -> None:
+    assert int(re.findall(r"TOP \((\d+)\)", _text(name))[0]) < ESCALATES_AT
+
+
+@pytest.mark.parametrize(
+    "keys", [["1", "2"], ["a,b", "c\\d"], ["tab\t", "unit\x1f"], ["😀", "é", "'"]]
+)
+def test_list_of_keys_is_split_where_no_key_has_the_separator(keys: list[str]) -> None:
+    text, separator = key_list(keys)
+
+    assert text is not None
+    assert text.split(separator) == keys
+
+
+def test_list_of_no_keys_is_null() -> None:
+    assert key_list([])[0] is None
+
+
+def _delayed_only(text: str) -> str:
+    """What follows the name of the delayed table, up to the end of its hints."""
+    start = text.index("WITH (", text.index(UGLY.sql))
+    return text[start : text.index(")", start) + 1]

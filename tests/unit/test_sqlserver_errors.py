@@ -1,0 +1,119 @@
+"""Whose fault an error of SQL Server's is."""
+
+import pyodbc
+import pytest
+
+from duesweep.drivers.sqlserver.errors import connect_errors, destination_errors, mapped
+from duesweep.errors import (
+    ConfigError,
+    DestinationError,
+    DuesweepError,
+    RefusedMessageError,
+    StoreError,
+    TransactionLostError,
+)
+
+
+def _error(state: str, number: int, text: str = "Something happened.") -> pyodbc.Error:
+    words = f"[{state}] [Microsoft][ODBC Driver 18 for SQL Server][SQL Server]{text} ({number})"
+    return pyodbc.Error(state, f"{words} (SQLExecDirectW)")
+
+
+def _destination(state: str, number: int, text: str = "Something.") -> DuesweepError:
+    with pytest.raises(DuesweepError) as caught, destination_errors("Billing@[dbo]@[nsb]"):
+        raise _error(state, number, text)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("state", "number"),
+    [
+        ("23000", 2627),
+        ("23000", 547),
+        ("23000", 515),
+        ("22001", 2628),
+        ("22001", 8152),
+        ("42000", 50_000),
+        ("42000", 51_234),
+    ],
+)
+def test_row_at_fault_is_refused(state: str, number: int) -> None:
+    error = _destination(state, number)
+
+    assert type(error) is RefusedMessageError
+    assert str(error) == f"Queue table Billing@[dbo]@[nsb]: Something. ({number})"
+
+
+@pytest.mark.parametrize(
+    ("state", "number", "advice"),
+    [
+        ("42000", 229, "grant INSERT"),
+        ("42000", 1222, "somebody holds a lock"),
+        ("42S02", 208, "is gone"),
+        ("HYT00", 0, "took too long"),
+        ("42000", 3609, "a trigger on it rolls the transaction back"),
+        ("42000", 12345, "look at its triggers"),
+    ],
+)
+def test_table_at_fault_takes_nothing_now(state: str, number: int, advice: str) -> None:
+    error = _destination(state, number)
+
+    assert type(error) is DestinationError
+    assert advice in str(error)
+
+
+def test_used_up_identity_is_the_tables_fault_though_it_looks_like_the_rows() -> None:
+    text = "Arithmetic overflow error converting IDENTITY to data type int."
+
+    assert type(_destination("22003", 8115, text)) is DestinationError
+
+
+@pytest.mark.parametrize(
+    ("state", "number"), [("08S01", 0), ("42000", 9002), ("42000", 40613), ("HY000", 701)]
+)
+def test_service_at_fault_is_nobodys_failure(state: str, number: int) -> None:
+    error = _destination(state, number)
+
+    assert type(error) is StoreError
+    assert error.transient
+
+
+@pytest.mark.parametrize("number", [1205, 3960])
+def test_victim_of_a_deadlock_has_lost_its_transaction(number: int) -> None:
+    assert type(_destination("40001", number)) is TransactionLostError
+    with pytest.raises(TransactionLostError), mapped():
+        raise _error("40001", number)
+
+
+@pytest.mark.parametrize(
+    ("state", "number", "transient"),
+    [("08S01", 0, True), ("42000", 1222, True), ("HYT00", 0, True), ("42S02", 208, False)],
+)
+def test_error_of_a_statement_says_whether_it_passes(
+    state: str, number: int, *, transient: bool
+) -> None:
+    with pytest.raises(StoreError) as caught, mapped():
+        raise _error(state, number)
+    assert caught.value.transient is transient
+
+
+@pytest.mark.parametrize(
+    ("state", "number", "text", "kind"),
+    [
+        ("28000", 18456, "Login failed for user 'x'.", ConfigError),
+        ("42000", 4060, "Cannot open database.", ConfigError),
+        ("01000", 0, "Can't open lib 'x' : file not found", ConfigError),
+        ("IM002", 0, "Data source name not found", ConfigError),
+        ("08001", 0, "SSL Provider: certificate verify failed", ConfigError),
+        ("HYT00", 0, "Login timeout expired", StoreError),
+        ("08001", 0, "TCP Provider: Error code 0x2749", StoreError),
+        ("42000", 40613, "Database is not currently available", StoreError),
+        ("28000", 18401, "Server is in script upgrade mode", StoreError),
+    ],
+)
+def test_session_that_is_not_had_is_a_settings_fault_or_the_servers(
+    state: str, number: int, text: str, kind: type[DuesweepError]
+) -> None:
+    with pytest.raises(kind) as caught, connect_errors("db.example/nsb"):
+        raise _error(state, number, text)
+    assert type(caught.value) is kind
