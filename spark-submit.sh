@@ -7,7 +7,9 @@ usage() {
 usage: ./spark-submit.sh <command> [options]
 
   sweep    sweep what is due now, once         setup    create what a sweep needs in the database
-  config   print the settings that count       demo     see it work, on a PostgreSQL of its own
+  doctor   look for what is amiss              config   print the settings that count
+  queue    send, receive, peek, purge ...      subscriptions  list, add and remove them
+  demo     see it work, on a PostgreSQL of its own
   help     this text; `<command> --help` for a command's own options
 
 Options of Spark's spark-submit may stand anywhere: --master (default $MASTER, else local[*,4]),
@@ -95,6 +97,11 @@ case $command in
     "$python" -P -m duesweep sweep --gate "$@" || status=$?
     ((status == 10)) || exit "$status"
     run_on_spark "$root/jobs/run_sweep.py" "$@"
+    ;;
+  doctor)
+    [[ " $* " == *" --no-spark "* || " $* " == *" --help "* ]] ||
+      run_on_spark "$root/jobs/run_doctor.py" "$@"
+    exec "$python" -P -m duesweep doctor "$@"
     ;;
   demo) run_on_spark "$root/jobs/run_demo.py" "$@" ;;
   *) exec "$python" -P -m duesweep "$command" "$@" ;;

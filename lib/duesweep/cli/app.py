@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
+from duesweep.cli import queue, subscriptions
+from duesweep.cli.options import ConfigFile, Overrides
 from duesweep.errors import DuesweepError, ExitCode
 
 # As shells say it: 128 and the signal's number.
@@ -21,16 +23,8 @@ app = typer.Typer(
     help="Sweep due delayed messages of NServiceBus endpoints to their queues.",
 )
 
-ConfigFile = Annotated[
-    Path | None,
-    typer.Option("--config", "-c", help="TOML file; default: duesweep.toml where there is one."),
-]
-Overrides = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", metavar="SECTION.KEY=VALUE", help="A setting, over file and environment."
-    ),
-]
+app.add_typer(queue.app, name="queue")
+app.add_typer(subscriptions.app, name="subscriptions")
 
 
 @app.command()
@@ -61,6 +55,29 @@ def setup(
     from duesweep.cli import setup as command  # noqa: PLC0415
 
     return command.run(config, settings or [], print_sql=print_sql, rebind=rebind)
+
+
+@app.command()
+def doctor(
+    config: ConfigFile = None,
+    settings: Overrides = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    no_spark: Annotated[
+        bool, typer.Option("--no-spark", help="Leave Spark, its executors and the ledger out.")
+    ] = False,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CHECK", help="Accept what a check finds; as many as needed."),
+    ] = None,
+) -> int:
+    """Look for what is wrong with services and settings, and say what to do; changes nothing.
+
+    Exits with 3 where there is a fault or a warning, else with 0.
+    """
+    from duesweep.cli import doctor as command  # noqa: PLC0415
+
+    options = command.Options(as_json=as_json, with_spark=not no_spark, ignored=ignore or [])
+    return command.run(config, settings or [], options)
 
 
 @app.command("config")

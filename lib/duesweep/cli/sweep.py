@@ -19,18 +19,25 @@ WORK_FOR_SPARK = 10
 def run(file: Path | None, overrides: Sequence[str], *, as_json: bool, gate: bool) -> int:
     """Sweep once. With `gate`, only say whether Spark is needed (10), else do all that is left."""
     parts = wiring.parts(configuration.load(file, overrides))
-    if not has_work(parts):
-        _print_idle(parts, as_json=as_json)
-        return ExitCode.DONE
-    return WORK_FOR_SPARK if gate else _sweep(parts, as_json=as_json)
+    is_needed, notices = look(parts)
+    if is_needed and gate:
+        return WORK_FOR_SPARK
+    for notice in notices:
+        print(f"duesweep: {notice}", file=sys.stderr)
+    if is_needed:
+        return _sweep(parts, as_json=as_json)
+    _print_idle(parts, as_json=as_json)
+    return ExitCode.DONE
 
 
-def has_work(parts: SweepParts) -> bool:
-    """Whether anything is due and ripe, or unsettled; raises where the settings are wrong."""
+def look(parts: SweepParts) -> tuple[bool, Sequence[str]]:
+    """Whether anything is due and ripe, or unsettled, and what somebody should see to; raises where
+    the settings are wrong.
+    """
     with parts.store.open_driver() as session:
         session.check()
         parts.queue.check(parts.error_queue)
-        return session.has_work()
+        return session.has_work(), session.notices()
 
 
 def _sweep(parts: SweepParts, *, as_json: bool) -> int:

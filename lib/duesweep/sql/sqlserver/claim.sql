@@ -2,17 +2,17 @@
 -- and on 4,000 rows of a Due at the most, under the 5,000 at which SQL Server would lock the table.
 -- Skips what others hold. Leaves out known failures that are not ripe, and the keys @passed_over.
 -- An item of @dues is a Due and how many of it are wanted.
-SELECT d.message_key, CONVERT(varchar(23), d.due, 121) AS due,
+SELECT d.message_key, CONVERT(varchar(27), CONVERT(datetime2(7), d.due), 121) AS due,
        d.headers, d.body, d.destination, d.attempts
-FROM OPENJSON(@dues) WITH (due varchar(23) '$.due', wanted int '$.wanted') t
+FROM OPENJSON(@dues) WITH (due varchar(27) '$.due', wanted int '$.wanted') t
 CROSS APPLY (
     SELECT TOP (t.wanted) l.message_key, l.due, l.headers, l.body, l.destination, l.attempts
     FROM (
         SELECT TOP (4000) m.{key} AS message_key, m.{due} AS due, m.Headers AS headers,
                m.{body} AS body, {destination} AS destination, {retry_count} AS attempts
         FROM {delayed} m WITH (UPDLOCK, READPAST, ROWLOCK)
-        WHERE m.{due} = CONVERT(datetime, t.due, 121)
-          AND m.{due} < CONVERT(datetime, @horizon, 121)
+        WHERE m.{due} = CONVERT(datetime2(7), t.due, 121)
+          AND m.{due} < CONVERT(datetime2(7), @horizon, 121)
     ) l
     WHERE NOT EXISTS (
         SELECT 1 FROM {attempts} a

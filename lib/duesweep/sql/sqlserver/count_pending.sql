@@ -1,7 +1,7 @@
 -- Returns how many messages are due and ripe. Skips what others hold; keeps no locks.
 SELECT COUNT_BIG(*) AS pending
 FROM {delayed} d WITH (READPAST)
-WHERE d.{due} < CONVERT(datetime, @horizon, 121)
+WHERE d.{due} < CONVERT(datetime2(7), @horizon, 121)
   AND NOT EXISTS (
     SELECT 1 FROM {attempts} a
     WHERE a.source = @source AND a.message_key = CONVERT(nvarchar(250), d.{key}) COLLATE DATABASE_DEFAULT

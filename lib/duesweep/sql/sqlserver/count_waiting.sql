@@ -1,5 +1,5 @@
 -- Returns how many known failures that are not ripe have one of these Dues. No locks kept.
 SELECT COUNT_BIG(*) AS waiting
-FROM OPENJSON(@dues) WITH (due varchar(23) '$.due') t
-JOIN {attempts} a ON a.due_at = CONVERT(datetime, t.due, 121)
+FROM OPENJSON(@dues) WITH (due varchar(27) '$.due') t
+JOIN {attempts} a ON a.due_at = CONVERT(datetime2(7), t.due, 121)
 WHERE a.source = @source AND a.next_attempt_at > SYSUTCDATETIME();

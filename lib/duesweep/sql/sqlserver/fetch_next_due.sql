@@ -1,7 +1,7 @@
 -- Returns the message that has been due for the longest and is ripe, locked: row locks only, and on
 -- 4,000 rows at the most, under the 5,000 at which SQL Server would lock the table. Skips what others
 -- hold.
-SELECT TOP (1) l.message_key, CONVERT(varchar(23), l.due, 121) AS due,
+SELECT TOP (1) l.message_key, CONVERT(varchar(27), CONVERT(datetime2(7), l.due), 121) AS due,
        l.headers, l.body, l.destination, l.attempts
 FROM (
     SELECT TOP (4000) m.{key} AS message_key, m.{due} AS due, m.Headers AS headers,

@@ -2,7 +2,7 @@
 SELECT CASE WHEN EXISTS (
     SELECT 1
     FROM {delayed} d WITH (READPAST)
-    WHERE d.{due} < CONVERT(datetime, @horizon, 121)
+    WHERE d.{due} < CONVERT(datetime2(7), @horizon, 121)
       AND NOT EXISTS (
         SELECT 1 FROM {attempts} a
         WHERE a.source = @source AND a.message_key = CONVERT(nvarchar(250), d.{key}) COLLATE DATABASE_DEFAULT

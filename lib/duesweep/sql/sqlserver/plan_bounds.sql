@@ -1,13 +1,14 @@
 -- Returns the first (due, key) of each of at most @slices slices of equal size, and how many messages
 -- are due and ripe in all. Ordered by the pair, so that one Due can span slices. Skips what others
 -- hold; keeps no locks.
-SELECT CONVERT(varchar(23), p.due, 121) AS due, CONVERT(nvarchar(250), p.message_key) AS id, p.total
+SELECT CONVERT(varchar(27), CONVERT(datetime2(7), p.due), 121) AS due,
+       CONVERT(nvarchar(250), p.message_key) AS id, p.total
 FROM (
     SELECT d.{due} AS due, d.{key} AS message_key,
            ROW_NUMBER() OVER (ORDER BY d.{due}, d.{key}) - 1 AS position,
            COUNT_BIG(*) OVER () AS total
     FROM {delayed} d WITH (READPAST)
-    WHERE d.{due} < CONVERT(datetime, @horizon, 121)
+    WHERE d.{due} < CONVERT(datetime2(7), @horizon, 121)
       AND NOT EXISTS (
         SELECT 1 FROM {attempts} a
         WHERE a.source = @source AND a.message_key = CONVERT(nvarchar(250), d.{key}) COLLATE DATABASE_DEFAULT

@@ -5,7 +5,7 @@
 SELECT s.slice, chunk.tickets, chunk.sizes
 FROM (VALUES /* bounds */) AS s (slice, first_due, first_key, end_due, end_key)
 CROSS APPLY (
-    SELECT STRING_AGG(CONVERT(varchar(max), CONVERT(varchar(23), k.due, 121)), ',')
+    SELECT STRING_AGG(CONVERT(varchar(max), CONVERT(varchar(27), CONVERT(datetime2(7), k.due), 121)), ',')
                WITHIN GROUP (ORDER BY k.position) AS tickets,
            STRING_AGG(CONVERT(varchar(max), k.bytes), ',')
                WITHIN GROUP (ORDER BY k.position) AS sizes
@@ -14,7 +14,7 @@ CROSS APPLY (
                COALESCE(DATALENGTH(d.Headers), 0) + COALESCE(DATALENGTH(d.{body}), 0) AS bytes,
                ROW_NUMBER() OVER (ORDER BY d.{due}, d.{key}) - 1 AS position
         FROM {delayed} d WITH (READPAST)
-        WHERE d.{due} < CONVERT(datetime, {horizon}, 121)
+        WHERE d.{due} < CONVERT(datetime2(7), {horizon}, 121)
           AND d.{due} >= s.first_due AND d.{due} <= s.end_due
           AND (d.{due} > s.first_due OR d.{key} >= s.first_key)
           AND (d.{due} < s.end_due OR d.{key} < s.end_key)

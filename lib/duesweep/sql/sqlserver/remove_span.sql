@@ -4,7 +4,7 @@
 WITH span AS (
     SELECT TOP (@rows) d.{key}
     FROM {delayed} d WITH (UPDLOCK, READPAST, ROWLOCK)
-    WHERE d.{due} >= CONVERT(datetime, @first, 121) AND d.{due} <= CONVERT(datetime, @last, 121)
+    WHERE d.{due} >= CONVERT(datetime2(7), @first, 121) AND d.{due} <= CONVERT(datetime2(7), @last, 121)
       AND NOT EXISTS (
         SELECT 1 FROM {attempts} a
         WHERE a.source = @source

@@ -23,7 +23,7 @@ class MsmqMessageSession(MsmqTaskSession, OneByOne):
             "store_msmq_message",
             message_key=key,
             destination=message.destination,
-            due=due_text(message.due),
+            due=due_text(message.due, "milliseconds"),
             headers=headers_xml.write(message.headers),
             body=message.body,
         )

@@ -35,12 +35,12 @@ class PostgreSqlQuestion:
 def gather(question: PostgreSqlQuestion) -> PostgreSqlFacts:
     """The facts. Raises `ConfigError` and `StoreError` where there is no session to be had."""
     with connect(question.dsn, TASK_LIMITS) as connection:
-        server = connection.row("describe_database", {})
+        server = connection.row("doctor_server", {})
         session = connection.row("describe_session", {})
         backends: set[int] = set()
 
         def now() -> datetime:
-            row = connection.row("read_clock", {})
+            row = connection.row("doctor_clock", {})
             backends.add(row.backend)
             now: datetime = row.now
             return now
@@ -68,7 +68,7 @@ def _table(connection: Connection, table: TableName, wanted: WantedTable) -> Tab
     rows = connection.rows("describe_table", {}, **names, rights=list(wanted.rights))
     if not rows:
         return TableFacts(wanted, None)
-    indexes = connection.rows("describe_indexes", {}, **names)
+    indexes = connection.rows("doctor_indexes", {}, **names)
     found = FoundTable(
         is_table=rows[0].kind in _WITH_ROWS,
         columns=dict(_named(column, wanted) for column in rows[0].columns),
@@ -99,7 +99,7 @@ def _sequences(connection: Connection) -> list[SequenceFacts]:
             may_use=row.may_use,
             is_hidden=row.is_hidden,
         )
-        for row in connection.rows("describe_sequences", {}, **_QUEUE)
+        for row in connection.rows("doctor_sequences", {}, **_QUEUE)
     ]
 
 
@@ -124,7 +124,7 @@ def _minutes(connection: Connection, zone: str | None) -> tuple[int, int] | None
     if zone is None:
         return None
     try:
-        row = connection.row("describe_zone", {}, zone=zone)
+        row = connection.row("doctor_zone", {}, zone=zone)
     except StoreError as error:
         if error.transient:
             raise

@@ -32,7 +32,7 @@ class SqlServerQuestion:
 def gather(question: SqlServerQuestion) -> SqlServerFacts:
     """The facts. Raises `ConfigError` and `StoreError` where there is no session to be had."""
     with connect(question.dsn, TASK_LIMITS) as connection:
-        server = connection.row("describe_database", {})
+        server = connection.row("doctor_server", {})
         delayed, ambiguous = _delayed(connection, question.store)
         wanted = [*_store_tables(question.store, delayed, server.grantee)]
         wanted += question.queues(server.grantee)
@@ -82,7 +82,7 @@ def _table(connection: Connection, table: SqlServerTable, wanted: WantedTable) -
     columns = connection.rows("describe_table", names, schema=table.schema, table=table.table)
     if not columns:
         return TableFacts(wanted, None)
-    indexes = connection.rows("describe_indexes", names, name=table.sql)
+    indexes = connection.rows("doctor_indexes", names, name=table.sql)
     # Some servers give the names of an index's columns in lower case.
     written = {row.name.lower(): row.name for row in columns}
     firsts = [(written[row.column_name.lower()], bool(row.is_partial)) for row in indexes]
@@ -92,7 +92,7 @@ def _table(connection: Connection, table: SqlServerTable, wanted: WantedTable) -
         missing_rights=[
             right
             for right in wanted.rights
-            if not connection.row("has_right", {}, name=table.sql, right=right).is_granted
+            if not connection.row("doctor_right", {}, name=table.sql, right=right).is_granted
         ],
         indexed=frozenset(name for name, is_partial in firsts if not is_partial),
         indexed_in_part=frozenset(name for name, is_partial in firsts if is_partial),
@@ -102,7 +102,7 @@ def _table(connection: Connection, table: SqlServerTable, wanted: WantedTable) -
 
 def _json_problem(connection: Connection) -> str | None:
     try:
-        connection.rows("join_json", {}, numbers="[1]")
+        connection.rows("doctor_json", {}, numbers="[1]")
     except StoreError as error:
         if error.transient:
             raise
@@ -111,7 +111,7 @@ def _json_problem(connection: Connection) -> str | None:
 
 
 def _now(connection: Connection) -> datetime:
-    now: datetime = connection.row("read_clock", {}).now
+    now: datetime = connection.row("doctor_clock", {}).now
     return now.replace(tzinfo=UTC)
 
 
@@ -119,5 +119,5 @@ def _lock_escalation(connection: Connection, delayed: SqlServerTable | None) -> 
     if delayed is None:
         return None
     names = {"catalog": bracketed(delayed.catalog)}
-    rows = connection.rows("describe_lock_escalation", names, name=delayed.sql)
+    rows = connection.rows("doctor_lock_escalation", names, name=delayed.sql)
     return str(rows[0].lock_escalation) if rows else None

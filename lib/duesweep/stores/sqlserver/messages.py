@@ -65,6 +65,6 @@ class SqlServerMessageSession(OneByOne):
                 headers_json.addressed(message.headers, message.destination)
             ),
             body=message.body,
-            due=due_text(message.due),
+            due=due_text(message.due, "milliseconds"),
         )
         return str(row.message_key)

@@ -10,6 +10,8 @@ from duesweep.sql import statement
 from duesweep.stores.sqlserver.place import SqlServerPlace, journal_tables, name_literal
 from duesweep.stores.sqlserver.table import check_session, find_delayed, is_there
 
+# A lock's name is cut after 255 characters.
+_LOCK_NAME = 250
 _Creation = tuple[Sequence[SqlServerTable], str]
 
 
@@ -68,7 +70,8 @@ def creation(name: str, **tables: SqlServerTable) -> str:
 
 def lock_of(table: SqlServerTable) -> str:
     """The name of the lock under which a table is made: the transport's own, within its length."""
-    return f"{name_literal(table)[:240]}_lock"
+    name = f"{table.sql[:_LOCK_NAME]}_lock"
+    return name.replace("'", "''")
 
 
 def _create_missing(connection: Connection, creations: Iterator[_Creation]) -> list[SqlServerTable]:

@@ -48,9 +48,11 @@ class SqlServerStatements:
         self._connection.execute("unlock", {}, lock=name)
 
 
-def due_text(moment: datetime) -> str:
-    """`moment` as T-SQL's style 121, which means one tick of a `datetime`, and no other."""
-    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "milliseconds")
+def due_text(moment: datetime, timespec: str = "microseconds") -> str:
+    """`moment` as T-SQL's style 121. The server's own texts of a Due have a digit more, which makes
+    them exact: as a `datetime2(7)` it is one tick of a `datetime`, 1/300 s, and no other.
+    """
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(" ", timespec)
 
 
 def due_of(text: str) -> datetime:

@@ -9,7 +9,7 @@ from duesweep.stores.sqlserver.place import SqlServerPlace, journal_tables
 
 _COLUMNS = {
     "journal": {"sweep_id": "uniqueidentifier", "kind": "varchar", "outcomes": "varbinary"},
-    "attempts": {"source": "nvarchar", "message_key": "nvarchar", "due_at": "datetime"},
+    "attempts": {"source": "nvarchar", "message_key": "nvarchar", "due_at": "datetime2"},
     "sweeps": {"sweep_id": "uniqueidentifier", "sealed_at": "datetime2", "planned": "nvarchar"},
     "bindings": {"source": "nvarchar", "ledger_id": "uniqueidentifier"},
 }

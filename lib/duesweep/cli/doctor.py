@@ -1,0 +1,145 @@
+"""`duesweep doctor`: what is wrong with services and settings, and what to do."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from duesweep import config as configuration
+from duesweep.config import Config
+from duesweep.doctor.examine import Binding, Examination, examine_services
+from duesweep.doctor.finding import (
+    Check,
+    Finding,
+    Severity,
+    fault,
+    is_to_mend,
+    skipped,
+    without,
+    worst_first,
+)
+from duesweep.doctor.spark import Needs, ledger_finding, not_started, spark_findings
+from duesweep.errors import ExitCode
+
+_COLOURS = {Severity.FAULT: "red", Severity.WARNING: "yellow", Severity.OK: "green"}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line asks for."""
+
+    as_json: bool = False
+    with_spark: bool = True
+    ignored: Sequence[str] = field(default_factory=list)
+
+
+def run(file: Path | None, overrides: Sequence[str], options: Options) -> int:
+    """Look at everything; 3 where there is something to mend."""
+    without([], options.ignored)
+    config = configuration.load(file, overrides)
+    findings = worst_first(without(_examine(config, options), options.ignored))
+    if options.as_json:
+        print(as_json(config.store.endpoint, findings))
+    else:
+        print_findings(findings)
+    # As wherever something is done, and somebody should look at what came of it.
+    return ExitCode.MESSAGES_FAILED if any(map(is_to_mend, findings)) else ExitCode.DONE
+
+
+def as_json(endpoint: str, findings: Sequence[Finding]) -> str:
+    """One document: whose findings, how bad the worst is, and all of them."""
+    worst = findings[0].severity if findings else Severity.OK
+    is_bad = any(map(is_to_mend, findings))
+    document = {
+        "endpoint": endpoint,
+        "worst": worst if is_bad else Severity.OK,
+        "findings": [asdict(finding) for finding in findings],
+    }
+    return json.dumps(document, ensure_ascii=False)
+
+
+def print_findings(findings: Sequence[Finding]) -> None:
+    """A table, worst first; what is as it should be in a row a check."""
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    for is_wrapped in (False, False, True):
+        table.add_column(no_wrap=not is_wrapped, overflow="fold")
+    for finding in findings:
+        if finding.severity != Severity.OK:
+            table.add_row(*_cells(finding.severity, finding.check, _paragraph(finding)))
+    good = [finding for finding in findings if finding.severity == Severity.OK]
+    for check in dict.fromkeys(finding.check for finding in good):
+        of_check = [finding for finding in good if finding.check == check]
+        table.add_row(*_cells(Severity.OK, check, _line(of_check)))
+    Console().print(table)
+    counts = {severity: sum(f.severity == severity for f in findings) for severity in Severity}
+    print(", ".join(f"{severity}: {count}" for severity, count in counts.items() if count))
+
+
+def _paragraph(finding: Finding) -> str:
+    text = f"{finding.about}\n{finding.found}"
+    return f"{text}\n→ {finding.advice}" if finding.advice else text
+
+
+def _line(findings: Sequence[Finding]) -> str:
+    about = ", ".join(dict.fromkeys(finding.about for finding in findings))
+    found = "; ".join(dict.fromkeys(finding.found for finding in findings))
+    return f"{about}: {found}"
+
+
+def _cells(severity: Severity, check: Check, text: str) -> Iterable[Text]:
+    # As Text: brackets in names are not to be read as mark-up.
+    return Text(severity, style=_COLOURS.get(severity, "")), Text(check), Text(text)
+
+
+def _examine(config: Config, options: Options) -> list[Finding]:
+    examination: Examination | None = None
+    findings: list[Finding] = []
+    binding = Binding(problem="The journal was not read")
+    try:
+        examination = _examination(config)
+    except ImportError as error:
+        findings.append(_not_imported(error))
+    if examination is not None:
+        services, binding = examine_services(examination)
+        findings += services
+    if options.with_spark:
+        return [*findings, *_examine_spark(examination, binding)]
+    reason = "--no-spark leaves it, its executors and the ledger out"
+    return [*findings, skipped(Check.SPARK_START, "the Spark session", reason)]
+
+
+def _examination(config: Config) -> Examination:
+    from duesweep.wiring.examining import examination  # noqa: PLC0415 - loads drivers
+
+    return examination(config)
+
+
+def _not_imported(error: ImportError) -> Finding:
+    return fault(
+        Check.DRIVER_IMPORT,
+        "this machine",
+        f"A database's driver cannot be loaded: {error}",
+        "Install what it names; pyodbc and Microsoft's driver load unixODBC and Kerberos from the "
+        "machine (Debian, Ubuntu: apt-get install libodbc2 libgssapi-krb5-2)",
+    )
+
+
+def _examine_spark(examination: Examination | None, binding: Binding) -> list[Finding]:
+    from duesweep.doctor.cluster import ledger_facts, spark_facts  # noqa: PLC0415 - loads Spark
+    from duesweep.session import spark_session  # noqa: PLC0415
+    from duesweep.spark_errors import SPARK_ERRORS, sentence  # noqa: PLC0415
+
+    try:
+        spark = spark_session(configuration.jars())
+    except (*SPARK_ERRORS, RuntimeError) as error:
+        return [not_started(sentence(error))]
+    needs = examination.needs if examination else Needs(["duesweep", "pyarrow"])
+    findings = [*spark_findings(spark_facts(spark, needs))]
+    if examination is not None:
+        facts = ledger_facts(spark, examination.parts.ledger_root, binding)
+        findings.append(ledger_finding(facts))
+    return findings

@@ -1,0 +1,98 @@
+"""What a Spark session, its executors and the ledger say of themselves. DataFrame API only."""
+
+import json
+import re
+import sys
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+
+import duesweep
+from duesweep.doctor.examine import Binding
+from duesweep.doctor.question import question
+from duesweep.doctor.spark import ExecutorFacts, LedgerFacts, Needs, SparkFacts, Versions
+from duesweep.errors import DuesweepError
+from duesweep.ledger.tables import Ledger
+from duesweep.plan import core_count
+from duesweep.spark_errors import SPARK_ERRORS, sentence
+
+_TASKS_PER_CORE, _MOST_TASKS = 2, 1_000
+# A task that is done at once leaves its core to the next, and other executors without any.
+_TASK_SECONDS = 0.2
+# local[4] tries once, local[4,3] three times.
+_LOCAL_MASTER = re.compile(r"local(?:\[[^],]*(?:,\s*(\d+))?\])?")
+_DEFAULT_TRIES = "4"
+
+
+def spark_facts(spark: SparkSession, needs: Needs) -> SparkFacts:
+    """What is asked of a session; starts one small job."""
+    executors, problem = [], None
+    try:
+        executors = _executors(spark, needs)
+    except SPARK_ERRORS as error:
+        problem = sentence(error)
+    master = _setting(spark, "spark.master", "a cluster")
+    return SparkFacts(
+        version=spark.version,
+        master=master,
+        speculation=_setting(spark, "spark.speculation", "false").lower() == "true",
+        task_tries=_tries(spark, master),
+        session_zone=_setting(spark, "spark.sql.session.timeZone", "UTC"),
+        jvm_zone=_jvm_zone(spark),
+        driver=Versions(_python(), duesweep.__version__),
+        executors=executors,
+        problem=problem,
+    )
+
+
+def ledger_facts(spark: SparkSession, root: str, binding: Binding) -> LedgerFacts:
+    """Which ledger there is, and which one the journal belongs to."""
+    try:
+        found = Ledger(spark, root).read_id()
+    except DuesweepError as error:
+        return LedgerFacts(root, None, binding.ledger_id, str(error))
+    return LedgerFacts(root, found, binding.ledger_id, binding.problem)
+
+
+def _setting(spark: SparkSession, name: str, default: str) -> str:
+    try:
+        return str(spark.conf.get(name, default))
+    except PySparkException:
+        # Some platforms keep some settings to themselves.
+        return default
+
+
+def _tries(spark: SparkSession, master: str) -> int | None:
+    local = _LOCAL_MASTER.fullmatch(master)
+    tries = _setting(spark, "spark.task.maxFailures", _DEFAULT_TRIES)
+    if local:
+        tries = local[1] or "1"
+    return int(tries) if tries.isdecimal() else None
+
+
+def _jvm_zone(spark: SparkSession) -> str | None:
+    try:
+        row = spark.sql("SELECT reflect('java.time.ZoneId', 'systemDefault') AS zone").first()
+    except SPARK_ERRORS:
+        return None
+    return str(row["zone"]) if row else None
+
+
+def _executors(spark: SparkSession, needs: Needs) -> list[ExecutorFacts]:
+    tasks = min(core_count(spark) * _TASKS_PER_CORE, _MOST_TASKS)
+    # Not by Arrow, which may be what is missing there.
+    ask = F.udf(question(needs, _TASK_SECONDS), "string", useArrow=False)
+    answers_df = spark.range(0, tasks, 1, tasks).select(ask("id").alias("answer"))
+    answers = sorted({row["answer"] for row in answers_df.collect()})
+    return [_facts(json.loads(answer)) for answer in answers]
+
+
+def _facts(answer: dict[str, Any]) -> ExecutorFacts:
+    versions = Versions(answer["python"], answer["duesweep"])
+    return ExecutorFacts(answer["host"], versions, answer["failures"])
+
+
+def _python() -> str:
+    return f"{sys.version_info.major}.{sys.version_info.minor}"

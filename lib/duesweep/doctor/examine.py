@@ -1,0 +1,110 @@
+"""Looks at one thing after the other; what is out of reach is a finding, and the rest goes on."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from duesweep.doctor.finding import Check, Finding, Severity, fault, ok, skipped, warning
+from duesweep.doctor.server import unreachable
+from duesweep.doctor.spark import Needs
+from duesweep.errors import DuesweepError
+from duesweep.parts import SweepParts
+from duesweep.stores.base import DriverSession
+
+_STORE = "store.dsn"
+_START = "the sweep"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A database, and what is to be said of it; asking raises where it is out of reach."""
+
+    setting: str
+    findings: Callable[[], Iterable[Finding]]
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """All that is to be looked at; `routes` is what was found without any look."""
+
+    parts: SweepParts
+    places: Sequence[Place]
+    routes: Sequence[Finding]
+    needs: Needs
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """The ledger that the journal belongs to, None for none as yet; or why that is not known."""
+
+    ledger_id: UUID | None = None
+    problem: str | None = None
+
+
+def examine_services(examination: Examination) -> tuple[Sequence[Finding], Binding]:
+    """What is to be said of databases, routes and the store; and what the journal is bound to."""
+    findings = [*examination.routes]
+    for place in examination.places:
+        findings += _examine(place)
+    if any(f.check == Check.SERVER_REACHABLE and _is_bad(f, _STORE) for f in findings):
+        reason = "The store is out of reach"
+        return [*findings, skipped(Check.SWEEP_START, _START, reason)], Binding(problem=reason)
+    more, binding = _examine_start(examination.parts, is_explained=any(map(_is_bad, findings)))
+    return [*findings, *more], binding
+
+
+def _examine(place: Place) -> Sequence[Finding]:
+    try:
+        return list(place.findings())
+    except DuesweepError as error:
+        return [unreachable(place.setting, error)]
+
+
+def _examine_start(parts: SweepParts, *, is_explained: bool) -> tuple[list[Finding], Binding]:
+    """What a sweep asks before it starts. Where it would not, and nothing else was found to say
+    why, that is a fault of its own.
+    """
+    findings: list[Finding] = []
+    binding = Binding(problem="The journal cannot be read")
+    try:
+        with parts.store.open_driver() as session:
+            session.check()
+            findings += _notices(parts.store.source, session)
+            binding = _binding(session)
+        parts.queue.check(parts.error_queue)
+    except DuesweepError as error:
+        return [*findings, _refusal(error, is_explained=is_explained)], binding
+    return [*findings, ok(Check.SWEEP_START, _START, "A sweep would start")], binding
+
+
+def _notices(source: str, session: DriverSession) -> Iterator[Finding]:
+    notices = session.notices()
+    for notice in notices:
+        yield warning(Check.STORE_NOTICES, source, *_parted(notice, ": "))
+    if not notices:
+        yield ok(Check.STORE_NOTICES, source, "The store has nothing to say")
+
+
+def _binding(session: DriverSession) -> Binding:
+    try:
+        return Binding(session.binding())
+    except DuesweepError as error:
+        return Binding(problem=str(error))
+
+
+def _refusal(error: DuesweepError, *, is_explained: bool) -> Finding:
+    if is_explained:
+        reason = f"A sweep would not start: {error}. Mend what is said of it first"
+        return skipped(Check.SWEEP_START, _START, reason)
+    text, advice = _parted(str(error), "; ")
+    return fault(Check.SWEEP_START, _START, f"A sweep would not start: {text}", advice)
+
+
+def _parted(sentence: str, mark: str) -> tuple[str, str]:
+    """What is so, and what to do, of a sentence that says both."""
+    text, _, advice = sentence.rpartition(mark)
+    return (text, advice[:1].upper() + advice[1:]) if text else (sentence, "Do what it says")
+
+
+def _is_bad(finding: Finding, about: str | None = None) -> bool:
+    return finding.severity == Severity.FAULT and about in {None, finding.about}

@@ -1,0 +1,113 @@
+"""What the doctor says: one finding a check and a thing that it is about."""
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from duesweep.errors import ConfigError
+
+
+class Severity(StrEnum):
+    """How bad it is, worst first. Faults and warnings are to be mended."""
+
+    FAULT = "fault"
+    WARNING = "warning"
+    SKIPPED = "skipped"
+    IGNORED = "ignored"
+    OK = "ok"
+
+
+class Check(StrEnum):
+    """The checks' names; stable, for scripts. What each means is in docs/doctor.md."""
+
+    DRIVER_IMPORT = "driver-import"
+    ROUTE = "route"
+    SERVER_REACHABLE = "server-reachable"
+    SERVER_VERSION = "server-version"
+    SERVER_WRITABLE = "server-writable"
+    TEXT_ENCODING = "text-encoding"
+    CLOCK_SKEW = "clock-skew"
+    POOLER = "pooler"
+    SERVER_TIME_ZONE = "server-time-zone"
+    WRITER_TIME_ZONE = "writer-time-zone"
+    READ_COMMITTED_SNAPSHOT = "read-committed-snapshot"
+    SNAPSHOT_ISOLATION = "snapshot-isolation"
+    LOCK_ESCALATION = "lock-escalation"
+    ONE_DELAYED_TABLE = "one-delayed-table"
+    TABLE_EXISTS = "table-exists"
+    TABLE_SHAPE = "table-shape"
+    TABLE_INDEX = "table-index"
+    TABLE_RIGHTS = "table-rights"
+    HEADERS_UNICODE = "headers-unicode"
+    SEQ_HEADROOM = "seq-headroom"
+    STORE_NOTICES = "store-notices"
+    SWEEP_START = "sweep-start"
+    SPARK_START = "spark-start"
+    SPARK_SPECULATION = "spark-speculation"
+    SPARK_TASK_RETRIES = "spark-task-retries"
+    SPARK_TIME_ZONE = "spark-time-zone"
+    JVM_TIME_ZONE = "jvm-time-zone"
+    EXECUTOR_DRIVERS = "executor-drivers"
+    EXECUTOR_VERSIONS = "executor-versions"
+    LEDGER = "ledger"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`about` is a setting, a table or a host; `advice` is what to do, None where nothing is."""
+
+    check: Check
+    severity: Severity
+    about: str
+    found: str
+    advice: str | None = None
+
+
+def ok(check: Check, about: str, found: str) -> Finding:
+    """Nothing to do."""
+    return Finding(check, Severity.OK, about, found)
+
+
+def warning(check: Check, about: str, found: str, advice: str) -> Finding:
+    """Sweeps are right, but slow, narrow or in danger."""
+    return Finding(check, Severity.WARNING, about, found, advice)
+
+
+def fault(check: Check, about: str, found: str, advice: str) -> Finding:
+    """Sweeps, or some of their messages, fail."""
+    return Finding(check, Severity.FAULT, about, found, advice)
+
+
+def skipped(check: Check, about: str, reason: str) -> Finding:
+    """Not looked at."""
+    return Finding(check, Severity.SKIPPED, about, reason)
+
+
+def is_to_mend(finding: Finding) -> bool:
+    """Whether somebody should do something."""
+    return finding.severity in {Severity.FAULT, Severity.WARNING}
+
+
+def worst_first(findings: Iterable[Finding]) -> list[Finding]:
+    """Faults, warnings, the rest; each in the order in which they were looked for."""
+    order = list(Severity)
+    return sorted(findings, key=lambda finding: order.index(finding.severity))
+
+
+def without(findings: Iterable[Finding], ignored: Sequence[str]) -> list[Finding]:
+    """The findings, those of `ignored` checks marked as such.
+
+    Raises `ConfigError` for a name that is no check's.
+    """
+    for name in ignored:
+        if name not in set(Check):
+            near = difflib.get_close_matches(name, list(Check), n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(Check)}"
+            raise ConfigError(f"There is no check {name}; {hint}")
+    return [
+        replace(finding, severity=Severity.IGNORED)
+        if finding.check in ignored and is_to_mend(finding)
+        else finding
+        for finding in findings
+    ]

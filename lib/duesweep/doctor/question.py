@@ -1,0 +1,59 @@
+"""What a task says of the machine that it runs on.
+
+It travels as code, which is why these are functions in functions, and knows plain values only:
+duesweep itself may be missing where it arrives.
+"""
+
+from collections.abc import Callable
+
+from duesweep.doctor.spark import Needs
+
+
+def question(needs: Needs, seconds: float) -> Callable[[int], str]:
+    """A function whose answer is JSON: host, versions, and why what is needed cannot be loaded. It
+    takes `seconds`, so that all executors get to answer.
+    """
+    load = _loader()
+    wanted = [("module", name) for name in needs.modules]
+    wanted += [("driver", name) for name in needs.odbc_drivers]
+
+    def answer(_: int) -> str:
+        import json  # noqa: PLC0415
+        import platform  # noqa: PLC0415
+        import sys  # noqa: PLC0415
+        import time  # noqa: PLC0415
+
+        failures = {}
+        for kind, name in wanted:
+            try:
+                load(kind, name)
+            except Exception as error:  # noqa: BLE001 - whatever a broken package raises
+                failures[name or "the ODBC driver"] = f"{type(error).__name__}: {error}"
+        time.sleep(seconds)
+        found = {
+            "host": platform.node(),
+            "python": f"{sys.version_info.major}.{sys.version_info.minor}",
+            "duesweep": getattr(sys.modules.get("duesweep"), "__version__", None),
+            "failures": failures,
+        }
+        return json.dumps(found, sort_keys=True)
+
+    return answer
+
+
+def _loader() -> Callable[[str, str], None]:
+    def load(kind: str, name: str) -> None:
+        import ctypes  # noqa: PLC0415
+        from importlib import import_module  # noqa: PLC0415
+
+        if kind == "module":
+            import_module(name)
+        elif not name:
+            library = import_module("duesweep.drivers.sqlserver.library")
+            ctypes.CDLL(library.driver_library())
+        elif "/" in name:
+            ctypes.CDLL(name)
+        elif name not in import_module("pyodbc").drivers():
+            raise LookupError("unixODBC knows no driver of this name")
+
+    return load

@@ -1,0 +1,76 @@
+"""What is to be said of any server: whether it answers, and its clock."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from duesweep.doctor.finding import Check, Finding, fault, ok, warning
+from duesweep.errors import DuesweepError
+
+# Nothing is early or late by this machine's clock; it only stamps logs and fault headers.
+_SKEW = timedelta(seconds=5)
+_LOOKS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ClockReading:
+    """The server's clock, and this machine's before and after the question; all aware."""
+
+    server: datetime
+    before: datetime
+    after: datetime
+
+    @property
+    def round_trip(self) -> timedelta:
+        """How long the answer took."""
+        return self.after - self.before
+
+    @property
+    def skew(self) -> timedelta:
+        """How far the server is ahead, the answer taken to be from the middle."""
+        return self.server - (self.before + self.round_trip / 2)
+
+
+def read_clock(now: Callable[[], datetime]) -> Sequence[ClockReading]:
+    """Some looks at a server's clock."""
+    readings = []
+    for _ in range(_LOOKS):
+        before = datetime.now(UTC)
+        server = now()
+        readings.append(ClockReading(server, before, datetime.now(UTC)))
+    return readings
+
+
+def reachable(setting: str, version: str, readings: Sequence[ClockReading]) -> Finding:
+    """The server answers."""
+    took = min(reading.round_trip for reading in readings) / timedelta(milliseconds=1)
+    text = f"{version} answers within {max(took, 0.1):.1f} ms"
+    return ok(Check.SERVER_REACHABLE, setting, text)
+
+
+def unreachable(setting: str, error: DuesweepError) -> Finding:
+    """It does not, or not to the end."""
+    return fault(
+        Check.SERVER_REACHABLE,
+        setting,
+        str(error),
+        "See that the server runs, that this machine and every executor may connect to it, and "
+        f"that {setting} names it; what else depends on it was not looked at",
+    )
+
+
+def clock_skew(setting: str, readings: Sequence[ClockReading]) -> Finding:
+    """The difference of the clocks, as far as the round trip lets it be known."""
+    best = min(readings, key=lambda reading: reading.round_trip)
+    seconds = best.skew / timedelta(seconds=1)
+    if abs(best.skew) - best.round_trip / 2 <= _SKEW:
+        text = f"This machine's clock and the server's differ by {abs(seconds):.1f} s"
+        return ok(Check.CLOCK_SKEW, setting, text)
+    where = "ahead of" if seconds > 0 else "behind"
+    return warning(
+        Check.CLOCK_SKEW,
+        setting,
+        f"The server's clock is {abs(seconds):,.1f} s {where} this machine's. What is due is "
+        "decided by the server's alone; logs and the times in error queues are off by as much",
+        "Let both machines follow NTP",
+    )

@@ -1,0 +1,143 @@
+"""Tables as they should be, as they are, and what is to be said of the difference."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from duesweep.doctor.finding import Check, Finding, Severity, fault, ok, warning
+
+# Types of text that hold the characters of one code page only.
+_NARROW = {"varchar", "char", "text"}
+
+
+@dataclass(frozen=True, slots=True)
+class WantedIndex:
+    """An index that begins with `column`; `harm` is what comes of its absence. A `partial` one may
+    leave rows out.
+    """
+
+    column: str
+    harm: str
+    statement: str
+    partial: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WantedTable:
+    """What is expected of a table. `columns` are names to types, of which none is any type;
+    `unicode` names the column whose text has to hold all characters; `grant` is what
+    follows the rights in a GRANT; `create` and `reshape` say what to do where the table is missing,
+    or its columns are others.
+    """
+
+    role: str
+    name: str
+    columns: Mapping[str, frozenset[str]]
+    rights: Sequence[str]
+    grant: str
+    create: str
+    indexes: Sequence[WantedIndex] = ()
+    unicode: str | None = None
+    reshape: str = (
+        "Check store.kind, the schema and the name: this may be another table; if it is not, bring "
+        "its columns to the shape that the transport gives them"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTable:
+    """What there is. `indexed` are the first columns of its indexes, `indexed_in_part` those of
+    indexes that leave rows out.
+    """
+
+    is_table: bool
+    columns: Mapping[str, str]
+    missing_rights: Sequence[str] = ()
+    indexed: frozenset[str] = field(default_factory=frozenset)
+    indexed_in_part: frozenset[str] = field(default_factory=frozenset)
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """Both; `found` None where there is no such table to be seen."""
+
+    wanted: WantedTable
+    found: FoundTable | None
+
+
+def table_findings(facts: TableFacts) -> Iterator[Finding]:
+    """All that is to be said of one table."""
+    wanted, found = facts.wanted, facts.found
+    if found is None:
+        text = f"The {wanted.role} is not there, or is closed to this user"
+        yield fault(Check.TABLE_EXISTS, wanted.name, text, wanted.create)
+        return
+    yield ok(Check.TABLE_EXISTS, wanted.name, "It is there")
+    yield _shape(wanted, found)
+    yield _rights(wanted, found)
+    for index in wanted.indexes:
+        # What it should be on may be missing: that is the shape's affair.
+        if index.column in found.columns:
+            yield _index(wanted, found, index)
+    if wanted.unicode in found.columns:
+        yield _unicode(wanted, found, str(wanted.unicode))
+
+
+def _shape(wanted: WantedTable, found: FoundTable) -> Finding:
+    if not found.is_table:
+        return fault(
+            Check.TABLE_SHAPE,
+            wanted.name,
+            f"The {wanted.role} is a view, a foreign table or the like, whose rows cannot be "
+            "locked",
+            "Let the configuration name the database, schema and table that hold the rows",
+        )
+    wrong = sorted(_wrong_columns(wanted, found))
+    if not wrong:
+        return ok(Check.TABLE_SHAPE, wanted.name, "Its columns are as expected")
+    return fault(Check.TABLE_SHAPE, wanted.name, "; ".join(wrong), wanted.reshape)
+
+
+def _wrong_columns(wanted: WantedTable, found: FoundTable) -> Iterator[str]:
+    for name, types in wanted.columns.items():
+        kind = found.columns.get(name)
+        if kind is None:
+            yield f"Column {name} is missing"
+        elif types and kind not in types and not _is_narrow(wanted, name, kind):
+            yield f"Column {name} is {kind}, not {' or '.join(sorted(types))}"
+
+
+def _is_narrow(wanted: WantedTable, name: str, kind: str) -> bool:
+    return name == wanted.unicode and kind in _NARROW
+
+
+def _rights(wanted: WantedTable, found: FoundTable) -> Finding:
+    if not found.missing_rights:
+        return ok(Check.TABLE_RIGHTS, wanted.name, f"This user has {', '.join(wanted.rights)}")
+    missing = ", ".join(found.missing_rights)
+    advice = f"GRANT {missing} {wanted.grant}"
+    return fault(Check.TABLE_RIGHTS, wanted.name, f"This user lacks {missing}", advice)
+
+
+def _index(wanted: WantedTable, found: FoundTable, index: WantedIndex) -> Finding:
+    usable = found.indexed | (found.indexed_in_part if index.partial else frozenset())
+    if index.column in usable:
+        return ok(Check.TABLE_INDEX, wanted.name, f"An index begins with {index.column}")
+    text = f"No index that can be used begins with {index.column}: {index.harm}"
+    return warning(Check.TABLE_INDEX, wanted.name, text, index.statement)
+
+
+def _unicode(wanted: WantedTable, found: FoundTable, column: str) -> Finding:
+    kind = found.columns[column]
+    if not _is_narrow(wanted, column, kind):
+        return ok(Check.HEADERS_UNICODE, wanted.name, f"{column} is {kind}")
+    is_refused = kind not in wanted.columns[column]
+    more = "; a sweep refuses it" if is_refused else ""
+    return Finding(
+        Check.HEADERS_UNICODE,
+        Severity.FAULT if is_refused else Severity.WARNING,
+        wanted.name,
+        f"{column} is {kind}, so that characters outside its code page become question marks"
+        + more,
+        f"ALTER TABLE {wanted.name} ALTER COLUMN {column} nvarchar(max) NOT NULL, while its "
+        "endpoint is stopped",
+    )

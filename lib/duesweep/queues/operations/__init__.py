@@ -1,0 +1,28 @@
+"""The transports' own operations on queue tables, as a library.
+
+`PostgreSqlTransport` and `SqlServerTransport`, each in the module of its name, say where the queues
+are; `open_session` opens a session on one, and a `Receiver` hands its messages to a function.
+"""
+
+from duesweep.queues.operations.base import Transport
+from duesweep.queues.operations.options import ReceiverOptions
+from duesweep.queues.operations.queue_table import QueueTable
+from duesweep.queues.operations.receiver import Receiver
+from duesweep.queues.operations.session import TransportSession, open_session
+from duesweep.queues.operations.subscriptions import SUBSCRIPTION_TABLE, Subscriptions
+from duesweep.queues.operations.worker import Handle
+from duesweep.transport_message import OutgoingMessage, ReceivedMessage
+
+__all__ = [
+    "SUBSCRIPTION_TABLE",
+    "Handle",
+    "OutgoingMessage",
+    "QueueTable",
+    "ReceivedMessage",
+    "Receiver",
+    "ReceiverOptions",
+    "Subscriptions",
+    "Transport",
+    "TransportSession",
+    "open_session",
+]

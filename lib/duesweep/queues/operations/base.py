@@ -1,0 +1,74 @@
+"""What the operations need of a transport, whichever its database is."""
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from duesweep.queues.base import Destination
+
+
+class Addresses(Protocol):
+    """How an endpoint reads addresses."""
+
+    @property
+    def own_queue(self) -> Destination:
+        """The endpoint's own input queue."""
+        ...
+
+    def parse(self, address: str | None) -> Destination:
+        """The table that `address` names; None is the endpoint's own queue."""
+        ...
+
+
+class Dialect(Protocol):
+    """Statements on one session; each is a file, see `duesweep.sql`. `tables` are those that the
+    statement names. Raises the `StoreError`s of the driver.
+    """
+
+    @property
+    def addresses(self) -> Addresses:
+        """How addresses are read."""
+        ...
+
+    @property
+    def delayed(self) -> Destination | None:
+        """The endpoint's delayed table; None where it is not in this database."""
+        ...
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """A transaction; nested, a savepoint."""
+        ...
+
+    def execute(self, name: str, tables: Mapping[str, Destination], **values: object) -> int:
+        """Run the named statement; how many rows it touched."""
+        ...
+
+    def rows(self, name: str, tables: Mapping[str, Destination], **values: object) -> list[Any]:
+        """The rows that the named statement returns; their columns are attributes."""
+        ...
+
+    def create(self, name: str, role: str, table: Destination) -> None:
+        """Run a statement that creates or alters `table`, which it calls `role`, while nobody else
+        does.
+        """
+        ...
+
+    def columns(self, table: Destination) -> set[str]:
+        """The names of a table's columns in lower case; none where there is no such table."""
+        ...
+
+    def send_statement(self, columns: set[str]) -> str:
+        """The statement that sends to a queue table with these columns."""
+        ...
+
+    def writers_zone(self) -> AbstractContextManager[None]:
+        """A transaction in which Due means what it means to the endpoints that write it."""
+        ...
+
+
+class Transport(Protocol):
+    """A database with an endpoint's queues. A value; no secrets in its repr."""
+
+    def connect(self) -> AbstractContextManager[Dialect]:
+        """A session of its own, closed at the end of the block."""
+        ...

@@ -1,0 +1,96 @@
+"""The operations on PostgreSQL."""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from duesweep.address import PostgreSqlAddresses, TableName
+from duesweep.drivers.postgresql import DRIVER_LIMITS, Connection, connect
+from duesweep.queues.base import Destination
+from duesweep.sql import statement
+
+FindZone = Callable[[Connection], str]
+
+
+@dataclass(frozen=True, slots=True)
+class PostgreSqlTransport:
+    """Queue tables of one database, and beside them perhaps the endpoint's delayed table. What is
+    sent later is stored in the time zone that `find_zone` says its writers live in.
+    """
+
+    dsn: str = field(repr=False)
+    addresses: PostgreSqlAddresses
+    delayed: TableName | None = None
+    find_zone: FindZone = field(default=lambda _: "UTC", repr=False)
+
+    @contextmanager
+    def connect(self) -> Iterator["PostgreSqlDialect"]:
+        """A session that may be idle in a transaction for as long as a handler takes."""
+        with connect(self.dsn, DRIVER_LIMITS) as connection:
+            yield PostgreSqlDialect(connection, self)
+
+
+class PostgreSqlDialect:
+    """Names are quoted tables, values are bound."""
+
+    def __init__(self, connection: Connection, transport: PostgreSqlTransport) -> None:
+        self.addresses = transport.addresses
+        self.delayed = transport.delayed
+        self._connection = connection
+        self._find_zone = transport.find_zone
+        self._zone: str | None = None
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """A transaction; nested, a savepoint."""
+        return self._connection.transaction()
+
+    def execute(self, name: str, tables: Mapping[str, Destination], **values: object) -> int:
+        """Run the named statement."""
+        return self._connection.execute(name, _tables(tables), **values)
+
+    def rows(self, name: str, tables: Mapping[str, Destination], **values: object) -> list[Any]:
+        """The rows that the named statement returns."""
+        return self._connection.rows(name, _tables(tables), **values)
+
+    def create(self, name: str, role: str, table: Destination) -> None:
+        """Under the advisory lock that the transport itself takes to alter this table."""
+        text = statement("postgresql", name).format(**{role: table})
+        with self._connection.transaction():
+            self._connection.rows("lock_creation", {}, lock_key=_creation_lock(str(table)))
+            self._connection.script(text)
+
+    def columns(self, table: Destination) -> set[str]:
+        """The columns' names."""
+        found = _tables({"table": table})["table"]
+        rows = self._connection.rows(
+            "describe_table", {}, schema=found.schema, table=found.table, rights=[]
+        )
+        return {column.split(" ", 1)[0] for row in rows for column in row.columns}
+
+    def send_statement(self, columns: set[str]) -> str:  # noqa: ARG002 - the contract's
+        """The same for all: these tables have had one shape only."""
+        return "send"
+
+    @contextmanager
+    def writers_zone(self) -> Iterator[None]:
+        """The transport casts Due to timestamptz in its sessions' zone; ours are in UTC."""
+        if self._zone is None:
+            self._zone = self._find_zone(self._connection)
+        with self._connection.transaction():
+            self._connection.row("set_zone", {}, zone=self._zone)
+            yield
+            # The setting would outlive a savepoint.
+            self._connection.row("set_zone", {}, zone="UTC")
+
+
+def _tables(tables: Mapping[str, Destination]) -> dict[str, TableName]:
+    # Ours: they come from these addresses.
+    return {name: table for name, table in tables.items() if isinstance(table, TableName)}
+
+
+def _creation_lock(qualified_name: str) -> int:
+    """As the transport's `QueueCreator.CalculateLockId`."""
+    digest = hashlib.sha256(qualified_name.encode("utf-16-le")).digest()
+    return int.from_bytes(digest[:8], "little", signed=True)

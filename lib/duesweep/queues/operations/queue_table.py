@@ -1,0 +1,184 @@
+"""One queue table on one session: create, send, receive, peek, purge."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+from duesweep import duration
+from duesweep.errors import ConfigError, NotAQueueError, QueueNotFoundError, StoreError
+from duesweep.headers import json as headers_json
+from duesweep.message import Headers
+from duesweep.queues.base import Destination
+from duesweep.queues.operations.base import Dialect
+from duesweep.transport_message import OutgoingMessage, ReceivedMessage
+
+PURGE_BATCH_SIZE = 1_000
+PEEK_BATCH_SIZE = 100
+# From here on SQL Server trades a statement's row locks for one of the whole table.
+_ESCALATION = 5_000
+_COLUMNS = {"id", "expires", "headers", "body"}
+_BODY_STRING = "bodystring"
+_SEND_LATER = "send_later"
+_SECOND = timedelta(seconds=1)
+
+
+class QueueTable:
+    """A queue of the transport's. Whatever touches its rows raises `QueueNotFoundError` where there
+    is no such table and `NotAQueueError` where it is another kind of table.
+    """
+
+    def __init__(self, dialect: Dialect, place: Destination, known: dict[Destination, str]) -> None:
+        self.place = place
+        self._dialect = dialect
+        self._tables = {"queue": place}
+        # The session's: which statement sends to a table, by what its columns were.
+        self._known = known
+
+    def create(self, *, readable_body: bool = False) -> None:
+        """Create the table unless it is there, however many do so at once; with `readable_body`
+        also the column in which people can read bodies.
+        """
+        self._dialect.create("create_queue", "queue", self.place)
+        # Asked first: even an ALTER that changes nothing waits for everybody else.
+        if readable_body and _BODY_STRING not in self._dialect.columns(self.place):
+            self._dialect.create("add_body_string", "queue", self.place)
+        self._known.pop(self.place, None)
+        self.check()
+
+    def send(self, message: OutgoingMessage) -> None:
+        """Send now, or where the message has a delay, later: through the delayed table."""
+        if message.delay is not None:
+            self._send_later(message, duration.parts(message.delay))
+            return
+        lifetime = message.time_to_be_received
+        parts = None if lifetime is None else duration.parts(lifetime)
+        self._append(
+            uuid4(),
+            headers_json.write(message.headers),
+            message.body,
+            seconds=None if lifetime is None else lifetime // _SECOND,
+            milliseconds=None if parts is None else parts.milliseconds,
+        )
+
+    def append(self, message_id: UUID, headers_text: str, body: bytes | None) -> None:
+        """Append a row as it is, whatever its headers hold; it never expires."""
+        self._append(message_id, headers_text, body, seconds=None, milliseconds=None)
+
+    @contextmanager
+    def receive(self) -> Iterator[ReceivedMessage | None]:
+        """The first message that nobody holds, or None; gone for good once the block ends well,
+        back where it was when it raises. What has expired is dropped for good on the way to it.
+
+        A poison message is returned like any other: whoever lets the block end takes it over.
+        """
+        self.check()
+        while True:
+            with self._dialect.transaction():
+                row = self._first()
+                if row is None or not _is_expired(row):
+                    yield row and _message(row)
+                    return
+
+    def peek(self, batch_size: int = PEEK_BATCH_SIZE) -> int:
+        """How many messages nobody holds, up to `batch_size`; on PostgreSQL an estimate, which is 0
+        only where there are none.
+        """
+        self.check()
+        (row,) = self._dialect.rows("peek", self._tables, batch=batch_size)
+        return int(row.messages)
+
+    def purge(self, *, expired_only: bool = False, batch_size: int = PURGE_BATCH_SIZE) -> int:
+        """Remove all messages that nobody holds, or those of them that have expired; how many.
+
+        In batches with a transaction each, unless one is under way.
+        """
+        if not 1 <= batch_size < _ESCALATION:
+            raise ConfigError(
+                f"Batches of {batch_size} cannot be purged; give a size from 1 to "
+                f"{_ESCALATION - 1}, below which a server locks rows and not the whole table"
+            )
+        self.check()
+        name = "purge_expired" if expired_only else "purge"
+        purged, removed = 0, batch_size
+        while removed == batch_size:
+            removed = self._dialect.execute(name, self._tables, batch=batch_size)
+            purged += removed
+        return purged
+
+    def check(self) -> None:
+        """Raise unless this is a queue table; looks at it once a session."""
+        self._send_statement()
+
+    def _send_statement(self) -> str:
+        if self.place not in self._known:
+            columns = self._dialect.columns(self.place)
+            if not columns:
+                raise QueueNotFoundError(
+                    f"There is no queue table {self.place}; correct the address, or create it"
+                )
+            if absent := _COLUMNS - columns:
+                raise NotAQueueError(
+                    f"{self.place} is not a queue table: it lacks {', '.join(sorted(absent))}"
+                )
+            self._known[self.place] = self._dialect.send_statement(columns)
+        return self._known[self.place]
+
+    def _append(
+        self, message_id: UUID, headers_text: str, body: bytes | None, **lifetime: int | None
+    ) -> None:
+        row = {"id": message_id, "headers": headers_text, "body": body, **lifetime}
+        try:
+            self._dialect.execute(self._send_statement(), self._tables, **row)
+        except StoreError:
+            # Its columns may have changed; the next attempt looks again.
+            self._known.pop(self.place, None)
+            raise
+
+    def _send_later(self, message: OutgoingMessage, delay: duration.Parts) -> None:
+        delayed = self._delayed()
+        headers = _forwarded(message.headers, self.place, self._dialect.addresses.own_queue)
+        with self._dialect.writers_zone():
+            self._dialect.execute(
+                _SEND_LATER,
+                {"delayed": delayed},
+                headers=headers_json.write(headers),
+                body=message.body,
+                **delay._asdict(),
+            )
+
+    def _delayed(self) -> Destination:
+        delayed = self._dialect.delayed
+        if delayed is None:
+            raise ConfigError(
+                "Nothing can be sent later from here, since the endpoint's delayed table is not in "
+                "this database; send it without a delay, or through the store's own database"
+            )
+        if delayed not in self._known:
+            if not self._dialect.columns(delayed):
+                raise ConfigError(
+                    f"There is no delayed table {delayed}; correct store.delayed_table, or create "
+                    "it with the command `setup`"
+                )
+            self._known[delayed] = _SEND_LATER
+        return delayed
+
+    def _first(self) -> Any:
+        rows = self._dialect.rows("receive", self._tables)
+        return rows[0] if rows else None
+
+
+def _forwarded(headers: Headers, place: Destination, own_queue: Destination) -> Headers:
+    """`headers` with the real destination in the last, where it is not the endpoint itself."""
+    others = {n: value for n, value in headers.items() if n != headers_json.FORWARD_DESTINATION}
+    return others if place == own_queue else others | {headers_json.FORWARD_DESTINATION: str(place)}
+
+
+def _is_expired(row: Any) -> bool:
+    return row.expires is not None and row.expires <= row.utc_now
+
+
+def _message(row: Any) -> ReceivedMessage:
+    body = None if row.body is None else bytes(row.body)
+    return ReceivedMessage.read(UUID(str(row.id)), row.headers, body)

@@ -1,0 +1,59 @@
+"""A session on a transport: its queues, its subscriptions, and transactions over them."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+
+from duesweep.queues.base import Destination
+from duesweep.queues.operations.base import Dialect, Transport
+from duesweep.queues.operations.queue_table import QueueTable
+from duesweep.queues.operations.subscriptions import SUBSCRIPTION_TABLE, Subscriptions
+
+
+class TransportSession:
+    """One session; not thread-safe."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._known: dict[Destination, str] = {}
+
+    def queue(self, address: str | None) -> QueueTable:
+        """The queue at `address`, whether it is there or not; None is the endpoint's own.
+
+        Raises `UnreadableAddressError` for an address that can name no table.
+        """
+        return QueueTable(self._dialect, self._dialect.addresses.parse(address), self._known)
+
+    def subscriptions(self, table: str = SUBSCRIPTION_TABLE) -> Subscriptions:
+        """The table of subscriptions at an address."""
+        return Subscriptions(self._dialect, self._dialect.addresses.parse(table))
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """What is done in the block is done together or not at all; nested, a savepoint."""
+        return self._dialect.transaction()
+
+
+@contextmanager
+def open_session(transport: Transport) -> Iterator[TransportSession]:
+    """A session on `transport`, closed at the end of the block."""
+    with transport.connect() as dialect:
+        yield TransportSession(dialect)
+
+
+class KeptSession:
+    """A session that stays open from one use to the next, and is opened anew after `close`."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._stack = ExitStack()
+        self._session: TransportSession | None = None
+
+    def get(self) -> TransportSession:
+        """The session."""
+        if self._session is None:
+            self._session = self._stack.enter_context(open_session(self._transport))
+        return self._session
+
+    def close(self) -> None:
+        """Close it, if it is open."""
+        self._session = None
+        self._stack.close()

@@ -1,0 +1,65 @@
+"""The table of subscriptions: which endpoint wants which topic, and at which address."""
+
+from collections.abc import Sequence
+
+from duesweep.errors import ConfigError
+from duesweep.queues.base import Destination
+from duesweep.queues.operations.base import Dialect
+
+# The transports' own, in the default schema. All endpoints of a system have to agree on it.
+SUBSCRIPTION_TABLE = "SubscriptionRouting"
+# What a column of it takes.
+_LONGEST = 200
+
+
+class Subscriptions:
+    """One table of subscriptions on one session; a topic is a type's full name."""
+
+    def __init__(self, dialect: Dialect, table: Destination) -> None:
+        self._dialect = dialect
+        self._table = table
+        self._tables = {"subscriptions": table}
+
+    def create(self) -> None:
+        """Create the table unless it is there, however many do so at once."""
+        self._dialect.create("create_subscriptions", "subscriptions", self._table)
+
+    def subscribe(self, endpoint: str, address: str, topic: str) -> None:
+        """Have what is published under `topic` go to the queue at `address` for this endpoint; an
+        older subscription of the endpoint's to it moves there.
+        """
+        queue_address = str(self._dialect.addresses.parse(address))
+        names = {"endpoint": endpoint, "queue_address": queue_address, "topic": topic}
+        self._check(**names)
+        with self._dialect.transaction():
+            self._dialect.execute("subscribe", self._tables, **names)
+
+    def unsubscribe(self, endpoint: str, topic: str) -> bool:
+        """End a subscription; whether there was one."""
+        self._check(endpoint=endpoint, topic=topic)
+        removed = self._dialect.execute("unsubscribe", self._tables, endpoint=endpoint, topic=topic)
+        return removed > 0
+
+    def subscribers(self, topics: Sequence[str]) -> Sequence[str]:
+        """The addresses that want any of these topics, each once, sorted."""
+        self._check(**{f"topic {topic[:20]}": topic for topic in topics})
+        found = set()
+        # One after the other: an IN list would take a statement for each number of topics, and a
+        # list in JSON would be compared in another collation than another database's.
+        for topic in topics:
+            rows = self._dialect.rows("list_subscribers", self._tables, topic=topic)
+            found |= {str(row.queue_address) for row in rows}
+        return sorted(found)
+
+    def _check(self, **names: str) -> None:
+        for what, name in names.items():
+            if not name.strip() or len(name) > _LONGEST:
+                raise ConfigError(
+                    f"The {what.replace('_', ' ')} {name!r} cannot be in a subscription; give 1 to "
+                    f"{_LONGEST} characters"
+                )
+        if not self._dialect.columns(self._table):
+            raise ConfigError(
+                f"There is no table of subscriptions {self._table}; correct its name, or create it "
+                "with the command `subscriptions create`"
+            )

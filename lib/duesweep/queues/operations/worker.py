@@ -1,0 +1,188 @@
+"""One thread of a receiver: receive one message, see where it belongs, hand it over."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from uuid import uuid4
+
+import structlog
+
+from duesweep.errors import MessageError, StoreError
+from duesweep.fault_headers import fault_headers
+from duesweep.headers import json as headers_json
+from duesweep.message import Headers
+from duesweep.queues.operations.base import Transport
+from duesweep.queues.operations.options import ReceiverOptions
+from duesweep.queues.operations.session import KeptSession, TransportSession
+from duesweep.transport_message import ReceivedMessage
+
+# What it sends with the session leaves with the message, in one transaction.
+Handle = Callable[[ReceivedMessage, TransportSession], None]
+
+_log = structlog.get_logger(__name__)
+
+
+class HandlerFailedError(Exception):
+    """The handler raised; its error is the cause, its message is back."""
+
+    def __init__(self, message: ReceivedMessage) -> None:
+        super().__init__(f"Handling the message with id {message.id} failed")
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """From where, to whom, and where to with what nobody can read."""
+
+    transport: Transport
+    address: str
+    error_queue: str
+    handle: Handle
+    options: ReceiverOptions
+
+
+class Round:
+    """The receives that one peek has called for."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._tried = 0
+        self.is_over = False
+
+    def note_receive(self) -> None:
+        """One more has found a message."""
+        with self._condition:
+            self._tried += 1
+            self._condition.notify()
+
+    def end(self) -> None:
+        """No more are to be tried: one has found nothing, or failed."""
+        with self._condition:
+            self.is_over = True
+            self._condition.notify()
+
+    def wait(self, receives: int) -> None:
+        """Wait until so many have found a message, or there are to be no more."""
+        with self._condition:
+            self._condition.wait_for(lambda: self.is_over or self._tried >= receives)
+
+
+@dataclass(slots=True)
+class Trouble:
+    """What the threads of a receiver tell it: that something failed, or failed for good."""
+
+    queue: str
+    lasting: Exception | None = None
+    _is_fresh: threading.Event = field(default_factory=threading.Event)
+    _has_cautioned: threading.Event = field(default_factory=threading.Event)
+
+    def report(self, error: Exception) -> None:
+        """Log what passes, keep what does not."""
+        if isinstance(error, HandlerFailedError):
+            message_id, cause = str(error.message.id), repr(error.__cause__)
+            _log.warning("handler_failed", queue=self.queue, id=message_id, error=cause)
+        elif isinstance(error, StoreError) and error.transient:
+            _log.warning("receive_failed", queue=self.queue, error=str(error))
+        else:
+            self.lasting = error
+        self._is_fresh.set()
+
+    def caution(self, caution: str) -> None:
+        """Log a caution, the first time."""
+        if not self._has_cautioned.is_set():
+            self._has_cautioned.set()
+            _log.warning("receiver_caution", queue=self.queue, caution=caution)
+
+    def take(self) -> bool:
+        """Whether anything has failed since the last time."""
+        was_fresh = self._is_fresh.is_set()
+        self._is_fresh.clear()
+        return was_fresh
+
+
+class Worker:
+    """One thread's session, kept from one message to the next."""
+
+    def __init__(self, route: Route, trouble: Trouble) -> None:
+        self._route = route
+        self._trouble = trouble
+        self._kept = KeptSession(route.transport)
+
+    def close(self) -> None:
+        """Close its session."""
+        self._kept.close()
+
+    def receive_one(self, current: Round) -> None:
+        """Receive and hand over one message, if there is one. Never raises."""
+        try:
+            session = self._kept.get()
+            with session.queue(self._route.address).receive() as message:
+                if message is None:
+                    current.end()
+                else:
+                    current.note_receive()
+                    self._take(message, session)
+        except Exception as error:  # noqa: BLE001 - the receiver raises it, in its own thread
+            # What is back would be the next that is received: not again in this round.
+            self._trouble.report(error)
+            current.end()
+            self._kept.close()
+
+    def _take(self, message: ReceivedMessage, session: TransportSession) -> None:
+        caution = self._route.options.caution_about(message.time_to_be_received)
+        if caution is not None:
+            self._trouble.caution(caution)
+        if isinstance(message.headers, MessageError):
+            _log.error(
+                "poison", queue=self._route.address, id=str(message.id), to=self._error_queue
+            )
+            queue = session.queue(self._error_queue)
+            queue.append(message.id, message.headers_text, message.body)
+        elif not self._is_forwarded(message, message.headers, session):
+            self._hand_over(message, session)
+
+    def _hand_over(self, message: ReceivedMessage, session: TransportSession) -> None:
+        try:
+            self._route.handle(message, session)
+        except Exception as error:
+            raise HandlerFailedError(message) from error
+
+    def _is_forwarded(
+        self, message: ReceivedMessage, headers: Headers, session: TransportSession
+    ) -> bool:
+        """Whether it is a delayed message of somebody else's, which is there now."""
+        destination = message.forward_destination
+        if destination is None:
+            return False
+        try:
+            queue = session.queue(destination)
+            if queue.place == session.queue(self._route.address).place:
+                return False
+            queue.check()
+        except MessageError as error:
+            self._give_up(message, headers, error, session)
+            return True
+        text = headers_json.without_forward_destination(message.headers_text)
+        queue.append(uuid4(), text, message.body)
+        return True
+
+    def _give_up(
+        self,
+        message: ReceivedMessage,
+        headers: Headers,
+        error: MessageError,
+        session: TransportSession,
+    ) -> None:
+        _log.error(
+            "forward_failed", queue=self._route.address, id=str(message.id), error=str(error)
+        )
+        destination = message.forward_destination or self._route.address
+        own = {n: value for n, value in headers.items() if n != headers_json.FORWARD_DESTINATION}
+        faults = fault_headers(error, destination, datetime.now(UTC))
+        queue = session.queue(self._error_queue)
+        queue.append(uuid4(), headers_json.write({**own, **faults}), message.body)
+
+    @property
+    def _error_queue(self) -> str:
+        return self._route.error_queue

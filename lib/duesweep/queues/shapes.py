@@ -1,0 +1,63 @@
+"""What the doctor expects of queue tables; the same that delivering takes, and their indexes."""
+
+from duesweep.address import SqlServerTable, TableName, bracketed, quoted
+from duesweep.doctor.tables import WantedIndex, WantedTable
+
+_ANY: frozenset[str] = frozenset()
+_CREATE = "Run the command `setup`, or correct the setting that names it"
+_POSTGRESQL = {
+    "id": frozenset({"uuid"}),
+    "headers": frozenset({"text"}),
+    "body": frozenset({"bytea"}),
+    "expires": _ANY,
+    "seq": _ANY,
+}
+_SQLSERVER = {
+    "Id": frozenset({"uniqueidentifier"}),
+    "Headers": frozenset({"nvarchar", "varchar", "ntext"}),
+    "Body": frozenset({"varbinary", "image"}),
+    "Expires": frozenset({"datetime", "datetime2"}),
+    "RowVersion": frozenset({"bigint", "int"}),
+}
+
+
+def postgresql_queue(role: str, table: TableName, grantee: str) -> WantedTable:
+    """A queue table of the PostgreSQL transport."""
+    return WantedTable(
+        role=role,
+        name=str(table),
+        columns=_POSTGRESQL,
+        rights=("INSERT",),
+        grant=f"ON {table} TO {quoted(grantee)}; GRANT USAGE ON SCHEMA {quoted(table.schema)} TO "
+        f"{quoted(grantee)}",
+        create=_CREATE,
+    )
+
+
+def sqlserver_queue(role: str, table: SqlServerTable, grantee: str) -> WantedTable:
+    """A queue table of the SQL Server transport."""
+    name = table.sql
+    beside = f"{bracketed(table.schema)}.{bracketed(table.table)}"
+    return WantedTable(
+        role=role,
+        name=name,
+        columns=_SQLSERVER,
+        rights=("INSERT",),
+        grant=f"ON {beside} TO {bracketed(grantee)}, in database {table.catalog}",
+        create=_CREATE,
+        unicode="Headers",
+        indexes=(
+            WantedIndex(
+                "Expires",
+                "removing what has expired reads the whole queue",
+                f"CREATE NONCLUSTERED INDEX [Index_Expires] ON {name} ([Expires]) INCLUDE ([Id], "
+                "[RowVersion]) WHERE [Expires] IS NOT NULL",
+                partial=True,
+            ),
+            WantedIndex(
+                "RowVersion",
+                "its receiver looks for the oldest message in the whole queue",
+                f"CREATE NONCLUSTERED INDEX [Index_RowVersion] ON {name} ([RowVersion] ASC)",
+            ),
+        ),
+    )

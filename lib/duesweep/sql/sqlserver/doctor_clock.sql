@@ -1,0 +1,2 @@
+-- Returns the server's clock, in UTC.
+SELECT SYSUTCDATETIME() AS now;

@@ -1,0 +1,98 @@
+"""The receiver on real servers."""
+
+import threading
+from collections import Counter
+from datetime import timedelta
+
+from contract.operations.steps import BILLING, fill, message, number_of, receive_all
+from contract.operations.subjects import Subject
+from waiting import until
+
+from duesweep.queues.operations import (
+    OutgoingMessage,
+    ReceivedMessage,
+    Receiver,
+    ReceiverOptions,
+    TransportSession,
+)
+
+PATIENT = ReceiverOptions(concurrency=4, peek_delay=timedelta(milliseconds=100))
+ONE = ReceiverOptions(concurrency=1, peek_delay=timedelta(milliseconds=100))
+
+
+class Running:
+    """Receivers in threads of their own."""
+
+    def __init__(self, *receivers: Receiver) -> None:
+        self.handled: Counter[int] = Counter()
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._threads = [
+            threading.Thread(target=receiver.run, args=(self._handle, self._stop), daemon=True)
+            for receiver in receivers
+        ]
+
+    def __enter__(self) -> "Running":
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(60)
+            assert not thread.is_alive()
+
+    def _handle(self, received: ReceivedMessage, session: TransportSession) -> None:
+        session.queue("Answers").send(message(number_of(received) or 0))
+        with self._lock:
+            self.handled[number_of(received) or 0] += 1
+
+
+def test_two_receivers_of_four_threads_handle_each_message_once(
+    skipping: Subject, session: TransportSession
+) -> None:
+    fill(session.queue("error"), 0)
+    answers = fill(session.queue("Answers"), 0)
+    with session.transaction():
+        fill(session.queue(BILLING), 500)
+    receivers = [Receiver(skipping.transport, BILLING, "error", PATIENT) for _ in range(2)]
+
+    with Running(*receivers) as running:
+        until(lambda: sum(running.handled.values()) >= 500)
+        until(lambda: session.queue(BILLING).peek() == 0)
+
+    assert running.handled == Counter(range(1, 501))
+    assert sorted(receive_all(answers), key=int) == list(range(1, 501))
+
+
+def test_receiver_of_one_thread_finds_what_comes_while_it_waits(
+    subject: Subject, session: TransportSession
+) -> None:
+    fill(session.queue("error"), 0)
+    fill(session.queue("Answers"), 0)
+    queue = fill(session.queue(BILLING), 2)
+
+    with Running(Receiver(subject.transport, BILLING, "error", ONE)) as running:
+        until(lambda: len(running.handled) == 2)
+        queue.send(message(3))
+        until(lambda: len(running.handled) == 3)
+
+    assert subject.rows(queue.place) == []
+    assert list(receive_all(session.queue("Answers"))) == [1, 2, 3]
+
+
+def test_poison_goes_to_the_error_queue_and_does_not_stop_the_receiver(
+    subject: Subject, session: TransportSession
+) -> None:
+    fill(session.queue("Answers"), 0)
+    error = fill(session.queue("error"), 0)
+    queue = fill(session.queue(BILLING), 1)
+    subject.run(f"UPDATE {subject.quoted(queue.place)} SET headers = 'no JSON'")
+    queue.send(OutgoingMessage({"n": "2"}, None))
+
+    with Running(Receiver(subject.transport, BILLING, "error", ONE)) as running:
+        until(lambda: len(running.handled) == 1)
+
+    assert [row[0] for row in subject.rows(error.place)] == ["no JSON"]
+    assert subject.rows(queue.place) == []

@@ -1,0 +1,72 @@
+"""What SQL Server's queue tables have of their own: two shapes, and other databases."""
+
+import pytest
+from contract.operations.steps import BILLING, HOUR, fill, message, receive_all
+from contract.operations.subjects import HAS_SERVER
+from sqlserver_endpoint import SqlServerEndpoint
+
+from duesweep.errors import StoreError
+from duesweep.queues.operations import TransportSession, open_session
+from duesweep.wiring import operations
+
+if not HAS_SERVER:
+    reason = "DUESWEEP_TEST_SQLSERVER names no SQL Server (docs/testing.md)"
+    pytest.skip(reason, allow_module_level=True)
+
+_NEWER = ("CorrelationId", "ReplyToAddress", "Recoverable")
+
+
+def _make_newer(endpoint: SqlServerEndpoint, table: str) -> None:
+    for column in _NEWER:
+        endpoint.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+
+
+def test_both_shapes_of_queue_tables_are_filled(sqlserver_endpoint: SqlServerEndpoint) -> None:
+    endpoint = sqlserver_endpoint.set_up("Older", "Newer")
+    _make_newer(endpoint, endpoint.addresses.parse("Newer").sql)
+
+    with open_session(operations.transport(endpoint.config())) as session:
+        for name in ("Older", "Newer"):
+            queue = session.queue(name)
+            queue.send(message(1, time_to_be_received=HOUR))
+            queue.send(message(2))
+            assert list(receive_all(queue)) == [1, 2]
+        session.queue("Older").send(message(3))
+    (row,) = endpoint.fetch(f"SELECT Recoverable FROM {endpoint.addresses.parse('Older').sql}")
+    assert row.Recoverable
+
+
+def test_shape_that_changes_costs_one_attempt(sqlserver_endpoint: SqlServerEndpoint) -> None:
+    endpoint = sqlserver_endpoint.set_up(BILLING)
+
+    with open_session(operations.transport(endpoint.config())) as session:
+        queue = fill(session.queue(BILLING), 1)
+        _make_newer(endpoint, endpoint.addresses.parse(BILLING).sql)
+        with pytest.raises(StoreError):
+            queue.send(message(2))
+        queue.send(message(3))
+        assert list(receive_all(queue)) == [1, 3]
+
+
+def test_queue_in_another_database_is_used_by_its_three_part_name(
+    sqlserver_endpoint: SqlServerEndpoint,
+) -> None:
+    endpoint = sqlserver_endpoint.set_up()
+    catalog = endpoint.server.other.name
+    address = f"{BILLING}@[{endpoint.schema}]@[{catalog}]"
+    endpoint.create_queue(address)
+
+    with open_session(operations.transport(endpoint.config())) as session:
+        _use(session, address)
+    assert endpoint.queue_rows(address) == []
+
+
+def _use(session: TransportSession, address: str) -> None:
+    queue = session.queue(address)
+    for number in (1, 2, 3):
+        queue.send(message(number))
+    assert queue.peek() == 3
+    with queue.receive():
+        pass
+    assert queue.purge(expired_only=True) == 0
+    assert queue.purge() == 2

@@ -1,0 +1,43 @@
+"""What `duesweep doctor --json` says."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from duesweep.cli.app import main
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """The exit code, the document, and the text of both streams."""
+
+    code: int
+    document: dict[str, Any]
+    text: str
+
+    def to_mend(self) -> dict[tuple[str, str], str]:
+        """What is bad, and how bad, by check and what it is about."""
+        return {
+            (finding["check"], finding["about"]): finding["severity"]
+            for finding in self.document["findings"]
+            if finding["severity"] in {"fault", "warning"}
+        }
+
+    def of(self, check: str) -> dict[str, Any]:
+        """The worst finding of a check."""
+        found: dict[str, Any] = next(f for f in self.document["findings"] if f["check"] == check)
+        return found
+
+
+def diagnosed(
+    capsys: pytest.CaptureFixture[str], file: Path, *options: str, with_spark: bool = False
+) -> Diagnosis:
+    """What the doctor says of a configuration."""
+    capsys.readouterr()
+    more = [] if with_spark else ["--no-spark"]
+    code = int(main(["doctor", "--json", "--config", str(file), *more, *options]))
+    output = capsys.readouterr()
+    return Diagnosis(code, json.loads(output.out), output.out + output.err)

@@ -1,0 +1,130 @@
+"""The doctor on a real Spark: session, executors, ledger."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from diagnosis import diagnosed
+from endpoint import Endpoint
+from pyspark.sql import SparkSession
+
+from duesweep.cli.app import main
+from duesweep.doctor.cluster import spark_facts
+from duesweep.doctor.spark import Needs, spark_findings
+
+_ROOT = Path(__file__).parents[2]
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.mark.usefixtures("spark")
+def test_what_is_well_is_0_before_and_after_the_first_sweep(
+    capsys: Capture, endpoint: Endpoint
+) -> None:
+    endpoint.set_up("Billing")
+    endpoint.delay_many(10)
+    file = endpoint.config_file()
+
+    before = diagnosed(capsys, file, with_spark=True)
+    assert not (endpoint.folder / "ledger").exists()
+    assert main(["sweep", "--config", str(file)]) == 0
+    after = diagnosed(capsys, file, with_spark=True)
+
+    assert (before.code, before.to_mend()) == (after.code, after.to_mend()) == (0, {})
+    assert before.of("ledger")["found"].startswith("There is no ledger yet")
+    assert "which the journal belongs to" in after.of("ledger")["found"]
+    assert before.of("spark-task-retries")["found"] == "A task is tried 4 times"
+    assert before.of("executor-drivers")["severity"] == "ok"
+    assert not [f for f in before.document["findings"] if f["severity"] == "skipped"]
+
+
+@pytest.mark.usefixtures("spark")
+def test_ledger_that_is_not_the_journals(capsys: Capture, endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing")
+    endpoint.delay()
+    assert main(["sweep", "--config", str(endpoint.config_file())]) == 0
+    elsewhere = str(endpoint.folder / "elsewhere")
+
+    found = diagnosed(capsys, endpoint.config_file(ledger__root=elsewhere), with_spark=True)
+
+    assert (found.code, found.to_mend()) == (3, {("ledger", elsewhere): "fault"})
+    assert "setup --rebind" in found.of("ledger")["advice"]
+
+
+@pytest.mark.usefixtures("spark")
+def test_root_that_holds_another_table(
+    capsys: Capture, endpoint: Endpoint, spark: SparkSession
+) -> None:
+    endpoint.set_up()
+    root = endpoint.folder / "ledger"
+    spark.range(1).write.format("delta").save(str(root / "tombstones"))
+
+    found = diagnosed(capsys, endpoint.config_file(), with_spark=True)
+
+    assert (found.code, found.to_mend()) == (3, {("ledger", str(root)): "fault"})
+
+
+def test_driver_that_is_missing_on_executors_is_named(spark: SparkSession) -> None:
+    facts = spark_facts(spark, Needs(["duesweep", "no_such_driver"]))
+
+    (executor,) = facts.executors
+    assert executor.failures == {
+        "no_such_driver": "ModuleNotFoundError: No module named 'no_such_driver'"
+    }
+    assert executor.versions == facts.driver
+    bad = [f for f in spark_findings(facts) if f.severity == "fault"]
+    assert [(f.check, f.about) for f in bad] == [("executor-drivers", executor.host)]
+
+
+def test_session_is_asked_for_what_it_is_set_to(spark: SparkSession) -> None:
+    facts = spark_facts(spark, Needs([]))
+
+    assert (facts.task_tries, facts.speculation, facts.session_zone) == (4, False, "UTC")
+    assert facts.jvm_zone
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")
+    try:
+        assert spark_facts(spark, Needs([])).session_zone == "Asia/Kolkata"
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+_ALONE = """
+import json, sys
+from pyspark.sql import SparkSession
+builder = SparkSession.builder
+builder = builder.remote("local[2]") if sys.argv[1] == "connect" else builder.master("local[2]")
+spark = builder.config("spark.speculation", "true").getOrCreate()
+from dataclasses import asdict
+from duesweep.doctor.cluster import spark_facts
+from duesweep.doctor.spark import Needs
+print(json.dumps(asdict(spark_facts(spark, Needs(["duesweep", "psycopg", "pyarrow"])))))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["classic", "connect"])
+def test_session_that_is_set_up_badly(kind: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _ALONE, kind],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        env=os.environ
+        | {
+            "PYTHONPATH": str(_ROOT / "lib"),
+            "PYSPARK_PYTHON": sys.executable,
+            "JDK_JAVA_OPTIONS": "-Duser.timezone=Asia/Kolkata",
+        },
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr[-3_000:]
+    facts = json.loads(done.stdout.splitlines()[-1])
+    assert (facts["speculation"], facts["task_tries"]) == (True, 1)
+    assert facts["jvm_zone"] == "Asia/Kolkata"
+    assert facts["problem"] is None
+    (executor,) = facts["executors"]
+    assert executor["failures"] == {}
