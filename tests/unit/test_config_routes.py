@@ -1,5 +1,7 @@
 """Stores of every kind, their queue connections and routes, as they are configured."""
 
+from pathlib import Path
+
 import pytest
 from unit.config_files import MINIMAL, file_of
 
@@ -26,6 +28,11 @@ queue = "{{queue}}"
 destination = "[[]x]*"
 connection = "main"
 """
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
 
 
 def _refused(text: str, *settings: str) -> str:
