@@ -50,6 +50,33 @@ def error_row() -> QueueRow:
     return _queue_row(line)
 
 
+@dataclass(frozen=True, slots=True)
+class MsmqCase:
+    """The headers of one message as the MSMQ transport stores them."""
+
+    name: str
+    to: str
+    headers: dict[str, str | None]
+    xml: bytes
+
+    @property
+    def message_headers(self) -> dict[str, str | None]:
+        """As they are to be delivered: no dispatch properties, and line ends as XML has them."""
+        return {
+            name: value and value.replace("\r", "\n")
+            for name, value in self.headers.items()
+            if not name.startswith("NServiceBus.Timeouts.Properties.")
+        }
+
+
+def msmq_headers() -> list[MsmqCase]:
+    """The headers of the MSMQ transport's delayed message store."""
+    return [
+        MsmqCase(line["name"], line["to"], line["headers"], base64.b64decode(line["xml"]))  # type: ignore[arg-type]
+        for line in _lines("msmq_headers")
+    ]
+
+
 def _queue_row(line: dict[str, str]) -> QueueRow:
     return QueueRow(line["headers"], _body(line["body"]))
 

@@ -15,17 +15,17 @@ from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.cli.report import as_json
 from duesweep.session import spark_session
+from duesweep.stores.base import Store
+from duesweep.stores.postgresql.store import PostgreSqlStore
 from duesweep.sweep import exit_code, sweep
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from faults import failing_store
 
 
 def main(master: str, moment: str, batch: str, file: str, *overrides: str) -> int:
-    cloudpickle.register_pickle_by_value(failing_store)
     os.environ["PYSPARK_PYTHON"] = sys.executable
     parts = wiring.parts(configuration.load(Path(file), overrides))
-    failing = failing_store.FailingStore(parts.store, moment, int(batch))  # type: ignore[arg-type]
+    failing = _failing(parts.store, moment, int(batch))
     spark = spark_session(configuration.jars(), master=master)
     spark.range(2).foreachPartition(lambda _: None)
     print("ready", flush=True)
@@ -33,6 +33,19 @@ def main(master: str, moment: str, batch: str, file: str, *overrides: str) -> in
     summary = sweep(spark, replace(parts, store=failing))
     print(json.dumps(as_json(summary)), flush=True)
     return exit_code(summary)
+
+
+def _failing(store: Store, moment: str, batch: int) -> Store:
+    """`store`, failing. Its module goes to the tasks by value: they cannot import it."""
+    if isinstance(store, PostgreSqlStore):
+        from faults import failing_store  # noqa: PLC0415 - loads a driver
+
+        cloudpickle.register_pickle_by_value(failing_store)
+        return failing_store.FailingStore(store, moment, batch)  # type: ignore[arg-type, return-value]
+    from faults import failing_sqlserver  # noqa: PLC0415 - loads the other
+
+    cloudpickle.register_pickle_by_value(failing_sqlserver)
+    return failing_sqlserver.FailingSqlServerStore.of(store, moment, batch)  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":

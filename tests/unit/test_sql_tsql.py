@@ -9,7 +9,7 @@ from sqlglot import exp
 
 import duesweep
 from duesweep.address import SqlServerTable, bracketed
-from duesweep.drivers.sqlserver.connection import _bound, key_list
+from duesweep.drivers.sqlserver.binding import bound, key_list
 from duesweep.policy import MAX_BATCH_ROWS, SCANNED_ROWS
 from duesweep.sql import statement
 from duesweep.stores.msmq.shape import MSMQ_SHAPE
@@ -61,7 +61,7 @@ def test_statement_parses_as_t_sql_with_ugly_names(name: str, shape: str) -> Non
 def test_ugly_name_stands_quoted_in_the_statement_that_is_sent(part: str, quoted: str) -> None:
     table = SqlServerTable(part, part, part)
 
-    text, _ = _bound("insert_message", {"queue": table.sql}, {"headers": "", "body": b""})
+    text, _ = bound("insert_message", {"queue": table.sql}, {"headers": "", "body": b""})
 
     assert text == (
         f"INSERT INTO {quoted}.{quoted}.{quoted} (Id, Headers, Body) VALUES (NEWID(), ?, ?);\n"
@@ -81,7 +81,7 @@ def test_ugly_name_stands_quoted_in_literals_too() -> None:
 def test_name_with_braces_percent_and_at_signs_takes_no_values_place() -> None:
     names = _names() | {"sweeps": "[@sweep_id {source} %(x)s ?]"}
 
-    text, values = _bound("delete_sweep", names, {"sweep_id": "7"})
+    text, values = bound("delete_sweep", names, {"sweep_id": "7"})
 
     assert text == "DELETE FROM [@sweep_id {source} %(x)s ?] WHERE sweep_id = ?;\n"
     assert values == ["7"]
@@ -90,14 +90,14 @@ def test_name_with_braces_percent_and_at_signs_takes_no_values_place() -> None:
 def test_value_that_stands_twice_is_sent_twice_in_the_order_of_the_text() -> None:
     values = {"exhausted": 1, "held_back": 2, "sweep_id": "s"}
 
-    text, sent = _bound("add_exhausted", _names(), values)
+    text, sent = bound("add_exhausted", _names(), values)
 
     assert (text.count("?"), sent) == (3, [1, 2, "s"])
 
 
 def test_statement_refuses_values_that_it_does_not_take() -> None:
     with pytest.raises(ValueError, match="unlock takes"):
-        _bound("unlock", {}, {"lock": "a", "sweep_id": "b"})
+        bound("unlock", {}, {"lock": "a", "sweep_id": "b"})
 
 
 @pytest.mark.parametrize("name", ["claim", "remove_span", "fetch_next_due"])

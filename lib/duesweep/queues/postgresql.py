@@ -14,13 +14,13 @@ from duesweep.errors import (
 )
 from duesweep.message import Message
 from duesweep.queues.base import Destination
+from duesweep.queues.columns import POSTGRESQL
 from duesweep.queues.tables import QueueTableSession
 from duesweep.stores.base import TaskSession
 from duesweep.stores.postgresql.task import PostgreSqlTaskSession
 
-_TYPED_COLUMNS = ["id uuid", "headers text", "body bytea"]
-# Whose types vary: seq is widened to bigint where 32 bits are used up.
-_NAMED_COLUMNS = ["expires", "seq"]
+_TYPED_COLUMNS = [f"{name} {kind}" for name, kinds in POSTGRESQL.items() for kind in kinds]
+_NAMED_COLUMNS = [name for name, kinds in POSTGRESQL.items() if not kinds]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,23 +2,9 @@
 
 from duesweep.address import SqlServerTable, TableName, bracketed, quoted
 from duesweep.doctor.tables import WantedIndex, WantedTable
+from duesweep.queues.columns import POSTGRESQL, SQL_SERVER
 
-_ANY: frozenset[str] = frozenset()
 _CREATE = "Run the command `setup`, or correct the setting that names it"
-_POSTGRESQL = {
-    "id": frozenset({"uuid"}),
-    "headers": frozenset({"text"}),
-    "body": frozenset({"bytea"}),
-    "expires": _ANY,
-    "seq": _ANY,
-}
-_SQLSERVER = {
-    "Id": frozenset({"uniqueidentifier"}),
-    "Headers": frozenset({"nvarchar", "varchar", "ntext"}),
-    "Body": frozenset({"varbinary", "image"}),
-    "Expires": frozenset({"datetime", "datetime2"}),
-    "RowVersion": frozenset({"bigint", "int"}),
-}
 
 
 def postgresql_queue(role: str, table: TableName, grantee: str) -> WantedTable:
@@ -26,7 +12,7 @@ def postgresql_queue(role: str, table: TableName, grantee: str) -> WantedTable:
     return WantedTable(
         role=role,
         name=str(table),
-        columns=_POSTGRESQL,
+        columns=POSTGRESQL,
         rights=("INSERT",),
         grant=f"ON {table} TO {quoted(grantee)}; GRANT USAGE ON SCHEMA {quoted(table.schema)} TO "
         f"{quoted(grantee)}",
@@ -41,7 +27,7 @@ def sqlserver_queue(role: str, table: SqlServerTable, grantee: str) -> WantedTab
     return WantedTable(
         role=role,
         name=name,
-        columns=_SQLSERVER,
+        columns=SQL_SERVER,
         rights=("INSERT",),
         grant=f"ON {beside} TO {bracketed(grantee)}, in database {table.catalog}",
         create=_CREATE,

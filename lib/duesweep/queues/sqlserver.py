@@ -15,18 +15,12 @@ from duesweep.errors import (
 )
 from duesweep.message import Message
 from duesweep.queues.base import Destination
+from duesweep.queues.columns import SQL_SERVER
 from duesweep.queues.tables import QueueTableSession
 from duesweep.stores.base import TaskSession
 from duesweep.stores.sqlserver.table import check_session, missing_rights
 from duesweep.stores.sqlserver.task import SqlServerTaskSession
 
-_COLUMNS = {
-    "Id": {"uniqueidentifier"},
-    "Headers": {"nvarchar", "varchar", "ntext"},
-    "Body": {"varbinary", "image"},
-    "Expires": {"datetime", "datetime2"},
-    "RowVersion": {"bigint", "int"},
-}
 # NOT NULL, without a default, in tables of the older shape.
 _RECOVERABLE = "Recoverable"
 
@@ -163,7 +157,7 @@ def describe_queue(connection: Connection, table: SqlServerTable) -> bool:
     if not rows:
         raise QueueNotFoundError(f"There is no queue table {table}")
     found = {row.name: row.type.lower() for row in rows}
-    absent = [name for name, kinds in _COLUMNS.items() if found.get(name) not in kinds]
+    absent = [name for name, kinds in SQL_SERVER.items() if found.get(name) not in kinds]
     if absent or rows[0].kind != "BASE TABLE":
         lacks = ", ".join(absent) or "rows of its own"
         raise NotAQueueError(f"{table} is not a queue table: it lacks {lacks}")

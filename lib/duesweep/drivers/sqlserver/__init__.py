@@ -1,7 +1,8 @@
 """pyodbc: sessions, statements, and whose fault an error is. Nobody else imports it."""
 
+from duesweep.drivers.sqlserver.binding import key_list, literal
 from duesweep.drivers.sqlserver.connect import DRIVER_LIMITS, TASK_LIMITS, TimeLimits, connect
-from duesweep.drivers.sqlserver.connection import Connection, key_list, literal
+from duesweep.drivers.sqlserver.connection import Connection
 from duesweep.drivers.sqlserver.dsn import OdbcDsn, database_of
 
 __all__ = [

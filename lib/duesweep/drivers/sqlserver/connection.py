@@ -1,13 +1,12 @@
 """One session: statements from files, and how Spark reaches the same database."""
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache
 from typing import Any
 
 import pyodbc
 
+from duesweep.drivers.sqlserver.binding import Names, bound, groups, text_of
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.drivers.sqlserver.errors import destination_errors, mapped
 from duesweep.errors import (
@@ -16,15 +15,7 @@ from duesweep.errors import (
     StoreError,
     TransactionLostError,
 )
-from duesweep.sql import statement
 
-Names = Mapping[str, str]
-
-# A variable of the statement's own begins with a capital letter (@Now), a value's with a small one.
-_VALUE = re.compile(r"(?<![@\w])@([a-z]\w*)")
-_COMMENT = re.compile(r"^ *--.*\n", re.MULTILINE)
-# What the driver gathers of a group of rows before it sends them: rows times the longest.
-_GATHERED_BYTES = 16_000_000
 _COMMITTABLE = 1
 
 
@@ -67,6 +58,11 @@ class Connection:
             self.rollback()
             raise
 
+    @property
+    def is_in_transaction(self) -> bool:
+        """Whether a transaction has been begun, and neither committed nor rolled back."""
+        return self._depth > 0
+
     def begin(self) -> None:
         """Begin a transaction that `commit` or `rollback` ends, unless one is under way."""
         if not self._depth:
@@ -88,12 +84,12 @@ class Connection:
     def execute(self, name: str, names: Names, /, **values: object) -> int:
         """Run the named statement; how many rows it touched."""
         with self._cursor() as cursor:
-            return int(cursor.execute(*_bound(name, names, values)).rowcount)
+            return int(cursor.execute(*bound(name, names, values)).rowcount)
 
     def rows(self, name: str, names: Names, /, **values: object) -> list[Any]:
         """The rows that the named statement returns, with their columns as attributes."""
         with self._cursor() as cursor:
-            cursor.execute(*_bound(name, names, values))
+            cursor.execute(*bound(name, names, values))
             # What a procedure or an assignment answers comes before the rows, and has none.
             while cursor.description is None and cursor.nextset():
                 pass
@@ -112,7 +108,7 @@ class Connection:
         """
         rows: list[Any] = []
         with self._cursor() as cursor:
-            cursor.execute(*_bound(name, names, values))
+            cursor.execute(*bound(name, names, values))
             while row := cursor.fetchone():
                 rows.append(row)
                 if not wanted(row):
@@ -127,7 +123,7 @@ class Connection:
         """Run the named statement once for each of these sets of values, all of the same names."""
         if not rows:
             return
-        text, order = _text_of(name, tuple(sorted(rows[0])))
+        text, order = text_of(name, tuple(sorted(rows[0])))
         with self._cursor() as cursor:
             cursor.executemany(
                 text.format(**names), [[row[value] for value in order] for row in rows]
@@ -140,7 +136,7 @@ class Connection:
 
         Raises `RefusedMessageError` where a row is at fault, `DestinationError` where `table` is.
         """
-        text, order = _text_of(name, ("body", "headers"))
+        text, order = text_of(name, ("body", "headers"))
         if order == ["body", "headers"]:
             raise ValueError(f"{name} takes headers before body")
         with destination_errors(table):
@@ -150,7 +146,7 @@ class Connection:
                 # Said beforehand: a body of None would go out as text, which no binary column
                 # takes.
                 cursor.setinputsizes([(pyodbc.SQL_WVARCHAR, 0, 0), (pyodbc.SQL_VARBINARY, 0, 0)])
-                for group in _groups(rows):
+                for group in groups(rows):
                     cursor.executemany(text.format(**names), group)
             finally:
                 cursor.close()
@@ -218,48 +214,3 @@ JDBC_PROPERTIES = {
     "queryTimeout": "600",
     "lockTimeout": "30000",
 }
-
-
-def key_list(keys: Iterable[str]) -> tuple[str | None, str]:
-    """Keys as one text for STRING_SPLIT, None for no keys, and what separates them in it: a
-    control character that none of them holds.
-    """
-    listed = list(keys)
-    separator = next(c for c in map(chr, range(31, -1, -1)) if not any(c in k for k in listed))
-    return (separator.join(listed) if listed else None), separator
-
-
-def literal(value: str) -> str:
-    """`value` as an SQL literal, for the queries that Spark runs over JDBC."""
-    return "N'" + value.replace("'", "''") + "'"
-
-
-def _groups(
-    rows: Sequence[tuple[str, bytes | None]],
-) -> Iterator[Sequence[tuple[str, bytes | None]]]:
-    """`rows` in groups whose longest row, times their number, is what may be gathered."""
-    start, longest = 0, 0
-    for index, (headers, body) in enumerate(rows):
-        length = 2 * len(headers) + len(body or b"")
-        grown = max(longest, length)
-        if index > start and grown * (index - start + 1) > _GATHERED_BYTES:
-            yield rows[start:index]
-            start, grown = index, length
-        longest = grown
-    if start < len(rows):
-        yield rows[start:]
-
-
-def _bound(name: str, names: Names, values: Mapping[str, object]) -> tuple[str, list[object]]:
-    text, order = _text_of(name, tuple(sorted(values)))
-    return text.format(**names), [values[value] for value in order]
-
-
-@cache
-def _text_of(name: str, values: tuple[str, ...]) -> tuple[str, list[str]]:
-    """The named statement with a marker for each value, and the values' order."""
-    text = _COMMENT.sub("", statement("sqlserver", name))
-    order = [found[1] for found in _VALUE.finditer(text)]
-    if set(order) != set(values):
-        raise ValueError(f"{name} takes {sorted(set(order))}, not {list(values)}")
-    return _VALUE.sub("?", text), order

@@ -1,0 +1,8 @@
+"""Configuration. Nothing else in the package reads the environment."""
+
+from duesweep.config.jars import jars
+from duesweep.config.load import load, masked
+from duesweep.config.model import Config
+from duesweep.config.sections import DEFAULT_SCHEMAS, QueueConfig, RouteConfig
+
+__all__ = ["DEFAULT_SCHEMAS", "Config", "QueueConfig", "RouteConfig", "jars", "load", "masked"]

@@ -1,0 +1,82 @@
+"""Reading a configuration: a TOML file, above it the environment, above that the command line.
+
+Unknown keys are refused, defaults are applied once, after merging.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_settings import SettingsError
+
+from duesweep.config.model import ENVIRONMENT, Config
+from duesweep.config.rules import route_problem, store_problem
+from duesweep.config.wording import sentence_of, unknown_setting
+from duesweep.errors import ConfigError
+
+DEFAULT_FILE = Path("duesweep.toml")
+
+
+def load(file: Path | None, overrides: Sequence[str] = ()) -> Config:
+    """The effective configuration; `overrides` are `section.key=value` from the command line.
+
+    Raises `ConfigError` with one sentence for each thing that is wrong.
+    """
+    Config.file = _existing(file)
+    _refuse_unknown_variables()
+    try:
+        config = Config(**_nested(overrides))
+    except ValidationError as error:
+        raise ConfigError("; ".join(sentence_of(e) for e in error.errors())) from error
+    except SettingsError as error:
+        raise ConfigError(f"The environment cannot be read: {error}") from error
+    except ValueError as error:
+        raise ConfigError(f"{Config.file} is not TOML: {error}") from error
+    for problem in (store_problem(config), route_problem(config)):
+        if problem is not None:
+            raise ConfigError(problem)
+    return config
+
+
+def masked(config: Config) -> dict[str, Any]:
+    """The configuration for people to read: every key, secrets masked."""
+    dumped: dict[str, Any] = config.model_dump(mode="json", by_alias=True)
+    return dumped
+
+
+def _existing(file: Path | None) -> Path | None:
+    if file is None:
+        return DEFAULT_FILE if DEFAULT_FILE.exists() else None
+    if not file.is_file():
+        raise ConfigError(f"There is no configuration file {file}; give one with --config")
+    return file
+
+
+def _nested(overrides: Sequence[str]) -> dict[str, Any]:
+    nested: dict[str, Any] = {}
+    for override in overrides:
+        path, separator, value = override.partition("=")
+        if not separator:
+            raise ConfigError(f"--set {override!r} is not of the form section.key=value")
+        *sections, key = path.strip().split(".")
+        at = nested
+        for section in sections:
+            at = at.setdefault(section, {})
+            if not isinstance(at, dict):
+                raise ConfigError(f"--set {path}: {section} was given a value, and is no section")
+        at[key] = value
+    return nested
+
+
+def _refuse_unknown_variables() -> None:
+    # Pydantic refuses unknown keys of a section, and passes over variables of unknown sections.
+    prefix, delimiter = ENVIRONMENT
+    for variable in sorted(os.environ):
+        name = variable.upper().removeprefix(prefix)
+        section, separator, _ = name.partition(delimiter)
+        is_ours = name != variable.upper() and separator
+        if is_ours and section.lower() not in Config.model_fields:
+            path = name.lower().replace(delimiter, ".")
+            raise ConfigError(f"{variable} is set in the environment: {unknown_setting(path)}")

@@ -1,0 +1,93 @@
+"""The sections of a configuration: what can be set, and its default."""
+
+import re
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+
+from duesweep.routing import PLACEHOLDERS
+from duesweep.stores.values import TransactionMode
+
+DEFAULT_SCHEMAS = {"postgresql": "public", "sqlserver": "dbo"}
+_STORE_KINDS = r"^(postgresql|sqlserver|msmq|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$"
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class StoreConfig(_Section):
+    """Where delayed messages wait. `options` are a brought store's own."""
+
+    kind: str = Field(default="postgresql", pattern=_STORE_KINDS)
+    dsn: SecretStr
+    endpoint: str = Field(min_length=1)
+    name: str | None = Field(default=None, min_length=1)
+    db_schema: str | None = Field(default=None, alias="schema", min_length=1)
+    delayed_table: str | None = Field(default=None, min_length=1)
+    writer_time_zone: str | None = Field(default=None, min_length=1)
+    jdbc_url: SecretStr | None = None
+    number_of_retries: int | None = Field(default=None, ge=0, le=1_000)
+    transaction_mode: TransactionMode | None = None
+    options: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def dialect(self) -> str:
+        """The database's dialect: that of the queues beside the store, too."""
+        return "sqlserver" if self.kind == "msmq" else self.kind
+
+    @property
+    def schema_name(self) -> str:
+        """The schema of the endpoint's tables."""
+        return self.db_schema or DEFAULT_SCHEMAS.get(self.dialect, "public")
+
+
+class QueueConfig(_Section):
+    """Where messages go; without a dsn, the store's own server and transaction. `kind` None is the
+    store's own.
+    """
+
+    kind: Literal["postgresql", "sqlserver"] | None = None
+    dsn: SecretStr | None = None
+    db_schema: str | None = Field(default=None, alias="schema", min_length=1)
+
+
+class RouteConfig(_Section):
+    """Which destinations go to which connection, and what their queue is called there."""
+
+    destination: str = Field(min_length=1)
+    connection: str = Field(min_length=1)
+    queue: str = Field(default="{queue}", min_length=1)
+
+    @field_validator("queue")
+    @classmethod
+    def _known_placeholders(cls, template: str) -> str:
+        unknown = set(re.findall(r"\{(\w*)\}", template)) - set(PLACEHOLDERS)
+        if unknown:
+            known = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
+            raise ValueError(f"{{{min(unknown)}}} stands for nothing; there are {known}")
+        return template
+
+
+class RetryConfig(_Section):
+    """What becomes of messages that fail."""
+
+    max_attempts: int = Field(default=5, ge=1)
+    initial_seconds: float = Field(default=30, ge=0, allow_inf_nan=False)
+    max_seconds: float = Field(default=3600, ge=0, le=31_536_000)
+    error_queue: str | None = Field(default=None, min_length=1)
+    max_exhausted_per_sweep: int = Field(default=1000, ge=0)
+
+
+class LedgerConfig(_Section):
+    """Where the Delta ledger is."""
+
+    root: str = Field(min_length=1)
+
+
+class SweepConfig(_Section):
+    """The size of a sweep's pieces."""
+
+    batch_rows: int = Field(default=1000, ge=1, le=10_000)
+    batch_bytes: int = Field(default=8_000_000, ge=1)
+    slices: int = Field(default=0, ge=0, le=10_000)

@@ -1,0 +1,48 @@
+"""What is wrong with a configuration, in a sentence each."""
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from duesweep.config.model import Config
+from duesweep.config.sections import QueueConfig, RouteConfig
+
+
+def sentence_of(error: Mapping[str, Any]) -> str:
+    """What one of pydantic's errors says."""
+    path = ".".join(str(part) for part in error["loc"])
+    if error["loc"] == ("store", "kind"):
+        return (
+            f"store.kind is wrong: {error['input']!r} is none of postgresql, sqlserver and "
+            "msmq, nor a store of your own as package.module:Class"
+        )
+    if error["type"] == "extra_forbidden":
+        return unknown_setting(path)
+    if error["type"] == "missing":
+        variable = "DUESWEEP_" + path.upper().replace(".", "__")
+        return f"{path} is not set; give it in the configuration file or as {variable}"
+    return f"{path} is wrong: {error['msg'].lower()}"
+
+
+def unknown_setting(path: str) -> str:
+    """That there is no such setting, and what may have been meant."""
+    known = _known_keys()
+    near = difflib.get_close_matches(path, known, n=1) or difflib.get_close_matches(
+        path.rsplit(".", 1)[-1], [key.rsplit(".", 1)[-1] for key in known], n=1
+    )
+    return f"There is no setting {path}" + (f"; did you mean {near[0]}?" if near else "")
+
+
+def _known_keys() -> Sequence[str]:
+    sections = {
+        name: field.annotation
+        for name, field in Config.model_fields.items()
+        if name not in {"queues", "route"}
+    } | {"queues.default": QueueConfig, "route": RouteConfig}
+    keys = [
+        f"{section}.{field.alias or name}"
+        for section, model in sections.items()
+        for name, field in model.model_fields.items()  # type: ignore[union-attr]
+    ]
+    return [*sections, *(re.sub("^queues$", "queues.default", key) for key in keys)]

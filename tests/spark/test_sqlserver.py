@@ -1,0 +1,219 @@
+"""Whole sweeps of SQL Server: the transport's delayed table, and the MSMQ transport's."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import recordings
+from ledger_reader import LedgerReader
+from pyspark.sql import SparkSession
+from routes import add_routes
+
+from duesweep import config as configuration
+from duesweep import wiring
+from duesweep.stores.values import SweepSummary
+from duesweep.sweep import sweep
+from duesweep.testing.builders import delayed_row
+
+if TYPE_CHECKING:
+    from sqlserver_endpoint import SqlServerEndpoint
+
+pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.slow]
+
+
+def _ledger(spark: SparkSession, endpoint: "SqlServerEndpoint") -> LedgerReader:
+    return LedgerReader(spark, endpoint.folder / "ledger")
+
+
+def _ids(endpoint: "SqlServerEndpoint", *queues: str) -> Counter[str]:
+    return Counter(row.message_id for queue in queues for row in endpoint.queue_rows(queue))
+
+
+def _adds_up(summary: SweepSummary) -> bool:
+    claimed = summary.dispatched + summary.failed + summary.exhausted
+    return (summary.found, summary.claimed) == (
+        claimed + summary.skipped + summary.left,
+        claimed,
+    )
+
+
+def test_recorded_messages_are_delivered_to_the_letter(
+    spark: SparkSession, sqlserver_endpoint: "SqlServerEndpoint"
+) -> None:
+    endpoint = sqlserver_endpoint.set_up("Billing", "Ship.ping")
+    endpoint.load(recordings.delayed_rows())
+
+    summary = sweep(spark, wiring.parts(endpoint.config()))
+
+    recorded = recordings.delivered_rows()
+    expected = [row for rows in recorded.values() for row in rows]
+    delivered = endpoint.queue_rows("Billing") + endpoint.queue_rows("Ship.ping")
+    # The other grammar: quotes are part of a table's name here, so one more has no queue.
+    quoted = [row for row in expected if row not in delivered]
+    assert all(row in expected for row in delivered)
+    assert len(delivered) + len(quoted) == len(expected)
+    assert summary.dispatched == len(delivered) == 18
+    assert _adds_up(summary)
+
+
+def test_thousands_of_messages_with_one_due_are_swept_once_by_several_slices(
+    spark: SparkSession, sqlserver_endpoint: "SqlServerEndpoint"
+) -> None:
+    endpoint = sqlserver_endpoint.set_up("Billing", "Shipping")
+    keys = endpoint.delay_many(3_000, ["Billing", "Shipping"])
+    parts = wiring.parts(endpoint.config(sweep__batch_rows=250))
+
+    # What stands in for SQL Server lets two slices claim one row, and the later one start anew.
+    sweeps = [sweep(spark, parts) for _ in range(2)]
+
+    assert sum(summary.dispatched for summary in sweeps) == len(keys)
+    assert all(_adds_up(summary) for summary in sweeps)
+    assert set(_ids(endpoint, "Billing", "Shipping").values()) == {1}
+    assert endpoint.waiting() == []
+    tombstones = [row.message_key for row in _ledger(spark, endpoint).rows("tombstones")]
+    assert sorted(tombstones) == sorted(keys)
+
+
+def test_dues_at_both_sides_of_every_tick_fall_between_no_slices(
+    spark: SparkSession, sqlserver_endpoint: "SqlServerEndpoint"
+) -> None:
+    endpoint = sqlserver_endpoint.set_up("Billing")
+    # A tick is 1/300 s: every millisecond for a while is every tick, several times over.
+    rows = [delayed_row(due=endpoint.due_in(-60 - n / 1000)) for n in range(1_200)]
+    endpoint.load(rows)
+
+    summary = sweep(spark, wiring.parts(endpoint.config(sweep__slices=4, sweep__batch_rows=100)))
+
+    assert summary.found == 1_200
+    assert summary.dispatched + summary.left + summary.skipped == 1_200
+    assert _ids(endpoint, "Billing").total() == summary.dispatched
+    assert len(endpoint.waiting()) == 1_200 - summary.dispatched
+
+
+def test_queues_in_another_database_are_filled_in_the_same_transaction(
+    spark: SparkSession, sqlserver_endpoint: "SqlServerEndpoint"
+) -> None:
+    endpoint = sqlserver_endpoint.set_up()
+    address = f"Billing@[{endpoint.schema}]@[{endpoint.server.other.name}]"
+    endpoint.create_queue(address)
+    endpoint.delay_many(50, [address])
+
+    summary = sweep(spark, wiring.parts(endpoint.config()))
+
+    assert summary.dispatched == len(endpoint.queue_rows(address)) == 50
+
+
+def test_exhausted_message_is_whole_in_the_ledger_and_in_the_error_queue(
+    spark: SparkSession, sqlserver_endpoint: "SqlServerEndpoint"
+) -> None:
+    endpoint = sqlserver_endpoint.set_up("error")
+    key = endpoint.delay("Nowhere", body=bytes(range(256)))
+    config = endpoint.config(retry__max_attempts=2, retry__error_queue="error")
+
+    first = sweep(spark, wiring.parts(config))
+    endpoint.ripen()
+    second = sweep(spark, wiring.parts(config))
+
+    assert (first.failed, first.exhausted) == (1, 0)
+    assert (second.failed, second.exhausted) == (0, 1)
+    (error,) = _ledger(spark, endpoint).rows("errors")
+    assert (error.message_key, error.attempts, error.body) == (key, 2, bytes(range(256)))
+    assert error.headers["NServiceBus.SqlServer.ForwardDestination"] == "Nowhere"
+    (letter,) = endpoint.queue_rows("error")
+    headers = json.loads(letter.headers)
+    assert headers["NServiceBus.FailedQ"] == "Nowhere"
+    assert headers["NServiceBus.ExceptionInfo.ExceptionType"].endswith("QueueNotFoundError")
+    assert letter.body == bytes(range(256))
+    assert endpoint.waiting() == []
+
+
+def _msmq(endpoint: "SqlServerEndpoint", **settings: object) -> Path:
+    """The MSMQ transport's addresses lead to queue tables of the same schema."""
+    file = endpoint.config_file(**settings)
+    routes = [("*@*", "default", "{queue}"), ("error", "default", "{queue}")]
+    return add_routes(file, *routes)
+
+
+def test_recorded_msmq_messages_are_delivered_with_their_headers(
+    spark: SparkSession, msmq_endpoint: "SqlServerEndpoint"
+) -> None:
+    endpoint = msmq_endpoint.set_up("Billing", "error")
+    recorded = recordings.msmq_headers()
+    for number, case in enumerate(recorded):
+        endpoint.execute(
+            f"INSERT INTO {endpoint.delayed} (Id, Destination, State, Time, Headers)"
+            " VALUES (?, ?, 0x01, DATEADD(minute, -1, GETUTCDATE()), ?)",
+            rf"{case.name}\{number}",
+            case.to,
+            case.xml,
+        )
+    config = configuration.load(_msmq(endpoint, retry__error_queue="error"))
+
+    summary = sweep(spark, wiring.parts(config))
+
+    delivered = [json.loads(row.headers) for row in endpoint.queue_rows("Billing")]
+    expected = [case.message_headers for case in recorded if case.to.startswith("Billing@")]
+    assert len(delivered) == len(expected) == 19
+    assert sorted(map(str, delivered)) == sorted(map(str, expected))
+    # An unknown queue is given up at once, as the transport does.
+    assert (summary.dispatched, summary.failed, summary.exhausted) == (19, 0, 2)
+    errors = {row.destination: row for row in _ledger(spark, endpoint).rows("errors")}
+    assert set(errors) == {"Ship.ping@HOST-1", "Nowhere@HOST-9"}
+    assert errors["Nowhere@HOST-9"].headers_text.startswith("<?xml")
+    assert errors["Nowhere@HOST-9"].attempts == 1
+    assert len(endpoint.queue_rows("error")) == 2
+    assert endpoint.waiting() == []
+
+
+@pytest.mark.parametrize("number_of_retries", [0, 2])
+def test_msmq_message_gets_two_attempts_more_than_the_setting_says(
+    spark: SparkSession, msmq_endpoint: "SqlServerEndpoint", number_of_retries: int
+) -> None:
+    endpoint = msmq_endpoint.set_up()
+    endpoint.load([delayed_row("Billing", due=endpoint.due_in(-60))])
+    key = endpoint.waiting()[0]
+    endpoint.execute(f"UPDATE {endpoint.delayed} SET Destination = NULL")
+    config = configuration.load(
+        _msmq(endpoint, store__number_of_retries=number_of_retries, retry__initial_seconds=0)
+    )
+
+    attempts = 0
+    while endpoint.waiting():
+        attempts += 1
+        (count,) = endpoint.fetch(f"SELECT RetryCount FROM {endpoint.delayed}")[0]
+        assert count == attempts - 1
+        sweep(spark, wiring.parts(config))
+
+    assert attempts == number_of_retries + 2
+    (error,) = _ledger(spark, endpoint).rows("errors")
+    assert (error.message_key, error.attempts, error.destination) == (key, attempts, "")
+
+
+def test_msmq_message_without_a_time_is_never_due_and_is_told_of(
+    msmq_endpoint: "SqlServerEndpoint",
+) -> None:
+    endpoint = msmq_endpoint.set_up()
+    endpoint.load([delayed_row("Billing@H", due=endpoint.due_in(-60))])
+    endpoint.execute(f"UPDATE {endpoint.delayed} SET Time = NULL")
+
+    with wiring.parts(configuration.load(_msmq(endpoint))).store.open_driver() as session:
+        assert not session.has_work()
+        (notice,) = session.notices()
+
+    assert notice.startswith("1 messages in [")
+    assert "have no Time" in notice
+    assert len(endpoint.waiting()) == 1
+
+
+def test_both_default_names_of_the_msmq_store_are_looked_for(
+    msmq_endpoint: "SqlServerEndpoint",
+) -> None:
+    endpoint = msmq_endpoint.named("Old", delayed_table="Old.timeouts").set_up()
+    endpoint.load([delayed_row("Billing@H", due=endpoint.due_in(-60))])
+
+    by_default = msmq_endpoint.named("Old")
+    with wiring.parts(by_default.config()).store.open_driver() as session:
+        session.check()
+        assert session.count_pending(session.horizon()) == 1

@@ -1,0 +1,140 @@
+"""A transport in memory, whose queues lock rows as the databases do."""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID, uuid4
+
+from duesweep.address import PostgreSqlAddresses, TableName
+from duesweep.queues.base import Destination
+
+ENDPOINT = "Sales.Orders"
+
+
+@dataclass(slots=True)
+class Row:
+    """A row of a queue; `held_by` is the session that has received it."""
+
+    headers: str
+    body: bytes | None = None
+    id: UUID = field(default_factory=uuid4)
+    expires: datetime | None = None
+    held_by: object = None
+
+
+class MemoryTransport:
+    """Queues by name. `before` is called with the name of each statement, and may raise."""
+
+    def __init__(self, *names: str) -> None:
+        self.lock = threading.RLock()
+        self.queues: dict[str, list[Row]] = {name: [] for name in names}
+        self.before: Callable[[str], None] = lambda _: None
+        self.peeked: list[int] = []
+        self.sessions = 0
+
+    def put(self, queue: str, *headers: str) -> None:
+        """Fill a queue."""
+        self.queues[queue] += [Row(text) for text in headers]
+
+    def headers(self, queue: str) -> list[str]:
+        """What lies in a queue."""
+        return [row.headers for row in self.queues[queue]]
+
+    @contextmanager
+    def connect(self) -> Iterator["MemoryDialect"]:
+        """A session."""
+        with self.lock:
+            self.sessions += 1
+        try:
+            yield MemoryDialect(self)
+        finally:
+            with self.lock:
+                self.sessions -= 1
+
+
+class MemoryDialect:
+    """One session; what it sends arrives when its transaction ends well."""
+
+    def __init__(self, transport: MemoryTransport) -> None:
+        self.addresses = PostgreSqlAddresses(ENDPOINT, "public")
+        self.delayed = None
+        self._transport = transport
+        self._sent: list[tuple[str, Row]] = []
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self._end(is_committed=False)
+            raise
+        self._end(is_committed=True)
+
+    def writers_zone(self) -> Any:
+        raise NotImplementedError
+
+    def create(self, name: str, role: str, table: Destination) -> None:
+        raise NotImplementedError
+
+    def columns(self, table: Destination) -> set[str]:
+        is_there = _name(table) in self._transport.queues
+        return {"id", "expires", "headers", "body"} if is_there else set()
+
+    def send_statement(self, columns: set[str]) -> str:
+        assert columns
+        return "send"
+
+    def execute(self, name: str, tables: Mapping[str, Destination], **values: Any) -> int:
+        self._transport.before(name)
+        row = Row(values["headers"], values["body"], values["id"])
+        self._sent.append((_name(tables["queue"]), row))
+        return 1
+
+    def rows(self, name: str, tables: Mapping[str, Destination], **values: Any) -> list[Any]:
+        self._transport.before(name)
+        with self._transport.lock:
+            free = [r for r in self._transport.queues[_name(tables["queue"])] if not r.held_by]
+            if name == "peek":
+                self._transport.peeked.append(len(free))
+                return [SimpleNamespace(messages=min(len(free), values["batch"]))]
+            for row in free[:1]:
+                row.held_by = self
+            return free[:1]
+
+    def _end(self, *, is_committed: bool) -> None:
+        with self._transport.lock:
+            queues = self._transport.queues
+            for name, rows in queues.items():
+                if is_committed:
+                    queues[name] = [row for row in rows if row.held_by is not self]
+                for row in rows:
+                    row.held_by = None if row.held_by is self else row.held_by
+            if is_committed:
+                for name, row in self._sent:
+                    queues[name].append(row)
+            self._sent.clear()
+
+
+def _name(table: Destination) -> str:
+    assert isinstance(table, TableName)
+    return table.table
+
+
+class CountedStop(threading.Event):
+    """Is set after so many waits, none of which takes any time; it keeps how long each would."""
+
+    def __init__(self, waits: int) -> None:
+        super().__init__()
+        self._left = waits
+        self.waited: list[float | None] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waited.append(timeout)
+        self._left -= 1
+        if self._left <= 0:
+            self.set()
+        return self.is_set()

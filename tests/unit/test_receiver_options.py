@@ -1,0 +1,57 @@
+"""The limits of a receiver's options."""
+
+from datetime import timedelta
+
+import pytest
+
+from duesweep.errors import ConfigError
+from duesweep.queues.operations import ReceiverOptions
+
+
+def test_defaults_are_the_transports() -> None:
+    options = ReceiverOptions()
+
+    assert options.peek_delay == timedelta(seconds=1)
+    assert options.concurrency >= 2
+    assert options.peek_batch >= 100
+
+
+@pytest.mark.parametrize(
+    ("concurrency", "given", "expected"), [(1, None, 100), (30, None, 300), (30, 50, 50)]
+)
+def test_peek_batch_is_as_large_as_the_threads_need(
+    concurrency: int, given: int | None, expected: int
+) -> None:
+    assert ReceiverOptions(concurrency=concurrency, peek_batch_size=given).peek_batch == expected
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "cautions"), [(100, 0), (1_000, 0), (10_000, 0), (10_001, 1), (60_000, 1)]
+)
+def test_delay_over_ten_seconds_is_cautioned_about(milliseconds: int, cautions: int) -> None:
+    options = ReceiverOptions(peek_delay=timedelta(milliseconds=milliseconds))
+
+    assert len(options.cautions()) == cautions
+
+
+@pytest.mark.parametrize("milliseconds", [-1, 0, 99])
+def test_delay_under_a_tenth_of_a_second_is_refused(milliseconds: int) -> None:
+    with pytest.raises(ConfigError, match="give 100 ms to 10 s"):
+        ReceiverOptions(peek_delay=timedelta(milliseconds=milliseconds))
+
+
+def test_batches_and_threads_of_none_are_refused() -> None:
+    with pytest.raises(ConfigError, match="peek batch size of 0"):
+        ReceiverOptions(peek_batch_size=0)
+    with pytest.raises(ConfigError, match="concurrency limit of 0"):
+        ReceiverOptions(concurrency=0)
+
+
+@pytest.mark.parametrize(("seconds", "cautions"), [(None, 0), (2, 0), (1, 1)])
+def test_time_to_be_received_that_is_shorter_than_the_delay_is_cautioned_about(
+    seconds: int | None, cautions: int
+) -> None:
+    options = ReceiverOptions(peek_delay=timedelta(seconds=2))
+    lifetime = None if seconds is None else timedelta(seconds=seconds)
+
+    assert len([c for c in [options.caution_about(lifetime)] if c]) == cautions
