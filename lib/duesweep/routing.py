@@ -39,6 +39,17 @@ class Route:
         return _PLACEHOLDER.sub(lambda found: parts[found[1]], self.queue)
 
 
+def own_route(routes: Sequence[Route], names: Sequence[str]) -> tuple[Route, str]:
+    """The route of the endpoint's own queue, and the name that it takes: the first of `names`, the
+    endpoint's and its queue's whole address, that a route fits. `NoRouteError` where none does.
+    """
+    for name in names:
+        for route in routes:
+            if route.takes(name):
+                return route, name
+    raise NoRouteError(f"No [[route]] takes the endpoint's own queue, {' or '.join(names)}")
+
+
 def first_route(routes: Sequence[Route], destination: str) -> Route:
     """The first route that takes the destination; `NoRouteError` where none does."""
     for route in routes:

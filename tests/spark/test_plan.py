@@ -25,7 +25,7 @@ def test_million_keys_with_one_due_make_equal_slices(
         run = session.open_sweep(session.horizon())
         plan = plan_slices(session, run, 8, BatchLimits())
         key_df = tickets_df(spark, session.jdbc(), plan).select(
-            F.spark_partition_id().alias("slice"), F.explode(F.split("keys", ",")).alias("key")
+            F.spark_partition_id().alias("slice"), F.explode(F.split("tickets", ",")).alias("key")
         )
         sizes = [row["count"] for row in key_df.groupBy("slice").count().collect()]
         distinct = key_df.select("key").distinct().count()

@@ -32,7 +32,7 @@ class RoutedWorld(World):
         super().__init__(MemoryStore(rows))
         self.near = MemoryQueue("Billing")
         self.far = MemoryQueue("Billing", "Shipping", "error", own_transaction=True)
-        self.routed = RoutedQueue({"near": self.near, "far": self.far}, ROUTES, "Sales.Orders")
+        self.routed = RoutedQueue({"near": self.near, "far": self.far}, ROUTES, ("Sales.Orders",))
         self.queue: Any = self.routed
 
 
@@ -72,7 +72,7 @@ def test_connection_out_of_reach_blocks_its_own_destinations_only() -> None:
     far, near = delayed_row("Billing@HOST-2"), delayed_row("Billing@HOST-1")
     world = RoutedWorld(far, near)
     gone = _Unreachable(own_transaction=True)
-    world.queue = RoutedQueue({"near": world.near, "far": gone}, ROUTES, "Sales.Orders")
+    world.queue = RoutedQueue({"near": world.near, "far": gone}, ROUTES, ("Sales.Orders",))
 
     run = world.sweep()
 
@@ -133,4 +133,4 @@ def test_deliveries_are_exactly_once_where_all_connections_share_the_stores_tran
     world = RoutedWorld()
 
     assert not world.routed.shares_transaction
-    assert RoutedQueue({"near": world.near}, ROUTES, "x").shares_transaction
+    assert RoutedQueue({"near": world.near}, ROUTES, ("x",)).shares_transaction

@@ -2,7 +2,7 @@
 
 import pytest
 
-from duesweep.routing import NoRouteError, Route, first_route
+from duesweep.routing import NoRouteError, Route, first_route, own_route
 
 
 def _name(template: str, destination: str) -> str:
@@ -51,6 +51,17 @@ def test_first_route_that_fits_decides() -> None:
 
     assert first_route(routes, "Billing").connection == "first"
     assert first_route(routes, "Shipping").connection == "second"
+
+
+def test_own_queue_is_routed_by_the_endpoints_name_or_else_by_its_whole_address() -> None:
+    names = ("Sales.Orders", "Sales.Orders@[dbo]@[nsb]")
+    by_address, by_name = Route("*@*", "main", "{queue}"), Route("Sales.*", "other", "{queue}")
+
+    assert own_route([by_address], names) == (by_address, names[1])
+    assert own_route([by_address, by_name], names) == (by_name, names[0])
+    assert by_address.name_of(names[1]) == "Sales.Orders"
+    with pytest.raises(NoRouteError, match="own queue, Sales"):
+        own_route([Route("Billing", "main", "{queue}")], names)
 
 
 def test_destination_that_no_route_takes_is_that_messages_failure() -> None:

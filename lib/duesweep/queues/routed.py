@@ -14,17 +14,17 @@ from duesweep.errors import (
 )
 from duesweep.message import Message
 from duesweep.queues.base import Destination, Queue, QueueSession
-from duesweep.routing import NoRouteError, Route, first_route
+from duesweep.routing import NoRouteError, Route, first_route, own_route
 from duesweep.stores.base import TaskSession
 
 
 @dataclass(frozen=True, slots=True)
 class RoutedQueue:
-    """`connections` by their names; `endpoint` is what stands for the endpoint's own queue."""
+    """`connections` by their names; `own_names` are what routes may call the endpoint's own queue."""
 
     connections: Mapping[str, Queue]
     routes: tuple[Route, ...]
-    endpoint: str
+    own_names: tuple[str, ...]
 
     @property
     def shares_transaction(self) -> bool:
@@ -89,8 +89,11 @@ class RoutedQueueSession:
 
     def resolve(self, address: str | None) -> RoutedDestination:
         """The destination of `address` by its route."""
-        written = self._queue.endpoint if address is None else address
-        route = first_route(self._queue.routes, written)
+        routes = self._queue.routes
+        if address is None:
+            route, written = own_route(routes, self._queue.own_names)
+        else:
+            route, written = first_route(routes, address), address
         session = self._open_session(route.connection)
         return RoutedDestination(route.connection, session.resolve(route.name_of(written)))
 

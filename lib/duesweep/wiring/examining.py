@@ -7,9 +7,9 @@ from duesweep.doctor.examine import Examination, Place
 from duesweep.doctor.finding import Check, Finding, fault, ok
 from duesweep.doctor.spark import Needs
 from duesweep.errors import ConfigError
-from duesweep.routing import NoRouteError, Route, first_route
+from duesweep.routing import NoRouteError, Route, first_route, own_route
 from duesweep.wiring.dialects import QueueConnection, connections, dialect
-from duesweep.wiring.parts import parts
+from duesweep.wiring.parts import own_names, parts
 
 _OWN, _ERROR = "endpoint's own queue", "error queue"
 # By a queue's role, its address there.
@@ -69,7 +69,10 @@ def _roles_by_connection(config: Config) -> tuple[dict[str, _Roles], Sequence[Fi
     for role, address in wanted.items():
         written = config.store.endpoint if address is None else address
         try:
-            route = first_route(routes, written)
+            if address is None:
+                route, written = own_route(routes, own_names(config))
+            else:
+                route = first_route(routes, written)
         except NoRouteError as error:
             findings.append(_no_route(role, written, error))
             continue

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from duesweep.config import Config
-from duesweep.routing import NoRouteError, Route, first_route
+from duesweep.routing import NoRouteError, Route, first_route, own_route
 from duesweep.stores.base import Store
 from duesweep.wiring import brought
 from duesweep.wiring.dialects import SetupStep, connections, dialect
+from duesweep.wiring.parts import own_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +82,13 @@ def _queues_by_connection(config: Config) -> Mapping[str, list[str | None]]:
     routes = [Route(r.destination, r.connection, r.queue) for r in config.route]
     found: dict[str, list[str | None]] = {}
     for address in wanted:
-        written = config.store.endpoint if address is None else address
         try:
-            route = first_route(routes, written)
+            if address is None:
+                route, written = own_route(routes, own_names(config))
+            else:
+                route, written = first_route(routes, address), address
         except NoRouteError:
+            # Its messages fail, as everything does that no route takes; the doctor says so.
             continue
         found.setdefault(route.connection, []).append(route.name_of(written))
     return found

@@ -47,7 +47,12 @@ def queue(config: Config) -> Queue:
         (only,) = queues.values()
         return only
     routes = tuple(Route(r.destination, r.connection, r.queue) for r in config.route)
-    return RoutedQueue(queues, routes, config.store.endpoint)
+    return RoutedQueue(queues, routes, own_names(config))
+
+
+def own_names(config: Config) -> tuple[str, ...]:
+    """What routes may call the endpoint's own queue: its name, and the queue's whole address."""
+    return config.store.endpoint, store(config).own_queue
 
 
 def ledger_root(root: str) -> str:

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from duesweep import tombstone
-from duesweep.errors import MessageError, SweepClosedError, TransactionLostError, storable
+from duesweep.errors import MessageError, StoreError, SweepClosedError, storable
 from duesweep.message import Message
 from duesweep.outcome import Exhausted, Failed, Outcomes
 from duesweep.stores.relational.statements import Statements
@@ -74,15 +74,18 @@ class RelationalTaskSession:
     def _remove_all(self, messages: Sequence[Message]) -> None:
         removed = self._remove(messages)
         if removed != len(messages):
-            # Rows that are delivered already were kept, or taken by somebody who heeds no locks:
-            # roll everything back.
-            raise TransactionLostError(
+            # They are delivered already: roll everything back.
+            raise self._not_removed(
                 f"{self._source} removed {removed} of {len(messages)} rows that this sweep holds "
                 "locked; look for triggers or rules on the delayed table"
             )
         counted = [m.key for m in messages if m.attempts]
         if counted:
             self._clear_attempts(counted)
+
+    def _not_removed(self, text: str) -> StoreError:
+        """A trigger kept the rows, and will do so again."""
+        return StoreError(text, transient=False)
 
     def _journal_batch(
         self, run: SweepRun, slice_number: int, outcomes: Outcomes, clock: BatchClock

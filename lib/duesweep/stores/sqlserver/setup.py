@@ -3,13 +3,18 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from duesweep.address import SqlServerTable
-from duesweep.drivers.sqlserver import DRIVER_LIMITS, Connection, connect
+from duesweep.address import SqlServerTable, bracketed
+from duesweep.drivers.sqlserver import DRIVER_LIMITS, Connection, connect, database_of
 from duesweep.errors import ConfigError, StoreError
 from duesweep.sql import statement
 from duesweep.stores.sqlserver.place import SqlServerPlace, journal_tables, name_literal
 from duesweep.stores.sqlserver.table import check_session, find_delayed, is_there
 
+# Command-line tools begin without the first, and then refuse an index with a condition.
+_PREAMBLE = """SET QUOTED_IDENTIFIER ON;
+SET ANSI_NULLS ON;
+USE {catalog};
+"""
 # A lock's name is cut after 255 characters.
 _LOCK_NAME = 250
 _Creation = tuple[Sequence[SqlServerTable], str]
@@ -32,7 +37,8 @@ class SqlServerSetup:
     def script(self) -> str:
         """All statements, in batches as the command-line tools of SQL Server take them."""
         delayed = self.store.candidates[0] if self.store else None
-        return "GO\n".join(text for _, text in self._creations(delayed))
+        texts = [_PREAMBLE.format(catalog=bracketed(database_of(self.dsn)))]
+        return "GO\n".join([*texts, *(text for _, text in self._creations(delayed))])
 
     def install(self, *, rebind: bool) -> Sequence[SqlServerTable]:
         """Create what is missing; the tables created. `rebind` frees the source from its ledger.

@@ -13,7 +13,14 @@ from contextlib import suppress
 from typing import Any
 
 from duesweep.drivers.sqlserver import Connection, key_list
-from duesweep.errors import MessageError, StoreError, stack_of, storable, type_name
+from duesweep.errors import (
+    MessageError,
+    StoreError,
+    TransactionLostError,
+    stack_of,
+    storable,
+    type_name,
+)
 from duesweep.message import Message
 from duesweep.outcome import Exhausted, Failed
 from duesweep.policy import SCANNED_ROWS
@@ -158,6 +165,10 @@ class SqlServerTaskSession(RelationalTaskSession):
             with suppress(_OthersRemovedError), self.transaction():
                 return self._remove_span(keys, span)
         return self._statements.execute("remove", **listed(keys), **span)
+
+    def _not_removed(self, text: str) -> StoreError:
+        """Or somebody took them who heeds no locks, as on servers that have no such hints."""
+        return TransactionLostError(text)
 
     def _remove_span(self, keys: set[str], span: dict[str, str]) -> int:
         kept = (self._claimed.keys() - keys) | self._passed_over
