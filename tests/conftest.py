@@ -1,15 +1,16 @@
-"""A real PostgreSQL for the tests, a database of its own for each."""
+"""Real servers for the tests, with a database or a schema of its own for each."""
 
 import os
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
+import structlog
 from endpoint import Endpoint
 from hypothesis import settings
 
@@ -18,10 +19,23 @@ from duesweep.demo.server import EmbeddedServer
 if TYPE_CHECKING:
     from ledger_reader import LedgerReader
     from pyspark.sql import SparkSession
+    from sqlserver_endpoint import SqlServerEndpoint
+    from sqlserver_server import SqlServer
+
+SQL_SERVER_VARIABLE = "DUESWEEP_TEST_SQLSERVER"
 
 # A loaded machine is no defect, and examples of one machine are of no use in the tree.
 settings.register_profile("duesweep", deadline=None, database=None)
 settings.load_profile("duesweep")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """All that is skipped for want of a SQL Server makes one line of the summary."""
+    report = yield
+    if isinstance(report.longrepr, tuple) and SQL_SERVER_VARIABLE in report.longrepr[2]:
+        report.longrepr = (__file__, 1, report.longrepr[2])
+    return report
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -31,6 +45,13 @@ def _no_settings_from_outside() -> Iterator[None]:
         for name in [n for n in os.environ if n.startswith("DUESWEEP_") and "__" in n]:
             patch.delenv(name)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    """A command that ran in this process logs to a stderr that pytest has closed since."""
+    yield
+    structlog.reset_defaults()
 
 
 @contextmanager
@@ -71,6 +92,34 @@ def endpoint(database: str, tmp_path: Path) -> Iterator[Endpoint]:
     """Endpoint Sales.Orders in a new database, without tables as yet."""
     with psycopg.connect(database, autocommit=True) as admin:
         yield Endpoint(database, tmp_path, admin)
+
+
+@pytest.fixture(scope="session")
+def sqlserver() -> "Iterator[SqlServer]":
+    """The SQL Server that DUESWEEP_TEST_SQLSERVER names, with databases of the tests' own."""
+    dsn = os.environ.get(SQL_SERVER_VARIABLE)
+    if not dsn:
+        pytest.skip(f"{SQL_SERVER_VARIABLE} names no SQL Server (docs/testing.md)")
+    from sqlserver_server import sql_server  # noqa: PLC0415 - loads ODBC
+
+    with sql_server(dsn) as server:
+        yield server
+
+
+@pytest.fixture
+def sqlserver_endpoint(sqlserver: "SqlServer", tmp_path: Path) -> "Iterator[SqlServerEndpoint]":
+    """Endpoint Sales.Orders of the SQL Server transport in a schema of its own, without tables."""
+    from sqlserver_endpoint import SqlServerEndpoint  # noqa: PLC0415
+
+    yield SqlServerEndpoint(sqlserver, tmp_path, f"s{uuid.uuid4().hex[:12]}")
+    for database in (sqlserver.database, sqlserver.other):
+        database.drop_tables()
+
+
+@pytest.fixture
+def msmq_endpoint(sqlserver_endpoint: "SqlServerEndpoint") -> "SqlServerEndpoint":
+    """The same with the MSMQ transport's delayed message store."""
+    return sqlserver_endpoint.of_kind("msmq")
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ from duesweep.stores.base import TaskSession
 
 @dataclass(frozen=True, slots=True)
 class RoutedQueue:
-    """`connections` by their names; `own_names` are what routes may call the endpoint's own queue."""
+    """`connections` by their names; `own_names` is what routes may call the endpoint's queue."""
 
     connections: Mapping[str, Queue]
     routes: tuple[Route, ...]

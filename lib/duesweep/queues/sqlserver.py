@@ -12,6 +12,7 @@ from duesweep.errors import (
     MessageError,
     NotAQueueError,
     QueueNotFoundError,
+    StoreError,
 )
 from duesweep.message import Message
 from duesweep.queues.base import Destination
@@ -131,11 +132,13 @@ class SqlServerQueueSession(QueueTableSession):
     def _why_gone(self, destination: Destination) -> MessageError | None:
         """The messages' fault where a table that was a queue's is none any more."""
         assert isinstance(destination, SqlServerTable)
-        self._has_recoverable.pop(destination, None)
         try:
             self._look_again(destination)
         except MessageError as error:
             return error
+        except StoreError:
+            # Whoever alters the table holds the catalog's rows as well: it is there.
+            return None
         return None
 
     def _look_again(self, table: SqlServerTable) -> None:

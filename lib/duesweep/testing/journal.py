@@ -100,6 +100,6 @@ def exhausted_entry(
 
 
 def _destination(message: Message, own_queue: str) -> str | None:
-    if isinstance(message.headers, MessageError):
-        return None
-    return message.destination if message.destination is not None else own_queue
+    if message.destination is not None:
+        return message.destination
+    return None if isinstance(message.headers, MessageError) else own_queue

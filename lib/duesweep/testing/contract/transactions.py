@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from duesweep.stores.base import TaskSession
+from duesweep.stores.base import MessageSession, TaskSession
 
 
 class _RollbackError(Exception):
@@ -11,7 +11,7 @@ class _RollbackError(Exception):
 
 
 @contextmanager
-def rolled_back(session: TaskSession) -> Iterator[None]:
+def rolled_back(session: TaskSession | MessageSession) -> Iterator[None]:
     """A transaction, nested a savepoint, that is rolled back at its end."""
     with suppress(_RollbackError), session.transaction():
         yield

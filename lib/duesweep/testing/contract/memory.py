@@ -1,0 +1,120 @@
+"""The store and the queues in memory under test: a model for those of an author."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from duesweep.errors import DestinationError, DuesweepError, RefusedMessageError
+from duesweep.message import Message
+from duesweep.stores.values import SweepRun
+from duesweep.testing.builders import ENDPOINT, DelayedRow
+from duesweep.testing.contract.subjects import REFUSED_BODY, Abilities, JsonHeaders, Letters
+from duesweep.testing.journal import JournalEntry
+from duesweep.testing.memory import MemoryStore
+from duesweep.testing.memory_queue import MemoryQueue
+
+
+@dataclass(slots=True)
+class MemoryUnderTest(JsonHeaders):
+    """The store in memory."""
+
+    abilities = Abilities()
+
+    store: MemoryStore = field(default_factory=MemoryStore)
+    queue: MemoryQueue = field(default_factory=lambda: MemoryQueue("Billing"))
+    own_queue: str = ENDPOINT
+
+    def now(self) -> datetime:
+        """Its clock's time."""
+        return self.store.now
+
+    def server_time(self) -> datetime:
+        """Its clock's time."""
+        return self.store.now
+
+    def load(self, rows: Iterable[DelayedRow]) -> list[DelayedRow]:
+        """Rows keep their keys."""
+        stored = list(rows)
+        self.store.rows.update({row.key: row for row in stored})
+        return stored
+
+    def tickets(self, rows: Iterable[DelayedRow]) -> list[str]:
+        """Keys."""
+        return [row.key for row in rows]
+
+    def waiting(self) -> set[str]:
+        """The keys in its dictionary."""
+        return set(self.store.rows)
+
+    def reschedule(self, key: str, due: datetime) -> None:
+        """Put another row in its place."""
+        self.store.rows[key] = replace(self.store.rows[key], due=due)
+
+    def open_sweep(self) -> SweepRun:
+        """Its own method does it: there is no driver session."""
+        return self.store.open_sweep()
+
+    def close_sweep(self, run: SweepRun) -> None:
+        """Its own method does it."""
+        self.store.close_sweep(run)
+
+    def attempts(self) -> dict[str, int]:
+        """The counters without their times."""
+        return {key: count for key, (count, _) in self.store.attempts.items()}
+
+    def ripen(self) -> None:
+        """Set all times to long ago."""
+        self.store.attempts = {key: (n, 0) for key, (n, _) in self.store.attempts.items()}
+
+    def journal(self, run: SweepRun) -> list[JournalEntry]:
+        """It keeps entries as they are."""
+        return self.store.journal[run.sweep_id]
+
+    def counters(self, run: SweepRun) -> tuple[int, int]:
+        """As the sweep has them."""
+        sweep = self.store.sweeps[run.sweep_id]
+        return sweep.exhausted, sweep.held_back
+
+    def delivered(self) -> list[str]:
+        """The letters' headers."""
+        return [letter.headers for letter in self.queue.letters["Billing"]]
+
+
+@dataclass(slots=True)
+class MemoryQueueUnderTest:
+    """Queues in memory."""
+
+    has_own_transaction: bool
+    queue: MemoryQueue = field(init=False)
+    store: MemoryStore = field(default_factory=MemoryStore)
+
+    def __post_init__(self) -> None:
+        self.queue = MemoryQueue("Billing", own_transaction=self.has_own_transaction)
+
+    def create(self, address: str) -> None:
+        """An empty list more."""
+        self.queue.letters[address] = []
+
+    def drop(self, address: str) -> None:
+        """One less."""
+        del self.queue.letters[address]
+
+    def letters(self, address: str) -> Letters:
+        """As they lie there."""
+        return [(letter.headers, letter.body) for letter in self.queue.letters[address]]
+
+    def refuse(self, address: str) -> None:
+        """The trouble of a queue refuses."""
+        self.queue.trouble[address] = _refuse
+
+    @contextmanager
+    def locked(self, address: str) -> Iterator[None]:
+        """The trouble of a queue takes nothing."""
+        self.queue.trouble[address] = lambda _: DestinationError(f"{address} is locked")
+        yield
+        del self.queue.trouble[address]
+
+
+def _refuse(message: Message) -> DuesweepError | None:
+    return RefusedMessageError("unwanted") if message.body == REFUSED_BODY else None

@@ -1,0 +1,63 @@
+"""What an address leads to, and what is found out before anything is claimed."""
+
+import pytest
+
+from duesweep.errors import ConfigError, QueueNotFoundError
+from duesweep.testing.builders import ENDPOINT
+from duesweep.testing.contract.queues import steps
+from duesweep.testing.contract.subjects import QueueUnderTest
+
+
+class ResolveContract:
+    """Destinations that are there, and those that are not."""
+
+    def test_destination_without_a_queue_is_the_messages_fault(
+        self, subject: QueueUnderTest
+    ) -> None:
+        with (
+            steps.sessions(subject) as (_, queue),
+            pytest.raises(QueueNotFoundError, match="Nowhere"),
+        ):
+            queue.resolve("Nowhere")
+
+    def test_no_destination_is_the_endpoints_own_queue(self, subject: QueueUnderTest) -> None:
+        (letter,) = steps.messages(1)
+
+        assert steps.deliver(subject, None, letter) == {}
+
+        assert subject.letters(ENDPOINT) == steps.letters(letter)
+        assert subject.letters("Billing") == []
+
+    def test_queue_made_while_the_session_is_open_is_found(self, subject: QueueUnderTest) -> None:
+        with steps.sessions(subject) as (_, queue):
+            with pytest.raises(QueueNotFoundError):
+                queue.resolve("Shipping")
+            subject.create("Shipping")
+
+            assert "Shipping" in str(queue.resolve("Shipping"))
+
+    def test_same_destination_is_one_value(self, subject: QueueUnderTest) -> None:
+        with steps.sessions(subject) as (_, queue):
+            billing, again, own = map(queue.resolve, ("Billing", "Billing", None))
+
+        assert billing == again
+        assert len({billing, again, own}) == 2
+
+    def test_check_refuses_an_error_queue_that_is_none_as_a_wrong_setting(
+        self, subject: QueueUnderTest
+    ) -> None:
+        subject.queue.check(None)
+        subject.queue.check("Billing")
+        with pytest.raises(ConfigError, match="Nowhere"):
+            subject.queue.check("Nowhere")
+
+    def test_check_refuses_a_service_of_their_own_without_the_endpoints_queue(
+        self, subject: QueueUnderTest
+    ) -> None:
+        subject.drop(ENDPOINT)
+
+        if subject.has_own_transaction:
+            with pytest.raises(ConfigError, match=ENDPOINT):
+                subject.queue.check(None)
+        else:
+            subject.queue.check(None)

@@ -1,0 +1,38 @@
+"""The steps of the queue tests."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from duesweep.errors import MessageError
+from duesweep.message import Message
+from duesweep.queues.base import QueueSession
+from duesweep.stores.base import TaskSession
+from duesweep.testing.builders import delayed_row, message
+from duesweep.testing.contract.subjects import Letters, QueueUnderTest
+
+
+@contextmanager
+def sessions(subject: QueueUnderTest) -> Iterator[tuple[TaskSession, QueueSession]]:
+    """A store's and a queue's session."""
+    with subject.store.open_task() as store, subject.queue.open(store) as queue:
+        yield store, queue
+
+
+def deliver(
+    subject: QueueUnderTest, address: str | None, *messages: Message
+) -> dict[str, MessageError]:
+    """Deliver in a batch of its own; what was refused."""
+    with sessions(subject) as (store, queue), store.transaction():
+        refused = queue.deliver(queue.resolve(address), messages)
+        queue.commit()
+    return refused
+
+
+def messages(count: int) -> list[Message]:
+    """Messages with a body each of its own."""
+    return [message(delayed_row(body=str(number).encode())) for number in range(count)]
+
+
+def letters(*messages: Message) -> Letters:
+    """Headers and bodies of these messages as they are to be delivered."""
+    return [(m.headers_text, m.body) for m in messages]

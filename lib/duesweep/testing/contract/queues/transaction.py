@@ -1,0 +1,88 @@
+"""When deliveries count."""
+
+from duesweep.testing.contract.queues import steps
+from duesweep.testing.contract.subjects import QueueUnderTest
+from duesweep.testing.contract.transactions import rolled_back
+
+
+class TransactionContract:
+    """All of a batch or nothing, in the store's transaction or right before its end."""
+
+    def test_batches_follow_each_other_in_one_session(self, subject: QueueUnderTest) -> None:
+        letters = steps.messages(3)
+
+        with steps.sessions(subject) as (store, queue):
+            for letter in letters:
+                with store.transaction():
+                    queue.deliver(queue.resolve("Billing"), [letter])
+                    queue.commit()
+
+        assert subject.letters("Billing") == steps.letters(*letters)
+
+    def test_nothing_is_to_be_seen_of_a_batch_before_its_end(self, subject: QueueUnderTest) -> None:
+        with steps.sessions(subject) as (store, queue), store.transaction():
+            queue.deliver(queue.resolve("Billing"), steps.messages(2))
+
+            assert subject.letters("Billing") == []
+
+    def test_batch_that_fails_before_the_queues_commit_has_delivered_nothing(
+        self, subject: QueueUnderTest
+    ) -> None:
+        with steps.sessions(subject) as (store, queue), rolled_back(store):
+            queue.deliver(queue.resolve("Billing"), steps.messages(2))
+
+        assert subject.letters("Billing") == []
+
+    def test_batch_that_fails_after_the_queues_commit_was_delivered_where_the_queue_has_its_own(
+        self, subject: QueueUnderTest
+    ) -> None:
+        letters = steps.messages(2)
+
+        with steps.sessions(subject) as (store, queue), rolled_back(store):
+            queue.deliver(queue.resolve("Billing"), letters)
+            queue.commit()
+
+        durable = letters if subject.has_own_transaction else []
+        assert subject.letters("Billing") == steps.letters(*durable)
+
+    def test_commit_without_deliveries_does_nothing(self, subject: QueueUnderTest) -> None:
+        with steps.sessions(subject) as (store, queue):
+            for _ in range(2):
+                with store.transaction():
+                    queue.commit()
+
+        assert subject.letters("Billing") == []
+
+    def test_rollback_forgets_what_was_delivered_and_the_next_batch_is_a_new_one(
+        self, subject: QueueUnderTest
+    ) -> None:
+        subject.create("Shipping")
+        before, lost, lost_elsewhere, after = steps.messages(4)
+
+        with steps.sessions(subject) as (store, queue):
+            with store.transaction():
+                queue.deliver(queue.resolve("Billing"), [before])
+                queue.commit()
+            with rolled_back(store):
+                queue.deliver(queue.resolve("Billing"), [lost])
+                queue.deliver(queue.resolve("Shipping"), [lost_elsewhere])
+            queue.rollback()
+            with store.transaction():
+                queue.deliver(queue.resolve("Billing"), [after])
+                queue.commit()
+
+        assert subject.letters("Billing") == steps.letters(before, after)
+        assert subject.letters("Shipping") == []
+
+    def test_rollback_without_deliveries_does_nothing(self, subject: QueueUnderTest) -> None:
+        (letter,) = steps.messages(1)
+
+        with steps.sessions(subject) as (store, queue):
+            for _ in range(2):
+                queue.rollback()
+            with store.transaction():
+                queue.deliver(queue.resolve("Billing"), [letter])
+                queue.commit()
+            queue.rollback()
+
+        assert subject.letters("Billing") == steps.letters(letter)

@@ -1,0 +1,105 @@
+"""What a claim returns."""
+
+import pytest
+
+from duesweep import tombstone
+from duesweep.errors import MessageError, UnreadableHeadersError
+from duesweep.testing.contract.stores import steps
+from duesweep.testing.contract.subjects import StoreUnderTest
+from duesweep.tombstone import BatchClock
+
+
+class ClaimContract:
+    """Messages as they are stored, ready to be delivered."""
+
+    def test_claim_returns_messages_as_they_are_stored_in_the_order_of_their_due(
+        self, subject: StoreUnderTest
+    ) -> None:
+        late = steps.row(subject, due=subject.now() - 2 * steps.MINUTE)
+        later = steps.row(subject, None, due=subject.now() - 3 * steps.MINUTE, body=None)
+        last = steps.row(subject, due=subject.now() - steps.MINUTE, body=b"")
+        run, [last, late, later] = steps.load(subject, last, late, later)
+
+        with steps.batch(subject) as session:
+            claim = steps.claim(subject, session, run, late, last, later)
+
+        assert claim.messages == tuple(subject.message(row) for row in (later, late, last))
+
+    def test_claim_tells_the_servers_time(self, subject: StoreUnderTest) -> None:
+        due = subject.now() - steps.MINUTE
+        run, [row] = steps.load(subject, steps.row(subject, due=due))
+
+        with steps.batch(subject) as session:
+            claim = steps.claim(subject, session, run, row)
+
+        passed_us = claim.server_us - tombstone.micros(run.horizon.server_time)
+        assert 0 <= passed_us < 60_000_000
+        (late_ms,) = BatchClock(claim.server_us, run.horizon.shift_us).lateness_ms([row.due_us])
+        assert late_ms is not None
+        assert 60_000 <= late_ms < 120_000
+
+    @pytest.mark.parametrize(
+        "body",
+        [None, b"", b"\0", bytes(range(256)), b"x" * 300_001],
+        ids=["none", "empty", "one NUL", "every byte", "300 kB and one"],
+    )
+    def test_claim_returns_any_body_as_it_is(
+        self, subject: StoreUnderTest, body: bytes | None
+    ) -> None:
+        run, [row] = steps.load(subject, steps.row(subject, body=body))
+
+        with steps.batch(subject) as session:
+            (claimed,) = steps.claim(subject, session, run, row).messages
+
+        assert claimed.body == body
+
+    def test_claim_returns_unreadable_headers_with_the_reason_and_as_they_are(
+        self, subject: StoreUnderTest
+    ) -> None:
+        rows = [steps.poison(subject, text) for text in subject.unreadable]
+        run, rows = steps.load(subject, *rows)
+
+        with steps.batch(subject) as session:
+            claim = steps.claim(subject, session, run, *rows)
+
+        claimed = {m.key: m for m in claim.messages}
+        assert set(claimed) == {row.key for row in rows}
+        for row in rows:
+            message = claimed[row.key]
+            assert isinstance(message.headers, UnreadableHeadersError)
+            # Errors are never equal: all but the reason.
+            assert message._replace(headers={}) == subject.message(row)._replace(headers={})
+
+    def test_claim_returns_headers_to_be_delivered_without_the_forward_destination(
+        self, subject: StoreUnderTest
+    ) -> None:
+        more = {"Grüße": '\N{CHECK MARK} \\ " \t /', "Nullable": None, "Empty": ""}
+        run, [row] = steps.load(subject, steps.row(subject, more=more))
+
+        with steps.batch(subject) as session:
+            (claimed,) = steps.claim(subject, session, run, row).messages
+
+        assert claimed.destination == "Billing"
+        assert claimed.headers_text == subject.message(row).headers_text
+        assert "ForwardDestination" not in claimed.headers_text
+        assert not isinstance(claimed.headers, MessageError)
+        assert {name: claimed.headers[name] for name in more} == more
+
+    def test_claim_of_more_than_a_batch_holds_names_the_tickets_that_it_has_not_reached(
+        self, subject: StoreUnderTest
+    ) -> None:
+        rows = [steps.row(subject, body=b"x" * 3_000_000) for _ in range(6)]
+        run, rows = steps.load(subject, *rows)
+        tickets, claimed = subject.tickets(rows), []
+
+        with subject.store.open_task() as session:
+            while tickets:
+                with session.transaction():
+                    claim = session.claim(run, tickets)
+                    session.finish(run, 0, steps.delivered(*claim.messages), claim.server_us)
+                assert 0 < len(claim.messages) == len(tickets) - len(claim.unread)
+                claimed += steps.keys(claim)
+                tickets = list(claim.unread)
+
+        assert sorted(claimed) == sorted(row.key for row in rows)
+        assert subject.waiting() == set()

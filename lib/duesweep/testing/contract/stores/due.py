@@ -1,0 +1,70 @@
+"""What a claim takes for due."""
+
+from datetime import timedelta
+
+import pytest
+
+from duesweep.testing.builders import delayed_row
+from duesweep.testing.contract.stores import steps
+from duesweep.testing.contract.subjects import StoreUnderTest
+
+
+class DueContract:
+    """Whatever a plan says: what is there and due when it is claimed."""
+
+    def test_claim_leaves_a_message_that_was_rescheduled_after_the_plan(
+        self, subject: StoreUnderTest
+    ) -> None:
+        run, [row, other] = steps.load(subject, steps.row(subject), steps.row(subject))
+
+        subject.reschedule(row.key, subject.now() + timedelta(hours=1))
+
+        assert steps.claimable(subject, run, row, other) == [other.key]
+        assert subject.waiting() == {row.key, other.key}
+
+    def test_message_is_due_before_the_horizon_and_not_at_it(self, subject: StoreUnderTest) -> None:
+        run = subject.open_sweep()
+        horizon, tick = run.horizon.before, subject.abilities.tick
+
+        # Where the store rounds, one due at the horizon may be due before it.
+        before, at, after = subject.load(
+            delayed_row(due=horizon + shift) for shift in (-tick, 0 * tick, tick)
+        )
+
+        due = [row.key for row in (before, at, after) if row.is_due(horizon)]
+        assert steps.claimable(subject, run, before, at, after) == due
+        assert before.key in due
+        assert after.key not in due
+
+    def test_message_due_since_for_ever_is_claimed_and_one_due_never_is_not(
+        self, subject: StoreUnderTest
+    ) -> None:
+        if not subject.abilities.has_infinite_due:
+            pytest.skip("Due is never infinite in this store")
+        rows = delayed_row(due="-infinity"), delayed_row(due="infinity")
+        run, [since_ever, never] = steps.load(subject, *rows)
+
+        with steps.batch(subject) as session:
+            claim = steps.claim(subject, session, run, since_ever, never)
+
+        assert [(m.key, m.due_us) for m in claim.messages] == [(since_ever.key, None)]
+
+    def test_message_due_since_the_year_one_is_claimed(self, subject: StoreUnderTest) -> None:
+        # Or since the earliest time that the store holds.
+        run, [row] = steps.load(subject, delayed_row(due=subject.abilities.first_due))
+
+        with steps.batch(subject) as session:
+            (claimed,) = steps.claim(subject, session, run, row).messages
+
+        assert claimed.due_us == row.due_us
+
+    def test_claim_of_what_is_gone_of_nothing_and_of_one_key_twice(
+        self, subject: StoreUnderTest
+    ) -> None:
+        run, [row] = steps.load(subject, steps.row(subject))
+        gone = steps.row(subject)
+
+        assert steps.claimable(subject, run, gone) == []
+        assert steps.claimable(subject, run) == []
+        assert steps.claimable(subject, run, row, row) == [row.key]
+        assert steps.claimable(subject, run, row, gone) == [row.key]

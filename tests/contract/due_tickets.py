@@ -1,0 +1,59 @@
+"""A store in memory that finds messages by their Due, as one without an index on keys has to."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from duesweep.message import Message
+from duesweep.stores.values import Claim, SweepRun
+from duesweep.testing.builders import DelayedRow
+from duesweep.testing.contract.memory import MemoryUnderTest
+from duesweep.testing.memory import MemoryStore, MemoryTaskSession
+from duesweep.tombstone import micros
+
+
+class DueTicketStore(MemoryStore):
+    """Tickets are Dues."""
+
+    @contextmanager
+    def open_task(self) -> Iterator["DueTicketSession"]:
+        yield DueTicketSession(self)
+
+
+class DueTicketSession(MemoryTaskSession):
+    """For each ticket the first message of its Due that can be claimed."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__(store)
+        self._store = store
+        self._passed_over: set[str] = set()
+
+    def claim(self, run: SweepRun, tickets: Sequence[str]) -> Claim:
+        wanted, keys = Counter(tickets), []
+        with self._store.changed:
+            for row in self._store.rows.values():
+                if wanted[str(row.due_us)] and self._is_free(row):
+                    wanted[str(row.due_us)] -= 1
+                    keys.append(row.key)
+            return super().claim(run, keys)
+
+    def ticket(self, message: Message) -> str:
+        return str(message.due_us)
+
+    def pass_over(self, messages: Sequence[Message]) -> None:
+        self._passed_over.update(message.key for message in messages)
+
+    def _is_free(self, row: DelayedRow) -> bool:
+        _, ripe_us = self._store.attempts.get(row.key, (0, 0))
+        is_held = row.key in self._store.holders or row.key in self._passed_over
+        return not is_held and ripe_us <= micros(self._store.now)
+
+
+class DueTicketsUnderTest(MemoryUnderTest):
+    """The store in memory, with Dues for tickets."""
+
+    def __init__(self) -> None:
+        super().__init__(DueTicketStore())
+
+    def tickets(self, rows: Iterable[DelayedRow]) -> list[str]:
+        return [str(row.due_us) for row in rows]

@@ -1,0 +1,78 @@
+"""Queues of SQL Server in another database of the server: in the store's own transaction."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from sqlserver_endpoint import SqlServerEndpoint
+
+from duesweep import wiring
+from duesweep.address import bracketed
+from duesweep.errors import QueueNotFoundError
+from duesweep.message import Message
+from duesweep.queues.base import QueueSession
+from duesweep.stores.base import TaskSession
+from duesweep.testing.builders import delayed_row, message
+from duesweep.testing.contract import rolled_back
+
+
+@pytest.fixture
+def endpoint(sqlserver_endpoint: SqlServerEndpoint) -> SqlServerEndpoint:
+    """With its tables and queue `Billing`."""
+    return sqlserver_endpoint.set_up("Billing")
+
+
+@pytest.fixture
+def address(endpoint: SqlServerEndpoint) -> str:
+    """The address of a queue `Billing` in the other database."""
+    catalog = bracketed(endpoint.server.other.name)
+    return str(endpoint.create_queue(f"Billing@{bracketed(endpoint.schema)}@{catalog}"))
+
+
+@contextmanager
+def _sessions(endpoint: SqlServerEndpoint) -> Iterator[tuple[TaskSession, QueueSession]]:
+    parts = wiring.parts(endpoint.config())
+    with parts.store.open_task() as store, parts.queue.open(store) as queue:
+        yield store, queue
+
+
+def _letters(endpoint: SqlServerEndpoint, address: str) -> list[tuple[str, bytes | None]]:
+    return [(row.headers, row.body) for row in endpoint.queue_rows(address)]
+
+
+def _expected(*messages: Message) -> list[tuple[str, bytes | None]]:
+    return [(m.headers_text, m.body) for m in messages]
+
+
+def test_queue_in_another_database_takes_messages_beside_those_of_the_stores(
+    endpoint: SqlServerEndpoint, address: str
+) -> None:
+    here, there = message(delayed_row(body=b"here")), message(delayed_row(body=b"there"))
+
+    with _sessions(endpoint) as (store, queue), store.transaction():
+        destination = queue.resolve(address)
+        queue.deliver(queue.resolve("Billing"), [here])
+        queue.deliver(destination, [there])
+
+    assert str(destination) == address
+    assert _letters(endpoint, "Billing") == _expected(here)
+    assert _letters(endpoint, address) == _expected(there)
+
+
+def test_what_was_delivered_to_another_database_goes_back_with_the_stores_transaction(
+    endpoint: SqlServerEndpoint, address: str
+) -> None:
+    with _sessions(endpoint) as (store, queue), rolled_back(store):
+        queue.deliver(queue.resolve(address), [message()])
+
+    assert _letters(endpoint, address) == []
+
+
+@pytest.mark.parametrize("catalog", ["[{other}]", "[nowhere]"])
+def test_queue_that_is_not_in_its_database_is_the_messages_fault(
+    endpoint: SqlServerEndpoint, catalog: str
+) -> None:
+    catalog = catalog.format(other=endpoint.server.other.name)
+
+    with _sessions(endpoint) as (_, queue), pytest.raises(QueueNotFoundError, match="Billing"):
+        queue.resolve(f"Billing@[dbo]@{catalog}")

@@ -1,0 +1,78 @@
+"""What stores on SQL Server note of a message beyond the contract."""
+
+from typing import Literal
+
+import pytest
+from contract.sqlserver_subjects import SqlServerUnderTest
+from sqlserver_endpoint import SqlServerEndpoint
+
+from duesweep.errors import QueueNotFoundError
+from duesweep.headers import json as headers_json
+from duesweep.outcome import Exhausted, Outcomes
+from duesweep.testing.builders import delayed_row
+from duesweep.testing.contract.stores import steps
+
+
+@pytest.fixture
+def subject(
+    request: pytest.FixtureRequest, sqlserver_endpoint: SqlServerEndpoint
+) -> SqlServerUnderTest:
+    """A store of the kind that the test names."""
+    kind: Literal["sqlserver", "msmq"] = request.param
+    return SqlServerUnderTest(sqlserver_endpoint.of_kind(kind).set_up("Billing"))
+
+
+@pytest.mark.parametrize("subject", ["sqlserver", "msmq"], indirect=True)
+def test_headers_of_an_exhausted_message_are_journalled_as_json_where_they_can_be_read(
+    subject: SqlServerUnderTest,
+) -> None:
+    more = {"Grüße": "\N{CHECK MARK} <&>"}
+    rows = [steps.row(subject, "Nowhere", more=more), steps.poison(subject)]
+    run, [readable, poison] = steps.load(subject, *rows)
+
+    with steps.batch(subject) as session:
+        claim = steps.claim(subject, session, run, readable, poison)
+        error = QueueNotFoundError("There is no queue")
+        exhausted = tuple(Exhausted(m, error, None) for m in claim.messages)
+        session.finish(run, 0, Outcomes(exhausted=exhausted), claim.server_us)
+
+    journal = [row for row in subject.endpoint.journal(run.sweep_id) if row.kind == "exhausted"]
+    by_key = {row.message_key: row for row in journal}
+    assert headers_json.read(by_key[readable.key].headers)["Grüße"] == more["Grüße"]
+    assert by_key[poison.key].headers is None
+    for row in (readable, poison):
+        assert by_key[row.key].headers_text == subject.stored_headers(row)
+
+
+@pytest.mark.parametrize("subject", ["msmq"], indirect=True)
+def test_row_of_the_msmq_store_counts_its_own_failures(subject: SqlServerUnderTest) -> None:
+    run, [failing, other] = steps.load(subject, steps.row(subject), steps.row(subject))
+    endpoint = subject.endpoint
+    endpoint.execute(f"UPDATE {endpoint.delayed} SET RetryCount = 2 WHERE Id = ?", failing.key)
+
+    with steps.batch(subject) as session:
+        claim = steps.claim(subject, session, run, failing)
+        assert claim.messages == (subject.message(failing, attempts=2),)
+        session.finish(run, 0, steps.failed(*claim.messages), claim.server_us)
+
+    counts = endpoint.fetch(f"SELECT Id, RetryCount FROM {endpoint.delayed}")
+    assert {row.Id: row.RetryCount for row in counts} == {failing.key: 3, other.key: 0}
+    assert subject.attempts() == {failing.key: 3}
+
+
+@pytest.mark.parametrize("subject", ["msmq"], indirect=True)
+def test_message_of_the_msmq_store_without_a_time_is_never_due_and_noticed(
+    subject: SqlServerUnderTest,
+) -> None:
+    endpoint = subject.endpoint
+    with subject.store.open_driver() as driver:
+        assert driver.notices() == ()
+    [timeless] = subject.load([delayed_row(due=subject.abilities.first_due)])
+    endpoint.execute(f"UPDATE {endpoint.delayed} SET Time = NULL")
+
+    with subject.store.open_driver() as driver:
+        assert not driver.has_work()
+        (notice,) = driver.notices()
+
+    assert "no Time" in notice
+    assert subject.waiting() == {timeless.key}

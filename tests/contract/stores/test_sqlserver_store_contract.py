@@ -1,0 +1,42 @@
+"""The contract of a store, kept on SQL Server."""
+
+from dataclasses import replace
+
+import pytest
+from contract.sqlserver_subjects import SqlServerUnderTest
+from sqlserver_endpoint import SqlServerEndpoint
+
+from duesweep.testing.contract import StoreContract
+
+# Names that somebody has: blanks, dots, quotes, brackets, braces, percent signs, 128 characters.
+ODD_ENDPOINT = 'Sales."Or\'ders".[%s].{delayed}'
+ODD_SCHEMA = 'the "odd" one\'s: 100%'
+LONGEST_TABLE = "Late.Ünd" + 120 * "x"
+
+
+class TestSqlServer(StoreContract):
+    @pytest.fixture
+    def subject(self, sqlserver_endpoint: SqlServerEndpoint) -> SqlServerUnderTest:
+        return SqlServerUnderTest(sqlserver_endpoint.set_up("Billing"))
+
+
+class TestSqlServerWithOddNames(StoreContract):
+    @pytest.fixture
+    def subject(self, sqlserver_endpoint: SqlServerEndpoint) -> SqlServerUnderTest:
+        name = ODD_ENDPOINT
+        if sqlserver_endpoint.server.stand_in is not None:
+            # It cannot parse the doubled bracket in a quoted name.
+            name = name.translate({ord("["): "(", ord("]"): ")"})
+        endpoint = replace(
+            sqlserver_endpoint,
+            schema=f"{ODD_SCHEMA} {sqlserver_endpoint.schema}",
+            name=name,
+            delayed_table=LONGEST_TABLE,
+        )
+        return SqlServerUnderTest(endpoint.set_up("Billing"))
+
+
+class TestMsmq(StoreContract):
+    @pytest.fixture
+    def subject(self, msmq_endpoint: SqlServerEndpoint) -> SqlServerUnderTest:
+        return SqlServerUnderTest(msmq_endpoint.set_up("Billing"))
