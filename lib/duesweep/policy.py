@@ -10,9 +10,10 @@ from duesweep.errors import MessageError
 MAX_SLICE_ROWS = 500_000
 # Rule of the house: no batch holds its claim longer than about this.
 CLAIM_SECONDS = 5.0
-# Of one statement: SQL Server locks a whole table where a statement has taken 5,000 locks on it.
-SCANNED_ROWS = 4_000
-MAX_BATCH_ROWS = 2_000
+# Of one statement: SQL Server locks a whole table where a statement has taken 5,000 locks on it, its
+# rows' pages counted.
+SCANNED_ROWS = 2_000
+MAX_BATCH_ROWS = 1_000
 # A batch that was a deadlock's victim this often in a row ends its slice.
 MAX_LOST_TRANSACTIONS = 5
 

@@ -10,6 +10,7 @@ from sqlglot import exp
 import duesweep
 from duesweep.address import SqlServerTable, bracketed
 from duesweep.drivers.sqlserver.binding import bound, key_list
+from duesweep.drivers.sqlserver.connection import _text_of_wide
 from duesweep.policy import MAX_BATCH_ROWS, SCANNED_ROWS
 from duesweep.sql import statement
 from duesweep.stores.msmq.shape import MSMQ_SHAPE
@@ -61,10 +62,10 @@ def test_statement_parses_as_t_sql_with_ugly_names(name: str, shape: str) -> Non
 def test_ugly_name_stands_quoted_in_the_statement_that_is_sent(part: str, quoted: str) -> None:
     table = SqlServerTable(part, part, part)
 
-    text, _ = bound("insert_message", {"queue": table.sql}, {"headers": "", "body": b""})
+    text, _ = bound("insert_message", {"queue": table.sql}, {"id": "", "headers": "", "body": b""})
 
     assert text == (
-        f"INSERT INTO {quoted}.{quoted}.{quoted} (Id, Headers, Body) VALUES (NEWID(), ?, ?);\n"
+        f"INSERT INTO {quoted}.{quoted}.{quoted} (Id, Headers, Body) VALUES (?, ?, ?);\n"
     )
 
 
@@ -100,7 +101,7 @@ def test_statement_refuses_values_that_it_does_not_take() -> None:
         bound("unlock", {}, {"lock": "a", "sweep_id": "b"})
 
 
-@pytest.mark.parametrize("name", ["claim", "remove_span", "fetch_next_due"])
+@pytest.mark.parametrize("name", ["claim", "remove_first", "fetch_next_due"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_claim_locks_rows_only_and_skips_what_others_hold(name: str, shape: str) -> None:
     (hints,) = re.findall(r"\bWITH \(([^)]+)\)", _delayed_only(_text(name, SHAPES[shape])))
@@ -123,6 +124,7 @@ def test_claim_looks_at_fewer_rows_than_make_the_server_lock_the_table(name: str
     text = _text(name)
 
     assert max(map(int, re.findall(r"TOP \((\d+)\)", text))) == SCANNED_ROWS < ESCALATES_AT
+    assert 2 * SCANNED_ROWS < ESCALATES_AT, "each row may be on a page of its own"
     assert MAX_BATCH_ROWS < SCANNED_ROWS
 
 
@@ -132,7 +134,13 @@ def test_deletion_of_many_rows_goes_by_pieces_under_the_escalation_threshold(nam
 
 
 @pytest.mark.parametrize(
-    "keys", [["1", "2"], ["a,b", "c\\d"], ["tab\t", "unit\x1f"], ["😀", "é", "'"]]
+    "keys",
+    [
+        ["1", "2"],
+        ["a,b", "c\\d"],
+        ["tab\t", "unit\x1f", "fullwidth\N{FULLWIDTH COMMA}"],
+        ["😀", "é", "'"],
+    ],
 )
 def test_list_of_keys_is_split_where_no_key_has_the_separator(keys: list[str]) -> None:
     text, separator = key_list(keys)
@@ -149,3 +157,25 @@ def _delayed_only(text: str) -> str:
     """What follows the name of the delayed table, up to the end of its hints."""
     start = text.index("WITH (", text.index(UGLY.sql))
     return text[start : text.index(")", start) + 1]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_text_with_seven_digits_of_a_second_is_read_as_datetime(name: str) -> None:
+    """SQL Server refuses more than three there; only what a user stores has three."""
+    if name not in {"store_message", "store_msmq_message"}:
+        assert "CONVERT(datetime," not in statement("sqlserver", name)
+
+
+@pytest.mark.parametrize(
+    ("stored", "text"),
+    [
+        ("Grüße 😀".encode("utf-16-le"), "Grüße 😀"),
+        (b"\x00\xd8", r"\x00\xd8"),
+        (b"a\x00\x00\xdc", r"a\x00\xdc"),
+        (None, None),
+    ],
+)
+def test_half_a_surrogate_pair_is_shown_and_fails_no_task(
+    stored: bytes | None, text: str | None
+) -> None:
+    assert _text_of_wide(stored) == text

@@ -57,7 +57,12 @@ class RoutedQueue:
                 raise ConfigError(f"retry.error_queue: {error}; add one for it") from error
             holder, name = route.connection, route.name_of(error_queue)
         for connection, queue in self.connections.items():
-            queue.check(name if connection == holder else None)
+            try:
+                queue.check(name if connection == holder else None)
+            except StoreError as error:
+                # One that is out of reach blocks its own destinations only, and later.
+                if connection == holder or queue.shares_transaction or not error.transient:
+                    raise
 
 
 @dataclass(frozen=True, slots=True)

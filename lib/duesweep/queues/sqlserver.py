@@ -13,6 +13,7 @@ from duesweep.errors import (
     NotAQueueError,
     QueueNotFoundError,
     StoreError,
+    TransactionLostError,
 )
 from duesweep.message import Message
 from duesweep.queues.base import Destination
@@ -24,6 +25,8 @@ from duesweep.stores.sqlserver.task import SqlServerTaskSession
 
 # NOT NULL, without a default, in tables of the older shape.
 _RECOVERABLE = "Recoverable"
+# The errors of a table, or of a column, on which a right is lacking.
+_NO_RIGHT = {229, 230}
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +149,23 @@ class SqlServerQueueSession(QueueTableSession):
 
 
 def describe_queue(connection: Connection, table: SqlServerTable) -> bool:
-    """Whether a queue table is of the older shape; a `MessageError` where `table` is none."""
+    """Whether a queue table is of the older shape; a `MessageError` where `table` is none, a
+    `DestinationError` where that cannot be seen now.
+    """
+    try:
+        found = _columns_of(connection, table)
+    except TransactionLostError:
+        raise
+    except StoreError as error:
+        raise DestinationError(f"Queue table {table} cannot be looked at: {error}") from error
+    absent = [name for name, kinds in SQL_SERVER.items() if found.get(name) not in kinds]
+    if absent:
+        lacks = ", ".join(absent) if "" not in found else "rows of its own"
+        raise NotAQueueError(f"{table} is not a queue table: it lacks {lacks}")
+    return _RECOVERABLE in found
+
+
+def _columns_of(connection: Connection, table: SqlServerTable) -> dict[str, str]:
     database = connection.row("describe_catalog", {}, catalog=table.catalog)
     if not database.found:
         raise QueueNotFoundError(f"There is no queue table {table}: no database {table.catalog}")
@@ -158,13 +177,23 @@ def describe_queue(connection: Connection, table: SqlServerTable) -> bool:
     names = {"catalog": bracketed(table.catalog)}
     rows = connection.rows("describe_table", names, schema=table.schema, table=table.table)
     if not rows:
+        _refuse_unseen(connection, table)
         raise QueueNotFoundError(f"There is no queue table {table}")
-    found = {row.name: row.type.lower() for row in rows}
-    absent = [name for name, kinds in SQL_SERVER.items() if found.get(name) not in kinds]
-    if absent or rows[0].kind != "BASE TABLE":
-        lacks = ", ".join(absent) or "rows of its own"
-        raise NotAQueueError(f"{table} is not a queue table: it lacks {lacks}")
-    return _RECOVERABLE in found
+    if rows[0].kind != "BASE TABLE":
+        return {"": rows[0].kind}
+    return {row.name: row.type.lower() for row in rows}
+
+
+def _refuse_unseen(connection: Connection, table: SqlServerTable) -> None:
+    """Raise `DestinationError` for a table that is there, but that this user has no right on: SQL
+    Server does not show it such a table, and its messages would be given up for a missing GRANT.
+    """
+    if not connection.row("describe_server", {}).deletes_expressions:
+        return  # Babelfish shows it, and ends the transaction for a table that is missing
+    if connection.error_number("probe_queue", {"queue": table.sql}) in _NO_RIGHT:
+        raise DestinationError(
+            f"Queue table {table} is closed to the sweeper's user; grant INSERT on it"
+        )
 
 
 def _check_error_queue(connection: Connection, addresses: SqlServerAddresses, address: str) -> None:

@@ -1,12 +1,16 @@
 """From a statement's file and values to text and parameters, as ODBC takes them."""
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
+from duesweep.errors import StoreError
 from duesweep.sql import statement
 
 Names = Mapping[str, str]
+
+_SIGNS = ",;|~^!#$%&*+=?@_/:<>{}[]()"
 
 # A variable of the statement's own begins with a capital letter (@Now), a value's with a small one.
 _VALUE = re.compile(r"(?<![@\w])@([a-z]\w*)")
@@ -16,11 +20,16 @@ _GATHERED_BYTES = 16_000_000
 
 
 def key_list(keys: Iterable[str]) -> tuple[str | None, str]:
-    """Keys as one text for STRING_SPLIT, None for no keys, and what separates them in it: a
-    control character that none of them holds.
+    """Keys as one text for STRING_SPLIT, None for no keys, and what separates them in it.
+
+    A sign that none of them holds, nor anything that a collation would take for it; signs, since
+    collations pass over control characters. No JSON, for the sake of servers that read no escapes.
     """
     listed = list(keys)
-    separator = next(c for c in map(chr, range(31, -1, -1)) if not any(c in k for k in listed))
+    text = unicodedata.normalize("NFKC", "".join(listed))
+    separator = next((sign for sign in _SIGNS if sign not in text), None)
+    if separator is None:
+        raise StoreError(f"Keys hold every one of {_SIGNS}: {listed}", transient=False)
     return (separator.join(listed) if listed else None), separator
 
 
@@ -31,18 +40,20 @@ def literal(value: str) -> str:
 
 def groups(
     rows: Sequence[tuple[str, bytes | None]],
-) -> Iterator[Sequence[tuple[str, bytes | None]]]:
-    """`rows` in groups whose longest row, times their number, is what may be gathered."""
+) -> Iterator[tuple[int, Sequence[tuple[str, bytes | None]]]]:
+    """`rows` in groups, each with the position of its first: the longest row times their number is
+    what may be gathered.
+    """
     start, longest = 0, 0
     for index, (headers, body) in enumerate(rows):
         length = 2 * len(headers) + len(body or b"")
         grown = max(longest, length)
         if index > start and grown * (index - start + 1) > _GATHERED_BYTES:
-            yield rows[start:index]
+            yield start, rows[start:index]
             start, grown = index, length
         longest = grown
     if start < len(rows):
-        yield rows[start:]
+        yield start, rows[start:]
 
 
 def bound(name: str, names: Names, values: Mapping[str, object]) -> tuple[str, list[object]]:

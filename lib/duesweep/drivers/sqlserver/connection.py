@@ -1,5 +1,7 @@
 """One session: statements from files, and how Spark reaches the same database."""
 
+import json
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -8,15 +10,18 @@ import pyodbc
 
 from duesweep.drivers.sqlserver.binding import Names, bound, groups, text_of
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
-from duesweep.drivers.sqlserver.errors import destination_errors, mapped
+from duesweep.drivers.sqlserver.errors import destination_errors, mapped, number_of
 from duesweep.errors import (
     DestinationError,
     MessageError,
+    RefusedMessageError,
     StoreError,
     TransactionLostError,
 )
 
 _COMMITTABLE = 1
+_TEXT, _BYTES = (pyodbc.SQL_WVARCHAR, 0, 0), (pyodbc.SQL_VARBINARY, 0, 0)
+_LONG_TEXT, _LONG_BYTES = 2_000, 8_000
 
 
 class Connection:
@@ -30,6 +35,8 @@ class Connection:
         self._dsn = dsn
         self._depth = 0
         driver: str = raw.getinfo(pyodbc.SQL_DRIVER_NAME)
+        for kind in (pyodbc.SQL_WCHAR, pyodbc.SQL_WVARCHAR, pyodbc.SQL_WLONGVARCHAR):
+            raw.add_output_converter(kind, _text_of_wide)
         # FreeTDS has no arrays of parameters.
         self._sends_arrays = "msodbcsql" in driver.lower()
 
@@ -84,16 +91,21 @@ class Connection:
     def execute(self, name: str, names: Names, /, **values: object) -> int:
         """Run the named statement; how many rows it touched."""
         with self._cursor() as cursor:
-            return int(cursor.execute(*bound(name, names, values)).rowcount)
+            self._send(cursor, name, names, values)
+            count = int(cursor.rowcount)
+            _drain(cursor)
+        return count
 
     def rows(self, name: str, names: Names, /, **values: object) -> list[Any]:
         """The rows that the named statement returns, with their columns as attributes."""
         with self._cursor() as cursor:
-            cursor.execute(*bound(name, names, values))
+            self._send(cursor, name, names, values)
             # What a procedure or an assignment answers comes before the rows, and has none.
             while cursor.description is None and cursor.nextset():
                 pass
-            return list(cursor.fetchall())
+            rows = list(cursor.fetchall())
+            _drain(cursor)
+        return rows
 
     def row(self, name: str, names: Names, /, **values: object) -> Any:
         """The only row that the named statement returns."""
@@ -108,12 +120,21 @@ class Connection:
         """
         rows: list[Any] = []
         with self._cursor() as cursor:
-            cursor.execute(*bound(name, names, values))
+            self._send(cursor, name, names, values)
             while row := cursor.fetchone():
                 rows.append(row)
                 if not wanted(row):
                     return rows, cursor.fetchone() is None
         return rows, True
+
+    def error_number(self, name: str, names: Names) -> int | None:
+        """The number of the error that the named statement, which changes nothing, meets."""
+        try:
+            with self.transaction():
+                self.execute(name, names)
+        except StoreError as error:
+            return number_of(error.__cause__) if isinstance(error.__cause__, pyodbc.Error) else None
+        return None
 
     def script(self, text: str) -> None:
         """Run statements that return nothing and take no values."""
@@ -132,24 +153,54 @@ class Connection:
     def insert_messages(
         self, table: object, name: str, names: Names, rows: Sequence[tuple[str, bytes | None]]
     ) -> None:
-        """Run the named statement, whose two values are headers and body, for each of the rows.
+        """Run the named statement, whose values are id, headers and body, for each of the rows.
 
-        Raises `RefusedMessageError` where a row is at fault, `DestinationError` where `table` is.
+        Raises `RefusedMessageError` where a row is at fault, or has not arrived; `DestinationError`
+        where `table` is at fault.
         """
-        text, order = text_of(name, ("body", "headers"))
-        if order == ["body", "headers"]:
-            raise ValueError(f"{name} takes headers before body")
+        text, order = text_of(name, ("body", "headers", "id"))
+        if order != ["id", "headers", "body"]:
+            raise ValueError(f"{name} takes {order}, not id, headers, body")
+        ids = [str(uuid.uuid4()) for _ in rows]
         with destination_errors(table):
             cursor = self._raw.cursor()
             try:
+                last = _value_of(cursor, "last_message", names, {})
                 cursor.fast_executemany = self._sends_arrays
                 # Said beforehand: a body of None would go out as text, which no binary column
                 # takes.
-                cursor.setinputsizes([(pyodbc.SQL_WVARCHAR, 0, 0), (pyodbc.SQL_VARBINARY, 0, 0)])
-                for group in groups(rows):
-                    cursor.executemany(text.format(**names), group)
+                cursor.setinputsizes([_TEXT, _TEXT, _BYTES])
+                for start, group in groups(rows):
+                    numbered = zip(ids[start:], group, strict=False)
+                    cursor.executemany(text.format(**names), [(i, *row) for i, row in numbered])
+                    _drain(cursor)
+                seen = {"ids": json.dumps(ids), "number": last}
             finally:
                 cursor.close()
+            arrived = self._count_arrived(names, seen)
+        if arrived != len(rows):
+            raise RefusedMessageError(
+                f"Queue table {table} took {arrived} of {len(rows)} rows without a word; look for "
+                "a trigger on it that drops rows"
+            )
+
+    def _count_arrived(self, names: Names, seen: Mapping[str, object]) -> int:
+        cursor = self._raw.cursor()
+        try:
+            self._send(cursor, "count_arrived", names, seen)
+            return int(cursor.fetchval())
+        finally:
+            cursor.close()
+
+    def require_transaction(self) -> None:
+        """Raise `TransactionLostError` unless the transaction that was begun is still under way:
+        what follows would be committed statement by statement.
+        """
+        if not self.is_alive_in_transaction():
+            raise TransactionLostError(
+                "The transaction has ended without an error; look for triggers that roll back",
+                destination_is_at_fault=True,
+            )
 
     def is_alive_in_transaction(self) -> bool:
         """Whether a transaction is under way that can still be committed."""
@@ -175,6 +226,7 @@ class Connection:
         self._depth += 1
         try:
             yield
+            self.require_transaction()
         except Exception as error:
             self._go_back(name, error)
             raise
@@ -194,6 +246,16 @@ class Connection:
     def _run(self, text: str) -> None:
         with self._cursor() as cursor:
             cursor.execute(text)
+            _drain(cursor)
+
+    def _send(
+        self, cursor: pyodbc.Cursor, name: str, names: Names, values: Mapping[str, object]
+    ) -> None:
+        text, parameters = bound(name, names, values)
+        # FreeTDS declares long ones as they have to be, and refuses to be told.
+        if self._sends_arrays:
+            cursor.setinputsizes([_size(value) for value in parameters])
+        cursor.execute(text, parameters)
 
     @contextmanager
     def _cursor(self) -> Iterator[pyodbc.Cursor]:
@@ -214,3 +276,30 @@ JDBC_PROPERTIES = {
     "queryTimeout": "600",
     "lockTimeout": "30000",
 }
+
+
+def _value_of(cursor: pyodbc.Cursor, name: str, names: Names, values: Mapping[str, object]) -> Any:
+    text, parameters = bound(name, names, values)
+    return cursor.execute(text, parameters).fetchval()
+
+
+def _drain(cursor: pyodbc.Cursor) -> None:
+    """Read on to the end: an error after the first result is raised no earlier."""
+    while cursor.nextset():
+        pass
+
+
+def _size(value: object) -> tuple[int, int, int] | None:
+    """How a parameter is declared; None: as ODBC would. A long one would go out as `ntext` or
+    `image`, which hardly any function takes.
+    """
+    if isinstance(value, str) and len(value) > _LONG_TEXT:
+        return _TEXT
+    return _BYTES if isinstance(value, bytes) and len(value) > _LONG_BYTES else None
+
+
+def _text_of_wide(raw: bytes | None) -> str | None:
+    """What is stored as UTF-16. Half a surrogate pair, which .NET can store, becomes an escape that
+    no JSON has: the message is poison, and no reason for its task to fail.
+    """
+    return None if raw is None else raw.decode("utf-16-le", "backslashreplace")

@@ -23,7 +23,7 @@ class ReceiverOptions:
     """The transports' `QueuePeekerOptions` and concurrency limit, with their defaults.
 
     `peek_batch_size` None is ten a thread, and at least 100. Raises `ConfigError` for what the
-    transports refuse: a delay under 100 ms, a batch or a concurrency of none.
+    transports refuse: a delay, a batch or a concurrency of none.
     """
 
     peek_delay: timedelta = timedelta(seconds=1)
@@ -31,10 +31,9 @@ class ReceiverOptions:
     concurrency: int = field(default_factory=_default_concurrency)
 
     def __post_init__(self) -> None:
-        if self.peek_delay < SHORTEST_DELAY:
+        if self.peek_delay <= timedelta():
             raise ConfigError(
-                f"A peek delay of {_seconds(self.peek_delay)} would do nothing but load the "
-                "database; give 100 ms to 10 s"
+                f"A peek delay of {_seconds(self.peek_delay)} is none; give 100 ms to 10 s"
             )
         if self.peek_batch_size is not None and self.peek_batch_size < 1:
             raise ConfigError(
@@ -54,11 +53,15 @@ class ReceiverOptions:
 
     def cautions(self) -> Sequence[str]:
         """What is not recommended in these options."""
-        if self.peek_delay <= LONGEST_DELAY:
+        if self.peek_delay < SHORTEST_DELAY:
+            why = "it loads the database, and brings messages hardly sooner"
+        elif self.peek_delay > LONGEST_DELAY:
+            why = "messages may back up in the queue"
+        else:
             return []
         return [
-            f"A peek delay of {_seconds(self.peek_delay)} is not recommended: messages may back up "
-            "in the queue; 100 ms to 10 s are recommended"
+            f"A peek delay of {_seconds(self.peek_delay)} is not recommended: {why}; 100 ms to "
+            "10 s are recommended"
         ]
 
     def caution_about(self, time_to_be_received: timedelta | None) -> str | None:

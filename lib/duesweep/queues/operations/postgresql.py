@@ -6,8 +6,9 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from duesweep.address import PostgreSqlAddresses, TableName
+from duesweep.address import PostgreSqlAddresses, TableName, quoted
 from duesweep.drivers.postgresql import DRIVER_LIMITS, Connection, connect
+from duesweep.errors import ConfigError
 from duesweep.queues.base import Destination
 from duesweep.sql import statement
 
@@ -56,6 +57,12 @@ class PostgreSqlDialect:
 
     def create(self, name: str, role: str, table: Destination) -> None:
         """Under the advisory lock that the transport itself takes to alter this table."""
+        schema = _tables({role: table})[role].schema
+        if not self._connection.rows("describe_schema", {}, schema=schema):
+            raise ConfigError(
+                f"There is no schema {quoted(schema)} to create {table} in; create it, or correct "
+                "the address"
+            )
         text = statement("postgresql", name).format(**{role: table})
         with self._connection.transaction():
             self._connection.rows("lock_creation", {}, lock_key=_creation_lock(str(table)))

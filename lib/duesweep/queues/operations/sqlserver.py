@@ -7,6 +7,7 @@ from typing import Any
 
 from duesweep.address import SqlServerAddresses, SqlServerTable, bracketed
 from duesweep.drivers.sqlserver import DRIVER_LIMITS, Connection, connect
+from duesweep.errors import ConfigError, StoreError
 from duesweep.queues.base import Destination
 from duesweep.sql import statement
 
@@ -55,7 +56,17 @@ class SqlServerDialect:
         """Under an application lock of the transport's name for this table, which the statement
         itself takes.
         """
-        self._connection.script(statement("sqlserver", name).format(**names({role: table})))
+        assert isinstance(table, SqlServerTable)  # ours: it comes from these addresses
+        try:
+            self._connection.script(statement("sqlserver", name).format(**names({role: table})))
+        except StoreError as error:
+            if error.transient:
+                raise
+            raise ConfigError(
+                f"{table.sql} cannot be created or altered: {error}; see that there is a schema "
+                f"{bracketed(table.schema)} in database {bracketed(table.catalog)}, and that this "
+                "user has CREATE TABLE, and ALTER on the schema; or correct the address"
+            ) from error
 
     def columns(self, table: Destination) -> set[str]:
         """The columns' names."""

@@ -1,5 +1,6 @@
--- Returns how many known failures that are not ripe have one of these Dues. No locks kept.
+-- Returns how many known failures that are not ripe have one of these Dues. Skips what others hold; keeps no
+-- locks.
 SELECT COUNT_BIG(*) AS waiting
-FROM OPENJSON(@dues) WITH (due varchar(27) '$.due') t
-JOIN {attempts} a ON a.due_at = CONVERT(datetime2(7), t.due, 121)
+FROM OPENJSON(CONVERT(nvarchar(max), @dues)) WITH (due varchar(27) '$.due') t
+JOIN {attempts} a WITH (READPAST) ON a.due_at = CONVERT(datetime2(7), t.due, 121)
 WHERE a.source = @source AND a.next_attempt_at > SYSUTCDATETIME();

@@ -78,4 +78,7 @@ IF NOT EXISTS (
     WHERE i.object_id = OBJECT_ID(N'{attempts_literal}') AND LOWER(c.name) = 'message_key'
 )
 -- Not the table's primary key: a clustered one would be too long.
-CREATE UNIQUE NONCLUSTERED INDEX duesweep_attempts_key ON {attempts} (source, message_key);
+BEGIN
+    CREATE UNIQUE NONCLUSTERED INDEX duesweep_attempts_key ON {attempts} (source, message_key);
+    CREATE NONCLUSTERED INDEX duesweep_attempts_due ON {attempts} (source, due_at);
+END;

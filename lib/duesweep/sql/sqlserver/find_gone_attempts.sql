@@ -5,6 +5,6 @@ SELECT CASE WHEN EXISTS (
     FROM {attempts} a
     WHERE a.source = @source AND NOT EXISTS (
         SELECT 1 FROM {delayed} d
-        WHERE d.{due} = a.due_at AND d.{key} = CONVERT({key_type}, a.message_key)
+        WHERE d.{due} = a.due_at AND d.{key} = CONVERT({key_type}, a.message_key){collate}
       )
 ) THEN 1 ELSE 0 END AS found;

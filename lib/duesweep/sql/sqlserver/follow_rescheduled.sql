@@ -4,5 +4,5 @@ UPDATE a
 SET due_at = d.{due}
 FROM {attempts} a
 JOIN {delayed} d WITH (READPAST)
-  ON d.{key} = CONVERT({key_type}, a.message_key)
+  ON d.{key} = CONVERT({key_type}, a.message_key){collate}
 WHERE a.source = @source AND (a.due_at IS NULL OR a.due_at <> d.{due});

@@ -3,5 +3,5 @@ DELETE TOP (1000) FROM {attempts}
 WHERE source = @source
   AND NOT EXISTS (
     SELECT 1 FROM {delayed} d
-    WHERE d.{due} = due_at AND d.{key} = CONVERT({key_type}, message_key)
+    WHERE d.{due} = due_at AND d.{key} = CONVERT({key_type}, message_key){collate}
   );

@@ -1,4 +1,5 @@
 -- Counts a failure for a message, whose lock is held: raises its counter, or begins one.
+SET NOCOUNT ON;
 UPDATE {attempts}
 SET attempts = @attempts,
     destination = @destination,
@@ -20,3 +21,4 @@ INSERT INTO {attempts} (
     DATEADD(millisecond, @retry_ms, DATEADD(second, @retry_seconds, SYSUTCDATETIME())),
     @error_class, @error_text
 );
+SET NOCOUNT OFF;

@@ -2,6 +2,6 @@
 -- READ_COMMITTED_SNAPSHOT it has to see what was committed before the locks were had. No locks kept.
 SELECT a.message_key, a.attempts,
        CASE WHEN a.next_attempt_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_ripe
-FROM STRING_SPLIT(@keys, @separator) k
+FROM STRING_SPLIT(CONVERT(nvarchar(max), @keys), CONVERT(nchar(1), @separator)) k
 JOIN {attempts} a
   ON a.source = @source AND a.message_key = k.[value] COLLATE DATABASE_DEFAULT;

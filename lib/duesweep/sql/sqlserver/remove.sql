@@ -1,8 +1,8 @@
--- Removes claimed messages by their keys, which takes a look at every message of their span of Due; the
--- messages' locks are held, others' are passed by.
+-- Removes claimed messages by their Dues and keys; their locks are held, others' rows are passed by. No
+-- key is indexed: each takes a look at all messages of its Due.
 DELETE d
 FROM {delayed} d WITH (READPAST, ROWLOCK)
-WHERE d.{due} >= CONVERT(datetime2(7), @first, 121) AND d.{due} <= CONVERT(datetime2(7), @last, 121)
-  AND d.{key} IN (
-    SELECT CONVERT({key_type}, k.[value]) FROM STRING_SPLIT(@keys, @separator) k
-  );
+JOIN OPENJSON(CONVERT(nvarchar(max), @messages)) WITH (
+    due varchar(27) '$.due', message_key {key_type} '$.key'
+) k
+  ON d.{due} = CONVERT(datetime2(7), k.due, 121) AND d.{key} = k.message_key;

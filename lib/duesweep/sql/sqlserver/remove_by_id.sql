@@ -1,5 +1,5 @@
 -- Removes claimed messages by their keys, which are indexed; their locks are held.
-DELETE FROM {delayed} WITH (ROWLOCK)
+DELETE FROM {delayed} WITH (READPAST, ROWLOCK)
 WHERE {key} IN (
-    SELECT k.[value] COLLATE DATABASE_DEFAULT FROM STRING_SPLIT(@keys, @separator) k
+    SELECT k.[value] COLLATE DATABASE_DEFAULT FROM STRING_SPLIT(CONVERT(nvarchar(max), @keys), CONVERT(nchar(1), @separator)) k
 );

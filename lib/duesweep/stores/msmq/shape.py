@@ -16,6 +16,8 @@ MSMQ_SHAPE = DelayedShape(
         "due": "[Time]",
         "key": "[Id]",
         "key_type": "nvarchar(250)",
+        # Whatever the column's own is.
+        "collate": " COLLATE DATABASE_DEFAULT",
         "body": "[State]",
         "destination": "m.[Destination]",
         "retry_count": "m.[RetryCount]",

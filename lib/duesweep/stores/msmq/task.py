@@ -34,6 +34,7 @@ class MsmqTaskSession(SqlServerTaskSession):
         return (message.headers_text if is_read else None), stored
 
     def _remove(self, messages: Sequence[Message]) -> int:
+        self.connection.require_transaction()
         return self._statements.execute("remove_by_id", **listed(m.key for m in messages))
 
     def _raise_attempts(self, failed: Sequence[Failed]) -> None:

@@ -103,7 +103,7 @@ class SqlServerDriverSession(RelationalDriverSession):
     def _pair(self, bound: tuple[str, str]) -> str:
         due, key = bound
         key_type = self._store.shape.names["key_type"]
-        return f"CONVERT(datetime, {literal(due)}, 121), CONVERT({key_type}, {literal(key)})"
+        return f"CONVERT(datetime2(7), {literal(due)}, 121), CONVERT({key_type}, {literal(key)})"
 
 
 def batches_lock(sweep_id: UUID) -> str:

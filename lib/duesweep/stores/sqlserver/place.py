@@ -24,6 +24,7 @@ TRANSPORT_SHAPE = DelayedShape(
         "due": "[Due]",
         "key": "[RowVersion]",
         "key_type": "bigint",
+        "collate": "",
         "body": "[Body]",
         "destination": "CONVERT(nvarchar(200), NULL)",
         "retry_count": "0",

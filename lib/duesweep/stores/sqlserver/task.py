@@ -2,8 +2,8 @@
 
 The transport's table is a heap with one index, on Due. To find rows by their keys is to look at
 every row of their span of Due, and thousands may share one. So a ticket is a Due, and a batch
-claims as many rows of each Due as it has tickets, of those that nobody else holds, and removes them
-as the first ones of their span.
+claims as many rows of each Due as it has tickets, of those that nobody else holds, and removes many
+of one Due as its first.
 """
 
 import json
@@ -34,9 +34,12 @@ from duesweep.stores.sqlserver.table import find_delayed
 from duesweep.stores.values import Claim, SweepRun
 from duesweep.tombstone import BatchClock, micros
 
+# So many messages of one Due are removed by their keys, more of them as the Due's first.
+_FEW = 4
+
 
 class _OthersRemovedError(Exception):
-    """Rows that were not claimed came into a removed span: go back, and remove by key."""
+    """Rows that were not claimed came among the first of a Due: go back, and remove by key."""
 
 
 class SqlServerTaskSession(RelationalTaskSession):
@@ -52,8 +55,9 @@ class SqlServerTaskSession(RelationalTaskSession):
         self.connection = connection
         self._names = names
         self._batch_bytes = store.batch_bytes
-        self._passed_over: set[str] = set()
-        self._removes_spans = bool(connection.row("describe_server", {}).deletes_expressions)
+        # By Due, since a Due is what leads to them.
+        self._passed_over: dict[str, set[str]] = {}
+        self._removes_firsts = bool(connection.row("describe_server", {}).deletes_expressions)
         # Rows of the claim under way, by key: their Due to the tick, and headers as stored.
         self._claimed: dict[str, Any] = {}
 
@@ -89,7 +93,9 @@ class SqlServerTaskSession(RelationalTaskSession):
 
     def pass_over(self, messages: Sequence[Message]) -> None:
         """Remember their keys: their Due leads to them again."""
-        self._passed_over.update(message.key for message in messages)
+        for message in messages:
+            due = self._claimed[message.key].due
+            self._passed_over.setdefault(due, set()).add(message.key)
 
     def _narrowed(self, tickets: list[str]) -> tuple[list[str], list[str]]:
         """Tickets whose Dues a claim may look through, and those for another claim.
@@ -105,7 +111,11 @@ class SqlServerTaskSession(RelationalTaskSession):
 
     def _waiting(self, tickets: list[str]) -> int:
         row = self._statements.row("count_waiting", source=self._source, dues=_dues(tickets))
-        return int(row.waiting) + len(self._passed_over)
+        return int(row.waiting) + len(self._passed_over_among(tickets))
+
+    def _passed_over_among(self, tickets: Iterable[str]) -> set[str]:
+        found = (self._passed_over.get(due, ()) for due in set(tickets))
+        return {key for keys in found for key in keys}
 
     def _read(self, run: SweepRun, tickets: list[str]) -> tuple[list[Any], bool]:
         left = self._batch_bytes
@@ -122,7 +132,7 @@ class SqlServerTaskSession(RelationalTaskSession):
             dues=_dues(tickets),
             horizon=due_text(run.horizon.before),
             source=self._source,
-            **_listed("passed_over", self._passed_over),
+            **_listed("passed_over", self._passed_over_among(tickets)),
         )
 
     def _message(self, row: Any, counter: Any) -> Message:
@@ -141,15 +151,13 @@ class SqlServerTaskSession(RelationalTaskSession):
         lock = batches_lock(run.sweep_id)
         return self._statements.rows("fence", sweep_id=run.sweep_id, lock=lock)
 
-    def _lock_exhausted(self, run: SweepRun) -> int:
+    def grant_exhausted(self, run: SweepRun, wanted: int, limit: int) -> int:
+        """How many more messages the sweep may exhaust; none where its other slices take too long
+        over theirs: then they stay, as failures.
+        """
         lock = f"{batches_lock(run.sweep_id)}/exhausted"
         row = self._statements.row("lock_sweep_counters", sweep_id=run.sweep_id, lock=lock)
-        if row.answer < 0:
-            raise StoreError(
-                f"Another slice of sweep {run.sweep_id} has been giving messages up for too long",
-                transient=True,
-            )
-        return int(row.exhausted)
+        return 0 if row.answer < 0 else max(0, min(wanted, limit - row.exhausted))
 
     def _read_attempts(self, keys: Sequence[str]) -> dict[str, Any]:
         if not keys:
@@ -158,26 +166,43 @@ class SqlServerTaskSession(RelationalTaskSession):
         return {row.message_key: row for row in rows}
 
     def _remove(self, messages: Sequence[Message]) -> int:
-        keys = {message.key for message in messages}
-        dues = [self._claimed[key].due for key in keys]
-        span = {"first": min(dues), "last": max(dues)}
-        if self._removes_spans:
-            with suppress(_OthersRemovedError), self.transaction():
-                return self._remove_span(keys, span)
-        return self._statements.execute("remove", **listed(keys), **span)
+        self.connection.require_transaction()
+        by_due: dict[str, set[str]] = {}
+        for message in messages:
+            by_due.setdefault(self._claimed[message.key].due, set()).add(message.key)
+        few: list[tuple[str, str]] = []
+        removed = 0
+        for due, keys in by_due.items():
+            if self._removes_firsts and len(keys) > _FEW:
+                removed += self._remove_firsts(due, keys)
+            else:
+                few += [(due, key) for key in keys]
+        return removed + self._remove_by_key(few)
+
+    def _remove_firsts(self, due: str, keys: set[str]) -> int:
+        """Remove messages of one Due as the first of those that nobody else holds, unless others
+        have come among them.
+        """
+        of_due = {key for key, row in self._claimed.items() if row.due == due}
+        kept = json.dumps([*(of_due - keys), *self._passed_over.get(due, ())])
+        with suppress(_OthersRemovedError), self.transaction():
+            rows = self._statements.rows(
+                "remove_first", source=self._source, rows=len(keys), due=due, kept=kept
+            )
+            if {str(row.message_key) for row in rows} != keys:
+                raise _OthersRemovedError
+            return len(rows)
+        return self._remove_by_key([(due, key) for key in keys])
+
+    def _remove_by_key(self, messages: Sequence[tuple[str, str]]) -> int:
+        if not messages:
+            return 0
+        listed = json.dumps([{"due": due, "key": key} for due, key in messages])
+        return self._statements.execute("remove", messages=listed)
 
     def _not_removed(self, text: str) -> StoreError:
         """Or somebody took them who heeds no locks, as on servers that have no such hints."""
         return TransactionLostError(text)
-
-    def _remove_span(self, keys: set[str], span: dict[str, str]) -> int:
-        kept = (self._claimed.keys() - keys) | self._passed_over
-        removed = self._statements.rows(
-            "remove_span", source=self._source, rows=len(keys), **_listed("kept", kept), **span
-        )
-        if {str(row.message_key) for row in removed} != keys:
-            raise _OthersRemovedError
-        return len(removed)
 
     def _clear_attempts(self, keys: Sequence[str]) -> None:
         self._statements.execute("clear_attempts", source=self._source, **listed(keys))
@@ -186,6 +211,8 @@ class SqlServerTaskSession(RelationalTaskSession):
         return packed(late_ms)
 
     def _raise_attempts(self, failed: Sequence[Failed]) -> None:
+        # Ripe again before the slice ends, they would take others' tickets.
+        self.pass_over([outcome.message for outcome in failed])
         self.connection.execute_many(
             "raise_attempts", self._names, [self._failure(outcome) for outcome in failed]
         )

@@ -1,0 +1,101 @@
+"""Triggers on queue tables of SQL Server, which can undo a delivery without a word."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import pytest
+from contract.sqlserver_subjects import SqlServerUnderTest
+from sqlserver_endpoint import SqlServerEndpoint
+
+from duesweep import wiring
+from duesweep.dispatch import DispatchJob, dispatch_slice
+from duesweep.stores.values import SweepRun
+from duesweep.testing.builders import delayed_row
+from duesweep.testing.journal import BatchEntry, SliceEntry
+
+Dispatch = Callable[[], SweepRun]
+
+
+@pytest.fixture(params=["sqlserver", "msmq"])
+def endpoint(
+    request: pytest.FixtureRequest, sqlserver_endpoint: SqlServerEndpoint
+) -> SqlServerEndpoint:
+    kind: Literal["sqlserver", "msmq"] = request.param
+    endpoint = sqlserver_endpoint.of_kind(kind).set_up("Billing", "Shipping")
+    endpoint.execute(f"CREATE TABLE {endpoint.own_table('audit')} (a int)")
+    return endpoint
+
+
+def _trigger(endpoint: SqlServerEndpoint, body: str) -> None:
+    queue = f"[{endpoint.schema}].[Billing]"
+    endpoint.execute(
+        f"CREATE TRIGGER [{endpoint.schema}].[undoing] ON {queue} AFTER INSERT AS BEGIN {body} END"
+    )
+
+
+def _dispatch(endpoint: SqlServerEndpoint) -> tuple[SqlServerUnderTest, SweepRun]:
+    """Dispatch a message for each of two queues."""
+    subject = SqlServerUnderTest(endpoint)
+    due = endpoint.due_in(-60)
+    rows = subject.load([delayed_row("Billing", due=due), delayed_row("Shipping", due=due)])
+    parts = wiring.parts(endpoint.config())
+    run = subject.open_sweep()
+    job = DispatchJob(
+        store=parts.store,
+        queue=parts.queue,
+        run=run,
+        limits=parts.limits,
+        retry=parts.retry,
+        max_exhausted=1_000,
+        error_queue=None,
+    )
+    dispatch_slice(job, 0, subject.tickets(rows), [100] * len(rows))
+    return subject, run
+
+
+def test_trigger_that_counts_and_then_rolls_back_leaves_its_message_and_lets_the_others_go(
+    endpoint: SqlServerEndpoint,
+) -> None:
+    audit = endpoint.own_table("audit")
+    _trigger(endpoint, f"INSERT INTO {audit} VALUES (1); ROLLBACK TRANSACTION")
+
+    subject, run = _dispatch(endpoint)
+
+    assert (len(endpoint.queue_rows("Billing")), len(endpoint.queue_rows("Shipping"))) == (0, 1)
+    assert len(endpoint.waiting()) == 1
+    assert endpoint.attempts() == {}
+    batch, end = subject.journal(run)
+    assert isinstance(batch, BatchEntry)
+    assert (batch.dispatched, batch.failed) == (1, 0)
+    assert isinstance(end, SliceEntry)
+    assert "trigger" in (end.reason or "")
+
+
+def test_trigger_that_drops_rows_loses_no_message(endpoint: SqlServerEndpoint) -> None:
+    _trigger(endpoint, f"DELETE FROM [{endpoint.schema}].[Billing]")
+
+    subject, run = _dispatch(endpoint)
+
+    assert (len(endpoint.queue_rows("Billing")), len(endpoint.queue_rows("Shipping"))) == (0, 1)
+    (failed,) = endpoint.attempts().values()
+    assert "took 0 of 1 rows without a word" in failed.error_text
+    assert endpoint.waiting() == [failed.message_key]
+    batch, _ = subject.journal(run)
+    assert isinstance(batch, BatchEntry)
+    assert (batch.dispatched, batch.failed) == (1, 1)
+
+
+def test_counter_that_cannot_be_raised_cuts_the_slice_and_nothing_is_journalled(
+    sqlserver_endpoint: SqlServerEndpoint,
+) -> None:
+    endpoint = sqlserver_endpoint.set_up("Billing", "Shipping")
+    endpoint.execute(f"ALTER TABLE {endpoint.own_table('attempts')} ADD CHECK (attempts < 0)")
+    endpoint.execute(f"DROP TABLE [{endpoint.schema}].[Billing]")
+
+    subject, run = _dispatch(endpoint)
+
+    assert len(endpoint.waiting()) == 2
+    assert endpoint.queue_rows("Shipping") == []
+    (end,) = subject.journal(run)
+    assert isinstance(end, SliceEntry)
+    assert end.reason is not None
