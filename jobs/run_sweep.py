@@ -1,9 +1,11 @@
 """One sweep, for spark-submit and for Databricks.
 
 Databricks: a Python file task with this file (source: Git or workspace), the sweep's options as its
-parameters, e.g. `["--config", "/Workspace/.../duesweep.toml", "--json"]`, and duesweep's wheel with
-psycopg as its libraries. The session is the cluster's, which brings Delta; install the PostgreSQL
-JDBC driver (org.postgresql:postgresql) as a library where the runtime lacks it. Not tried yet.
+parameters, e.g. `["--config", "/Workspace/.../duesweep.toml", "--json"]`, and duesweep's wheel as
+its library, which brings psycopg, pyodbc and, as mssql-python-odbc, Microsoft's ODBC driver (for
+which the machines need unixODBC and Kerberos). The session is the cluster's, which brings Delta;
+where the runtime lacks them, install the JDBC drivers of the stores (org.postgresql:postgresql,
+com.microsoft.sqlserver:mssql-jdbc) as libraries. Not tried yet.
 """
 
 import sys

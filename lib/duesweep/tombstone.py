@@ -7,27 +7,15 @@ An Arrow IPC stream (zstd) in the columns of the ledger's `tombstones` that only
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-
-import pyarrow as pa
+from functools import cache
+from typing import TYPE_CHECKING
 
 from duesweep.outcome import Delivered
 
-SCHEMA = pa.schema(
-    [
-        ("message_key", pa.string()),
-        ("message_id", pa.string()),
-        ("message_type", pa.string()),
-        ("destination", pa.string()),
-        ("queue", pa.string()),
-        ("due", pa.timestamp("us", tz="UTC")),
-        ("dispatched_at", pa.timestamp("us", tz="UTC")),
-        ("lateness_ms", pa.int64()),
-        ("attempts", pa.int32()),
-        ("body_bytes", pa.int64()),
-    ]
-)
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +35,27 @@ class BatchClock:
         return [None if due is None else (now - due) // 1000 for due in due_us]
 
 
+@cache
+def schema() -> "pa.Schema":
+    """The columns of a batch's tombstones."""
+    import pyarrow as pa  # noqa: PLC0415 - slow, and idle sweeps do without
+
+    return pa.schema(
+        [
+            ("message_key", pa.string()),
+            ("message_id", pa.string()),
+            ("message_type", pa.string()),
+            ("destination", pa.string()),
+            ("queue", pa.string()),
+            ("due", pa.timestamp("us", tz="UTC")),
+            ("dispatched_at", pa.timestamp("us", tz="UTC")),
+            ("lateness_ms", pa.int64()),
+            ("attempts", pa.int32()),
+            ("body_bytes", pa.int64()),
+        ]
+    )
+
+
 def encode(
     delivered: Sequence[Delivered],
     lateness_ms: Sequence[int | None],
@@ -54,6 +63,8 @@ def encode(
     own_queue: str,
 ) -> bytes:
     """The batch's tombstones; `own_queue` stands for a destination that was not written."""
+    import pyarrow as pa  # noqa: PLC0415 - see schema
+
     messages = [outcome.message for outcome in delivered]
     shift = clock.shift_us
     columns = [
@@ -68,16 +79,19 @@ def encode(
         [m.attempts + 1 for m in messages],
         [m.body_bytes for m in messages],
     ]
-    arrays = [pa.array(c, type=f.type) for c, f in zip(columns, SCHEMA, strict=True)]
+    arrays = [pa.array(c, type=f.type) for c, f in zip(columns, schema(), strict=True)]
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, SCHEMA, options=_OPTIONS) as writer:
-        writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=SCHEMA))
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, schema(), options=options) as writer:
+        writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema()))
     stream: bytes = sink.getvalue().to_pybytes()
     return stream
 
 
-def decode(stream: bytes) -> pa.RecordBatch:
+def decode(stream: bytes) -> "pa.RecordBatch":
     """The record batch that `encode` wrote."""
+    import pyarrow as pa  # noqa: PLC0415 - see schema
+
     with pa.ipc.open_stream(stream) as reader:
         return reader.read_next_batch()
 

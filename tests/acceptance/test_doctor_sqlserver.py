@@ -1,7 +1,8 @@
 """The doctor on SQL Server: what is wrong, that alone, and the exit code.
 
 A stand-in cannot show a database that is read-only or cannot read lists, READ_COMMITTED_SNAPSHOT
-that is off, or a server's own names of indexes: tests/unit/test_doctor_sqlserver.py has those.
+that is off, or a server's own names of indexes: those are in
+tests/unit/test_doctor_sqlserver_rules.py.
 """
 
 import uuid
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from diagnosis import diagnosed
+from routes import add_routes
 from sqlserver_endpoint import SqlServerEndpoint
 
 from duesweep.address import SqlServerTable
@@ -43,7 +45,10 @@ ACCEPTED = ("--ignore", "read-committed-snapshot")
 
 
 def _file(endpoint: SqlServerEndpoint) -> Path:
-    return endpoint.config_file(retry__error_queue="error")
+    if endpoint.kind != "msmq":
+        return endpoint.config_file(retry__error_queue="error")
+    file = endpoint.config_file(retry__error_queue="error", queues__main__kind="sqlserver")
+    return add_routes(file, ("*@*", "main", "{queue}"), ("*", "main", "{destination}"))
 
 
 def _table(endpoint: SqlServerEndpoint, name: str) -> str:
@@ -141,6 +146,12 @@ def test_two_tables_of_the_message_store_are_a_fault(
     assert found.to_mend()[("one-delayed-table", STORE)] == "fault"
     assert "store.delayed_table" in found.of("one-delayed-table")["advice"]
     assert found.of("lock-escalation")["severity"] == "skipped"
+
+
+def test_message_store_without_a_route_is_a_fault(capsys: Capture, msmq: SqlServerEndpoint) -> None:
+    found = diagnosed(capsys, msmq.config_file(), *ACCEPTED)
+
+    assert (found.code, found.to_mend()) == (3, {("route", "[[route]]"): "fault"})
 
 
 def test_messages_without_a_time_are_counted(capsys: Capture, msmq: SqlServerEndpoint) -> None:

@@ -102,7 +102,10 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
     "setting",
     [
         "store.kind=oracle",
+        "store.dsn=",
+        "store.jdbc_url=",
         "store.endpoint=",
+        "queues.default.dsn=",
         "store.name=",
         "store.writer_time_zone=",
         "retry.max_attempts=0",
@@ -131,17 +134,27 @@ def test_setting_without_a_value_is_refused(override: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "overrides",
+    ("overrides", "words"),
     [
-        ["store=x"],
-        ["store.dsn.x=1"],
-        ["store=x", "store.dsn=y"],
-        ["sweep.slices=1", "sweep.slices.x=1"],
+        (["store=x"], "store is wrong: it is a section with settings of its own"),
+        (["queues=x"], "queues is wrong: it is a section with settings of its own"),
+        (["queues.default=x"], "queues.default is wrong: it is a section with settings"),
+        (["route=x"], "route is wrong: it is a list of sections, each headed [[route]]"),
+        (["store.dsn.x=1"], "store.dsn is wrong: input should be a valid string"),
+        (["store=x", "store.dsn=y"], "--set store.dsn: store was given a value, and is no section"),
+        (["sweep.slices=1", "sweep.slices.x=1"], "sweep.slices.x: slices was given a value"),
     ],
-    ids=" and ".join,
 )
-def test_setting_that_is_no_key_of_a_section_is_refused(overrides: list[str]) -> None:
-    _refused(MINIMAL, *overrides)
+def test_setting_that_is_no_key_of_a_section_is_refused(overrides: list[str], words: str) -> None:
+    refusal = _refused(MINIMAL, *overrides)
+
+    assert words in refusal
+    assert "storeconfig" not in refusal
+
+
+@pytest.mark.parametrize("setting", ["store.dsn", "store.endpoint", "queues.default.dsn"])
+def test_empty_value_is_called_empty(setting: str) -> None:
+    assert _refused(MINIMAL, f"{setting}=") == f"{setting} is wrong: it is empty"
 
 
 def test_second_queue_is_refused() -> None:

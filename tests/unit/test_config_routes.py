@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from unit.config_files import MINIMAL, file_of
 
-from duesweep.config import Config, load
+from duesweep.config import Config, load, route_notice
 from duesweep.errors import ConfigError
 
 ODBC = "Driver=x;Server=db.example,1433;Database=nsb;Uid=sweeper;Pwd=s3cret;Encrypt=yes"
@@ -84,7 +84,7 @@ def test_secrets_of_sql_server_are_masked() -> None:
         (["store.writer_time_zone=UTC"], "store.writer_time_zone means nothing to a store of kind"),
         (["store.number_of_retries=1"], "store.number_of_retries means nothing"),
         (["store.kind=msmq", "retry.max_attempts=5"], "set store.number_of_retries"),
-        (["sweep.batch_rows=2001"], "on SQL Server 2000 are the most"),
+        (["sweep.batch_rows=1001"], "on SQL Server 1000 are the most"),
         (["store.kind=msmq", "sweep.batch_rows=10000"], "sweep.batch_rows is 10000"),
         (["queues.main.kind=sqlserver"], "queues.main is not used; call it queues.default"),
         (["queues.default.kind=oracle"], "queues.default.kind is wrong"),
@@ -104,10 +104,13 @@ def test_setting_that_cannot_be_meant_is_refused(settings: list[str], words: str
             '[queues.spare]\nkind = "sqlserver"\n',
             "queues.spare is not used; name it in a [[route]]",
         ),
-        ('[[route]]\nconnection = "main"\n', "route.2.destination is not set"),
+        (
+            '[[route]]\nconnection = "main"\n',
+            "destination of [[route]] 3 is not set; give it in the configuration file",
+        ),
         (
             '[[route]]\ndestination = "*"\nconnection = "main"\nqueue = "{que}"\n',
-            "{que} stands for nothing; there are {queue}, {machine}, {destination}",
+            "queue of [[route]] 3 is wrong: {que} stands for nothing; there are {queue}, {machine}",
         ),
         (
             '[[route]]\ndestination = "*"\nconnection = "main"\nqeue = "x"\n',
@@ -116,7 +119,10 @@ def test_setting_that_cannot_be_meant_is_refused(settings: list[str], words: str
     ],
 )
 def test_route_that_leads_nowhere_is_refused(more: str, words: str) -> None:
-    assert words in _refused(ROUTED + more)
+    refusal = _refused(ROUTED + more)
+
+    assert words in refusal
+    assert "DUESWEEP_ROUTE" not in refusal
 
 
 def test_jdbc_url_means_nothing_to_postgresql() -> None:
@@ -127,8 +133,40 @@ def test_options_are_a_brought_stores_own() -> None:
     options = '[store.options]\nfolder = "/data"\n'
 
     assert "store.options means nothing" in _refused(MINIMAL + options)
-    brought = load(file_of(MINIMAL + options), ["store.kind=a.b:C"])
+    kinds = ["store.kind=a.b:C", "queues.default.kind=postgresql"]
+    brought = load(file_of(MINIMAL + options), kinds)
     assert brought.store.options == {"folder": "/data"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ([], "Billing@HOST-2 is read as queue Billing in schema HOST-2 of the store's own server"),
+        (
+            [f"queues.default.dsn={ODBC}", "queues.default.kind=sqlserver"],
+            "in schema HOST-2 of the server of queues.default",
+        ),
+        (
+            ["queues.default.dsn=postgresql://q/q", "queues.default.kind=postgresql"],
+            'is read as queue "Billing@HOST-2" of the server of queues.default',
+        ),
+    ],
+)
+def test_msmq_without_a_route_is_told_how_its_addresses_are_read(
+    settings: list[str], words: str
+) -> None:
+    notice = route_notice(_msmq(*settings))
+
+    assert notice is not None
+    assert words in notice
+    assert "; add a [[route]]" in notice
+    assert "s3cret" not in notice
+
+
+def test_nobody_else_is_told_how_addresses_are_read() -> None:
+    assert route_notice(load(file_of(MINIMAL))) is None
+    assert route_notice(load(file_of(SQL_SERVER))) is None
+    assert route_notice(load(file_of(ROUTED), ["store.kind=msmq"])) is None
 
 
 @pytest.mark.parametrize("kind", ["oracle", "a.b", "a.b:", ":C", "a b:C", "a:b:c"])

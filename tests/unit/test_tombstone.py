@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from duesweep.outcome import Delivered
 from duesweep.testing.builders import BODY, DUE, MESSAGE_TYPE, DelayedRow, delayed_row, message
-from duesweep.tombstone import SCHEMA, BatchClock, decode, encode, micros
+from duesweep.tombstone import BatchClock, decode, encode, micros, schema
 
 NOW = DUE + timedelta(seconds=90, microseconds=1_999)
 CLOCK = BatchClock(now_us=micros(NOW), shift_us=0)
@@ -22,7 +22,7 @@ moments = st.timedeltas(timedelta(days=-25_000), timedelta(days=50_000)).map(
 def _decoded(delivered: list[Delivered], clock: BatchClock = CLOCK) -> list[dict[str, object]]:
     late_ms = clock.lateness_ms([d.message.due_us for d in delivered])
     batch = decode(encode(delivered, late_ms, clock, "Sales.Orders"))
-    assert batch.schema == SCHEMA
+    assert batch.schema == schema()
     rows: list[dict[str, object]] = batch.to_pylist()
     return rows
 

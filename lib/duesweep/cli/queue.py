@@ -64,7 +64,10 @@ def send(  # noqa: PLR0913 - its options
     message = commands.outgoing(
         header or [], commands.body_of(body, body_file), time_to_be_received, delay
     )
-    with commands.opened(commands.At(config, settings, connection)) as session:
+    at = commands.At(config, settings, connection)
+    if message.delay is not None:
+        commands.require_delayed_table(at)
+    with commands.opened(at) as session:
         queue = session.queue(address)
         queue.send(message)
         print(f"{'stored for' if message.delay is not None else 'sent to'} {queue.place}")

@@ -95,13 +95,27 @@ def receive(at: At, address: str, count: int, *, as_json: bool) -> ExitCode:
 
 def print_count(name: str, count: int, *, place: object, as_json: bool) -> None:
     """One number about a queue."""
-    print(json.dumps({"queue": str(place), name: count}) if as_json else f"{place}: {count} {name}")
+    if as_json:
+        print(json.dumps({"queue": str(place), name: count}))
+    else:
+        print(f"{place}: {count} {'message' if (name, count) == ('messages', 1) else name}")
 
 
 def print_lines(name: str, values: Sequence[str], *, as_json: bool) -> None:
     """A line for each value."""
     for value in values:
         print(json.dumps({name: value}, ensure_ascii=False) if as_json else value)
+
+
+def require_delayed_table(at: At) -> None:
+    """`ConfigError` unless the store is a delayed table of the transport that sends."""
+    kind = at.config().store.kind
+    if kind not in {"postgresql", "sqlserver"}:
+        raise ConfigError(
+            "--delay stores a message in the delayed table of the PostgreSQL or SQL Server "
+            f"transport, and the store is of kind {kind}: send it without a delay, or let the "
+            "endpoint itself delay it"
+        )
 
 
 def require_yes(address: str, *, given: bool) -> None:

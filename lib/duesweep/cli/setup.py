@@ -17,9 +17,11 @@ def run(file: Path | None, overrides: Sequence[str], *, print_sql: bool, rebind:
         print(installer.script())
         return ExitCode.DONE
     created = installer.install(rebind=rebind)
+    if installer.brought:
+        print(f"{installer.brought} has set itself up.")
     for table in created:
         print(f"created {table}")
-    if not created:
+    if not created and not installer.brought:
         print("Everything is there already.")
     return ExitCode.DONE
 

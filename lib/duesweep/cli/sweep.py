@@ -18,8 +18,10 @@ WORK_FOR_SPARK = 10
 
 def run(file: Path | None, overrides: Sequence[str], *, as_json: bool, gate: bool) -> int:
     """Sweep once. With `gate`, only say whether Spark is needed (10), else do all that is left."""
-    parts = wiring.parts(configuration.load(file, overrides))
-    is_needed, notices = look(parts)
+    config = configuration.load(file, overrides)
+    parts = wiring.parts(config)
+    is_needed, found = look(parts)
+    notices = [*filter(None, [configuration.route_notice(config)]), *found]
     if is_needed and gate:
         return WORK_FOR_SPARK
     for notice in notices:

@@ -17,6 +17,8 @@ from duesweep.config.wording import sentence_of, unknown_setting
 from duesweep.errors import ConfigError
 
 DEFAULT_FILE = Path("duesweep.toml")
+# As pydantic masks.
+_MASK = "**********"
 
 
 def load(file: Path | None, overrides: Sequence[str] = ()) -> Config:
@@ -43,6 +45,8 @@ def load(file: Path | None, overrides: Sequence[str] = ()) -> Config:
 def masked(config: Config) -> dict[str, Any]:
     """The configuration for people to read: every key, secrets masked."""
     dumped: dict[str, Any] = config.model_dump(mode="json", by_alias=True)
+    # Which of them are secret only the store knows that takes them.
+    dumped["store"]["options"] = dict.fromkeys(config.store.options, _MASK)
     return dumped
 
 

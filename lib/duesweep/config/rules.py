@@ -3,6 +3,7 @@
 import difflib
 
 from duesweep.config.model import Config
+from duesweep.config.sections import QueueConfig
 from duesweep.policy import MAX_BATCH_ROWS
 
 
@@ -14,12 +15,17 @@ def store_problem(config: Config) -> str | None:
         "number_of_retries": {"msmq"},
         "jdbc_url": {"sqlserver", "msmq"},
     }
-    is_brought = ":" in store.kind
     for setting, kinds in only_of.items():
-        if getattr(store, setting) is not None and store.kind not in kinds and not is_brought:
+        if getattr(store, setting) is not None and store.kind not in kinds and not store.is_brought:
             return f"store.{setting} means nothing to a store of kind {store.kind}; leave it out"
-    if store.options and not is_brought:
+    if store.options and not store.is_brought:
         return f"store.options means nothing to a store of kind {store.kind}; leave it out"
+    kindless = sorted(name for name, queue in _queues(config).items() if queue.kind is None)
+    if store.is_brought and kindless:
+        return (
+            f"queues.{kindless[0]}.kind is not set, and a store of kind {store.kind} has no queues "
+            "of its own; set it to postgresql or sqlserver"
+        )
     if store.kind == "msmq" and "max_attempts" in config.retry.model_fields_set:
         return (
             "retry.max_attempts means nothing to a store of kind msmq, whose rows count their own "
@@ -31,6 +37,23 @@ def store_problem(config: Config) -> str | None:
             "the most, since it locks the whole table where a statement takes 5,000 locks"
         )
     return None
+
+
+def route_notice(config: Config) -> str | None:
+    """How an MSMQ store's addresses are read without a route, which is as nobody means them; None
+    where it does not matter.
+    """
+    if config.store.kind != "msmq" or config.route:
+        return None
+    (only,) = _queues(config).values()
+    place = "queue Billing in schema HOST-2"
+    if only.kind == "postgresql":
+        place = 'queue "Billing@HOST-2"'
+    server = "the store's own server" if only.dsn is None else "the server of queues.default"
+    return (
+        f"Without a [[route]], MSMQ's address Billing@HOST-2 is read as {place} of {server}; add a "
+        "[[route]] that says which queue it is"
+    )
 
 
 def route_problem(config: Config) -> str | None:
@@ -48,3 +71,7 @@ def route_problem(config: Config) -> str | None:
         )
         return f"queues.{unused[0]} is not used; {way}"
     return None
+
+
+def _queues(config: Config) -> dict[str, QueueConfig]:
+    return config.queues or {"default": QueueConfig()}

@@ -20,16 +20,22 @@ class StoreConfig(_Section):
     """Where delayed messages wait. `options` are a brought store's own."""
 
     kind: str = Field(default="postgresql", pattern=_STORE_KINDS)
-    dsn: SecretStr
+    dsn: SecretStr = Field(min_length=1)
     endpoint: str = Field(min_length=1)
     name: str | None = Field(default=None, min_length=1)
     db_schema: str | None = Field(default=None, alias="schema", min_length=1)
     delayed_table: str | None = Field(default=None, min_length=1)
     writer_time_zone: str | None = Field(default=None, min_length=1)
-    jdbc_url: SecretStr | None = None
+    jdbc_url: SecretStr | None = Field(default=None, min_length=1)
     number_of_retries: int | None = Field(default=None, ge=0, le=1_000)
     transaction_mode: TransactionMode | None = None
-    options: dict[str, Any] = Field(default_factory=dict)
+    # They may hold secrets, as only the store itself can tell.
+    options: dict[str, Any] = Field(default_factory=dict, repr=False)
+
+    @property
+    def is_brought(self) -> bool:
+        """Whether it is a store that users bring."""
+        return ":" in self.kind
 
     @property
     def dialect(self) -> str:
@@ -48,7 +54,7 @@ class QueueConfig(_Section):
     """
 
     kind: Literal["postgresql", "sqlserver"] | None = None
-    dsn: SecretStr | None = None
+    dsn: SecretStr | None = Field(default=None, min_length=1)
     db_schema: str | None = Field(default=None, alias="schema", min_length=1)
 
 

@@ -13,6 +13,7 @@ from duesweep.stores.base import DriverSession
 
 _STORE = "store.dsn"
 _START = "the sweep"
+_OUT_OF_REACH = {Check.SERVER_REACHABLE, Check.DRIVER_IMPORT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ def examine_services(examination: Examination) -> tuple[Sequence[Finding], Bindi
     findings = [*examination.routes]
     for place in examination.places:
         findings += _examine(place)
-    if any(f.check == Check.SERVER_REACHABLE and _is_bad(f, _STORE) for f in findings):
+    if any(f.check in _OUT_OF_REACH and _is_bad(f, _STORE) for f in findings):
         reason = "The store is out of reach"
         return [*findings, skipped(Check.SWEEP_START, _START, reason)], Binding(problem=reason)
     more, binding = _examine_start(examination.parts, is_explained=any(map(_is_bad, findings)))

@@ -10,6 +10,12 @@ from duesweep.errors import DuesweepError
 # Nothing is early or late by this machine's clock; it only stamps logs and fault headers.
 _SKEW = timedelta(seconds=5)
 _LOOKS = 3
+# How what is said of it begins, in drivers/sqlserver: an error of a configuration like others.
+_NO_ODBC_DRIVER = (
+    "The ODBC driver that the dsn names cannot be loaded",
+    "There is no ODBC driver",
+    "The package mssql-python-odbc holds no driver",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +55,15 @@ def reachable(setting: str, version: str, readings: Sequence[ClockReading]) -> F
 
 
 def unreachable(setting: str, error: DuesweepError) -> Finding:
-    """It does not, or not to the end."""
+    """It does not, or not to the end; or it was never asked, for want of an ODBC driver."""
+    if str(error).startswith(_NO_ODBC_DRIVER):
+        return fault(
+            Check.DRIVER_IMPORT,
+            setting,
+            str(error),
+            "Do what it says; Microsoft's driver loads unixODBC and Kerberos from the machine "
+            "(Debian, Ubuntu: apt-get install libodbc2 libgssapi-krb5-2)",
+        )
     return fault(
         Check.SERVER_REACHABLE,
         setting,

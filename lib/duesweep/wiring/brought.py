@@ -1,26 +1,26 @@
 """Stores that users bring: `store.kind = "package.module:Class"`."""
 
+from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from duesweep.config import Config
-from duesweep.errors import ConfigError
+from duesweep.errors import ConfigError, type_name
 from duesweep.stores.base import Store
 from duesweep.stores.values import StoreSettings
 
+_PROPERTIES = ("source", "own_queue")
+_METHODS = ("set_up_infrastructure", "initialise", "open_task", "open_driver", "open_messages")
+
 
 def store(config: Config) -> Store:
-    """An instance of the class that `store.kind` names, made from the settings of its section."""
-    settings = config.store
-    module_name, _, class_name = settings.kind.partition(":")
+    """An instance of the class that `store.kind` names, made from the settings of its section.
+
+    Raises `ConfigError` for whatever goes wrong in there, without its text: that may hold the dsn.
+    """
+    settings, kind = config.store, config.store.kind
+    make = _class(kind)
     try:
-        made = getattr(import_module(module_name), class_name)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(
-            f"store.kind is {settings.kind!r}, which cannot be imported ({error}); put its package "
-            "on PYTHONPATH, on every executor too (--py-files)"
-        ) from error
-    try:
-        brought: Store = made(
+        made = make(
             StoreSettings(
                 dsn=settings.dsn.get_secret_value(),
                 endpoint=settings.endpoint,
@@ -31,17 +31,41 @@ def store(config: Config) -> Store:
                 options=settings.options,
             )
         )
-    except TypeError as error:
+        lacking = _lacking(made)
+    except ConfigError:
+        # In its own words: it is one of ours.
+        raise
+    except Exception as error:
         raise ConfigError(
-            f"{settings.kind} cannot be made from a StoreSettings: {error}; see docs/stores.md"
+            f"{kind} cannot be made from a StoreSettings: it raises {type_name(error)}; see "
+            "docs/stores.md"
         ) from error
-    lacking = [
-        name
-        for name in ("source", "own_queue", "initialise", "open_task", "open_driver")
-        if not hasattr(brought, name)
-    ]
     if lacking:
+        raise ConfigError(f"{kind} is no store: it lacks {', '.join(lacking)}; see docs/stores.md")
+    return made
+
+
+def _class(kind: str) -> Callable[[StoreSettings], Store]:
+    module_name, _, class_name = kind.partition(":")
+    advice = "put its package on PYTHONPATH, on every executor too (--py-files)"
+    try:
+        # Somebody else's code: anything may come of it.
+        module = import_module(module_name)
+    except Exception as error:
+        # The name of the module that is missing, where it is that: never the text.
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        reason = type_name(error) + (f" of {missing}" if missing else "")
         raise ConfigError(
-            f"{settings.kind} is no store: it lacks {', '.join(lacking)}; see docs/stores.md"
-        )
-    return brought
+            f"store.kind is {kind!r}, which cannot be imported ({reason}); {advice}"
+        ) from error
+    if not hasattr(module, class_name):
+        raise ConfigError(f"store.kind is {kind!r}, and {module_name} has no {class_name} in it")
+    found: Callable[[StoreSettings], Store] = getattr(module, class_name)
+    return found
+
+
+def _lacking(made: object) -> Sequence[str]:
+    return [
+        *(name for name in _PROPERTIES if not hasattr(made, name)),
+        *(name for name in _METHODS if not callable(getattr(made, name, None))),
+    ]

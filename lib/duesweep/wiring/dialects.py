@@ -11,9 +11,8 @@ from typing import Any, Protocol
 
 from pydantic import SecretStr
 
-from duesweep.config import Config, QueueConfig
-from duesweep.doctor.examine import Place
-from duesweep.doctor.spark import Needs
+from duesweep.config import DEFAULT_SCHEMAS, Config, QueueConfig
+from duesweep.errors import ConfigError
 from duesweep.queues.base import Queue
 from duesweep.stores.base import Store
 
@@ -33,6 +32,14 @@ class QueueConnection:
     def setting(self) -> str:
         """The section's name."""
         return f"queues.{self.name}"
+
+    def schema_in(self, dialect: str) -> str:
+        """The schema of unqualified addresses: the store's, where that is of the same dialect or
+        its users know, else the dialect's own.
+        """
+        store = self.config.store
+        is_shared = store.is_brought or store.dialect == dialect
+        return self.schema or (is_shared and store.db_schema) or DEFAULT_SCHEMAS[dialect]
 
 
 class SetupStep(Protocol):
@@ -63,6 +70,10 @@ class Dialect(Protocol):
         """The queues of a connection."""
         ...
 
+    def holds(self, store: Store) -> bool:
+        """Whether queues without a dsn can be in this store's transaction."""
+        ...
+
     def queue_tables(self, connection: QueueConnection, addresses: Sequence[str | None]) -> Any:
         """The tables of queues on a connection, as a tuple; None is the endpoint's own queue."""
         ...
@@ -72,17 +83,9 @@ class Dialect(Protocol):
         ...
 
     def queue_step(self, connection: QueueConnection, queues: Any) -> SetupStep:
-        """These tables of queues on a connection of their own."""
-        ...
-
-    def place(self, config: Config, connection: QueueConnection | None, queues: Any) -> Place:
-        """What the doctor looks at: the store's database, or a connection's own, with the queues
-        there, each as its role and its table.
+        """These tables of queues apart from a store's: on a connection of their own, or beside a
+        store that sets itself up.
         """
-        ...
-
-    def needs(self, dsns: Sequence[str]) -> Needs:
-        """What executors have to load for these dsns."""
         ...
 
 
@@ -107,3 +110,18 @@ def connections(config: Config) -> dict[str, QueueConnection]:
         )
         for name, section in sections.items()
     }
+
+
+def refuse_apart(connection: QueueConnection, store: Store) -> None:
+    """Raise `ConfigError` where a connection without a dsn would have to be a brought store's, and
+    that one has no transaction which its queues could be in.
+    """
+    settings = connection.config.store
+    if not settings.is_brought or connection.dsn is not None:
+        return
+    if not dialect(connection.kind).holds(store):
+        raise ConfigError(
+            f"{connection.setting}.dsn is not set, and {settings.kind} is no subclass of the store "
+            f"of kind {connection.kind} that comes along, whose transaction queues can share; set "
+            f"{connection.setting}.dsn"
+        )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from duesweep.config import Config
+from duesweep.config import Config, route_notice
 from duesweep.doctor.examine import Examination, Place
 from duesweep.doctor.finding import Check, Finding, fault, ok
 from duesweep.doctor.spark import Needs
@@ -10,6 +10,7 @@ from duesweep.errors import ConfigError
 from duesweep.routing import NoRouteError, Route, first_route, own_route
 from duesweep.wiring.dialects import QueueConnection, connections, dialect
 from duesweep.wiring.parts import own_names, parts
+from duesweep.wiring.places import places
 
 _OWN, _ERROR = "endpoint's own queue", "error queue"
 # By a queue's role, its address there.
@@ -24,19 +25,18 @@ def examination(config: Config) -> Examination:
 
 def _places(config: Config, roles: dict[str, _Roles]) -> Iterator[Place]:
     found = connections(config)
-    if ":" not in config.store.kind:
-        kind = dialect(config.store.dialect)
+    if not config.store.is_brought:
         beside = [
             table
             for name, connection in found.items()
             if connection.dsn is None
             for table in _tables(connection, roles.get(name, {}))
         ]
-        yield kind.place(config, None, beside)
+        yield places(config.store.dialect).place(config, None, beside)
     for name, connection in found.items():
         if connection.dsn is not None:
             queues = _tables(connection, roles.get(name, {}))
-            yield dialect(connection.kind).place(config, connection, queues)
+            yield places(connection.kind).place(config, connection, queues)
 
 
 def _tables(connection: QueueConnection, roles: _Roles) -> Sequence[tuple[str, object]]:
@@ -62,7 +62,7 @@ def _roles_by_connection(config: Config) -> tuple[dict[str, _Roles], Sequence[Fi
         wanted[_ERROR] = config.retry.error_queue
     if not config.route:
         (only,) = connections(config)
-        return {only: wanted}, []
+        return {only: wanted}, list(_unrouted(config))
     routes = [Route(r.destination, r.connection, r.queue) for r in config.route]
     roles: dict[str, _Roles] = {}
     findings: list[Finding] = []
@@ -82,6 +82,13 @@ def _roles_by_connection(config: Config) -> tuple[dict[str, _Roles], Sequence[Fi
     return roles, findings
 
 
+def _unrouted(config: Config) -> Iterator[Finding]:
+    notice = route_notice(config)
+    if notice is not None:
+        text, _, advice = notice.rpartition("; ")
+        yield fault(Check.ROUTE, "[[route]]", text, advice[:1].upper() + advice[1:])
+
+
 def _no_route(role: str, written: str, error: NoRouteError) -> Finding:
     text = f"{error}, which is the {role}: messages for it fail"
     return fault(Check.ROUTE, written, text, f"Add a [[route]] whose destination fits {written!r}")
@@ -90,11 +97,11 @@ def _no_route(role: str, written: str, error: NoRouteError) -> Finding:
 def _needs(config: Config) -> Needs:
     """What executors have to load, for the store and all connections."""
     dsns: dict[str, list[str]] = {}
-    if ":" not in config.store.kind:
+    if not config.store.is_brought:
         dsns[config.store.dialect] = [config.store.dsn.get_secret_value()]
     for connection in connections(config).values():
         own = [connection.dsn.get_secret_value()] if connection.dsn else []
         dsns.setdefault(connection.kind, []).extend(own)
-    found = [dialect(kind).needs(own) for kind, own in dsns.items()]
+    found = [places(kind).needs(own) for kind, own in dsns.items()]
     modules = ["duesweep", "pyarrow", *(name for needs in found for name in needs.modules)]
     return Needs(modules, [name for needs in found for name in needs.odbc_drivers])

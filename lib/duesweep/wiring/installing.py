@@ -4,18 +4,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from duesweep.config import Config
+from duesweep.errors import ConfigError
 from duesweep.routing import NoRouteError, Route, first_route, own_route
 from duesweep.stores.base import Store
 from duesweep.wiring import brought
-from duesweep.wiring.dialects import SetupStep, connections, dialect
+from duesweep.wiring.dialects import SetupStep, connections, dialect, refuse_apart
 from duesweep.wiring.parts import own_names
 
 
 @dataclass(frozen=True, slots=True)
 class Installer:
-    """Sets an endpoint up, place by place."""
+    """Sets an endpoint up, place by place. `brought` is the class of a store that sets itself up,
+    and does not say what it creates.
+    """
 
     steps: Sequence[SetupStep]
+    brought: str | None = None
 
     def script(self) -> str:
         """All statements, for whoever is to run them; comments say where, if there is a choice."""
@@ -41,31 +45,35 @@ class BroughtStep:
         """There are no statements to show."""
         return f"-- {type(self.store).__name__} sets itself up."
 
-    def install(self, *, rebind: bool) -> Sequence[object]:  # noqa: ARG002 - nothing to free
-        """Let it; it does not say what it created."""
+    def install(self, *, rebind: bool) -> Sequence[object]:
+        """Let it; it does not say what it created. Raises `ConfigError` for `rebind`."""
+        if rebind:
+            raise ConfigError(
+                f"--rebind frees the journals that duesweep keeps, and {type(self.store).__name__} "
+                "keeps its own: leave --rebind out, and free that one by the store's own means"
+            )
         self.store.set_up_infrastructure()
         return []
 
 
 def installer(config: Config) -> Installer:
     """What sets this configuration's endpoint up."""
+    own = brought.store(config) if config.store.is_brought else None
     places = _queues_by_connection(config)
     beside: tuple[object, ...] = ()
     steps: list[SetupStep] = []
     for name, connection in connections(config).items():
+        if own is not None:
+            refuse_apart(connection, own)
         kind = dialect(connection.kind)
         queues = kind.queue_tables(connection, places.get(name, []))
-        if connection.dsn is None:
+        if connection.dsn is None and own is None:
             beside += queues
         elif queues:
             steps.append(kind.queue_step(connection, queues))
-    return Installer([_store_step(config, beside), *steps])
-
-
-def _store_step(config: Config, queues: tuple[object, ...]) -> SetupStep:
-    if ":" in config.store.kind:
-        return BroughtStep(brought.store(config))
-    return dialect(config.store.dialect).store_step(config, queues)
+    if own is not None:
+        return Installer([BroughtStep(own), *steps], type(own).__name__)
+    return Installer([dialect(config.store.dialect).store_step(config, beside), *steps])
 
 
 def _queues_by_connection(config: Config) -> Mapping[str, list[str | None]]:

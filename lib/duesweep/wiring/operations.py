@@ -6,7 +6,8 @@ from duesweep.config import Config
 from duesweep.errors import ConfigError
 from duesweep.queues.operations.base import Transport
 from duesweep.queues.operations.session import TransportSession, open_session
-from duesweep.wiring.dialects import QueueConnection, connections
+from duesweep.wiring.dialects import QueueConnection, connections, refuse_apart
+from duesweep.wiring.parts import store
 
 __all__ = ["TransportSession", "session", "transport"]
 
@@ -18,15 +19,14 @@ def transport(config: Config, connection: str | None = None) -> Transport:
     found = connections(config)
     name = connection or ("default" if "default" in found else min(found))
     if name not in found or (connection is None and len(found) > 1 and name != "default"):
+        lacking = "" if name in found else f"There is no connection {name}. "
         raise ConfigError(
-            f"Which queues are meant? Name one of the connections {', '.join(sorted(found))}"
+            f"{lacking}Which queues are meant? Name one of the connections "
+            f"{', '.join(sorted(found))}"
         )
+    if config.store.is_brought and found[name].dsn is None:
+        refuse_apart(found[name], store(config))
     makers = {"postgresql": _postgresql, "sqlserver": _sqlserver}
-    if found[name].kind not in makers:
-        raise ConfigError(
-            f"queues.{name}.kind is not set, and a store of kind {config.store.kind} has no queues "
-            "of its own; set it to postgresql or sqlserver"
-        )
     return makers[found[name].kind](config, found[name])
 
 
@@ -49,12 +49,12 @@ def _postgresql(config: Config, connection: QueueConnection) -> Transport:
     dsn = queue.dsn or queue.store_dsn
     if queue.dsn is not None or config.store.kind != "postgresql":
         return PostgreSqlTransport(dsn, queue.addresses)
-    store = postgresql.store(config)
+    beside = postgresql.store(config)
     return PostgreSqlTransport(
         dsn,
         queue.addresses,
-        store.delayed,
-        lambda session: store.writer_time_zone or writer_time_zone(session, dsn, store.delayed),
+        beside.delayed,
+        lambda session: beside.writer_time_zone or writer_time_zone(session, dsn, beside.delayed),
     )
 
 

@@ -12,12 +12,13 @@ from duesweep.routing import Route
 from duesweep.stores.base import Store
 from duesweep.stores.values import TransactionMode
 from duesweep.wiring import brought
-from duesweep.wiring.dialects import connections, dialect
+from duesweep.wiring.dialects import connections, dialect, refuse_apart
 
 
 def parts(config: Config) -> SweepParts:
     """What a sweep with this configuration is made of. Connects to nothing."""
-    swept, queues = store(config), queue(config)
+    swept = store(config)
+    queues = _queue(config, swept)
     swept.initialise(config.store.endpoint, _mode(config, queues))
     return SweepParts(
         store=swept,
@@ -33,21 +34,14 @@ def parts(config: Config) -> SweepParts:
 
 def store(config: Config) -> Store:
     """The store to sweep."""
-    is_brought = ":" in config.store.kind
-    return brought.store(config) if is_brought else dialect(config.store.dialect).store(config)
+    if config.store.is_brought:
+        return brought.store(config)
+    return dialect(config.store.dialect).store(config)
 
 
 def queue(config: Config) -> Queue:
     """The queues to deliver to."""
-    queues = {
-        name: dialect(connection.kind).queue(connection)
-        for name, connection in connections(config).items()
-    }
-    if not config.route:
-        (only,) = queues.values()
-        return only
-    routes = tuple(Route(r.destination, r.connection, r.queue) for r in config.route)
-    return RoutedQueue(queues, routes, own_names(config))
+    return _queue(config, store(config))
 
 
 def own_names(config: Config) -> tuple[str, ...]:
@@ -67,6 +61,18 @@ def ledger_root(root: str) -> str:
         raise ConfigError(
             f"ledger.root is {root!r}, a home that cannot be found; write the path in full"
         ) from error
+
+
+def _queue(config: Config, swept: Store) -> Queue:
+    queues: dict[str, Queue] = {}
+    for name, connection in connections(config).items():
+        refuse_apart(connection, swept)
+        queues[name] = dialect(connection.kind).queue(connection)
+    if not config.route:
+        (only,) = queues.values()
+        return only
+    routes = tuple(Route(r.destination, r.connection, r.queue) for r in config.route)
+    return RoutedQueue(queues, routes, (config.store.endpoint, swept.own_queue))
 
 
 def _mode(config: Config, queues: Queue) -> TransactionMode:

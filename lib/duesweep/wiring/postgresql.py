@@ -3,17 +3,12 @@
 from collections.abc import Sequence
 
 from duesweep.address import PostgreSqlAddresses, TableName
-from duesweep.config import DEFAULT_SCHEMAS, Config
-from duesweep.doctor.examine import Place
-from duesweep.doctor.postgresql import postgresql_findings
-from duesweep.doctor.spark import Needs
+from duesweep.config import Config
 from duesweep.drivers.postgresql import database_of
 from duesweep.errors import ConfigError, MessageError
 from duesweep.queues.postgresql import PostgreSqlQueue
-from duesweep.queues.shapes import postgresql_queue
-from duesweep.stores.postgresql.facts import PostgreSqlQuestion, gather
+from duesweep.stores.base import Store
 from duesweep.stores.postgresql.setup import PostgreSqlSetup
-from duesweep.stores.postgresql.shapes import store_tables
 from duesweep.stores.postgresql.store import PostgreSqlStore
 from duesweep.wiring.dialects import QueueConnection
 
@@ -50,6 +45,11 @@ def queue(connection: QueueConnection) -> PostgreSqlQueue:
     )
 
 
+def holds(store: Store) -> bool:
+    """Whether queues without a dsn can be in this store's transaction."""
+    return isinstance(store, PostgreSqlStore)
+
+
 def queue_tables(
     connection: QueueConnection, addresses: Sequence[str | None]
 ) -> tuple[TableName, ...]:
@@ -68,35 +68,14 @@ def store_step(config: Config, queues: tuple[TableName, ...]) -> PostgreSqlSetup
 
 
 def queue_step(connection: QueueConnection, queues: tuple[TableName, ...]) -> PostgreSqlSetup:
-    """These queues on a connection of their own."""
-    dsn = connection.dsn.get_secret_value() if connection.dsn else ""
-    return PostgreSqlSetup(dsn, f"{connection.setting}.dsn", queues)
-
-
-def place(
-    config: Config, connection: QueueConnection | None, queues: Sequence[tuple[str, TableName]]
-) -> Place:
-    """The store's database, or a connection's own, with these queues, for the doctor."""
-    own = connection.dsn if connection else None
-    beside = store(config) if connection is None else None
-    question = PostgreSqlQuestion(
-        setting=f"{connection.setting}.dsn" if connection else "store.dsn",
-        dsn=(own or config.store.dsn).get_secret_value(),
-        wanted=lambda role: [
-            *(store_tables(beside, role) if beside else ()),
-            *((table, postgresql_queue(name, table, role)) for name, table in queues),
-        ],
-        store=beside,
-    )
-    return Place(question.setting, lambda: postgresql_findings(gather(question)))
-
-
-def needs(dsns: Sequence[str]) -> Needs:  # noqa: ARG001 - whatever they are
-    """What executors have to load."""
-    return Needs(["psycopg"])
+    """These queues apart from a store's tables: on a connection of their own, or beside a store
+    that sets itself up.
+    """
+    dsn = connection.dsn or connection.config.store.dsn
+    setting = f"{connection.setting}.dsn" if connection.dsn else "store.dsn"
+    return PostgreSqlSetup(dsn.get_secret_value(), setting, queues)
 
 
 def _addresses(connection: QueueConnection) -> PostgreSqlAddresses:
     store = connection.config.store
-    beside = store.schema_name if store.dialect == "postgresql" else DEFAULT_SCHEMAS["postgresql"]
-    return PostgreSqlAddresses(store.endpoint, connection.schema or beside)
+    return PostgreSqlAddresses(store.endpoint, connection.schema_in("postgresql"))

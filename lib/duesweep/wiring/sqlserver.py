@@ -3,18 +3,14 @@
 from collections.abc import Sequence
 
 from duesweep.address import SqlServerAddresses, SqlServerTable
-from duesweep.config import DEFAULT_SCHEMAS, Config
-from duesweep.doctor.examine import Place
-from duesweep.doctor.spark import Needs
-from duesweep.doctor.sqlserver import sqlserver_findings
-from duesweep.drivers.sqlserver import OdbcDsn, database_of
+from duesweep.config import Config
+from duesweep.drivers.sqlserver import database_of
 from duesweep.errors import ConfigError, MessageError
-from duesweep.queues.shapes import sqlserver_queue
 from duesweep.queues.sqlserver import SqlServerQueue
+from duesweep.stores.base import Store
 from duesweep.stores.msmq.shape import MSMQ_SHAPE, TABLE_SUFFIXES
 from duesweep.stores.msmq.store import MsmqStore
-from duesweep.stores.sqlserver.facts import SqlServerQuestion, gather
-from duesweep.stores.sqlserver.place import TRANSPORT_SHAPE
+from duesweep.stores.sqlserver.place import TRANSPORT_SHAPE, SqlServerPlace
 from duesweep.stores.sqlserver.setup import SqlServerSetup
 from duesweep.stores.sqlserver.store import SqlServerStore
 from duesweep.wiring.dialects import QueueConnection
@@ -56,6 +52,11 @@ def queue(connection: QueueConnection) -> SqlServerQueue:
     )
 
 
+def holds(store: Store) -> bool:
+    """Whether queues without a dsn can be in this store's transaction."""
+    return isinstance(store, SqlServerPlace)
+
+
 def queue_tables(
     connection: QueueConnection, addresses: Sequence[str | None]
 ) -> tuple[SqlServerTable, ...]:
@@ -75,30 +76,12 @@ def store_step(config: Config, queues: tuple[SqlServerTable, ...]) -> SqlServerS
 
 
 def queue_step(connection: QueueConnection, queues: tuple[SqlServerTable, ...]) -> SqlServerSetup:
-    """These queues on a connection of their own."""
-    dsn = connection.dsn.get_secret_value() if connection.dsn else ""
-    return SqlServerSetup(dsn, f"{connection.setting}.dsn", queues)
-
-
-def place(
-    config: Config, connection: QueueConnection | None, queues: Sequence[tuple[str, SqlServerTable]]
-) -> Place:
-    """The store's database, or a connection's own, with these queues, for the doctor."""
-    own = connection.dsn if connection else None
-    question = SqlServerQuestion(
-        setting=f"{connection.setting}.dsn" if connection else "store.dsn",
-        dsn=(own or config.store.dsn).get_secret_value(),
-        queues=lambda user: [(table, sqlserver_queue(name, table, user)) for name, table in queues],
-        store=store(config) if connection is None else None,
-    )
-    return Place(question.setting, lambda: sqlserver_findings(gather(question)))
-
-
-def needs(dsns: Sequence[str]) -> Needs:
-    """What executors have to load: pyodbc, and the ODBC drivers that the dsns name."""
-    drivers = [OdbcDsn.parse(dsn).pairs for dsn in dsns]
-    named = {pairs.get("driver", "") for pairs in drivers if not {"dsn", "filedsn"} & set(pairs)}
-    return Needs(["pyodbc"], sorted(named))
+    """These queues apart from a store's tables: on a connection of their own, or beside a store
+    that sets itself up.
+    """
+    dsn = connection.dsn or connection.config.store.dsn
+    setting = f"{connection.setting}.dsn" if connection.dsn else "store.dsn"
+    return SqlServerSetup(dsn.get_secret_value(), setting, queues)
 
 
 def _candidates(config: Config, addresses: SqlServerAddresses) -> tuple[SqlServerTable, ...]:
@@ -115,8 +98,6 @@ def _candidates(config: Config, addresses: SqlServerAddresses) -> tuple[SqlServe
 
 def _addresses(connection: QueueConnection) -> SqlServerAddresses:
     store = connection.config.store
-    beside = store.schema_name if store.dialect == "sqlserver" else DEFAULT_SCHEMAS["sqlserver"]
     dsn = connection.dsn or store.dsn
-    return SqlServerAddresses(
-        store.endpoint, connection.schema or beside, database_of(dsn.get_secret_value())
-    )
+    schema = connection.schema_in("sqlserver")
+    return SqlServerAddresses(store.endpoint, schema, database_of(dsn.get_secret_value()))

@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,7 @@ def test_poison_stays_where_there_is_no_error_queue(
         (["send", BILLING, "--body", "a", "--body-file", "b"], "two bodies"),
         (["send", BILLING, "--body-file", "/nowhere"], "cannot be read"),
         (["purge-expired", BILLING, "--batch-size", "5000"], "size from 1 to 4999"),
-        (["peek", BILLING, "--connection", "nowhere"], "Which queues are meant"),
+        (["peek", BILLING, "--connection", "nowhere"], "There is no connection nowhere"),
         (["receive", BILLING, "--count", "0"], "see --help"),
     ],
 )
@@ -136,6 +137,20 @@ def test_wrong_argument_says_what_is_wrong(run: Run, arguments: list[str], expec
 
     assert (code, lines) == (2, [])
     assert expected in said
+
+
+def test_queue_in_a_schema_that_there_is_not_is_refused_by_its_name(
+    run: Run, subject: Subject
+) -> None:
+    place = subject.transport.addresses.parse("Queue")
+    address = str(replace(place, schema="no such"))  # type: ignore[type-var]
+
+    code, lines, said = run("queue", "create", address)
+
+    assert (code, lines) == (2, [])
+    assert "no such" in said
+    assert "schema" in said
+    assert said.count("\n") == 1
 
 
 def test_subscriptions_are_created_added_listed_and_removed(

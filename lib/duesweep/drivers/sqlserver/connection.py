@@ -193,10 +193,10 @@ class Connection:
             cursor.close()
 
     def require_transaction(self) -> None:
-        """Raise `TransactionLostError` unless the transaction that was begun is still under way:
+        """Raise `TransactionLostError` where a transaction was begun and is not under way any more:
         what follows would be committed statement by statement.
         """
-        if not self.is_alive_in_transaction():
+        if self.is_in_transaction and not self.is_alive_in_transaction():
             raise TransactionLostError(
                 "The transaction has ended without an error; look for triggers that roll back",
                 destination_is_at_fault=True,

@@ -1,0 +1,30 @@
+"""What the doctor looks at in a dialect's databases. Apart: a sweep does without the doctor."""
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, Protocol
+
+from duesweep.config import Config
+from duesweep.doctor.examine import Place
+from duesweep.doctor.spark import Needs
+from duesweep.wiring.dialects import QueueConnection
+
+
+class Places(Protocol):
+    """One module of this package."""
+
+    def place(self, config: Config, connection: QueueConnection | None, queues: Any) -> Place:
+        """What the doctor looks at: the store's database, or a connection's own, with the queues
+        there, each as its role and its table.
+        """
+        ...
+
+    def needs(self, dsns: Sequence[str]) -> Needs:
+        """What executors have to load for these dsns."""
+        ...
+
+
+def places(dialect: str) -> Places:
+    """The places of a dialect."""
+    module: Places = import_module(f"duesweep.wiring.places.{dialect}")
+    return module

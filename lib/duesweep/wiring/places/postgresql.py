@@ -1,0 +1,37 @@
+"""Databases of PostgreSQL, for the doctor."""
+
+from collections.abc import Sequence
+
+from duesweep.address import TableName
+from duesweep.config import Config
+from duesweep.doctor.examine import Place
+from duesweep.doctor.postgresql import postgresql_findings
+from duesweep.doctor.spark import Needs
+from duesweep.queues.shapes import postgresql_queue
+from duesweep.stores.postgresql.facts import PostgreSqlQuestion, gather
+from duesweep.stores.postgresql.shapes import store_tables
+from duesweep.wiring.dialects import QueueConnection
+from duesweep.wiring.postgresql import store
+
+
+def place(
+    config: Config, connection: QueueConnection | None, queues: Sequence[tuple[str, TableName]]
+) -> Place:
+    """The store's database, or a connection's own, with these queues, for the doctor."""
+    own = connection.dsn if connection else None
+    beside = store(config) if connection is None else None
+    question = PostgreSqlQuestion(
+        setting=f"{connection.setting}.dsn" if connection else "store.dsn",
+        dsn=(own or config.store.dsn).get_secret_value(),
+        wanted=lambda role: [
+            *(store_tables(beside, role) if beside else ()),
+            *((table, postgresql_queue(name, table, role)) for name, table in queues),
+        ],
+        store=beside,
+    )
+    return Place(question.setting, lambda: postgresql_findings(gather(question)))
+
+
+def needs(dsns: Sequence[str]) -> Needs:  # noqa: ARG001 - whatever they are
+    """What executors have to load."""
+    return Needs(["psycopg"])

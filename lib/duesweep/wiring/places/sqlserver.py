@@ -1,0 +1,35 @@
+"""Databases of SQL Server, for the doctor."""
+
+from collections.abc import Sequence
+
+from duesweep.address import SqlServerTable
+from duesweep.config import Config
+from duesweep.doctor.examine import Place
+from duesweep.doctor.spark import Needs
+from duesweep.doctor.sqlserver import sqlserver_findings
+from duesweep.drivers.sqlserver import OdbcDsn
+from duesweep.queues.shapes import sqlserver_queue
+from duesweep.stores.sqlserver.facts import SqlServerQuestion, gather
+from duesweep.wiring.dialects import QueueConnection
+from duesweep.wiring.sqlserver import store
+
+
+def place(
+    config: Config, connection: QueueConnection | None, queues: Sequence[tuple[str, SqlServerTable]]
+) -> Place:
+    """The store's database, or a connection's own, with these queues, for the doctor."""
+    own = connection.dsn if connection else None
+    question = SqlServerQuestion(
+        setting=f"{connection.setting}.dsn" if connection else "store.dsn",
+        dsn=(own or config.store.dsn).get_secret_value(),
+        queues=lambda user: [(table, sqlserver_queue(name, table, user)) for name, table in queues],
+        store=store(config) if connection is None else None,
+    )
+    return Place(question.setting, lambda: sqlserver_findings(gather(question)))
+
+
+def needs(dsns: Sequence[str]) -> Needs:
+    """What executors have to load: pyodbc, and the ODBC drivers that the dsns name."""
+    drivers = [OdbcDsn.parse(dsn).pairs for dsn in dsns]
+    named = {pairs.get("driver", "") for pairs in drivers if not {"dsn", "filedsn"} & set(pairs)}
+    return Needs(["pyodbc"], sorted(named))

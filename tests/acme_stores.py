@@ -1,0 +1,52 @@
+"""Stores that users bring: one that is right, and some that are not."""
+
+from duesweep.address import PostgreSqlAddresses, TableName
+from duesweep.stores.postgresql.store import PostgreSqlStore
+from duesweep.stores.values import StoreSettings
+
+
+class AcmeStore(PostgreSqlStore):
+    """PostgreSQL's delayed table under a name of our own."""
+
+    def __init__(self, settings: StoreSettings) -> None:
+        schema = settings.schema or "public"
+        super().__init__(
+            dsn=settings.dsn,
+            source=settings.name or f"acme/{settings.endpoint}",
+            delayed=TableName(schema, settings.delayed_table or f"{settings.endpoint}.Delayed"),
+            addresses=PostgreSqlAddresses(settings.endpoint, schema),
+            writer_time_zone=settings.options.get("zone"),
+        )
+
+
+class RaisingStore:
+    def __init__(self, settings: StoreSettings) -> None:
+        raise RuntimeError(f"no wallet at {settings.dsn}")
+
+
+class LazilyRaisingStore:
+    def __init__(self, settings: StoreSettings) -> None:
+        self._settings = settings
+
+    @property
+    def source(self) -> str:
+        raise KeyError(self._settings.dsn)
+
+
+class StoreOfNothing:
+    def __init__(self) -> None:
+        pass
+
+
+class HalfAStore:
+    source = own_queue = "x"
+    initialise = open_task = open_driver = print
+
+    def __init__(self, _: StoreSettings) -> None:
+        pass
+
+
+class StrangeStore(HalfAStore):
+    """All that is asked for, and nothing to do with a dialect that comes along."""
+
+    set_up_infrastructure = open_messages = print

@@ -1,0 +1,63 @@
+"""A store that users bring, swept with Spark."""
+
+from collections.abc import Iterator
+
+import acme_stores
+import pytest
+from endpoint import Endpoint
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+
+from duesweep import wiring
+from duesweep.cli.app import main
+from duesweep.sweep import sweep
+
+pytestmark = [pytest.mark.spark, pytest.mark.services]
+
+BROUGHT = {
+    "store__kind": "acme_stores:AcmeStore",
+    "store__options__zone": "UTC",
+    "queues__default__kind": "postgresql",
+}
+
+
+@pytest.fixture
+def _by_value() -> Iterator[None]:
+    """Spark's workers cannot import the tests' modules; a user gives --py-files."""
+    cloudpickle.register_pickle_by_value(acme_stores)
+    yield
+    cloudpickle.unregister_pickle_by_value(acme_stores)
+
+
+@pytest.mark.usefixtures("_by_value")
+def test_messages_of_a_brought_store_are_delivered_in_its_transaction(
+    spark: SparkSession, endpoint: Endpoint
+) -> None:
+    endpoint.set_up("Billing", **BROUGHT)
+    endpoint.delay_many(300)
+
+    parts = wiring.parts(endpoint.config(**BROUGHT))
+    summary = sweep(spark, parts)
+
+    assert parts.queue.shares_transaction
+    assert (summary.source, summary.dispatched, summary.failed) == ("acme/Sales.Orders", 300, 0)
+    assert len({row.message_id for row in endpoint.queue_rows("Billing")}) == 300
+    assert endpoint.waiting() == []
+
+
+def test_setup_tells_that_the_store_has_set_itself_up_and_which_queues_it_created(
+    endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = str(endpoint.config_file(retry__error_queue="error", **BROUGHT))
+
+    assert main(["setup", "--config", file]) == 0
+    first = capsys.readouterr().out
+    assert main(["setup", "--config", file]) == 0
+    again = capsys.readouterr().out
+
+    assert first == (
+        'AcmeStore has set itself up.\ncreated "public"."Sales.Orders"\ncreated "public"."error"\n'
+    )
+    assert again == "AcmeStore has set itself up.\n"
+    assert endpoint.waiting() == []
+    assert endpoint.queue_rows("error") == []

@@ -1,0 +1,41 @@
+"""What asking whether there is work may not cost: every import before it is time from cron's."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import duesweep
+
+SLOW = {"pyarrow", "pyodbc", "pyspark", "psycopg", "duesweep.doctor"}
+
+
+def _imported(statement: str) -> set[str]:
+    """Those of the slow that a statement imports in a Python of its own."""
+    program = f"import sys; {statement}; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(duesweep.__file__).parents[1],
+    )
+    return SLOW & set(done.stdout.split())
+
+
+def test_wiring_imports_nothing_that_is_slow() -> None:
+    assert _imported("import duesweep.wiring") == set()
+
+
+@pytest.mark.parametrize(
+    ("dialect", "driver"), [("postgresql", "psycopg"), ("sqlserver", "pyodbc")]
+)
+def test_dialect_imports_its_own_driver_and_nothing_else_that_is_slow(
+    dialect: str, driver: str
+) -> None:
+    assert _imported(f"import duesweep.wiring.{dialect}") == {driver}
+
+
+def test_command_line_imports_nothing_that_is_slow() -> None:
+    assert _imported("import duesweep.cli.app, duesweep.cli.sweep") == set()
