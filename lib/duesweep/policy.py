@@ -10,7 +10,7 @@ from duesweep.errors import MessageError
 MAX_SLICE_ROWS = 500_000
 # Rule of the house: no batch holds its claim longer than about this.
 CLAIM_SECONDS = 5.0
-# Of one statement: SQL Server locks a whole table where a statement has taken 5,000 locks on it, its
+# Of one statement: SQL Server locks a whole table where one has taken 5,000 locks on it, its
 # rows' pages counted.
 SCANNED_ROWS = 2_000
 MAX_BATCH_ROWS = 1_000

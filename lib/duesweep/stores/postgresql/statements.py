@@ -1,12 +1,15 @@
 """Statements of a PostgreSQL store on one session."""
 
 import hashlib
+import time
 from contextlib import AbstractContextManager
 from typing import Any
 
 from duesweep.address import TableName
 from duesweep.drivers.postgresql import Connection, literal
 from duesweep.sql import statement
+
+_POLL_SECONDS = 0.2
 
 
 class PostgreSqlStatements:
@@ -41,6 +44,17 @@ class PostgreSqlStatements:
     def try_lock(self, name: str) -> bool:
         """Whether this session now holds the lock; never waits."""
         return bool(self.row("try_lock", lock_key=_lock_key(name)).locked)
+
+    def wait_for_lock(self, name: str, seconds: float) -> bool:
+        """Whether this session holds the lock after waiting for it. Asks again and again: a waiting
+        statement would hold a snapshot meanwhile.
+        """
+        deadline = time.monotonic() + seconds
+        while not self.try_lock(name):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_POLL_SECONDS)
+        return True
 
     def unlock(self, name: str) -> None:
         """Release a lock that this session holds."""

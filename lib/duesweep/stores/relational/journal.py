@@ -1,7 +1,6 @@
 """What settle needs of a store's database: sweeps to close and seal, rows to read."""
 
 import hashlib
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from uuid import UUID
@@ -19,7 +18,6 @@ from duesweep.stores.values import (
 # About 150 MB, as rows.
 _MESSAGES_PER_PIECE = 500_000
 _SETTLER_WAIT_SECONDS = 300.0
-_SETTLER_POLL_SECONDS = 0.2
 
 
 class RelationalJournal:
@@ -36,16 +34,13 @@ class RelationalJournal:
     def settling(self) -> Iterator[None]:
         """Hold the source's settle lock."""
         name = settle_lock(self.source)
-        deadline = time.monotonic() + _SETTLER_WAIT_SECONDS
-        while not self._statements.try_lock(name):
-            if time.monotonic() > deadline:
-                raise StoreError(
-                    f"Another sweep has been settling {self.source} for "
-                    f"{_SETTLER_WAIT_SECONDS:.0f} s; what this one did is in the journal, and the "
-                    "next sweep brings it to the ledger",
-                    transient=True,
-                )
-            time.sleep(_SETTLER_POLL_SECONDS)
+        if not self._statements.wait_for_lock(name, _SETTLER_WAIT_SECONDS):
+            raise StoreError(
+                f"Another sweep has been settling {self.source} for "
+                f"{_SETTLER_WAIT_SECONDS:.0f} s; what this one did is in the journal, and the "
+                "next sweep brings it to the ledger",
+                transient=True,
+            )
         try:
             yield
         finally:

@@ -33,6 +33,10 @@ class Statements(Protocol):
         """Whether this session now holds the lock `name`, until it ends; never waits."""
         ...
 
+    def wait_for_lock(self, name: str, seconds: float) -> bool:
+        """Whether this session holds the lock `name` after waiting for it at most so long."""
+        ...
+
     def unlock(self, name: str) -> None:
         """Release a lock that this session holds."""
         ...

@@ -41,7 +41,11 @@ class SqlServerStatements:
 
     def try_lock(self, name: str) -> bool:
         """Whether this session now holds the lock; never waits."""
-        return bool(self.row("try_lock", lock=name).locked)
+        return self.wait_for_lock(name, 0)
+
+    def wait_for_lock(self, name: str, seconds: float) -> bool:
+        """Whether this session holds the lock after waiting for it at most so long."""
+        return bool(self.row("try_lock", lock=name, wait_ms=int(seconds * 1_000)).locked)
 
     def unlock(self, name: str) -> None:
         """Release a lock that this session holds."""
