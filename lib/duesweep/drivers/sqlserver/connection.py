@@ -2,38 +2,31 @@
 
 import json
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pyodbc
 
 from duesweep.drivers.sqlserver.binding import Names, bound, groups, text_of
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
-from duesweep.drivers.sqlserver.errors import destination_errors, mapped, number_of
-from duesweep.errors import (
-    DestinationError,
-    MessageError,
-    RefusedMessageError,
-    StoreError,
-    TransactionLostError,
-)
+from duesweep.drivers.sqlserver.errors import destination_errors, number_of
+from duesweep.drivers.sqlserver.transactions import Transactions, drain
+from duesweep.errors import RefusedMessageError, StoreError
 
-_COMMITTABLE = 1
 _TEXT, _BYTES = (pyodbc.SQL_WVARCHAR, 0, 0), (pyodbc.SQL_VARBINARY, 0, 0)
 _LONG_TEXT, _LONG_BYTES = 2_000, 8_000
 
 
-class Connection:
+class Connection(Transactions):
     """One session, with time-outs on everything, each statement a file of SQL.
 
     `names` are the identifiers that a statement names in braces, quoted already.
     """
 
     def __init__(self, raw: pyodbc.Connection, dsn: OdbcDsn) -> None:
-        self._raw = raw
+        super().__init__(raw)
         self._dsn = dsn
-        self._depth = 0
         driver: str = raw.getinfo(pyodbc.SQL_DRIVER_NAME)
         for kind in (pyodbc.SQL_WCHAR, pyodbc.SQL_WVARCHAR, pyodbc.SQL_WLONGVARCHAR):
             raw.add_output_converter(kind, _text_of_wide)
@@ -47,53 +40,12 @@ class Connection:
         with suppress(pyodbc.Error):
             self._raw.close()
 
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """A transaction, or within one a savepoint; committed at the end of the block.
-
-        Raises `TransactionLostError` where the server has undone what a savepoint was to keep.
-        """
-        if self._depth:
-            with self._savepoint():
-                yield
-            return
-        self.begin()
-        try:
-            yield
-            self.commit()
-        except BaseException:
-            self.rollback()
-            raise
-
-    @property
-    def is_in_transaction(self) -> bool:
-        """Whether a transaction has been begun, and neither committed nor rolled back."""
-        return self._depth > 0
-
-    def begin(self) -> None:
-        """Begin a transaction that `commit` or `rollback` ends, unless one is under way."""
-        if not self._depth:
-            self._run("BEGIN TRANSACTION")
-            self._depth = 1
-
-    def commit(self) -> None:
-        """Commit what was begun, if anything."""
-        if self._depth:
-            self._depth = 0
-            self._run("COMMIT TRANSACTION")
-
-    def rollback(self) -> None:
-        """Roll back what was begun, if anything; a session that is gone has done so already."""
-        self._depth = 0
-        with suppress(StoreError):
-            self._run("IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION")
-
     def execute(self, name: str, names: Names, /, **values: object) -> int:
         """Run the named statement; how many rows it touched."""
         with self._cursor() as cursor:
             self._send(cursor, name, names, values)
             count = int(cursor.rowcount)
-            _drain(cursor)
+            drain(cursor)
         return count
 
     def rows(self, name: str, names: Names, /, **values: object) -> list[Any]:
@@ -104,7 +56,7 @@ class Connection:
             while cursor.description is None and cursor.nextset():
                 pass
             rows = list(cursor.fetchall())
-            _drain(cursor)
+            drain(cursor)
         return rows
 
     def row(self, name: str, names: Names, /, **values: object) -> Any:
@@ -173,7 +125,7 @@ class Connection:
                 for start, group in groups(rows):
                     numbered = zip(ids[start:], group, strict=False)
                     cursor.executemany(text.format(**names), [(i, *row) for i, row in numbered])
-                    _drain(cursor)
+                    drain(cursor)
                 seen = {"ids": json.dumps(ids), "number": last}
             finally:
                 cursor.close()
@@ -192,22 +144,6 @@ class Connection:
         finally:
             cursor.close()
 
-    def require_transaction(self) -> None:
-        """Raise `TransactionLostError` where a transaction was begun and is not under way any more:
-        what follows would be committed statement by statement.
-        """
-        if self.is_in_transaction and not self.is_alive_in_transaction():
-            raise TransactionLostError(
-                "The transaction has ended without an error; look for triggers that roll back",
-                destination_is_at_fault=True,
-            )
-
-    def is_alive_in_transaction(self) -> bool:
-        """Whether a transaction is under way that can still be committed."""
-        with self._cursor() as cursor:
-            (state,) = cursor.execute("SELECT XACT_STATE()").fetchone()
-        return bool(state == _COMMITTABLE)
-
     def jdbc_address(self, url: str | None = None) -> tuple[str, dict[str, str]]:
         """JDBC URL (`url`, where it is given) and connection properties of the server that this
         session is connected to.
@@ -219,35 +155,6 @@ class Connection:
             (database,) = cursor.execute("SELECT DB_NAME()").fetchone()
         return url, {"databaseName": database, **properties, **JDBC_PROPERTIES}
 
-    @contextmanager
-    def _savepoint(self) -> Iterator[None]:
-        name = f"duesweep_{self._depth}"
-        self._run(f"SAVE TRANSACTION {name}")
-        self._depth += 1
-        try:
-            yield
-            self.require_transaction()
-        except Exception as error:
-            self._go_back(name, error)
-            raise
-        finally:
-            self._depth -= 1
-
-    def _go_back(self, name: str, error: Exception) -> None:
-        if isinstance(error, TransactionLostError):
-            return
-        if not self.is_alive_in_transaction():
-            is_destinations = isinstance(error, DestinationError | MessageError)
-            raise TransactionLostError(
-                str(error), destination_is_at_fault=is_destinations
-            ) from error
-        self._run(f"ROLLBACK TRANSACTION {name}")
-
-    def _run(self, text: str) -> None:
-        with self._cursor() as cursor:
-            cursor.execute(text)
-            _drain(cursor)
-
     def _send(
         self, cursor: pyodbc.Cursor, name: str, names: Names, values: Mapping[str, object]
     ) -> None:
@@ -256,16 +163,6 @@ class Connection:
         if self._sends_arrays:
             cursor.setinputsizes([_size(value) for value in parameters])
         cursor.execute(text, parameters)
-
-    @contextmanager
-    def _cursor(self) -> Iterator[pyodbc.Cursor]:
-        with mapped():
-            cursor = self._raw.cursor()
-            try:
-                yield cursor
-            finally:
-                with suppress(pyodbc.Error):
-                    cursor.close()
 
 
 JDBC_PROPERTIES = {
@@ -281,12 +178,6 @@ JDBC_PROPERTIES = {
 def _value_of(cursor: pyodbc.Cursor, name: str, names: Names, values: Mapping[str, object]) -> Any:
     text, parameters = bound(name, names, values)
     return cursor.execute(text, parameters).fetchval()
-
-
-def _drain(cursor: pyodbc.Cursor) -> None:
-    """Read on to the end: an error after the first result is raised no earlier."""
-    while cursor.nextset():
-        pass
 
 
 def _size(value: object) -> tuple[int, int, int] | None:

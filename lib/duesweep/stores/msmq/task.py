@@ -8,8 +8,9 @@ from duesweep.headers import json as headers_json
 from duesweep.headers import xml as headers_xml
 from duesweep.message import Message
 from duesweep.outcome import Failed
+from duesweep.stores.sqlserver.account import listed
 from duesweep.stores.sqlserver.statements import due_of
-from duesweep.stores.sqlserver.task import SqlServerTaskSession, listed
+from duesweep.stores.sqlserver.task import SqlServerTaskSession
 from duesweep.tombstone import micros
 
 

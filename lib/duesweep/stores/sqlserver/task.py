@@ -12,27 +12,21 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from duesweep.drivers.sqlserver import Connection, key_list
+from duesweep.drivers.sqlserver import Connection
 from duesweep.errors import (
-    MessageError,
     StoreError,
     TransactionLostError,
-    stack_of,
-    storable,
-    type_name,
 )
 from duesweep.message import Message
-from duesweep.outcome import Exhausted, Failed
 from duesweep.policy import SCANNED_ROWS
 from duesweep.stores.relational.messages import json_message
-from duesweep.stores.relational.summary import packed
-from duesweep.stores.relational.task import RelationalTaskSession, storable_or_none
+from duesweep.stores.sqlserver.account import SqlServerAccount, listed, listed_as
 from duesweep.stores.sqlserver.driver import batches_lock
 from duesweep.stores.sqlserver.place import SqlServerPlace
-from duesweep.stores.sqlserver.statements import SqlServerStatements, due_of, due_text
+from duesweep.stores.sqlserver.statements import due_of, due_text
 from duesweep.stores.sqlserver.table import find_delayed
 from duesweep.stores.values import Claim, SweepRun
-from duesweep.tombstone import BatchClock, micros
+from duesweep.tombstone import micros
 
 # So many messages of one Due are removed by their keys, more of them as the Due's first.
 _FEW = 4
@@ -42,24 +36,16 @@ class _OthersRemovedError(Exception):
     """Rows that were not claimed came among the first of a Due: go back, and remove by key."""
 
 
-class SqlServerTaskSession(RelationalTaskSession):
+class SqlServerTaskSession(SqlServerAccount):
     """Claims by Due and finishes, on one connection; `connection` is for a queue on the same
     server, which delivers in the claim's own transaction.
     """
 
     def __init__(self, connection: Connection, store: SqlServerPlace) -> None:
         names = store.names(find_delayed(connection, store))
-        super().__init__(
-            SqlServerStatements(connection, names), store.source, store.addresses.endpoint
-        )
-        self.connection = connection
-        self._names = names
+        super().__init__(connection, names, store.source, store.addresses.endpoint)
         self._batch_bytes = store.batch_bytes
-        # By Due, since a Due is what leads to them.
-        self._passed_over: dict[str, set[str]] = {}
         self._removes_firsts = bool(connection.row("describe_server", {}).deletes_expressions)
-        # Rows of the claim under way, by key: their Due to the tick, and headers as stored.
-        self._claimed: dict[str, Any] = {}
 
     def __enter__(self) -> "SqlServerTaskSession":
         return self
@@ -90,12 +76,6 @@ class SqlServerTaskSession(RelationalTaskSession):
     def ticket(self, message: Message) -> str:
         """Its Due, to the tick."""
         return str(self._claimed[message.key].due)
-
-    def pass_over(self, messages: Sequence[Message]) -> None:
-        """Remember their keys: their Due leads to them again."""
-        for message in messages:
-            due = self._claimed[message.key].due
-            self._passed_over.setdefault(due, set()).add(message.key)
 
     def _narrowed(self, tickets: list[str]) -> tuple[list[str], list[str]]:
         """Tickets whose Dues a claim may look through, and those for another claim.
@@ -132,20 +112,13 @@ class SqlServerTaskSession(RelationalTaskSession):
             dues=_dues(tickets),
             horizon=due_text(run.horizon.before),
             source=self._source,
-            **_listed("passed_over", self._passed_over_among(tickets)),
+            **listed_as("passed_over", self._passed_over_among(tickets)),
         )
 
     def _message(self, row: Any, counter: Any) -> Message:
         due_us = micros(due_of(row.due))
         attempts = counter.attempts if counter else 0
         return json_message(str(row.message_key), due_us, row.headers, row.body, attempts)
-
-    def _stored(self, message: Message) -> tuple[str | None, str]:
-        """The headers of a claimed message as JSON, where they can be read, and as they were
-        stored.
-        """
-        text: str = self._claimed[message.key].headers
-        return (None if isinstance(message.headers, MessageError) else text), text
 
     def _fence_rows(self, run: SweepRun) -> Sequence[Any]:
         lock = batches_lock(run.sweep_id)
@@ -204,75 +177,9 @@ class SqlServerTaskSession(RelationalTaskSession):
         """Or somebody took them who heeds no locks, as on servers that have no such hints."""
         return TransactionLostError(text)
 
-    def _clear_attempts(self, keys: Sequence[str]) -> None:
-        self._statements.execute("clear_attempts", source=self._source, **listed(keys))
-
-    def _late(self, late_ms: Sequence[int]) -> object:
-        return packed(late_ms)
-
-    def _raise_attempts(self, failed: Sequence[Failed]) -> None:
-        # Ripe again before the slice ends, they would take others' tickets.
-        self.pass_over([outcome.message for outcome in failed])
-        self.connection.execute_many(
-            "raise_attempts", self._names, [self._failure(outcome) for outcome in failed]
-        )
-
-    def _failure(self, failed: Failed) -> dict[str, object]:
-        message = failed.message
-        seconds, milliseconds = divmod(int(failed.retry_seconds * 1_000), 1_000)
-        return {
-            "source": self._source,
-            "message_key": message.key,
-            "message_id": storable_or_none(message.message_id),
-            "destination": self._destination(message),
-            "due": self._claimed[message.key].due,
-            "attempts": message.attempts + 1,
-            "retry_seconds": seconds,
-            "retry_ms": milliseconds,
-            "error_class": type_name(failed.error),
-            "error_text": storable(str(failed.error)),
-        }
-
-    def _journal_exhausted(
-        self, run: SweepRun, slice_number: int, exhausted: Sequence[Exhausted], clock: BatchClock
-    ) -> None:
-        for outcome in exhausted:
-            message, error = outcome.message, outcome.error
-            headers, headers_text = self._stored(message)
-            self._statements.execute(
-                "journal_exhausted",
-                source=self._source,
-                sweep_id=run.sweep_id,
-                slice=slice_number,
-                message_key=message.key,
-                message_id=storable_or_none(message.message_id),
-                message_type=storable_or_none(message.message_type),
-                destination=self._destination(message),
-                queue=outcome.queue,
-                due_us=message.due_us,
-                dispatched_us=clock.now_us,
-                attempts=message.attempts + 1,
-                error_class=type_name(error),
-                error_text=storable(str(error)),
-                stack=stack_of(error),
-                headers=headers,
-                headers_text=headers_text,
-                body=message.body,
-            )
-
 
 def _is_ripe(counter: Any) -> bool:
     return counter is None or bool(counter.is_ripe)
-
-
-def listed(keys: Iterable[str]) -> dict[str, object]:
-    """Keys as the values of a statement."""
-    return _listed("keys", keys)
-
-
-def _listed(name: str, keys: Iterable[str]) -> dict[str, object]:
-    text, separator = key_list(keys)
-    return {name: text, "separator": separator}
 
 
 def _dues(tickets: Iterable[str]) -> str:

@@ -1,0 +1,121 @@
+"""Transactions and savepoints of one session."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import pyodbc
+
+from duesweep.drivers.sqlserver.errors import mapped
+from duesweep.errors import DestinationError, MessageError, StoreError, TransactionLostError
+
+_COMMITTABLE = 1
+
+
+class Transactions:
+    """The session commits each statement by itself, unless a transaction was begun."""
+
+    def __init__(self, raw: pyodbc.Connection) -> None:
+        self._raw = raw
+        self._depth = 0
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """A transaction, or within one a savepoint; committed at the end of the block.
+
+        Raises `TransactionLostError` where the server has undone what a savepoint was to keep.
+        """
+        if self._depth:
+            with self._savepoint():
+                yield
+            return
+        self.begin()
+        try:
+            yield
+            self.commit()
+        except BaseException:
+            self.rollback()
+            raise
+
+    @property
+    def is_in_transaction(self) -> bool:
+        """Whether a transaction has been begun, and neither committed nor rolled back."""
+        return self._depth > 0
+
+    def begin(self) -> None:
+        """Begin a transaction that `commit` or `rollback` ends, unless one is under way."""
+        if not self._depth:
+            self._run("BEGIN TRANSACTION")
+            self._depth = 1
+
+    def commit(self) -> None:
+        """Commit what was begun, if anything."""
+        if self._depth:
+            self._depth = 0
+            self._run("COMMIT TRANSACTION")
+
+    def rollback(self) -> None:
+        """Roll back what was begun, if anything; a session that is gone has done so already."""
+        self._depth = 0
+        with suppress(StoreError):
+            self._run("IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION")
+
+    def require_transaction(self) -> None:
+        """Raise `TransactionLostError` where a transaction was begun and is not under way any more:
+        what follows would be committed statement by statement.
+        """
+        if self.is_in_transaction and not self.is_alive_in_transaction():
+            raise TransactionLostError(
+                "The transaction has ended without an error; look for triggers that roll back",
+                destination_is_at_fault=True,
+            )
+
+    def is_alive_in_transaction(self) -> bool:
+        """Whether a transaction is under way that can still be committed."""
+        with self._cursor() as cursor:
+            (state,) = cursor.execute("SELECT XACT_STATE()").fetchone()
+        return bool(state == _COMMITTABLE)
+
+    @contextmanager
+    def _savepoint(self) -> Iterator[None]:
+        name = f"duesweep_{self._depth}"
+        self._run(f"SAVE TRANSACTION {name}")
+        self._depth += 1
+        try:
+            yield
+            self.require_transaction()
+        except Exception as error:
+            self._go_back(name, error)
+            raise
+        finally:
+            self._depth -= 1
+
+    def _go_back(self, name: str, error: Exception) -> None:
+        if isinstance(error, TransactionLostError):
+            return
+        if not self.is_alive_in_transaction():
+            is_destinations = isinstance(error, DestinationError | MessageError)
+            raise TransactionLostError(
+                str(error), destination_is_at_fault=is_destinations
+            ) from error
+        self._run(f"ROLLBACK TRANSACTION {name}")
+
+    def _run(self, text: str) -> None:
+        with self._cursor() as cursor:
+            cursor.execute(text)
+            drain(cursor)
+
+    @contextmanager
+    def _cursor(self) -> Iterator[pyodbc.Cursor]:
+        with mapped():
+            cursor = self._raw.cursor()
+            try:
+                yield cursor
+            finally:
+                with suppress(pyodbc.Error):
+                    cursor.close()
+
+
+def drain(cursor: pyodbc.Cursor) -> None:
+    """Read on to the end: an error after the first result is raised no earlier."""
+    while cursor.nextset():
+        pass
