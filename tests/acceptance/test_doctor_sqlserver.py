@@ -47,8 +47,8 @@ ACCEPTED = ("--ignore", "read-committed-snapshot")
 def _file(endpoint: SqlServerEndpoint) -> Path:
     if endpoint.kind != "msmq":
         return endpoint.config_file(retry__error_queue="error")
-    file = endpoint.config_file(retry__error_queue="error", queues__main__kind="sqlserver")
-    return add_routes(file, ("*@*", "main", "{queue}"), ("*", "main", "{destination}"))
+    file = endpoint.config_file(retry__error_queue="error")
+    return add_routes(file, ("*@*", "default", "{queue}"), ("*", "default", "{destination}"))
 
 
 def _table(endpoint: SqlServerEndpoint, name: str) -> str:
