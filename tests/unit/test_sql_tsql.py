@@ -179,3 +179,14 @@ def test_half_a_surrogate_pair_is_shown_and_fails_no_task(
     stored: bytes | None, text: str | None
 ) -> None:
     assert _text_of_wide(stored) == text
+
+
+@pytest.mark.parametrize(
+    "name", ["claim", "count_waiting", "read_attempts", "last_message", "count_arrived"]
+)
+def test_task_that_reads_what_other_slices_write_waits_for_none_of_them(name: str) -> None:
+    text = _text(name)
+    hints = re.findall(r"\bWITH \(([A-Z, ]+)\)", text)
+
+    assert len(hints) == text.count(UGLY.sql)
+    assert all("READPAST" in hint for hint in hints)

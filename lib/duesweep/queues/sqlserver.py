@@ -160,8 +160,7 @@ def describe_queue(connection: Connection, table: SqlServerTable) -> bool:
         raise DestinationError(f"Queue table {table} cannot be looked at: {error}") from error
     absent = [name for name, kinds in SQL_SERVER.items() if found.get(name) not in kinds]
     if absent:
-        lacks = ", ".join(absent) if "" not in found else "rows of its own"
-        raise NotAQueueError(f"{table} is not a queue table: it lacks {lacks}")
+        raise NotAQueueError(f"{table} is not a queue table: it lacks {', '.join(absent)}")
     return _RECOVERABLE in found
 
 
@@ -180,7 +179,7 @@ def _columns_of(connection: Connection, table: SqlServerTable) -> dict[str, str]
         _refuse_unseen(connection, table)
         raise QueueNotFoundError(f"There is no queue table {table}")
     if rows[0].kind != "BASE TABLE":
-        return {"": rows[0].kind}
+        raise NotAQueueError(f"{table} is not a queue table: it lacks rows of its own")
     return {row.name: row.type.lower() for row in rows}
 
 

@@ -1,5 +1,6 @@
 """Delivery into queue tables, whatever the dialect: in groups, under savepoints."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
@@ -29,7 +30,7 @@ class TransactedConnection(Protocol):
         ...
 
 
-class QueueTableSession:
+class QueueTableSession(ABC):
     """Delivers in the store's transaction, or with `own_transaction` in one of its own, committed
     right before the store's: at least once.
     """
@@ -56,11 +57,13 @@ class QueueTableSession:
         if self._own_transaction:
             self._transacted.rollback()
 
+    @abstractmethod
     def _insert(self, destination: Destination, messages: Sequence[Message]) -> None:
-        raise NotImplementedError
+        """Insert the messages, all or none."""
 
+    @abstractmethod
     def _why_gone(self, destination: Destination) -> MessageError | None:
-        raise NotImplementedError
+        """The messages' fault where the table is a queue's no more; None where it is."""
 
     def _deliver(
         self, destination: Destination, messages: Sequence[Message]

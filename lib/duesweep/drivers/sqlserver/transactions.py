@@ -44,7 +44,8 @@ class Transactions:
     def begin(self) -> None:
         """Begin a transaction that `commit` or `rollback` ends, unless one is under way."""
         if not self._depth:
-            self._run("BEGIN TRANSACTION")
+            # A statement that was cut short may have left it on, and rows would go uncounted.
+            self._run("SET NOCOUNT OFF; BEGIN TRANSACTION")
             self._depth = 1
 
     def commit(self) -> None:

@@ -55,13 +55,14 @@ class PostgreSqlTaskSession(RelationalTaskSession):
     def pass_over(self, messages: Sequence[Message]) -> None:
         """Nothing to do: a key leads to its own message only, and the plan has it once."""
 
-    def _lock_exhausted(self, run: SweepRun) -> int:
+    def grant_exhausted(self, run: SweepRun, wanted: int, limit: int) -> int:
+        """How many more messages the sweep may exhaust."""
         # Another slice's batch, which is waited for, may take its time; a row's lock may not.
         wait = self._statements.row("set_lock_wait", wait=_TURN_WAIT)
         row = self._statements.row("lock_sweep_counters", sweep_id=run.sweep_id)
         self._statements.row("set_lock_wait", wait=wait.before)
         exhausted: int = row.exhausted
-        return exhausted
+        return max(0, min(wanted, limit - exhausted))
 
     def _read_attempts(self, keys: Sequence[str]) -> dict[str, Any]:
         if not keys:

@@ -1,6 +1,7 @@
 """The driver's session on a relational store: what is due, and the life of its sweep."""
 
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
@@ -9,12 +10,12 @@ from duesweep.stores.relational.journal import RelationalJournal, sweep_lock
 from duesweep.stores.values import Horizon, SweepRun
 
 
-class RelationalDriverSession(RelationalJournal):
+class RelationalDriverSession(RelationalJournal, ABC):
     """Its sweep lives as long as this session. A dialect adds `check`, `horizon` and `plan`."""
 
+    @abstractmethod
     def horizon(self) -> Horizon:
         """What is due now."""
-        raise NotImplementedError
 
     def has_work(self) -> bool:
         """Whether a message is due and ripe, or something is to be settled."""

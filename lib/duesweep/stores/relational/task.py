@@ -1,5 +1,6 @@
 """One task's session on a relational store: finishing a batch, and its journal."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -13,7 +14,7 @@ from duesweep.stores.values import SweepRun
 from duesweep.tombstone import BatchClock
 
 
-class RelationalTaskSession:
+class RelationalTaskSession(ABC):
     """What is the same in every dialect; a dialect claims, removes, and writes what it counts."""
 
     def __init__(self, statements: Statements, source: str, endpoint: str) -> None:
@@ -24,10 +25,6 @@ class RelationalTaskSession:
     def transaction(self) -> AbstractContextManager[None]:
         """A transaction; nested, a savepoint."""
         return self._statements.transaction()
-
-    def grant_exhausted(self, run: SweepRun, wanted: int, limit: int) -> int:
-        """How many more messages the sweep may exhaust."""
-        return max(0, min(wanted, limit - self._lock_exhausted(run)))
 
     def finish(self, run: SweepRun, slice_number: int, outcomes: Outcomes, server_us: int) -> None:
         """Carry `outcomes` out in the claim's transaction."""
@@ -113,25 +110,27 @@ class RelationalTaskSession:
     def _fence_rows(self, run: SweepRun) -> Sequence[Any]:
         return self._statements.rows("fence", sweep_id=run.sweep_id)
 
-    def _lock_exhausted(self, run: SweepRun) -> int:
-        raise NotImplementedError
-
+    @abstractmethod
     def _remove(self, messages: Sequence[Message]) -> int:
-        raise NotImplementedError
+        """Remove claimed messages; how many there were."""
 
+    @abstractmethod
     def _clear_attempts(self, keys: Sequence[str]) -> None:
-        raise NotImplementedError
+        """Drop the counters of messages that leave."""
 
+    @abstractmethod
     def _raise_attempts(self, failed: Sequence[Failed]) -> None:
-        raise NotImplementedError
+        """Count a failure for each."""
 
+    @abstractmethod
     def _journal_exhausted(
         self, run: SweepRun, slice_number: int, exhausted: Sequence[Exhausted], clock: BatchClock
     ) -> None:
-        raise NotImplementedError
+        """Journal messages out of attempts, whole."""
 
+    @abstractmethod
     def _late(self, late_ms: Sequence[int]) -> object:
-        raise NotImplementedError
+        """Lateness as the dialect keeps it."""
 
 
 def storable_or_none(text: str | None) -> str | None:

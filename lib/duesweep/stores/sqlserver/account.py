@@ -1,6 +1,7 @@
 """What a task on SQL Server writes down: counters, and messages that are given up."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from duesweep.drivers.sqlserver import Connection, key_list
@@ -29,6 +30,19 @@ class SqlServerAccount(RelationalTaskSession):
         self._passed_over: dict[str, set[str]] = {}
         # Rows of the claim under way, by key: their Due to the tick, and headers as stored.
         self._claimed: dict[str, Any] = {}
+        self._failing: list[Message] = []
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """A transaction; nested, a savepoint."""
+        is_batch = not self.connection.is_in_transaction
+        with super().transaction():
+            yield
+        if is_batch:
+            # Ripe again before the slice ends, they would take others' tickets. Not before the
+            # commit: what was rolled back is to be claimed again.
+            self.pass_over(self._failing)
+            self._failing = []
 
     def pass_over(self, messages: Sequence[Message]) -> None:
         """Remember their keys: their Due leads to them again."""
@@ -50,8 +64,7 @@ class SqlServerAccount(RelationalTaskSession):
         return packed(late_ms)
 
     def _raise_attempts(self, failed: Sequence[Failed]) -> None:
-        # Ripe again before the slice ends, they would take others' tickets.
-        self.pass_over([outcome.message for outcome in failed])
+        self._failing += [outcome.message for outcome in failed]
         self.connection.execute_many(
             "raise_attempts", self._names, [self._failure(outcome) for outcome in failed]
         )

@@ -13,10 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from duesweep.drivers.sqlserver import Connection
-from duesweep.errors import (
-    StoreError,
-    TransactionLostError,
-)
+from duesweep.errors import StoreError, TransactionLostError
 from duesweep.message import Message
 from duesweep.policy import SCANNED_ROWS
 from duesweep.stores.relational.messages import json_message
@@ -56,7 +53,7 @@ class SqlServerTaskSession(SqlServerAccount):
     def claim(self, run: SweepRun, tickets: Sequence[str]) -> Claim:
         """Lock what is due and ripe of these Dues, at most a row a ticket."""
         server_us = self._fence(run)
-        self._claimed = {}
+        self._claimed, self._failing = {}, []
         tickets, unread = self._narrowed(sorted(tickets))
         if not tickets:
             return Claim((), server_us)
@@ -140,24 +137,28 @@ class SqlServerTaskSession(SqlServerAccount):
 
     def _remove(self, messages: Sequence[Message]) -> int:
         self.connection.require_transaction()
-        by_due: dict[str, set[str]] = {}
-        for message in messages:
-            by_due.setdefault(self._claimed[message.key].due, set()).add(message.key)
+        gone = self._by_due(message.key for message in messages)
+        claimed = self._by_due(self._claimed)
         few: list[tuple[str, str]] = []
         removed = 0
-        for due, keys in by_due.items():
+        for due, keys in gone.items():
             if self._removes_firsts and len(keys) > _FEW:
-                removed += self._remove_firsts(due, keys)
+                removed += self._remove_firsts(due, keys, claimed[due] - keys)
             else:
                 few += [(due, key) for key in keys]
         return removed + self._remove_by_key(few)
 
-    def _remove_firsts(self, due: str, keys: set[str]) -> int:
-        """Remove messages of one Due as the first of those that nobody else holds, unless others
-        have come among them.
+    def _by_due(self, keys: Iterable[str]) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        for key in keys:
+            found.setdefault(self._claimed[key].due, set()).add(key)
+        return found
+
+    def _remove_firsts(self, due: str, keys: set[str], staying: set[str]) -> int:
+        """Remove messages of one Due as the first of those that nobody else holds, but for those
+        that stay, unless others have come among them.
         """
-        of_due = {key for key, row in self._claimed.items() if row.due == due}
-        kept = json.dumps([*(of_due - keys), *self._passed_over.get(due, ())])
+        kept = json.dumps([*staying, *self._passed_over.get(due, ())])
         with suppress(_OthersRemovedError), self.transaction():
             rows = self._statements.rows(
                 "remove_first", source=self._source, rows=len(keys), due=due, kept=kept
