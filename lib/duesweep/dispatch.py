@@ -15,9 +15,9 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row
 
 from duesweep.clock import Clock, SystemClock
+from duesweep.courier import Carried, Courier
 from duesweep.errors import (
     ConfigError,
-    DestinationError,
     DuesweepError,
     MessageError,
     StoreError,
@@ -26,9 +26,10 @@ from duesweep.errors import (
 )
 from duesweep.fault_headers import faulted
 from duesweep.message import Message
-from duesweep.outcome import Delivered, Exhausted, Failed, Outcomes
-from duesweep.policy import CLAIM_SECONDS, MAX_LOST_TRANSACTIONS, BatchLimits, Retry
-from duesweep.queues.base import Destination, Queue, QueueSession
+from duesweep.outcome import Exhausted, Failed, Outcomes
+from duesweep.policy import MAX_LOST_TRANSACTIONS, BatchLimits, Retry
+from duesweep.queues.base import Queue, QueueSession
+from duesweep.store_clock import StoreClock
 from duesweep.stores.base import Store, TaskSession
 from duesweep.stores.values import SweepRun
 
@@ -101,13 +102,13 @@ class _Batches:
         self._slice_number = slice_number
         self._store = store
         self._queue = queue
+        self._courier = Courier(queue, job.clock)
         self._rng = random.Random()
-        self._blocked: dict[str | None, str] = {}
 
     @property
     def blocked_reason(self) -> str | None:
         """Why destinations took nothing, where some did; their messages were left."""
-        return "; ".join(sorted(set(self._blocked.values()))) or None
+        return self._courier.blocked_reason
 
     def run_all(self, tickets: Sequence[str], sizes: Sequence[int]) -> None:
         """Run batch after batch; what a slow batch put back goes into one of its own."""
@@ -124,82 +125,34 @@ class _Batches:
                     _log.info("Slice %d claims a batch again: %s", self._slice_number, error)
 
     def _run(self, tickets: Sequence[str]) -> Sequence[str]:
-        job, clock = self._job, self._job.clock
+        job = self._job
         with self._store.transaction():
             claim = self._store.claim(job.run, tickets)
-            claimed_at = clock.seconds()
-            outcomes, put_back = self._deliver(claim.messages, claimed_at + CLAIM_SECONDS)
+            clock = StoreClock(claim.server_us, job.run.horizon.shift_us, job.clock)
+            carried = self._courier.carry(claim.messages, clock)
+            self._store.pass_over(carried.passed_over)
+            outcomes = self._outcomes(carried)
+            put_back = [self._store.ticket(message) for message in carried.put_back]
             if outcomes.claimed:
-                elapsed_us = int((clock.seconds() - claimed_at) * 1_000_000)
-                now_us = claim.server_us + elapsed_us
-                self._store.finish(job.run, self._slice_number, outcomes, now_us)
+                self._store.finish(job.run, self._slice_number, outcomes, clock.server_us())
                 # Last, so that only the store's COMMIT can still fail: where the queue has a
                 # transaction of its own, the batch would then be delivered again.
                 self._queue.commit()
         return [*put_back, *claim.unread]
 
-    def _deliver(
-        self, messages: Sequence[Message], deadline: float
-    ) -> tuple[Outcomes, Sequence[str]]:
-        delivered: list[Delivered] = []
-        faulty: list[tuple[Message, MessageError]] = []
-        put_back: list[str] = []
-        for address, group in _by_destination(messages, faulty).items():
-            if (delivered or faulty) and self._job.clock.seconds() > deadline:
-                put_back += map(self._store.ticket, group)
-                continue
-            if address not in self._blocked:
-                self._deliver_group(address, group, delivered, faulty)
-            if address in self._blocked:
-                self._store.pass_over(group)
-        return self._outcomes(delivered, faulty), put_back
-
-    def _deliver_group(
-        self,
-        address: str | None,
-        group: Sequence[Message],
-        delivered: list[Delivered],
-        faulty: list[tuple[Message, MessageError]],
-    ) -> None:
-        try:
-            destination = self._queue.resolve(address)
-            refused = self._try_deliver(address, destination, group)
-        except DestinationError as error:
-            self._blocked[address] = str(error)
-            return
-        except MessageError as error:
-            faulty += [(message, error) for message in group]
-            return
-        queue = str(destination)
-        delivered += [Delivered(m, queue) for m in group if m.key not in refused]
-        faulty += [(m, refused[m.key]) for m in group if m.key in refused]
-
-    def _try_deliver(
-        self, address: str | None, destination: Destination, messages: Sequence[Message]
-    ) -> dict[str, MessageError]:
-        try:
-            return self._queue.deliver(destination, messages)
-        except TransactionLostError as error:
-            # Claimed again, the batch is to do without it.
-            if error.destination_is_at_fault:
-                self._blocked[address] = str(error)
-            raise
-
-    def _outcomes(
-        self, delivered: Sequence[Delivered], faulty: Sequence[tuple[Message, MessageError]]
-    ) -> Outcomes:
+    def _outcomes(self, carried: Carried) -> Outcomes:
         retry = self._job.retry
-        last = [(m, e) for m, e in faulty if retry.is_last(m.attempts, e)]
+        last = [(m, e) for m, e in carried.faulty if retry.is_last(m.attempts, e)]
         granted = self._grant(len(last))
         exhausted = self._exhaust(last[:granted])
         gone = {outcome.message.key for outcome in exhausted}
         failed = [
             Failed(m, e, retry.backoff_seconds(m.attempts, self._rng))
-            for m, e in faulty
+            for m, e in carried.faulty
             if m.key not in gone
         ]
         held_back = len(last) - granted
-        return Outcomes(tuple(delivered), tuple(failed), tuple(exhausted), held_back)
+        return Outcomes(tuple(carried.delivered), tuple(failed), tuple(exhausted), held_back)
 
     def _grant(self, wanted: int) -> int:
         job = self._job
@@ -209,27 +162,7 @@ class _Batches:
         job = self._job
         if job.error_queue is None or not chosen:
             return [Exhausted(message, error, None) for message, error in chosen]
-        if job.error_queue in self._blocked:
-            return []
-        try:
-            destination = self._queue.resolve(job.error_queue)
-            letters = [faulted(m, e, own_queue=job.store.own_queue) for m, e in chosen]
-            refused = self._try_deliver(job.error_queue, destination, letters)
-        except (DestinationError, MessageError) as error:
-            # Out of attempts, but with nowhere to go: they stay, as failures.
-            self._blocked[job.error_queue] = str(error)
-            return []
-        queue = str(destination)
-        return [Exhausted(m, e, queue) for m, e in chosen if m.key not in refused]
-
-
-def _by_destination(
-    messages: Iterable[Message], faulty: list[tuple[Message, MessageError]]
-) -> dict[str | None, list[Message]]:
-    groups: dict[str | None, list[Message]] = {}
-    for message in messages:
-        if isinstance(message.headers, MessageError):
-            faulty.append((message, message.headers))
-        else:
-            groups.setdefault(message.destination, []).append(message)
-    return groups
+        letters = [faulted(m, e, own_queue=job.store.own_queue) for m, e in chosen]
+        # What did not get there stays, as a failure.
+        queue, arrived = self._courier.carry_letters(job.error_queue, letters)
+        return [Exhausted(m, e, queue) for m, e in chosen if m.key in arrived]

@@ -8,10 +8,18 @@ from duesweep.message import Message
 
 
 class Delivered(NamedTuple):
-    """The message lies in `queue`; its row leaves the store."""
+    """The message lies in `queue`; its row leaves the store. With `is_handed_over` it was not due
+    yet, and the queue's own delayed delivery brings it there when it is.
+    """
 
     message: Message
     queue: str
+    is_handed_over: bool = False
+
+    @property
+    def name(self) -> str:
+        """What the ledger calls it."""
+        return "handed-over" if self.is_handed_over else "dispatched"
 
 
 class Failed(NamedTuple):

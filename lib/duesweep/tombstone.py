@@ -29,10 +29,20 @@ class BatchClock:
     now_us: int
     shift_us: int
 
-    def lateness_ms(self, due_us: Sequence[int | None]) -> list[int | None]:
-        """Milliseconds since each stored Due; never negative for a claimed message."""
+    def lateness_ms(self, delivered: Sequence[Delivered]) -> list[int | None]:
+        """Milliseconds since each message's stored Due; of one that was handed over before it, how
+        long after its Due whole seconds of delay let it arrive.
+        """
         now = self.now_us + self.shift_us
-        return [None if due is None else (now - due) // 1000 for due in due_us]
+        return [_lateness_ms(now, one) for one in delivered]
+
+
+def _lateness_ms(now_us: int, delivered: Delivered) -> int | None:
+    due_us = delivered.message.due_us
+    if due_us is None:
+        return None
+    late_us = now_us - due_us
+    return (late_us % 1_000_000 if delivered.is_handed_over else late_us) // 1_000
 
 
 @cache
@@ -51,6 +61,7 @@ def schema() -> "pa.Schema":
             ("dispatched_at", pa.timestamp("us", tz="UTC")),
             ("lateness_ms", pa.int64()),
             ("attempts", pa.int32()),
+            ("outcome", pa.string()),
             ("body_bytes", pa.int64()),
         ]
     )
@@ -77,6 +88,7 @@ def encode(
         [clock.now_us] * len(messages),
         lateness_ms,
         [m.attempts + 1 for m in messages],
+        [outcome.name for outcome in delivered],
         [m.body_bytes for m in messages],
     ]
     arrays = [pa.array(c, type=f.type) for c, f in zip(columns, schema(), strict=True)]

@@ -1,11 +1,13 @@
 """The contract of a queue: deliver a group of messages to one destination."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from duesweep.errors import MessageError
 from duesweep.message import Message
+from duesweep.store_clock import StoreClock
 from duesweep.stores.base import TaskSession
 
 
@@ -13,6 +15,16 @@ class Destination(Protocol):
     """Where messages go; its text is the queue's name in the ledger. Hashable."""
 
     def __str__(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """What is known of deliveries that were under way: `refused` ones by key; the keys of
+    `unconfirmed` ones, which may have arrived or not. The others have arrived.
+    """
+
+    refused: Mapping[str, MessageError] = field(default_factory=dict)
+    unconfirmed: Collection[str] = ()
 
 
 class QueueSession(Protocol):
@@ -28,11 +40,30 @@ class QueueSession(Protocol):
     def deliver(
         self, destination: Destination, messages: Sequence[Message]
     ) -> dict[str, MessageError]:
-        """Deliver the messages, in order; what the destination refused, by key.
+        """Deliver the messages, in order; what the destination refused, by key. Where the queue
+        answers later, `confirm` says the rest.
 
         Raises `DestinationError` when this destination takes nothing now (then nothing of the group
         was delivered), `TransactionLostError` when all that the batch did is undone, another
         `StoreError` when the service is out of reach.
+        """
+        ...
+
+    def longest_delay(self, destination: Destination) -> int:
+        """For how many seconds the queue can hold a message back; 0 where it cannot."""
+        ...
+
+    def defer(
+        self, destination: Destination, messages: Sequence[Message], clock: StoreClock
+    ) -> dict[str, MessageError]:
+        """Hand messages over that are not due yet, for the queue to deliver when they are, never
+        earlier; otherwise as `deliver`. None may be due later than `longest_delay` allows.
+        """
+        ...
+
+    def confirm(self, seconds: float) -> Confirmation:
+        """Wait, at most about so long, until it is certain what became of all that was delivered
+        since the last time. Nothing to wait for where `deliver` says it all.
         """
         ...
 
@@ -47,6 +78,24 @@ class QueueSession(Protocol):
         where the queue shares it.
         """
         ...
+
+
+class PromptQueueSession:
+    """To inherit: a queue that says at once what it took, and holds nothing back."""
+
+    def longest_delay(self, destination: Destination) -> int:  # noqa: ARG002 - the same for all
+        """It holds nothing back."""
+        return 0
+
+    def defer(
+        self, destination: Destination, messages: Sequence[Message], clock: StoreClock
+    ) -> dict[str, MessageError]:
+        """Nothing may be handed over early."""
+        raise AssertionError(f"{destination} holds no messages back, {len(messages)} at {clock}")
+
+    def confirm(self, seconds: float) -> Confirmation:  # noqa: ARG002 - there is nothing to wait for
+        """Everything is said."""
+        return Confirmation()
 
 
 class Queue(Protocol):

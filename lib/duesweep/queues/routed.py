@@ -13,8 +13,9 @@ from duesweep.errors import (
     TransactionLostError,
 )
 from duesweep.message import Message
-from duesweep.queues.base import Destination, Queue, QueueSession
+from duesweep.queues.base import Confirmation, Destination, Queue, QueueSession
 from duesweep.routing import NoRouteError, Route, first_route, own_route
+from duesweep.store_clock import StoreClock
 from duesweep.stores.base import TaskSession
 
 
@@ -102,24 +103,34 @@ class RoutedQueueSession:
         session = self._open_session(route.connection)
         return RoutedDestination(route.connection, session.resolve(route.name_of(written)))
 
+    def longest_delay(self, destination: Destination) -> int:
+        """What the destination's connection can hold back."""
+        session, own = self._of(destination)
+        return session.longest_delay(own)
+
     def deliver(
         self, destination: Destination, messages: Sequence[Message]
     ) -> dict[str, MessageError]:
         """Deliver to the destination's connection."""
-        assert isinstance(destination, RoutedDestination)  # ours, from resolve
-        name = destination.connection
-        session = self._open_session(name)
-        self._used.add(name)
-        try:
-            return session.deliver(destination.destination, messages)
-        except (DestinationError, TransactionLostError):
-            raise
-        except StoreError as error:
-            if self._queue.connections[name].shares_transaction:
-                raise
-            # What it had taken of this batch is lost with it, so the batch starts again without.
-            self.block(name, error)
-            raise TransactionLostError(str(error)) from error
+        session, own = self._of(destination)
+        return self._send(destination, lambda: session.deliver(own, messages))
+
+    def defer(
+        self, destination: Destination, messages: Sequence[Message], clock: StoreClock
+    ) -> dict[str, MessageError]:
+        """Hand over to the destination's connection."""
+        session, own = self._of(destination)
+        return self._send(destination, lambda: session.defer(own, messages, clock))
+
+    def confirm(self, seconds: float) -> Confirmation:
+        """Ask each connection that has delivered something; they answer side by side."""
+        refused: dict[str, MessageError] = {}
+        unconfirmed: list[str] = []
+        for name in sorted(self._used):
+            answer = self.sessions[name].confirm(seconds)
+            refused |= answer.refused
+            unconfirmed += answer.unconfirmed
+        return Confirmation(refused, frozenset(unconfirmed))
 
     def commit(self) -> None:
         """Commit on each connection that has delivered something."""
@@ -133,6 +144,27 @@ class RoutedQueueSession:
         for name in sorted(self._used):
             end(self.sessions[name])
         self._used.clear()
+
+    def _send(
+        self, destination: Destination, send: Callable[[], dict[str, MessageError]]
+    ) -> dict[str, MessageError]:
+        assert isinstance(destination, RoutedDestination)  # ours, from resolve
+        name = destination.connection
+        self._used.add(name)
+        try:
+            return send()
+        except (DestinationError, TransactionLostError):
+            raise
+        except StoreError as error:
+            if self._queue.connections[name].shares_transaction:
+                raise
+            # What it had taken of this batch is lost with it, so the batch starts again without.
+            self.block(name, error)
+            raise TransactionLostError(str(error)) from error
+
+    def _of(self, destination: Destination) -> tuple[QueueSession, Destination]:
+        assert isinstance(destination, RoutedDestination)  # ours, from resolve
+        return self._open_session(destination.connection), destination.destination
 
     def _open_session(self, connection: str) -> QueueSession:
         if connection in self._blocked:

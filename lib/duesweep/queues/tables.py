@@ -7,7 +7,7 @@ from typing import Protocol
 
 from duesweep.errors import DestinationError, MessageError, RefusedMessageError
 from duesweep.message import Message
-from duesweep.queues.base import Destination
+from duesweep.queues.base import Destination, PromptQueueSession
 
 
 class TransactedConnection(Protocol):
@@ -30,7 +30,7 @@ class TransactedConnection(Protocol):
         ...
 
 
-class QueueTableSession(ABC):
+class QueueTableSession(PromptQueueSession, ABC):
     """Delivers in the store's transaction, or with `own_transaction` in one of its own, committed
     right before the store's: at least once.
     """

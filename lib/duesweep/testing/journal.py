@@ -60,7 +60,7 @@ def batch_entry(
 ) -> BatchEntry:
     """The account of one batch; `own_queue` stands for a destination that was not written."""
     delivered = outcomes.delivered
-    late_ms = clock.lateness_ms([d.message.due_us for d in delivered])
+    late_ms = clock.lateness_ms(delivered)
     return BatchEntry(
         slice_number,
         dispatched=len(delivered),

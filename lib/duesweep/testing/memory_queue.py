@@ -7,7 +7,7 @@ from functools import partial
 
 from duesweep.errors import ConfigError, DuesweepError, MessageError, QueueNotFoundError
 from duesweep.message import Message
-from duesweep.queues.base import Destination
+from duesweep.queues.base import Destination, PromptQueueSession
 from duesweep.stores.base import TaskSession
 from duesweep.testing.builders import ENDPOINT
 from duesweep.testing.memory_sessions import MemoryTaskSession
@@ -56,7 +56,7 @@ class MemoryQueue:
                 raise ConfigError(f"There is no queue {name}")
 
 
-class MemoryQueueSession:
+class MemoryQueueSession(PromptQueueSession):
     """Delivers in the transaction of `store`; where there is none, in one that `commit` ends."""
 
     def __init__(self, queue: MemoryQueue, store: MemoryTaskSession | None) -> None:

@@ -88,7 +88,7 @@ class RelationalTaskSession(ABC):
         self, run: SweepRun, slice_number: int, outcomes: Outcomes, clock: BatchClock
     ) -> None:
         delivered = outcomes.delivered
-        late = clock.lateness_ms([o.message.due_us for o in delivered])
+        late = clock.lateness_ms(delivered)
         tombstones = tombstone.encode(delivered, late, clock, self._endpoint)
         self._statements.execute(
             "journal_batch",

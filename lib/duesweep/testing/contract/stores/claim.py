@@ -4,6 +4,7 @@ import pytest
 
 from duesweep import tombstone
 from duesweep.errors import MessageError, UnreadableHeadersError
+from duesweep.outcome import Delivered
 from duesweep.testing.contract.stores import steps
 from duesweep.testing.contract.subjects import StoreUnderTest
 from duesweep.tombstone import BatchClock
@@ -34,7 +35,8 @@ class ClaimContract:
 
         passed_us = claim.server_us - tombstone.micros(run.horizon.server_time)
         assert 0 <= passed_us < 60_000_000
-        (late_ms,) = BatchClock(claim.server_us, run.horizon.shift_us).lateness_ms([row.due_us])
+        clock = BatchClock(claim.server_us, run.horizon.shift_us)
+        (late_ms,) = clock.lateness_ms([Delivered(subject.message(row), "Billing")])
         assert late_ms is not None
         assert 60_000 <= late_ms < 120_000
 
