@@ -1,0 +1,30 @@
+"""pika: a connection with a thread, confirms by thousands, and whose fault an error is. Nobody else
+imports it.
+"""
+
+from duesweep.drivers.rabbitmq.brokers import Brokers
+from duesweep.drivers.rabbitmq.channel import Channel
+from duesweep.drivers.rabbitmq.connection import Connection
+from duesweep.drivers.rabbitmq.errors import (
+    ACCESS_REFUSED,
+    NOT_FOUND,
+    PRECONDITION_FAILED,
+    ChannelClosedError,
+    UnansweredError,
+)
+from duesweep.drivers.rabbitmq.publisher import Publisher
+from duesweep.drivers.rabbitmq.values import Fate, Publication
+
+__all__ = [
+    "ACCESS_REFUSED",
+    "NOT_FOUND",
+    "PRECONDITION_FAILED",
+    "Brokers",
+    "Channel",
+    "ChannelClosedError",
+    "Connection",
+    "Fate",
+    "Publication",
+    "Publisher",
+    "UnansweredError",
+]

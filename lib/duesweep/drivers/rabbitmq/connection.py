@@ -1,0 +1,166 @@
+"""A connection to a broker, driven by a thread of its own: heartbeats survive whatever its user
+does between two calls.
+
+Pika is not thread-safe. Its objects are touched by that thread alone; calls are handed to it, and
+their answers come back as futures.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any
+
+import pika
+import pika.exceptions
+
+from duesweep.drivers.rabbitmq.brokers import Brokers, shown
+from duesweep.drivers.rabbitmq.errors import connect_error, lost_error
+from duesweep.errors import ConfigError, DuesweepError, QueueError
+
+# Longer than a broker needs for the declaration of a quorum queue on a loaded machine.
+ANSWER_SECONDS = 30.0
+_CLOSE_SECONDS = 5.0
+
+
+class Connection:
+    """An open connection to the first broker that answers. Closed on leaving."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        refusals: list[DuesweepError] = []
+        for parameters in brokers.parameters():
+            try:
+                self._open(parameters)
+                return
+            except DuesweepError as error:
+                refusals.append(error)
+        raise _worst(refusals)
+
+    def __enter__(self) -> "Connection":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    @property
+    def blocked_reason(self) -> str | None:
+        """Why the broker takes no publications now (memory, disk); None where it takes them."""
+        return self._blocked
+
+    @property
+    def loss(self) -> QueueError | None:
+        """What ended the connection; None while it lives."""
+        return self._loss
+
+    @property
+    def frame_bytes(self) -> int:
+        """The longest frame that the broker takes."""
+        frame_max: int = self._pika.params.frame_max
+        return frame_max
+
+    def run(self, act: Callable[[Any], None]) -> None:
+        """Have the connection's thread call `act` with pika's connection."""
+        with self._guard:
+            if self._loss is not None:
+                raise self._loss
+            self._pika.ioloop.add_callback_threadsafe(lambda: act(self._pika))
+
+    def call(self, act: Callable[[Any, "Future[Any]"], None]) -> Any:
+        """What `act` sets its future to, on the connection's thread; `QueueError` where the
+        connection is lost or nothing comes.
+        """
+        future: Future[Any] = Future()
+        with self._guard:
+            self._waiting.add(future)
+        try:
+            self.run(lambda connection: _guarded(act, connection, future))
+            return future.result(ANSWER_SECONDS)
+        except TimeoutError:
+            raise QueueError(
+                f"RabbitMQ at {self._name} has not answered for {ANSWER_SECONDS:.0f} s",
+                transient=True,
+            ) from None
+        finally:
+            with self._guard:
+                self._waiting.discard(future)
+
+    def on_change(self, tell: Callable[[], None]) -> None:
+        """Call `tell`, on the connection's thread, when it is lost, blocked or unblocked."""
+        self._listeners.append(tell)
+
+    def close(self) -> None:
+        """End the connection; what is unconfirmed stays so."""
+        with suppress(QueueError):
+            self.run(lambda connection: connection.close() if connection.is_open else None)
+        self._thread.join(_CLOSE_SECONDS)
+
+    def _open(self, parameters: pika.connection.Parameters) -> None:
+        self._name = shown(parameters)
+        self._guard = threading.RLock()
+        opened: Future[None] = Future()
+        self._waiting: set[Future[Any]] = {opened}
+        self._listeners: list[Callable[[], None]] = []
+        self._blocked: str | None = None
+        self._loss: QueueError | None = None
+        self._pika = pika.SelectConnection(
+            parameters,
+            on_open_callback=lambda _: opened.set_result(None),
+            on_open_error_callback=lambda _, error: self._fail(opened, error),
+            on_close_callback=lambda _, error: self._lose(error),
+        )
+        self._pika.add_on_connection_blocked_callback(self._block)
+        self._pika.add_on_connection_unblocked_callback(self._unblock)
+        self._thread = threading.Thread(target=self._drive, name="rabbitmq", daemon=True)
+        self._thread.start()
+        opened.result()
+
+    def _drive(self) -> None:
+        try:
+            self._pika.ioloop.start()
+        except BaseException as error:  # noqa: BLE001 - whoever waits for an answer must get one
+            self._lose(error)
+        finally:
+            with suppress(Exception):
+                self._pika.ioloop.close()
+
+    def _fail(self, opened: "Future[None]", error: BaseException) -> None:
+        opened.set_exception(connect_error(self._name, error))
+        self._pika.ioloop.stop()
+
+    def _lose(self, error: BaseException) -> None:
+        with self._guard:
+            self._loss = self._loss or lost_error(self._name, error)
+            waiting, self._waiting = self._waiting, set()
+        for future in waiting:
+            if not future.done():
+                future.set_exception(self._loss)
+        self._tell()
+        self._pika.ioloop.stop()
+
+    def _block(self, _: object, frame: Any) -> None:
+        self._blocked = f"RabbitMQ at {self._name} takes no messages now: {frame.method.reason}"
+        self._tell()
+
+    def _unblock(self, _: object, __: object) -> None:
+        self._blocked = None
+        self._tell()
+
+    def _tell(self) -> None:
+        for tell in list(self._listeners):
+            tell()
+
+
+def _guarded(
+    act: Callable[[Any, "Future[Any]"], None], connection: Any, future: "Future[Any]"
+) -> None:
+    try:
+        act(connection, future)
+    except (pika.exceptions.AMQPError, ValueError, TypeError) as error:
+        if not future.done():
+            future.set_exception(QueueError(str(error) or type(error).__name__, transient=True))
+
+
+def _worst(refusals: Sequence[DuesweepError]) -> DuesweepError:
+    """What to say of them all: one that is down may come up again, wrong settings stay wrong."""
+    passing = [error for error in refusals if not isinstance(error, ConfigError)]
+    return (passing or list(refusals))[-1]

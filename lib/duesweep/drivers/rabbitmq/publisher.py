@@ -1,0 +1,189 @@
+"""Publishing with confirms, thousands in flight."""
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import takewhile
+from typing import Any
+
+import pika
+import pika.exceptions
+
+from duesweep.drivers.rabbitmq.channel import open_channel
+from duesweep.drivers.rabbitmq.connection import Connection
+from duesweep.drivers.rabbitmq.errors import UnansweredError, channel_error
+from duesweep.drivers.rabbitmq.values import SEQUENCE_HEADER, Fate, Publication
+from duesweep.errors import QueueError
+
+# Frames have a head and an end; a content header has its class, size and flags.
+_FRAME_OVERHEAD = 8 + 16
+_UNWRITABLE = (pika.exceptions.AMQPError, ValueError, TypeError, OverflowError)
+
+
+class Publisher:
+    """A confirming channel. Publications go out in their order, at most `max_in_flight` of them
+    unconfirmed; `fates` says what became of each. Whatever ends the channel ends the publisher:
+    then `fault` says why, and another is to be opened. For one thread beside the connection's.
+    """
+
+    def __init__(self, connection: Connection, max_in_flight: int) -> None:
+        self._connection = connection
+        self._max_in_flight = max_in_flight
+        self._changed = threading.Condition()
+        self._waiting: deque[tuple[int, Publication]] = deque()
+        self._in_flight: dict[int, int] = {}
+        self._returned: set[int] = set()
+        self._fates: list[Fate | None] = []
+        self._tag = 0
+        self._fault: QueueError | None = None
+        self._header_bytes = connection.frame_bytes - _FRAME_OVERHEAD
+        self._channel = open_channel(connection)
+        connection.call(self._prepare)
+        connection.on_change(self._connection_changed)
+
+    @property
+    def fault(self) -> QueueError | None:
+        """What ended the publisher; None while it can be used."""
+        return self._fault
+
+    def publish(self, publications: Sequence[Publication]) -> int:
+        """Hand publications over; the place of the first among `fates`. Does not wait."""
+        first = len(self._fates)
+        with self._changed:
+            self._fates += [None] * len(publications)
+            self._waiting += enumerate(publications, first)
+        if self._fault is None:
+            try:
+                self._connection.run(lambda _: self._pump())
+            except QueueError as error:
+                self._end(error)
+        return first
+
+    def wait(self, seconds: float) -> None:
+        """Wait at most so long until the fate of everything handed over is known."""
+        with self._changed:
+            self._changed.wait_for(self._is_settled, seconds)
+
+    def take_fates(self) -> list[Fate]:
+        """The fate of each publication since the last time, in their order. Ends the publisher
+        where one is unknown: its confirm, should it come, is nobody's any more.
+        """
+        with self._changed:
+            unsent = {place for place, _ in self._waiting}
+            fates = [
+                fate or (Fate.UNSENT if place in unsent else Fate.UNKNOWN)
+                for place, fate in enumerate(self._fates)
+            ]
+            self._waiting.clear()
+            self._fates.clear()
+            is_certain = not self._in_flight
+        if not is_certain and self._fault is None:
+            self._end(
+                UnansweredError("RabbitMQ has not confirmed messages in time", transient=True)
+            )
+            self._abandon()
+        return fates
+
+    def _abandon(self) -> None:
+        with suppress(QueueError):
+            self._connection.run(lambda _: self._channel.close() if self._channel.is_open else None)
+
+    def _is_settled(self) -> bool:
+        if self._fault is not None or not (self._waiting or self._in_flight):
+            return True
+        # What a blocked broker has not read yet it may still confirm; nothing else will go out.
+        return self._connection.blocked_reason is not None and not self._in_flight
+
+    def _prepare(self, _: Any, answer: Any) -> None:
+        self._channel.add_on_close_callback(lambda _, error: self._end(channel_error(error)))
+        self._channel.add_on_return_callback(self._note_return)
+        self._channel.confirm_delivery(
+            ack_nack_callback=self._note_confirm, callback=lambda _: answer.set_result(None)
+        )
+
+    def _connection_changed(self) -> None:
+        if self._connection.loss is not None:
+            self._end(self._connection.loss)
+        elif self._connection.blocked_reason is None:
+            self._pump()
+        else:
+            with self._changed:
+                self._changed.notify_all()
+
+    def _pump(self) -> None:
+        """Publish what there is room for; on the connection's thread, as all that follows."""
+        with self._changed:
+            while self._waiting and self._takes_more():
+                place, publication = self._waiting.popleft()
+                self._send(place, publication)
+            if self._is_settled():
+                self._changed.notify_all()
+
+    def _takes_more(self) -> bool:
+        return (
+            self._fault is None
+            and len(self._in_flight) < self._max_in_flight
+            and self._connection.blocked_reason is None
+        )
+
+    def _send(self, place: int, publication: Publication) -> None:
+        tag = self._tag + 1
+        headers = {**publication.headers, SEQUENCE_HEADER: tag}
+        try:
+            properties = pika.BasicProperties(headers=headers, **publication.properties)
+            self._check_size(properties, publication)
+            self._channel.basic_publish(
+                publication.exchange,
+                publication.routing_key,
+                publication.body,
+                properties,
+                mandatory=True,
+            )
+        except _UNWRITABLE:
+            # Nothing of it was written: pika encodes a whole message before it writes any.
+            self._fates[place] = Fate.UNSENDABLE
+            return
+        self._tag = tag
+        self._in_flight[tag] = place
+
+    def _check_size(self, properties: Any, publication: Publication) -> None:
+        """Raise `ValueError` for properties that are longer than a frame, over which a broker would
+        close the whole connection.
+        """
+        # Text takes at most four bytes a character.
+        length = sum(
+            len(str(name)) + len(str(value)) for name, value in publication.headers.items()
+        )
+        if 4 * length < self._header_bytes // 2:
+            return
+        if sum(map(len, properties.encode())) > self._header_bytes:
+            raise ValueError("The headers do not fit a frame")
+
+    def _note_return(self, _: Any, __: Any, properties: Any, ___: bytes) -> None:
+        self._returned.add(properties.headers[SEQUENCE_HEADER])
+
+    def _note_confirm(self, frame: Any) -> None:
+        method = frame.method
+        with self._changed:
+            for tag in self._tags(method.delivery_tag, multiple=method.multiple):
+                place = self._in_flight.pop(tag)
+                if place < len(self._fates):
+                    self._fates[place] = self._fate(method.NAME, tag)
+        self._pump()
+
+    def _tags(self, last: int, *, multiple: bool) -> Sequence[int]:
+        if multiple:
+            return list(takewhile(lambda tag: tag <= last, self._in_flight))
+        return [last] if last in self._in_flight else []
+
+    def _fate(self, name: str, tag: int) -> Fate:
+        if tag in self._returned:
+            self._returned.discard(tag)
+            return Fate.RETURNED
+        return Fate.CONFIRMED if name == "Basic.Ack" else Fate.REFUSED
+
+    def _end(self, fault: QueueError) -> None:
+        with self._changed:
+            self._fault = self._fault or fault
+            self._changed.notify_all()
