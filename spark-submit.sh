@@ -68,6 +68,9 @@ run_on_spark() {
   exec "$python" "$@"
 }
 
+# What a sweep that looks ahead counts its start from.
+export DUESWEEP_STARTED=${EPOCHREALTIME/,/.}
+
 root=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 # shellcheck source=scripts/environment.sh
 source "$root/scripts/environment.sh"

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from duesweep.policy import BatchLimits, Retry
+from duesweep.policy import BatchLimits, LookAhead, Retry
 from duesweep.queues.base import Queue
 from duesweep.stores.base import Store
 
@@ -19,3 +19,4 @@ class SweepParts:
     max_exhausted: int
     error_queue: str | None
     slices: int = 0
+    look_ahead: LookAhead = LookAhead()

@@ -14,6 +14,7 @@ CLAIM_SECONDS = 5.0
 # rows' pages counted.
 SCANNED_ROWS = 2_000
 MAX_BATCH_ROWS = 1_000
+_LEAST_MARGIN_SECONDS = 5.0
 # A batch that was a deadlock's victim this often in a row ends its slice.
 MAX_LOST_TRANSACTIONS = 5
 
@@ -60,6 +61,33 @@ class BatchLimits:
             weight += size
         if start < len(keys):
             yield keys[start:]
+
+
+@dataclass(frozen=True, slots=True)
+class LookAhead:
+    """How far a sweep looks ahead that runs every `period_seconds`; 0: not at all. `started` is when
+    this one began to start, as `time.time()` tells it.
+
+    What comes due before the next sweep has had time to start, and to carry what it finds, has to
+    be handed over by this one. Starting is measured; carrying is taken to last as long again.
+    """
+
+    period_seconds: float = 0
+    started: float = 0
+
+    def seconds(self, now: float) -> float:
+        """How far to look ahead at `now`, a sweep's first look at its store."""
+        if not self.period_seconds:
+            return 0
+        # A start that takes most of the period is no measure: whoever keeps a session for many
+        # sweeps began long ago.
+        starting = min(max(0.0, now - self.started), self.period_seconds / 2)
+        return self.period_seconds + max(_LEAST_MARGIN_SECONDS, 2 * starting)
+
+    @property
+    def longest_seconds(self) -> float:
+        """How far it may be: where a start is still to come, and cannot be measured."""
+        return self.seconds(self.started + self.period_seconds)
 
 
 def slice_count(found: int, cores: int, limits: BatchLimits) -> int:

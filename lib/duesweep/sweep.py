@@ -1,11 +1,13 @@
 """One sweep: plan, dispatch, settle.
 
-What is due by the horizon is planned as slices, each slice is dispatched by one Spark task, and
+What is due by the horizon (with `sweep.look_ahead_seconds`: or comes due soon) is planned as slices, each slice is dispatched by one Spark task, and
 what they journalled is settled into the ledger. Before all that, what a dead sweep left is settled.
 """
 
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from datetime import timedelta
 
 import structlog
 from pyspark.sql import SparkSession
@@ -35,7 +37,8 @@ def sweep(spark: SparkSession, parts: SweepParts, watch: Watch | None = None) ->
     with parts.store.open_driver() as session:
         session.check()
         settle_leftovers(spark, session, ledger)
-        run = session.open_sweep(session.horizon())
+        ahead = timedelta(seconds=parts.look_ahead.seconds(time.time()))
+        run = session.open_sweep(session.horizon().looking_ahead(ahead))
         plan = plan_slices(session, run, parts.slices or core_count(spark), parts.limits)
         if plan.found:
             with watch(run, plan.found) if watch else nullcontext():

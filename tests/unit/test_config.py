@@ -40,7 +40,12 @@ def test_everything_but_store_and_ledger_has_a_default() -> None:
             "max_exhausted_per_sweep": 1000,
         },
         "ledger": {"root": "/ledger"},
-        "sweep": {"batch_rows": 1000, "batch_bytes": 8_000_000, "slices": 0},
+        "sweep": {
+            "batch_rows": 1000,
+            "batch_bytes": 8_000_000,
+            "slices": 0,
+            "look_ahead_seconds": 0,
+        },
     }
 
 

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
+from datetime import timedelta
 from pathlib import Path
 
 from duesweep import config as configuration
@@ -39,7 +40,8 @@ def look(parts: SweepParts) -> tuple[bool, Sequence[str]]:
     with parts.store.open_driver() as session:
         session.check()
         parts.queue.check(parts.error_queue)
-        return session.has_work(), session.notices()
+        ahead = timedelta(seconds=parts.look_ahead.longest_seconds)
+        return session.has_work(ahead), session.notices()
 
 
 def _sweep(parts: SweepParts, *, as_json: bool) -> int:

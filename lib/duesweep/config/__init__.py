@@ -5,6 +5,7 @@ from duesweep.config.load import load, masked
 from duesweep.config.model import Config
 from duesweep.config.rules import route_notice
 from duesweep.config.sections import DEFAULT_SCHEMAS, QueueConfig, RouteConfig
+from duesweep.config.started import started
 
 __all__ = [
     "DEFAULT_SCHEMAS",
@@ -15,4 +16,5 @@ __all__ = [
     "load",
     "masked",
     "route_notice",
+    "started",
 ]

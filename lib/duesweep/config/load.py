@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
 from duesweep.config.model import ENVIRONMENT, Config
-from duesweep.config.rules import route_problem, store_problem
+from duesweep.config.rules import queue_problem, route_problem, store_problem
 from duesweep.config.wording import sentence_of, unknown_setting
 from duesweep.errors import ConfigError
 
@@ -36,7 +36,7 @@ def load(file: Path | None, overrides: Sequence[str] = ()) -> Config:
         raise ConfigError(f"The environment cannot be read: {error}") from error
     except ValueError as error:
         raise ConfigError(f"{Config.file} is not TOML: {error}") from error
-    for problem in (store_problem(config), route_problem(config)):
+    for problem in (store_problem(config), queue_problem(config), route_problem(config)):
         if problem is not None:
             raise ConfigError(problem)
     return config

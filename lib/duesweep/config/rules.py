@@ -6,6 +6,16 @@ from duesweep.config.model import Config
 from duesweep.config.sections import QueueConfig
 from duesweep.policy import MAX_BATCH_ROWS
 
+_RABBITMQ_ONLY = {
+    "url",
+    "topology",
+    "ca_file",
+    "client_certificate",
+    "client_key",
+    "max_in_flight",
+    "management_url",
+}
+
 
 def store_problem(config: Config) -> str | None:
     """Why the store cannot be meant so; None where it can."""
@@ -24,7 +34,7 @@ def store_problem(config: Config) -> str | None:
     if store.is_brought and kindless:
         return (
             f"queues.{kindless[0]}.kind is not set, and a store of kind {store.kind} has no queues "
-            "of its own; set it to postgresql or sqlserver"
+            "of its own; set it to postgresql, sqlserver or rabbitmq"
         )
     if store.kind == "msmq" and "max_attempts" in config.retry.model_fields_set:
         return (
@@ -46,6 +56,11 @@ def route_notice(config: Config) -> str | None:
     if config.store.kind != "msmq" or config.route:
         return None
     (only,) = _queues(config).values()
+    if only.kind == "rabbitmq":
+        return (
+            "Without a [[route]], MSMQ's address Billing@HOST-2 is read as endpoint Billing@HOST-2 "
+            "of RabbitMQ; add a [[route]] that says which endpoint it is"
+        )
     place = "queue Billing in schema HOST-2"
     if only.kind == "postgresql":
         place = 'queue "Billing@HOST-2"'
@@ -70,6 +85,44 @@ def route_problem(config: Config) -> str | None:
             "name it in a [[route]]" if config.route else "call it queues.default, or add [[route]]"
         )
         return f"queues.{unused[0]} is not used; {way}"
+    return None
+
+
+def queue_problem(config: Config) -> str | None:
+    """Why a queue connection cannot be meant so; None where all can."""
+    for name, queue in _queues(config).items():
+        problem = _rabbitmq_problem(queue) if queue.kind == "rabbitmq" else _other_problem(queue)
+        if problem is not None:
+            return f"queues.{name}.{problem}"
+    if config.sweep.look_ahead_seconds and not _has_rabbitmq(config):
+        return (
+            "sweep.look_ahead_seconds is set, and no [queues] section is of kind rabbitmq, whose "
+            "delayed delivery alone can hold messages until they are due; leave it out"
+        )
+    return None
+
+
+def _has_rabbitmq(config: Config) -> bool:
+    return any(queue.kind == "rabbitmq" for queue in _queues(config).values())
+
+
+def _rabbitmq_problem(queue: QueueConfig) -> str | None:
+    for setting in ("dsn", "db_schema"):
+        if getattr(queue, setting) is not None:
+            return f"{setting.removeprefix('db_')} means nothing to RabbitMQ; leave it out"
+    if not queue.urls:
+        return "url is not set; give it, as in amqps://user@host:5671/vhost"
+    files = [f for f in ("ca_file", "client_certificate", "client_key") if getattr(queue, f)]
+    if files and not all(url.startswith("amqps:") for url in queue.urls):
+        return f"{files[0]} is set, but not all of url begin with amqps:, so it would go unused"
+    if queue.client_key and not queue.client_certificate:
+        return "client_key is set without client_certificate; give both"
+    return None
+
+
+def _other_problem(queue: QueueConfig) -> str | None:
+    for setting in sorted(queue.model_fields_set & _RABBITMQ_ONLY):
+        return f'{setting} means nothing without kind = "rabbitmq"; leave it out, or set that'
     return None
 
 

@@ -49,13 +49,26 @@ class StoreConfig(_Section):
 
 
 class QueueConfig(_Section):
-    """Where messages go; without a dsn, the store's own server and transaction. `kind` None is the
-    store's own.
+    """Where messages go; without a dsn or url, the store's own server and transaction. `kind` None
+    is the store's own. From `url` on, it is about RabbitMQ.
     """
 
-    kind: Literal["postgresql", "sqlserver"] | None = None
+    kind: Literal["postgresql", "sqlserver", "rabbitmq"] | None = None
     dsn: SecretStr | None = Field(default=None, min_length=1)
     db_schema: str | None = Field(default=None, alias="schema", min_length=1)
+    url: SecretStr | tuple[SecretStr, ...] | None = Field(default=None, min_length=1)
+    topology: Literal["conventional", "direct"] = "conventional"
+    ca_file: str | None = Field(default=None, min_length=1)
+    client_certificate: str | None = Field(default=None, min_length=1)
+    client_key: str | None = Field(default=None, min_length=1)
+    max_in_flight: int = Field(default=2000, ge=1, le=100_000)
+    management_url: SecretStr | None = Field(default=None, min_length=1)
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """The brokers' URLs, in the order in which they are tried."""
+        given = self.url if isinstance(self.url, tuple) else (self.url,)
+        return tuple(url.get_secret_value() for url in given if url is not None)
 
 
 class RouteConfig(_Section):
@@ -92,8 +105,9 @@ class LedgerConfig(_Section):
 
 
 class SweepConfig(_Section):
-    """The size of a sweep's pieces."""
+    """The size of a sweep's pieces, and how far it looks ahead."""
 
     batch_rows: int = Field(default=1000, ge=1, le=10_000)
     batch_bytes: int = Field(default=8_000_000, ge=1)
     slices: int = Field(default=0, ge=0, le=10_000)
+    look_ahead_seconds: int = Field(default=0, ge=0, le=86_400)

@@ -7,7 +7,7 @@ what is due and keeps the sweeps: it opens and closes them, and hands what they 
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 from uuid import UUID
 
@@ -180,8 +180,10 @@ class DriverSession(Journal, Protocol):
         """What somebody should see to, though it keeps no sweep: a sentence each. Cheap."""
         ...
 
-    def has_work(self) -> bool:
-        """Whether a message is due and ripe, or something is unsettled. Cheap; writes nothing."""
+    def has_work(self, ahead: timedelta) -> bool:
+        """Whether a message is due within `ahead` from now and ripe, or something is unsettled.
+        Cheap; writes nothing.
+        """
         ...
 
     def horizon(self) -> Horizon:

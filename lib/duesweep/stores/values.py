@@ -1,8 +1,8 @@
 """The values that cross the contract of a store."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
@@ -57,16 +57,21 @@ class Horizon:
     """What a sweep calls due: everything stored with a Due before `before`.
 
     `server_time` is the server's clock at that moment. The two differ where the writers' time zone
-    is not UTC (docs/architecture.md, «Due»).
+    is not UTC (docs/architecture.md, «Due»), and by how far a sweep looks `ahead`.
     """
 
     before: datetime
     server_time: datetime
+    ahead: timedelta = timedelta()
+
+    def looking_ahead(self, ahead: timedelta) -> "Horizon":
+        """The same moment's horizon of a sweep that looks so far ahead."""
+        return replace(self, before=self.before + ahead, ahead=self.ahead + ahead)
 
     @property
     def shift_us(self) -> int:
         """How far the stored clock is ahead of the server's, in microseconds."""
-        shift = self.before - self.server_time
+        shift = self.before - self.ahead - self.server_time
         return (shift.days * 86_400 + shift.seconds) * 1_000_000 + shift.microseconds
 
 

@@ -24,9 +24,18 @@ class QueueConnection:
     config: Config
     name: str
     kind: str
-    dsn: SecretStr | None
-    schema: str | None
+    section: QueueConfig
     is_routed: bool
+
+    @property
+    def dsn(self) -> SecretStr | None:
+        """The database that it names; None for none of its own."""
+        return self.section.dsn
+
+    @property
+    def is_beside(self) -> bool:
+        """Whether its queues are on the store's own server, and in its transaction."""
+        return self.kind != "rabbitmq" and self.dsn is None
 
     @property
     def setting(self) -> str:
@@ -39,7 +48,7 @@ class QueueConnection:
         """
         store = self.config.store
         is_shared = store.is_brought or store.dialect == dialect
-        return self.schema or (is_shared and store.db_schema) or DEFAULT_SCHEMAS[dialect]
+        return self.section.db_schema or (is_shared and store.db_schema) or DEFAULT_SCHEMAS[dialect]
 
 
 class SetupStep(Protocol):
@@ -59,34 +68,44 @@ class SetupStep(Protocol):
         ...
 
 
-class Dialect(Protocol):
-    """One module of the wiring."""
-
-    def store(self, config: Config) -> Store:
-        """The store of this dialect that the configuration names."""
-        ...
+class QueueKind(Protocol):
+    """What the wiring of a kind of queue does."""
 
     def queue(self, connection: QueueConnection) -> Queue:
         """The queues of a connection."""
+        ...
+
+    def queue_tables(self, connection: QueueConnection, addresses: Sequence[str | None]) -> Any:
+        """The tables (names) of queues on a connection, as a tuple; None is the endpoint's own."""
+        ...
+
+    def queue_step(self, connection: QueueConnection, queues: Any) -> SetupStep:
+        """These queues apart from a store's tables: on a connection of their own, or beside a store
+        that sets itself up.
+        """
+        ...
+
+
+class Dialect(QueueKind, Protocol):
+    """One module of the wiring: a database's dialect, with its stores and its queues."""
+
+    def store(self, config: Config) -> Store:
+        """The store of this dialect that the configuration names."""
         ...
 
     def holds(self, store: Store) -> bool:
         """Whether queues without a dsn can be in this store's transaction."""
         ...
 
-    def queue_tables(self, connection: QueueConnection, addresses: Sequence[str | None]) -> Any:
-        """The tables of queues on a connection, as a tuple; None is the endpoint's own queue."""
-        ...
-
     def store_step(self, config: Config, queues: Any) -> SetupStep:
         """The store's tables, and these tables of queues beside it."""
         ...
 
-    def queue_step(self, connection: QueueConnection, queues: Any) -> SetupStep:
-        """These tables of queues apart from a store's: on a connection of their own, or beside a
-        store that sets itself up.
-        """
-        ...
+
+def queue_kind(name: str) -> QueueKind:
+    """The wiring of a kind of queue."""
+    module: QueueKind = import_module(f"duesweep.wiring.{name}")
+    return module
 
 
 def dialect(name: str) -> Dialect:
@@ -104,8 +123,7 @@ def connections(config: Config) -> dict[str, QueueConnection]:
             config,
             name,
             section.kind or config.store.dialect,
-            section.dsn,
-            section.db_schema,
+            section,
             is_routed,
         )
         for name, section in sections.items()
@@ -117,7 +135,7 @@ def refuse_apart(connection: QueueConnection, store: Store) -> None:
     that one has no transaction which its queues could be in.
     """
     settings = connection.config.store
-    if not settings.is_brought or connection.dsn is not None:
+    if not settings.is_brought or not connection.is_beside:
         return
     if not dialect(connection.kind).holds(store):
         raise ConfigError(

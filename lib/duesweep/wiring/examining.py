@@ -8,7 +8,7 @@ from duesweep.doctor.finding import Check, Finding, fault, ok
 from duesweep.doctor.spark import Needs
 from duesweep.errors import ConfigError
 from duesweep.routing import NoRouteError, Route, first_route, own_route
-from duesweep.wiring.dialects import QueueConnection, connections, dialect
+from duesweep.wiring.dialects import QueueConnection, connections, queue_kind
 from duesweep.wiring.parts import own_names, parts
 from duesweep.wiring.places import places
 
@@ -29,12 +29,12 @@ def _places(config: Config, roles: dict[str, _Roles]) -> Iterator[Place]:
         beside = [
             table
             for name, connection in found.items()
-            if connection.dsn is None
+            if connection.is_beside
             for table in _tables(connection, roles.get(name, {}))
         ]
         yield places(config.store.dialect).place(config, None, beside)
     for name, connection in found.items():
-        if connection.dsn is not None:
+        if not connection.is_beside:
             queues = _tables(connection, roles.get(name, {}))
             yield places(connection.kind).place(config, connection, queues)
 
@@ -46,7 +46,7 @@ def _tables(connection: QueueConnection, roles: _Roles) -> Sequence[tuple[str, o
     tables: list[tuple[str, object]] = []
     for role, address in roles.items():
         try:
-            (table,) = dialect(connection.kind).queue_tables(connection, [address])
+            (table,) = queue_kind(connection.kind).queue_tables(connection, [address])
         except ConfigError:
             continue
         tables.append((role, table))

@@ -8,7 +8,7 @@ from duesweep.errors import ConfigError
 from duesweep.routing import NoRouteError, Route, first_route, own_route
 from duesweep.stores.base import Store
 from duesweep.wiring import brought
-from duesweep.wiring.dialects import SetupStep, connections, dialect, refuse_apart
+from duesweep.wiring.dialects import SetupStep, connections, dialect, queue_kind, refuse_apart
 from duesweep.wiring.parts import own_names
 
 
@@ -65,9 +65,9 @@ def installer(config: Config) -> Installer:
     for name, connection in connections(config).items():
         if own is not None:
             refuse_apart(connection, own)
-        kind = dialect(connection.kind)
+        kind = queue_kind(connection.kind)
         queues = kind.queue_tables(connection, places.get(name, []))
-        if connection.dsn is None and own is None:
+        if connection.is_beside and own is None:
             beside += queues
         elif queues:
             steps.append(kind.queue_step(connection, queues))

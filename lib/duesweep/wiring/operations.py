@@ -24,9 +24,14 @@ def transport(config: Config, connection: str | None = None) -> Transport:
             f"{lacking}Which queues are meant? Name one of the connections "
             f"{', '.join(sorted(found))}"
         )
-    if config.store.is_brought and found[name].dsn is None:
+    if config.store.is_brought and found[name].is_beside:
         refuse_apart(found[name], store(config))
     makers = {"postgresql": _postgresql, "sqlserver": _sqlserver}
+    if found[name].kind not in makers:
+        raise ConfigError(
+            f"queues.{name} is of kind {found[name].kind}, which has no queue tables; use the "
+            "commands of `duesweep rabbitmq`, or the broker's own tools"
+        )
     return makers[found[name].kind](config, found[name])
 
 

@@ -2,17 +2,17 @@
 
 from pathlib import Path
 
-from duesweep.config import Config
+from duesweep.config import Config, started
 from duesweep.errors import ConfigError, QueueNotFoundError
 from duesweep.parts import SweepParts
-from duesweep.policy import BatchLimits, Retry
+from duesweep.policy import BatchLimits, LookAhead, Retry
 from duesweep.queues.base import Queue
 from duesweep.queues.routed import RoutedQueue
 from duesweep.routing import Route
 from duesweep.stores.base import Store
 from duesweep.stores.values import TransactionMode
 from duesweep.wiring import brought
-from duesweep.wiring.dialects import connections, dialect, refuse_apart
+from duesweep.wiring.dialects import connections, dialect, queue_kind, refuse_apart
 
 
 def parts(config: Config) -> SweepParts:
@@ -29,6 +29,7 @@ def parts(config: Config) -> SweepParts:
         max_exhausted=config.retry.max_exhausted_per_sweep,
         error_queue=config.retry.error_queue,
         slices=config.sweep.slices,
+        look_ahead=LookAhead(config.sweep.look_ahead_seconds, started()),
     )
 
 
@@ -67,7 +68,7 @@ def _queue(config: Config, swept: Store) -> Queue:
     queues: dict[str, Queue] = {}
     for name, connection in connections(config).items():
         refuse_apart(connection, swept)
-        queues[name] = dialect(connection.kind).queue(connection)
+        queues[name] = queue_kind(connection.kind).queue(connection)
     if not config.route:
         (only,) = queues.values()
         return only

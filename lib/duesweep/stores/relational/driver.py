@@ -3,6 +3,7 @@
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -17,9 +18,9 @@ class RelationalDriverSession(RelationalJournal, ABC):
     def horizon(self) -> Horizon:
         """What is due now."""
 
-    def has_work(self) -> bool:
-        """Whether a message is due and ripe, or something is to be settled."""
-        horizon = self.horizon()
+    def has_work(self, ahead: timedelta = timedelta()) -> bool:
+        """Whether a message is due within `ahead` and ripe, or something is to be settled."""
+        horizon = self.horizon().looking_ahead(ahead)
         pending = {"source": self.source, "horizon": horizon.before}
         if self._statements.row("find_pending", **pending).found:
             return True

@@ -1,0 +1,115 @@
+"""What a broker's answers to a batch of publications mean for its messages. No I/O."""
+
+import re
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+
+from duesweep.drivers.rabbitmq import (
+    ACCESS_REFUSED,
+    NOT_FOUND,
+    PRECONDITION_FAILED,
+    ChannelClosedError,
+    Fate,
+    Publication,
+)
+from duesweep.errors import MessageError, QueueError, QueueNotFoundError, RefusedMessageError
+from duesweep.queues.base import Confirmation
+from duesweep.queues.rabbitmq.ladder import DELAY_HEADER
+
+_TOO_LONG = re.compile(r"message size (\d+) is larger than")
+_LADDER_BROKEN = "{} lets nothing into the delay ladder: run `duesweep rabbitmq delays verify`"
+_ARE_ANSWERS = {Fate.CONFIRMED, Fate.REFUSED, Fate.RETURNED, Fate.UNSENDABLE}
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A message's key, the endpoint that it is for, and how it was published."""
+
+    key: str
+    destination: str
+    publication: Publication
+
+    @property
+    def is_delayed(self) -> bool:
+        """Whether it went into the delay ladder."""
+        return DELAY_HEADER in self.publication.headers
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is certain now. `closed` are exchanges that take nothing, and why; `missing` endpoints
+    that are not there any more; `is_fruitful` whether the broker has answered at all.
+    """
+
+    confirmation: Confirmation
+    closed: Mapping[str, str] = field(default_factory=dict)
+    missing: AbstractSet[str] = frozenset()
+    is_fruitful: bool = True
+
+
+def answer_of(sent: Sequence[Sent], fates: Sequence[Fate], fault: QueueError | None) -> Answer:
+    """What the fates of publications, and what ended their channel, mean for their messages."""
+    closed = _closed(fault)
+    refused: dict[str, MessageError] = {}
+    unconfirmed: set[str] = set()
+    for one, fate in zip(sent, fates, strict=True):
+        if fate is Fate.CONFIRMED:
+            continue
+        if fate is Fate.RETURNED and one.is_delayed:
+            # Its level has lost a binding: no fault of the message's.
+            closed |= {one.publication.exchange: _LADDER_BROKEN.format(one.publication.exchange)}
+        error = _error(one, fate, fault)
+        if error is None:
+            unconfirmed.add(one.key)
+        else:
+            refused[one.key] = error
+    return Answer(
+        Confirmation(refused, frozenset(unconfirmed)),
+        closed,
+        {one.destination for one in sent if isinstance(refused.get(one.key), QueueNotFoundError)},
+        not unconfirmed or any(fate in _ARE_ANSWERS for fate in fates),
+    )
+
+
+def _closed(fault: QueueError | None) -> dict[str, str]:
+    if not isinstance(fault, ChannelClosedError) or fault.about is None:
+        return {}
+    if fault.code == ACCESS_REFUSED:
+        return {fault.about: f"RabbitMQ lets this user not publish to {fault.about}: {fault}"}
+    return {}
+
+
+def _error(sent: Sent, fate: Fate, fault: QueueError | None) -> MessageError | None:
+    """The message's own fault; None where it has none, and may have arrived or not."""
+    name = sent.destination
+    if fate is Fate.REFUSED:
+        return RefusedMessageError(
+            f"RabbitMQ refused the message for {name}: its queue may be full (x-max-length), or "
+            "without a leader"
+        )
+    if fate is Fate.UNSENDABLE:
+        return RefusedMessageError(
+            "AMQP has no room for the message: a header's name, its id, type, content type, "
+            "correlation id or reply address has over 255 bytes, or all headers over 128 kB"
+        )
+    if fate is Fate.RETURNED and not sent.is_delayed:
+        return QueueNotFoundError(f"No queue on RabbitMQ takes messages for {name}")
+    if fate is Fate.UNKNOWN and isinstance(fault, ChannelClosedError):
+        return _closing_error(sent, fault)
+    return None
+
+
+def _closing_error(sent: Sent, fault: ChannelClosedError) -> MessageError | None:
+    """The fault of the message over which the broker closed the channel."""
+    if fault.code == NOT_FOUND and fault.about == sent.publication.exchange:
+        if sent.is_delayed:
+            return None
+        return QueueNotFoundError(f"There is no queue {sent.destination} on RabbitMQ: {fault}")
+    too_long = _TOO_LONG.search(str(fault))
+    if fault.code == PRECONDITION_FAILED and too_long:
+        is_it = len(sent.publication.body) == int(too_long[1])
+        return (
+            RefusedMessageError(f"RabbitMQ takes no such long message: {fault}") if is_it else None
+        )
+    return None

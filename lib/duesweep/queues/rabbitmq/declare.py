@@ -1,0 +1,55 @@
+"""Asking a broker for exchanges, queues and bindings, and creating them."""
+
+from duesweep.drivers.rabbitmq import Channel
+from duesweep.queues.rabbitmq.topology import Binding, Exchange, Kind, Queue, Topology
+
+
+def find(channel: Channel, kind: Kind, name: str) -> None:
+    """Raise `ChannelClosedError` (404) unless the exchange or queue is there."""
+    if kind is Kind.QUEUE:
+        channel.ask(lambda pika, answer: pika.queue_declare(name, passive=True, callback=answer))
+    else:
+        channel.ask(lambda pika, answer: pika.exchange_declare(name, passive=True, callback=answer))
+
+
+def create(channel: Channel, topology: Topology) -> None:
+    """Create what is missing. Raises `ChannelClosedError` (406) for what is there but different."""
+    for exchange in topology.exchanges:
+        _create_exchange(channel, exchange)
+    for queue in topology.queues:
+        _create_queue(channel, queue)
+    for binding in topology.bindings:
+        bind(channel, binding)
+
+
+def bind(channel: Channel, binding: Binding) -> None:
+    """Create a binding, if it is missing."""
+    source, key = binding.source, binding.key
+    if binding.kind is Kind.QUEUE:
+        channel.ask(
+            lambda pika, answer: pika.queue_bind(
+                binding.destination, source, routing_key=key, callback=answer
+            )
+        )
+    else:
+        channel.ask(
+            lambda pika, answer: pika.exchange_bind(
+                binding.destination, source, routing_key=key, callback=answer
+            )
+        )
+
+
+def _create_exchange(channel: Channel, exchange: Exchange) -> None:
+    channel.ask(
+        lambda pika, answer: pika.exchange_declare(
+            exchange.name, exchange.kind, durable=True, callback=answer
+        )
+    )
+
+
+def _create_queue(channel: Channel, queue: Queue) -> None:
+    channel.ask(
+        lambda pika, answer: pika.queue_declare(
+            queue.name, durable=True, arguments=dict(queue.arguments), callback=answer
+        )
+    )

@@ -1,0 +1,74 @@
+"""A task's way to its broker: opened when needed, opened again after a loss, but not for ever."""
+
+import time
+
+from duesweep.drivers.rabbitmq import Brokers, Channel, Connection, Publisher, UnansweredError
+from duesweep.errors import ConfigError, DestinationError, QueueError
+
+_TRIES = 3
+_PAUSE_SECONDS = 0.5
+# So often in a row may what was sent come to nothing before the broker counts as down.
+_MAX_FRUITLESS = 3
+
+
+class Link:
+    """One connection at a time, with a channel for questions and one for publications."""
+
+    def __init__(self, brokers: Brokers, max_in_flight: int) -> None:
+        self._brokers = brokers
+        self._max_in_flight = max_in_flight
+        self._connection: Connection | None = None
+        self._channel: Channel | None = None
+        self._publisher: Publisher | None = None
+        self._down: str | None = None
+        self._fruitless = 0
+
+    def connect(self) -> Connection:
+        """The connection. Raises `DestinationError` where the broker is down, or takes nothing."""
+        if self._down is not None:
+            raise DestinationError(self._down)
+        if self._connection is None or self._connection.loss is not None:
+            self.close()
+            self._connection = self._connected()
+        if self._connection.blocked_reason is not None:
+            raise DestinationError(self._connection.blocked_reason)
+        return self._connection
+
+    @property
+    def channel(self) -> Channel:
+        """The channel for questions."""
+        connection = self.connect()
+        if self._channel is None:
+            self._channel = Channel(connection)
+        return self._channel
+
+    def publisher(self) -> Publisher:
+        """The channel for publications; another one where the last has ended."""
+        connection = self.connect()
+        if self._publisher is None or self._publisher.fault is not None:
+            self._publisher = Publisher(connection, self._max_in_flight)
+        return self._publisher
+
+    def note(self, fault: QueueError | None, *, is_fruitful: bool) -> None:
+        """After each batch: what ended its publisher, and whether any answers were had before."""
+        self._fruitless = 0 if is_fruitful else self._fruitless + 1
+        # Whoever only answers late would get more of the same.
+        if isinstance(fault, UnansweredError) or (fault and self._fruitless >= _MAX_FRUITLESS):
+            self._down = str(fault)
+
+    def close(self) -> None:
+        """End the connection."""
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = self._channel = self._publisher = None
+
+    def _connected(self) -> Connection:
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                return Connection(self._brokers)
+            except (QueueError, ConfigError) as error:
+                if not tries_left or isinstance(error, ConfigError):
+                    self._down = str(error)
+                    raise DestinationError(self._down) from error
+                time.sleep(_PAUSE_SECONDS)
+        raise AssertionError("unreachable")

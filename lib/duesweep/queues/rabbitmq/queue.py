@@ -1,0 +1,61 @@
+"""Endpoints on RabbitMQ as a queue."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from duesweep.drivers.rabbitmq import Brokers
+from duesweep.errors import ConfigError, DestinationError, MessageError, QueueError
+from duesweep.queues.rabbitmq.link import Link
+from duesweep.queues.rabbitmq.session import LadderMissingError, RabbitMqQueueSession
+from duesweep.queues.rabbitmq.topology import Style
+from duesweep.stores.base import TaskSession
+
+
+@dataclass(frozen=True, slots=True)
+class RabbitMqQueue:
+    """Endpoints of a vhost. At least once: what a broker has confirmed cannot be taken back.
+
+    `needs_ladder`: messages that are not due yet will be handed over, too.
+    """
+
+    brokers: Brokers
+    style: Style
+    own_queue: str
+    max_in_flight: int
+    needs_ladder: bool = False
+
+    @property
+    def shares_transaction(self) -> bool:
+        """A broker is in no database's transaction."""
+        return False
+
+    @contextmanager
+    def open(self, store: TaskSession) -> Iterator[RabbitMqQueueSession]:  # noqa: ARG002 - apart
+        """One connection for a task, whatever its batches."""
+        link = Link(self.brokers, self.max_in_flight)
+        try:
+            yield RabbitMqQueueSession(link, self.style, self.own_queue)
+        finally:
+            link.close()
+
+    def check(self, error_queue: str | None) -> None:
+        """Connect, and look for the error queue and, where it is needed, the delay ladder."""
+        link = Link(self.brokers, self.max_in_flight)
+        try:
+            link.connect()
+            session = RabbitMqQueueSession(link, self.style, self.own_queue)
+            if self.needs_ladder:
+                session.find_ladder()
+            if error_queue is not None:
+                session.resolve(error_queue)
+        except LadderMissingError as error:
+            raise ConfigError(f"{self.brokers.setting}: {error}") from error
+        except DestinationError as error:
+            if isinstance(error.__cause__, ConfigError):
+                raise error.__cause__ from error
+            raise QueueError(str(error), transient=True) from error
+        except MessageError as error:
+            raise ConfigError(f"retry.error_queue: {error}; correct the setting") from error
+        finally:
+            link.close()

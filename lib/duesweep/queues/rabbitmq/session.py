@@ -1,0 +1,167 @@
+"""One task's way to endpoints on RabbitMQ."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from duesweep.drivers.rabbitmq import NOT_FOUND, ChannelClosedError, Publication, Publisher
+from duesweep.errors import (
+    DestinationError,
+    MessageError,
+    QueueError,
+    QueueNotFoundError,
+    UnreadableAddressError,
+)
+from duesweep.message import Message
+from duesweep.queues.base import Confirmation, Destination
+from duesweep.queues.rabbitmq import ladder
+from duesweep.queues.rabbitmq.answers import Sent, answer_of
+from duesweep.queues.rabbitmq.declare import bind, find
+from duesweep.queues.rabbitmq.link import Link
+from duesweep.queues.rabbitmq.topology import Kind, Style, delivery_binding
+from duesweep.queues.rabbitmq.wire import delayed_publication, direct_publication
+from duesweep.store_clock import StoreClock
+
+_LONGEST_NAME = 255
+_SETUP = "run `duesweep rabbitmq delays create`"
+
+
+class LadderMissingError(DestinationError):
+    """Nothing can be handed over before it is due."""
+
+
+class RabbitMqQueueSession:
+    """Publishes at once and learns what became of it in `confirm`, thousands in flight."""
+
+    def __init__(self, link: Link, style: Style, own_queue: str) -> None:
+        self._link = link
+        self._style = style
+        self._own_queue = own_queue
+        self._found: set[str] = set()
+        self._in_ladder: set[str] = set()
+        # Why exchanges take nothing now.
+        self._closed: dict[str, str] = {}
+        self._sent: list[Sent] = []
+        self._publisher: Publisher | None = None
+
+    def resolve(self, address: str | None) -> str:
+        """The endpoint's name, where its exchange (direct topology: its queue) is there."""
+        name = self._own_queue if address is None else address
+        if not name or len(name.encode("utf-8", "replace")) > _LONGEST_NAME:
+            raise UnreadableAddressError(f"{name!r} is no name of a queue on RabbitMQ")
+        if name not in self._found:
+            self._find(Kind.QUEUE if self._style is Style.DIRECT else Kind.EXCHANGE, name)
+            self._found.add(name)
+        return name
+
+    def longest_delay(self, destination: Destination) -> int:  # noqa: ARG002 - the same for all
+        """What the ladder's 28 levels hold."""
+        return ladder.LONGEST_DELAY_SECONDS
+
+    def deliver(
+        self, destination: Destination, messages: Sequence[Message]
+    ) -> dict[str, MessageError]:
+        """Publish to the endpoint."""
+        name = str(destination)
+        return self._publish(
+            name, messages, lambda message: direct_publication(message, self._style, name)
+        )
+
+    def defer(
+        self, destination: Destination, messages: Sequence[Message], clock: StoreClock
+    ) -> dict[str, MessageError]:
+        """Publish into the delay ladder, out of which they reach the endpoint when they are due."""
+        name = str(destination)
+        self._enter_ladder(name)
+
+        def publication(message: Message) -> Publication:
+            seconds = clock.seconds_until(message.due_us)
+            if not seconds:
+                return direct_publication(message, self._style, name)
+            return delayed_publication(message, name, seconds)
+
+        return self._publish(name, messages, publication)
+
+    def confirm(self, seconds: float) -> Confirmation:
+        """Wait for the broker's answers to all that was published since the last time."""
+        publisher = self._publisher
+        if publisher is None:
+            return Confirmation()
+        publisher.wait(seconds)
+        answer = answer_of(self._sent, publisher.take_fates(), publisher.fault)
+        self._publisher, self._sent = None, []
+        self._closed |= answer.closed
+        self._found -= answer.closed.keys() | answer.missing
+        self._in_ladder -= answer.missing
+        self._link.note(publisher.fault, is_fruitful=answer.is_fruitful)
+        return answer.confirmation
+
+    def commit(self) -> None:
+        """Nothing is left to do: what was confirmed is durable."""
+
+    def rollback(self) -> None:
+        """Nothing can be taken back; its answers are nobody's any more."""
+        if self._publisher is not None:
+            self._publisher.take_fates()
+        self._publisher, self._sent = None, []
+
+    def find_ladder(self) -> None:
+        """Raise `LadderMissingError` where the broker has no delay ladder."""
+        try:
+            self._find(Kind.EXCHANGE, ladder.DELIVERY_EXCHANGE)
+        except QueueNotFoundError as error:
+            raise LadderMissingError(f"The broker has no delay ladder; {_SETUP}") from error
+
+    def _publish(
+        self,
+        name: str,
+        messages: Sequence[Message],
+        publication: Callable[[Message], Publication],
+    ) -> dict[str, MessageError]:
+        # Until its fates are told, a batch keeps to one publisher, though that may have ended.
+        publisher = self._publisher or self._link.publisher()
+        publications = [publication(message) for message in messages]
+        shut = next((p.exchange for p in publications if p.exchange in self._closed), None)
+        if shut is not None:
+            raise DestinationError(self._closed[shut])
+        publisher.publish(publications)
+        self._publisher = publisher
+        self._sent += [
+            Sent(message.key, name, one)
+            for message, one in zip(messages, publications, strict=True)
+        ]
+        return {}
+
+    def _enter_ladder(self, name: str) -> None:
+        """See to it that the ladder can let a message out again: one that it cannot would hold up
+        everybody's on its level (NServiceBus.RabbitMQ#1407).
+        """
+        if name in self._in_ladder:
+            return
+        self.find_ladder()
+        self._find(Kind.QUEUE, name)
+        key = ladder.binding_key(name)
+        self._ask(
+            name,
+            lambda: bind(
+                self._link.channel,
+                delivery_binding(self._style, name, ladder.DELIVERY_EXCHANGE, key),
+            ),
+        )
+        self._in_ladder.add(name)
+
+    def _find(self, kind: Kind, name: str) -> None:
+        self._ask(name, lambda: find(self._link.channel, kind, name))
+
+    def _ask(self, name: str, ask: Callable[[], Any]) -> None:
+        try:
+            ask()
+        except ChannelClosedError as error:
+            if error.code == NOT_FOUND:
+                raise QueueNotFoundError(
+                    f"There is no queue {name} on RabbitMQ: {error}"
+                ) from error
+            raise DestinationError(f"{name} on RabbitMQ cannot be used: {error}") from error
+        except DestinationError:
+            raise
+        except QueueError as error:
+            raise DestinationError(str(error)) from error

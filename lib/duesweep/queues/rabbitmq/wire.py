@@ -1,0 +1,82 @@
+"""A message as NServiceBus's RabbitMQ transport publishes it.
+
+Read off its recordings: the headers are AMQP's, and some of them are AMQP's properties as well.
+"""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from duesweep.drivers.rabbitmq import Publication
+from duesweep.duration import read_time_span
+from duesweep.errors import MessageError
+from duesweep.headers.json import FORWARD_DESTINATION
+from duesweep.message import ENCLOSED_MESSAGE_TYPES, Message
+from duesweep.queues.rabbitmq import ladder
+from duesweep.queues.rabbitmq.topology import Style, entry
+from duesweep.transport_message import TIME_TO_BE_RECEIVED
+
+_CORRELATION_ID = "NServiceBus.CorrelationId"
+_CONTENT_TYPE = "NServiceBus.ContentType"
+_REPLY_TO = "NServiceBus.ReplyToAddress"
+# By this header, which does not travel on, a sender asks for a message that a broker may forget.
+_NOT_PERSISTENT = "NServiceBus.Transport.RabbitMQ.UseNonPersistentDelivery"
+# Nor does what leads a message on its way, or what a broker wrote on its way here.
+_NOT_SENT = {_NOT_PERSISTENT, FORWARD_DESTINATION, ladder.DELAY_HEADER, *ladder.BROKER_HEADERS}
+_UNTYPED = "application/octet-stream"
+_TRANSIENT, _PERSISTENT = 1, 2
+# A broker's clock of milliseconds has 32 bits.
+_LONGEST_EXPIRATION_MS = 2**32 - 1
+
+
+def direct_publication(message: Message, style: Style, destination: str) -> Publication:
+    """The message as it goes straight to an endpoint."""
+    exchange, key = entry(style, destination)
+    headers, properties = _headers_and_properties(message)
+    expiration_ms = _expiration_ms(headers)
+    if expiration_ms is not None:
+        properties["expiration"] = str(expiration_ms)
+    return Publication(exchange, key, headers, properties, message.body or b"")
+
+
+def delayed_publication(message: Message, destination: str, seconds: int) -> Publication:
+    """The message as it enters the delay ladder, to be at the endpoint in so many seconds.
+
+    It has no expiration: in the ladder, that would let it out early.
+    """
+    headers, properties = _headers_and_properties(message)
+    exchange = ladder.level_name(ladder.first_level(seconds))
+    key = ladder.routing_key(seconds, destination)
+    return Publication(
+        exchange, key, {**headers, ladder.DELAY_HEADER: seconds}, properties, message.body or b""
+    )
+
+
+def _headers_and_properties(message: Message) -> tuple[Mapping[str, Any], dict[str, Any]]:
+    assert not isinstance(message.headers, MessageError)  # such messages are not delivered
+    stored = message.headers
+    headers = {name: value for name, value in stored.items() if name not in _NOT_SENT}
+    content_type = headers.get(_CONTENT_TYPE)
+    properties = {
+        # A receiver takes no message without an id.
+        "message_id": message.message_id or message.key,
+        "content_type": _UNTYPED if content_type is None else content_type,
+        "delivery_mode": _TRANSIENT if _NOT_PERSISTENT in stored else _PERSISTENT,
+        "correlation_id": headers.get(_CORRELATION_ID),
+        "type": _up_to_comma(headers.get(ENCLOSED_MESSAGE_TYPES)),
+        "reply_to": headers.get(_REPLY_TO),
+    }
+    return headers, {name: value for name, value in properties.items() if value is not None}
+
+
+def _up_to_comma(types: str | None) -> str | None:
+    return None if types is None else types.split(",", 1)[0]
+
+
+def _expiration_ms(headers: Mapping[str, str | None]) -> int | None:
+    time_to_be_received = read_time_span(headers.get(TIME_TO_BE_RECEIVED))
+    if time_to_be_received is None:
+        return None
+    milliseconds = time_to_be_received // timedelta(milliseconds=1)
+    # What waits longer than a broker can count waits for ever.
+    return milliseconds if milliseconds <= _LONGEST_EXPIRATION_MS else None

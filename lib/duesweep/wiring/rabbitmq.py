@@ -1,0 +1,46 @@
+"""Wiring of RabbitMQ: endpoints on a broker as queues."""
+
+from collections.abc import Sequence
+
+from duesweep.drivers.rabbitmq import Brokers
+from duesweep.queues.rabbitmq.queue import RabbitMqQueue
+from duesweep.queues.rabbitmq.setup import RabbitMqSetup
+from duesweep.queues.rabbitmq.topology import Style
+from duesweep.wiring.dialects import QueueConnection
+
+
+def queue(connection: QueueConnection) -> RabbitMqQueue:
+    """The endpoints on a connection's brokers."""
+    section, config = connection.section, connection.config
+    return RabbitMqQueue(
+        brokers(connection),
+        Style(section.topology),
+        config.store.endpoint,
+        section.max_in_flight,
+        needs_ladder=bool(config.sweep.look_ahead_seconds),
+    )
+
+
+def brokers(connection: QueueConnection) -> Brokers:
+    """Where a connection's brokers are."""
+    section = connection.section
+    return Brokers(
+        section.urls,
+        connection.setting,
+        section.ca_file,
+        section.client_certificate,
+        section.client_key,
+    )
+
+
+def queue_tables(connection: QueueConnection, addresses: Sequence[str | None]) -> tuple[str, ...]:
+    """The endpoints' names."""
+    own = connection.config.store.endpoint
+    return tuple(own if address is None else address for address in addresses)
+
+
+def queue_step(connection: QueueConnection, queues: tuple[str, ...]) -> RabbitMqSetup:
+    """These endpoints, and the delay ladder."""
+    return RabbitMqSetup(
+        brokers(connection), Style(connection.section.topology), queues, f"{connection.setting}.url"
+    )
