@@ -17,6 +17,8 @@ from hypothesis import settings
 from duesweep.demo.server import EmbeddedServer
 
 if TYPE_CHECKING:
+    from broker import Broker
+    from broker_server import BrokerServer
     from ledger_reader import LedgerReader
     from pyspark.sql import SparkSession
     from sqlserver_endpoint import SqlServerEndpoint
@@ -120,6 +122,30 @@ def sqlserver_endpoint(sqlserver: "SqlServer", tmp_path: Path) -> "Iterator[SqlS
 def msmq_endpoint(sqlserver_endpoint: "SqlServerEndpoint") -> "SqlServerEndpoint":
     """The same with the MSMQ transport's delayed message store."""
     return sqlserver_endpoint.of_kind("msmq")
+
+
+@pytest.fixture(scope="session")
+def broker_server() -> "Iterator[BrokerServer]":
+    """A RabbitMQ node."""
+    from broker_server import installed, running  # noqa: PLC0415 - most tests do without
+
+    scripts = installed()
+    if scripts is None:
+        if os.environ.get("CI"):
+            pytest.fail("rabbitmq-server is not installed, and CI has to have it")
+        pytest.skip("rabbitmq-server is not installed (docs/testing.md)")
+    with _open_folder() as folder, running(scripts, folder) as server:
+        yield server
+
+
+@pytest.fixture
+def broker(broker_server: "BrokerServer") -> "Iterator[Broker]":
+    """A vhost of its own."""
+    from broker import Broker  # noqa: PLC0415
+
+    broker = Broker(broker_server, f"v{uuid.uuid4().hex[:12]}")
+    yield broker
+    broker.close()
 
 
 @pytest.fixture(scope="session")

@@ -2,12 +2,16 @@
 
 import base64
 import json
+import uuid
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
-from duesweep.message import MESSAGE_ID
+from duesweep.headers import json as headers_json
+from duesweep.message import MESSAGE_ID, Message
 from duesweep.testing.builders import DelayedRow
+from duesweep.transport_message import TIME_TO_BE_RECEIVED
 
 _FOLDER = Path(__file__).parent / "fixtures"
 
@@ -72,7 +76,7 @@ class MsmqCase:
 def msmq_headers() -> list[MsmqCase]:
     """The headers of the MSMQ transport's delayed message store."""
     return [
-        MsmqCase(line["name"], line["to"], line["headers"], base64.b64decode(line["xml"]))  # type: ignore[arg-type]
+        MsmqCase(line["name"], line["to"], line["headers"], base64.b64decode(line["xml"]))
         for line in _lines("msmq_headers")
     ]
 
@@ -85,7 +89,100 @@ def _body(text: str | None) -> bytes | None:
     return None if text is None else base64.b64decode(text)
 
 
-def _lines(name: str) -> list[dict[str, str]]:
+def _lines(name: str) -> list[dict[str, Any]]:
     text = (_FOLDER / f"{name}.jsonl").read_text(encoding="utf-8")
     # Not splitlines: a header may hold what Unicode calls a line's end.
     return [json.loads(line) for line in text.split("\n") if line]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A message as it was given to the transports."""
+
+    name: str
+    to: str
+    delay_ms: int
+    time_to_be_received_s: int | None
+    headers: dict[str, str | None]
+    body: bytes
+
+    @property
+    def conversation_id(self) -> str | None:
+        """What tells the cases apart in every recording."""
+        return self.headers["NServiceBus.ConversationId"]
+
+    def message(self, due_us: int | None = None) -> Message:
+        """As a store would hand it over. A time to be received is a header then, as NServiceBus's
+        core writes it.
+        """
+        headers = dict(self.headers)
+        if self.time_to_be_received_s is not None:
+            headers[TIME_TO_BE_RECEIVED] = str(timedelta(seconds=self.time_to_be_received_s)).zfill(
+                8
+            )
+        text = headers_json.write(headers)
+        return Message(str(uuid.uuid4()), due_us, headers, text, self.body, self.to)
+
+
+def cases() -> list[Case]:
+    """What was sent."""
+    return [
+        Case(
+            line["name"],
+            line["to"],
+            line["delay_ms"],
+            line.get("ttbr_s"),
+            line["headers"],
+            base64.b64decode(line["body"]),
+        )
+        for line in _lines("cases")
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerMessage:
+    """A message as it lay in a queue of RabbitMQ. `headers` are without what broker and client add
+    (`x-…`); `properties` are the others.
+    """
+
+    queue: str
+    exchange: str
+    routing_key: str
+    properties: dict[str, object]
+    headers: dict[str, object]
+    body: bytes
+
+
+def broker_messages() -> list[BrokerMessage]:
+    """What NServiceBus published."""
+    return [_broker_message(line) for line in _lines("rabbitmq/messages")]
+
+
+def migrated_messages() -> list[BrokerMessage]:
+    """What NServiceBus's own `delays migrate` made of messages on the first delay ladder."""
+    return [_broker_message(line) for line in _lines("rabbitmq/migrated")]
+
+
+def broker_definitions() -> dict[str, list[dict[str, object]]]:
+    """Exchanges, queues and bindings as NServiceBus declares them."""
+    text = (_FOLDER / "rabbitmq" / "definitions.json").read_text(encoding="utf-8")
+    definitions: dict[str, list[dict[str, object]]] = json.loads(text)
+    return definitions
+
+
+def _broker_message(line: dict[str, Any]) -> BrokerMessage:
+    properties = dict(line["properties"])
+    headers = {
+        # The management API writes a void so.
+        name: None if value == "undefined" else value
+        for name, value in properties.pop("headers", {}).items()
+        if not name.startswith("x-")
+    }
+    return BrokerMessage(
+        line.get("queue", ""),
+        line["exchange"],
+        line["routing_key"],
+        properties,
+        headers,
+        base64.b64decode(line["payload"]),
+    )

@@ -1,0 +1,109 @@
+"""A vhost of the tests' broker, seen from outside: its queues, and what is declared there."""
+
+import json
+import time
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+from urllib.request import Request, urlopen
+
+import pika
+from broker_server import BrokerServer
+from waiting import until
+
+
+class Broker:
+    """`vhost` of `server`. Its own connection is apart from those under test."""
+
+    def __init__(self, server: BrokerServer, vhost: str) -> None:
+        self.server = server
+        self.vhost = vhost
+        server.control("add_vhost", vhost)
+        server.control("set_permissions", "-p", vhost, "guest", ".*", ".*", ".*")
+        self.connection = pika.BlockingConnection(pika.URLParameters(self.url))
+        self.channel = self.connection.channel()
+
+    @property
+    def url(self) -> str:
+        """The vhost's AMQP URL."""
+        return self.server.url(self.vhost)
+
+    def close(self) -> None:
+        """Remove the vhost."""
+        if self.connection.is_open:
+            self.connection.close()
+        self.server.control("delete_vhost", self.vhost)
+
+    def create(self, name: str, **arguments: Any) -> None:
+        """An endpoint of the conventional topology."""
+        self.create_queue(name, **arguments)
+        self.channel.exchange_declare(name, "fanout", durable=True)
+        self.channel.queue_bind(name, name)
+
+    def create_queue(self, name: str, **arguments: Any) -> None:
+        """A queue alone, a quorum queue unless `arguments` (underlines for hyphens) say more."""
+        named = {key.replace("_", "-"): value for key, value in arguments.items()}
+        self.channel.queue_declare(
+            name, durable=True, arguments={"x-queue-type": "quorum", **named}
+        )
+
+    def delete(self, name: str) -> None:
+        """Remove an endpoint."""
+        self.channel.queue_delete(name)
+        self.channel.exchange_delete(name)
+
+    def take(self, queue: str) -> list[Any]:
+        """Take everything that lies in a queue: (method, properties, body) each."""
+        taken = []
+        while True:
+            method, properties, body = self.channel.basic_get(queue, auto_ack=True)
+            if method is None:
+                return taken
+            taken.append((method, properties, body))
+
+    def take_all(self, queue: str, count: int, seconds: float = 30) -> list[Any]:
+        """Take `count` messages, as they arrive."""
+        taken: list[Any] = []
+        deadline = time.monotonic() + seconds
+        while len(taken) < count and time.monotonic() < deadline:
+            taken += self.take(queue)
+            self.connection.sleep(0.01)
+        return taken
+
+    def count(self, queue: str) -> int:
+        """How many messages lie in a queue."""
+        found: int = self.channel.queue_declare(queue, passive=True).method.message_count
+        return found
+
+    def api(self, path: str, method: str = "GET", body: Mapping[str, Any] | None = None) -> Any:
+        """What the management API answers; `{vhost}` in `path` is the vhost's name."""
+        url = f"{self.server.management_url}/api/{path.format(vhost=quote(self.vhost, safe=''))}"
+        request = Request(url, method=method)
+        request.add_header("Authorization", "Basic " + b64encode(b"guest:guest").decode())
+        request.add_header("Content-Type", "application/json")
+        data = None if body is None else json.dumps(body).encode()
+        with urlopen(request, data, timeout=10) as answer:
+            text = answer.read()
+        return json.loads(text) if text else None
+
+    def definitions(self) -> dict[str, Sequence[Mapping[str, Any]]]:
+        """Exchanges, queues and bindings."""
+        found: dict[str, Sequence[Mapping[str, Any]]] = self.api("definitions/{vhost}")
+        return found
+
+    def cut_connections(self) -> int:
+        """Cut every connection to the vhost but this one; how many there were."""
+        own = self._own_port()
+        mine = [c for c in self.api("vhosts/{vhost}/connections") if c.get("peer_port") != own]
+        for one in mine:
+            self.api(f"connections/{quote(one['name'], safe='')}", "DELETE")
+        return len(mine)
+
+    def wait_for(self, queue: str, count: int) -> None:
+        """Until so many messages lie in a queue."""
+        until(lambda: self.count(queue) >= count)
+
+    def _own_port(self) -> int:
+        port: int = self.connection._impl._transport._sock.getsockname()[1]  # noqa: SLF001 - pika has no other way
+        return port
