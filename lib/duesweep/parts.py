@@ -1,6 +1,6 @@
 """What a sweep is made of, as one plain value."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from duesweep.policy import BatchLimits, LookAhead, Retry
 from duesweep.queues.base import Queue
@@ -19,4 +19,4 @@ class SweepParts:
     max_exhausted: int
     error_queue: str | None
     slices: int = 0
-    look_ahead: LookAhead = LookAhead()
+    look_ahead: LookAhead = field(default_factory=LookAhead)

@@ -65,8 +65,8 @@ class BatchLimits:
 
 @dataclass(frozen=True, slots=True)
 class LookAhead:
-    """How far a sweep looks ahead that runs every `period_seconds`; 0: not at all. `started` is when
-    this one began to start, as `time.time()` tells it.
+    """How far a sweep looks ahead that runs every `period_seconds`; 0: not at all. `started` is
+    when this one began to start, as `time.time()` tells it.
 
     What comes due before the next sweep has had time to start, and to carry what it finds, has to
     be handed over by this one. Starting is measured; carrying is taken to last as long again.

@@ -1,7 +1,8 @@
 """One sweep: plan, dispatch, settle.
 
-What is due by the horizon (with `sweep.look_ahead_seconds`: or comes due soon) is planned as slices, each slice is dispatched by one Spark task, and
-what they journalled is settled into the ledger. Before all that, what a dead sweep left is settled.
+What is due by the horizon (or will be before the next sweep, where this one looks ahead) is planned
+as slices, each slice is dispatched by one Spark task, and what they journalled is settled into the
+ledger. Before all that, what a dead sweep left is settled.
 """
 
 import time
