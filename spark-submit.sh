@@ -9,6 +9,7 @@ usage: ./spark-submit.sh <command> [options]
   sweep    sweep what is due now, once         setup    create what a sweep needs in the database
   doctor   look for what is amiss              config   print the settings that count
   queue    send, receive, peek, purge ...      subscriptions  list, add and remove them
+  handover drain a store for good, into RabbitMQ's delayed delivery
   demo     see it work, on a PostgreSQL of its own
   help     this text; `<command> --help` for a command's own options
 
@@ -100,6 +101,11 @@ case $command in
     "$python" -P -m duesweep sweep --gate "$@" || status=$?
     ((status == 10)) || exit "$status"
     run_on_spark "$root/jobs/run_sweep.py" "$@"
+    ;;
+  handover)
+    [[ " $* " == *" --abort "* || " $* " == *" --help "* ]] ||
+      run_on_spark "$root/jobs/run_handover.py" "$@"
+    exec "$python" -P -m duesweep handover "$@"
     ;;
   doctor)
     [[ " $* " == *" --no-spark "* || " $* " == *" --help "* ]] ||

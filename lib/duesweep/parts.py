@@ -1,10 +1,13 @@
 """What a sweep is made of, as one plain value."""
 
+import time
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from duesweep.policy import BatchLimits, LookAhead, Retry
 from duesweep.queues.base import Queue
 from duesweep.stores.base import Store
+from duesweep.stores.values import Horizon
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +23,8 @@ class SweepParts:
     error_queue: str | None
     slices: int = 0
     look_ahead: LookAhead = field(default_factory=LookAhead)
+
+    def reach(self, horizon: Horizon) -> Horizon:
+        """How far a sweep looks from what is due now."""
+        ahead = self.look_ahead.seconds(time.time())
+        return horizon.looking_ahead(timedelta(seconds=ahead))

@@ -90,6 +90,11 @@ class LookAhead:
         return self.seconds(self.started + self.period_seconds)
 
 
+def delay_level(seconds: int) -> int:
+    """At which of its levels a delay ladder takes a message in: that of the delay's highest bit."""
+    return max(seconds.bit_length() - 1, 0)
+
+
 def slice_count(found: int, cores: int, limits: BatchLimits) -> int:
     """How many slices a plan of `found` rows gets: one a core, fewer where there is less than a
     batch for each, more where a slice would not fit a task's memory.

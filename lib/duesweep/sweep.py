@@ -5,10 +5,8 @@ as slices, each slice is dispatched by one Spark task, and what they journalled 
 ledger. Before all that, what a dead sweep left is settled.
 """
 
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from datetime import timedelta
 
 import structlog
 from pyspark.sql import SparkSession
@@ -21,25 +19,31 @@ from duesweep.plan import core_count, plan_slices, tickets_df
 from duesweep.settle import settle_leftovers, settle_sweep
 from duesweep.spark_errors import SPARK_ERRORS, sentence
 from duesweep.stores.base import DriverSession
-from duesweep.stores.values import Slices, SweepRun, SweepSummary
+from duesweep.stores.values import Horizon, Slices, SweepRun, SweepSummary
 
 _log = structlog.get_logger(__name__)
 
 Watch = Callable[[SweepRun, int], AbstractContextManager[object]]
+Reach = Callable[[Horizon], Horizon]
 
 
-def sweep(spark: SparkSession, parts: SweepParts, watch: Watch | None = None) -> SweepSummary:
+def sweep(
+    spark: SparkSession,
+    parts: SweepParts,
+    watch: Watch | None = None,
+    reach: Reach | None = None,
+) -> SweepSummary:
     """Sweep once; what the ledger's `sweeps` says of it.
 
-    `watch` is entered around dispatch with the open sweep and how many messages it found.
+    `watch` is entered around dispatch with the open sweep and how many messages it found; `reach`
+    says how far the sweep looks from what is due now, by default what `parts` say.
     Raises the `DuesweepError`s of its parts; whatever happens, the journal says what was done.
     """
     ledger = Ledger(spark, parts.ledger_root)
     with parts.store.open_driver() as session:
         session.check()
         settle_leftovers(spark, session, ledger)
-        ahead = timedelta(seconds=parts.look_ahead.seconds(time.time()))
-        run = session.open_sweep(session.horizon().looking_ahead(ahead))
+        run = session.open_sweep((reach or parts.reach)(session.horizon()))
         plan = plan_slices(session, run, parts.slices or core_count(spark), parts.limits)
         if plan.found:
             with watch(run, plan.found) if watch else nullcontext():

@@ -41,6 +41,35 @@ def sweep(
 
 
 @app.command()
+def handover(
+    config: ConfigFile = None,
+    settings: Overrides = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Count what would go where; move nothing.")
+    ] = False,
+    cutoff: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Leave what is due before, as in 2026-12-01T08:00:00Z; default: leave nothing.",
+        ),
+    ] = None,
+    abort: Annotated[
+        bool, typer.Option("--abort", help="Stop one that runs elsewhere, before its next batch.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The summary as JSON.")] = False,
+) -> int:
+    """Drain the store: dispatch what is due, hand the rest to RabbitMQ's delayed delivery.
+
+    Run it again to go on after a stop. Exits with 4 where messages are left in the store.
+    """
+    from duesweep.cli import handover as command  # noqa: PLC0415
+
+    options = command.Options(cutoff=cutoff, dry_run=dry_run, abort=abort, as_json=as_json)
+    return command.run(config, settings or [], options)
+
+
+@app.command()
 def setup(
     config: ConfigFile = None,
     settings: Overrides = None,

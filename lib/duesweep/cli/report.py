@@ -3,6 +3,7 @@
 import logging
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
@@ -12,8 +13,9 @@ from typing import Any
 import structlog
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.table import Column, Table
 
+from duesweep.census import Heading
 from duesweep.errors import StoreError
 from duesweep.stores.base import Store
 from duesweep.stores.values import SweepRun, SweepSummary
@@ -94,6 +96,22 @@ def print_summary(summary: SweepSummary) -> None:
         if value is not None and name != "source":
             table.add_row(name, _shown(value))
     Console().print(table)
+
+
+def print_census(found: Counter[Heading], own_queue: str) -> None:
+    """Where messages would go, as a table on stdout."""
+    table = Table("destination", "where to", Column("messages", justify="right"))
+    for heading, messages in sorted(found.items(), key=lambda item: _order(*item)):
+        place = "at once" if heading.level is None else f"delay level {heading.level:02}"
+        destination = heading.destination or own_queue
+        table.add_row(destination, f"stays: {heading.problem}" if heading.problem else place, f"{messages:,}")
+    table.add_row("", "all", f"{found.total():,}")
+    Console().print(table)
+
+
+def _order(heading: Heading, _: int) -> tuple[bool, str, int, str]:
+    level = -1 if heading.level is None else heading.level
+    return (heading.problem is not None, heading.destination or "", level, heading.problem or "")
 
 
 def _shown(value: object) -> str:

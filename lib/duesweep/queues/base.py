@@ -106,6 +106,13 @@ class Queue(Protocol):
         """Whether deliveries are part of the store's transaction: then they are exactly once."""
         ...
 
+    @property
+    def longest_delay(self) -> int:
+        """For how many seconds a message can be held back until it is due, by those of its queues
+        that can do it; 0 where none can.
+        """
+        ...
+
     def open(self, store: TaskSession) -> AbstractContextManager[QueueSession]:
         """A session beside a store's."""
         ...

@@ -32,6 +32,11 @@ class RoutedQueue:
         """Whether all deliveries are part of the store's transaction."""
         return all(queue.shares_transaction for queue in self.connections.values())
 
+    @property
+    def longest_delay(self) -> int:
+        """What the most patient of its connections holds back."""
+        return max(queue.longest_delay for queue in self.connections.values())
+
     @contextmanager
     def open(self, store: TaskSession) -> Iterator["RoutedQueueSession"]:
         """Sessions on all connections; one out of reach blocks only its own destinations."""

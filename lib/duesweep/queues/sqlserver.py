@@ -44,6 +44,11 @@ class SqlServerQueue:
     holds_own_queue: bool = True
 
     @property
+    def longest_delay(self) -> int:
+        """A table holds nothing back."""
+        return 0
+
+    @property
     def shares_transaction(self) -> bool:
         """Whether deliveries are part of the store's transaction."""
         return self.dsn is None

@@ -202,6 +202,16 @@ class DriverSession(Journal, Protocol):
         """How many messages are due and ripe."""
         ...
 
+    def count_stored(self, since: datetime | None) -> int:
+        """How many messages the store holds, whatever their Due; with `since`, only those stored
+        with a Due from then on.
+        """
+        ...
+
+    def sweeps_under_way(self) -> Sequence[UUID]:
+        """The source's sweeps that nobody has closed yet."""
+        ...
+
     def progress(self, sweep_id: UUID) -> tuple[int, int]:
         """Batches and messages done so far by an open sweep."""
         ...

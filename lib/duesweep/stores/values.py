@@ -57,16 +57,22 @@ class Horizon:
     """What a sweep calls due: everything stored with a Due before `before`.
 
     `server_time` is the server's clock at that moment. The two differ where the writers' time zone
-    is not UTC (docs/architecture.md, «Due»), and by how far a sweep looks `ahead`.
+    is not UTC (docs/architecture.md, «Due»), and by how far a sweep looks `ahead`. What was stored
+    with a Due before `since` is left to others; None: nothing is.
     """
 
     before: datetime
     server_time: datetime
     ahead: timedelta = timedelta()
+    since: datetime | None = None
 
     def looking_ahead(self, ahead: timedelta) -> "Horizon":
         """The same moment's horizon of a sweep that looks so far ahead."""
         return replace(self, before=self.before + ahead, ahead=self.ahead + ahead)
+
+    def cut_off(self, cutoff: datetime) -> "Horizon":
+        """The same horizon, less what is due before an instant."""
+        return replace(self, since=cutoff + timedelta(microseconds=self.shift_us))
 
     @property
     def shift_us(self) -> int:

@@ -37,6 +37,11 @@ class MemoryQueue:
         self._own_transaction = own_transaction
 
     @property
+    def longest_delay(self) -> int:
+        """They hold nothing back."""
+        return 0
+
+    @property
     def shares_transaction(self) -> bool:
         """Whether deliveries are part of the store's transaction."""
         return not self._own_transaction

@@ -26,6 +26,7 @@ class QueueConnection:
     kind: str
     section: QueueConfig
     is_routed: bool
+    needs_ladder: bool
 
     @property
     def dsn(self) -> SecretStr | None:
@@ -114,9 +115,12 @@ def dialect(name: str) -> Dialect:
     return module
 
 
-def connections(config: Config) -> dict[str, QueueConnection]:
-    """The queue connections by their names; without any, the store's own server."""
+def connections(config: Config, *, needs_ladder: bool = False) -> dict[str, QueueConnection]:
+    """The queue connections by their names; without any, the store's own server. `needs_ladder`:
+    those that can are to hold messages until they are due.
+    """
     is_routed = bool(config.route)
+    ahead = needs_ladder or bool(config.sweep.look_ahead_seconds)
     sections = config.queues or {"default": QueueConfig()}
     return {
         name: QueueConnection(
@@ -125,6 +129,7 @@ def connections(config: Config) -> dict[str, QueueConnection]:
             section.kind or config.store.dialect,
             section,
             is_routed,
+            ahead,
         )
         for name, section in sections.items()
     }

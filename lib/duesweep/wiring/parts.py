@@ -15,10 +15,10 @@ from duesweep.wiring import brought
 from duesweep.wiring.dialects import connections, dialect, queue_kind, refuse_apart
 
 
-def parts(config: Config) -> SweepParts:
+def parts(config: Config, *, needs_ladder: bool = False) -> SweepParts:
     """What a sweep with this configuration is made of. Connects to nothing."""
     swept = store(config)
-    queues = _queue(config, swept)
+    queues = _queue(config, swept, needs_ladder=needs_ladder)
     swept.initialise(config.store.endpoint, _mode(config, queues))
     return SweepParts(
         store=swept,
@@ -33,6 +33,11 @@ def parts(config: Config) -> SweepParts:
     )
 
 
+def handover_parts(config: Config) -> SweepParts:
+    """What a handover is made of: its queues will have to hold messages until they are due."""
+    return parts(config, needs_ladder=True)
+
+
 def store(config: Config) -> Store:
     """The store to sweep."""
     if config.store.is_brought:
@@ -42,7 +47,7 @@ def store(config: Config) -> Store:
 
 def queue(config: Config) -> Queue:
     """The queues to deliver to."""
-    return _queue(config, store(config))
+    return _queue(config, store(config), needs_ladder=False)
 
 
 def own_names(config: Config) -> tuple[str, ...]:
@@ -64,9 +69,9 @@ def ledger_root(root: str) -> str:
         ) from error
 
 
-def _queue(config: Config, swept: Store) -> Queue:
+def _queue(config: Config, swept: Store, *, needs_ladder: bool) -> Queue:
     queues: dict[str, Queue] = {}
-    for name, connection in connections(config).items():
+    for name, connection in connections(config, needs_ladder=needs_ladder).items():
         refuse_apart(connection, swept)
         queues[name] = queue_kind(connection.kind).queue(connection)
     if not config.route:

@@ -11,13 +11,13 @@ from duesweep.wiring.dialects import QueueConnection
 
 def queue(connection: QueueConnection) -> RabbitMqQueue:
     """The endpoints on a connection's brokers."""
-    section, config = connection.section, connection.config
+    section = connection.section
     return RabbitMqQueue(
         brokers(connection),
         Style(section.topology),
-        config.store.endpoint,
+        connection.config.store.endpoint,
         section.max_in_flight,
-        needs_ladder=bool(config.sweep.look_ahead_seconds),
+        needs_ladder=connection.needs_ladder,
     )
 
 

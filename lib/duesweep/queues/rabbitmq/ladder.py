@@ -33,11 +33,6 @@ def level_name(level: int, prefix: str = PREFIX) -> str:
     return f"{prefix}delay-level-{level:02}"
 
 
-def first_level(seconds: int) -> int:
-    """The level at which a message with this delay begins: that of its highest bit."""
-    return max(seconds.bit_length() - 1, 0)
-
-
 def routing_key(seconds: int, destination: str) -> str:
     """The routing key of a message that is to be at `destination` in so many seconds."""
     bits = f"{seconds:0{LEVELS}b}"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from duesweep.drivers.rabbitmq import Brokers
 from duesweep.errors import ConfigError, DestinationError, MessageError, QueueError
+from duesweep.queues.rabbitmq import ladder
 from duesweep.queues.rabbitmq.link import Link
 from duesweep.queues.rabbitmq.session import LadderMissingError, RabbitMqQueueSession
 from duesweep.queues.rabbitmq.topology import Style
@@ -29,6 +30,11 @@ class RabbitMqQueue:
     def shares_transaction(self) -> bool:
         """A broker is in no database's transaction."""
         return False
+
+    @property
+    def longest_delay(self) -> int:
+        """What the ladder's 28 levels hold, in seconds."""
+        return ladder.LONGEST_DELAY_SECONDS
 
     @contextmanager
     def open(self, store: TaskSession) -> Iterator[RabbitMqQueueSession]:  # noqa: ARG002 - apart

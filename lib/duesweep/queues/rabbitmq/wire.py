@@ -12,6 +12,7 @@ from duesweep.duration import read_time_span
 from duesweep.errors import MessageError
 from duesweep.headers.json import FORWARD_DESTINATION
 from duesweep.message import ENCLOSED_MESSAGE_TYPES, Message
+from duesweep.policy import delay_level
 from duesweep.queues.rabbitmq import ladder
 from duesweep.queues.rabbitmq.topology import Style, entry
 from duesweep.transport_message import TIME_TO_BE_RECEIVED
@@ -45,7 +46,7 @@ def delayed_publication(message: Message, destination: str, seconds: int) -> Pub
     It has no expiration: in the ladder, that would let it out early.
     """
     headers, properties = _headers_and_properties(message)
-    exchange = ladder.level_name(ladder.first_level(seconds))
+    exchange = ladder.level_name(delay_level(seconds))
     key = ladder.routing_key(seconds, destination)
     return Publication(
         exchange, key, {**headers, ladder.DELAY_HEADER: seconds}, properties, message.body or b""

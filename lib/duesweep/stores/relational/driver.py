@@ -3,7 +3,7 @@
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -32,6 +32,17 @@ class RelationalDriverSession(RelationalJournal, ABC):
         """How many messages are due and ripe."""
         row = self._statements.row("count_pending", source=self.source, horizon=horizon.before)
         return int(row.pending)
+
+    def count_stored(self, since: datetime | None) -> int:
+        """How many messages there are, or only those with a Due from `since` on."""
+        name = "count_stored" if since is None else "count_stored_since"
+        values = {} if since is None else {"since": self._due(since)}
+        return int(self._statements.row(name, **values).stored)
+
+    def sweeps_under_way(self) -> Sequence[UUID]:
+        """The source's sweeps that nobody has closed yet."""
+        rows = self._statements.rows("unsettled_sweeps", source=self.source)
+        return [UUID(str(row.sweep_id)) for row in rows if not row.is_closed]
 
     def open_sweep(self, horizon: Horizon) -> SweepRun:
         """Open a sweep under a new id, alive as long as this session."""

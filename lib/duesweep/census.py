@@ -1,0 +1,117 @@
+"""Counting, without moving anything, where a store's messages would go.
+
+Messages are claimed as a sweep would claim them, read, and let go of. The driver does it alone: it
+is a look, and a look may take its time.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from pyspark.sql import SparkSession
+
+from duesweep.clock import SystemClock
+from duesweep.errors import DestinationError, MessageError
+from duesweep.message import Message
+from duesweep.parts import SweepParts
+from duesweep.plan import plan_slices, tickets_df
+from duesweep.policy import delay_level
+from duesweep.queues.base import QueueSession
+from duesweep.store_clock import StoreClock
+from duesweep.stores.base import TaskSession
+from duesweep.stores.values import Claim, Horizon, SweepRun
+
+_TOO_LATE = "It is due later than the delay ladder can hold it"
+_HOLDS_NOTHING = "It is not due, and its queue holds no messages back"
+
+
+class Heading(NamedTuple):
+    """Where messages would go: `level` of the delay ladder, None for at once; or `problem`, why
+    they would stay. `destination` None is the endpoint's own queue.
+    """
+
+    destination: str | None
+    level: int | None = None
+    problem: str | None = None
+
+
+class _LetGoError(Exception):
+    """Rolls a claim back."""
+
+
+def census(
+    spark: SparkSession, parts: SweepParts, reach: Callable[[Horizon], Horizon]
+) -> Counter[Heading]:
+    """How many messages would go where. What others hold meanwhile is not counted."""
+    with parts.store.open_driver() as session:
+        session.check()
+        run = session.open_sweep(reach(session.horizon()))
+        try:
+            plan = plan_slices(session, run, 1, parts.limits)
+            if not plan.found:
+                return Counter()
+            rows_df = tickets_df(spark, session.jdbc(), plan)
+            batches = (
+                batch
+                for row in rows_df.toLocalIterator()
+                for batch in parts.limits.batches(row[0].split(","), [*map(int, row[1].split(","))])
+            )
+            return _counted(parts, run, batches)
+        finally:
+            # It did nothing, so nobody needs to hear of it.
+            session.close_sweep(run.sweep_id, abandoned=False, remaining=0)
+            session.delete_settled(run.sweep_id)
+
+
+def _counted(
+    parts: SweepParts, run: SweepRun, batches: Iterable[Sequence[str]]
+) -> Counter[Heading]:
+    found: Counter[Heading] = Counter()
+    with parts.store.open_task() as store, parts.queue.open(store) as queue:
+        compass = _Compass(queue)
+        for batch in batches:
+            left: Sequence[str] = batch
+            while left:
+                claim = _looked_at(store, run, left)
+                clock = StoreClock(claim.server_us, run.horizon.shift_us, SystemClock())
+                found.update(compass.heading(message, clock) for message in claim.messages)
+                left = claim.unread
+    return found
+
+
+def _looked_at(store: TaskSession, run: SweepRun, tickets: Sequence[str]) -> Claim:
+    with suppress(_LetGoError), store.transaction():
+        claim = store.claim(run, tickets)
+        raise _LetGoError
+    return claim
+
+
+class _Compass:
+    """Says where a message would go; asks a queue once for each destination."""
+
+    def __init__(self, queue: QueueSession) -> None:
+        self._queue = queue
+        self._known: dict[str | None, int | str] = {}
+
+    def heading(self, message: Message, clock: StoreClock) -> Heading:
+        """Where it would go now."""
+        if isinstance(message.headers, MessageError):
+            return Heading(None, problem=str(message.headers))
+        address = message.destination
+        if address not in self._known:
+            self._known[address] = self._longest_or_problem(address)
+        known, seconds = self._known[address], clock.seconds_until(message.due_us)
+        if isinstance(known, str):
+            return Heading(address, problem=known)
+        if not seconds:
+            return Heading(address)
+        if seconds > known:
+            return Heading(address, problem=_TOO_LATE if known else _HOLDS_NOTHING)
+        return Heading(address, delay_level(seconds))
+
+    def _longest_or_problem(self, address: str | None) -> int | str:
+        try:
+            return self._queue.longest_delay(self._queue.resolve(address))
+        except (DestinationError, MessageError) as error:
+            return str(error)

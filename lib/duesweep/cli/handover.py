@@ -1,0 +1,118 @@
+"""`duesweep handover`: a store's messages to RabbitMQ, for good."""
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from duesweep import config as configuration
+from duesweep import wiring
+from duesweep.errors import ConfigError, ExitCode
+from duesweep.parts import SweepParts
+
+# As NServiceBus's own migration tool takes it.
+_WIRE_FORMAT = "%Y-%m-%d %H:%M:%S:%f Z"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """`cutoff` as it was written."""
+
+    cutoff: str | None
+    dry_run: bool
+    abort: bool
+    as_json: bool
+
+
+def run(file: Path | None, overrides: Sequence[str], options: Options) -> int:
+    """Hand over, look, or stop."""
+    cutoff = _instant(options.cutoff) if options.cutoff else None
+    parts = wiring.handover_parts(configuration.load(file, overrides))
+    if options.abort:
+        return _abort(parts)
+    _check(parts)
+    return _preview(parts, cutoff, options) if options.dry_run else _run(parts, cutoff, options)
+
+
+def _instant(text: str) -> datetime:
+    try:
+        return datetime.strptime(text, _WIRE_FORMAT).replace(tzinfo=UTC)
+    except ValueError:
+        pass
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ConfigError(
+            f"--cutoff {text!r} is no time; write one as in 2026-12-01T08:00:00Z"
+        ) from error
+    if moment.tzinfo is None:
+        raise ConfigError(f"--cutoff {text!r} has no time zone; write UTC as {text}Z")
+    return moment
+
+
+def _check(parts: SweepParts) -> None:
+    """Whatever would stop it is said before Spark starts."""
+    from duesweep.handover import longest_delay  # noqa: PLC0415 - takes pyspark
+
+    longest_delay(parts)
+    with parts.store.open_driver() as session:
+        session.check()
+        parts.queue.check(parts.error_queue)
+        for notice in session.notices():
+            print(f"duesweep: {notice}", file=sys.stderr)
+
+
+def _abort(parts: SweepParts) -> int:
+    from duesweep.handover import abort  # noqa: PLC0415
+
+    stopped = abort(parts)
+    print(
+        f"{parts.store.source}: stopped {stopped}. What was handed over stays with RabbitMQ, the "
+        "rest stays in the store; run `handover` again to go on."
+        if stopped
+        else f"{parts.store.source}: nothing is under way."
+    )
+    return ExitCode.DONE
+
+
+def _run(parts: SweepParts, cutoff: datetime | None, options: Options) -> int:
+    from duesweep.cli import report  # noqa: PLC0415
+    from duesweep.handover import handover  # noqa: PLC0415
+    from duesweep.session import spark_session  # noqa: PLC0415
+
+    report.configure_logging()
+    done = handover(
+        spark_session(configuration.jars()), parts, cutoff, report.progress(parts.store)
+    )
+    if options.as_json:
+        print(json.dumps({**report.as_json(done.summary), "left_in_store": done.left}))
+    else:
+        report.print_summary(done.summary)
+    if done.left:
+        print(
+            f"duesweep: {done.left} messages are left in the store; `handover --dry-run` says which "
+            "and why, and `handover` tries them again",
+            file=sys.stderr,
+        )
+    return done.exit_code
+
+
+def _preview(parts: SweepParts, cutoff: datetime | None, options: Options) -> int:
+    from duesweep.census import Heading  # noqa: PLC0415
+    from duesweep.cli import report  # noqa: PLC0415
+    from duesweep.handover import preview  # noqa: PLC0415
+    from duesweep.session import spark_session  # noqa: PLC0415
+
+    report.configure_logging()
+    found: Counter[Heading] = preview(spark_session(configuration.jars()), parts, cutoff)
+    own = parts.store.own_queue
+    if options.as_json:
+        for heading, messages in sorted(found.items(), key=str):
+            row = heading._asdict() | {"destination": heading.destination or own}
+            print(json.dumps({**row, "messages": messages}))
+    else:
+        report.print_census(found, own)
+    return ExitCode.MESSAGES_FAILED if any(h.problem for h in found) else ExitCode.DONE

@@ -1,0 +1,93 @@
+"""Draining a store for good: what is due is dispatched, what is not goes into the delay ladder.
+
+A handover is a sweep that looks ahead as far as the ladder goes. Each batch is moved and removed in
+one transaction, so a handover that was stopped, in whatever way, goes on when it is run again.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from pyspark.sql import SparkSession
+
+from duesweep.census import Heading, census
+from duesweep.errors import ConfigError, ExitCode
+from duesweep.parts import SweepParts
+from duesweep.stores.values import Horizon, SweepSummary
+from duesweep.sweep import Watch, exit_code, sweep
+
+# Further than any Due that somebody means; a year less than the last that Python can tell.
+_ALL = timedelta(days=365 * 1_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """What a handover did; `left` messages are still in the store."""
+
+    summary: SweepSummary
+    left: int
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """What it tells the shell: done is what has left nothing."""
+        of_sweep = exit_code(self.summary)
+        if of_sweep is ExitCode.WORK_LEFT or self.left > self.summary.failed:
+            return ExitCode.WORK_LEFT
+        return of_sweep
+
+
+def handover(
+    spark: SparkSession,
+    parts: SweepParts,
+    cutoff: datetime | None = None,
+    watch: Watch | None = None,
+) -> Handover:
+    """Hand over what is due from `cutoff` on (None: everything).
+
+    Raises `ConfigError` where no queue can hold messages until they are due, else as `sweep`.
+    """
+    summary = sweep(spark, parts, watch, _reach(longest_delay(parts), cutoff))
+    with parts.store.open_driver() as session:
+        since = session.horizon().cut_off(cutoff).since if cutoff else None
+        return Handover(summary, session.count_stored(since))
+
+
+def preview(
+    spark: SparkSession, parts: SweepParts, cutoff: datetime | None = None
+) -> Counter[Heading]:
+    """How many messages a handover would send where, and which would stay. Moves nothing."""
+    longest_delay(parts)
+    return census(spark, parts, _reach(_ALL.total_seconds(), cutoff))
+
+
+def abort(parts: SweepParts) -> int:
+    """Stop the handovers and sweeps of the store that are under way, each before its next batch;
+    how many. What they have moved stays where it is; what they have not stays in the store.
+    """
+    with parts.store.open_driver() as session:
+        session.check()
+        remaining = session.count_pending(session.horizon())
+        return sum(
+            session.close_sweep(sweep_id, abandoned=True, remaining=remaining)
+            for sweep_id in session.sweeps_under_way()
+        )
+
+
+def longest_delay(parts: SweepParts) -> int:
+    """How far ahead the queues can take messages, in seconds; `ConfigError` where they cannot."""
+    longest = parts.queue.longest_delay
+    if not longest:
+        raise ConfigError(
+            "None of the queues can hold messages until they are due, so nothing can be handed "
+            "over: configure a [queues] section of kind rabbitmq, and routes that lead to it"
+        )
+    return longest
+
+
+def _reach(seconds: float, cutoff: datetime | None) -> Callable[[Horizon], Horizon]:
+    def reach(horizon: Horizon) -> Horizon:
+        cut = horizon.cut_off(cutoff) if cutoff else horizon
+        return cut.looking_ahead(timedelta(seconds=seconds))
+
+    return reach

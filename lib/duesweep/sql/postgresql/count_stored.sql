@@ -1,0 +1,2 @@
+-- Returns how many messages there are. No locks.
+SELECT count(*) AS stored FROM {delayed};
