@@ -27,10 +27,13 @@ OF_OTHERS = {"postgresql": ("sqlserver", "msmq"), "sqlserver": ("postgresql",)}
 TABLES = {
     *("attempts", "bindings", "delayed", "journal", "queue", "subscriptions", "sweeps", "index"),
 }
-# What T-SQL needs besides: a catalog cannot be bound, and a name stands in literals too.
-NAMES_IN_T_SQL = {
-    *("catalog", "due", "key", "key_type", "collate", "body", "destination", "retry_count"),
-    *(f"{table}_{kind}" for table in TABLES for kind in ("literal", "lock")),
+# Besides the tables. In T-SQL a catalog cannot be bound, and a name stands in literals too.
+NAMES_IN = {
+    "postgresql": {"id", "headers", "body", "due", "due_type", "utc", "destination"},
+    "sqlserver": {
+        *("catalog", "due", "key", "key_type", "collate", "body", "destination", "retry_count"),
+        *(f"{table}_{kind}" for table in TABLES for kind in ("literal", "lock")),
+    },
 }
 LITERALS = {"horizon", "source", "sweep_id"}
 
@@ -106,9 +109,9 @@ def test_statement_is_named_where_its_dialect_can_use_it(dialect: str, name: str
 def test_only_known_names_and_literals_are_put_into_the_text(dialect: str, name: str) -> None:
     text = statement(dialect, name)
     placeholders = re.findall(r"\{(\w+)\}", text)
-    known = TABLES | (NAMES_IN_T_SQL if dialect == "sqlserver" else set())
+    known = TABLES | NAMES_IN[dialect] | (LITERALS if name in FOR_JDBC else set())
 
-    assert set(placeholders) <= known | (LITERALS if name in FOR_JDBC else set())
+    assert set(placeholders) <= known
     assert text.count("{") == text.count("}") == len(placeholders)
 
 
