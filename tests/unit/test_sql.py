@@ -27,10 +27,14 @@ OF_OTHERS = {"postgresql": ("sqlserver", "msmq"), "sqlserver": ("postgresql",)}
 TABLES = {
     *("attempts", "bindings", "delayed", "journal", "queue", "subscriptions", "sweeps", "index"),
 }
-# What T-SQL needs besides: a catalog cannot be bound, and a name stands in literals too.
-NAMES_IN_T_SQL = {
-    *("catalog", "due", "key", "key_type", "collate", "body", "destination", "retry_count"),
-    *(f"{table}_{kind}" for table in TABLES for kind in ("literal", "lock")),
+# Besides the tables. In T-SQL a catalog cannot be bound, and a name stands in literals too.
+NAMES_IN = {
+    "postgresql": {"id", "headers", "body", "due", "due_type", "utc", "destination"},
+    "sqlserver": {
+        *("catalog", "due", "key", "key_type", "key_text", "collate", "body", "destination"),
+        "retry_count",
+        *(f"{table}_{kind}" for table in TABLES for kind in ("literal", "lock")),
+    },
 }
 LITERALS = {"horizon", "source", "sweep_id"}
 
@@ -67,7 +71,7 @@ def test_dialects_have_the_same_statements_but_for_what_only_one_of_them_needs()
         # by spans of Due; the MSMQ store; two shapes of queue tables
         *("count_waiting", "remove_first", "follow_rescheduled"),
         *("create_msmq_delayed", "store_msmq_message", "raise_retry_counts", "remove_by_id"),
-        *("count_timeless", "insert_message", "insert_recoverable_message", "send_recoverable"),
+        *("insert_message", "insert_recoverable_message", "send_recoverable"),
         *("describe_catalog", "describe_rights", "describe_server", "find_table", "read_lists"),
         *("last_message", "count_arrived", "probe_queue"),
     }
@@ -106,9 +110,9 @@ def test_statement_is_named_where_its_dialect_can_use_it(dialect: str, name: str
 def test_only_known_names_and_literals_are_put_into_the_text(dialect: str, name: str) -> None:
     text = statement(dialect, name)
     placeholders = re.findall(r"\{(\w+)\}", text)
-    known = TABLES | (NAMES_IN_T_SQL if dialect == "sqlserver" else set())
+    known = TABLES | NAMES_IN[dialect] | (LITERALS if name in FOR_JDBC else set())
 
-    assert set(placeholders) <= known | (LITERALS if name in FOR_JDBC else set())
+    assert set(placeholders) <= known
     assert text.count("{") == text.count("}") == len(placeholders)
 
 

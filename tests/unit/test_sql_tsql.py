@@ -14,7 +14,7 @@ from duesweep.drivers.sqlserver.connection import _text_of_wide
 from duesweep.policy import MAX_BATCH_ROWS, SCANNED_ROWS
 from duesweep.sql import statement
 from duesweep.stores.msmq.shape import MSMQ_SHAPE
-from duesweep.stores.sqlserver.place import TRANSPORT_SHAPE, DelayedShape, name_literal
+from duesweep.stores.sqlserver.place import TRANSPORT_SHAPE, SqlServerShape, name_literal
 from duesweep.stores.sqlserver.setup import creation, lock_of
 
 ESCALATES_AT = 5_000
@@ -25,7 +25,7 @@ TABLES = ("attempts", "bindings", "delayed", "journal", "queue", "subscriptions"
 SHAPES = {"transport": TRANSPORT_SHAPE, "msmq": MSMQ_SHAPE}
 
 
-def _names(shape: DelayedShape = TRANSPORT_SHAPE) -> dict[str, str]:
+def _names(shape: SqlServerShape = TRANSPORT_SHAPE) -> dict[str, str]:
     names = {"catalog": bracketed(UGLY.catalog), "horizon": "N''", "source": "N''"}
     names |= {"sweep_id": "N''", **shape.names}
     for table in TABLES:
@@ -34,7 +34,7 @@ def _names(shape: DelayedShape = TRANSPORT_SHAPE) -> dict[str, str]:
     return names
 
 
-def _text(name: str, shape: DelayedShape = TRANSPORT_SHAPE) -> str:
+def _text(name: str, shape: SqlServerShape = TRANSPORT_SHAPE) -> str:
     bounds = "(0, CONVERT(datetime, N'', 121), 1, CONVERT(datetime, N'', 121), 2)"
     return statement("sqlserver", name).replace("/* bounds */", bounds).format(**_names(shape))
 

@@ -8,9 +8,9 @@ from duesweep.drivers.sqlserver import database_of
 from duesweep.errors import ConfigError, MessageError
 from duesweep.queues.sqlserver import SqlServerQueue
 from duesweep.stores.base import Store
-from duesweep.stores.msmq.shape import MSMQ_SHAPE, TABLE_SUFFIXES
+from duesweep.stores.msmq.shape import TABLE_SUFFIXES
 from duesweep.stores.msmq.store import MsmqStore
-from duesweep.stores.sqlserver.place import TRANSPORT_SHAPE, SqlServerPlace
+from duesweep.stores.sqlserver.place import SqlServerPlace
 from duesweep.stores.sqlserver.setup import SqlServerSetup
 from duesweep.stores.sqlserver.store import SqlServerStore
 from duesweep.wiring.dialects import QueueConnection
@@ -31,7 +31,6 @@ def store(config: Config) -> SqlServerStore | MsmqStore:
         addresses=addresses,
         batch_bytes=config.sweep.batch_bytes,
         jdbc_url=settings.jdbc_url.get_secret_value() if settings.jdbc_url else None,
-        shape=MSMQ_SHAPE if is_msmq else TRANSPORT_SHAPE,
     )
 
 
@@ -71,8 +70,7 @@ def queue_tables(
 def store_step(config: Config, queues: tuple[SqlServerTable, ...]) -> SqlServerSetup:
     """The store's tables, and these queues beside it."""
     place = store(config)
-    create = "create_msmq_delayed" if config.store.kind == "msmq" else "create_delayed"
-    return SqlServerSetup(place.dsn, "store.dsn", queues, place, create_delayed=create)
+    return SqlServerSetup(place.dsn, "store.dsn", queues, place)
 
 
 def queue_step(connection: QueueConnection, queues: tuple[SqlServerTable, ...]) -> SqlServerSetup:

@@ -1,6 +1,6 @@
 """One session: statements from files, COPY, and how Spark reaches the same database."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
@@ -16,11 +16,17 @@ from duesweep.drivers.postgresql.errors import destination_errors, mapped
 from duesweep.errors import ConfigError, RefusedMessageError
 from duesweep.sql import statement
 
+# Tables, or SQL that stands for a name.
+Names = Mapping[str, TableName | str]
+
 _JDBC_TLS = ("sslmode", "sslrootcert", "sslcert", "sslkey")
 
 
 class Connection:
-    """One session: in UTC, with time-outs on everything, each statement a file of SQL."""
+    """One session: in UTC, with time-outs on everything, each statement a file of SQL.
+
+    `names` are the identifiers that a statement names in braces.
+    """
 
     def __init__(self, raw: psycopg.Connection[Any]) -> None:
         self._raw = raw
@@ -53,19 +59,19 @@ class Connection:
         with mapped():
             self._raw.rollback()
 
-    def execute(self, name: str, tables: dict[str, TableName], **values: object) -> int:
+    def execute(self, name: str, names: Names, **values: object) -> int:
         """Run the named statement; how many rows it touched."""
         with mapped():
-            return self._raw.execute(_with_tables(name, tables), values, binary=True).rowcount
+            return self._raw.execute(_with_names(name, names), values, binary=True).rowcount
 
-    def rows(self, name: str, tables: dict[str, TableName], **values: object) -> list[Any]:
+    def rows(self, name: str, names: Names, **values: object) -> list[Any]:
         """The rows that the named statement returns, as named tuples."""
         with mapped(), self._raw.cursor(row_factory=namedtuple_row, binary=True) as cursor:
-            return cursor.execute(_with_tables(name, tables), values).fetchall()
+            return cursor.execute(_with_names(name, names), values).fetchall()
 
-    def row(self, name: str, tables: dict[str, TableName], **values: object) -> Any:
+    def row(self, name: str, names: Names, **values: object) -> Any:
         """The only row that the named statement returns."""
-        (row,) = self.rows(name, tables, **values)
+        (row,) = self.rows(name, names, **values)
         return row
 
     def script(self, text: str) -> None:
@@ -133,8 +139,7 @@ def literal(value: str) -> str:
     return sql.Literal(value).as_string(None)
 
 
-def _with_tables(name: str, tables: dict[str, TableName]) -> bytes:
+def _with_names(name: str, names: Names) -> bytes:
     # psycopg reads % as a placeholder wherever it stands, in a quoted name too.
-    text = statement("postgresql", name)
-    names = {key: str(table).replace("%", "%%") for key, table in tables.items()}
-    return text.format(**names).encode()
+    quoted = {key: str(each).replace("%", "%%") for key, each in names.items()}
+    return statement("postgresql", name).format(**quoted).encode()

@@ -1,6 +1,6 @@
 -- Returns the messages among the keys that are (still) there and due, locked; skips what others hold.
-SELECT d.id::text AS id, d.headers, d.body,
-       CASE WHEN isfinite(d.due) THEN (extract(epoch FROM d.due) * 1000000)::bigint END AS due_us
+SELECT d.{id}::text AS id, d.{headers} AS headers, d.{body} AS body, {destination} AS destination,
+       CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM d.{due}) * 1000000)::bigint END AS due_us
 FROM {delayed} d
-WHERE d.id = ANY(%(keys)s::uuid[]) AND d.due < %(horizon)s
+WHERE d.{id} = ANY(%(keys)s::uuid[]) AND d.{due} < %(horizon)s::timestamptz{utc}
 FOR UPDATE OF d SKIP LOCKED;

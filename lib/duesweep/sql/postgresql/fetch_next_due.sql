@@ -1,12 +1,12 @@
 -- Returns the message that has been due for the longest and is ripe, locked; skips what others hold.
-SELECT d.id::text AS id, d.headers, d.body,
-       CASE WHEN isfinite(d.due) THEN (extract(epoch FROM d.due) * 1000000)::bigint END AS due_us
+SELECT d.{id}::text AS id, d.{headers} AS headers, d.{body} AS body, {destination} AS destination,
+       CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM d.{due}) * 1000000)::bigint END AS due_us
 FROM {delayed} d
-WHERE d.due < %(horizon)s
+WHERE d.{due} < %(horizon)s::timestamptz{utc}
   AND NOT EXISTS (
     SELECT FROM {attempts} a
-    WHERE a.source = %(source)s AND a.message_key = d.id AND a.next_attempt_at > clock_timestamp()
+    WHERE a.source = %(source)s AND a.message_key = d.{id} AND a.next_attempt_at > clock_timestamp()
   )
-ORDER BY d.due
+ORDER BY d.{due}
 LIMIT 1
 FOR UPDATE OF d SKIP LOCKED;

@@ -2,14 +2,14 @@
 -- messages are due and ripe in all. Ordered by the pair, so that one Due can span slices. No locks.
 SELECT due::text AS due, id::text AS id, total
 FROM (
-    SELECT d.due, d.id,
-           row_number() OVER (ORDER BY d.due, d.id) - 1 AS position,
+    SELECT d.{due} AS due, d.{id} AS id,
+           row_number() OVER (ORDER BY d.{due}, d.{id}) - 1 AS position,
            count(*) OVER () AS total
     FROM {delayed} d
-    WHERE d.due < %(horizon)s
+    WHERE d.{due} < %(horizon)s::timestamptz{utc}
       AND NOT EXISTS (
         SELECT FROM {attempts} a
-        WHERE a.source = %(source)s AND a.message_key = d.id AND a.next_attempt_at > clock_timestamp()
+        WHERE a.source = %(source)s AND a.message_key = d.{id} AND a.next_attempt_at > clock_timestamp()
       )
 ) pending
 WHERE position %% ((total + %(slices)s - 1) / %(slices)s) = 0

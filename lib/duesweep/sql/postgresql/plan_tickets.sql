@@ -8,15 +8,15 @@ CROSS JOIN LATERAL (
     SELECT string_agg(k.id::text, ',' ORDER BY k.position) AS tickets,
            string_agg(k.bytes::text, ',' ORDER BY k.position) AS sizes
     FROM (
-        SELECT d.id,
-               coalesce(octet_length(d.headers), 0)::bigint + coalesce(octet_length(d.body), 0) AS bytes,
-               row_number() OVER (ORDER BY d.due, d.id) - 1 AS position
+        SELECT d.{id} AS id,
+               coalesce(octet_length(d.{headers}), 0)::bigint + coalesce(octet_length(d.{body}), 0) AS bytes,
+               row_number() OVER (ORDER BY d.{due}, d.{id}) - 1 AS position
         FROM {delayed} d
-        WHERE d.due < {horizon}
-          AND (d.due, d.id) >= (s.first_due, s.first_id) AND (d.due, d.id) < (s.end_due, s.end_id)
+        WHERE d.{due} < {horizon}::timestamptz{utc}
+          AND (d.{due}, d.{id}) >= (s.first_due, s.first_id) AND (d.{due}, d.{id}) < (s.end_due, s.end_id)
           AND NOT EXISTS (
             SELECT FROM {attempts} a
-            WHERE a.source = {source} AND a.message_key = d.id AND a.next_attempt_at > clock_timestamp()
+            WHERE a.source = {source} AND a.message_key = d.{id} AND a.next_attempt_at > clock_timestamp()
           )
     ) k
     GROUP BY k.position / 1000

@@ -1,2 +1,2 @@
 -- Removes claimed messages; their locks are held.
-DELETE FROM {delayed} WHERE id = ANY(%(keys)s::uuid[]);
+DELETE FROM {delayed} WHERE {id} = ANY(%(keys)s::uuid[]);

@@ -9,7 +9,7 @@ FROM OPENJSON(CONVERT(nvarchar(max), @dues)) WITH (due varchar(27) '$.due', want
 CROSS APPLY (
     SELECT TOP (t.wanted) l.message_key, l.due, l.headers, l.body, l.destination, l.attempts
     FROM (
-        SELECT TOP (2000) m.{key} AS message_key, m.{due} AS due, m.Headers AS headers,
+        SELECT TOP (2000) {key_text} AS message_key, m.{due} AS due, m.Headers AS headers,
                m.{body} AS body, {destination} AS destination, {retry_count} AS attempts
         FROM {delayed} m WITH (UPDLOCK, READPAST, ROWLOCK)
         WHERE m.{due} = CONVERT(datetime2(7), t.due, 121)
@@ -18,11 +18,11 @@ CROSS APPLY (
     WHERE NOT EXISTS (
         SELECT 1 FROM {attempts} a WITH (READPAST)
         WHERE a.source = @source
-          AND a.message_key = CONVERT(nvarchar(250), l.message_key) COLLATE DATABASE_DEFAULT
+          AND a.message_key = l.message_key COLLATE DATABASE_DEFAULT
           AND a.next_attempt_at > SYSUTCDATETIME()
       )
       AND NOT EXISTS (
         SELECT 1 FROM STRING_SPLIT(CONVERT(nvarchar(max), @passed_over), CONVERT(nchar(1), @separator)) p
-        WHERE p.[value] = CONVERT(nvarchar(250), l.message_key) COLLATE DATABASE_DEFAULT
+        WHERE p.[value] = l.message_key COLLATE DATABASE_DEFAULT
       )
 ) d;

@@ -1,9 +1,9 @@
 -- Returns how many messages are due and ripe. Skips what others hold; keeps no locks.
 SELECT COUNT_BIG(*) AS pending
-FROM {delayed} d WITH (READPAST)
-WHERE d.{due} < CONVERT(datetime2(7), @horizon, 121)
+FROM {delayed} m WITH (READPAST)
+WHERE m.{due} < CONVERT(datetime2(7), @horizon, 121)
   AND NOT EXISTS (
     SELECT 1 FROM {attempts} a
-    WHERE a.source = @source AND a.message_key = CONVERT(nvarchar(250), d.{key}) COLLATE DATABASE_DEFAULT
+    WHERE a.source = @source AND a.message_key = {key_text} COLLATE DATABASE_DEFAULT
       AND a.next_attempt_at > SYSUTCDATETIME()
   );

@@ -5,7 +5,7 @@
 SELECT TOP (1) l.message_key, CONVERT(varchar(27), CONVERT(datetime2(7), l.due), 121) AS due,
        l.headers, l.body, l.destination, l.attempts
 FROM (
-    SELECT TOP (2000) m.{key} AS message_key, m.{due} AS due, m.Headers AS headers,
+    SELECT TOP (2000) {key_text} AS message_key, m.{due} AS due, m.Headers AS headers,
            m.{body} AS body, {destination} AS destination, {retry_count} AS attempts
     FROM {delayed} m WITH (UPDLOCK, READPAST, ROWLOCK)
     WHERE m.{due} < GETUTCDATE()
@@ -14,7 +14,7 @@ FROM (
 WHERE NOT EXISTS (
     SELECT 1 FROM {attempts} a WITH (READPAST)
     WHERE a.source = @source
-      AND a.message_key = CONVERT(nvarchar(250), l.message_key) COLLATE DATABASE_DEFAULT
+      AND a.message_key = l.message_key COLLATE DATABASE_DEFAULT
       AND a.next_attempt_at > SYSUTCDATETIME()
   )
 ORDER BY l.due;

@@ -4,14 +4,14 @@
 SELECT CONVERT(varchar(27), CONVERT(datetime2(7), p.due), 121) AS due,
        CONVERT(nvarchar(250), p.message_key) AS id, p.total
 FROM (
-    SELECT d.{due} AS due, d.{key} AS message_key,
-           ROW_NUMBER() OVER (ORDER BY d.{due}, d.{key}) - 1 AS position,
+    SELECT m.{due} AS due, m.{key} AS message_key,
+           ROW_NUMBER() OVER (ORDER BY m.{due}, m.{key}) - 1 AS position,
            COUNT_BIG(*) OVER () AS total
-    FROM {delayed} d WITH (READPAST)
-    WHERE d.{due} < CONVERT(datetime2(7), @horizon, 121)
+    FROM {delayed} m WITH (READPAST)
+    WHERE m.{due} < CONVERT(datetime2(7), @horizon, 121)
       AND NOT EXISTS (
         SELECT 1 FROM {attempts} a
-        WHERE a.source = @source AND a.message_key = CONVERT(nvarchar(250), d.{key}) COLLATE DATABASE_DEFAULT
+        WHERE a.source = @source AND a.message_key = {key_text} COLLATE DATABASE_DEFAULT
           AND a.next_attempt_at > SYSUTCDATETIME()
       )
 ) p

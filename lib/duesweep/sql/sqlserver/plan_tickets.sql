@@ -10,17 +10,17 @@ CROSS APPLY (
            STRING_AGG(CONVERT(varchar(max), k.bytes), ',')
                WITHIN GROUP (ORDER BY k.position) AS sizes
     FROM (
-        SELECT d.{due} AS due,
-               COALESCE(DATALENGTH(d.Headers), 0) + COALESCE(DATALENGTH(d.{body}), 0) AS bytes,
-               ROW_NUMBER() OVER (ORDER BY d.{due}, d.{key}) - 1 AS position
-        FROM {delayed} d WITH (READPAST)
-        WHERE d.{due} < CONVERT(datetime2(7), {horizon}, 121)
-          AND d.{due} >= s.first_due AND d.{due} <= s.end_due
-          AND (d.{due} > s.first_due OR d.{key} >= s.first_key)
-          AND (d.{due} < s.end_due OR d.{key} < s.end_key)
+        SELECT m.{due} AS due,
+               COALESCE(DATALENGTH(m.Headers), 0) + COALESCE(DATALENGTH(m.{body}), 0) AS bytes,
+               ROW_NUMBER() OVER (ORDER BY m.{due}, m.{key}) - 1 AS position
+        FROM {delayed} m WITH (READPAST)
+        WHERE m.{due} < CONVERT(datetime2(7), {horizon}, 121)
+          AND m.{due} >= s.first_due AND m.{due} <= s.end_due
+          AND (m.{due} > s.first_due OR m.{key} >= s.first_key)
+          AND (m.{due} < s.end_due OR m.{key} < s.end_key)
           AND NOT EXISTS (
             SELECT 1 FROM {attempts} a
-            WHERE a.source = {source} AND a.message_key = CONVERT(nvarchar(250), d.{key}) COLLATE DATABASE_DEFAULT
+            WHERE a.source = {source} AND a.message_key = {key_text} COLLATE DATABASE_DEFAULT
               AND a.next_attempt_at > SYSUTCDATETIME()
           )
     ) k

@@ -1,5 +1,6 @@
 -- Removes claimed messages by their keys, which are indexed; their locks are held.
 DELETE FROM {delayed} WITH (READPAST, ROWLOCK)
 WHERE {key} IN (
-    SELECT k.[value] COLLATE DATABASE_DEFAULT FROM STRING_SPLIT(CONVERT(nvarchar(max), @keys), CONVERT(nchar(1), @separator)) k
+    SELECT CONVERT({key_type}, k.[value]){collate}
+    FROM STRING_SPLIT(CONVERT(nvarchar(max), @keys), CONVERT(nchar(1), @separator)) k
 );

@@ -4,18 +4,18 @@
 SET NOCOUNT ON;
 DECLARE @Gone TABLE (message_key nvarchar(250));
 WITH firsts AS (
-    SELECT TOP (@rows) d.{key}
-    FROM {delayed} d WITH (UPDLOCK, READPAST, ROWLOCK)
-    WHERE d.{due} = CONVERT(datetime2(7), @due, 121)
+    SELECT TOP (@rows) m.{key}
+    FROM {delayed} m WITH (UPDLOCK, READPAST, ROWLOCK)
+    WHERE m.{due} = CONVERT(datetime2(7), @due, 121)
       AND NOT EXISTS (
         SELECT 1 FROM {attempts} a WITH (READPAST)
         WHERE a.source = @source
-          AND a.message_key = CONVERT(nvarchar(250), d.{key}) COLLATE DATABASE_DEFAULT
+          AND a.message_key = {key_text} COLLATE DATABASE_DEFAULT
           AND a.next_attempt_at > SYSUTCDATETIME()
       )
       AND NOT EXISTS (
         SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), @kept)) WITH (message_key {key_type} '$') k
-        WHERE k.message_key = d.{key}
+        WHERE k.message_key = m.{key}
       )
 )
 DELETE firsts OUTPUT deleted.{key} INTO @Gone FROM firsts;

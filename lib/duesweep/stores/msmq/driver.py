@@ -10,10 +10,4 @@ class MsmqDriverSession(SqlServerDriverSession):
 
     def notices(self) -> Sequence[str]:
         """Messages without a Time, which are never due."""
-        timeless = self._statements.row("count_timeless").timeless
-        if not timeless:
-            return ()
-        return (
-            f"{timeless} messages in {self._delayed_table.sql} have no Time, so that they never "
-            "come due: give them one, or remove them",
-        )
+        return self._timeless()

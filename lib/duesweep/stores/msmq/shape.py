@@ -1,9 +1,9 @@
 """The columns of the MSMQ transport's delayed message store."""
 
-from duesweep.stores.sqlserver.place import DelayedShape
+from duesweep.stores.sqlserver.place import SqlServerShape
 
-MSMQ_SHAPE = DelayedShape(
-    {
+MSMQ_SHAPE = SqlServerShape(
+    columns={
         "Id": "nvarchar",
         "Destination": "nvarchar",
         "State": "varbinary",
@@ -11,11 +11,15 @@ MSMQ_SHAPE = DelayedShape(
         "Headers": "varbinary",
         "RetryCount": "int",
     },
+    due="Time",
+    create="create_msmq_delayed",
     index="Index_Time",
+    lowest_key="",
     names={
         "due": "[Time]",
         "key": "[Id]",
         "key_type": "nvarchar(250)",
+        "key_text": "CONVERT(nvarchar(250), m.[Id])",
         # Whatever the column's own is.
         "collate": " COLLATE DATABASE_DEFAULT",
         "body": "[State]",

@@ -6,8 +6,9 @@ from duesweep.drivers.sqlserver import DRIVER_LIMITS, TASK_LIMITS, connect
 from duesweep.stores.modes import refuse_distributed
 from duesweep.stores.msmq.driver import MsmqDriverSession
 from duesweep.stores.msmq.messages import MsmqMessageSession
+from duesweep.stores.msmq.shape import MSMQ_SHAPE
 from duesweep.stores.msmq.task import MsmqTaskSession
-from duesweep.stores.sqlserver.place import SqlServerPlace
+from duesweep.stores.sqlserver.place import SqlServerPlace, SqlServerShape
 from duesweep.stores.sqlserver.setup import SqlServerSetup
 from duesweep.stores.values import TransactionMode
 
@@ -16,6 +17,8 @@ from duesweep.stores.values import TransactionMode
 class MsmqStore(SqlServerPlace):
     """A place, and the kinds of session that it opens."""
 
+    shape: SqlServerShape = MSMQ_SHAPE
+
     @property
     def own_queue(self) -> str:
         """The endpoint's own queue, in MSMQ."""
@@ -23,10 +26,7 @@ class MsmqStore(SqlServerPlace):
 
     def set_up_infrastructure(self) -> None:
         """Create the message store's table and the journal, where they are missing."""
-        setup = SqlServerSetup(
-            self.dsn, "store.dsn", store=self, create_delayed="create_msmq_delayed"
-        )
-        setup.install(rebind=False)
+        SqlServerSetup(self.dsn, "store.dsn", store=self).install(rebind=False)
 
     def initialise(self, endpoint: str, mode: TransactionMode) -> None:  # noqa: ARG002 - known
         """Refuse what takes a distributed transaction."""

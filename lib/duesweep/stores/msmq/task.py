@@ -9,12 +9,12 @@ from duesweep.headers import xml as headers_xml
 from duesweep.message import Message
 from duesweep.outcome import Failed
 from duesweep.stores.sqlserver.account import listed
+from duesweep.stores.sqlserver.indexed import IndexedTaskSession
 from duesweep.stores.sqlserver.statements import due_of
-from duesweep.stores.sqlserver.task import SqlServerTaskSession
 from duesweep.tombstone import micros
 
 
-class MsmqTaskSession(SqlServerTaskSession):
+class MsmqTaskSession(IndexedTaskSession):
     """The row's own RetryCount counts its failures, and its Id is indexed."""
 
     def _message(self, row: Any, counter: Any) -> Message:  # noqa: ARG002 - the row's own counts
@@ -33,10 +33,6 @@ class MsmqTaskSession(SqlServerTaskSession):
         is_read = not isinstance(message.headers, MessageError)
         stored = _text(self._claimed[message.key].headers)
         return (message.headers_text if is_read else None), stored
-
-    def _remove(self, messages: Sequence[Message]) -> int:
-        self.connection.require_transaction()
-        return self._statements.execute("remove_by_id", **listed(m.key for m in messages))
 
     def _raise_attempts(self, failed: Sequence[Failed]) -> None:
         super()._raise_attempts(failed)

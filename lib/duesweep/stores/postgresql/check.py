@@ -5,9 +5,10 @@ from typing import Any
 from duesweep.address import TableName
 from duesweep.drivers.postgresql import Connection
 from duesweep.errors import ConfigError, StoreError
+from duesweep.stores.postgresql.place import TRANSPORT_SHAPE
+from duesweep.stores.relational.delayed import DelayedShape
 
 _COLUMNS = {
-    "delayed": {"id uuid", "headers text", "body bytea", "due timestamp with time zone"},
     "journal": {"sweep_id uuid", "kind text", "outcomes bytea", "lateness_ms bigint[]"},
     "attempts": {"source text", "message_key uuid", "attempts integer"},
     "sweeps": {"sweep_id uuid", "sealed_at timestamp with time zone", "planned bigint[]"},
@@ -21,7 +22,10 @@ _ORDINARY, _PARTITIONED = "r", "p"
 
 
 def check_tables(
-    connection: Connection, tables: dict[str, TableName], writer_time_zone: str | None = None
+    connection: Connection,
+    tables: dict[str, TableName],
+    writer_time_zone: str | None = None,
+    shape: DelayedShape = TRANSPORT_SHAPE,
 ) -> None:
     """Raise `ConfigError` for a session that cannot sweep, and for the first table that is missing,
     foreign or closed to this role.
@@ -35,8 +39,9 @@ def check_tables(
             "describe_table", {}, schema=table.schema, table=table.table, rights=rights
         )
         if not rows:
-            raise ConfigError(_missing(name, table))
-        _check_table(name, table, rows[0])
+            raise ConfigError(_missing(name, table, shape))
+        columns = _typed(shape) if name == "delayed" else _COLUMNS[name]
+        _check_table(name, table, columns, rows[0])
 
 
 def check_session(connection: Connection, setting: str) -> None:
@@ -69,13 +74,17 @@ def _check_zone(connection: Connection, zone: str) -> None:
         ) from error
 
 
-def _check_table(name: str, table: TableName, found: Any) -> None:
+def _typed(shape: DelayedShape) -> set[str]:
+    return {f"{name} {kind}" for name, kind in shape.columns.items()}
+
+
+def _check_table(name: str, table: TableName, columns: set[str], found: Any) -> None:
     if found.kind not in {_ORDINARY, _PARTITIONED}:
         raise ConfigError(
             f"{table} cannot be the {name} table: it is a view, a foreign table or the like, whose "
             "rows cannot be locked; connect to the database that has the table itself"
         )
-    absent = _COLUMNS[name] - set(found.columns)
+    absent = columns - set(found.columns)
     if absent:
         raise ConfigError(
             f"{table} is not the {name} table that is expected: it lacks "
@@ -88,10 +97,7 @@ def _check_table(name: str, table: TableName, found: Any) -> None:
         )
 
 
-def _missing(name: str, table: TableName) -> str:
+def _missing(name: str, table: TableName, shape: DelayedShape) -> str:
     if name == "delayed":
-        return (
-            f"There is no delayed table {table}; check store.endpoint, store.schema and "
-            "store.delayed_table, or create it with the command `setup`"
-        )
+        return f"There is no delayed table {table}; {shape.advice}"
     return f"There is no table {table}, which keeps duesweep's {name}; run the command `setup` once"

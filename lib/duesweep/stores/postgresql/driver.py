@@ -19,7 +19,7 @@ class PostgreSqlDriverSession(RelationalDriverSession):
     """Its sweep lives as long as this session."""
 
     def __init__(self, connection: Connection, store: PostgreSqlPlace) -> None:
-        statements = PostgreSqlStatements(connection, store.tables)
+        statements = PostgreSqlStatements(connection, store.names)
         super().__init__(statements, store.source, str(store.delayed))
         self._connection = connection
         self._store = store
@@ -33,7 +33,8 @@ class PostgreSqlDriverSession(RelationalDriverSession):
 
     def check(self) -> None:
         """Raise `ConfigError` unless tables, shapes and rights are as needed."""
-        check_tables(self._connection, self._store.tables, self._store.writer_time_zone)
+        place = self._store
+        check_tables(self._connection, place.tables, place.writer_time_zone, place.shape)
         self.jdbc()
 
     def notices(self) -> Sequence[str]:
@@ -57,23 +58,22 @@ class PostgreSqlDriverSession(RelationalDriverSession):
         self._statements.execute("set_planned", sweep_id=run.sweep_id, planned=list(planned))
         before = run.horizon.before.isoformat()
         query = self._statements.query("plan_tickets", source=self.source, horizon=before)
-        return Slices(query.replace("/* bounds */", _bounds(rows)), planned)
+        return Slices(query.replace("/* bounds */", self._bounds(rows)), planned)
 
     def jdbc(self) -> JdbcSource:
         """How Spark reaches the database."""
         return JdbcSource(*self._connection.jdbc_address())
 
+    def _bounds(self, rows: Sequence[Any]) -> str:
+        """Each slice's number and the (due, id) from which and before which it goes."""
+        pairs = [(row.due, row.id) for row in rows[1:]]
+        firsts, ends = [_FIRST, *pairs], [*pairs, _END]
+        return ", ".join(
+            f"({number}, {self._pair(first)}, {self._pair(end)})"
+            for number, (first, end) in enumerate(zip(firsts, ends, strict=True))
+        )
 
-def _bounds(rows: Sequence[Any]) -> str:
-    """Each slice's number and the (due, id) from which and before which it goes, as literals."""
-    pairs = [(row.due, row.id) for row in rows[1:]]
-    firsts, ends = [_FIRST, *pairs], [*pairs, _END]
-    return ", ".join(
-        f"({number}, {_pair(first)}, {_pair(end)})"
-        for number, (first, end) in enumerate(zip(firsts, ends, strict=True))
-    )
-
-
-def _pair(bound: tuple[str, str]) -> str:
-    due, key = bound
-    return f"{literal(due)}::timestamptz, {literal(key)}::uuid"
+    def _pair(self, bound: tuple[str, str]) -> str:
+        due, key = bound
+        due_type = self._store.shape.names["due_type"]
+        return f"{literal(due)}::{due_type}, {literal(key)}::uuid"

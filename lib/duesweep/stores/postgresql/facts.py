@@ -59,7 +59,7 @@ def gather(question: PostgreSqlQuestion) -> PostgreSqlFacts:
             backends=frozenset(backends),
             tables=tables,
             sequences=_sequences(connection),
-            zones=_zones(connection, question.store) if question.store else None,
+            zones=_zones(connection, question.store),
         )
 
 
@@ -103,7 +103,10 @@ def _sequences(connection: Connection) -> list[SequenceFacts]:
     ]
 
 
-def _zones(connection: Connection, store: PostgreSqlPlace) -> ZoneFacts | None:
+def _zones(connection: Connection, store: PostgreSqlPlace | None) -> ZoneFacts | None:
+    # Only where the writers' sessions have a say in what a Due means.
+    if store is None or store.shape.time_zone is not None:
+        return None
     delayed = store.delayed
     names = {"schema": delayed.schema, "table": delayed.table}
     if not connection.rows("describe_table", {}, **names, rights=[]):

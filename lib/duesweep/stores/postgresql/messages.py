@@ -10,7 +10,6 @@ from duesweep.outcome import Failed
 from duesweep.stores.postgresql.place import PostgreSqlPlace
 from duesweep.stores.postgresql.task import PostgreSqlTaskSession
 from duesweep.stores.postgresql.zone import horizon_in, zone_of
-from duesweep.stores.relational.messages import json_message
 from duesweep.stores.values import Horizon, NewMessage
 
 
@@ -42,9 +41,7 @@ class PostgreSqlMessageSession(PostgreSqlTaskSession):
         """The message that has been due for the longest and is ripe, locked."""
         before = self._horizon().before
         for row in self._statements.rows("fetch_next_due", horizon=before, source=self._source):
-            counter = self._read_attempts([row.id]).get(row.id)
-            attempts = counter.attempts if counter else 0
-            return json_message(row.id, row.due_us, row.headers, row.body, attempts)
+            return self._message(row, self._read_attempts([row.id]).get(row.id))
         return None
 
     def remove(self, message: Message) -> bool:

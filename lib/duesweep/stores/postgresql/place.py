@@ -3,22 +3,59 @@
 from dataclasses import dataclass, field
 
 from duesweep.address import PostgreSqlAddresses, TableName
+from duesweep.stores.relational.delayed import DelayedShape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostgreSqlShape(DelayedShape):
+    """`time_zone` is the one whose clock Due shows; None: that of the writers' sessions. The alias
+    of the delayed table is `d` where a name needs one.
+    """
+
+    time_zone: str | None = None
+
+
+TRANSPORT_SHAPE = PostgreSqlShape(
+    columns={
+        "id": "uuid",
+        "headers": "text",
+        "body": "bytea",
+        "due": "timestamp with time zone",
+    },
+    due="due",
+    names={
+        "id": "id",
+        "headers": "headers",
+        "body": "body",
+        "due": "due",
+        "due_type": "timestamptz",
+        # From an instant to what the column holds, and back.
+        "utc": "",
+        "destination": "NULL",
+    },
+)
 
 
 @dataclass(frozen=True, slots=True)
 class PostgreSqlPlace:
-    """Table `"schema"."<endpoint>.Delayed"`, with duesweep's own tables in the same schema."""
+    """A delayed table, with duesweep's own tables in the same schema."""
 
     dsn: str = field(repr=False)
     source: str
     delayed: TableName
     addresses: PostgreSqlAddresses
     writer_time_zone: str | None = None
+    shape: PostgreSqlShape = TRANSPORT_SHAPE
 
     @property
     def tables(self) -> dict[str, TableName]:
-        """The tables that statements name."""
+        """The delayed table and duesweep's own."""
         return {"delayed": self.delayed, **journal_tables(self.delayed.schema)}
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The names that statements have in braces."""
+        return {name: str(table) for name, table in self.tables.items()} | self.shape.names
 
     @property
     def own_queue(self) -> str:

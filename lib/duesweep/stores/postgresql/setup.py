@@ -47,7 +47,9 @@ class PostgreSqlSetup:
     def _creations(self) -> Iterator[_Creation]:
         if self.store is not None:
             delayed = self.store.delayed
-            yield [delayed], _script("create_delayed", delayed=delayed, index=_index_name(delayed))
+            create = self.store.shape.create
+            if create is not None:
+                yield [delayed], _script(create, delayed=delayed, index=_index_name(delayed))
             journal = journal_tables(delayed.schema)
             yield list(journal.values()), _script("create_journal", **journal)
         for queue in self.queues:

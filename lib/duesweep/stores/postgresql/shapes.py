@@ -5,16 +5,16 @@ from collections.abc import Iterator
 from duesweep.address import TableName, quoted
 from duesweep.doctor.tables import WantedIndex, WantedTable
 from duesweep.stores.postgresql.place import PostgreSqlPlace
+from duesweep.stores.relational.delayed import DelayedShape
 from duesweep.stores.relational.shapes import RESHAPE, SETUP, journal_columns
 
-_DELAYED = {"id": "uuid", "headers": "text", "body": "bytea", "due": "timestamp with time zone"}
 # As the catalog writes what a statement calls otherwise.
 _FULL_NAMES = {"timestamptz": "timestamp with time zone"}
 
 
 def store_tables(place: PostgreSqlPlace, grantee: str) -> Iterator[tuple[TableName, WantedTable]]:
     """The delayed table and the journal's."""
-    yield place.delayed, _delayed(place.delayed, grantee)
+    yield place.delayed, _delayed(place.delayed, place.shape, grantee)
     for name, columns in journal_columns("postgresql").items():
         table = place.tables[name]
         yield (
@@ -34,21 +34,20 @@ def store_tables(place: PostgreSqlPlace, grantee: str) -> Iterator[tuple[TableNa
         )
 
 
-def _delayed(table: TableName, grantee: str) -> WantedTable:
+def _delayed(table: TableName, shape: DelayedShape, grantee: str) -> WantedTable:
     return WantedTable(
         role="delayed table",
         name=str(table),
-        columns={name: frozenset({kind}) for name, kind in _DELAYED.items()},
+        columns={name: frozenset({kind}) for name, kind in shape.columns.items()},
         # To lock a row takes the right to change it.
         rights=("SELECT", "UPDATE", "DELETE"),
         grant=_grant(table, grantee),
-        create="Check store.endpoint, store.schema and store.delayed_table, or create it with the "
-        "command `setup`",
+        create=shape.advice.capitalize(),
         indexes=(
             WantedIndex(
-                "due",
+                shape.due,
                 "every look for what is due reads the whole table",
-                f"CREATE INDEX CONCURRENTLY ON {table} (due)",
+                f"CREATE INDEX CONCURRENTLY ON {table} ({shape.names['due']})",
             ),
         ),
     )

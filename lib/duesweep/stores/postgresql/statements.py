@@ -2,10 +2,10 @@
 
 import hashlib
 import time
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
-from duesweep.address import TableName
 from duesweep.drivers.postgresql import Connection, literal
 from duesweep.sql import statement
 
@@ -13,29 +13,28 @@ _POLL_SECONDS = 0.2
 
 
 class PostgreSqlStatements:
-    """Locks are session-level advisory ones."""
+    """Locks are session-level advisory ones. `names` are what statements have in braces."""
 
-    def __init__(self, connection: Connection, tables: dict[str, TableName]) -> None:
+    def __init__(self, connection: Connection, names: Mapping[str, str]) -> None:
         self._connection = connection
-        self._tables = tables
+        self._names = names
 
     def row(self, name: str, **values: object) -> Any:
         """The only row that the named statement returns."""
-        return self._connection.row(name, self._tables, **values)
+        return self._connection.row(name, self._names, **values)
 
     def rows(self, name: str, **values: object) -> list[Any]:
         """The rows that the named statement returns."""
-        return self._connection.rows(name, self._tables, **values)
+        return self._connection.rows(name, self._names, **values)
 
     def execute(self, name: str, **values: object) -> int:
         """Run the named statement; how many rows it touched."""
-        return self._connection.execute(name, self._tables, **values)
+        return self._connection.execute(name, self._names, **values)
 
     def query(self, name: str, **literals: str) -> str:
         """The text of a statement for JDBC, with `literals` quoted in it."""
-        names = {key: str(table) for key, table in self._tables.items()}
         quoted = {key: literal(value) for key, value in literals.items()}
-        return statement("postgresql", name).format(**names, **quoted)
+        return statement("postgresql", name).format(**self._names, **quoted)
 
     def transaction(self) -> AbstractContextManager[None]:
         """A transaction; nested, a savepoint."""

@@ -25,7 +25,7 @@ class PostgreSqlTaskSession(RelationalTaskSession):
     """
 
     def __init__(self, connection: Connection, store: PostgreSqlPlace) -> None:
-        statements = PostgreSqlStatements(connection, store.tables)
+        statements = PostgreSqlStatements(connection, store.names)
         super().__init__(statements, store.source, store.addresses.endpoint)
         self.connection = connection
 
@@ -41,7 +41,7 @@ class PostgreSqlTaskSession(RelationalTaskSession):
         rows = self._statements.rows("claim", keys=array_text(tickets), horizon=run.horizon.before)
         counters = self._read_attempts([row.id for row in rows])
         messages = [
-            json_message(row.id, row.due_us, row.headers, row.body, _attempts(counters, row.id))
+            self._message(row, counters.get(row.id))
             for row in rows
             if row.id not in counters or counters[row.id].is_ripe
         ]
@@ -51,6 +51,10 @@ class PostgreSqlTaskSession(RelationalTaskSession):
     def ticket(self, message: Message) -> str:
         """Its key, which is indexed."""
         return message.key
+
+    def _message(self, row: Any, counter: Any) -> Message:
+        attempts = counter.attempts if counter else 0
+        return json_message(row.id, row.due_us, row.headers, row.body, attempts)
 
     def pass_over(self, messages: Sequence[Message]) -> None:
         """Nothing to do: a key leads to its own message only, and the plan has it once."""
@@ -112,7 +116,3 @@ class PostgreSqlTaskSession(RelationalTaskSession):
             error_texts=[storable(str(e.error)) for e in exhausted],
             stacks=[stack_of(e.error) for e in exhausted],
         )
-
-
-def _attempts(counters: dict[str, Any], key: str) -> int:
-    return counters[key].attempts if key in counters else 0

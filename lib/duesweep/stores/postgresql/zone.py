@@ -19,9 +19,12 @@ _OVERRIDE = "set store.writer_time_zone to the time zone of the sessions that wr
 
 
 def zone_of(connection: Connection, place: PostgreSqlPlace) -> str:
-    """The writers' time zone, as it is configured or as it is found."""
-    if place.writer_time_zone is not None:
-        return place.writer_time_zone
+    """The zone whose clock Due shows: the table's own, else the writers', as it is configured or as
+    it is found.
+    """
+    zone = place.shape.time_zone or place.writer_time_zone
+    if zone is not None:
+        return zone
     return writer_time_zone(connection, place.dsn, place.delayed)
 
 

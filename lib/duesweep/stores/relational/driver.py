@@ -59,6 +59,16 @@ class RelationalDriverSession(RelationalJournal, ABC):
             )
         return SweepRun(sweep_id, horizon)
 
+    def _timeless(self) -> Sequence[str]:
+        """The notice of messages without a Time, where the table allows them and has some."""
+        timeless = self._statements.row("count_timeless").timeless
+        if not timeless:
+            return ()
+        return (
+            f"{timeless} messages in {self._delayed} have no Time, so that they never come due: "
+            "give them one, or remove them",
+        )
+
     def _prune_attempts(self) -> int:
         return self._statements.execute("prune_attempts", source=self.source)
 

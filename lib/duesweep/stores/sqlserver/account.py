@@ -54,7 +54,7 @@ class SqlServerAccount(RelationalTaskSession):
         """The headers of a claimed message as JSON, where they can be read, and as they were
         stored.
         """
-        text: str = self._claimed[message.key].headers
+        text: str = self._claimed[message.key].headers or ""
         return (None if isinstance(message.headers, MessageError) else text), text
 
     def _clear_attempts(self, keys: Sequence[str]) -> None:

@@ -92,7 +92,7 @@ class SqlServerDriverSession(RelationalDriverSession):
 
     def _bounds(self, rows: Sequence[Any]) -> str:
         """Each slice's number and the (Due, key) from which and before which it goes."""
-        lowest = "" if "char" in self._store.shape.names["key_type"] else str(-(2**63))
+        lowest = self._store.shape.lowest_key
         pairs = [(row.due, row.id) for row in rows[1:]]
         firsts, ends = [(_FIRST, lowest), *pairs], [*pairs, (_END, lowest)]
         return ", ".join(

@@ -3,27 +3,35 @@
 from dataclasses import dataclass, field
 
 from duesweep.address import SqlServerAddresses, SqlServerTable
+from duesweep.stores.relational.delayed import DelayedShape
 from duesweep.stores.relational.statements import JOURNAL_TABLES
 
 
-@dataclass(frozen=True, slots=True)
-class DelayedShape:
-    """What statements call the columns of a delayed table (its alias is `m` where one is needed),
-    and its index on Due.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlServerShape(DelayedShape):
+    """With the name of its index on Due, and the lowest key that there can be. The alias of the
+    delayed table is `m` where a name needs one.
     """
 
-    columns: dict[str, str]
     index: str
-    names: dict[str, str]
+    lowest_key: str
 
 
-TRANSPORT_SHAPE = DelayedShape(
-    {"RowVersion": "bigint", "Headers": "nvarchar", "Body": "varbinary", "Due": "datetime"},
+TRANSPORT_SHAPE = SqlServerShape(
+    columns={
+        "RowVersion": "bigint",
+        "Headers": "nvarchar",
+        "Body": "varbinary",
+        "Due": "datetime",
+    },
+    due="Due",
     index="Index_Due",
+    lowest_key=str(-(2**63)),
     names={
         "due": "[Due]",
         "key": "[RowVersion]",
         "key_type": "bigint",
+        "key_text": "CONVERT(nvarchar(250), m.[RowVersion])",
         "collate": "",
         "body": "[Body]",
         "destination": "CONVERT(nvarchar(200), NULL)",
@@ -44,7 +52,7 @@ class SqlServerPlace:
     addresses: SqlServerAddresses
     batch_bytes: int
     jdbc_url: str | None = None
-    shape: DelayedShape = TRANSPORT_SHAPE
+    shape: SqlServerShape = TRANSPORT_SHAPE
 
     @property
     def own_queue(self) -> str:

@@ -24,15 +24,13 @@ _Creation = tuple[Sequence[SqlServerTable], str]
 class SqlServerSetup:
     """What is to be on one server: a store's tables, if it is the store's, and queues.
 
-    `setting` is the one that names the server; `create_delayed` the statement for the store's kind
-    of delayed table.
+    `setting` is the one that names the server.
     """
 
     dsn: str = field(repr=False)
     setting: str
     queues: tuple[SqlServerTable, ...] = ()
     store: SqlServerPlace | None = None
-    create_delayed: str = "create_delayed"
 
     def script(self) -> str:
         """All statements, in batches as the command-line tools of SQL Server take them."""
@@ -55,8 +53,10 @@ class SqlServerSetup:
         return created
 
     def _creations(self, delayed: SqlServerTable | None) -> Iterator[_Creation]:
-        if delayed is not None:
-            yield [delayed], creation(self.create_delayed, delayed=delayed)
+        if self.store is not None and delayed is not None:
+            create = self.store.shape.create
+            if create is not None:
+                yield [delayed], creation(create, delayed=delayed)
             journal = journal_tables(delayed)
             yield list(journal.values()), creation("create_journal", **journal)
         for queue in self.queues:

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from duesweep.address import SqlServerTable, bracketed
 from duesweep.doctor.tables import WantedIndex, WantedTable
 from duesweep.stores.relational.shapes import RESHAPE, SETUP, journal_columns
-from duesweep.stores.sqlserver.place import DelayedShape, SqlServerPlace, journal_tables
+from duesweep.stores.sqlserver.place import SqlServerPlace, SqlServerShape, journal_tables
 
 
 def delayed_table(place: SqlServerPlace, table: SqlServerTable, grantee: str) -> WantedTable:
     """The delayed table."""
     shape = place.shape
-    due = shape.names["due"].strip("[]")
+    create_index = f"CREATE NONCLUSTERED INDEX {bracketed(shape.index)} ON {table.sql}"
     return WantedTable(
         role="delayed table",
         name=table.sql,
@@ -19,13 +19,12 @@ def delayed_table(place: SqlServerPlace, table: SqlServerTable, grantee: str) ->
         # A lock for an update takes the right to one.
         rights=("SELECT", "UPDATE", "DELETE"),
         grant=_grant(table, grantee),
-        create="Check store.endpoint, store.schema and store.delayed_table, or create it with the "
-        "command `setup`",
+        create=shape.advice.capitalize(),
         indexes=(
             WantedIndex(
-                due,
+                shape.due,
                 "every look for what is due reads the whole table, and a claim locks more of it",
-                f"CREATE NONCLUSTERED INDEX {bracketed(shape.index)} ON {table.sql} ([{due}])",
+                f"{create_index} ({shape.names['due']})",
             ),
         ),
         unicode=_headers_text(shape),
@@ -50,7 +49,7 @@ def journal(delayed: SqlServerTable, grantee: str) -> Iterator[tuple[SqlServerTa
         )
 
 
-def _headers_text(shape: DelayedShape) -> str | None:
+def _headers_text(shape: SqlServerShape) -> str | None:
     """The headers' column, where they are text: the MSMQ transport's are bytes."""
     return "Headers" if shape.columns["Headers"] == "nvarchar" else None
 

@@ -44,9 +44,13 @@ def check_tables(connection: Connection, place: SqlServerPlace, delayed: SqlServ
     foreign or closed to this user.
     """
     check_session(connection, "store.dsn")
-    _check_table(connection, delayed, place.shape.columns, _DELAYED_RIGHTS)
+    missing = f"There is no delayed table {delayed.sql}; {place.shape.advice}"
+    _check_table(connection, delayed, place.shape.columns, _DELAYED_RIGHTS, missing)
     for name, table in journal_tables(delayed).items():
-        _check_table(connection, table, _COLUMNS[name], _RIGHTS)
+        missing = (
+            f"There is no table {table.sql}, which duesweep keeps; run the command `setup` once"
+        )
+        _check_table(connection, table, _COLUMNS[name], _RIGHTS, missing)
 
 
 def check_session(connection: Connection, setting: str) -> None:
@@ -85,11 +89,15 @@ def missing_rights(
 
 
 def _check_table(
-    connection: Connection, table: SqlServerTable, wanted: dict[str, str], rights: Sequence[str]
+    connection: Connection,
+    table: SqlServerTable,
+    wanted: dict[str, str],
+    rights: Sequence[str],
+    missing: str,
 ) -> None:
     found = columns_of(connection, table)
     if not found:
-        raise ConfigError(_missing(table))
+        raise ConfigError(missing)
     absent = [name for name, kind in wanted.items() if found.get(name, "").lower() != kind]
     if absent:
         raise ConfigError(
@@ -97,17 +105,8 @@ def _check_table(
             f"{', '.join(f'{name} {wanted[name]}' for name in absent)}; check store.kind, "
             "store.schema and store.delayed_table"
         )
-    missing = missing_rights(connection, table, rights)
-    if missing:
+    lacking = missing_rights(connection, table, rights)
+    if lacking:
         raise ConfigError(
-            f"The sweeper's user lacks {', '.join(missing)} on {table.sql}; grant them to it"
+            f"The sweeper's user lacks {', '.join(lacking)} on {table.sql}; grant them to it"
         )
-
-
-def _missing(table: SqlServerTable) -> str:
-    if table.table.startswith("duesweep_"):
-        return f"There is no table {table.sql}, which duesweep keeps; run the command `setup` once"
-    return (
-        f"There is no delayed table {table.sql}; check store.endpoint, store.schema and "
-        "store.delayed_table, or create it with the command `setup`"
-    )
