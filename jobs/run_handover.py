@@ -1,4 +1,4 @@
-"""One handover, for spark-submit and for Databricks; as run_sweep.py, with the command's options."""
+"""One handover, for spark-submit and for Databricks, as run_sweep.py is one sweep."""
 
 import sys
 

@@ -93,8 +93,8 @@ def _run(parts: SweepParts, cutoff: datetime | None, options: Options) -> int:
         report.print_summary(done.summary)
     if done.left:
         print(
-            f"duesweep: {done.left} messages are left in the store; `handover --dry-run` says which "
-            "and why, and `handover` tries them again",
+            f"duesweep: {done.left} messages are left in the store; `handover --dry-run` says "
+            "which and why, and `handover` tries them again",
             file=sys.stderr,
         )
     return done.exit_code

@@ -104,7 +104,9 @@ def print_census(found: Counter[Heading], own_queue: str) -> None:
     for heading, messages in sorted(found.items(), key=lambda item: _order(*item)):
         place = "at once" if heading.level is None else f"delay level {heading.level:02}"
         destination = heading.destination or own_queue
-        table.add_row(destination, f"stays: {heading.problem}" if heading.problem else place, f"{messages:,}")
+        table.add_row(
+            destination, f"stays: {heading.problem}" if heading.problem else place, f"{messages:,}"
+        )
     table.add_row("", "all", f"{found.total():,}")
     Console().print(table)
 

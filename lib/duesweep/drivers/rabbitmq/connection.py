@@ -5,6 +5,7 @@ Pika is not thread-safe. Its objects are touched by that thread alone; calls are
 their answers come back as futures.
 """
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -18,6 +19,9 @@ from duesweep.drivers.rabbitmq.brokers import Brokers, shown
 from duesweep.drivers.rabbitmq.errors import connect_error, lost_error
 from duesweep.errors import ConfigError, DuesweepError, QueueError
 
+# What it has to say is raised here, and said by whoever can do something about it; those who want
+# to read pika's own log can still handle it.
+logging.getLogger("pika").addHandler(logging.NullHandler())
 # Longer than a broker needs for the declaration of a quorum queue on a loaded machine.
 ANSWER_SECONDS = 30.0
 _CLOSE_SECONDS = 5.0

@@ -6,7 +6,7 @@ FROM (
            row_number() OVER (ORDER BY d.{due}, d.{id}) - 1 AS position,
            count(*) OVER () AS total
     FROM {delayed} d
-    WHERE d.{due} < %(horizon)s::timestamptz{utc}
+    WHERE d.{due} < %(horizon)s::timestamptz{utc} AND d.{due} >= %(since)s::timestamptz{utc}
       AND NOT EXISTS (
         SELECT FROM {attempts} a
         WHERE a.source = %(source)s AND a.message_key = d.{id} AND a.next_attempt_at > clock_timestamp()

@@ -1,2 +1,2 @@
 -- Returns how many messages there are. Skips what others hold; keeps no locks.
-SELECT COUNT_BIG(*) AS stored FROM {delayed} d WITH (READPAST);
+SELECT COUNT_BIG(*) AS stored FROM {delayed} m WITH (READPAST);

@@ -9,6 +9,7 @@ FROM (
            COUNT_BIG(*) OVER () AS total
     FROM {delayed} m WITH (READPAST)
     WHERE m.{due} < CONVERT(datetime2(7), @horizon, 121)
+      AND m.{due} >= CONVERT(datetime2(7), @since, 121)
       AND NOT EXISTS (
         SELECT 1 FROM {attempts} a
         WHERE a.source = @source AND a.message_key = {key_text} COLLATE DATABASE_DEFAULT

@@ -1,6 +1,7 @@
 """The driver's session on a PostgreSQL store: what is due."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from duesweep.drivers.postgresql import Connection, literal
@@ -11,7 +12,7 @@ from duesweep.stores.postgresql.zone import horizon_in, zone_of
 from duesweep.stores.relational.driver import RelationalDriverSession, slice_sizes
 from duesweep.stores.values import Horizon, JdbcSource, Slices, SweepRun
 
-_FIRST = ("-infinity", "00000000-0000-0000-0000-000000000000")
+_LOWEST_ID = "00000000-0000-0000-0000-000000000000"
 _END = ("infinity", "ffffffff-ffff-ffff-ffff-ffffffffffff")
 
 
@@ -51,23 +52,25 @@ class PostgreSqlDriverSession(RelationalDriverSession):
         """Slices of equal size by (due, id), however many messages share one Due."""
         with self._connection.transaction():
             self._statements.row("set_sort_memory")
-            rows = self._statements.rows(
-                "plan_bounds", source=self.source, horizon=run.horizon.before, slices=slices
-            )
+            rows = self._statements.rows("plan_bounds", **self._pending(run.horizon), slices=slices)
         planned = slice_sizes(rows)
         self._statements.execute("set_planned", sweep_id=run.sweep_id, planned=list(planned))
         before = run.horizon.before.isoformat()
         query = self._statements.query("plan_tickets", source=self.source, horizon=before)
-        return Slices(query.replace("/* bounds */", self._bounds(rows)), planned)
+        return Slices(query.replace("/* bounds */", self._bounds(rows, run.horizon)), planned)
 
     def jdbc(self) -> JdbcSource:
         """How Spark reaches the database."""
         return JdbcSource(*self._connection.jdbc_address())
 
-    def _bounds(self, rows: Sequence[Any]) -> str:
+    def _due_text(self, due: datetime | None) -> str:
+        return "-infinity" if due is None else due.astimezone(UTC).isoformat()
+
+    def _bounds(self, rows: Sequence[Any], horizon: Horizon) -> str:
         """Each slice's number and the (due, id) from which and before which it goes."""
         pairs = [(row.due, row.id) for row in rows[1:]]
-        firsts, ends = [_FIRST, *pairs], [*pairs, _END]
+        first = (self._due_text(horizon.since), _LOWEST_ID)
+        firsts, ends = [first, *pairs], [*pairs, _END]
         return ", ".join(
             f"({number}, {self._pair(first)}, {self._pair(end)})"
             for number, (first, end) in enumerate(zip(firsts, ends, strict=True))

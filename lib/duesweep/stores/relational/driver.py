@@ -30,14 +30,15 @@ class RelationalDriverSession(RelationalJournal, ABC):
 
     def count_pending(self, horizon: Horizon) -> int:
         """How many messages are due and ripe."""
-        row = self._statements.row("count_pending", source=self.source, horizon=horizon.before)
+        row = self._statements.row("count_pending", **self._pending(horizon))
         return int(row.pending)
 
     def count_stored(self, since: datetime | None) -> int:
         """How many messages there are, or only those with a Due from `since` on."""
-        name = "count_stored" if since is None else "count_stored_since"
-        values = {} if since is None else {"since": self._due(since)}
-        return int(self._statements.row(name, **values).stored)
+        if since is None:
+            return int(self._statements.row("count_stored").stored)
+        row = self._statements.row("count_stored_since", since=self._due_text(since))
+        return int(row.stored)
 
     def sweeps_under_way(self) -> Sequence[UUID]:
         """The source's sweeps that nobody has closed yet."""
@@ -68,6 +69,15 @@ class RelationalDriverSession(RelationalJournal, ABC):
             f"{timeless} messages in {self._delayed} have no Time, so that they never come due: "
             "give them one, or remove them",
         )
+
+    def _pending(self, horizon: Horizon) -> dict[str, object]:
+        """The values by which statements know what is due and ripe."""
+        since = self._due_text(horizon.since)
+        return {"source": self.source, "horizon": horizon.before, "since": since}
+
+    @abstractmethod
+    def _due_text(self, due: datetime | None) -> str:
+        """A Due as the dialect writes it; of None, one before all others."""
 
     def _prune_attempts(self) -> int:
         return self._statements.execute("prune_attempts", source=self.source)

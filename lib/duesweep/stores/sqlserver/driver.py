@@ -1,6 +1,7 @@
 """The driver's session on a store on SQL Server: what is due."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -52,14 +53,12 @@ class SqlServerDriverSession(RelationalDriverSession):
 
     def plan(self, run: SweepRun, slices: int) -> Slices:
         """Slices of equal size by (Due, key), however many messages share one Due."""
-        rows = self._statements.rows(
-            "plan_bounds", source=self.source, horizon=run.horizon.before, slices=slices
-        )
+        rows = self._statements.rows("plan_bounds", **self._pending(run.horizon), slices=slices)
         planned = slice_sizes(rows)
         self._statements.execute("set_planned", sweep_id=run.sweep_id, planned=list(planned))
         before = due_text(run.horizon.before)
         query = self._statements.query("plan_tickets", source=self.source, horizon=before)
-        return Slices(query.replace("/* bounds */", self._bounds(rows)), planned)
+        return Slices(query.replace("/* bounds */", self._bounds(rows, run.horizon)), planned)
 
     def jdbc(self) -> JdbcSource:
         """How Spark reaches the database."""
@@ -90,11 +89,15 @@ class SqlServerDriverSession(RelationalDriverSession):
             pruned += some
         return pruned
 
-    def _bounds(self, rows: Sequence[Any]) -> str:
+    def _due_text(self, due: datetime | None) -> str:
+        return _FIRST if due is None else due_text(due)
+
+    def _bounds(self, rows: Sequence[Any], horizon: Horizon) -> str:
         """Each slice's number and the (Due, key) from which and before which it goes."""
         lowest = self._store.shape.lowest_key
         pairs = [(row.due, row.id) for row in rows[1:]]
-        firsts, ends = [(_FIRST, lowest), *pairs], [*pairs, (_END, lowest)]
+        first = (self._due_text(horizon.since), lowest)
+        firsts, ends = [first, *pairs], [*pairs, (_END, lowest)]
         return ", ".join(
             f"({number}, {self._pair(first)}, {self._pair(end)})"
             for number, (first, end) in enumerate(zip(firsts, ends, strict=True))

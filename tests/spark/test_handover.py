@@ -1,0 +1,136 @@
+"""A store is drained for good: what is due is dispatched, the rest goes into the delay ladder."""
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from broker import Broker
+from endpoint import Endpoint
+from ledger_reader import LedgerReader
+from pyspark.sql import SparkSession
+from rabbitmq_sweeps import set_up, settings
+
+from duesweep import wiring
+from duesweep.census import Heading
+from duesweep.errors import ConfigError, ExitCode
+from duesweep.handover import handover, preview
+from duesweep.queues.rabbitmq import ladder
+from duesweep.sweep import sweep
+
+pytestmark = [pytest.mark.spark, pytest.mark.services]
+
+_BEYOND_SECONDS = ladder.LONGEST_DELAY_SECONDS + 3_600
+_YEAR_SECONDS = 31_536_000
+
+
+def test_due_messages_are_dispatched_and_the_others_handed_over(
+    spark: SparkSession, endpoint: Endpoint, broker: Broker, ledger: LedgerReader
+) -> None:
+    set_up(endpoint, broker, "Billing", "Shipping")
+    endpoint.delay_many(30, ("Billing", "Shipping"))
+    endpoint.delay_many(20, ("Billing", "Shipping"), due_in_seconds=_YEAR_SECONDS)
+    soon = endpoint.delay(due_in_seconds=15)
+    beyond = endpoint.delay(due_in_seconds=_BEYOND_SECONDS)
+    parts = wiring.handover_parts(endpoint.config(**settings(broker)))
+
+    done = handover(spark, parts)
+
+    assert (done.summary.dispatched, done.summary.failed, done.left) == (51, 0, 1)
+    assert done.exit_code is ExitCode.WORK_LEFT
+    assert endpoint.waiting() == [beyond]
+    outcomes = Counter(row["outcome"] for row in ledger.rows("tombstones"))
+    assert outcomes == {"dispatched": 30, "handed-over": 21}
+    level = ladder.level_name(24)
+    assert broker.count(level) == 20
+    assert len(broker.take_all("Billing", 16)) == 16
+    assert broker.count("Shipping") == 15
+    (late,) = [row for row in ledger.rows("tombstones") if row["message_key"] == soon]
+    assert 0 <= late["lateness_ms"] < 1_000
+
+
+def test_preview_counts_by_destination_and_level_and_moves_nothing(
+    spark: SparkSession, endpoint: Endpoint, broker: Broker
+) -> None:
+    set_up(endpoint, broker, "Billing")
+    endpoint.delay_many(7)
+    endpoint.delay_many(5, due_in_seconds=600)
+    endpoint.delay_many(3, ("Nowhere",), due_in_seconds=600)
+    endpoint.delay(due_in_seconds=_BEYOND_SECONDS)
+    endpoint.delay(headers="{")
+    waiting = endpoint.waiting()
+
+    found = preview(spark, wiring.handover_parts(endpoint.config(**settings(broker))))
+
+    placed = {heading: count for heading, count in found.items() if not heading.problem}
+    assert placed == {Heading("Billing"): 7, Heading("Billing", 9): 5}
+    problems = {heading.problem: count for heading, count in found.items() if heading.problem}
+    assert sorted(problems.values()) == [1, 1, 3]
+    assert any("Nowhere" in str(problem) for problem in problems)
+    assert endpoint.waiting() == waiting
+    assert broker.count("Billing") == 0
+    for table in ("journal", "sweeps"):
+        assert endpoint.fetch(f"SELECT FROM {endpoint.own_table(table)}") == []
+
+
+def test_what_is_due_before_the_cutoff_is_left(
+    spark: SparkSession, endpoint: Endpoint, broker: Broker
+) -> None:
+    set_up(endpoint, broker, "Billing")
+    before = [endpoint.delay(), endpoint.delay(due_in_seconds=600)]
+    endpoint.delay_many(4, due_in_seconds=_YEAR_SECONDS)
+    parts = wiring.handover_parts(endpoint.config(**settings(broker)))
+    cutoff = datetime.now(UTC) + timedelta(hours=1)
+
+    done = handover(spark, parts, cutoff)
+
+    assert (done.summary.dispatched, done.left, done.exit_code) == (4, 0, ExitCode.DONE)
+    assert sorted(endpoint.waiting()) == sorted(before)
+
+
+def test_messages_that_are_not_due_are_not_charged_for_a_missing_queue(
+    spark: SparkSession, endpoint: Endpoint, broker: Broker
+) -> None:
+    set_up(endpoint, broker, "Billing")
+    early = endpoint.delay("Nowhere", due_in_seconds=600)
+    parts = wiring.handover_parts(endpoint.config(**settings(broker)))
+
+    done = handover(spark, parts)
+
+    assert (done.summary.failed, done.left, done.exit_code) == (0, 1, ExitCode.WORK_LEFT)
+    assert endpoint.waiting() == [early]
+    assert endpoint.attempts() == {}
+
+
+def test_queues_that_hold_nothing_back_are_refused(spark: SparkSession, endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing")
+
+    with pytest.raises(ConfigError, match="rabbitmq"):
+        handover(spark, wiring.handover_parts(endpoint.config()))
+
+
+def test_broker_without_a_ladder_is_refused_before_anything_is_moved(
+    endpoint: Endpoint, broker: Broker
+) -> None:
+    endpoint.set_up(**settings(broker))
+    broker.api("exchanges/{vhost}/" + ladder.DELIVERY_EXCHANGE, "DELETE")
+
+    with pytest.raises(ConfigError, match="delays create"):
+        wiring.handover_parts(endpoint.config(**settings(broker))).queue.check(None)
+
+
+def test_sweep_that_looks_ahead_hands_over_what_comes_due_before_the_next(
+    spark: SparkSession, endpoint: Endpoint, broker: Broker, ledger: LedgerReader
+) -> None:
+    set_up(endpoint, broker, "Billing")
+    endpoint.delay_many(10)
+    near = [endpoint.delay(due_in_seconds=seconds) for seconds in (2.5, 4)]
+    far = endpoint.delay(due_in_seconds=600)
+    parts = wiring.parts(endpoint.config(**settings(broker, sweep__look_ahead_seconds=30)))
+
+    summary = sweep(spark, parts)
+
+    assert (summary.dispatched, summary.failed, summary.left) == (12, 0, 0)
+    assert endpoint.waiting() == [far]
+    handed = {r["message_key"] for r in ledger.rows("tombstones") if r["outcome"] == "handed-over"}
+    assert handed <= set(near)
+    assert len(broker.take_all("Billing", 12)) == 12
