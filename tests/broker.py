@@ -4,7 +4,9 @@ import json
 import time
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
+from urllib.error import HTTPError
 from urllib.parse import quote
 from urllib.request import Request, urlopen
 
@@ -71,6 +73,18 @@ class Broker:
             self.connection.sleep(0.01)
         return taken
 
+    def drain(self, queue: str) -> list[Any]:
+        """Take everything that lies in a queue, quickly; the properties of each."""
+        taken = []
+        for method, properties, _ in self.channel.consume(
+            queue, auto_ack=True, inactivity_timeout=1
+        ):
+            if method is None:
+                break
+            taken.append(properties)
+        self.channel.cancel()
+        return taken
+
     def count(self, queue: str) -> int:
         """How many messages lie in a queue."""
         found: int = self.channel.queue_declare(queue, passive=True).method.message_count
@@ -93,17 +107,16 @@ class Broker:
         return found
 
     def cut_connections(self) -> int:
-        """Cut every connection to the vhost but this one; how many there were."""
-        own = self._own_port()
-        mine = [c for c in self.api("vhosts/{vhost}/connections") if c.get("peer_port") != own]
-        for one in mine:
-            self.api(f"connections/{quote(one['name'], safe='')}", "DELETE")
-        return len(mine)
+        """Cut every connection of duesweep's to the vhost; how many there were."""
+        cut = 0
+        for one in self.api("vhosts/{vhost}/connections"):
+            if one.get("client_properties", {}).get("connection_name") == "duesweep":
+                # One that is gone already is listed for some seconds more.
+                with suppress(HTTPError):
+                    self.api(f"connections/{quote(one['name'], safe='')}", "DELETE")
+                    cut += 1
+        return cut
 
     def wait_for(self, queue: str, count: int) -> None:
         """Until so many messages lie in a queue."""
         until(lambda: self.count(queue) >= count)
-
-    def _own_port(self) -> int:
-        port: int = self.connection._impl._transport._sock.getsockname()[1]  # noqa: SLF001 - pika has no other way
-        return port

@@ -1,5 +1,6 @@
 """Real servers for the tests, with a database or a schema of its own for each."""
 
+import logging
 import os
 import tempfile
 import uuid
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from sqlserver_server import SqlServer
 
 SQL_SERVER_VARIABLE = "DUESWEEP_TEST_SQLSERVER"
+
+# What pika logs of every refusal would bury what a failed test has to say.
+logging.getLogger("pika").setLevel(logging.CRITICAL)
 
 # A loaded machine is no defect, and examples of one machine are of no use in the tree.
 settings.register_profile("duesweep", deadline=None, database=None)

@@ -8,7 +8,7 @@ from broker import Broker
 from endpoint import Endpoint
 from ledger_reader import LedgerReader
 from pyspark.sql import SparkSession
-from rabbitmq_sweeps import set_up, settings
+from rabbitmq_settings import set_up, settings
 
 from duesweep import wiring
 from duesweep.census import Heading

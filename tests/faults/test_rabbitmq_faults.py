@@ -1,0 +1,124 @@
+"""Sweeps and handovers to RabbitMQ: connections are cut, a queue is full, a driver dies."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from broker import Broker
+from endpoint import Endpoint
+from ledger_reader import LedgerReader
+from proxy import Proxy, proxy_to
+from pyspark.sql import SparkSession
+from rabbitmq_settings import set_up, settings
+from waiting import until
+
+from duesweep import wiring
+from duesweep.handover import handover
+from duesweep.queues.rabbitmq import ladder
+from duesweep.sweep import sweep
+
+pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.slow]
+
+_BATCH_ROWS = 500
+_SLICES = 2
+_CUTS = 4
+_FULL_LENGTH = 200
+_BYTES_BETWEEN_CUTS = 4_000_000
+_YEAR_SECONDS = 31_536_000
+
+
+def test_cut_connections_and_a_full_queue_lose_nothing_and_the_ledger_is_true(
+    spark: SparkSession, endpoint: Endpoint, broker: Broker, ledger: LedgerReader
+) -> None:
+    set_up(endpoint, broker, "Billing", "Shipping")
+    broker.create("Full", x_max_length=_FULL_LENGTH, x_overflow="reject-publish")
+    keys = endpoint.delay_many(20_000, ("Billing", "Shipping", "Billing", "Shipping", "Full"))
+    config = settings(broker, sweep__batch_rows=_BATCH_ROWS, sweep__slices=_SLICES)
+
+    with proxy_to(broker.server.amqp) as proxy, _cutting(proxy) as cuts:
+        url = broker.server.url(broker.vhost, proxy.port)
+        parts = wiring.parts(endpoint.config(**config | {"queues__default__url": url}))
+        summaries = [sweep(spark, parts)]
+        while summaries[-1].outcome == "incomplete":
+            summaries.append(sweep(spark, parts))
+
+    assert len(cuts) == _CUTS
+    assert sum(cuts) >= _CUTS
+    arrived = {name: broker.drain(name) for name in ("Billing", "Shipping", "Full")}
+    times = Counter(one.message_id for taken in arrived.values() for one in taken)
+    tombstones = ledger.rows("tombstones")
+    gone = {row.message_key for row in tombstones}
+    assert len(tombstones) == len(gone) == sum(one.dispatched for one in summaries)
+    assert set(endpoint.waiting()) == set(keys) - gone
+    # At least once each, whatever has left the store; and no others but in a batch that was cut.
+    assert {row.message_id for row in tombstones} <= set(times)
+    doubled = sum(times.values()) - len(gone)
+    assert doubled <= _CUTS * _SLICES * _BATCH_ROWS
+    assert {name: len({m.message_id for m in taken}) for name, taken in arrived.items()} == {
+        "Billing": 8_000,
+        "Shipping": 8_000,
+        "Full": len(arrived["Full"]),
+    }
+    refused = endpoint.attempts()
+    assert set(refused) == set(endpoint.waiting())
+    assert {row.destination for row in refused.values()} == {"Full"}
+    assert {row.attempts for row in refused.values()} == {1}
+    print(f"doubled {doubled} of 20,000 in {len(cuts)} cuts, {len(summaries)} sweeps")
+
+
+def test_handover_that_is_killed_goes_on_where_it_was(
+    spark: SparkSession, endpoint: Endpoint, broker: Broker, ledger: LedgerReader
+) -> None:
+    set_up(endpoint, broker, "Billing")
+    endpoint.delay_many(20_000, due_in_seconds=_YEAR_SECONDS)
+    config = {"sweep__batch_rows": _BATCH_ROWS, "sweep__slices": _SLICES}
+    file = endpoint.config_file(**settings(broker, **config))
+    level = ladder.level_name(24)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "duesweep", "handover", "--config", str(file)],
+        env=os.environ | {"PYTHONPATH": "lib"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    until(lambda: broker.count(level) > 2_000)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    until(lambda: broker.count(level) == broker.count(level))
+
+    done = handover(spark, wiring.handover_parts(endpoint.config(**settings(broker, **config))))
+
+    assert (done.left, endpoint.waiting()) == (0, [])
+    times = Counter(one.message_id for one in broker.drain(level))
+    assert len(times) == 20_000
+    assert sum(times.values()) - 20_000 <= _SLICES * _BATCH_ROWS
+    tombstones = ledger.rows("tombstones")
+    assert {row.outcome for row in tombstones} == {"handed-over"}
+    assert len(tombstones) == len({row.message_key for row in tombstones}) == 20_000
+    assert 0 < done.summary.dispatched < 20_000
+
+
+@contextmanager
+def _cutting(proxy: Proxy) -> Iterator[list[int]]:
+    """Cut all connections again and again, each time that something has been sent since."""
+    cuts: list[int] = []
+    done = threading.Event()
+
+    def cut() -> None:
+        while len(cuts) < _CUTS and not done.wait(0.01):
+            if proxy.passed > (len(cuts) + 1) * _BYTES_BETWEEN_CUTS:
+                cuts.append(proxy.cut())
+
+    cutter = threading.Thread(target=cut)
+    cutter.start()
+    try:
+        yield cuts
+    finally:
+        done.set()
+        cutter.join()
