@@ -29,7 +29,7 @@ class Options:
 
 def run(file: Path | None, overrides: Sequence[str], options: Options) -> int:
     """Hand over, look, or stop."""
-    cutoff = _instant(options.cutoff) if options.cutoff else None
+    cutoff = instant(options.cutoff) if options.cutoff else None
     parts = wiring.handover_parts(configuration.load(file, overrides))
     if options.abort:
         return _abort(parts)
@@ -37,7 +37,8 @@ def run(file: Path | None, overrides: Sequence[str], options: Options) -> int:
     return _preview(parts, cutoff, options) if options.dry_run else _run(parts, cutoff, options)
 
 
-def _instant(text: str) -> datetime:
+def instant(text: str) -> datetime:
+    """The instant that a cut-off writes; `ConfigError` for anything else."""
     try:
         return datetime.strptime(text, _WIRE_FORMAT).replace(tzinfo=UTC)
     except ValueError:

@@ -1,0 +1,35 @@
+"""A handover or a sweep that runs elsewhere is stopped from outside."""
+
+import pytest
+from endpoint import Endpoint
+
+from duesweep import wiring
+from duesweep.errors import SweepClosedError
+from duesweep.handover import abort
+
+pytestmark = pytest.mark.services
+
+
+def test_abort_closes_what_is_under_way_and_its_tasks_claim_nothing_more(
+    endpoint: Endpoint,
+) -> None:
+    key = endpoint.set_up("Billing").delay()
+    parts = wiring.parts(endpoint.config())
+    with parts.store.open_driver() as session:
+        run = session.open_sweep(session.horizon())
+
+        assert abort(parts) == 1
+
+        assert session.sweeps_under_way() == []
+        with parts.store.open_task() as task, pytest.raises(SweepClosedError), task.transaction():
+            task.claim(run, [key])
+        assert not session.close_sweep(run.sweep_id, abandoned=False, remaining=0)
+    assert endpoint.waiting() == [key]
+    rows = endpoint.fetch(f"SELECT abandoned, remaining FROM {endpoint.own_table('sweeps')}")
+    assert rows == [(True, 1)]
+
+
+def test_abort_of_nothing_does_nothing(endpoint: Endpoint) -> None:
+    parts = wiring.parts(endpoint.set_up("Billing").config())
+
+    assert abort(parts) == 0
