@@ -36,6 +36,12 @@ class TestSqlServerWithOddNames(StoreContract):
         return SqlServerUnderTest(endpoint.set_up("Billing"))
 
 
+class TestTimeouts(StoreContract):
+    @pytest.fixture
+    def subject(self, sqlserver_endpoint: SqlServerEndpoint) -> SqlServerUnderTest:
+        return SqlServerUnderTest(sqlserver_endpoint.of_kind("sql-persistence").set_up("Billing"))
+
+
 class TestMsmq(StoreContract):
     @pytest.fixture
     def subject(self, msmq_endpoint: SqlServerEndpoint) -> SqlServerUnderTest:
