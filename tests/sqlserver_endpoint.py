@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from recordings import QueueRow
-from sqlserver_rows import MsmqRows, StoredRows, TransportRows, due_of, shown
+from sqlserver_rows import MsmqRows, StoredRows, TimeoutRows, TransportRows, due_of, shown
 from sqlserver_server import SqlServer, SqlServerDatabase
 
 from duesweep import config as configuration
@@ -24,20 +24,26 @@ _QUEUE = """
         Body varbinary(max), RowVersion bigint IDENTITY(1,1) NOT NULL
     )
 """
-_ROWS: dict[str, StoredRows] = {"sqlserver": TransportRows(), "msmq": MsmqRows()}
+Kind = Literal["sqlserver", "msmq", "sql-persistence"]
+_ROWS: dict[Kind, StoredRows] = {
+    "sqlserver": TransportRows(),
+    "msmq": MsmqRows(),
+    "sql-persistence": TimeoutRows(),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class SqlServerEndpoint:
     """Its tables are there after `set_up`; `folder` takes its configuration file and its ledger.
 
-    With kind `msmq` its delayed messages wait in the MSMQ transport's table.
+    With another `kind` its delayed messages wait in the MSMQ transport's table or in that of SQL
+    persistence's timeouts.
     """
 
     server: SqlServer
     folder: Path
     schema: str
-    kind: Literal["sqlserver", "msmq"] = "sqlserver"
+    kind: Kind = "sqlserver"
     name: str = ENDPOINT
     delayed_table: str | None = None
 
@@ -54,7 +60,7 @@ class SqlServerEndpoint:
     @property
     def delayed(self) -> str:
         """Its delayed table, quoted."""
-        table = self.delayed_table or f"{self.name}.{self.rows.table}"
+        table = self.delayed_table or self.rows.table(self.name)
         return SqlServerTable(self.database.name, self.schema, table).sql
 
     @property
@@ -62,7 +68,7 @@ class SqlServerEndpoint:
         """How it reads addresses."""
         return SqlServerAddresses(self.name, self.schema, self.database.name)
 
-    def of_kind(self, kind: Literal["sqlserver", "msmq"]) -> "SqlServerEndpoint":
+    def of_kind(self, kind: Kind) -> "SqlServerEndpoint":
         """The same with another transport's delayed table."""
         return replace(self, kind=kind)
 
@@ -98,6 +104,8 @@ class SqlServerEndpoint:
     def set_up(self, *queues: str, **overrides: object) -> "SqlServerEndpoint":
         """Create its tables, as `duesweep setup` does, and queue tables of these addresses."""
         self._create_schema(self.database, self.schema)
+        if self.rows.create is not None:
+            self.execute(self.rows.create.format(table=self.delayed))
         wiring.installer(self.config(**overrides)).install(rebind=False)
         for queue in queues:
             self.create_queue(queue)
@@ -148,7 +156,7 @@ class SqlServerEndpoint:
 
     def waiting(self) -> list[str]:
         """The keys in the delayed table, sorted."""
-        rows = self.fetch(f"SELECT {bracketed(self.rows.key)} AS message_key FROM {self.delayed}")
+        rows = self.fetch(f"SELECT {self.rows.key_text} AS message_key FROM {self.delayed}")
         return sorted(str(row.message_key) for row in rows)
 
     def queue_rows(self, address: str) -> list[QueueRow]:

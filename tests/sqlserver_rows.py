@@ -1,4 +1,4 @@
-"""How the stores on SQL Server keep a delayed message: the SQL transport's, and MSMQ's."""
+"""How the stores on SQL Server keep a delayed message: each kind has a table of its own."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import pyodbc
 from sqlserver_server import SqlServerDatabase
+from timeouts import SQL_SERVER_TABLE, destination_of, timeout_headers, timeout_of
 
 from duesweep.errors import UnreadableHeadersError, storable
 from duesweep.headers import json as headers_json
@@ -18,8 +19,6 @@ from duesweep.testing.builders import DelayedRow, message
 # some servers. As datetime2(7) the text of a `datetime` is exact: one tick of 1/300 s, no other.
 AS_DUE = "CONVERT(datetime, CONVERT(datetime2(7), ?, 121))"
 
-# Where nothing can be read, the destination column still has one.
-UNREADABLE_DESTINATION = "Billing"
 # Where arrays of parameters are worth it: the driver reserves room for the longest row in each.
 _MANY = 100
 _TEXT = (pyodbc.SQL_WVARCHAR, 0, 0)
@@ -27,11 +26,18 @@ _BYTES = (pyodbc.SQL_VARBINARY, 0, 0)
 
 
 class StoredRows(Protocol):
-    """One kind of delayed table."""
+    """One kind of delayed table. `key_text` is the expression for a key as text, `create` what
+    creates the table where `duesweep setup` does not.
+    """
 
-    table: str
     key: str
+    key_text: str
     due: str
+    create: str | None
+
+    def table(self, endpoint: str) -> str:
+        """What the table of an endpoint is called."""
+        ...
 
     def insert(
         self, database: SqlServerDatabase, delayed: str, rows: Sequence[DelayedRow]
@@ -52,9 +58,13 @@ class StoredRows(Protocol):
 class TransportRows:
     """The SQL Server transport's: the server gives out the keys."""
 
-    table: str = "Delayed"
     key: str = "RowVersion"
+    key_text: str = "RowVersion"
     due: str = "Due"
+    create: str | None = None
+
+    def table(self, endpoint: str) -> str:
+        return f"{endpoint}.Delayed"
 
     def insert(
         self, database: SqlServerDatabase, delayed: str, rows: Sequence[DelayedRow]
@@ -87,9 +97,13 @@ class MsmqRows:
     A builder's row is written in it by its meaning; headers that are no JSON go in as they are.
     """
 
-    table: str = "delayed"
     key: str = "Id"
+    key_text: str = "Id"
     due: str = "Time"
+    create: str | None = None
+
+    def table(self, endpoint: str) -> str:
+        return f"{endpoint}.delayed"
 
     def insert(
         self, database: SqlServerDatabase, delayed: str, rows: Sequence[DelayedRow]
@@ -102,9 +116,7 @@ class MsmqRows:
             f" VALUES (?, ?, ?, {AS_DUE}, ?)"
         )
         _insert_many(database, insert, [_TEXT, _TEXT, _BYTES, _TEXT, _BYTES], values)
-        dues = database.fetch(f"SELECT Id, {shown('Time')} AS due FROM {delayed}")
-        by_key = {found.Id: found.due for found in dues}
-        return [replace(row, due=due_of(by_key[row.key])) for row in rows]
+        return _as_stored(self, database, delayed, rows)
 
     def stored_headers(self, row: DelayedRow) -> str:
         return storable(xml_of(row).decode("utf-8", "backslashreplace"))
@@ -118,6 +130,48 @@ class MsmqRows:
             return Message(row.key, row.due_us, error, text, row.body, destination, attempts)
         text = headers_json.write(headers)
         return Message(row.key, row.due_us, headers, text, row.body, destination, attempts)
+
+
+@dataclass(frozen=True, slots=True)
+class TimeoutRows:
+    """SQL persistence's table of timeouts."""
+
+    key: str = "Id"
+    key_text: str = "LOWER(CONVERT(nvarchar(36), Id))"
+    due: str = "Time"
+    create: str | None = SQL_SERVER_TABLE
+
+    def table(self, endpoint: str) -> str:
+        return f"{endpoint.replace('.', '_')}_TimeoutData"
+
+    def insert(
+        self, database: SqlServerDatabase, delayed: str, rows: Sequence[DelayedRow]
+    ) -> list[DelayedRow]:
+        values = [
+            (row.key, destination_of(row), row.body, due_text(row.due), timeout_headers(row))
+            for row in rows
+        ]
+        insert = (
+            f"INSERT INTO {delayed} (Id, Destination, State, Time, Headers, PersistenceVersion)"
+            f" VALUES (CONVERT(uniqueidentifier, ?), ?, ?, {AS_DUE}, ?, '6.0.0')"
+        )
+        _insert_many(database, insert, [_TEXT, _TEXT, _BYTES, _TEXT, _TEXT], values)
+        return _as_stored(self, database, delayed, rows)
+
+    def stored_headers(self, row: DelayedRow) -> str:
+        return timeout_headers(row)
+
+    def message(self, row: DelayedRow, attempts: int) -> Message:
+        return timeout_of(row, destination_of(row), attempts)
+
+
+def _as_stored(
+    kind: StoredRows, database: SqlServerDatabase, delayed: str, rows: Sequence[DelayedRow]
+) -> list[DelayedRow]:
+    """The rows with the Dues that they have in the table."""
+    text = f"SELECT {kind.key_text} AS message_key, {shown('Time')} AS due FROM {delayed}"
+    by_key = {found.message_key: found.due for found in database.fetch(text)}
+    return [replace(row, due=due_of(by_key[row.key])) for row in rows]
 
 
 def xml_of(row: DelayedRow) -> bytes:
@@ -144,14 +198,6 @@ def due_text(due: object) -> str:
 def due_of(text: str) -> datetime:
     """The Due that `shown` shows."""
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
-
-
-def destination_of(row: DelayedRow) -> str | None:
-    """The row's destination; None is the endpoint itself."""
-    try:
-        return headers_json.read(row.headers).get(headers_json.FORWARD_DESTINATION)
-    except UnreadableHeadersError:
-        return UNREADABLE_DESTINATION
 
 
 def _insert_many(

@@ -22,13 +22,11 @@ STORE = "store.dsn"
 Capture = pytest.CaptureFixture[str]
 
 
-@pytest.fixture(params=["sqlserver", "msmq"])
+@pytest.fixture(params=["sqlserver", "msmq", "sql-persistence"])
 def healthy(
     request: pytest.FixtureRequest, sqlserver_endpoint: SqlServerEndpoint
 ) -> SqlServerEndpoint:
-    kind = {"sqlserver": sqlserver_endpoint, "msmq": request.getfixturevalue("msmq_endpoint")}
-    endpoint: SqlServerEndpoint = kind[request.param]
-    return endpoint.set_up(retry__error_queue="error")
+    return sqlserver_endpoint.of_kind(request.param).set_up(retry__error_queue="error")
 
 
 @pytest.fixture

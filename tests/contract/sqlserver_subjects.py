@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from contract.store_subjects import entry_of
 from sqlserver_endpoint import SqlServerEndpoint
-from sqlserver_rows import AS_DUE, destination_of, due_text, shown
+from sqlserver_rows import AS_DUE, due_text, shown
+from timeouts import destination_of
 
 from duesweep import wiring
 from duesweep.address import bracketed
@@ -50,7 +51,7 @@ class SqlServerUnderTest:
 
     @property
     def unreadable(self) -> Sequence[str]:
-        return JsonHeaders.unreadable if self.endpoint.kind == "sqlserver" else _NOT_XML
+        return _NOT_XML if self.endpoint.kind == "msmq" else JsonHeaders.unreadable
 
     def now(self) -> datetime:
         return self.endpoint.due_in(0)
@@ -61,7 +62,7 @@ class SqlServerUnderTest:
     def load(self, rows: Iterable[DelayedRow]) -> list[DelayedRow]:
         rows, server = list(rows), self.endpoint.server
         has_nul = any("\0" in (destination_of(row) or "") for row in rows)
-        if has_nul and self.endpoint.kind == "msmq" and server.stand_in is not None:
+        if has_nul and self.endpoint.kind != "sqlserver" and server.stand_in is not None:
             pytest.skip(server.unsupported("holds no NUL in a column of text"))
         return self.endpoint.load(rows)
 
@@ -84,7 +85,7 @@ class SqlServerUnderTest:
         rows = self.endpoint.rows
         self.endpoint.execute(
             f"UPDATE {self.endpoint.delayed} SET {bracketed(rows.due)} = {AS_DUE}"
-            f" WHERE {bracketed(rows.key)} = ?",
+            f" WHERE {rows.key_text} = ?",
             due_text(due),
             key,
         )

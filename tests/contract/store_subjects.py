@@ -7,8 +7,11 @@ from datetime import datetime
 from typing import Any
 
 from endpoint import Endpoint
+from timeouts import timeout_headers, timeout_of
+from timeouts_endpoint import timeout_destination
 
 from duesweep import wiring
+from duesweep.message import Message
 from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import DelayedRow
 from duesweep.testing.contract import Abilities, JsonHeaders
@@ -84,6 +87,24 @@ class PostgreSqlUnderTest(JsonHeaders):
 
     def delivered(self) -> list[str]:
         return [row.headers for row in self.endpoint.queue_rows("Billing")]
+
+
+class TimeoutsUnderTest(PostgreSqlUnderTest):
+    """The same with SQL persistence's table."""
+
+    def reschedule(self, key: str, due: datetime) -> None:
+        self.endpoint.execute(
+            f"UPDATE {self.endpoint.delayed} SET \"Time\" = $1::timestamptz AT TIME ZONE 'UTC'"
+            ' WHERE "Id" = $2',
+            due,
+            key,
+        )
+
+    def message(self, row: DelayedRow, attempts: int = 0) -> Message:
+        return timeout_of(row, timeout_destination(row), attempts)
+
+    def stored_headers(self, row: DelayedRow) -> str:
+        return timeout_headers(row)
 
 
 def entry_of(values: dict[str, Any]) -> JournalEntry:

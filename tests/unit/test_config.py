@@ -24,6 +24,7 @@ def test_everything_but_store_and_ledger_has_a_default() -> None:
             "name": None,
             "schema": None,
             "delayed_table": None,
+            "table_prefix": None,
             "writer_time_zone": None,
             "jdbc_url": None,
             "number_of_retries": None,

@@ -14,6 +14,7 @@ from duesweep.drivers.sqlserver.connection import _text_of_wide
 from duesweep.policy import MAX_BATCH_ROWS, SCANNED_ROWS
 from duesweep.sql import statement
 from duesweep.stores.msmq.shape import MSMQ_SHAPE
+from duesweep.stores.sqlpersistence.sqlserver import TIMEOUT_SHAPE
 from duesweep.stores.sqlserver.place import TRANSPORT_SHAPE, SqlServerShape, name_literal
 from duesweep.stores.sqlserver.setup import creation, lock_of
 
@@ -22,7 +23,7 @@ FOLDER = Path(duesweep.__file__).parent / "sql" / "sqlserver"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.sql"))
 UGLY = SqlServerTable("my.c@ta]]og", "my.[sch@ma", "my.tb[e 'q' \"d\" a]b")
 TABLES = ("attempts", "bindings", "delayed", "journal", "queue", "subscriptions", "sweeps")
-SHAPES = {"transport": TRANSPORT_SHAPE, "msmq": MSMQ_SHAPE}
+SHAPES = {"transport": TRANSPORT_SHAPE, "msmq": MSMQ_SHAPE, "timeouts": TIMEOUT_SHAPE}
 
 
 def _names(shape: SqlServerShape = TRANSPORT_SHAPE) -> dict[str, str]:
@@ -162,7 +163,7 @@ def _delayed_only(text: str) -> str:
 @pytest.mark.parametrize("name", NAMES)
 def test_no_text_with_seven_digits_of_a_second_is_read_as_datetime(name: str) -> None:
     """SQL Server refuses more than three there; only what a user stores has three."""
-    if name not in {"store_message", "store_msmq_message"}:
+    if name not in {"store_message", "store_msmq_message", "store_timeout"}:
         assert "CONVERT(datetime," not in statement("sqlserver", name)
 
 

@@ -3,7 +3,7 @@
 import difflib
 
 from duesweep.config.model import Config
-from duesweep.config.sections import QueueConfig
+from duesweep.config.sections import QueueConfig, StoreConfig
 from duesweep.policy import MAX_BATCH_ROWS
 
 _RABBITMQ_ONLY = {
@@ -21,13 +21,14 @@ def store_problem(config: Config) -> str | None:
     """Why the store cannot be meant so; None where it can."""
     store = config.store
     only_of = {
-        "writer_time_zone": {"postgresql"},
-        "number_of_retries": {"msmq"},
-        "jdbc_url": {"sqlserver", "msmq"},
+        "writer_time_zone": store.kind == "postgresql",
+        "number_of_retries": store.kind == "msmq",
+        "jdbc_url": store.dialect == "sqlserver",
+        "table_prefix": store.kind == "sql-persistence",
     }
-    for setting, kinds in only_of.items():
-        if getattr(store, setting) is not None and store.kind not in kinds and not store.is_brought:
-            return f"store.{setting} means nothing to a store of kind {store.kind}; leave it out"
+    for setting, has_meaning in only_of.items():
+        if getattr(store, setting) is not None and not has_meaning and not store.is_brought:
+            return f"store.{setting} means nothing to a store of kind {_kind(store)}; leave it out"
     if store.options and not store.is_brought:
         return f"store.options means nothing to a store of kind {store.kind}; leave it out"
     kindless = sorted(name for name, queue in _queues(config).items() if queue.kind is None)
@@ -47,6 +48,13 @@ def store_problem(config: Config) -> str | None:
             "the most, since it locks the whole table where a statement takes 5,000 locks"
         )
     return None
+
+
+def _kind(store: StoreConfig) -> str:
+    if store.kind != "sql-persistence":
+        return store.kind
+    server = {"postgresql": "PostgreSQL", "sqlserver": "SQL Server"}[store.dialect]
+    return f"{store.kind} in {server}"
 
 
 def route_notice(config: Config) -> str | None:

@@ -3,13 +3,15 @@
 import re
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
 
+from duesweep.config.dsn import dialect_of
 from duesweep.routing import PLACEHOLDERS
 from duesweep.stores.values import TransactionMode
 
 DEFAULT_SCHEMAS = {"postgresql": "public", "sqlserver": "dbo"}
-_STORE_KINDS = r"^(postgresql|sqlserver|msmq|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$"
+_SQL_PERSISTENCE = "sql-persistence"
+_STORE_KINDS = rf"^(postgresql|sqlserver|msmq|{_SQL_PERSISTENCE}|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$"
 
 
 class _Section(BaseModel):
@@ -25,12 +27,25 @@ class StoreConfig(_Section):
     name: str | None = Field(default=None, min_length=1)
     db_schema: str | None = Field(default=None, alias="schema", min_length=1)
     delayed_table: str | None = Field(default=None, min_length=1)
+    # It may be empty: then the table's name is all that SQL persistence gives it.
+    table_prefix: str | None = None
     writer_time_zone: str | None = Field(default=None, min_length=1)
     jdbc_url: SecretStr | None = Field(default=None, min_length=1)
     number_of_retries: int | None = Field(default=None, ge=0, le=1_000)
     transaction_mode: TransactionMode | None = None
     # They may hold secrets, as only the store itself can tell.
     options: dict[str, Any] = Field(default_factory=dict, repr=False)
+
+    @field_validator("dsn")
+    @classmethod
+    def _of_some_dialect(cls, dsn: SecretStr, given: ValidationInfo) -> SecretStr:
+        is_decisive = given.data.get("kind") == _SQL_PERSISTENCE
+        if is_decisive and dialect_of(dsn.get_secret_value()) is None:
+            raise ValueError(
+                "it is neither an ODBC string, as Server=...;Database=..., nor PostgreSQL's, as "
+                "postgresql://... or host=... dbname=..."
+            )
+        return dsn
 
     @property
     def is_brought(self) -> bool:
@@ -40,7 +55,16 @@ class StoreConfig(_Section):
     @property
     def dialect(self) -> str:
         """The database's dialect: that of the queues beside the store, too."""
+        if self.kind == _SQL_PERSISTENCE:
+            return str(dialect_of(self.dsn.get_secret_value()))
         return "sqlserver" if self.kind == "msmq" else self.kind
+
+    @property
+    def knows_own_queue(self) -> bool:
+        """Whether the endpoint's own queue is a table. That of an endpoint on MSMQ is not, and SQL
+        persistence does not say what its endpoint's transport is.
+        """
+        return self.kind not in {"msmq", _SQL_PERSISTENCE}
 
     @property
     def schema_name(self) -> str:

@@ -24,8 +24,8 @@ def sentence_of(error: Mapping[str, Any]) -> str:
     path = _path(error["loc"])
     if error["loc"] == ("store", "kind"):
         return (
-            f"store.kind is wrong: {error['input']!r} is none of postgresql, sqlserver and "
-            "msmq, nor a store of your own as package.module:Class"
+            f"store.kind is wrong: {error['input']!r} is none of postgresql, sqlserver, "
+            "msmq and sql-persistence, nor a store of your own as package.module:Class"
         )
     if error["type"] == "extra_forbidden":
         return unknown_setting(".".join(part for part in error["loc"] if isinstance(part, str)))

@@ -55,8 +55,7 @@ def _tables(connection: QueueConnection, roles: _Roles) -> Sequence[tuple[str, o
 
 def _roles_by_connection(config: Config) -> tuple[dict[str, _Roles], Sequence[Finding]]:
     wanted: _Roles = {}
-    # An endpoint on MSMQ has its own queue there.
-    if config.store.kind != "msmq":
+    if config.store.knows_own_queue:
         wanted[_OWN] = None
     if config.retry.error_queue is not None:
         wanted[_ERROR] = config.retry.error_queue

@@ -79,8 +79,7 @@ def installer(config: Config) -> Installer:
 def _queues_by_connection(config: Config) -> Mapping[str, list[str | None]]:
     """The endpoint's own queue (None) and the error queue, each with the connection it is on."""
     wanted: list[str | None] = []
-    # An endpoint on MSMQ has its own queue there.
-    if config.store.kind != "msmq":
+    if config.store.knows_own_queue:
         wanted.append(None)
     if config.retry.error_queue:
         wanted.append(config.retry.error_queue)

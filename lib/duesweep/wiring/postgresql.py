@@ -1,4 +1,4 @@
-"""Wiring of PostgreSQL: the transport's store and its queue tables."""
+"""Wiring of PostgreSQL: the transport's store, SQL persistence's, and queue tables."""
 
 from collections.abc import Sequence
 
@@ -10,22 +10,24 @@ from duesweep.queues.postgresql import PostgreSqlQueue
 from duesweep.stores.base import Store
 from duesweep.stores.postgresql.setup import PostgreSqlSetup
 from duesweep.stores.postgresql.store import PostgreSqlStore
+from duesweep.stores.sqlpersistence.postgresql import PostgreSqlTimeoutStore
+from duesweep.stores.sqlpersistence.timeouts import table_name
 from duesweep.wiring.dialects import QueueConnection
 
 
 def store(config: Config) -> PostgreSqlStore:
-    """The delayed table of the PostgreSQL transport."""
-    dsn = config.store.dsn.get_secret_value()
-    delayed = TableName(
-        config.store.schema_name,
-        config.store.delayed_table or f"{config.store.endpoint}.Delayed",
-    )
-    return PostgreSqlStore(
+    """The delayed table of the PostgreSQL transport, or SQL persistence's table of timeouts."""
+    settings, dsn = config.store, config.store.dsn.get_secret_value()
+    kind, table = PostgreSqlStore, f"{settings.endpoint}.Delayed"
+    if settings.kind == "sql-persistence":
+        kind, table = PostgreSqlTimeoutStore, table_name(settings.endpoint, settings.table_prefix)
+    delayed = TableName(settings.schema_name, settings.delayed_table or table)
+    return kind(
         dsn=dsn,
-        source=config.store.name or f"{database_of(dsn)}/{delayed.schema}.{delayed.table}",
+        source=settings.name or f"{database_of(dsn)}/{delayed.schema}.{delayed.table}",
         delayed=delayed,
-        addresses=PostgreSqlAddresses(config.store.endpoint, delayed.schema),
-        writer_time_zone=config.store.writer_time_zone,
+        addresses=PostgreSqlAddresses(settings.endpoint, delayed.schema),
+        writer_time_zone=settings.writer_time_zone,
     )
 
 
@@ -41,7 +43,7 @@ def queue(connection: QueueConnection) -> PostgreSqlQueue:
         connection.config.store.dsn.get_secret_value(),
         connection.dsn.get_secret_value() if connection.dsn else None,
         setting=connection.setting,
-        holds_own_queue=not connection.is_routed and connection.config.store.kind != "msmq",
+        holds_own_queue=not connection.is_routed and connection.config.store.knows_own_queue,
     )
 
 

@@ -1,4 +1,4 @@
-"""Wiring of SQL Server: the transport's store, the MSMQ transport's, and queue tables."""
+"""Wiring of SQL Server: the transport's store, MSMQ's, SQL persistence's, and queue tables."""
 
 from collections.abc import Sequence
 
@@ -10,21 +10,30 @@ from duesweep.queues.sqlserver import SqlServerQueue
 from duesweep.stores.base import Store
 from duesweep.stores.msmq.shape import TABLE_SUFFIXES
 from duesweep.stores.msmq.store import MsmqStore
+from duesweep.stores.sqlpersistence.sqlserver import SqlServerTimeoutStore
+from duesweep.stores.sqlpersistence.timeouts import table_name
 from duesweep.stores.sqlserver.place import SqlServerPlace
 from duesweep.stores.sqlserver.setup import SqlServerSetup
 from duesweep.stores.sqlserver.store import SqlServerStore
 from duesweep.wiring.dialects import QueueConnection
 
+_KINDS: dict[str, type[SqlServerStore | MsmqStore]] = {
+    "sqlserver": SqlServerStore,
+    "msmq": MsmqStore,
+    "sql-persistence": SqlServerTimeoutStore,
+}
+
 
 def store(config: Config) -> SqlServerStore | MsmqStore:
-    """The delayed table of the SQL Server transport, or the MSMQ transport's message store."""
-    settings, is_msmq = config.store, config.store.kind == "msmq"
+    """The delayed table of the SQL Server transport, the MSMQ transport's message store, or SQL
+    persistence's table of timeouts.
+    """
+    settings = config.store
     dsn = settings.dsn.get_secret_value()
     addresses = SqlServerAddresses(settings.endpoint, settings.schema_name, database_of(dsn))
     candidates = _candidates(config, addresses)
-    kind = MsmqStore if is_msmq else SqlServerStore
     first = candidates[0]
-    return kind(
+    return _KINDS[settings.kind](
         dsn=dsn,
         source=settings.name or f"{first.catalog}/{first.schema}.{first.table}",
         candidates=candidates,
@@ -47,7 +56,7 @@ def queue(connection: QueueConnection) -> SqlServerQueue:
         config.store.dsn.get_secret_value(),
         connection.dsn.get_secret_value() if connection.dsn else None,
         setting=connection.setting,
-        holds_own_queue=not connection.is_routed and config.store.kind != "msmq",
+        holds_own_queue=not connection.is_routed and config.store.knows_own_queue,
     )
 
 
@@ -88,6 +97,8 @@ def _candidates(config: Config, addresses: SqlServerAddresses) -> tuple[SqlServe
         names = [settings.delayed_table]
     elif settings.kind == "msmq":
         names = [settings.endpoint + suffix for suffix in TABLE_SUFFIXES]
+    elif settings.kind == "sql-persistence":
+        names = [table_name(settings.endpoint, settings.table_prefix)]
     else:
         names = [f"{settings.endpoint}.Delayed"]
     catalog = addresses.default_catalog

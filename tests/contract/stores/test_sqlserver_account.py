@@ -1,10 +1,8 @@
 """What stores on SQL Server note of a message beyond the contract."""
 
-from typing import Literal
-
 import pytest
 from contract.sqlserver_subjects import SqlServerUnderTest
-from sqlserver_endpoint import SqlServerEndpoint
+from sqlserver_endpoint import Kind, SqlServerEndpoint
 
 from duesweep.errors import QueueNotFoundError
 from duesweep.headers import json as headers_json
@@ -18,11 +16,11 @@ def subject(
     request: pytest.FixtureRequest, sqlserver_endpoint: SqlServerEndpoint
 ) -> SqlServerUnderTest:
     """A store of the kind that the test names."""
-    kind: Literal["sqlserver", "msmq"] = request.param
+    kind: Kind = request.param
     return SqlServerUnderTest(sqlserver_endpoint.of_kind(kind).set_up("Billing"))
 
 
-@pytest.mark.parametrize("subject", ["sqlserver", "msmq"], indirect=True)
+@pytest.mark.parametrize("subject", ["sqlserver", "msmq", "sql-persistence"], indirect=True)
 def test_headers_of_an_exhausted_message_are_journalled_as_json_where_they_can_be_read(
     subject: SqlServerUnderTest,
 ) -> None:
@@ -60,8 +58,8 @@ def test_row_of_the_msmq_store_counts_its_own_failures(subject: SqlServerUnderTe
     assert subject.attempts() == {failing.key: 3}
 
 
-@pytest.mark.parametrize("subject", ["msmq"], indirect=True)
-def test_message_of_the_msmq_store_without_a_time_is_never_due_and_noticed(
+@pytest.mark.parametrize("subject", ["msmq", "sql-persistence"], indirect=True)
+def test_message_without_a_time_is_never_due_and_noticed(
     subject: SqlServerUnderTest,
 ) -> None:
     endpoint = subject.endpoint

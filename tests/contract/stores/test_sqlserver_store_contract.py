@@ -7,11 +7,21 @@ from contract.sqlserver_subjects import SqlServerUnderTest
 from sqlserver_endpoint import SqlServerEndpoint
 
 from duesweep.testing.contract import StoreContract
+from duesweep.testing.contract.stores import FinishContract
 
 # Names that somebody has: blanks, dots, quotes, brackets, braces, percent signs, 128 characters.
 ODD_ENDPOINT = 'Sales."Or\'ders".[%s].{delayed}'
 ODD_SCHEMA = 'the "odd" one\'s: 100%'
 LONGEST_TABLE = "Late.Ünd" + 120 * "x"
+
+
+def _odd(endpoint: SqlServerEndpoint) -> SqlServerEndpoint:
+    name = ODD_ENDPOINT
+    if endpoint.server.stand_in is not None:
+        # It cannot parse the doubled bracket in a quoted name.
+        name = name.translate({ord("["): "(", ord("]"): ")"})
+    schema = f"{ODD_SCHEMA} {endpoint.schema}"
+    return replace(endpoint, schema=schema, name=name, delayed_table=LONGEST_TABLE)
 
 
 class TestSqlServer(StoreContract):
@@ -23,16 +33,19 @@ class TestSqlServer(StoreContract):
 class TestSqlServerWithOddNames(StoreContract):
     @pytest.fixture
     def subject(self, sqlserver_endpoint: SqlServerEndpoint) -> SqlServerUnderTest:
-        name = ODD_ENDPOINT
-        if sqlserver_endpoint.server.stand_in is not None:
-            # It cannot parse the doubled bracket in a quoted name.
-            name = name.translate({ord("["): "(", ord("]"): ")"})
-        endpoint = replace(
-            sqlserver_endpoint,
-            schema=f"{ODD_SCHEMA} {sqlserver_endpoint.schema}",
-            name=name,
-            delayed_table=LONGEST_TABLE,
-        )
+        return SqlServerUnderTest(_odd(sqlserver_endpoint).set_up("Billing"))
+
+
+class TestTimeouts(StoreContract):
+    @pytest.fixture
+    def subject(self, sqlserver_endpoint: SqlServerEndpoint) -> SqlServerUnderTest:
+        return SqlServerUnderTest(sqlserver_endpoint.of_kind("sql-persistence").set_up("Billing"))
+
+
+class TestTimeoutsWithOddNames(FinishContract):
+    @pytest.fixture
+    def subject(self, sqlserver_endpoint: SqlServerEndpoint) -> SqlServerUnderTest:
+        endpoint = _odd(sqlserver_endpoint.of_kind("sql-persistence"))
         return SqlServerUnderTest(endpoint.set_up("Billing"))
 
 

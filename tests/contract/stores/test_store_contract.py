@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 from contract.due_tickets import DueTicketsUnderTest
-from contract.store_subjects import OpenEndpoint, PostgreSqlUnderTest
+from contract.store_subjects import OpenEndpoint, PostgreSqlUnderTest, TimeoutsUnderTest
+from timeouts_endpoint import timeouts_of
 
 from duesweep.testing.contract import StoreContract
 from duesweep.testing.contract.memory import MemoryUnderTest
@@ -33,6 +34,22 @@ class TestPostgreSql(StoreContract):
     def subject(self, open_endpoint: OpenEndpoint) -> Iterator[PostgreSqlUnderTest]:
         with open_endpoint("UTC", f"s{uuid.uuid4().hex[:12]}") as endpoint:
             yield PostgreSqlUnderTest(endpoint.set_up("Billing"))
+
+
+class TestTimeouts(StoreContract):
+    @pytest.fixture
+    def subject(self, open_endpoint: OpenEndpoint) -> Iterator[TimeoutsUnderTest]:
+        with open_endpoint("UTC", f"s{uuid.uuid4().hex[:12]}") as endpoint:
+            yield TimeoutsUnderTest(timeouts_of(endpoint).set_up("Billing"))
+
+
+class TestTimeoutsInNewYorkWithOddNames(StoreContract):
+    @pytest.fixture
+    def subject(self, open_endpoint: OpenEndpoint) -> Iterator[TimeoutsUnderTest]:
+        schema = f"{ODD_SCHEMA} s{uuid.uuid4().hex[:12]}"
+        with open_endpoint("America/New_York", schema) as endpoint:
+            odd = endpoint.named(ODD_ENDPOINT, endpoint.schema, LONGEST_TABLE)
+            yield TimeoutsUnderTest(timeouts_of(odd).set_up("Billing"))
 
 
 class TestPostgreSqlInNewYorkWithOddNames(StoreContract):

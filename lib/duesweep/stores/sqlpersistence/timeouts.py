@@ -1,0 +1,46 @@
+"""What SQL persistence's table of timeouts is in every dialect: its name, and its rows.
+
+The source of names and columns is NServiceBus.Persistence.Sql, version 6 and older.
+"""
+
+import uuid
+from typing import Any
+
+import duesweep
+from duesweep.errors import UnreadableHeadersError
+from duesweep.headers import json as headers_json
+from duesweep.message import Message
+from duesweep.stores.values import NewMessage
+
+SETTINGS = "store.endpoint, store.table_prefix and store.schema"
+
+
+def table_name(endpoint: str, prefix: str | None) -> str:
+    """The table's name; without a prefix of its own that is made of the endpoint's name."""
+    if prefix is None:
+        prefix = endpoint.replace(".", "_") + "_"
+    return f"{prefix}TimeoutData"
+
+
+def timeout_message(key: str, due_us: int | None, row: Any, attempts: int) -> Message:
+    """The message in a claimed row: its headers are in JSON, and travel as they are."""
+    # Where the column is NULL: an address that names no queue, not the endpoint's own one.
+    destination, text = row.destination or "", row.headers or ""
+    try:
+        headers = headers_json.read(row.headers)
+    except UnreadableHeadersError as error:
+        return Message(key, due_us, error, text, row.body, destination, attempts)
+    return Message(key, due_us, headers, text, row.body, destination, attempts)
+
+
+def new_row(message: NewMessage, own_queue: str) -> dict[str, Any]:
+    """The values of a new row, less its Time, as text where they can be."""
+    return {
+        "message_key": str(uuid.uuid4()),
+        "destination": message.destination or own_queue,
+        # As SQL persistence writes it for a timeout of no saga, which it cannot read as NULL.
+        "saga_id": str(uuid.UUID(int=0)),
+        "body": message.body,
+        "headers": headers_json.write(message.headers),
+        "version": f"duesweep {duesweep.__version__}",
+    }

@@ -1,0 +1,67 @@
+"""What the store of SQL persistence's timeouts does in SQL Server beyond the contract."""
+
+from datetime import timedelta
+
+import pytest
+from contract.sqlserver_subjects import SqlServerUnderTest
+from sqlserver_endpoint import SqlServerEndpoint
+
+from duesweep import wiring
+from duesweep.errors import ConfigError
+from duesweep.stores.values import NewMessage
+from duesweep.testing.contract.stores import steps
+
+
+@pytest.fixture
+def endpoint(sqlserver_endpoint: SqlServerEndpoint) -> SqlServerEndpoint:
+    """An endpoint with its tables."""
+    return sqlserver_endpoint.of_kind("sql-persistence").set_up("Billing")
+
+
+def test_missing_table_is_refused_with_the_settings_to_look_at_and_not_created(
+    endpoint: SqlServerEndpoint,
+) -> None:
+    endpoint.execute(f"DROP TABLE {endpoint.delayed}")
+    store = wiring.store(endpoint.config())
+    store.set_up_infrastructure()
+
+    with store.open_driver() as session, pytest.raises(ConfigError) as refusal:
+        session.check()
+
+    assert str(refusal.value) == (
+        f"There is no delayed table {endpoint.delayed}; check store.endpoint, store.table_prefix "
+        "and store.schema; `setup` does not create it"
+    )
+
+
+def test_counters_of_another_kind_of_store_in_the_schema_do_no_harm(
+    endpoint: SqlServerEndpoint,
+) -> None:
+    subject = SqlServerUnderTest(endpoint)
+    transport = SqlServerUnderTest(endpoint.of_kind("sqlserver").set_up())
+    for each in (subject, transport):
+        run, [failing] = steps.load(each, steps.row(each, "Nowhere"))
+        steps.fail(each, run, failing)
+
+    for each in (subject, transport):
+        with each.store.open_driver() as session:
+            session.check()
+            assert session.count_pending(session.horizon()) == 0
+            session.open_sweep(session.horizon())
+
+    assert len(subject.attempts()) == 2
+
+
+def test_stored_message_is_a_timeout_of_no_saga(endpoint: SqlServerEndpoint) -> None:
+    store = wiring.store(endpoint.config())
+    with store.open_messages() as session:
+        due = endpoint.due_in(0) + timedelta(hours=1)
+        key = session.store(NewMessage(None, {"a": "b"}, b"{}", due))
+
+    (row,) = endpoint.fetch(
+        "SELECT Destination, LOWER(CONVERT(varchar(36), SagaId)) AS saga, PersistenceVersion"
+        f" FROM {endpoint.delayed}"
+    )
+    assert endpoint.waiting() == [key]
+    assert (row.Destination, set(row.saga)) == ("Sales.Orders", {"0", "-"})
+    assert row.PersistenceVersion.startswith("duesweep ")

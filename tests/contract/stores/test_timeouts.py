@@ -1,0 +1,197 @@
+"""What the store of SQL persistence's timeouts does in PostgreSQL beyond the contract."""
+
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, timedelta
+
+import psycopg
+import pytest
+from contract.store_subjects import OpenEndpoint, TimeoutsUnderTest
+from timeouts_endpoint import TimeoutsEndpoint, timeouts_of
+
+from duesweep import wiring
+from duesweep.drivers.postgresql import connection as driver
+from duesweep.errors import ConfigError, UnreadableAddressError
+from duesweep.headers import json as headers_json
+from duesweep.message import MESSAGE_ID
+from duesweep.stores.relational.statements import JOURNAL_TABLES
+from duesweep.stores.values import NewMessage
+from duesweep.testing.builders import delayed_row
+from duesweep.testing.contract.stores import steps
+
+
+@pytest.fixture(params=["UTC", "America/New_York"])
+def endpoint(
+    request: pytest.FixtureRequest, open_endpoint: OpenEndpoint
+) -> Iterator[TimeoutsEndpoint]:
+    """An endpoint without tables as yet, in databases of these time zones."""
+    with open_endpoint(request.param, f"s{uuid.uuid4().hex[:12]}") as endpoint:
+        yield timeouts_of(endpoint)
+
+
+@pytest.fixture
+def subject(endpoint: TimeoutsEndpoint) -> TimeoutsUnderTest:
+    """A store with its tables."""
+    return TimeoutsUnderTest(endpoint.set_up("Billing"))
+
+
+def test_setup_creates_the_journal_and_never_the_table_of_timeouts(
+    endpoint: TimeoutsEndpoint,
+) -> None:
+    endpoint.execute(f'CREATE SCHEMA "{endpoint.schema}"')
+
+    created = wiring.installer(endpoint.config()).install(rebind=False)
+
+    tables = "SELECT tablename FROM pg_tables WHERE schemaname = $1"
+    found = {row.tablename for row in endpoint.fetch(tables, endpoint.schema)}
+    assert found == {f"duesweep_{name}" for name in JOURNAL_TABLES}
+    assert {table.table for table in created} == found
+
+
+@pytest.mark.parametrize("method", ["installer", "store"])
+def test_missing_table_is_refused_with_the_settings_to_look_at(
+    endpoint: TimeoutsEndpoint, method: str
+) -> None:
+    endpoint.execute(f'CREATE SCHEMA "{endpoint.schema}"')
+    if method == "installer":
+        wiring.installer(endpoint.config()).install(rebind=False)
+    else:
+        wiring.store(endpoint.config()).set_up_infrastructure()
+
+    with (
+        wiring.store(endpoint.config()).open_driver() as session,
+        pytest.raises(ConfigError) as refusal,
+    ):
+        session.check()
+
+    assert str(refusal.value) == (
+        f"There is no delayed table {endpoint.delayed}; check store.endpoint, store.table_prefix "
+        "and store.schema; `setup` does not create it"
+    )
+
+
+def test_other_table_is_refused_with_what_it_lacks(subject: TimeoutsUnderTest) -> None:
+    endpoint = subject.endpoint
+    endpoint.execute(f'ALTER TABLE {endpoint.delayed} ALTER "Time" TYPE timestamptz')
+
+    with subject.store.open_driver() as session, pytest.raises(ConfigError, match="it lacks Time"):
+        session.check()
+
+
+def test_horizon_is_the_servers_clock_whatever_zone_the_database_has(
+    subject: TimeoutsUnderTest,
+) -> None:
+    with subject.store.open_driver() as session:
+        session.check()
+        horizon = session.horizon()
+
+    assert horizon.before == horizon.server_time
+    assert abs(horizon.before - subject.server_time()) < timedelta(seconds=60)
+
+
+def test_plan_is_the_same_in_a_session_of_any_zone(subject: TimeoutsUnderTest) -> None:
+    endpoint = subject.endpoint
+    due = {endpoint.delay(due_in_seconds=-seconds) for seconds in (1, 1_800, 86_400)}
+    for seconds in (1_800, 3_600 * 13):
+        endpoint.delay(due_in_seconds=seconds)
+
+    with subject.store.open_driver() as session:
+        assert session.count_pending(session.horizon()) == len(due)
+        plan = session.plan(session.open_sweep(session.horizon()), 2)
+
+    assert sorted(plan.planned) == [1, 2]
+    for zone in ("UTC", "Asia/Kolkata", "America/New_York"):
+        with psycopg.connect(endpoint.dsn) as other:
+            other.execute(f"SET TimeZone = '{zone}'".encode())
+            rows = other.execute(plan.tickets_query.encode()).fetchall()
+        assert {key for row in rows for key in row[1].split(",")} == due
+
+
+@pytest.mark.parametrize("name", ["find_pending", "count_pending"])
+def test_index_on_time_is_used(
+    subject: TimeoutsUnderTest, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    endpoint = subject.endpoint
+    endpoint.delay_many(2_000, due_in_seconds=3_600)
+    endpoint.delay()
+    endpoint.execute(f"ANALYZE {endpoint.delayed}")
+    original = driver.statement
+    monkeypatch.setattr(driver, "statement", lambda *of: f"EXPLAIN {original(*of)}")
+
+    with subject.store.open_task() as session:
+        plan = session.connection.rows(
+            name, subject.store.names, source="any", horizon=subject.server_time()
+        )
+
+    assert "_TimeIdx" in "".join(line for (line,) in plan)
+
+
+def test_message_without_a_time_is_never_due_and_noticed(subject: TimeoutsUnderTest) -> None:
+    endpoint = subject.endpoint
+    with subject.store.open_driver() as session:
+        assert session.notices() == ()
+    key = endpoint.delay()
+    endpoint.execute(f'UPDATE {endpoint.delayed} SET "Time" = NULL')
+
+    with subject.store.open_driver() as session:
+        assert not session.has_work()
+        (notice,) = session.notices()
+
+    assert notice.startswith(f"1 messages in {endpoint.delayed} have no Time")
+    with subject.store.open_messages() as messages:
+        assert messages.next_due() is None
+    assert subject.waiting() == {key}
+
+
+def test_message_without_a_destination_names_no_queue(subject: TimeoutsUnderTest) -> None:
+    run, [row] = steps.load(subject, delayed_row(None))
+
+    with steps.batch(subject) as session, subject.queue.open(session) as queue:
+        (message,) = steps.claim(subject, session, run, row).messages
+        with pytest.raises(UnreadableAddressError, match="names no table"):
+            queue.resolve(message.destination)
+
+
+def test_forward_destination_among_the_headers_travels_as_it_is(
+    subject: TimeoutsUnderTest,
+) -> None:
+    endpoint = subject.endpoint
+    key = endpoint.delay()
+    text = headers_json.write({headers_json.FORWARD_DESTINATION: "Other", MESSAGE_ID: "m-1"})
+    endpoint.execute(f'UPDATE {endpoint.delayed} SET "Headers" = $1', text)
+    run = subject.open_sweep()
+
+    with steps.batch(subject) as session:
+        (message,) = session.claim(run, [key]).messages
+
+    assert (message.headers_text, message.destination) == (text, "Billing")
+    assert message.message_id == "m-1"
+
+
+def test_message_without_headers_is_poison_that_fails_alone(
+    subject: TimeoutsUnderTest,
+) -> None:
+    endpoint = subject.endpoint
+    key = endpoint.delay()
+    endpoint.execute(f'UPDATE {endpoint.delayed} SET "Headers" = NULL')
+    run = subject.open_sweep()
+
+    with steps.batch(subject) as session:
+        claim = session.claim(run, [key])
+        session.finish(run, 0, steps.failed(*claim.messages), claim.server_us)
+
+    assert subject.attempts() == {key: 1}
+
+
+def test_stored_message_is_a_timeout_of_no_saga(subject: TimeoutsUnderTest) -> None:
+    due = subject.server_time() + timedelta(hours=1)
+    with subject.store.open_messages() as session:
+        key = session.store(NewMessage(None, {"a": "b"}, b"{}", due))
+
+    (row,) = subject.endpoint.fetch(
+        'SELECT "Id"::text AS id, "Destination" AS destination, "SagaId" AS saga, "Time" AS time,'
+        f' "PersistenceVersion" AS version FROM {subject.endpoint.delayed}'
+    )
+    assert (row.id, row.destination, row.saga.int) == (key, "Sales.Orders", 0)
+    assert row.version.startswith("duesweep ")
+    assert row.time == due.astimezone(UTC).replace(tzinfo=None)

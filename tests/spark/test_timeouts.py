@@ -1,0 +1,68 @@
+"""Whole sweeps of the timeouts that SQL persistence keeps, in PostgreSQL and in SQL Server."""
+
+import json
+from typing import TYPE_CHECKING, Union
+
+import pytest
+from ledger_reader import LedgerReader
+from pyspark.sql import SparkSession
+from timeouts_endpoint import TimeoutsEndpoint, timeouts_of
+
+from duesweep import wiring
+from duesweep.sweep import sweep
+
+if TYPE_CHECKING:
+    from sqlserver_endpoint import SqlServerEndpoint
+
+pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.slow]
+
+Subject = Union[TimeoutsEndpoint, "SqlServerEndpoint"]
+
+
+@pytest.fixture(params=["postgresql", "sqlserver"])
+def timeouts(request: pytest.FixtureRequest) -> Subject:
+    """An endpoint's table, and its queues."""
+    queues = ("Billing", "Shipping", "error")
+    if request.param == "postgresql":
+        return timeouts_of(request.getfixturevalue("endpoint")).set_up(*queues)
+    found: SqlServerEndpoint = request.getfixturevalue("sqlserver_endpoint")
+    return found.of_kind("sql-persistence").set_up(*queues)
+
+
+def test_what_is_due_is_swept_once_and_accounted_for(
+    spark: SparkSession, timeouts: Subject
+) -> None:
+    keys = timeouts.delay_many(600, ["Billing", "Shipping"])
+    keys += [timeouts.delay(due_in_seconds=-seconds) for seconds in (1, 1_800, 40_000)]
+    waiting = [timeouts.delay(due_in_seconds=seconds) for seconds in (600, 1_800, 40_000)]
+
+    summary = sweep(spark, wiring.parts(timeouts.config(sweep__batch_rows=100, sweep__slices=1)))
+
+    assert (summary.found, summary.dispatched, summary.outcome) == (603, 603, "done")
+    assert [len(timeouts.queue_rows(queue)) for queue in ("Billing", "Shipping")] == [303, 300]
+    assert timeouts.waiting() == sorted(waiting)
+    tombstones = LedgerReader(spark, timeouts.folder / "ledger").rows("tombstones")
+    assert sorted(row.message_key for row in tombstones) == sorted(keys)
+    late_ms = [row.lateness_ms for row in tombstones]
+    assert min(late_ms) > 0
+    assert 40_000_000 < max(late_ms) < 40_300_000
+
+
+def test_exhausted_message_is_whole_in_the_ledger_and_in_the_error_queue(
+    spark: SparkSession, timeouts: Subject
+) -> None:
+    key = timeouts.delay("Nowhere", body=bytes(range(256)))
+    config = timeouts.config(retry__max_attempts=2, retry__error_queue="error")
+
+    first = sweep(spark, wiring.parts(config))
+    held = sweep(spark, wiring.parts(config))
+    timeouts.ripen()
+    second = sweep(spark, wiring.parts(config))
+
+    assert (first.failed, held.found, second.exhausted) == (1, 0, 1)
+    (error,) = LedgerReader(spark, timeouts.folder / "ledger").rows("errors")
+    assert (error.message_key, error.attempts, error.body) == (key, 2, bytes(range(256)))
+    assert error.destination == "Nowhere"
+    (letter,) = timeouts.queue_rows("error")
+    assert json.loads(letter.headers)["NServiceBus.FailedQ"] == "Nowhere"
+    assert timeouts.waiting() == []

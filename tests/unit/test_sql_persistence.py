@@ -1,0 +1,176 @@
+"""Timeouts of SQL persistence as they are configured: which server, which table, which settings."""
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from duesweep import wiring
+from duesweep.address import SqlServerTable, TableName
+from duesweep.cli.app import main
+from duesweep.config import Config, load
+from duesweep.errors import ConfigError
+from duesweep.wiring.examining import examination
+from duesweep.wiring.installing import installer
+
+POSTGRESQL = "postgresql://sweeper:s3cret@db.example:5432/sales"
+SQL_SERVER = "Server=db.example,1433;Database=sales;Uid=sweeper;Pwd=s3cret"
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def _settings(dsn: str = POSTGRESQL, **more: str) -> list[str]:
+    settings = {"store.kind": "sql-persistence", "store.dsn": dsn, "store.endpoint": "Sales.Orders"}
+    others = {name.replace("__", "."): value for name, value in more.items()}
+    settings |= {"ledger.root": "/ledger"} | others
+    return [f"{name}={value}" for name, value in settings.items()]
+
+
+def _config(dsn: str = POSTGRESQL, **more: str) -> Config:
+    return load(None, _settings(dsn, **more))
+
+
+def _store(dsn: str = POSTGRESQL, **more: str) -> Any:
+    return wiring.store(_config(dsn, **more))
+
+
+@pytest.mark.parametrize(
+    ("dsn", "dialect"),
+    [
+        (POSTGRESQL, "postgresql"),
+        ("postgres://db.example/sales", "postgresql"),
+        ("host=db.example dbname=sales user=sweeper", "postgresql"),
+        ("user = sweeper password='a;b' dbname=sales", "postgresql"),
+        ("service=sales", "postgresql"),
+        ("postgresql://db.example/sales?options=-c%20x;server=y", "postgresql"),
+        (SQL_SERVER, "sqlserver"),
+        ("server=db.example;database=sales", "sqlserver"),
+        ("Driver={ODBC Driver 18 for SQL Server};Server=db.example;Database=sales", "sqlserver"),
+        ("Database=sales; Network Address = db.example", "sqlserver"),
+        ("DSN=sales;Database=sales", "sqlserver"),
+    ],
+)
+def test_form_of_the_dsn_says_which_server_it_is(dsn: str, dialect: str) -> None:
+    assert _config(dsn).store.dialect == dialect
+
+
+@pytest.mark.parametrize("dsn", ["sales", "Database=sales;Pwd=s3cret", "mysql://s3cret@db.example"])
+def test_dsn_of_neither_form_is_refused_without_its_text(dsn: str) -> None:
+    with pytest.raises(ConfigError, match=r"^store\.dsn is wrong: it is neither") as refusal:
+        _config(dsn)
+
+    assert "s3cret" not in str(refusal.value)
+
+
+def test_form_of_the_dsn_says_nothing_to_other_kinds() -> None:
+    assert _config("sales", store__kind="postgresql").store.dialect == "postgresql"
+
+
+@pytest.mark.parametrize(
+    ("settings", "table"),
+    [
+        ({}, "Sales_Orders_TimeoutData"),
+        ({"store__table_prefix": "Old."}, "Old.TimeoutData"),
+        ({"store__table_prefix": ""}, "TimeoutData"),
+        ({"store__delayed_table": "Late"}, "Late"),
+        ({"store__table_prefix": "Old.", "store__delayed_table": "Late"}, "Late"),
+    ],
+)
+def test_table_is_named_as_sql_persistence_does(settings: dict[str, str], table: str) -> None:
+    own = settings | {"store__schema": "nsb"}
+
+    assert _store(POSTGRESQL, **own).delayed == TableName("nsb", table)
+    assert _store(SQL_SERVER, **own).candidates == (SqlServerTable("sales", "nsb", table),)
+
+
+def test_schema_and_source_are_those_of_the_server() -> None:
+    assert _store(POSTGRESQL).source == "sales/public.Sales_Orders_TimeoutData"
+    assert _store(SQL_SERVER).source == "sales/dbo.Sales_Orders_TimeoutData"
+    assert _store(SQL_SERVER, store__name="old").source == "old"
+
+
+@pytest.mark.parametrize("dsn", [POSTGRESQL, SQL_SERVER])
+def test_store_travels_to_tasks_shows_no_secrets_and_shares_its_transaction(dsn: str) -> None:
+    parts = wiring.parts(_config(dsn))
+
+    assert pickle.loads(pickle.dumps(parts)) == parts
+    assert "s3cret" not in repr(parts)
+    assert parts.queue.shares_transaction
+
+
+@pytest.mark.parametrize("dsn", [POSTGRESQL, SQL_SERVER])
+def test_endpoints_own_queue_is_neither_created_nor_asked_for(dsn: str) -> None:
+    config = _config(dsn, retry__error_queue="error")
+
+    script = installer(config).script()
+
+    assert "duesweep_journal" in script
+    assert "error" in script
+    assert "TimeoutData" not in script
+    assert "[Sales.Orders]" not in script
+    assert '"Sales.Orders"' not in script
+    assert wiring.store(config).own_queue == "Sales.Orders"
+    assert examination(config).routes == []
+
+
+@pytest.mark.parametrize(
+    ("dsn", "settings", "words"),
+    [
+        (POSTGRESQL, {"store__writer_time_zone": "UTC"}, "store.writer_time_zone means nothing"),
+        (SQL_SERVER, {"store__writer_time_zone": "UTC"}, "store.writer_time_zone means nothing"),
+        (SQL_SERVER, {"store__number_of_retries": "1"}, "store.number_of_retries means nothing"),
+        (
+            POSTGRESQL,
+            {"store__jdbc_url": "jdbc:x"},
+            "store.jdbc_url means nothing to a store of kind sql-persistence in PostgreSQL",
+        ),
+        (SQL_SERVER, {"sweep__batch_rows": "1001"}, "on SQL Server 1000 are the most"),
+        (
+            POSTGRESQL,
+            {"store__kind": "postgresql", "store__table_prefix": "Old."},
+            "store.table_prefix means nothing to a store of kind postgresql",
+        ),
+        (
+            SQL_SERVER,
+            {"store__kind": "msmq", "store__table_prefix": "Old."},
+            "store.table_prefix means nothing to a store of kind msmq",
+        ),
+    ],
+)
+def test_setting_that_cannot_be_meant_is_refused(
+    dsn: str, settings: dict[str, str], words: str
+) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        _config(dsn, **settings)
+
+    assert words in str(refusal.value)
+
+
+def test_settings_that_mean_something_are_taken() -> None:
+    store = _store(SQL_SERVER, store__jdbc_url="jdbc:sqlserver://db.example")
+    assert store.jdbc_url == "jdbc:sqlserver://db.example"
+    assert _config(POSTGRESQL, sweep__batch_rows="5000", retry__max_attempts="2")
+
+
+@pytest.mark.parametrize(
+    ("dsn", "kind", "words"),
+    [
+        (POSTGRESQL, "sqlserver", "the store is in PostgreSQL: give it a dsn"),
+        (SQL_SERVER, "postgresql", "the store is in SQL Server: give it a dsn"),
+    ],
+)
+def test_queues_of_the_other_server_need_a_dsn(dsn: str, kind: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        wiring.parts(_config(dsn, queues__default__kind=kind))
+
+
+def test_nothing_is_sent_later_by_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    given = [part for setting in _settings() for part in ("--set", setting)]
+
+    assert main(["queue", "send", "Billing", "--delay", "1s", *given]) == 2
+
+    assert "the store is of kind sql-persistence" in capsys.readouterr().err
