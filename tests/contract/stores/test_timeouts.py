@@ -120,7 +120,11 @@ def test_index_on_time_is_used(
 
     with subject.store.open_task() as session:
         plan = session.connection.rows(
-            name, subject.store.names, source="any", horizon=subject.server_time()
+            name,
+            subject.store.names,
+            source="any",
+            horizon=subject.server_time(),
+            since="-infinity",
         )
 
     assert "_TimeIdx" in "".join(line for (line,) in plan)

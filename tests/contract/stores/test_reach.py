@@ -1,0 +1,76 @@
+"""How far a driver's session looks: ahead of now, and from a cut-off on."""
+
+import uuid
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+from contract.sqlserver_subjects import SqlServerUnderTest
+from contract.store_subjects import OpenEndpoint, PostgreSqlUnderTest, TimeoutsUnderTest
+from sqlserver_endpoint import SqlServerEndpoint
+from timeouts_endpoint import timeouts_of
+
+from duesweep.stores.base import DriverSession
+from duesweep.stores.values import Horizon
+from duesweep.testing.contract import StoreUnderTest
+from duesweep.testing.contract.stores import steps
+
+_HOUR = timedelta(hours=1)
+_ZONES = ("UTC", "America/New_York", "Asia/Kolkata")
+
+
+@pytest.mark.parametrize("zone", _ZONES)
+@pytest.mark.parametrize("kind", ["postgresql", "sql-persistence"])
+def test_postgresql_store(open_endpoint: OpenEndpoint, zone: str, kind: str) -> None:
+    with open_endpoint(zone, f"s{uuid.uuid4().hex[:12]}") as endpoint:
+        if kind == "postgresql":
+            _check_reach(PostgreSqlUnderTest(endpoint.set_up("Billing")))
+        else:
+            _check_reach(TimeoutsUnderTest(timeouts_of(endpoint).set_up("Billing")))
+
+
+@pytest.mark.parametrize("kind", ["sqlserver", "msmq", "sql-persistence"])
+def test_sql_server_store(sqlserver_endpoint: SqlServerEndpoint, kind: str) -> None:
+    endpoint = sqlserver_endpoint.of_kind(kind)  # type: ignore[arg-type]
+    _check_reach(SqlServerUnderTest(endpoint.set_up("Billing")))
+
+
+def _check_reach(subject: StoreUnderTest) -> None:
+    now = subject.now()
+    subject.load(
+        [steps.row(subject, due=now + hours * _HOUR) for hours in (-1, 1, 3, 24 * 365 * 9)]
+    )
+    with subject.store.open_driver() as session:
+        horizon = session.horizon()
+        found = dict(_found(session, horizon))
+
+    assert found == {
+        "now": 1,
+        "two hours": 2,
+        "two hours, cut off": 1,
+        "ten years, cut off": 2,
+        "ten years": 4,
+    }
+    with subject.store.open_driver() as session:
+        assert session.count_stored(None) == 4
+        since = horizon.cut_off(horizon.server_time + 2 * _HOUR).since
+        assert session.count_stored(since) == 2
+        assert not session.sweeps_under_way()
+
+
+def _found(session: DriverSession, horizon: Horizon) -> Iterator[tuple[str, int]]:
+    """What each reach finds, counted and planned alike."""
+    cut = horizon.cut_off(horizon.server_time + 2 * _HOUR)
+    reaches = {
+        "now": horizon,
+        "two hours": horizon.looking_ahead(2 * _HOUR),
+        "two hours, cut off": horizon.cut_off(horizon.server_time).looking_ahead(2 * _HOUR),
+        "ten years, cut off": cut.looking_ahead(24 * 3_650 * _HOUR),
+        "ten years": horizon.looking_ahead(24 * 3_650 * _HOUR),
+    }
+    for name, reach in reaches.items():
+        run = session.open_sweep(reach)
+        planned = session.plan(run, 2).found
+        assert session.count_pending(reach) == planned
+        session.close_sweep(run.sweep_id, abandoned=False, remaining=0)
+        yield name, planned
