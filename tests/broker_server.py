@@ -40,6 +40,7 @@ class BrokerServer:
             **os.environ,
             # Where Erlang keeps the cookie by which its nodes know each other.
             "HOME": str(folder),
+            "ERL_CRASH_DUMP": str(folder / "erl_crash.dump"),
             "ERL_EPMD_PORT": str(mapper),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "RABBITMQ_NODENAME": f"duesweep-{uuid.uuid4().hex[:8]}@localhost",
