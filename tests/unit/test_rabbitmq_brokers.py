@@ -9,6 +9,7 @@ import pytest
 from pika.adapters.utils.connection_workflow import (
     AMQPConnectionWorkflowFailed,
     AMQPConnectorAMQPHandshakeError,
+    AMQPConnectorSocketConnectError,
 )
 
 from duesweep.drivers.rabbitmq import Brokers, ChannelClosedError
@@ -121,6 +122,9 @@ def _guess(kind: type[Exception], cause: Exception) -> Exception:
     return kind(repr(cause))
 
 
+ALERT = pika.exceptions.StreamLostError(
+    "Stream connection lost: SSLError(1, '[SSL: TLSV1_ALERT_UNKNOWN_CA] tlsv1 alert unknown ca')"
+)
 CUT = pika.exceptions.StreamLostError("Transport indicated EOF")
 
 
@@ -141,6 +145,7 @@ CUT = pika.exceptions.StreamLostError("Transport indicated EOF")
         pika.exceptions.AuthenticationError("PLAIN"),
         ssl.SSLCertVerificationError("certificate verify failed"),
         ssl.SSLError("WRONG_VERSION_NUMBER"),
+        _guess(pika.exceptions.IncompatibleProtocolError, ALERT),
     ],
     ids=repr,
 )
@@ -158,6 +163,7 @@ def test_refusal_while_connecting_is_a_wrong_setting(error: Exception) -> None:
         _guess(pika.exceptions.ProbableAccessDeniedError, CUT),
         _guess(pika.exceptions.ProbableAccessDeniedError, _no(320)),
         ssl.SSLEOFError("EOF occurred in violation of protocol"),
+        _guess(pika.exceptions.IncompatibleProtocolError, CUT),
     ],
     ids=repr,
 )
@@ -167,6 +173,19 @@ def test_connection_that_is_cut_while_it_is_made_is_a_passing_fault(error: Excep
     assert isinstance(found, QueueError)
     assert found.transient
     assert "host:5672" in str(found)
+
+
+def test_every_address_that_was_tried_gives_its_reason() -> None:
+    tried = [
+        AMQPConnectorAMQPHandshakeError(ssl.SSLCertVerificationError("hostname mismatch")),
+        AMQPConnectorSocketConnectError(ConnectionRefusedError(111, "Connection refused")),
+    ]
+
+    text = str(connect_error("host:5671", AMQPConnectionWorkflowFailed(tried)))
+
+    assert "hostname mismatch" in text
+    assert "Connection refused" in text
+    assert "Workflow" not in text
 
 
 def test_loss_of_a_connection_says_of_which_and_why() -> None:

@@ -14,6 +14,7 @@ NOT_FOUND, ACCESS_REFUSED, PRECONDITION_FAILED = 404, 403, 406
 _NAME = re.compile(r"(?:exchange|queue) '(?P<name>.*?)(?P<end>' in vhost|\.\.\.$)")
 # The default exchange has no name, but one in the broker's texts.
 _DEFAULT_EXCHANGE = "amq.default"
+_ALERT = re.compile(r"\[SSL: \w*ALERT")
 _CLOSED = re.compile(r"ConnectionClosedByBroker: \((?P<code>\d+)\)")
 _GUESSES = (
     pika.exceptions.ProbableAuthenticationError,
@@ -48,18 +49,29 @@ class UnansweredError(QueueError):
 
 def connect_error(broker: str, error: BaseException) -> DuesweepError:
     """Why a broker could not be connected to: its setting's fault, or its own."""
-    text = f"RabbitMQ at {broker} cannot be connected to: {_reason(error)}"
-    causes = list(_causes(error))
-    if any(isinstance(cause, ssl.SSLError) and not _is_cut(cause) for cause in causes):
+    causes = _causes(error)
+    reasons = "; ".join(dict.fromkeys(_reason(cause) for cause in causes if not _inner(cause)))
+    text = f"RabbitMQ at {broker} cannot be connected to: {reasons}"
+    if any(_is_about_tls(cause) for cause in causes):
         return ConfigError(f"{text}; check the certificates, and whether that port speaks TLS")
     if any(_is_refusal(cause) for cause in causes):
         return ConfigError(f"{text}; check user, password, vhost and the user's rights in it")
+    if "SSLEOFError" in text:
+        # The last word of TLS 1.3 to a wrong client may be lost, as it is to a broker's end.
+        text += "; it may want another client certificate, or none may be there to serve"
     return QueueError(text, transient=True)
 
 
-def _is_cut(error: BaseException) -> bool:
-    """Whether a connection just ended, as when a broker restarts."""
-    return isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ssl.SSLSyscallError)
+def _is_about_tls(error: BaseException) -> bool:
+    """Whether one side did not accept the other, and said so. What just ended, as when a broker
+    restarts, did not.
+    """
+    if isinstance(error, ssl.SSLError):
+        ends = ssl.SSLEOFError | ssl.SSLZeroReturnError | ssl.SSLSyscallError
+        return not isinstance(error, ends)
+    # In TLS 1.3 a client's certificate is looked at when pika takes the connection for made.
+    is_guess = isinstance(error, pika.exceptions.IncompatibleProtocolError)
+    return is_guess and _ALERT.search(str(error)) is not None
 
 
 def _is_refusal(error: BaseException) -> bool:
@@ -98,15 +110,19 @@ def _causes(error: BaseException) -> Sequence[BaseException]:
         if one in found:
             continue
         found.append(one)
-        # The last two are pika's ways of wrapping.
-        inner = (
-            *one.args,
-            one.__cause__,
-            getattr(one, "exception", None),
-            *getattr(one, "exceptions", ()),
-        )
-        waiting += [cause for cause in inner if isinstance(cause, BaseException)]
+        waiting += _inner(one)
     return found
+
+
+def _inner(error: BaseException) -> Sequence[BaseException]:
+    """What an error wraps; the last two are pika's ways."""
+    inner = (
+        *error.args,
+        error.__cause__,
+        getattr(error, "exception", None),
+        *getattr(error, "exceptions", ()),
+    )
+    return [cause for cause in inner if isinstance(cause, BaseException)]
 
 
 def _reason(error: BaseException) -> str:
