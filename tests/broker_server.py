@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from certificates import Authority
 from waiting import until
 
 _FOLDERS = ("/usr/lib/rabbitmq", "/opt/rabbitmq", "/usr/local/rabbitmq")
@@ -35,11 +36,13 @@ class BrokerServer:
     def __init__(self, scripts: Path, folder: Path) -> None:
         self._scripts = scripts
         self.folder = folder
+        self.authority = Authority(folder)
         self.amqp, self.tls, self.management, distribution, mapper = _free_ports(5)
         self._environment = {
             **os.environ,
             # Where Erlang keeps the cookie by which its nodes know each other.
             "HOME": str(folder),
+            "ERL_CRASH_DUMP": str(folder / "erl_crash.dump"),
             "ERL_EPMD_PORT": str(mapper),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "RABBITMQ_NODENAME": f"duesweep-{uuid.uuid4().hex[:8]}@localhost",
@@ -64,10 +67,23 @@ class BrokerServer:
         """An AMQP URL of a vhost; through another port, that of a proxy in front of it."""
         return f"amqp://guest:guest@127.0.0.1:{port or self.amqp}/{vhost}"
 
+    def tls_url(self, vhost: str, host: str = "localhost") -> str:
+        """The same with TLS, which asks for a certificate of `authority`. The node's own is for
+        localhost.
+        """
+        return f"amqps://guest:guest@{host}:{self.tls}/{vhost}"
+
     def start(self, more: str = "") -> None:
         """Start the node, with `more` lines of configuration, and wait until it serves."""
+        certificate, key = self.authority.sign("localhost")
         settings = [
             f"listeners.tcp.1 = 127.0.0.1:{self.amqp}",
+            f"listeners.ssl.1 = 127.0.0.1:{self.tls}",
+            f"ssl_options.cacertfile = {self.authority.certificate}",
+            f"ssl_options.certfile = {certificate}",
+            f"ssl_options.keyfile = {key}",
+            "ssl_options.verify = verify_peer",
+            "ssl_options.fail_if_no_peer_cert = true",
             "management.tcp.ip = 127.0.0.1",
             f"management.tcp.port = {self.management}",
             "log.console = false",

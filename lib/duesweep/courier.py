@@ -4,7 +4,7 @@ A destination that takes nothing is left alone for the rest of the slice. What n
 arrived is put back: to be claimed, and carried, again.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from duesweep.clock import Clock
@@ -52,11 +52,14 @@ class Courier:
         self._queue = queue
         self._clock = clock
         self._blocked: dict[str | None, str] = {}
+        # Why destinations took nothing that is not due yet.
+        self._takes_due_only: dict[str | None, str] = {}
 
     @property
     def blocked_reason(self) -> str | None:
-        """Why destinations took nothing, where some did."""
-        return "; ".join(sorted(set(self._blocked.values()))) or None
+        """Why destinations took nothing, or nothing early, where some did."""
+        reasons = {*self._blocked.values(), *self._takes_due_only.values()}
+        return "; ".join(sorted(reasons)) or None
 
     def carry(self, messages: Sequence[Message], store_clock: StoreClock) -> Carried:
         """Carry each message to its destination, or hand it to the delayed delivery there if it is
@@ -64,7 +67,12 @@ class Courier:
         """
         deadline = self._clock.seconds() + CLAIM_SECONDS
         unreadable, groups = _by_destination(messages)
-        carried = _charged(unreadable, store_clock)
+        carried = Carried()
+        for message, error in unreadable:
+            if store_clock.seconds_until(message.due_us):
+                carried.passed_over.append(message)
+            else:
+                carried.faulty.append((message, error))
         for address, group in groups.items():
             if carried.has_results and self._clock.seconds() > deadline:
                 carried.put_back += group
@@ -72,7 +80,7 @@ class Courier:
                 carried.passed_over += group
             else:
                 carried.add(self._carry_group(address, group, store_clock))
-        self._confirm(carried, store_clock, deadline)
+        self._confirm(carried, deadline)
         return carried
 
     def carry_letters(
@@ -95,31 +103,46 @@ class Courier:
         self, address: str | None, group: Sequence[Message], store_clock: StoreClock
     ) -> Carried:
         """What became of messages with one destination."""
-        waits = [(message, store_clock.seconds_until(message.due_us)) for message in group]
-        due = [message for message, seconds in waits if not seconds]
+        waits = {m.key: store_clock.seconds_until(m.due_us) for m in group}
+        due = [message for message in group if not waits[message.key]]
+        early = [message for message in group if waits[message.key]]
         try:
             destination = self._queue.resolve(address)
-            longest = self._queue.longest_delay(destination)
-            early = [message for message, seconds in waits if 0 < seconds <= longest]
             refused = self._try_deliver(address, destination, due) if due else {}
-            if early:
-                refused |= self._queue.defer(destination, early, store_clock)
         except DestinationError as error:
             self._blocked[address] = str(error)
             return Carried(passed_over=list(group))
         except MessageError as error:
-            return _charged([(message, error) for message in group], store_clock)
-        queue = str(destination)
-        sent = [Delivered(m, queue) for m in due] + [
-            Delivered(m, queue, is_handed_over=True) for m in early
-        ]
-        carried = _charged(
-            [(o.message, refused[o.message.key]) for o in sent if o.message.key in refused],
-            store_clock,
-        )
-        carried.delivered = [one for one in sent if one.message.key not in refused]
-        carried.passed_over += [message for message, seconds in waits if seconds > longest]
+            return Carried(faulty=[(message, error) for message in due], passed_over=early)
+        carried = _taken([Delivered(m, str(destination)) for m in due], refused)
+        longest = self._queue.longest_delay(destination)
+        carried.passed_over += [message for message in early if waits[message.key] > longest]
+        in_reach = [message for message in early if waits[message.key] <= longest]
+        if in_reach:
+            carried.add(self._hand_over(address, destination, in_reach, store_clock))
         return carried
+
+    def _hand_over(
+        self,
+        address: str | None,
+        destination: Destination,
+        early: Sequence[Message],
+        store_clock: StoreClock,
+    ) -> Carried:
+        """What became of messages that are not due yet. Where they cannot be handed over, what is
+        due still goes its way; it may have gone already.
+        """
+        if address in self._takes_due_only:
+            return Carried(passed_over=list(early))
+        try:
+            refused = self._queue.defer(destination, early, store_clock)
+        except DestinationError as error:
+            self._takes_due_only[address] = str(error)
+            return Carried(passed_over=list(early))
+        except MessageError:
+            return Carried(passed_over=list(early))
+        sent = [Delivered(m, str(destination), is_handed_over=True) for m in early]
+        return _taken(sent, refused)
 
     def _try_deliver(
         self, address: str | None, destination: Destination, messages: Sequence[Message]
@@ -132,7 +155,7 @@ class Courier:
                 self._blocked[address] = str(error)
             raise
 
-    def _confirm(self, carried: Carried, store_clock: StoreClock, deadline: float) -> None:
+    def _confirm(self, carried: Carried, deadline: float) -> None:
         """Take back what the queue's late answers deny."""
         if not carried.delivered:
             return
@@ -140,28 +163,24 @@ class Courier:
         if not (answer.refused or answer.unconfirmed):
             return
         sent, carried.delivered = carried.delivered, []
-        faulty: list[_Fault] = []
-        for one in sent:
-            key = one.message.key
-            if key in answer.refused:
-                faulty.append((one.message, answer.refused[key]))
-            elif key in answer.unconfirmed:
-                carried.put_back.append(one.message)
-            else:
-                carried.delivered.append(one)
-        carried.add(_charged(faulty, store_clock))
+        carried.put_back += [o.message for o in sent if o.message.key in answer.unconfirmed]
+        certain = [one for one in sent if one.message.key not in answer.unconfirmed]
+        carried.add(_taken(certain, answer.refused))
 
 
-def _charged(faulty: Iterable[_Fault], store_clock: StoreClock) -> Carried:
-    """Messages with their faults; those that are not due yet are not charged: until then, all may
-    be well.
+def _taken(sent: Sequence[Delivered], refused: Mapping[str, MessageError]) -> Carried:
+    """What was sent, less what was refused. Those of it that were handed over early are not
+    charged: until they are due, all may be well.
     """
     carried = Carried()
-    for message, error in faulty:
-        if store_clock.seconds_until(message.due_us):
-            carried.passed_over.append(message)
+    for one in sent:
+        error = refused.get(one.message.key)
+        if error is None:
+            carried.delivered.append(one)
+        elif one.is_handed_over:
+            carried.passed_over.append(one.message)
         else:
-            carried.faulty.append((message, error))
+            carried.faulty.append((one.message, error))
     return carried
 
 

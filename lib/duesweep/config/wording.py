@@ -51,7 +51,8 @@ def _path(location: Sequence[str | int]) -> str:
     match location:
         case ["route", int() as index, *keys]:
             return f"{'.'.join(map(str, keys))} of [[route]] {index + 1}".removeprefix(" of ")
-    return ".".join(map(str, location))
+    # Where a setting has several forms, pydantic adds a description of each, in brackets.
+    return ".".join(str(part) for part in location if "[" not in str(part))
 
 
 def _reason(error: Mapping[str, Any]) -> str:

@@ -1,15 +1,20 @@
-"""Sessions on the tests' broker."""
+"""Sessions and sweeps on the tests' broker."""
 
-from collections.abc import Iterator
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from broker import Broker
+from unit.dispatch_world import World
 
 from duesweep.drivers.rabbitmq import Brokers
+from duesweep.message import Message
 from duesweep.queues.rabbitmq.queue import RabbitMqQueue
 from duesweep.queues.rabbitmq.session import RabbitMqQueueSession
 from duesweep.queues.rabbitmq.topology import Style
-from duesweep.testing.builders import ENDPOINT
+from duesweep.testing.builders import ENDPOINT, DelayedRow, delayed_row, message
 from duesweep.testing.memory import MemoryStore
 
 
@@ -21,12 +26,49 @@ def queue_of(
 
 
 @contextmanager
+def session_of(queue: RabbitMqQueue) -> Iterator[RabbitMqQueueSession]:
+    """A session beside a store's."""
+    with MemoryStore([]).open_task() as store, queue.open(store) as session:
+        yield session
+
+
+@contextmanager
 def queue_session(
     broker: Broker, style: Style = Style.CONVENTIONAL
 ) -> Iterator[RabbitMqQueueSession]:
-    """A session beside a store's."""
-    with (
-        MemoryStore([]).open_task() as store,
-        queue_of(broker.url, style=style).open(store) as session,
-    ):
+    """A session on the broker."""
+    with session_of(queue_of(broker.url, style=style)) as session:
         yield session
+
+
+def world_on(queue: RabbitMqQueue, *rows: DelayedRow, **job: Any) -> World:
+    """A store in memory whose messages go to the broker."""
+    queue_: Any = queue
+    return World(MemoryStore(rows), queue_, job=job)
+
+
+def numbered(count: int, destination: str = "Billing", size: int = 0) -> list[DelayedRow]:
+    """Rows with a body each of its own, of `size` bytes at least."""
+    return [
+        delayed_row(destination, body=f"{n:08}".encode().ljust(size, b".")) for n in range(count)
+    ]
+
+
+def letters(count: int, destination: str = "Billing") -> list[Message]:
+    """Messages with a body each of its own."""
+    return [message(row) for row in numbered(count, destination)]
+
+
+def arrived(broker: Broker, queue: str, count: int) -> Counter[bytes]:
+    """How often each body lies in a queue, which has at least `count` messages."""
+    return Counter(body for _, _, body in broker.take_all(queue, count))
+
+
+def bodies(messages: Sequence[Message | DelayedRow]) -> set[bytes]:
+    """The bodies of these messages."""
+    return {one.body or b"" for one in messages}
+
+
+def connections() -> set[threading.Thread]:
+    """The threads that drive connections; one each."""
+    return {thread for thread in threading.enumerate() if thread.name == "rabbitmq"}

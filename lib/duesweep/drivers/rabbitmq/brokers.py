@@ -32,21 +32,20 @@ class Brokers:
         return [self._parameters(url) for url in self.urls]
 
     def _parameters(self, url: str) -> pika.connection.Parameters:
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+            # Without a path pika takes "", which no broker has.
+            path = url if parts.path not in {"", "/"} else parts._replace(path="/%2F").geturl()
+            parameters = pika.URLParameters(path)
+        except (ValueError, TypeError, AssertionError, KeyError) as error:
+            raise self._unreadable(type(error).__name__) from None
         if parts.scheme not in {"amqp", "amqps"} or not parts.hostname:
             raise ConfigError(
                 f"{self.setting}.url is not of the form amqps://user:password@host:5671/vhost"
             )
-        # Without a path pika takes "", which no broker has.
-        path = url if parts.path not in {"", "/"} else parts._replace(path="/%2F").geturl()
-        try:
-            parameters = pika.URLParameters(path)
-        except (ValueError, TypeError, AssertionError) as error:
-            # Its text may quote the URL, and with it the password.
-            raise ConfigError(
-                f"{self.setting}.url cannot be read: {type(error).__name__}; percent-encode what "
-                "the user's name, password and vhost have of : / @ ? # %"
-            ) from None
+        if "@" in parts.path + parts.query + parts.fragment:
+            # What then passes for the host is the password's beginning, and would be shown.
+            raise self._unreadable("an @ behind the host")
         parameters.socket_timeout = parameters.stack_timeout = _CONNECT_SECONDS
         if parameters.heartbeat is None:
             parameters.heartbeat = _HEARTBEAT_SECONDS
@@ -55,11 +54,19 @@ class Brokers:
             parameters.ssl_options = pika.SSLOptions(self._context(), parts.hostname)
         return parameters
 
+    def _unreadable(self, reason: str) -> ConfigError:
+        # An error's own text may quote the URL, and with it the password.
+        return ConfigError(
+            f"{self.setting}.url cannot be read: {reason}; percent-encode what the user's name, "
+            "password and vhost have of : / @ ? # % [ ]"
+        )
+
     def _context(self) -> ssl.SSLContext:
         try:
             context = ssl.create_default_context(cafile=self.ca_file)
             if self.certificate:
-                context.load_cert_chain(self.certificate, self.key)
+                # Without a password OpenSSL would ask a person for that of an encrypted key.
+                context.load_cert_chain(self.certificate, self.key, password="")
         except (OSError, ssl.SSLError) as error:
             files = ", ".join(f for f in (self.ca_file, self.certificate, self.key) if f)
             raise ConfigError(

@@ -18,6 +18,7 @@ class Channel:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._pika: Any = None
+        self._answer: Future[Any] = Future()
 
     def ask(self, ask: Ask) -> Any:
         """The method of the broker's answer, where `ask` asks pika's channel something and gives
@@ -26,21 +27,23 @@ class Channel:
         """
         if self._pika is None or not self._pika.is_open:
             self._pika = open_channel(self._connection)
+            self._pika.add_on_close_callback(self._refuse)
         channel = self._pika
 
         def start(_: Any, answer: "Future[Any]") -> None:
-            def refused(_: Any, error: BaseException) -> None:
-                if not answer.done():
-                    answer.set_exception(channel_error(error))
-
             def answered(frame: Any) -> None:
                 if not answer.done():
                     answer.set_result(frame.method)
 
-            channel.add_on_close_callback(refused)
+            self._answer = answer
             ask(channel, answered)
 
         return self._connection.call(start)
+
+    def _refuse(self, _: Any, error: BaseException) -> None:
+        fault = channel_error(error)
+        if fault is not None and not self._answer.done():
+            self._answer.set_exception(fault)
 
 
 def open_channel(connection: Connection) -> Any:

@@ -6,6 +6,8 @@ their answers come back as futures.
 """
 
 import logging
+import socket
+import struct
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -16,7 +18,7 @@ import pika
 import pika.exceptions
 
 from duesweep.drivers.rabbitmq.brokers import Brokers, shown
-from duesweep.drivers.rabbitmq.errors import connect_error, lost_error
+from duesweep.drivers.rabbitmq.errors import UnansweredError, connect_error, lost_error
 from duesweep.errors import ConfigError, DuesweepError, QueueError
 
 # What it has to say is raised here, and said by whoever can do something about it; those who want
@@ -24,13 +26,18 @@ from duesweep.errors import ConfigError, DuesweepError, QueueError
 logging.getLogger("pika").addHandler(logging.NullHandler())
 # Longer than a broker needs for the declaration of a quorum queue on a loaded machine.
 ANSWER_SECONDS = 30.0
-_CLOSE_SECONDS = 5.0
+_CLOSE_SECONDS = 3.0
+# On, and for no time: what is unsent or unread goes with the connection.
+_NO_LINGER = struct.pack("ii", 1, 0)
 
 
 class Connection:
-    """An open connection to the first broker that answers. Closed on leaving."""
+    """An open connection to the first broker that answers, and is to answer each question within
+    so many seconds. Closed on leaving.
+    """
 
-    def __init__(self, brokers: Brokers) -> None:
+    def __init__(self, brokers: Brokers, answer_seconds: float = ANSWER_SECONDS) -> None:
+        self._answer_seconds = answer_seconds
         refusals: list[DuesweepError] = []
         for parameters in brokers.parameters():
             try:
@@ -71,17 +78,17 @@ class Connection:
 
     def call(self, act: Callable[[Any, "Future[Any]"], None]) -> Any:
         """What `act` sets its future to, on the connection's thread; `QueueError` where the
-        connection is lost or nothing comes.
+        connection is lost, `UnansweredError` where nothing comes.
         """
         future: Future[Any] = Future()
         with self._guard:
             self._waiting.add(future)
         try:
             self.run(lambda connection: _guarded(act, connection, future))
-            return future.result(ANSWER_SECONDS)
+            return future.result(self._answer_seconds)
         except TimeoutError:
-            raise QueueError(
-                f"RabbitMQ at {self._name} has not answered for {ANSWER_SECONDS:.0f} s",
+            raise UnansweredError(
+                f"RabbitMQ at {self._name} has not answered for {self._answer_seconds:.0f} s",
                 transient=True,
             ) from None
         finally:
@@ -92,11 +99,20 @@ class Connection:
         """Call `tell`, on the connection's thread, when it is lost, blocked or unblocked."""
         self._listeners.append(tell)
 
+    def forget(self, tell: Callable[[], None]) -> None:
+        """Call it no more."""
+        with suppress(ValueError):
+            self._listeners.remove(tell)
+
     def close(self) -> None:
         """End the connection; what is unconfirmed stays so."""
         with suppress(QueueError):
             self.run(lambda connection: connection.close() if connection.is_open else None)
         self._thread.join(_CLOSE_SECONDS)
+        if self._thread.is_alive():
+            with suppress(QueueError):
+                self.run(_hang_up)
+            self._thread.join(_CLOSE_SECONDS)
 
     def _open(self, parameters: pika.connection.Parameters) -> None:
         self._name = shown(parameters)
@@ -116,7 +132,12 @@ class Connection:
         self._pika.add_on_connection_unblocked_callback(self._unblock)
         self._thread = threading.Thread(target=self._drive, name="rabbitmq", daemon=True)
         self._thread.start()
-        opened.result()
+        try:
+            opened.result()
+        except DuesweepError:
+            # Or it would find the next broker's connection in place of its own.
+            self._thread.join()
+            raise
 
     def _drive(self) -> None:
         try:
@@ -162,6 +183,18 @@ def _guarded(
     except (pika.exceptions.AMQPError, ValueError, TypeError) as error:
         if not future.done():
             future.set_exception(QueueError(str(error) or type(error).__name__, transient=True))
+
+
+def _hang_up(connection: Any) -> None:
+    """Drop a connection that is closing, and whose broker does not answer to that: one without
+    memory left reads nothing. With a reset, so that it does not read messages later on that were
+    given up here.
+    """
+    transport = connection._transport  # noqa: SLF001 - pika waits for a broker's answer for ever
+    if transport is not None:
+        with suppress(OSError):
+            transport._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)  # noqa: SLF001
+        transport.abort()
 
 
 def _worst(refusals: Sequence[DuesweepError]) -> DuesweepError:

@@ -96,11 +96,16 @@ class Publisher:
         return self._connection.blocked_reason is not None and not self._in_flight
 
     def _prepare(self, _: Any, answer: Any) -> None:
-        self._channel.add_on_close_callback(lambda _, error: self._end(channel_error(error)))
+        self._channel.add_on_close_callback(self._closed)
         self._channel.add_on_return_callback(self._note_return)
         self._channel.confirm_delivery(
             ack_nack_callback=self._note_confirm, callback=lambda _: answer.set_result(None)
         )
+
+    def _closed(self, _: Any, error: BaseException) -> None:
+        fault = channel_error(error)
+        if fault is not None:
+            self._end(fault)
 
     def _connection_changed(self) -> None:
         if self._connection.loss is not None:
@@ -187,3 +192,4 @@ class Publisher:
         with self._changed:
             self._fault = self._fault or fault
             self._changed.notify_all()
+        self._connection.forget(self._connection_changed)

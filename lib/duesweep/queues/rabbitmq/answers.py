@@ -50,7 +50,7 @@ class Answer:
 
 def answer_of(sent: Sequence[Sent], fates: Sequence[Fate], fault: QueueError | None) -> Answer:
     """What the fates of publications, and what ended their channel, mean for their messages."""
-    closed = _closed(fault)
+    closed = _closed(sent, fault)
     refused: dict[str, MessageError] = {}
     unconfirmed: set[str] = set()
     for one, fate in zip(sent, fates, strict=True):
@@ -72,11 +72,15 @@ def answer_of(sent: Sequence[Sent], fates: Sequence[Fate], fault: QueueError | N
     )
 
 
-def _closed(fault: QueueError | None) -> dict[str, str]:
-    if not isinstance(fault, ChannelClosedError) or fault.about is None:
+def _closed(sent: Sequence[Sent], fault: QueueError | None) -> dict[str, str]:
+    if not isinstance(fault, ChannelClosedError):
         return {}
+    about = [one for one in sent if fault.is_about(one.publication.exchange)]
     if fault.code == ACCESS_REFUSED:
-        return {fault.about: f"RabbitMQ lets this user not publish to {fault.about}: {fault}"}
+        return {one.publication.exchange: f"RabbitMQ: {fault}; grant it" for one in about}
+    if fault.code == NOT_FOUND:
+        levels = {one.publication.exchange for one in about if one.is_delayed}
+        return {level: _LADDER_BROKEN.format(level) for level in levels}
     return {}
 
 
@@ -102,7 +106,7 @@ def _error(sent: Sent, fate: Fate, fault: QueueError | None) -> MessageError | N
 
 def _closing_error(sent: Sent, fault: ChannelClosedError) -> MessageError | None:
     """The fault of the message over which the broker closed the channel."""
-    if fault.code == NOT_FOUND and fault.about == sent.publication.exchange:
+    if fault.code == NOT_FOUND and fault.is_about(sent.publication.exchange):
         if sent.is_delayed:
             return None
         return QueueNotFoundError(f"There is no queue {sent.destination} on RabbitMQ: {fault}")

@@ -1,10 +1,24 @@
 """A task's way to its broker: opened when needed, opened again after a loss, but not for ever."""
 
 import time
+from collections.abc import Callable
+from typing import TypeVar
 
-from duesweep.drivers.rabbitmq import Brokers, Channel, Connection, Publisher, UnansweredError
+from duesweep.drivers.rabbitmq import (
+    Brokers,
+    Channel,
+    ChannelClosedError,
+    Connection,
+    Publisher,
+    UnansweredError,
+)
 from duesweep.errors import ConfigError, DestinationError, QueueError
+from duesweep.policy import CLAIM_SECONDS
 
+Found = TypeVar("Found")
+
+# A claim is held meanwhile.
+_ANSWER_SECONDS = 2 * CLAIM_SECONDS
 _TRIES = 3
 _PAUSE_SECONDS = 0.5
 # So often in a row may what was sent come to nothing before the broker counts as down.
@@ -44,10 +58,31 @@ class Link:
 
     def publisher(self) -> Publisher:
         """The channel for publications; another one where the last has ended."""
-        connection = self.connect()
+        self.connect()
         if self._publisher is None or self._publisher.fault is not None:
-            self._publisher = Publisher(connection, self._max_in_flight)
+            self._publisher = self.ask(lambda: Publisher(self.connect(), self._max_in_flight))
         return self._publisher
+
+    def ask(self, act: Callable[[], Found]) -> Found:
+        """What `act` returns, which asks the broker something; where the connection breaks over it,
+        once more on another one. Raises `ChannelClosedError` for a refusal, `DestinationError`
+        where no answer is to be had.
+        """
+        try:
+            return act()
+        except (ChannelClosedError, DestinationError):
+            raise
+        except UnansweredError as error:
+            self._down = str(error)
+            raise DestinationError(self._down) from error
+        except QueueError:
+            self.close()
+        try:
+            return act()
+        except (ChannelClosedError, DestinationError):
+            raise
+        except QueueError as error:
+            raise DestinationError(str(error)) from error
 
     def note(self, fault: QueueError | None, *, is_fruitful: bool) -> None:
         """After each batch: what ended its publisher, and whether any answers were had before."""
@@ -63,11 +98,13 @@ class Link:
         self._connection = self._channel = self._publisher = None
 
     def _connected(self) -> Connection:
+        deadline = time.monotonic() + CLAIM_SECONDS
         for tries_left in reversed(range(_TRIES)):
             try:
-                return Connection(self._brokers)
+                return Connection(self._brokers, _ANSWER_SECONDS)
             except (QueueError, ConfigError) as error:
-                if not tries_left or isinstance(error, ConfigError):
+                is_last = not tries_left or time.monotonic() > deadline
+                if is_last or isinstance(error, ConfigError):
                     self._down = str(error)
                     raise DestinationError(self._down) from error
                 time.sleep(_PAUSE_SECONDS)

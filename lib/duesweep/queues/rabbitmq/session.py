@@ -7,7 +7,6 @@ from duesweep.drivers.rabbitmq import NOT_FOUND, ChannelClosedError, Publication
 from duesweep.errors import (
     DestinationError,
     MessageError,
-    QueueError,
     QueueNotFoundError,
     UnreadableAddressError,
 )
@@ -46,16 +45,17 @@ class RabbitMqQueueSession:
     def resolve(self, address: str | None) -> str:
         """The endpoint's name, where its exchange (direct topology: its queue) is there."""
         name = self._own_queue if address is None else address
-        if not name or len(name.encode("utf-8", "replace")) > _LONGEST_NAME:
+        if not 0 < _length(name) <= _LONGEST_NAME:
             raise UnreadableAddressError(f"{name!r} is no name of a queue on RabbitMQ")
         if name not in self._found:
             self._find(Kind.QUEUE if self._style is Style.DIRECT else Kind.EXCHANGE, name)
             self._found.add(name)
         return name
 
-    def longest_delay(self, destination: Destination) -> int:  # noqa: ARG002 - the same for all
-        """What the ladder's 28 levels hold."""
-        return ladder.LONGEST_DELAY_SECONDS
+    def longest_delay(self, destination: Destination) -> int:
+        """What the ladder's 28 levels hold, where its routing keys have room for the endpoint."""
+        key = ladder.routing_key(0, str(destination))
+        return ladder.LONGEST_DELAY_SECONDS if _length(key) <= _LONGEST_NAME else 0
 
     def deliver(
         self, destination: Destination, messages: Sequence[Message]
@@ -154,14 +154,18 @@ class RabbitMqQueueSession:
 
     def _ask(self, name: str, ask: Callable[[], Any]) -> None:
         try:
-            ask()
+            self._link.ask(ask)
         except ChannelClosedError as error:
             if error.code == NOT_FOUND:
                 raise QueueNotFoundError(
                     f"There is no queue {name} on RabbitMQ: {error}"
                 ) from error
             raise DestinationError(f"{name} on RabbitMQ cannot be used: {error}") from error
-        except DestinationError:
-            raise
-        except QueueError as error:
-            raise DestinationError(str(error)) from error
+
+
+def _length(name: str) -> int:
+    """Bytes in AMQP; 0 where it cannot be written there."""
+    try:
+        return len(name.encode())
+    except UnicodeEncodeError:
+        return 0

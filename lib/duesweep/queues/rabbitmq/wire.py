@@ -10,6 +10,7 @@ from typing import Any
 from duesweep.drivers.rabbitmq import Publication
 from duesweep.duration import read_time_span
 from duesweep.errors import MessageError
+from duesweep.fault_headers import FAILED_QUEUE
 from duesweep.headers.json import FORWARD_DESTINATION
 from duesweep.message import ENCLOSED_MESSAGE_TYPES, Message
 from duesweep.policy import delay_level
@@ -34,7 +35,8 @@ def direct_publication(message: Message, style: Style, destination: str) -> Publ
     """The message as it goes straight to an endpoint."""
     exchange, key = entry(style, destination)
     headers, properties = _headers_and_properties(message)
-    expiration_ms = _expiration_ms(headers)
+    # What was given up on waits in the error queue for a person, however long that takes.
+    expiration_ms = None if FAILED_QUEUE in headers else _expiration_ms(headers)
     if expiration_ms is not None:
         properties["expiration"] = str(expiration_ms)
     return Publication(exchange, key, headers, properties, message.body or b"")

@@ -1,0 +1,52 @@
+"""Certificates of the tests' own, made with the machine's openssl."""
+
+import subprocess
+from pathlib import Path
+
+_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+_CA = ("basicConstraints = critical, CA:TRUE", "keyUsage = critical, keyCertSign")
+
+
+class Authority:
+    """A certificate authority with a folder of its own in `folder`."""
+
+    def __init__(self, folder: Path, name: str = "authority") -> None:
+        self._folder = folder / name
+        self._name = name
+        self.certificate = self._folder / "authority.pem"
+        self._key = self._folder / "authority.key"
+        self._is_made = False
+
+    def sign(self, name: str) -> tuple[Path, Path]:
+        """Certificate and key for the host or client of a name."""
+        self._make()
+        certificate, key = (self._folder / f"{name}.{kind}" for kind in ("pem", "key"))
+        request, extensions = (self._folder / f"{name}.{kind}" for kind in ("csr", "ext"))
+        extensions.write_text(
+            f"subjectAltName = DNS:{name}\nauthorityKeyIdentifier = keyid\n", "utf-8"
+        )
+        _openssl("req", "-new", *_KEY, "-subj", f"/CN={name}", "-keyout", key, "-out", request)
+        signing = ("-CA", self.certificate, "-CAkey", self._key, "-CAcreateserial", "-days", "2")
+        _openssl(
+            "x509", "-req", "-in", request, *signing, "-extfile", extensions, "-out", certificate
+        )
+        return certificate, key
+
+    def _make(self) -> None:
+        if self._is_made:
+            return
+        self._folder.mkdir()
+        own = ("-subj", f"/CN={self._name}", "-keyout", self._key, "-out", self.certificate)
+        # Under the settings of the machine's openssl.cnf some of these would be there twice.
+        settings = self._folder / "authority.cnf"
+        settings.write_text(
+            "\n".join(("[req]", "distinguished_name = n", "[n]", "[x]", *_CA)), "utf-8"
+        )
+        more = ("-config", settings, "-extensions", "x", "-days", "2")
+        _openssl("req", "-x509", *_KEY, *own, *more)
+        self._is_made = True
+
+
+def _openssl(*arguments: str | Path) -> None:
+    done = subprocess.run(["openssl", *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

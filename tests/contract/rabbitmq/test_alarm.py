@@ -1,0 +1,48 @@
+"""A broker that is short of memory."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from broker import Broker
+from contract.rabbitmq.sessions import arrived, bodies, connections, numbered, queue_of, world_on
+
+pytestmark = pytest.mark.services
+
+
+@contextmanager
+def _memory_alarm(broker: Broker) -> Iterator[None]:
+    control = broker.server.control
+    control("set_vm_memory_high_watermark", "0.00001")
+    try:
+        yield
+    finally:
+        control("set_vm_memory_high_watermark", "0.4")
+
+
+def test_broker_without_memory_is_left_alone_and_works_again_after(billing: Broker) -> None:
+    rows = numbered(300)
+    world = world_on(queue_of(billing.url), *rows)
+
+    with _memory_alarm(billing):
+        started = time.monotonic()
+        run = world.sweep()
+        lasted = time.monotonic() - started
+        assert connections() == set(), "left open, it would be read later on"
+
+    # A claim's time for answers, and the broker's for a farewell.
+    assert lasted < 5 + 3 + 1
+    assert len(world.store.rows) == 300
+    assert world.store.attempts == {}
+    (end,) = world.ends(run)
+    assert end.reason is not None
+    again = world.sweep()
+    assert [end.reason for end in world.ends(again)] == [None]
+    assert world.store.rows == {}
+    assert arrived(billing, "Billing", 300) == dict.fromkeys(bodies(rows), 1)
+
+
+def test_check_of_a_broker_without_memory_does_not_hang(billing: Broker) -> None:
+    with _memory_alarm(billing):
+        queue_of(billing.url).check("Billing")

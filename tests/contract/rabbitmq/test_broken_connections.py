@@ -1,0 +1,239 @@
+"""Connections that break, or fall silent: nobody is charged, and nothing is lost."""
+
+import socket
+import time
+from collections import Counter
+
+import pytest
+from broker import Broker
+from broker_proxy import Proxy, Way
+from contract.rabbitmq.sessions import (
+    arrived,
+    bodies,
+    connections,
+    letters,
+    numbered,
+    queue_of,
+    session_of,
+    world_on,
+)
+from waiting import until
+
+from duesweep.drivers.rabbitmq import brokers, connection
+from duesweep.errors import ConfigError, DestinationError, QueueError
+from duesweep.policy import BatchLimits
+from duesweep.queues.rabbitmq import link
+
+pytestmark = pytest.mark.services
+
+NOBODY_LISTENS = "amqp://guest:guest@127.0.0.1:1/v"
+
+
+@pytest.fixture
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("duesweep.courier.CLAIM_SECONDS", 1.0)
+    monkeypatch.setattr(link, "CLAIM_SECONDS", 1.0)
+    monkeypatch.setattr(link, "_ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(brokers, "_CONNECT_SECONDS", 1)
+    monkeypatch.setattr(connection, "_CLOSE_SECONDS", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("count", "way"),
+    [
+        # While the connection is made, between messages, in the middle of one, in an answer.
+        *[(count, Way.TO_BROKER) for count in (10, 200, 600, 900, 5_000, 100_000, 250_000)],
+        *[(count, Way.TO_CLIENT) for count in (10, 450, 600, 700, 760)],
+    ],
+)
+def test_connection_that_is_cut_is_made_again_and_carries_the_rest(
+    billing: Broker, proxy: Proxy, count: int, way: Way
+) -> None:
+    rows = numbered(300, size=1_000)
+    world = world_on(queue_of(billing.server.url(billing.vhost, proxy.port)), *rows)
+    proxy.cut_after(count, way)
+
+    run = world.sweep(limits=BatchLimits(rows=100))
+
+    assert proxy.cuts == 1
+    assert world.store.rows == {}
+    assert world.store.attempts == {}
+    assert [end.reason for end in world.ends(run)] == [None]
+    found = arrived(billing, "Billing", 300)
+    assert set(found) == bodies(rows)
+    assert found.total() <= 400, "more was sent again than the batch that was cut"
+
+
+def test_connection_that_the_broker_closes_between_batches_is_made_again(billing: Broker) -> None:
+    first, second = letters(3), letters(2)
+    with session_of(queue_of(billing.url)) as session:
+        session.deliver(session.resolve("Billing"), first)
+        session.confirm(10)
+        (before,) = connections()
+        until(billing.cut_connections)
+        until(lambda: not before.is_alive())
+
+        session.deliver(session.resolve("Billing"), second)
+        answer = session.confirm(10)
+
+    assert (answer.refused, answer.unconfirmed) == ({}, frozenset())
+    assert billing.count("Billing") == 5
+
+
+def test_question_over_which_the_connection_breaks_is_asked_again(
+    billing: Broker, proxy: Proxy
+) -> None:
+    url = billing.server.url(billing.vhost, proxy.port)
+    with session_of(queue_of(url)) as session:
+        session.resolve("Billing")
+        billing.create("Shipping", x_queue_type="classic")
+        # Less than the question takes: it is cut in the middle.
+        proxy.cut()
+
+        assert session.resolve("Shipping") == "Shipping"
+
+
+def test_publication_over_which_the_connection_breaks_is_put_back_not_refused(
+    billing: Broker, proxy: Proxy
+) -> None:
+    first, second = letters(2), letters(300)
+    url = billing.server.url(billing.vhost, proxy.port)
+    with session_of(queue_of(url)) as session:
+        found = session.resolve("Billing")
+        session.deliver(found, first)
+        session.confirm(10)
+        proxy.cut()
+        session.deliver(found, second)
+        answer = session.confirm(10)
+
+        assert answer.refused == {}
+        left = [m for m in second if m.key in answer.unconfirmed]
+        session.deliver(session.resolve("Billing"), left)
+        again = session.confirm(10)
+
+    assert (again.refused, again.unconfirmed) == ({}, frozenset())
+    assert bodies(second) == set(arrived(billing, "Billing", 300))
+
+
+def test_broker_that_cuts_every_connection_is_left_alone_after_some(
+    billing: Broker, proxy: Proxy
+) -> None:
+    rows = numbered(50, size=1_000)
+    world = world_on(queue_of(billing.server.url(billing.vhost, proxy.port)), *rows)
+    proxy.cut_after(2_000, Way.TO_BROKER, each=True)
+
+    run = world.sweep(limits=BatchLimits(rows=10))
+
+    assert proxy.connections <= 10
+    assert world.store.attempts == {}
+    (end,) = world.ends(run)
+    assert end.reason is not None
+    assert "lost" in end.reason
+    gone = bodies(rows) - bodies(list(world.store.rows.values()))
+    assert gone <= set(arrived(billing, "Billing", len(gone)))
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_broker_that_falls_silent_in_a_batch_is_not_waited_for_twice(
+    billing: Broker, proxy: Proxy
+) -> None:
+    rows = numbered(200, size=1_000)
+    world = world_on(queue_of(billing.server.url(billing.vhost, proxy.port)), *rows)
+    proxy.hold_after(50_000, Way.TO_BROKER)
+    started = time.monotonic()
+
+    run = world.sweep(limits=BatchLimits(rows=20))
+
+    assert time.monotonic() - started < 4
+    assert world.store.attempts == {}
+    (end,) = world.ends(run)
+    assert end.reason == "RabbitMQ has not confirmed messages in time"
+    assert 0 < len(world.store.rows) < 200
+    gone = bodies(rows) - bodies(list(world.store.rows.values()))
+    assert gone <= set(arrived(billing, "Billing", len(gone)))
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_broker_that_answers_no_question_is_asked_one_only(billing: Broker, proxy: Proxy) -> None:
+    url = billing.server.url(billing.vhost, proxy.port)
+    with session_of(queue_of(url)) as session:
+        session.resolve("Billing")
+        proxy.hold_after(0, Way.TO_CLIENT)
+        started = time.monotonic()
+
+        for name in ("Shipping", "Other", "Another"):
+            with pytest.raises(DestinationError, match="has not answered for 1 s"):
+                session.resolve(name)
+
+        assert time.monotonic() - started < 2
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_broker_that_accepts_and_says_nothing_is_given_up() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        url = f"amqp://guest:guest@127.0.0.1:{deaf.getsockname()[1]}/v"
+        world = world_on(queue_of(url), *numbered(2), *numbered(2, "Shipping"))
+        started = time.monotonic()
+
+        run = world.sweep()
+
+    assert time.monotonic() - started < 4
+    assert len(world.store.rows) == 4
+    assert world.store.attempts == {}
+    (end,) = world.ends(run)
+    assert end.reason is not None
+    assert "cannot be connected to" in end.reason
+
+
+@pytest.mark.parametrize("how", ["nobody listens", "accepts and closes"])
+def test_second_broker_is_taken_when_the_first_is_down(
+    billing: Broker, proxy: Proxy, how: str
+) -> None:
+    first = NOBODY_LISTENS
+    if how == "accepts and closes":
+        proxy.cut_after(0, Way.TO_BROKER, each=True)
+        first = billing.server.url(billing.vhost, proxy.port)
+    # Often: it was a race between the first's thread and the second's.
+    for _ in range(20):
+        with session_of(queue_of(first, billing.url)) as session:
+            session.deliver(session.resolve("Billing"), letters(1))
+
+            assert session.confirm(10).unconfirmed == frozenset()
+
+    assert billing.count("Billing") == 20
+
+
+def test_check_tells_a_broker_that_is_down_from_a_wrong_setting(billing: Broker) -> None:
+    with pytest.raises(QueueError, match=r"127\.0\.0\.1:1 vhost v"):
+        queue_of(NOBODY_LISTENS).check(None)
+    with pytest.raises(ConfigError, match="check user, password, vhost"):
+        queue_of(billing.url.replace("guest:guest", "guest:wr0ng")).check(None)
+    with pytest.raises(ConfigError, match="check user, password, vhost") as caught:
+        queue_of(billing.server.url("nowhere")).check(None)
+    assert "guest:guest" not in str(caught.value)
+
+
+def test_check_of_a_connection_that_is_cut_is_no_wrong_setting(
+    billing: Broker, proxy: Proxy
+) -> None:
+    for count in (8, 100, 400):
+        proxy.cut_after(count, Way.TO_BROKER, each=True)
+        with pytest.raises(QueueError):
+            queue_of(billing.server.url(billing.vhost, proxy.port)).check(None)
+
+
+def test_heartbeats_go_on_while_the_store_works(billing: Broker) -> None:
+    with session_of(queue_of(f"{billing.url}?heartbeat=1")) as session:
+        session.deliver(session.resolve("Billing"), letters(10))
+        before = connections()
+        # As a store does: Python's lock is held most of the time. A broker hangs up after two.
+        deadline, work = time.monotonic() + 4, Counter[int]()
+        while time.monotonic() < deadline:
+            work.update(range(1_000))
+
+        session.deliver(session.resolve("Billing"), letters(10))
+        answer = session.confirm(10)
+
+        assert connections() == before
+    assert answer.unconfirmed == frozenset()
+    assert billing.count("Billing") == 20

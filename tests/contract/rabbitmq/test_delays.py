@@ -1,0 +1,163 @@
+"""Messages that are handed over before they are due, through the real delay ladder."""
+
+import time
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from broker import Broker
+from contract.rabbitmq.sessions import arrived, letters, queue_of, queue_session, world_on
+from unit.dispatch_world import World
+
+from duesweep.clock import SystemClock
+from duesweep.drivers.rabbitmq import Brokers, Channel, Connection
+from duesweep.message import Message
+from duesweep.queues.rabbitmq import declare, ladder
+from duesweep.queues.rabbitmq.topology import Style
+from duesweep.store_clock import StoreClock
+from duesweep.testing.builders import DelayedRow, delayed_row
+
+pytestmark = pytest.mark.services
+
+DELAYS = (1, 2, 3, 5)
+
+
+@pytest.fixture
+def with_ladder(billing: Broker) -> Broker:
+    """With the delay ladder."""
+    with Connection(Brokers((billing.url,), "queues.default")) as connection:
+        declare.create(Channel(connection), ladder.ladder())
+    return billing
+
+
+class _Arrivals:
+    """Takes messages as they arrive, and notes when."""
+
+    def __init__(self, broker: Broker, *queues: str) -> None:
+        self.seconds: dict[bytes, float] = {}
+        self.properties: dict[bytes, Any] = {}
+        self._broker = broker
+        for queue in queues:
+            broker.channel.basic_consume(queue, self._note, auto_ack=True)
+
+    def wait_for(self, count: int, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while len(self.seconds) < count and time.monotonic() < deadline:
+            self._broker.connection.process_data_events(0.05)
+
+    def _note(self, _: Any, __: Any, properties: Any, body: bytes) -> None:
+        self.seconds[body] = time.monotonic()
+        self.properties[body] = properties
+
+
+def _due_in(seconds: float, body: str) -> Message:
+    (plain,) = letters(1)
+    return plain._replace(due_us=int(seconds * 1_000_000), body=body.encode())
+
+
+def test_messages_are_never_early_and_less_than_a_second_late(with_ladder: Broker) -> None:
+    with_ladder.create_queue("Direct", x_queue_type="classic")
+    arrivals = _Arrivals(with_ladder, "Billing", "Direct")
+
+    started = time.monotonic()
+    clock = StoreClock(0, 0, SystemClock())
+    for style, name in ((Style.CONVENTIONAL, "Billing"), (Style.DIRECT, "Direct")):
+        with queue_session(with_ladder, style) as session:
+            early = [_due_in(seconds, f"{name} {seconds}") for seconds in DELAYS]
+            assert session.defer(session.resolve(name), early, clock) == {}
+            answer = session.confirm(10)
+            assert (answer.refused, answer.unconfirmed) == ({}, frozenset())
+    arrivals.wait_for(2 * len(DELAYS), 15)
+
+    late = {
+        body: arrivals.seconds[body.encode()] - started - seconds
+        for name in ("Billing", "Direct")
+        for seconds in DELAYS
+        if (body := f"{name} {seconds}").encode() in arrivals.seconds
+    }
+    assert len(late) == 2 * len(DELAYS)
+    assert min(late.values()) >= 0
+    assert max(late.values()) < 1, late
+    assert {p.expiration for p in arrivals.properties.values()} == {None}
+
+
+def test_what_comes_due_before_it_is_sent_goes_straight(with_ladder: Broker) -> None:
+    clock = StoreClock(10_000_000, 0, SystemClock())
+
+    with queue_session(with_ladder) as session:
+        session.defer(session.resolve("Billing"), [_due_in(9, "late")], clock)
+        session.confirm(10)
+
+    ((method, properties, body),) = with_ladder.take_all("Billing", 1)
+    assert (method.exchange, body) == ("Billing", b"late")
+    assert ladder.DELAY_HEADER not in properties.headers
+
+
+def _ahead(world: World, seconds: int) -> Any:
+    """Sweep what comes due in so many seconds, too."""
+    run = world.store.open_sweep()
+    ahead = replace(run, horizon=run.horizon.looking_ahead(timedelta(seconds=seconds)))
+    world.run_slice(ahead)
+    return ahead
+
+
+def _rows(world: World, *waits: float) -> list[DelayedRow]:
+    """Rows for Billing that come due in so many seconds, in the store."""
+    rows = [
+        delayed_row(due=world.store.now + timedelta(seconds=wait), body=f"{wait}".encode())
+        for wait in waits
+    ]
+    world.store.rows.update({row.key: row for row in rows})
+    return rows
+
+
+def test_broker_without_a_ladder_gets_what_is_due_and_no_more(billing: Broker) -> None:
+    world = world_on(queue_of(billing.url))
+    due, early = _rows(world, -1, 30)
+
+    run = _ahead(world, 60)
+
+    assert arrived(billing, "Billing", 1) == {due.body: 1}
+    assert list(world.store.rows) == [early.key]
+    assert world.store.attempts == {}
+    (end,) = world.ends(run)
+    assert end.reason is not None
+    assert "rabbitmq delays create" in end.reason
+
+
+@pytest.mark.parametrize("what", ["exchange", "queue"])
+def test_level_that_is_broken_charges_nobody_and_what_is_due_goes_on(
+    with_ladder: Broker, what: str
+) -> None:
+    if what == "exchange":
+        with_ladder.channel.exchange_delete(ladder.level_name(4))
+    else:
+        with_ladder.channel.queue_delete(ladder.level_name(4))
+    world = world_on(queue_of(with_ladder.url))
+    due, below, broken, above = _rows(world, -1, 10, 20, 40)
+
+    run = _ahead(world, 60)
+
+    # A ladder with a level missing is not to be trusted with the rest.
+    left = {broken.key} if what == "queue" else {below.key, broken.key, above.key}
+    assert set(world.store.rows) == left
+    assert world.store.attempts == {}
+    (end,) = world.ends(run)
+    assert end.reason is not None
+    assert "nsb.v2.delay-level-04" in end.reason
+    assert "delays verify" in end.reason
+    assert due.body in arrived(with_ladder, "Billing", 1)
+
+
+def test_endpoint_without_a_queue_of_its_name_is_handed_nothing_early(with_ladder: Broker) -> None:
+    with_ladder.channel.exchange_declare("Billing.Only", "fanout", durable=True)
+    with_ladder.channel.queue_bind("Billing", "Billing.Only")
+    world = world_on(queue_of(with_ladder.url))
+    row = delayed_row("Billing.Only", due=world.store.now + timedelta(seconds=30))
+    world.store.rows[row.key] = row
+
+    _ahead(world, 60)
+
+    assert list(world.store.rows) == [row.key]
+    assert world.store.attempts == {}

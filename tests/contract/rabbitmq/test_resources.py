@@ -1,0 +1,74 @@
+"""What sessions leave behind: nothing."""
+
+import gc
+import threading
+from pathlib import Path
+
+import pytest
+from broker import Broker
+from broker_proxy import Proxy, Way
+from contract.rabbitmq.sessions import connections, letters, queue_of, session_of
+
+from duesweep.drivers.rabbitmq import connection
+from duesweep.errors import QueueNotFoundError
+
+pytestmark = pytest.mark.services
+
+
+def _open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts what Linux lists")
+def test_fifty_sessions_leave_no_thread_and_no_connection(billing: Broker) -> None:
+    def session_of_a_task() -> None:
+        with session_of(queue_of(billing.url)) as session:
+            session.deliver(session.resolve("Billing"), letters(2))
+            session.confirm(10)
+            with pytest.raises(QueueNotFoundError):
+                session.resolve("Nowhere")
+
+    session_of_a_task()
+    gc.collect()
+    threads, files = threading.active_count(), _open_files()
+
+    for _ in range(50):
+        session_of_a_task()
+
+    gc.collect()
+    assert threading.active_count() == threads
+    assert _open_files() <= files
+    assert billing.count("Billing") == 102
+
+
+def test_session_whose_broker_fell_silent_leaves_nothing(
+    billing: Broker, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "_CLOSE_SECONDS", 0.2)
+    files = _open_files()
+    with session_of(queue_of(billing.server.url(billing.vhost, proxy.port))) as session:
+        session.resolve("Billing")
+        proxy.hold_after(0, Way.TO_BROKER)
+
+    assert connections() == set()
+    proxy.close()
+    gc.collect()
+    assert _open_files() <= files
+
+
+def test_endpoints_that_are_gone_leave_no_channel(billing: Broker) -> None:
+    with session_of(queue_of(billing.url)) as session:
+        for number in range(20):
+            name = f"Gone{number}"
+            billing.create(name, x_queue_type="classic")
+            gone = session.resolve(name)
+            billing.delete(name)
+            session.deliver(gone, letters(1))
+            assert len(session.confirm(10).refused) == 1
+
+        session.deliver(session.resolve("Billing"), letters(1))
+        assert session.confirm(10).unconfirmed == frozenset()
+        listed = billing.server.control("list_channels", "--vhost", billing.vhost, "number")
+
+    # The tests' own, the one for questions, and the one that publishes.
+    assert len(listed.split()) <= 3 + len(["number"]), listed

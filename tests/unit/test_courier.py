@@ -1,0 +1,227 @@
+"""A courier, whose queue answers late and holds messages back."""
+
+from datetime import timedelta
+
+from unit.late_queue import LateQueue
+
+from duesweep.clock import SettableClock
+from duesweep.courier import Carried, Courier
+from duesweep.errors import (
+    DestinationError,
+    QueueNotFoundError,
+    RefusedMessageError,
+    UnreadableHeadersError,
+)
+from duesweep.message import Message
+from duesweep.outcome import Delivered
+from duesweep.policy import CLAIM_SECONDS
+from duesweep.store_clock import StoreClock
+from duesweep.testing.builders import DUE, DelayedRow, delayed_row, message
+from duesweep.tombstone import micros
+
+REFUSED = RefusedMessageError("too long")
+SHUT = DestinationError("the ladder is gone")
+
+
+def due(destination: str | None = "Billing") -> Message:
+    return message(delayed_row(destination, due=DUE))
+
+
+def early(destination: str | None = "Billing", seconds: float = 30) -> Message:
+    return message(delayed_row(destination, due=DUE + timedelta(seconds=seconds)))
+
+
+class World:
+    """A courier of `queue`; the store's clock shows the second after `DUE`."""
+
+    def __init__(self, queue: LateQueue) -> None:
+        self.clock = SettableClock()
+        self.store_clock = StoreClock(micros(DUE) + 1_000_000, 0, self.clock)
+        self.queue = queue
+        self.courier = Courier(queue, self.clock)
+
+    def carry(self, *messages: Message) -> Carried:
+        return self.courier.carry(messages, self.store_clock)
+
+
+def _sent(carried: Carried) -> set[str]:
+    return {one.message.key for one in carried.delivered}
+
+
+def test_late_refusals_are_charged_and_the_others_have_arrived() -> None:
+    letters = [due(), due(), due("Shipping")]
+    world = World(LateQueue(late={letters[1].key: REFUSED}))
+
+    carried = world.carry(*letters)
+
+    assert carried == Carried(
+        delivered=[Delivered(letters[0], "Billing"), Delivered(letters[2], "Shipping")],
+        faulty=[(letters[1], REFUSED)],
+    )
+    assert world.courier.blocked_reason is None
+
+
+def test_unconfirmed_messages_are_put_back_and_charged_nothing() -> None:
+    letters = [due(), early(), due()]
+    world = World(LateQueue(silent={letters[0].key, letters[1].key}))
+
+    carried = world.carry(*letters)
+
+    assert carried == Carried(
+        delivered=[Delivered(letters[2], "Billing")], put_back=[letters[0], letters[1]]
+    )
+
+
+def test_answers_are_waited_for_once_a_batch_and_within_its_time() -> None:
+    world = World(LateQueue())
+
+    world.carry(due(), due("Shipping"), early())
+
+    assert world.queue.waited == [CLAIM_SECONDS]
+
+
+def test_answers_get_a_second_however_late_a_batch_is() -> None:
+    world = World(LateQueue())
+    world.queue.on_step = lambda step: (
+        world.clock.advance(2 * CLAIM_SECONDS) if step == "resolve" else None
+    )
+
+    carried = world.carry(due(), due("Shipping"))
+
+    assert world.queue.waited == [1.0]
+    assert [m.destination for m in carried.put_back] == ["Shipping"]
+
+
+def test_batch_that_sent_nothing_asks_for_no_answers() -> None:
+    world = World(LateQueue(trouble={("resolve", "Billing"): QueueNotFoundError("gone")}))
+
+    world.carry(due())
+
+    assert world.queue.waited == []
+
+
+def test_messages_that_are_not_due_yet_are_handed_over_as_far_as_the_queue_can() -> None:
+    now, soon, edge, far = due(), early(seconds=30), early(seconds=61), early(seconds=61.000001)
+    world = World(LateQueue(longest=60))
+
+    carried = world.carry(far, edge, now, soon)
+
+    assert world.queue.delivered == [("Billing", [now.key])]
+    assert world.queue.deferred == [("Billing", [edge.key, soon.key])]
+    assert carried == Carried(
+        delivered=[
+            Delivered(now, "Billing"),
+            Delivered(edge, "Billing", is_handed_over=True),
+            Delivered(soon, "Billing", is_handed_over=True),
+        ],
+        passed_over=[far],
+    )
+
+
+def test_queue_that_holds_nothing_back_is_given_nothing_early() -> None:
+    soon = early()
+    world = World(LateQueue(longest=0))
+
+    assert world.carry(soon) == Carried(passed_over=[soon])
+    assert world.queue.deferred == world.queue.delivered == []
+
+
+def test_early_messages_are_charged_with_no_fault_of_any_kind() -> None:
+    refused, unknown = early(), early("Nowhere")
+    unreadable = message(DelayedRow(headers="{", due=DUE + timedelta(seconds=30)))
+    world = World(
+        LateQueue(
+            late={refused.key: REFUSED},
+            trouble={("resolve", "Nowhere"): QueueNotFoundError("There is no queue Nowhere")},
+        )
+    )
+
+    carried = world.carry(refused, unknown, unreadable)
+
+    assert carried.faulty == carried.delivered == carried.put_back == []
+    assert carried.passed_over == [unreadable, unknown, refused]
+
+
+def test_early_message_that_comes_due_while_its_refusal_is_waited_for_is_not_charged() -> None:
+    soon = early(seconds=2)
+    world = World(LateQueue(late={soon.key: REFUSED}))
+    world.queue.on_step = lambda step: world.clock.advance(3) if step == "confirm" else None
+
+    assert world.carry(soon) == Carried(passed_over=[soon])
+
+
+def test_due_messages_of_a_queue_that_is_not_there_are_charged_and_early_ones_are_not() -> None:
+    error = QueueNotFoundError("There is no queue Billing")
+    now, soon = due(), early()
+    world = World(LateQueue(trouble={("resolve", "Billing"): error}))
+
+    assert world.carry(now, soon) == Carried(faulty=[(now, error)], passed_over=[soon])
+
+
+def test_due_messages_that_went_before_the_ladder_failed_are_counted_as_delivered() -> None:
+    now, soon = due(), early()
+    world = World(LateQueue(trouble={("defer", "Billing"): SHUT}))
+
+    carried = world.carry(now, soon)
+
+    assert carried == Carried(delivered=[Delivered(now, "Billing")], passed_over=[soon])
+    assert world.courier.blocked_reason == "the ladder is gone"
+
+
+def test_destination_without_a_ladder_still_gets_what_is_due_in_later_batches() -> None:
+    world = World(LateQueue(trouble={("defer", "Billing"): SHUT}))
+    world.carry(early())
+    world.queue.trouble.clear()
+    now, soon = due(), early()
+
+    carried = world.carry(now, soon)
+
+    assert _sent(carried) == {now.key}
+    assert carried.passed_over == [soon]
+    assert world.queue.deferred == [], "tried again in the same slice"
+
+
+def test_queue_that_cannot_be_bound_to_the_ladder_costs_its_messages_nothing() -> None:
+    now, soon = due(), early()
+    world = World(LateQueue(trouble={("defer", "Billing"): QueueNotFoundError("no such queue")}))
+
+    carried = world.carry(now, soon)
+
+    assert carried == Carried(delivered=[Delivered(now, "Billing")], passed_over=[soon])
+
+
+def test_destination_that_takes_nothing_keeps_its_early_messages_too() -> None:
+    world = World(LateQueue(trouble={("deliver", "Billing"): DestinationError("blocked")}))
+    now, soon, other = due(), early(), due("Shipping")
+
+    carried = world.carry(now, soon, other)
+
+    assert carried.passed_over == [now, soon]
+    assert _sent(carried) == {other.key}
+    assert world.courier.blocked_reason == "blocked"
+
+
+def test_unreadable_message_that_is_due_is_charged() -> None:
+    letter = message(DelayedRow(headers="{", due=DUE))
+    world = World(LateQueue())
+
+    ((charged, error),) = world.carry(letter).faulty
+
+    assert charged is letter
+    assert isinstance(error, UnreadableHeadersError)
+
+
+def test_letters_that_were_refused_late_or_not_confirmed_have_not_arrived() -> None:
+    letters = [due() for _ in range(3)]
+    world = World(LateQueue(late={letters[0].key: REFUSED}, silent={letters[1].key}))
+
+    assert world.courier.carry_letters("error", letters) == ("error", {letters[2].key})
+    assert world.queue.waited == [CLAIM_SECONDS]
+
+
+def test_letters_go_at_once_however_early_their_messages_are() -> None:
+    letter = early()
+    world = World(LateQueue())
+
+    assert world.courier.carry_letters("error", [letter]) == ("error", {letter.key})
+    assert world.queue.delivered == [("error", [letter.key])]

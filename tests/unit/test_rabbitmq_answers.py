@@ -1,0 +1,169 @@
+"""What a broker's answers mean for messages: every fate with every fault."""
+
+import pytest
+
+from duesweep.drivers.rabbitmq import ChannelClosedError, Fate, Publication, UnansweredError
+from duesweep.errors import QueueError, QueueNotFoundError, RefusedMessageError
+from duesweep.queues.rabbitmq.answers import Answer, Sent, answer_of
+from duesweep.queues.rabbitmq.ladder import DELAY_HEADER
+
+GONE = ChannelClosedError(404, "NOT_FOUND - no exchange 'Billing' in vhost 'v'")
+FORBIDDEN = ChannelClosedError(
+    403, "ACCESS_REFUSED - access to exchange 'Billing' in vhost 'v' refused for user 'u'"
+)
+TOO_LONG = ChannelClosedError(
+    406, "PRECONDITION_FAILED - message size 9 is larger than configured max size 8"
+)
+ODD = ChannelClosedError(406, "PRECONDITION_FAILED - something else")
+LOST = QueueError("The connection was lost", transient=True)
+SILENT = UnansweredError("not confirmed in time", transient=True)
+FAULTS = [None, GONE, FORBIDDEN, TOO_LONG, ODD, LOST, SILENT]
+
+
+def sent(
+    key: str = "k", exchange: str = "Billing", *, body: bytes = b"123456789", delayed: bool = False
+) -> Sent:
+    headers = {DELAY_HEADER: 5} if delayed else {}
+    return Sent(key, "Billing", Publication(exchange, "", headers, {}, body))
+
+
+def one(fate: Fate, fault: QueueError | None, what: Sent | None = None) -> Answer:
+    return answer_of([what or sent()], [fate], fault)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_confirmed_message_has_arrived_whatever_ended_the_channel(fault: QueueError | None) -> None:
+    confirmation = one(Fate.CONFIRMED, fault).confirmation
+
+    assert (confirmation.refused, confirmation.unconfirmed) == ({}, frozenset())
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+@pytest.mark.parametrize(
+    ("fate", "error", "words"),
+    [
+        (Fate.REFUSED, RefusedMessageError, "Billing"),
+        (Fate.UNSENDABLE, RefusedMessageError, "255 bytes"),
+        (Fate.RETURNED, QueueNotFoundError, "Billing"),
+    ],
+)
+def test_refusal_is_the_messages_own_whatever_ended_the_channel(
+    fate: Fate, error: type[Exception], words: str, fault: QueueError | None
+) -> None:
+    confirmation = one(fate, fault).confirmation
+
+    assert isinstance(confirmation.refused["k"], error)
+    assert words in str(confirmation.refused["k"])
+    assert confirmation.unconfirmed == frozenset()
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_message_that_was_not_sent_is_put_back_whatever_ended_the_channel(
+    fault: QueueError | None,
+) -> None:
+    confirmation = one(Fate.UNSENT, fault).confirmation
+
+    assert (confirmation.refused, confirmation.unconfirmed) == ({}, {"k"})
+
+
+@pytest.mark.parametrize("fault", [None, FORBIDDEN, ODD, LOST, SILENT], ids=str)
+def test_message_of_unknown_fate_is_put_back_where_the_fault_is_not_its_own(
+    fault: QueueError | None,
+) -> None:
+    assert one(Fate.UNKNOWN, fault).confirmation.unconfirmed == {"k"}
+
+
+def test_missing_exchange_is_the_fault_of_its_messages_alone() -> None:
+    both = [sent("a"), sent("b", "Shipping")]
+
+    answer = answer_of(both, [Fate.UNKNOWN, Fate.UNKNOWN], GONE)
+
+    assert isinstance(answer.confirmation.refused["a"], QueueNotFoundError)
+    assert answer.confirmation.unconfirmed == {"b"}
+    assert answer.missing == {"Billing"}
+    assert answer.closed == {}
+
+
+def test_too_long_message_is_known_by_its_length() -> None:
+    both = [sent("a"), sent("b", body=b"12345678")]
+
+    answer = answer_of(both, [Fate.UNKNOWN, Fate.UNKNOWN], TOO_LONG)
+
+    assert set(answer.confirmation.refused) == {"a"}
+    assert answer.confirmation.unconfirmed == {"b"}
+    assert answer.missing == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("exchange", "named"), [("Billing", "Billing"), ("", "amq.default"), ("O'Brien", "O'Brien")]
+)
+def test_exchange_without_write_permission_is_closed(exchange: str, named: str) -> None:
+    fault = ChannelClosedError(
+        403, f"ACCESS_REFUSED - access to exchange '{named}' in vhost 'v' refused for user 'u'"
+    )
+
+    answer = one(Fate.UNKNOWN, fault, sent(exchange=exchange))
+
+    assert list(answer.closed) == [exchange]
+    assert str(fault) in answer.closed[exchange]
+
+
+def test_returned_early_message_closes_its_level_and_is_charged_nothing() -> None:
+    level = sent(exchange="nsb.v2.delay-level-02", delayed=True)
+
+    answer = one(Fate.RETURNED, None, level)
+
+    assert answer.confirmation.refused == {}
+    assert answer.confirmation.unconfirmed == {"k"}
+    assert "delays verify" in answer.closed["nsb.v2.delay-level-02"]
+
+
+def test_level_that_is_missing_is_closed_and_charges_nobody() -> None:
+    fault = ChannelClosedError(404, "NOT_FOUND - no exchange 'nsb.v2.delay-level-02' in vhost 'v'")
+    both = [sent("a", "nsb.v2.delay-level-02", delayed=True), sent("b")]
+
+    answer = answer_of(both, [Fate.UNKNOWN, Fate.UNKNOWN], fault)
+
+    assert answer.confirmation.refused == {}
+    assert answer.confirmation.unconfirmed == {"a", "b"}
+    assert list(answer.closed) == ["nsb.v2.delay-level-02"]
+
+
+def test_name_that_the_broker_cut_off_is_still_known() -> None:
+    name = "x" * 250
+    text = f"NOT_FOUND - no exchange '{name}' in vhost 'v'"[:252] + "..."
+
+    answer = one(Fate.UNKNOWN, ChannelClosedError(404, text), sent(exchange=name))
+
+    assert set(answer.confirmation.refused) == {"k"}
+
+
+@pytest.mark.parametrize("text", ["NOT_FOUND", "NOT_FOUND - no exchange 'Bill' in vhost 'v'"])
+def test_refusal_of_another_exchange_charges_nobody(text: str) -> None:
+    answer = one(Fate.UNKNOWN, ChannelClosedError(404, text))
+
+    assert answer.confirmation.refused == {}
+    assert answer.missing == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("fates", "is_fruitful"),
+    [
+        ([], True),
+        ([Fate.CONFIRMED, Fate.UNKNOWN], True),
+        ([Fate.REFUSED, Fate.UNSENT], True),
+        ([Fate.RETURNED, Fate.UNKNOWN], True),
+        ([Fate.UNKNOWN, Fate.UNSENT], False),
+        ([Fate.UNKNOWN], False),
+    ],
+)
+def test_batch_is_fruitful_when_anything_was_answered(
+    fates: list[Fate], *, is_fruitful: bool
+) -> None:
+    messages = [sent(str(number)) for number in range(len(fates))]
+
+    assert answer_of(messages, fates, LOST).is_fruitful is is_fruitful
+
+
+def test_missing_exchange_is_an_answer() -> None:
+    assert one(Fate.UNKNOWN, GONE).is_fruitful

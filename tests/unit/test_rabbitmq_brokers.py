@@ -1,0 +1,211 @@
+"""Where brokers are, and why one could not be connected to."""
+
+import ssl
+import subprocess
+from pathlib import Path
+
+import pika.exceptions
+import pytest
+from pika.adapters.utils.connection_workflow import (
+    AMQPConnectionWorkflowFailed,
+    AMQPConnectorAMQPHandshakeError,
+    AMQPConnectorSocketConnectError,
+)
+
+from duesweep.drivers.rabbitmq import Brokers, ChannelClosedError
+from duesweep.drivers.rabbitmq.brokers import shown
+from duesweep.drivers.rabbitmq.errors import channel_error, connect_error, lost_error
+from duesweep.errors import ConfigError, DuesweepError, QueueError
+
+
+def _parameters(url: str, **files: str) -> pika.connection.Parameters:
+    (parameters,) = Brokers((url,), "queues.main", **files).parameters()
+    return parameters
+
+
+@pytest.mark.parametrize(
+    ("url", "shown_as"),
+    [
+        ("amqp://u:p@host", "host:5672 vhost /"),
+        ("amqp://u:p@host/", "host:5672 vhost /"),
+        ("amqp://u:p@host:5673/%2F", "host:5673 vhost /"),
+        ("amqps://u:p@host/sales", "host:5671 vhost sales"),
+        ("amqp://u:p@[::1]:5673/a%2Fb%25%40c", "::1:5673 vhost a/b%@c"),
+    ],
+)
+def test_url_says_host_port_and_vhost(url: str, shown_as: str) -> None:
+    assert shown(_parameters(url)) == shown_as
+
+
+def test_user_and_password_are_percent_decoded() -> None:
+    credentials = _parameters("amqp://a%40b:p%2Fw%3A%23%25%3F%5B@host/v").credentials
+
+    assert (credentials.username, credentials.password) == ("a@b", "p/w:#%?[")
+
+
+@pytest.mark.parametrize(("query", "heartbeat"), [("", 60), ("?heartbeat=7", 7)])
+def test_heartbeat_is_a_minute_unless_the_url_says_more(query: str, heartbeat: int) -> None:
+    assert _parameters(f"amqp://u:p@host/v{query}").heartbeat == heartbeat
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://u:s3cret@host/v",
+        "u:s3cret@host/v",
+        "amqp:///v",
+        "amqp://",
+        "amqp://u:s3cret@/v",
+        "amqp://u:s3cret@host:port/v",
+        "amqp://u:s3cret@host:99999/v",
+        "amqp://u:s3cret@[host/v",
+        "amqp://u:[s3cret]@host/v",
+        "amqp://u:s3#cret@host/v",
+        "amqp://u:12#s3cret@host/v",
+        "amqp://u:12/s3cret@host/v",
+        "amqp://u:12?s3cret@host/v",
+        "amqp://u:s3cret@host/v?heartbeat=s3cret",
+        "amqp://u:s3cret@host/v?connection_attempts=0",
+        "amqp://u:s3cret@host/v?s3cret=1",
+    ],
+)
+def test_url_that_cannot_be_used_is_refused_without_showing_it(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"queues\.main\.url") as caught:
+        _parameters(url)
+
+    assert "s3" not in str(caught.value)
+    assert "12" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+def test_repr_holds_no_url() -> None:
+    brokers = Brokers(("amqp://u:s3cret@host/v",), "queues.main")
+
+    assert "s3cret" not in repr(brokers)
+    assert "s3cret" not in repr(_parameters("amqp://u:s3cret@host/v"))
+
+
+def test_amqps_checks_certificates_and_host_names() -> None:
+    options = _parameters("amqps://u:p@Broker.example/v").ssl_options
+
+    assert options.server_hostname == "broker.example"
+    assert options.context.check_hostname
+    assert options.context.verify_mode == ssl.CERT_REQUIRED
+
+
+def test_amqp_has_no_tls() -> None:
+    assert _parameters("amqp://u:p@host/v").ssl_options is None
+
+
+def test_certificates_that_are_not_there_are_named() -> None:
+    with pytest.raises(ConfigError, match=r"queues\.main: .*absent\.pem"):
+        _parameters("amqps://u:p@host/v", ca_file="absent.pem")
+
+
+def test_encrypted_key_is_refused_instead_of_asking_for_its_password(tmp_path: Path) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-passout", "pass:s3cret"]
+    command += ["-keyout", str(key), "-out", str(certificate), "-subj", "/CN=client"]
+    subprocess.run(command, check=True, capture_output=True)
+
+    with pytest.raises(ConfigError, match=r"client_key"):
+        _parameters("amqps://u:p@host/v", certificate=str(certificate), key=str(key))
+
+
+def _no(code: int) -> pika.exceptions.ConnectionClosedByBroker:
+    return pika.exceptions.ConnectionClosedByBroker(code, "NO")
+
+
+def _guess(kind: type[Exception], cause: Exception) -> Exception:
+    # As pika makes them.
+    return kind(repr(cause))
+
+
+ALERT = pika.exceptions.StreamLostError(
+    "Stream connection lost: SSLError(1, '[SSL: TLSV1_ALERT_UNKNOWN_CA] tlsv1 alert unknown ca')"
+)
+CUT = pika.exceptions.StreamLostError("Transport indicated EOF")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        _no(403),
+        _no(530),
+        _guess(pika.exceptions.ProbableAuthenticationError, _no(403)),
+        _guess(pika.exceptions.ProbableAccessDeniedError, _no(530)),
+        AMQPConnectionWorkflowFailed(
+            [
+                AMQPConnectorAMQPHandshakeError(
+                    _guess(pika.exceptions.ProbableAuthenticationError, _no(403))
+                )
+            ]
+        ),
+        pika.exceptions.AuthenticationError("PLAIN"),
+        ssl.SSLCertVerificationError("certificate verify failed"),
+        ssl.SSLError("WRONG_VERSION_NUMBER"),
+        _guess(pika.exceptions.IncompatibleProtocolError, ALERT),
+    ],
+    ids=repr,
+)
+def test_refusal_while_connecting_is_a_wrong_setting(error: Exception) -> None:
+    assert isinstance(connect_error("host:5672", error), ConfigError)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConnectionRefusedError(111, "Connection refused"),
+        CUT,
+        _no(320),
+        _guess(pika.exceptions.ProbableAuthenticationError, CUT),
+        _guess(pika.exceptions.ProbableAccessDeniedError, CUT),
+        _guess(pika.exceptions.ProbableAccessDeniedError, _no(320)),
+        ssl.SSLEOFError("EOF occurred in violation of protocol"),
+        _guess(pika.exceptions.IncompatibleProtocolError, CUT),
+    ],
+    ids=repr,
+)
+def test_connection_that_is_cut_while_it_is_made_is_a_passing_fault(error: Exception) -> None:
+    found = connect_error("host:5672", error)
+
+    assert isinstance(found, QueueError)
+    assert found.transient
+    assert "host:5672" in str(found)
+
+
+def test_every_address_that_was_tried_gives_its_reason() -> None:
+    tried = [
+        AMQPConnectorAMQPHandshakeError(ssl.SSLCertVerificationError("hostname mismatch")),
+        AMQPConnectorSocketConnectError(ConnectionRefusedError(111, "Connection refused")),
+    ]
+
+    text = str(connect_error("host:5671", AMQPConnectionWorkflowFailed(tried)))
+
+    assert "hostname mismatch" in text
+    assert "Connection refused" in text
+    assert "Workflow" not in text
+
+
+def test_loss_of_a_connection_says_of_which_and_why() -> None:
+    found: DuesweepError = lost_error("host:5672 vhost /", _no(320))
+
+    assert "host:5672 vhost /" in str(found)
+    assert "(320)" in str(found)
+
+
+def test_channel_that_ends_with_its_connection_has_no_reason_of_its_own() -> None:
+    assert channel_error(CUT) is None
+    assert channel_error(_no(320)) is None
+
+
+def test_channel_that_the_broker_closes_says_why() -> None:
+    text = "NOT_FOUND - no exchange 'Billing' in vhost 'v'"
+
+    found = channel_error(pika.exceptions.ChannelClosedByBroker(404, text))
+
+    assert isinstance(found, ChannelClosedError)
+    assert (found.code, str(found)) == (404, text)
+    assert found.is_about("Billing")
+    assert not found.is_about("Bill")
