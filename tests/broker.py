@@ -24,7 +24,8 @@ class Broker:
         # Over HTTP: rabbitmqctl takes a second to start.
         self.api("vhosts/{vhost}", "PUT")
         self.permit(write=".*")
-        self.connection = pika.BlockingConnection(pika.URLParameters(self.url))
+        # Idle for longer than a heartbeat allows, while a test waits for something else.
+        self.connection = pika.BlockingConnection(pika.URLParameters(f"{self.url}?heartbeat=0"))
         self.channel = self.connection.channel()
 
     @property
