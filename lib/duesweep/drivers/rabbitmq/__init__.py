@@ -5,6 +5,8 @@ imports it.
 from duesweep.drivers.rabbitmq.brokers import Brokers
 from duesweep.drivers.rabbitmq.channel import Channel
 from duesweep.drivers.rabbitmq.connection import Connection
+from duesweep.drivers.rabbitmq.consumer import Consumer
+from duesweep.drivers.rabbitmq.encoded import Encoded
 from duesweep.drivers.rabbitmq.errors import (
     ACCESS_REFUSED,
     NOT_FOUND,
@@ -13,7 +15,7 @@ from duesweep.drivers.rabbitmq.errors import (
     UnansweredError,
 )
 from duesweep.drivers.rabbitmq.publisher import Publisher
-from duesweep.drivers.rabbitmq.values import Fate, Publication
+from duesweep.drivers.rabbitmq.values import Copy, Delivery, Fate, Publication
 
 __all__ = [
     "ACCESS_REFUSED",
@@ -23,6 +25,10 @@ __all__ = [
     "Channel",
     "ChannelClosedError",
     "Connection",
+    "Consumer",
+    "Copy",
+    "Delivery",
+    "Encoded",
     "Fate",
     "Publication",
     "Publisher",
