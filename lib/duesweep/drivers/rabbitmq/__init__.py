@@ -1,5 +1,5 @@
 """pika: a connection with a thread, confirms by thousands, and whose fault an error is. Nobody else
-imports it.
+imports it. Beside it the broker's management API.
 """
 
 from duesweep.drivers.rabbitmq.brokers import Brokers
@@ -14,6 +14,7 @@ from duesweep.drivers.rabbitmq.errors import (
     ChannelClosedError,
     UnansweredError,
 )
+from duesweep.drivers.rabbitmq.management import Management, NotAllowedError
 from duesweep.drivers.rabbitmq.publisher import Publisher
 from duesweep.drivers.rabbitmq.values import Copy, Delivery, Fate, Publication
 
@@ -30,6 +31,8 @@ __all__ = [
     "Delivery",
     "Encoded",
     "Fate",
+    "Management",
+    "NotAllowedError",
     "Publication",
     "Publisher",
     "UnansweredError",
