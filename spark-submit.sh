@@ -10,6 +10,7 @@ usage: ./spark-submit.sh <command> [options]
   doctor   look for what is amiss              config   print the settings that count
   queue    send, receive, peek, purge ...      subscriptions  list, add and remove them
   handover drain a store for good, into RabbitMQ's delayed delivery
+  rabbitmq create, verify, migrate the delay ladder; create endpoints
   demo     see it work, on a PostgreSQL of its own
   help     this text; `<command> --help` for a command's own options
 

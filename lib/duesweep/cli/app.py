@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from duesweep.cli import queue, subscriptions
+from duesweep.cli import queue, rabbitmq, subscriptions
 from duesweep.cli.options import ConfigFile, Overrides
 from duesweep.errors import DuesweepError, ExitCode
 
@@ -24,6 +24,7 @@ app = typer.Typer(
 )
 
 app.add_typer(queue.app, name="queue")
+app.add_typer(rabbitmq.app, name="rabbitmq")
 app.add_typer(subscriptions.app, name="subscriptions")
 
 

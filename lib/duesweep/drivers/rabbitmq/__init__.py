@@ -1,10 +1,12 @@
 """pika: a connection with a thread, confirms by thousands, and whose fault an error is. Nobody else
-imports it.
+imports it. Beside it the broker's management API.
 """
 
 from duesweep.drivers.rabbitmq.brokers import Brokers
 from duesweep.drivers.rabbitmq.channel import Channel
 from duesweep.drivers.rabbitmq.connection import Connection
+from duesweep.drivers.rabbitmq.consumer import Consumer
+from duesweep.drivers.rabbitmq.encoded import Encoded
 from duesweep.drivers.rabbitmq.errors import (
     ACCESS_REFUSED,
     NOT_FOUND,
@@ -12,8 +14,9 @@ from duesweep.drivers.rabbitmq.errors import (
     ChannelClosedError,
     UnansweredError,
 )
+from duesweep.drivers.rabbitmq.management import Management, NotAllowedError
 from duesweep.drivers.rabbitmq.publisher import Publisher
-from duesweep.drivers.rabbitmq.values import Fate, Publication
+from duesweep.drivers.rabbitmq.values import Copy, Delivery, Fate, Publication
 
 __all__ = [
     "ACCESS_REFUSED",
@@ -23,7 +26,13 @@ __all__ = [
     "Channel",
     "ChannelClosedError",
     "Connection",
+    "Consumer",
+    "Copy",
+    "Delivery",
+    "Encoded",
     "Fate",
+    "Management",
+    "NotAllowedError",
     "Publication",
     "Publisher",
     "UnansweredError",

@@ -31,6 +31,21 @@ class Brokers:
         """What to connect with, a broker each. Raises `ConfigError` for what cannot be used."""
         return [self._parameters(url) for url in self.urls]
 
+    def context(self) -> ssl.SSLContext:
+        """Whom to trust, and who this is. Raises `ConfigError` for files that cannot be read."""
+        try:
+            context = ssl.create_default_context(cafile=self.ca_file)
+            if self.certificate:
+                # Without a password OpenSSL would ask a person for that of an encrypted key.
+                context.load_cert_chain(self.certificate, self.key, password="")
+        except (OSError, ssl.SSLError) as error:
+            files = ", ".join(f for f in (self.ca_file, self.certificate, self.key) if f)
+            raise ConfigError(
+                f"{self.setting}: the certificates cannot be read ({files}): {error}; check "
+                "ca_file, client_certificate and client_key"
+            ) from error
+        return context
+
     def _parameters(self, url: str) -> pika.connection.Parameters:
         try:
             parts = urlsplit(url)
@@ -51,7 +66,7 @@ class Brokers:
             parameters.heartbeat = _HEARTBEAT_SECONDS
         parameters.client_properties = {"connection_name": "duesweep"}
         if parts.scheme == "amqps":
-            parameters.ssl_options = pika.SSLOptions(self._context(), parts.hostname)
+            parameters.ssl_options = pika.SSLOptions(self.context(), parts.hostname)
         return parameters
 
     def _unreadable(self, reason: str) -> ConfigError:
@@ -60,20 +75,6 @@ class Brokers:
             f"{self.setting}.url cannot be read: {reason}; percent-encode what the user's name, "
             "password and vhost have of : / @ ? # % [ ]"
         )
-
-    def _context(self) -> ssl.SSLContext:
-        try:
-            context = ssl.create_default_context(cafile=self.ca_file)
-            if self.certificate:
-                # Without a password OpenSSL would ask a person for that of an encrypted key.
-                context.load_cert_chain(self.certificate, self.key, password="")
-        except (OSError, ssl.SSLError) as error:
-            files = ", ".join(f for f in (self.ca_file, self.certificate, self.key) if f)
-            raise ConfigError(
-                f"{self.setting}: the certificates cannot be read ({files}): {error}; check "
-                "ca_file, client_certificate and client_key"
-            ) from error
-        return context
 
 
 def shown(parameters: pika.connection.Parameters) -> str:

@@ -19,6 +19,7 @@ import pika.exceptions
 
 from duesweep.drivers.rabbitmq.brokers import Brokers, shown
 from duesweep.drivers.rabbitmq.errors import UnansweredError, connect_error, lost_error
+from duesweep.drivers.rabbitmq.exact import ExactConnection
 from duesweep.errors import ConfigError, DuesweepError, QueueError
 
 # What it has to say is raised here, and said by whoever can do something about it; those who want
@@ -68,6 +69,11 @@ class Connection:
         """The longest frame that the broker takes."""
         frame_max: int = self._pika.params.frame_max
         return frame_max
+
+    @property
+    def server_version(self) -> str:
+        """RabbitMQ's version."""
+        return str(self._pika.server_properties.get("version", ""))
 
     def run(self, act: Callable[[Any], None]) -> None:
         """Have the connection's thread call `act` with pika's connection."""
@@ -122,7 +128,7 @@ class Connection:
         self._listeners: list[Callable[[], None]] = []
         self._blocked: str | None = None
         self._loss: QueueError | None = None
-        self._pika = pika.SelectConnection(
+        self._pika = ExactConnection(
             parameters,
             on_open_callback=lambda _: opened.set_result(None),
             on_open_error_callback=lambda _, error: self._fail(opened, error),

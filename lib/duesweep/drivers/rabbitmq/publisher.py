@@ -7,13 +7,13 @@ from contextlib import suppress
 from itertools import takewhile
 from typing import Any
 
-import pika
 import pika.exceptions
 
 from duesweep.drivers.rabbitmq.channel import open_channel
 from duesweep.drivers.rabbitmq.connection import Connection
 from duesweep.drivers.rabbitmq.errors import UnansweredError, channel_error
-from duesweep.drivers.rabbitmq.values import SEQUENCE_HEADER, Fate, Publication
+from duesweep.drivers.rabbitmq.properties import properties_of
+from duesweep.drivers.rabbitmq.values import SEQUENCE_HEADER, Copy, Fate, Publication
 from duesweep.errors import QueueError
 
 # Frames have a head and an end; a content header has its class, size and flags.
@@ -31,7 +31,7 @@ class Publisher:
         self._connection = connection
         self._max_in_flight = max_in_flight
         self._changed = threading.Condition()
-        self._waiting: deque[tuple[int, Publication]] = deque()
+        self._waiting: deque[tuple[int, Publication | Copy]] = deque()
         self._in_flight: dict[int, int] = {}
         self._returned: set[int] = set()
         self._fates: list[Fate | None] = []
@@ -47,7 +47,7 @@ class Publisher:
         """What ended the publisher; None while it can be used."""
         return self._fault
 
-    def publish(self, publications: Sequence[Publication]) -> int:
+    def publish(self, publications: Sequence[Publication | Copy]) -> int:
         """Hand publications over; the place of the first among `fates`. Does not wait."""
         first = len(self._fates)
         with self._changed:
@@ -132,12 +132,10 @@ class Publisher:
             and self._connection.blocked_reason is None
         )
 
-    def _send(self, place: int, publication: Publication) -> None:
+    def _send(self, place: int, publication: Publication | Copy) -> None:
         tag = self._tag + 1
-        headers = {**publication.headers, SEQUENCE_HEADER: tag}
         try:
-            properties = pika.BasicProperties(headers=headers, **publication.properties)
-            self._check_size(properties, publication)
+            properties = properties_of(publication, tag, self._header_bytes)
             self._channel.basic_publish(
                 publication.exchange,
                 publication.routing_key,
@@ -152,21 +150,8 @@ class Publisher:
         self._tag = tag
         self._in_flight[tag] = place
 
-    def _check_size(self, properties: Any, publication: Publication) -> None:
-        """Raise `ValueError` for properties that are longer than a frame, over which a broker would
-        close the whole connection.
-        """
-        # Text takes at most four bytes a character.
-        length = sum(
-            len(str(name)) + len(str(value)) for name, value in publication.headers.items()
-        )
-        if 4 * length < self._header_bytes // 2:
-            return
-        if sum(map(len, properties.encode())) > self._header_bytes:
-            raise ValueError("The headers do not fit a frame")
-
-    def _note_return(self, _: Any, __: Any, properties: Any, ___: bytes) -> None:
-        self._returned.add(properties.headers[SEQUENCE_HEADER])
+    def _note_return(self, _: Any, __: Any, encoded: Any, ___: bytes) -> None:
+        self._returned.add(encoded.number(SEQUENCE_HEADER))
 
     def _note_confirm(self, frame: Any) -> None:
         method = frame.method

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from duesweep.drivers.rabbitmq.encoded import Encoded
+
 # The name of the header by which RabbitMQ's .NET client finds a returned message again; that is
 # why NServiceBus's receivers take it off, which they would not do with one of ours.
 SEQUENCE_HEADER = "x-dotnet-pub-seq-no"
@@ -37,8 +39,24 @@ class Fate(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Copy:
+    """A message to publish with its properties as they came."""
+
+    exchange: str
+    routing_key: str
+    encoded: Encoded
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Delivery:
-    """A message that was taken from a queue, and its tag, by which it is acknowledged."""
+    """A message that was taken from a queue, and its tag, by which it is acknowledged.
+
+    `is_redelivered`: somebody was given it before, and has not acknowledged it.
+    """
 
     tag: int
-    publication: Publication
+    routing_key: str
+    encoded: Encoded
+    body: bytes
+    is_redelivered: bool

@@ -1,6 +1,6 @@
 """Asking a broker for exchanges, queues and bindings, and creating them."""
 
-from duesweep.drivers.rabbitmq import Channel
+from duesweep.drivers.rabbitmq import NOT_FOUND, Channel, ChannelClosedError
 from duesweep.queues.rabbitmq.topology import Binding, Exchange, Kind, Queue, Topology
 
 
@@ -10,6 +10,25 @@ def find(channel: Channel, kind: Kind, name: str) -> None:
         channel.ask(lambda pika, answer: pika.queue_declare(name, passive=True, callback=answer))
     else:
         channel.ask(lambda pika, answer: pika.exchange_declare(name, passive=True, callback=answer))
+
+
+def is_there(channel: Channel, kind: Kind, name: str) -> bool:
+    """Whether the exchange or queue is there."""
+    try:
+        find(channel, kind, name)
+    except ChannelClosedError as error:
+        if error.code != NOT_FOUND:
+            raise
+        return False
+    return True
+
+
+def count(channel: Channel, queue: str) -> int:
+    """How many messages wait in a queue that is there."""
+    answer = channel.ask(
+        lambda pika, answer: pika.queue_declare(queue, passive=True, callback=answer)
+    )
+    return int(answer.message_count)
 
 
 def create(channel: Channel, topology: Topology) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from duesweep.drivers.rabbitmq import (
-    NOT_FOUND,
     PRECONDITION_FAILED,
     Brokers,
     Channel,
@@ -39,8 +38,8 @@ class RabbitMqSetup:
         with Connection(self.brokers) as connection:
             channel = Channel(connection)
             for topology in self.topologies():
-                missing = list(_missing(channel, topology))
                 try:
+                    missing = list(_missing(channel, topology))
                     declare.create(channel, topology)
                 except ChannelClosedError as error:
                     raise _refused(self.setting, error) from error
@@ -77,11 +76,8 @@ def _missing(channel: Channel, topology: Topology) -> Iterator[str]:
     wanted = [(Kind.EXCHANGE, exchange.name) for exchange in topology.exchanges]
     wanted += [(Kind.QUEUE, queue.name) for queue in topology.queues]
     for kind, name in wanted:
-        try:
-            declare.find(channel, kind, name)
-        except ChannelClosedError as error:
-            if error.code == NOT_FOUND:
-                yield f"{kind.value} {name}"
+        if not declare.is_there(channel, kind, name):
+            yield f"{kind} {name}"
 
 
 def _refused(setting: str, error: ChannelClosedError) -> ConfigError:

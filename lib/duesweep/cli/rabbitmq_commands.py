@@ -1,0 +1,34 @@
+"""What the commands of `duesweep rabbitmq` do."""
+
+from collections.abc import Sequence
+
+from duesweep.cli.doctor import as_json as document
+from duesweep.cli.doctor import print_findings
+from duesweep.cli.queue_commands import At
+from duesweep.doctor.finding import is_to_mend, worst_first
+from duesweep.errors import ExitCode
+from duesweep.wiring import rabbitmq_tools
+
+__all__ = ["At", "create", "verify"]
+
+
+def create(at: At, endpoints: Sequence[str]) -> ExitCode:
+    """Create the delay ladder and these endpoints, as far as they are missing."""
+    created = rabbitmq_tools.installer(at.config(), at.connection, endpoints).install(rebind=False)
+    for one in created:
+        print(f"created {one}")
+    if not created:
+        # Bindings, too: to declare one that is there does nothing, and no broker says which it was.
+        print("Everything is there.")
+    return ExitCode.DONE
+
+
+def verify(at: At, *, as_json: bool) -> ExitCode:
+    """Look at the delay ladder; 3 where there is something to mend."""
+    config = at.config()
+    findings = worst_first(rabbitmq_tools.verification(config, at.connection).findings())
+    if as_json:
+        print(document(config.store.endpoint, findings))
+    else:
+        print_findings(findings)
+    return ExitCode.MESSAGES_FAILED if any(map(is_to_mend, findings)) else ExitCode.DONE

@@ -1,0 +1,52 @@
+"""Where migrated messages go: nothing may enter the ladder that cannot leave it again. Its levels
+hold back what nobody takes, and with it everybody's messages (NServiceBus.RabbitMQ#1407).
+"""
+
+from collections.abc import Iterator
+
+from duesweep.drivers.rabbitmq import Channel, ChannelClosedError
+from duesweep.queues.rabbitmq import declare, ladder
+from duesweep.queues.rabbitmq.migration.plan import POISON_QUEUE
+from duesweep.queues.rabbitmq.topology import Kind, Queue, Style, Topology, delivery_binding
+
+
+class Destinations:
+    """Each is looked for once, and bound to the delivery exchange."""
+
+    def __init__(self, channel: Channel, style: Style) -> None:
+        self._channel = channel
+        self._style = style
+        self._problems: dict[str, str | None] = {}
+        self._takes_poison = False
+
+    def problem(self, name: str) -> str | None:
+        """Why messages for an endpoint cannot enter the ladder; None where they can."""
+        if name not in self._problems:
+            self._problems[name] = self._prepare(name)
+        return self._problems[name]
+
+    def create_poison_queue(self) -> None:
+        """See to it that there is a queue for poison."""
+        if not self._takes_poison and not declare.is_there(self._channel, Kind.QUEUE, POISON_QUEUE):
+            # Without arguments, as NServiceBus's own tool declares it.
+            declare.create(self._channel, Topology(queues=(Queue(POISON_QUEUE, {}),)))
+        self._takes_poison = True
+
+    def _prepare(self, name: str) -> str | None:
+        try:
+            for kind in self._kinds():
+                if not declare.is_there(self._channel, kind, name):
+                    return f"there is no {kind} {name}; run `duesweep rabbitmq endpoint create`"
+            key = ladder.binding_key(name)
+            declare.bind(
+                self._channel,
+                delivery_binding(self._style, name, ladder.DELIVERY_EXCHANGE, key),
+            )
+        except ChannelClosedError as error:
+            return str(error)
+        return None
+
+    def _kinds(self) -> Iterator[Kind]:
+        yield Kind.QUEUE
+        if self._style is Style.CONVENTIONAL:
+            yield Kind.EXCHANGE

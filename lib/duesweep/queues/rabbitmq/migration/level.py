@@ -1,0 +1,137 @@
+"""One queue of the first ladder: its messages go to the second, and are forgotten here only when
+they are safe there.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from duesweep.drivers.rabbitmq import Channel, Connection, Consumer, Delivery, Fate, Publisher
+from duesweep.errors import QueueError
+from duesweep.queues.rabbitmq import declare
+from duesweep.queues.rabbitmq.migration.destinations import Destinations
+from duesweep.queues.rabbitmq.migration.plan import Entry, Poison, decide
+from duesweep.queues.rabbitmq.migration.report import LevelReport, MigrationReport, Watch
+
+_QUIET_SECONDS = 0.25
+_CONFIRM_SECONDS = 60.0
+_NOTHING_COMES_SECONDS = 60.0
+_REFUSALS = {
+    Fate.RETURNED: "the second ladder leads nowhere; run `duesweep rabbitmq delays verify`",
+    Fate.REFUSED: "RabbitMQ refused it: a queue may be full, or without a leader",
+    Fate.UNSENDABLE: "its headers are too long to be sent",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """What all levels are moved with."""
+
+    connection: Connection
+    channel: Channel
+    publisher: Publisher
+    destinations: Destinations
+    max_in_flight: int
+    now: Callable[[], datetime]
+
+
+class LevelMove:
+    """The move of one queue's messages."""
+
+    def __init__(self, ways: Ways, level: LevelReport, report: MigrationReport) -> None:
+        self._ways = ways
+        self._level = level
+        self._report = report
+        self._taken = 0
+        self._held = 0
+
+    def run(self, watch: Watch) -> None:
+        """Move what is there, and what comes until that is done."""
+        limit = self._ready()
+        if not limit:
+            return
+        with Consumer(
+            self._ways.connection, self._level.queue, self._ways.max_in_flight
+        ) as consumer:
+            self._run_to(limit, consumer, watch)
+            # What had come when that was done; whatever comes still later is left.
+            came = self._ready() + consumer.unacknowledged - self._held
+            self._run_to(self._taken + came, consumer, watch)
+            # What is on its way here is neither there nor here; without acknowledgements no more
+            # than `max_in_flight` messages come.
+            while consumer.take(self._ways.max_in_flight, _QUIET_SECONDS):
+                continue
+            self._level.left = consumer.unacknowledged + self._ready()
+
+    def _run_to(self, limit: int, consumer: Consumer, watch: Watch) -> None:
+        last, held = time.monotonic(), 0
+        # Half, so that the other half can come meanwhile.
+        most = max(self._ways.max_in_flight // 2, 1)
+        while self._taken < limit and not watch.is_stopped:
+            deliveries = consumer.take(most, _QUIET_SECONDS)
+            if deliveries:
+                self._taken += len(deliveries)
+                self._move(deliveries, consumer)
+                watch.tell(self._level)
+                last = time.monotonic()
+            elif not self._ready():
+                return
+            elif self._held > held:
+                consumer.begin_anew()
+                held = self._held
+            elif time.monotonic() - last > _NOTHING_COMES_SECONDS:
+                raise QueueError(
+                    f"RabbitMQ hands out nothing of queue {self._level.queue}, which has messages; "
+                    "run it again",
+                    transient=True,
+                )
+
+    def _ready(self) -> int:
+        return declare.count(self._ways.channel, self._level.queue)
+
+    def _move(self, deliveries: Sequence[Delivery], consumer: Consumer) -> None:
+        now = self._ways.now()
+        going = [(one, plan) for one in deliveries if (plan := self._plan(one, now)) is not None]
+        publisher = self._ways.publisher
+        publisher.publish([plan.copy(delivery) for delivery, plan in going])
+        publisher.wait(_CONFIRM_SECONDS)
+        fates = publisher.take_fates()
+        safe = [one for one, fate in zip(going, fates, strict=True) if fate is Fate.CONFIRMED]
+        consumer.acknowledge([delivery for delivery, _ in safe])
+        for delivery, plan in safe:
+            self._count(delivery, plan)
+        for (_, plan), fate in zip(going, fates, strict=True):
+            if fate in _REFUSALS:
+                self._hold(plan.destination, _REFUSALS[fate])
+        self._raise_fault()
+
+    def _plan(self, delivery: Delivery, now: datetime) -> Entry | Poison | None:
+        plan = decide(delivery, now)
+        if isinstance(plan, Poison):
+            self._ways.destinations.create_poison_queue()
+            return plan
+        problem = self._ways.destinations.problem(plan.destination)
+        if problem is not None:
+            self._hold(plan.destination, problem)
+            return None
+        return plan
+
+    def _hold(self, destination: str | None, reason: str) -> None:
+        self._held += 1
+        self._report.note_left(destination, reason)
+
+    def _count(self, delivery: Delivery, plan: Entry | Poison) -> None:
+        self._level.redelivered += delivery.is_redelivered
+        if isinstance(plan, Poison):
+            self._level.poison += 1
+            self._report.note_poison(plan)
+        else:
+            self._level.moved += 1
+
+    def _raise_fault(self) -> None:
+        if self._ways.publisher.fault is not None:
+            raise self._ways.publisher.fault
+        blocked = self._ways.connection.blocked_reason
+        if blocked is not None:
+            raise QueueError(blocked, transient=True)

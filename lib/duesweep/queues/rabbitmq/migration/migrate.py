@@ -1,0 +1,72 @@
+"""Moves what waits on the first delay ladder to the second. At least once, and never early."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from duesweep.drivers.rabbitmq import Brokers, Channel, Connection, Publisher
+from duesweep.queues.rabbitmq import declare, ladder
+from duesweep.queues.rabbitmq.migration.destinations import Destinations
+from duesweep.queues.rabbitmq.migration.level import LevelMove, Ways
+from duesweep.queues.rabbitmq.migration.report import LevelReport, MigrationReport, Watch
+from duesweep.queues.rabbitmq.setup import RabbitMqSetup
+from duesweep.queues.rabbitmq.topology import Kind, Style
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """From one ladder of a vhost to the other. `max_in_flight` messages are held at a time."""
+
+    brokers: Brokers
+    style: Style
+    setting: str
+    max_in_flight: int
+    now: Callable[[], datetime] = _utc_now
+
+    def count(self) -> MigrationReport:
+        """How many messages wait on each level, highest first; moves none."""
+        with Connection(self.brokers) as connection:
+            return MigrationReport(_levels(Channel(connection)))
+
+    def run(self, report: MigrationReport, watch: Watch) -> None:
+        """Move them, and note in `report` what was done, also where that ends in an error.
+
+        From the highest level down: what runs out meanwhile is met again below.
+        """
+        with Connection(self.brokers) as connection:
+            channel = Channel(connection)
+            levels = _levels(channel)
+            if not levels:
+                return
+            RabbitMqSetup(self.brokers, self.style, (), self.setting).install(rebind=False)
+            ways = Ways(
+                connection,
+                channel,
+                Publisher(connection, self.max_in_flight),
+                Destinations(channel, self.style),
+                self.max_in_flight,
+                self.now,
+            )
+            for level in levels:
+                if watch.is_stopped:
+                    break
+                level.waiting = declare.count(channel, level.queue)
+                report.levels.append(level)
+                watch.tell(level)
+                LevelMove(ways, level, report).run(watch)
+            report.is_stopped = watch.is_stopped
+
+
+def _levels(channel: Channel) -> list[LevelReport]:
+    names = [
+        ladder.level_name(level, ladder.FIRST_PREFIX) for level in reversed(range(ladder.LEVELS))
+    ]
+    return [
+        LevelReport(name, declare.count(channel, name))
+        for name in names
+        if declare.is_there(channel, Kind.QUEUE, name)
+    ]

@@ -1,0 +1,1 @@
+"""Whether a delay ladder lets out again what enters it."""

@@ -1,0 +1,51 @@
+"""Wiring of the commands on RabbitMQ: which broker a setting means."""
+
+from collections.abc import Sequence
+
+from duesweep.config import Config
+from duesweep.errors import ConfigError
+from duesweep.queues.rabbitmq.migration.migrate import Migration
+from duesweep.queues.rabbitmq.migration.report import LevelReport, MigrationReport, Watch
+from duesweep.queues.rabbitmq.setup import RabbitMqSetup
+from duesweep.queues.rabbitmq.topology import Style
+from duesweep.queues.rabbitmq.verification.verify import Verification
+from duesweep.wiring.dialects import QueueConnection, connections
+from duesweep.wiring.rabbitmq import brokers, queue_step
+
+__all__ = ["LevelReport", "Migration", "MigrationReport", "Watch"]
+
+
+def installer(config: Config, connection: str | None, endpoints: Sequence[str]) -> RabbitMqSetup:
+    """What creates the delay ladder and these endpoints."""
+    return queue_step(_connection(config, connection), tuple(endpoints))
+
+
+def verification(config: Config, connection: str | None) -> Verification:
+    """What looks at the delay ladder."""
+    found = _connection(config, connection)
+    url = found.section.management_url
+    return Verification(brokers(found), None if url is None else url.get_secret_value())
+
+
+def migration(config: Config, connection: str | None) -> Migration:
+    """What moves messages from the first delay ladder to the second."""
+    found = _connection(config, connection)
+    return Migration(
+        brokers(found),
+        Style(found.section.topology),
+        f"{found.setting}.url",
+        found.section.max_in_flight,
+    )
+
+
+def _connection(config: Config, name: str | None) -> QueueConnection:
+    """The one of this name; without a name queues.default, or the only one on RabbitMQ."""
+    found = {n: c for n, c in connections(config).items() if c.kind == "rabbitmq"}
+    wanted = name or ("default" if "default" in found or len(found) != 1 else min(found))
+    if wanted not in found:
+        known = ", ".join(sorted(found)) or "none"
+        raise ConfigError(
+            f"There is no connection {wanted} on RabbitMQ; those of kind rabbitmq are: {known}. "
+            "Name one with --connection, or add a section [queues.NAME]"
+        )
+    return found[wanted]
