@@ -19,9 +19,11 @@ _STOP_SECONDS = 30
 
 
 def installed() -> Path | None:
-    """The folder of RabbitMQ's own scripts; None where it is not installed. A distribution's
-    wrappers would change to a user of theirs.
+    """The folder of RabbitMQ's own scripts; None where it, or openssl, is not installed. A
+    distribution's wrappers would change to a user of theirs.
     """
+    if shutil.which("openssl") is None:
+        return None
     found = [
         script.resolve().parent
         for folder in _FOLDERS

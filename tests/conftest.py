@@ -136,8 +136,8 @@ def broker_server() -> "Iterator[BrokerServer]":
     scripts = installed()
     if scripts is None:
         if os.environ.get("CI"):
-            pytest.fail("rabbitmq-server is not installed, and CI has to have it")
-        pytest.skip("rabbitmq-server is not installed (docs/testing.md)")
+            pytest.fail("rabbitmq-server or openssl is not installed, and CI has to have them")
+        pytest.skip("rabbitmq-server or openssl is not installed (docs/testing.md)")
     with _open_folder() as folder, running(scripts, folder) as server:
         yield server
 

@@ -17,4 +17,5 @@ def set_up(endpoint: Endpoint, broker: Broker, *names: str) -> None:
     """The endpoint's tables, and the delay ladder with these endpoints on the broker."""
     endpoint.set_up(**settings(broker))
     brokers = Brokers((broker.url,), "queues.default")
-    RabbitMqSetup(brokers, Style.CONVENTIONAL, names, "url").install(rebind=False)
+    own = (endpoint.name, *names)
+    RabbitMqSetup(brokers, Style.CONVENTIONAL, own, "url").install(rebind=False)

@@ -13,6 +13,8 @@ from duesweep.testing.contract import REFUSED_BODY, Letters
 class PostgreSqlQueueUnderTest:
     """Queue tables: in the database of `endpoint`, or in another one."""
 
+    has_null_bodies = True
+
     def __init__(self, endpoint: Endpoint, elsewhere: Endpoint | None = None) -> None:
         self.has_own_transaction = elsewhere is not None
         own = {"queues__default__dsn": elsewhere.dsn} if elsewhere else {}

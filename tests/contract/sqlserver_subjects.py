@@ -125,6 +125,8 @@ class SqlServerUnderTest:
 class SqlServerQueueUnderTest:
     """Queue tables: in the database of `endpoint`, or with `elsewhere` on a connection to its."""
 
+    has_null_bodies = True
+
     def __init__(
         self, endpoint: SqlServerEndpoint, elsewhere: SqlServerEndpoint | None = None
     ) -> None:

@@ -17,7 +17,8 @@ from duesweep.stores.base import TaskSession
 class RabbitMqQueue:
     """Endpoints of a vhost. At least once: what a broker has confirmed cannot be taken back.
 
-    `needs_ladder`: messages that are not due yet will be handed over, too.
+    `needs_ladder`: messages that are not due yet will be handed over, too; `holds_own_queue`: the
+    endpoint's own has to be there.
     """
 
     brokers: Brokers
@@ -25,6 +26,7 @@ class RabbitMqQueue:
     own_queue: str
     max_in_flight: int
     needs_ladder: bool = False
+    holds_own_queue: bool = True
 
     @property
     def shares_transaction(self) -> bool:
@@ -46,13 +48,17 @@ class RabbitMqQueue:
             link.close()
 
     def check(self, error_queue: str | None) -> None:
-        """Connect, and look for the error queue and, where it is needed, the delay ladder."""
+        """Connect, and look for the endpoint's own queue, the error queue and the delay ladder, as
+        far as they are needed.
+        """
         link = Link(self.brokers, self.max_in_flight)
         try:
             link.connect()
             session = RabbitMqQueueSession(link, self.style, self.own_queue)
             if self.needs_ladder:
                 session.find_ladder()
+            if self.holds_own_queue:
+                self._check_own_queue(session)
             if error_queue is not None:
                 session.resolve(error_queue)
         except LadderMissingError as error:
@@ -65,3 +71,13 @@ class RabbitMqQueue:
             raise ConfigError(f"retry.error_queue: {error}; correct the setting") from error
         finally:
             link.close()
+
+    def _check_own_queue(self, session: RabbitMqQueueSession) -> None:
+        try:
+            session.resolve(None)
+        except MessageError as error:
+            # On another vhost every message would fail, and be given up in the end.
+            raise ConfigError(
+                f"{self.brokers.setting}.url leads to no broker of {self.own_queue}: {error}; "
+                "check its vhost, or create the endpoint"
+            ) from error

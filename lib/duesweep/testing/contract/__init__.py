@@ -33,9 +33,11 @@ the tests, and define the fixture `subject`, an empty store for each of them:
             server.create("Billing")
             return MyStoreUnderTest(server)
 
-A queue is tested in the same way, with `QueueUnderTest` and `QueueContract`. A whole example of
-both are `MemoryUnderTest` and `MemoryQueueUnderTest` in `duesweep.testing.contract.memory`. A lock
-that a session of yours waits for has to time out within some seconds: shorten it for the tests.
+A queue is tested in the same way, with `QueueUnderTest` and `QueueContract`; a broker that takes
+back nothing with `BrokerUnderTest` and `BrokerContract`, which are parts of them. A whole example
+of store and queue are `MemoryUnderTest` and `MemoryQueueUnderTest` in
+`duesweep.testing.contract.memory`. A lock that a session of yours waits for has to time out within
+some seconds: shorten it for the tests.
 
 A part of a contract can be inherited alone, as in `TestMyClaims(ClaimContract)`; they are the bases
 of the two classes. Failures show what was compared: pytest rewrites the assertions in here as well.
@@ -46,11 +48,15 @@ import pytest
 # Before they are imported, or their failures would say `AssertionError` only.
 pytest.register_assert_rewrite(f"{__name__}.stores", f"{__name__}.queues")
 
-from duesweep.testing.contract.queues import QueueContract  # noqa: E402 - see above
+from duesweep.testing.contract.queues import (  # noqa: E402 - see above
+    BrokerContract,
+    QueueContract,
+)
 from duesweep.testing.contract.stores import StoreContract  # noqa: E402 - see above
 from duesweep.testing.contract.subjects import (  # noqa: E402 - see above
     REFUSED_BODY,
     Abilities,
+    BrokerUnderTest,
     JsonHeaders,
     Letters,
     QueueUnderTest,
@@ -61,6 +67,8 @@ from duesweep.testing.contract.transactions import rolled_back  # noqa: E402 - s
 __all__ = [
     "REFUSED_BODY",
     "Abilities",
+    "BrokerContract",
+    "BrokerUnderTest",
     "JsonHeaders",
     "Letters",
     "QueueContract",

@@ -85,6 +85,8 @@ class MemoryUnderTest(JsonHeaders):
 class MemoryQueueUnderTest:
     """Queues in memory."""
 
+    has_null_bodies = True
+
     has_own_transaction: bool
     queue: MemoryQueue = field(init=False)
     store: MemoryStore = field(default_factory=MemoryStore)

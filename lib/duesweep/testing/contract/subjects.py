@@ -147,7 +147,7 @@ class JsonHeaders:
         return row.headers
 
 
-class QueueUnderTest(Protocol):
+class BrokerUnderTest(Protocol):
     """Empty queues `Billing` and `Sales.Orders`, the endpoint's own, and a store beside them.
 
     What it reads is what is committed, without waiting for batches that are under way.
@@ -168,6 +168,11 @@ class QueueUnderTest(Protocol):
         """Whether a queue's deliveries are not part of the store's transaction."""
         ...
 
+    @property
+    def has_null_bodies(self) -> bool:
+        """Whether a body that is none arrives as none; else it is an empty one."""
+        ...
+
     def create(self, address: str) -> None:
         """Create another queue."""
         ...
@@ -179,6 +184,10 @@ class QueueUnderTest(Protocol):
     def letters(self, address: str) -> Letters:
         """Headers and bodies of what lies in a queue, in order, as others see it."""
         ...
+
+
+class QueueUnderTest(BrokerUnderTest, Protocol):
+    """The same, where a queue can be made to refuse a message for its body, and to take nothing."""
 
     def refuse(self, address: str) -> None:
         """Let a queue refuse what has `REFUSED_BODY`."""

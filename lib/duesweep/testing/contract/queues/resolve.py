@@ -5,14 +5,14 @@ import pytest
 from duesweep.errors import ConfigError, QueueNotFoundError
 from duesweep.testing.builders import ENDPOINT
 from duesweep.testing.contract.queues import steps
-from duesweep.testing.contract.subjects import QueueUnderTest
+from duesweep.testing.contract.subjects import BrokerUnderTest
 
 
 class ResolveContract:
     """Destinations that are there, and those that are not."""
 
     def test_destination_without_a_queue_is_the_messages_fault(
-        self, subject: QueueUnderTest
+        self, subject: BrokerUnderTest
     ) -> None:
         with (
             steps.sessions(subject) as (_, queue),
@@ -20,7 +20,7 @@ class ResolveContract:
         ):
             queue.resolve("Nowhere")
 
-    def test_no_destination_is_the_endpoints_own_queue(self, subject: QueueUnderTest) -> None:
+    def test_no_destination_is_the_endpoints_own_queue(self, subject: BrokerUnderTest) -> None:
         (letter,) = steps.messages(1)
 
         assert steps.deliver(subject, None, letter) == {}
@@ -28,7 +28,7 @@ class ResolveContract:
         assert subject.letters(ENDPOINT) == steps.letters(letter)
         assert subject.letters("Billing") == []
 
-    def test_queue_made_while_the_session_is_open_is_found(self, subject: QueueUnderTest) -> None:
+    def test_queue_made_while_the_session_is_open_is_found(self, subject: BrokerUnderTest) -> None:
         with steps.sessions(subject) as (_, queue):
             with pytest.raises(QueueNotFoundError):
                 queue.resolve("Shipping")
@@ -36,7 +36,7 @@ class ResolveContract:
 
             assert "Shipping" in str(queue.resolve("Shipping"))
 
-    def test_same_destination_is_one_value(self, subject: QueueUnderTest) -> None:
+    def test_same_destination_is_one_value(self, subject: BrokerUnderTest) -> None:
         with steps.sessions(subject) as (_, queue):
             billing, again, own = map(queue.resolve, ("Billing", "Billing", None))
 
@@ -44,7 +44,7 @@ class ResolveContract:
         assert len({billing, again, own}) == 2
 
     def test_check_refuses_an_error_queue_that_is_none_as_a_wrong_setting(
-        self, subject: QueueUnderTest
+        self, subject: BrokerUnderTest
     ) -> None:
         subject.queue.check(None)
         subject.queue.check("Billing")
@@ -52,7 +52,7 @@ class ResolveContract:
             subject.queue.check("Nowhere")
 
     def test_check_refuses_a_service_of_their_own_without_the_endpoints_queue(
-        self, subject: QueueUnderTest
+        self, subject: BrokerUnderTest
     ) -> None:
         subject.drop(ENDPOINT)
 

@@ -8,24 +8,34 @@ from duesweep.message import Message
 from duesweep.queues.base import QueueSession
 from duesweep.stores.base import TaskSession
 from duesweep.testing.builders import delayed_row, message
-from duesweep.testing.contract.subjects import Letters, QueueUnderTest
+from duesweep.testing.contract.subjects import BrokerUnderTest, Letters
+
+ANSWER_SECONDS = 30.0
 
 
 @contextmanager
-def sessions(subject: QueueUnderTest) -> Iterator[tuple[TaskSession, QueueSession]]:
+def sessions(subject: BrokerUnderTest) -> Iterator[tuple[TaskSession, QueueSession]]:
     """A store's and a queue's session."""
     with subject.store.open_task() as store, subject.queue.open(store) as queue:
         yield store, queue
 
 
 def deliver(
-    subject: QueueUnderTest, address: str | None, *messages: Message
+    subject: BrokerUnderTest, address: str | None, *messages: Message
 ) -> dict[str, MessageError]:
     """Deliver in a batch of its own; what was refused."""
     with sessions(subject) as (store, queue), store.transaction():
-        refused = queue.deliver(queue.resolve(address), messages)
+        refused = carry(queue, address, *messages)
         queue.commit()
     return refused
+
+
+def carry(queue: QueueSession, address: str | None, *messages: Message) -> dict[str, MessageError]:
+    """Deliver in a batch that is under way, and wait for late answers; what was refused."""
+    refused = queue.deliver(queue.resolve(address), messages)
+    answer = queue.confirm(ANSWER_SECONDS)
+    assert list(answer.unconfirmed) == []
+    return {**refused, **answer.refused}
 
 
 def messages(count: int) -> list[Message]:

@@ -8,17 +8,6 @@ from duesweep.testing.contract.transactions import rolled_back
 class TransactionContract:
     """All of a batch or nothing, in the store's transaction or right before its end."""
 
-    def test_batches_follow_each_other_in_one_session(self, subject: QueueUnderTest) -> None:
-        letters = steps.messages(3)
-
-        with steps.sessions(subject) as (store, queue):
-            for letter in letters:
-                with store.transaction():
-                    queue.deliver(queue.resolve("Billing"), [letter])
-                    queue.commit()
-
-        assert subject.letters("Billing") == steps.letters(*letters)
-
     def test_nothing_is_to_be_seen_of_a_batch_before_its_end(self, subject: QueueUnderTest) -> None:
         with steps.sessions(subject) as (store, queue), store.transaction():
             queue.deliver(queue.resolve("Billing"), steps.messages(2))
@@ -39,19 +28,11 @@ class TransactionContract:
         letters = steps.messages(2)
 
         with steps.sessions(subject) as (store, queue), rolled_back(store):
-            queue.deliver(queue.resolve("Billing"), letters)
+            steps.carry(queue, "Billing", *letters)
             queue.commit()
 
         durable = letters if subject.has_own_transaction else []
         assert subject.letters("Billing") == steps.letters(*durable)
-
-    def test_commit_without_deliveries_does_nothing(self, subject: QueueUnderTest) -> None:
-        with steps.sessions(subject) as (store, queue):
-            for _ in range(2):
-                with store.transaction():
-                    queue.commit()
-
-        assert subject.letters("Billing") == []
 
     def test_rollback_forgets_what_was_delivered_and_the_next_batch_is_a_new_one(
         self, subject: QueueUnderTest
@@ -61,28 +42,15 @@ class TransactionContract:
 
         with steps.sessions(subject) as (store, queue):
             with store.transaction():
-                queue.deliver(queue.resolve("Billing"), [before])
+                steps.carry(queue, "Billing", before)
                 queue.commit()
             with rolled_back(store):
                 queue.deliver(queue.resolve("Billing"), [lost])
                 queue.deliver(queue.resolve("Shipping"), [lost_elsewhere])
             queue.rollback()
             with store.transaction():
-                queue.deliver(queue.resolve("Billing"), [after])
+                steps.carry(queue, "Billing", after)
                 queue.commit()
 
         assert subject.letters("Billing") == steps.letters(before, after)
         assert subject.letters("Shipping") == []
-
-    def test_rollback_without_deliveries_does_nothing(self, subject: QueueUnderTest) -> None:
-        (letter,) = steps.messages(1)
-
-        with steps.sessions(subject) as (store, queue):
-            for _ in range(2):
-                queue.rollback()
-            with store.transaction():
-                queue.deliver(queue.resolve("Billing"), [letter])
-                queue.commit()
-            queue.rollback()
-
-        assert subject.letters("Billing") == steps.letters(letter)

@@ -1,0 +1,87 @@
+"""What a queue says later, and what it is given before it is due."""
+
+import time
+from datetime import timedelta
+
+import pytest
+
+from duesweep.clock import SystemClock
+from duesweep.message import Message
+from duesweep.queues.base import QueueSession
+from duesweep.store_clock import StoreClock
+from duesweep.testing.builders import DUE, delayed_row, message
+from duesweep.testing.contract.queues import steps
+from duesweep.testing.contract.subjects import BrokerUnderTest
+from duesweep.tombstone import micros
+
+_POLL_SECONDS = 0.01
+_ARRIVAL_SECONDS = 30.0
+
+
+class AnswerContract:
+    """Of each delivery it is said once what became of it; nothing arrives early."""
+
+    def test_without_deliveries_there_is_nothing_to_confirm(self, subject: BrokerUnderTest) -> None:
+        with steps.sessions(subject) as (store, queue), store.transaction():
+            _assert_nothing_to_say(queue)
+
+    def test_what_was_confirmed_is_not_spoken_of_again(self, subject: BrokerUnderTest) -> None:
+        with steps.sessions(subject) as (store, queue), store.transaction():
+            assert steps.carry(queue, "Billing", *steps.messages(3)) == {}
+
+            _assert_nothing_to_say(queue)
+            queue.commit()
+
+        assert len(subject.letters("Billing")) == 3
+
+    def test_what_was_rolled_back_is_not_spoken_of(self, subject: BrokerUnderTest) -> None:
+        with steps.sessions(subject) as (store, queue), store.transaction():
+            queue.deliver(queue.resolve("Billing"), steps.messages(3))
+            queue.rollback()
+
+            _assert_nothing_to_say(queue)
+
+    def test_no_destination_holds_back_for_longer_than_its_queue(
+        self, subject: BrokerUnderTest
+    ) -> None:
+        with steps.sessions(subject) as (_, queue):
+            longest = queue.longest_delay(queue.resolve("Billing"))
+
+        assert 0 <= longest <= subject.queue.longest_delay
+
+    def test_message_that_was_handed_over_arrives_when_it_is_due(
+        self, subject: BrokerUnderTest
+    ) -> None:
+        if not subject.queue.longest_delay:
+            pytest.skip("it holds nothing back")
+        early = _due_in(1)
+
+        with steps.sessions(subject) as (store, queue), store.transaction():
+            clock = StoreClock(micros(DUE), 0, SystemClock())
+            due_at = time.monotonic() + 1
+            assert queue.defer(queue.resolve("Billing"), [early], clock) == {}
+            assert list(queue.confirm(steps.ANSWER_SECONDS).unconfirmed) == []
+            queue.commit()
+
+        assert [body for _, body in _first_letters(subject)] == [early.body]
+        assert time.monotonic() >= due_at
+
+
+def _assert_nothing_to_say(queue: QueueSession) -> None:
+    answer = queue.confirm(steps.ANSWER_SECONDS)
+    assert dict(answer.refused) == {}
+    assert list(answer.unconfirmed) == []
+
+
+def _due_in(seconds: float) -> Message:
+    return message(delayed_row(body=b"early", due=DUE + timedelta(seconds=seconds)))
+
+
+def _first_letters(subject: BrokerUnderTest) -> list[tuple[str, bytes | None]]:
+    deadline = time.monotonic() + _ARRIVAL_SECONDS
+    while time.monotonic() < deadline:
+        found = subject.letters("Billing")
+        if found:
+            return found
+        time.sleep(_POLL_SECONDS)
+    return []

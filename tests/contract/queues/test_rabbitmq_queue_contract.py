@@ -1,0 +1,71 @@
+"""The contract of a broker, kept by RabbitMQ: it takes back nothing, and looks into no message."""
+
+from collections.abc import Iterator
+
+import pytest
+from broker import Broker
+from broker_server import BrokerServer
+from contract.rabbitmq.sessions import queue_of
+
+from duesweep.drivers.rabbitmq import Brokers, Channel, Connection
+from duesweep.headers import json as headers_json
+from duesweep.queues.rabbitmq import declare, ladder
+from duesweep.queues.rabbitmq.topology import Style
+from duesweep.testing.builders import ENDPOINT
+from duesweep.testing.contract import BrokerContract, Letters
+from duesweep.testing.memory import MemoryStore
+
+pytestmark = pytest.mark.services
+
+
+class RabbitMqUnderTest:
+    """Endpoints on a broker, made anew."""
+
+    has_own_transaction = True
+    has_null_bodies = False
+
+    def __init__(self, broker: Broker, style: Style) -> None:
+        self.broker = broker
+        self.queue = queue_of(broker.url, style=style)
+        self.store = MemoryStore()
+        self._letters: dict[str, Letters] = {}
+        for name in ("Billing", ENDPOINT):
+            self.create(name)
+
+    def create(self, address: str) -> None:
+        self._letters[address] = []
+        self.broker.create(address, x_queue_type="classic")
+
+    def drop(self, address: str) -> None:
+        del self._letters[address]
+        self.broker.delete(address)
+
+    def letters(self, address: str) -> Letters:
+        for _, properties, body in self.broker.take(address):
+            headers = {n: v for n, v in properties.headers.items() if not n.startswith("x-")}
+            self._letters[address].append((headers_json.write(headers), body))
+        return self._letters[address]
+
+    def drop_all(self) -> None:
+        for address in list(self._letters):
+            self.drop(address)
+
+
+@pytest.fixture(scope="module")
+def broker_with_ladder(broker_server: BrokerServer) -> Iterator[Broker]:
+    """A vhost with a delay ladder, which takes a second to make."""
+    broker = Broker(broker_server, "contract")
+    with Connection(Brokers((broker.url,), "queues.default")) as connection:
+        declare.create(Channel(connection), ladder.ladder())
+    yield broker
+    broker.close()
+
+
+class TestRabbitMq(BrokerContract):
+    @pytest.fixture(params=Style)
+    def subject(
+        self, broker_with_ladder: Broker, request: pytest.FixtureRequest
+    ) -> Iterator[RabbitMqUnderTest]:
+        subject = RabbitMqUnderTest(broker_with_ladder, request.param)
+        yield subject
+        subject.drop_all()
