@@ -1,5 +1,7 @@
 """Asking a broker for exchanges, queues and bindings, and creating them."""
 
+from collections.abc import Iterator
+
 from duesweep.drivers.rabbitmq import NOT_FOUND, Channel, ChannelClosedError
 from duesweep.queues.rabbitmq.topology import Binding, Exchange, Kind, Queue, Topology
 
@@ -39,6 +41,29 @@ def create(channel: Channel, topology: Topology) -> None:
         _create_queue(channel, queue)
     for binding in topology.bindings:
         bind(channel, binding)
+
+
+def create_missing(channel: Channel, topology: Topology) -> list[str]:
+    """Create what is missing, and leave what is there as it is; what was created."""
+    created = list(missing(channel, topology))
+    create(
+        channel,
+        Topology(
+            tuple(e for e in topology.exchanges if f"{Kind.EXCHANGE} {e.name}" in created),
+            tuple(q for q in topology.queues if f"{Kind.QUEUE} {q.name}" in created),
+            topology.bindings,
+        ),
+    )
+    return created
+
+
+def missing(channel: Channel, topology: Topology) -> Iterator[str]:
+    """The exchanges and queues that are not there, each as its kind and its name."""
+    wanted = [(Kind.EXCHANGE, exchange.name) for exchange in topology.exchanges]
+    wanted += [(Kind.QUEUE, queue.name) for queue in topology.queues]
+    for kind, name in wanted:
+        if not is_there(channel, kind, name):
+            yield f"{kind} {name}"
 
 
 def bind(channel: Channel, binding: Binding) -> None:

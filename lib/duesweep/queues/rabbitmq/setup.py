@@ -1,7 +1,7 @@
 """Creates what NServiceBus's installers would create on a broker."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from duesweep.drivers.rabbitmq import (
@@ -13,7 +13,7 @@ from duesweep.drivers.rabbitmq import (
 )
 from duesweep.errors import ConfigError
 from duesweep.queues.rabbitmq import declare, ladder
-from duesweep.queues.rabbitmq.topology import Kind, Style, Topology, delivery_binding, endpoint
+from duesweep.queues.rabbitmq.topology import Style, Topology, delivery_binding, endpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,36 +30,31 @@ class RabbitMqSetup:
         return "\n".join(f"-- {line}" for line in self._document().splitlines())
 
     def install(self, *, rebind: bool) -> Sequence[object]:  # noqa: ARG002 - no journal is here
-        """Create what is missing; the names of what was created.
+        """Create what is missing; the names of what was created. An endpoint's queue that is there
+        may be of any type.
 
-        Raises `ConfigError` for what is there and different, or what this user may not create.
+        Raises `ConfigError` for a ladder that is there and different, or what this user may not
+        create.
         """
-        created: list[object] = []
         with Connection(self.brokers) as connection:
             channel = Channel(connection)
-            for topology in self.topologies():
-                try:
-                    missing = list(_missing(channel, topology))
-                    declare.create(channel, topology)
-                except ChannelClosedError as error:
-                    raise _refused(self.setting, error) from error
-                created += missing
+            try:
+                created = list(declare.missing(channel, ladder.ladder()))
+                declare.create(channel, ladder.ladder())
+                for name in self.endpoints:
+                    created += declare.create_missing(channel, self._bound_endpoint(name))
+            except ChannelClosedError as error:
+                raise _refused(self.setting, error) from error
         return created
 
-    def topologies(self) -> Iterator[Topology]:
-        """The ladder first, which the endpoints are bound to."""
-        yield ladder.ladder()
-        for name in self.endpoints:
-            yield endpoint(self.style, name) + Topology(
-                bindings=(
-                    delivery_binding(
-                        self.style, name, ladder.DELIVERY_EXCHANGE, ladder.binding_key(name)
-                    ),
-                )
-            )
+    def _bound_endpoint(self, name: str) -> Topology:
+        """What an endpoint needs, and its binding to the ladder."""
+        key = ladder.binding_key(name)
+        binding = delivery_binding(self.style, name, ladder.DELIVERY_EXCHANGE, key)
+        return endpoint(self.style, name) + Topology(bindings=(binding,))
 
     def _document(self) -> str:
-        wanted = sum(self.topologies(), Topology())
+        wanted = sum(map(self._bound_endpoint, self.endpoints), ladder.ladder())
         return json.dumps(
             {
                 "exchanges": [
@@ -70,14 +65,6 @@ class RabbitMqSetup:
             },
             indent=1,
         )
-
-
-def _missing(channel: Channel, topology: Topology) -> Iterator[str]:
-    wanted = [(Kind.EXCHANGE, exchange.name) for exchange in topology.exchanges]
-    wanted += [(Kind.QUEUE, queue.name) for queue in topology.queues]
-    for kind, name in wanted:
-        if not declare.is_there(channel, kind, name):
-            yield f"{kind} {name}"
 
 
 def _refused(setting: str, error: ChannelClosedError) -> ConfigError:

@@ -1,0 +1,45 @@
+"""Whether the endpoints that a sweep needs on a broker are there."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from duesweep.doctor.finding import Check, Finding, fault, ok
+from duesweep.drivers.rabbitmq import Brokers, Channel, Connection
+from duesweep.queues.rabbitmq import declare
+from duesweep.queues.rabbitmq.topology import Style, endpoint
+from duesweep.queues.rabbitmq.verification.verify import Verification
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointsQuestion:
+    """`endpoints` with what each is to a sweep; `ladder` where it needs the delay ladder, too."""
+
+    brokers: Brokers
+    style: Style
+    endpoints: Sequence[tuple[str, str]]
+    ladder: Verification | None
+
+    def findings(self) -> Iterator[Finding]:
+        """What is right and what is not. Raises `DuesweepError` where the broker is out of reach,
+        or does not let this user in.
+        """
+        with Connection(self.brokers) as connection:
+            channel = Channel(connection)
+            if self.ladder is None:
+                yield ok(Check.SERVER_REACHABLE, self.brokers.setting, "It lets this user in")
+            for role, name in self.endpoints:
+                yield _finding(channel, self.style, role, name)
+        if self.ladder is not None:
+            yield from self.ladder.findings()
+
+
+def _finding(channel: Channel, style: Style, role: str, name: str) -> Finding:
+    missing = " and ".join(declare.missing(channel, endpoint(style, name)))
+    if missing:
+        return fault(
+            Check.TABLE_EXISTS,
+            name,
+            f"The {role} lacks {missing}: messages for it fail",
+            f"Run `duesweep rabbitmq endpoint create {name}`, or correct the setting that names it",
+        )
+    return ok(Check.TABLE_EXISTS, name, f"The {role} is there")

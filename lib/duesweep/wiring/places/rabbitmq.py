@@ -1,0 +1,33 @@
+"""Brokers of RabbitMQ, for the doctor."""
+
+from collections.abc import Sequence
+
+from duesweep.config import Config
+from duesweep.doctor.examine import Place
+from duesweep.doctor.spark import Needs
+from duesweep.queues.rabbitmq.topology import Style
+from duesweep.queues.rabbitmq.verification.endpoints import EndpointsQuestion
+from duesweep.queues.rabbitmq.verification.verify import Verification
+from duesweep.wiring.dialects import QueueConnection
+from duesweep.wiring.rabbitmq import brokers
+
+
+def place(
+    config: Config,  # noqa: ARG001 - as for a database
+    connection: QueueConnection | None,
+    queues: Sequence[tuple[str, str]],
+) -> Place:
+    """A connection's brokers, with these endpoints and, where sweeps need it, the delay ladder."""
+    assert connection is not None  # a store is in a database
+    section, where = connection.section, brokers(connection)
+    url = section.management_url
+    ladder = Verification(where, url.get_secret_value() if url else None)
+    question = EndpointsQuestion(
+        where, Style(section.topology), queues, ladder if connection.needs_ladder else None
+    )
+    return Place(connection.setting, question.findings)
+
+
+def needs(dsns: Sequence[str]) -> Needs:  # noqa: ARG001 - whatever they are
+    """What executors have to load."""
+    return Needs(["pika"])
