@@ -126,19 +126,20 @@ def test_messages_of_all_levels_arrive_once_and_expired_ones_at_once(
     shared: Broker, capsys: pytest.CaptureFixture[str]
 ) -> None:
     long_ago = {TIME_SENT: time_sent(datetime.now(UTC) - timedelta(days=4_000))}
-    for level in range(6, ladder.LEVELS):
+    levels = range(6, ladder.LEVELS, 3)
+    for level in levels:
         delay(shared, "Billing", 2**level + 30, message_id=f"level {level}")
         delay(shared, "Billing", 2**level + 30, long_ago, message_id=f"expired {level}")
 
     code, report = _migrate(shared, capsys)
 
-    assert (code, report["moved"], report["left"], report["poison"]) == (0, 44, 0, 0)
-    expired = shared.take_all("Billing", 22)
-    assert {body.decode() for _, _, body in expired} == {f"expired {n}" for n in range(6, 28)}
+    assert (code, report["moved"], report["left"], report["poison"]) == (0, 16, 0, 0)
+    expired = shared.take_all("Billing", 8)
+    assert {body.decode() for _, _, body in expired} == {f"expired {n}" for n in levels}
     assert all(method.routing_key == "0." * 28 + "Billing" for method, _, _ in expired)
     counts = _counts(shared)
-    assert {counts[ladder.level_name(level)] for level in range(6, ladder.LEVELS)} == {1}
-    assert sum(counts.values()) == 22
+    assert {counts[ladder.level_name(level)] for level in levels} == {1}
+    assert sum(counts.values()) == 8
 
 
 @pytest.mark.parametrize(

@@ -192,3 +192,17 @@ def test_names_that_are_odd_are_found(broker: Broker) -> None:
 
         assert world.store.rows == {}
         assert broker.count(name) == 2
+
+
+def test_what_was_rolled_back_is_not_told_to_the_next_batch(billing: Broker) -> None:
+    billing.channel.exchange_declare("Void", "fanout", durable=True)
+
+    with queue_session(billing) as session:
+        session.deliver(session.resolve("Void"), letters(3))
+        session.rollback()
+        assert session.confirm(10).refused == {}
+        session.deliver(session.resolve("Billing"), letters(3))
+        answer = session.confirm(10)
+
+    assert (answer.refused, answer.unconfirmed) == ({}, frozenset())
+    assert billing.count("Billing") == 3

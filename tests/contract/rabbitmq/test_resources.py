@@ -72,3 +72,18 @@ def test_endpoints_that_are_gone_leave_no_channel(billing: Broker) -> None:
 
     # The tests' own, the one for questions, and the one that publishes.
     assert len(listed.split()) <= 3 + len(["number"]), listed
+
+
+def test_no_more_goes_out_unconfirmed_than_may_be_in_flight(billing: Broker, proxy: Proxy) -> None:
+    url = billing.server.url(billing.vhost, proxy.port)
+    with session_of(queue_of(url, max_in_flight=7)) as session:
+        found = session.resolve("Billing")
+        session.deliver(found, letters(1))
+        session.confirm(10)
+        proxy.hold_after(0, Way.TO_CLIENT)
+
+        session.deliver(found, letters(100))
+        answer = session.confirm(0.5)
+
+        assert len(answer.unconfirmed) == 100
+        assert billing.count("Billing") == 1 + 7
