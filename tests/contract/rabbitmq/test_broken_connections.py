@@ -43,7 +43,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         # While the connection is made, between messages, in the middle of one, in an answer.
         *[(count, Way.TO_BROKER) for count in (10, 200, 600, 900, 5_000, 100_000, 250_000)],
-        *[(count, Way.TO_CLIENT) for count in (10, 450, 600, 700, 760)],
+        *[(count, Way.TO_CLIENT) for count in (10, 450, 590, 610, 650)],
     ],
 )
 def test_connection_that_is_cut_is_made_again_and_carries_the_rest(

@@ -9,7 +9,7 @@ from broker import Broker
 from broker_proxy import Proxy, Way
 from contract.rabbitmq.sessions import connections, letters, queue_of, session_of
 
-from duesweep.drivers.rabbitmq import connection
+from duesweep.drivers.rabbitmq import Publisher, connection
 from duesweep.errors import QueueNotFoundError
 
 pytestmark = pytest.mark.services
@@ -56,7 +56,7 @@ def test_session_whose_broker_fell_silent_leaves_nothing(
     assert _open_files() <= files
 
 
-def test_endpoints_that_are_gone_leave_no_channel(billing: Broker) -> None:
+def test_endpoints_that_are_gone_leave_no_channel_and_no_publisher(billing: Broker) -> None:
     with session_of(queue_of(billing.url)) as session:
         for number in range(20):
             name = f"Gone{number}"
@@ -68,13 +68,19 @@ def test_endpoints_that_are_gone_leave_no_channel(billing: Broker) -> None:
 
         session.deliver(session.resolve("Billing"), letters(1))
         assert session.confirm(10).unconfirmed == frozenset()
+        gc.collect()
+        publishers = [one for one in gc.get_objects() if isinstance(one, Publisher)]
         listed = billing.server.control("list_channels", "--vhost", billing.vhost, "number")
 
+    assert len(publishers) <= 2
     # The tests' own, the one for questions, and the one that publishes.
     assert len(listed.split()) <= 3 + len(["number"]), listed
 
 
-def test_no_more_goes_out_unconfirmed_than_may_be_in_flight(billing: Broker, proxy: Proxy) -> None:
+def test_no_more_goes_out_unconfirmed_than_may_be_in_flight(
+    billing: Broker, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "_CLOSE_SECONDS", 0.2)
     url = billing.server.url(billing.vhost, proxy.port)
     with session_of(queue_of(url, max_in_flight=7)) as session:
         found = session.resolve("Billing")
