@@ -107,9 +107,7 @@ def _check(endpoint: Endpoint, broker: Broker, run: Run, tick: Callable[[], None
     step = 10 * run.rate
     tens = [f"{_p99(late[n : n + step]):.2f}" for n in range(0, len(late), step)]
     print(f"late, p99 of each ten seconds: {' '.join(tens)}")
-    print(
-        f"late: p50 {median(late):.3f}, p99 {_p99(late):.3f}, from {min(late):.3f} to {max(late):.3f}"
-    )
+    print(f"late: p50 {median(late):.3f}, p99 {_p99(late):.3f}, {min(late):.3f} to {max(late):.3f}")
     assert min(late) >= 0
     assert _p99(late) < _LATEST_SECONDS
     assert arrivals.doubles == 0

@@ -1,5 +1,6 @@
 """Several queue connections as one queue: a destination's route says which."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -128,11 +129,14 @@ class RoutedQueueSession:
         return self._send(destination, lambda: session.defer(own, messages, clock))
 
     def confirm(self, seconds: float) -> Confirmation:
-        """Ask each connection that has delivered something; they answer side by side."""
+        """Ask each connection that has delivered something; they answer side by side, and have
+        `seconds` together.
+        """
+        deadline = time.monotonic() + seconds
         refused: dict[str, MessageError] = {}
         unconfirmed: list[str] = []
         for name in sorted(self._used):
-            answer = self.sessions[name].confirm(seconds)
+            answer = self.sessions[name].confirm(max(0, deadline - time.monotonic()))
             refused |= answer.refused
             unconfirmed += answer.unconfirmed
         return Confirmation(refused, frozenset(unconfirmed))
