@@ -22,6 +22,8 @@ class StoreClock:
 
     def seconds_until(self, due_us: int | None) -> int:
         """Whole seconds, rounded up, until a stored Due; 0 where it has passed (None: long ago)."""
-        if due_us is None:
-            return 0
-        return max(0, -((self.server_us() + self._shift_us - due_us) // 1_000_000))
+        return -(-self.microseconds_until(due_us) // 1_000_000)
+
+    def microseconds_until(self, due_us: int | None) -> int:
+        """Microseconds until a stored Due; 0 where it has passed (None: long ago)."""
+        return 0 if due_us is None else max(0, due_us - self.server_us() - self._shift_us)

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 
 import pytest
 from broker import Broker
+from broker_proxy import Proxy, Way, proxied
 from endpoint import Endpoint
 from ledger_reader import LedgerReader
-from proxy import Proxy, proxy_to
 from pyspark.sql import SparkSession
 from rabbitmq_settings import set_up, settings
 from waiting import until
@@ -29,7 +29,7 @@ _BATCH_ROWS = 500
 _SLICES = 2
 _CUTS = 4
 _FULL_LENGTH = 200
-_BYTES_BETWEEN_CUTS = 4_000_000
+_BYTES_BEFORE_CUT = 2_000_000
 _YEAR_SECONDS = 31_536_000
 
 
@@ -41,15 +41,14 @@ def test_cut_connections_and_a_full_queue_lose_nothing_and_the_ledger_is_true(
     keys = endpoint.delay_many(20_000, ("Billing", "Shipping", "Billing", "Shipping", "Full"))
     config = settings(broker, sweep__batch_rows=_BATCH_ROWS, sweep__slices=_SLICES)
 
-    with proxy_to(broker.server.amqp) as proxy, _cutting(proxy) as cuts:
+    with proxied(broker.server.amqp) as proxy, _cutting(proxy):
         url = broker.server.url(broker.vhost, proxy.port)
         parts = wiring.parts(endpoint.config(**config | {"queues__default__url": url}))
         summaries = [sweep(spark, parts)]
         while summaries[-1].outcome == "incomplete":
             summaries.append(sweep(spark, parts))
 
-    assert len(cuts) == _CUTS
-    assert sum(cuts) >= _CUTS
+    assert proxy.cuts == _CUTS
     arrived = {name: broker.drain(name) for name in ("Billing", "Shipping", "Full")}
     times = Counter(one.message_id for taken in arrived.values() for one in taken)
     tombstones = ledger.rows("tombstones")
@@ -69,7 +68,7 @@ def test_cut_connections_and_a_full_queue_lose_nothing_and_the_ledger_is_true(
     assert set(refused) == set(endpoint.waiting())
     assert {row.destination for row in refused.values()} == {"Full"}
     assert {row.attempts for row in refused.values()} == {1}
-    print(f"doubled {doubled} of 20,000 in {len(cuts)} cuts, {len(summaries)} sweeps")
+    print(f"doubled {doubled} of 20,000 in {_CUTS} cuts, {len(summaries)} sweeps")
 
 
 def test_handover_that_is_killed_goes_on_where_it_was(
@@ -105,20 +104,20 @@ def test_handover_that_is_killed_goes_on_where_it_was(
 
 
 @contextmanager
-def _cutting(proxy: Proxy) -> Iterator[list[int]]:
-    """Cut all connections again and again, each time that something has been sent since."""
-    cuts: list[int] = []
+def _cutting(proxy: Proxy) -> Iterator[None]:
+    """Cut one connection after the other, each when it has sent so much."""
     done = threading.Event()
 
     def cut() -> None:
-        while len(cuts) < _CUTS and not done.wait(0.01):
-            if proxy.passed > (len(cuts) + 1) * _BYTES_BETWEEN_CUTS:
-                cuts.append(proxy.cut())
+        for cuts in range(_CUTS):
+            proxy.cut_after(_BYTES_BEFORE_CUT, Way.TO_BROKER)
+            while proxy.cuts == cuts and not done.wait(0.01):
+                continue
 
     cutter = threading.Thread(target=cut)
     cutter.start()
     try:
-        yield cuts
+        yield
     finally:
         done.set()
         cutter.join()

@@ -7,6 +7,7 @@ from duesweep.errors import DestinationError, UnreadableAddressError
 from duesweep.queues.base import Confirmation
 from duesweep.queues.rabbitmq import ladder
 from duesweep.queues.rabbitmq.link import Link
+from duesweep.queues.rabbitmq.punctuality import Punctuality
 from duesweep.queues.rabbitmq.session import RabbitMqQueueSession
 from duesweep.queues.rabbitmq.topology import Style
 
@@ -14,7 +15,9 @@ from duesweep.queues.rabbitmq.topology import Style
 @pytest.fixture
 def session() -> RabbitMqQueueSession:
     brokers = Brokers(("http://no-broker",), "queues.default")
-    return RabbitMqQueueSession(Link(brokers, 10), Style.CONVENTIONAL, "Sales.Orders")
+    return RabbitMqQueueSession(
+        Link(brokers, 10), Style.CONVENTIONAL, "Sales.Orders", Punctuality(is_wanted=False)
+    )
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ def queue(connection: QueueConnection) -> RabbitMqQueue:
         connection.config.store.endpoint,
         section.max_in_flight,
         needs_ladder=connection.needs_ladder,
+        is_punctual=bool(connection.config.sweep.look_ahead_seconds),
         holds_own_queue=not connection.is_routed and connection.config.store.kind != "msmq",
     )
 

@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 from broker import Broker
-from contract.rabbitmq.sessions import arrived, letters, queue_of, queue_session, world_on
+from contract.rabbitmq.sessions import (
+    arrived,
+    letters,
+    queue_of,
+    queue_session,
+    session_of,
+    world_on,
+)
 from unit.dispatch_world import World
 
 from duesweep.clock import SystemClock
@@ -80,6 +87,42 @@ def test_messages_are_never_early_and_less_than_a_second_late(with_ladder: Broke
     assert min(late.values()) >= 0
     assert max(late.values()) < 1, late
     assert {p.expiration for p in arrivals.properties.values()} == {None}
+
+
+def test_punctual_messages_enter_when_whole_seconds_are_left(with_ladder: Broker) -> None:
+    punctual = replace(queue_of(with_ladder.url), is_punctual=True)
+    arrivals = _Arrivals(with_ladder, "Billing")
+    # Rounded up, each would be 0.9 s late.
+    delays = (0.1, 1.1, 2.1)
+
+    started = time.monotonic()
+    clock = StoreClock(0, 0, SystemClock())
+    with session_of(punctual) as session:
+        early = [_due_in(seconds, str(seconds)) for seconds in delays]
+        session.defer(session.resolve("Billing"), early, clock)
+        answer = session.confirm(10)
+        assert (answer.refused, answer.unconfirmed) == ({}, frozenset())
+    arrivals.wait_for(len(delays), 10)
+
+    late = [arrivals.seconds[str(seconds).encode()] - started - seconds for seconds in delays]
+    assert min(late) >= 0
+    assert max(late) < 0.7, late
+
+
+def test_what_is_still_held_when_time_is_up_was_not_sent(with_ladder: Broker) -> None:
+    punctual = replace(queue_of(with_ladder.url), is_punctual=True)
+    clock = StoreClock(0, 0, SystemClock())
+    with session_of(punctual) as session:
+        early = [_due_in(0.9, "held"), _due_in(0.05, "sent")]
+        session.defer(session.resolve("Billing"), early, clock)
+        answer = session.confirm(0.5)
+        assert answer.unconfirmed == {early[0].key}
+
+        session.deliver(session.resolve("Billing"), [_due_in(0, "next")])
+        assert session.confirm(5).unconfirmed == frozenset()
+        time.sleep(1)  # until it would have gone out
+
+    assert set(arrived(with_ladder, "Billing", 2)) == {b"sent", b"next"}
 
 
 def test_what_comes_due_before_it_is_sent_goes_straight(with_ladder: Broker) -> None:

@@ -1,6 +1,8 @@
 """Publishing with confirms, thousands in flight."""
 
+import heapq
 import threading
+import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,13 +20,16 @@ from duesweep.errors import QueueError
 
 # Frames have a head and an end; a content header has its class, size and flags.
 _FRAME_OVERHEAD = 8 + 16
+# So that those of many moments go out together.
+_LEAST_HOLD_SECONDS = 0.02
 _UNWRITABLE = (pika.exceptions.AMQPError, ValueError, TypeError, OverflowError)
 
 
 class Publisher:
-    """A confirming channel. Publications go out in their order, at most `max_in_flight` of them
-    unconfirmed; `fates` says what became of each. Whatever ends the channel ends the publisher:
-    then `fault` says why, and another is to be opened. For one thread beside the connection's.
+    """A confirming channel. Publications go out in their order, but for those that are to be held
+    for a while first, at most `max_in_flight` of them unconfirmed; `fates` says what became of
+    each. Whatever ends the channel ends the publisher: then `fault` says why, and another is to be
+    opened. For one thread beside the connection's.
     """
 
     def __init__(self, connection: Connection, max_in_flight: int) -> None:
@@ -32,12 +37,16 @@ class Publisher:
         self._max_in_flight = max_in_flight
         self._changed = threading.Condition()
         self._waiting: deque[tuple[int, Publication | Copy]] = deque()
+        # By the moment at which they are to go out.
+        self._held: list[tuple[float, int, Publication | Copy]] = []
+        self._alarm: object | None = None
         self._in_flight: dict[int, int] = {}
         self._returned: set[int] = set()
         self._fates: list[Fate | None] = []
         self._tag = 0
         self._fault: QueueError | None = None
         self._header_bytes = connection.frame_bytes - _FRAME_OVERHEAD
+        self._loop: Any = None
         self._channel = open_channel(connection)
         connection.call(self._prepare)
         connection.on_change(self._connection_changed)
@@ -47,12 +56,19 @@ class Publisher:
         """What ended the publisher; None while it can be used."""
         return self._fault
 
-    def publish(self, publications: Sequence[Publication | Copy]) -> int:
-        """Hand publications over; the place of the first among `fates`. Does not wait."""
+    def publish(
+        self, publications: Sequence[Publication | Copy], hold_seconds: Sequence[float] = ()
+    ) -> int:
+        """Hand publications over; the place of the first among `fates`. Does not wait. With
+        `hold_seconds`, for each how long to hold it first.
+        """
         first = len(self._fates)
         with self._changed:
             self._fates += [None] * len(publications)
-            self._waiting += enumerate(publications, first)
+            now = time.monotonic()
+            for place, one in enumerate(publications, first):
+                hold = hold_seconds[place - first] if hold_seconds else 0.0
+                heapq.heappush(self._held, (now + hold, place, one))
         if self._fault is None:
             try:
                 self._connection.run(lambda _: self._pump())
@@ -70,12 +86,13 @@ class Publisher:
         where one is unknown: its confirm, should it come, is nobody's any more.
         """
         with self._changed:
-            unsent = {place for place, _ in self._waiting}
+            unsent = {place for place, _ in self._waiting} | {place for _, place, _ in self._held}
             fates = [
                 fate or (Fate.UNSENT if place in unsent else Fate.UNKNOWN)
                 for place, fate in enumerate(self._fates)
             ]
             self._waiting.clear()
+            self._held.clear()
             self._fates.clear()
             is_certain = not self._in_flight
         if not is_certain and self._fault is None:
@@ -90,12 +107,13 @@ class Publisher:
             self._connection.run(lambda _: self._channel.close() if self._channel.is_open else None)
 
     def _is_settled(self) -> bool:
-        if self._fault is not None or not (self._waiting or self._in_flight):
+        if self._fault is not None or not (self._held or self._waiting or self._in_flight):
             return True
         # What a blocked broker has not read yet it may still confirm; nothing else will go out.
         return self._connection.blocked_reason is not None and not self._in_flight
 
-    def _prepare(self, _: Any, answer: Any) -> None:
+    def _prepare(self, connection: Any, answer: Any) -> None:
+        self._loop = connection.ioloop
         self._channel.add_on_close_callback(self._closed)
         self._channel.add_on_return_callback(self._note_return)
         self._channel.confirm_delivery(
@@ -119,11 +137,26 @@ class Publisher:
     def _pump(self) -> None:
         """Publish what there is room for; on the connection's thread, as all that follows."""
         with self._changed:
+            self._release()
             while self._waiting and self._takes_more():
                 place, publication = self._waiting.popleft()
                 self._send(place, publication)
             if self._is_settled():
                 self._changed.notify_all()
+
+    def _release(self) -> None:
+        """Let go of what was held long enough, and look again when the next one was."""
+        now = time.monotonic()
+        while self._held and self._held[0][0] <= now:
+            _, place, publication = heapq.heappop(self._held)
+            self._waiting.append((place, publication))
+        if self._held and self._alarm is None and self._fault is None:
+            seconds = max(_LEAST_HOLD_SECONDS, self._held[0][0] - now)
+            self._alarm = self._loop.call_later(seconds, self._wake)
+
+    def _wake(self) -> None:
+        self._alarm = None
+        self._pump()
 
     def _takes_more(self) -> bool:
         return (

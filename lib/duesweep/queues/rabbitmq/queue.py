@@ -8,6 +8,7 @@ from duesweep.drivers.rabbitmq import Brokers
 from duesweep.errors import ConfigError, DestinationError, MessageError, QueueError
 from duesweep.queues.rabbitmq import ladder
 from duesweep.queues.rabbitmq.link import Link
+from duesweep.queues.rabbitmq.punctuality import Punctuality
 from duesweep.queues.rabbitmq.session import LadderMissingError, RabbitMqQueueSession
 from duesweep.queues.rabbitmq.topology import Style
 from duesweep.stores.base import TaskSession
@@ -17,8 +18,8 @@ from duesweep.stores.base import TaskSession
 class RabbitMqQueue:
     """Endpoints of a vhost. At least once: what a broker has confirmed cannot be taken back.
 
-    `needs_ladder`: messages that are not due yet will be handed over, too; `holds_own_queue`: the
-    endpoint's own has to be there.
+    `needs_ladder`: messages that are not due yet will be handed over, too, and with `is_punctual`
+    the first of them to the moment; `holds_own_queue`: the endpoint's own has to be there.
     """
 
     brokers: Brokers
@@ -26,6 +27,7 @@ class RabbitMqQueue:
     own_queue: str
     max_in_flight: int
     needs_ladder: bool = False
+    is_punctual: bool = False
     holds_own_queue: bool = True
 
     @property
@@ -43,7 +45,7 @@ class RabbitMqQueue:
         """One connection for a task, whatever its batches."""
         link = Link(self.brokers, self.max_in_flight)
         try:
-            yield RabbitMqQueueSession(link, self.style, self.own_queue)
+            yield self._session(link)
         finally:
             link.close()
 
@@ -54,7 +56,7 @@ class RabbitMqQueue:
         link = Link(self.brokers, self.max_in_flight)
         try:
             link.connect()
-            session = RabbitMqQueueSession(link, self.style, self.own_queue)
+            session = self._session(link)
             if self.needs_ladder:
                 session.find_ladder()
             if self.holds_own_queue:
@@ -71,6 +73,10 @@ class RabbitMqQueue:
             raise ConfigError(f"retry.error_queue: {error}; correct the setting") from error
         finally:
             link.close()
+
+    def _session(self, link: Link) -> RabbitMqQueueSession:
+        punctuality = Punctuality(is_wanted=self.is_punctual)
+        return RabbitMqQueueSession(link, self.style, self.own_queue, punctuality)
 
     def _check_own_queue(self, session: RabbitMqQueueSession) -> None:
         try:

@@ -16,6 +16,7 @@ from duesweep.queues.rabbitmq import ladder
 from duesweep.queues.rabbitmq.answers import Sent, answer_of
 from duesweep.queues.rabbitmq.declare import bind, find
 from duesweep.queues.rabbitmq.link import Link
+from duesweep.queues.rabbitmq.punctuality import Punctuality
 from duesweep.queues.rabbitmq.topology import Kind, Style, delivery_binding
 from duesweep.queues.rabbitmq.wire import delayed_publication, direct_publication
 from duesweep.store_clock import StoreClock
@@ -31,8 +32,10 @@ class LadderMissingError(DestinationError):
 class RabbitMqQueueSession:
     """Publishes at once and learns what became of it in `confirm`, thousands in flight."""
 
-    def __init__(self, link: Link, style: Style, own_queue: str) -> None:
+    def __init__(self, link: Link, style: Style, own_queue: str, punctuality: Punctuality) -> None:
         self._link = link
+        self._punctuality = punctuality
+        self._has_deferred = False
         self._style = style
         self._own_queue = own_queue
         self._found: set[str] = set()
@@ -62,9 +65,10 @@ class RabbitMqQueueSession:
     ) -> dict[str, MessageError]:
         """Publish to the endpoint."""
         name = str(destination)
-        return self._publish(
-            name, messages, lambda message: direct_publication(message, self._style, name)
+        self._publish(
+            name, messages, [direct_publication(one, self._style, name) for one in messages]
         )
+        return {}
 
     def defer(
         self, destination: Destination, messages: Sequence[Message], clock: StoreClock
@@ -72,14 +76,19 @@ class RabbitMqQueueSession:
         """Publish into the delay ladder, out of which they reach the endpoint when they are due."""
         name = str(destination)
         self._enter_ladder(name)
-
-        def publication(message: Message) -> Publication:
-            seconds = clock.seconds_until(message.due_us)
-            if not seconds:
-                return direct_publication(message, self._style, name)
-            return delayed_publication(message, name, seconds)
-
-        return self._publish(name, messages, publication)
+        entries = [
+            self._punctuality.entry(clock.microseconds_until(message.due_us))
+            for message in messages
+        ]
+        publications = [
+            delayed_publication(message, name, entry.seconds)
+            if entry.seconds
+            else direct_publication(message, self._style, name)
+            for message, entry in zip(messages, entries, strict=True)
+        ]
+        self._publish(name, messages, publications, [entry.hold_seconds for entry in entries])
+        self._has_deferred = True
+        return {}
 
     def confirm(self, seconds: float) -> Confirmation:
         """Wait for the broker's answers to all that was published since the last time."""
@@ -89,6 +98,9 @@ class RabbitMqQueueSession:
         publisher.wait(seconds)
         answer = answer_of(self._sent, publisher.take_fates(), publisher.fault)
         self._publisher, self._sent = None, []
+        if self._has_deferred:
+            self._punctuality.end_batch()
+            self._has_deferred = False
         self._closed |= answer.closed
         self._found -= answer.closed.keys() | answer.missing
         self._in_ladder -= answer.missing
@@ -102,7 +114,7 @@ class RabbitMqQueueSession:
         """Nothing can be taken back; its answers are nobody's any more."""
         if self._publisher is not None:
             self._publisher.take_fates()
-        self._publisher, self._sent = None, []
+        self._publisher, self._sent, self._has_deferred = None, [], False
 
     def find_ladder(self) -> None:
         """Raise `LadderMissingError` where the broker has no delay ladder."""
@@ -115,21 +127,20 @@ class RabbitMqQueueSession:
         self,
         name: str,
         messages: Sequence[Message],
-        publication: Callable[[Message], Publication],
-    ) -> dict[str, MessageError]:
+        publications: Sequence[Publication],
+        hold_seconds: Sequence[float] = (),
+    ) -> None:
         # Until its fates are told, a batch keeps to one publisher, though that may have ended.
         publisher = self._publisher or self._link.publisher()
-        publications = [publication(message) for message in messages]
         shut = next((p.exchange for p in publications if p.exchange in self._closed), None)
         if shut is not None:
             raise DestinationError(self._closed[shut])
-        publisher.publish(publications)
+        publisher.publish(publications, hold_seconds)
         self._publisher = publisher
         self._sent += [
             Sent(message.key, name, one)
             for message, one in zip(messages, publications, strict=True)
         ]
-        return {}
 
     def _enter_ladder(self, name: str) -> None:
         """See to it that the ladder can let a message out again: one that it cannot would hold up
