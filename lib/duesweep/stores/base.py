@@ -69,10 +69,8 @@ class TaskSession(Protocol):
 
 class MessageSession(Protocol):
     """One message at a time: the contract of the MSMQ transport's `IDelayedMessageStore`, which the
-    batch contract is the form for many of. It keeps no account; sweeps do. Not thread-safe.
-
-    Within a `transaction`, fetching locks the message until the transaction ends, and what is
-    removed is back if it fails.
+    batch contract is the form for many of. It keeps no account. Not thread-safe. Within a
+    `transaction`, fetching locks the message, and what is removed is back if it fails.
     """
 
     def transaction(self) -> AbstractContextManager[None]:
@@ -181,9 +179,7 @@ class DriverSession(Journal, Protocol):
         ...
 
     def has_work(self, ahead: timedelta) -> bool:
-        """Whether a message is due within `ahead` from now and ripe, or something is unsettled.
-        Cheap; writes nothing.
-        """
+        """Whether a message is due by `ahead` from now and ripe, or something unsettled. Cheap."""
         ...
 
     def horizon(self) -> Horizon:

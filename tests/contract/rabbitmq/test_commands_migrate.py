@@ -1,91 +1,26 @@
 """`delays migrate` moves what waits on the first delay ladder to the second, and loses nothing."""
 
-import json
-from collections import Counter
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from broker import Broker
-from broker_server import BrokerServer
 from contract.rabbitmq.commands import run
 from contract.rabbitmq.first_ladder import (
     TIME_SENT,
-    create_first_ladder,
     delay,
     first_name,
     time_sent,
 )
+from contract.rabbitmq.migrations import Onlooker, counts, migrate, migration
 from recordings import migrated_messages
 from waiting import until
 
-from duesweep.drivers.rabbitmq import Brokers
 from duesweep.queues.rabbitmq import ladder
-from duesweep.queues.rabbitmq.migration.migrate import Migration
 from duesweep.queues.rabbitmq.migration.plan import POISON_QUEUE
-from duesweep.queues.rabbitmq.migration.report import LevelReport, MigrationReport
-from duesweep.queues.rabbitmq.topology import Style
+from duesweep.queues.rabbitmq.migration.report import MigrationReport
 
-pytestmark = pytest.mark.services
-
-
-@pytest.fixture(scope="module")
-def shared(broker_server: BrokerServer) -> Iterator[Broker]:
-    """A vhost with both ladders and endpoint Billing, all empty at the start of each test."""
-    broker = Broker(broker_server, "migrated")
-    create_first_ladder(broker)
-    broker.channel.confirm_delivery()
-    assert run(broker, "endpoint", "create", "Billing") == 0
-    yield broker
-    broker.close()
-
-
-@pytest.fixture(autouse=True)
-def _empty(shared: Broker) -> Iterator[None]:
-    yield
-    for name in _counts(shared):
-        shared.channel.queue_purge(name)
-    shared.channel.queue_delete(POISON_QUEUE)
-
-
-def _counts(broker: Broker) -> dict[str, int]:
-    """Messages by the queues of both ladders, and Billing's."""
-    levels = [
-        ladder.level_name(level, prefix)
-        for level in range(ladder.LEVELS)
-        for prefix in (ladder.PREFIX, ladder.FIRST_PREFIX)
-    ]
-    return {name: broker.count(name) for name in (*levels, "Billing")}
-
-
-def _migrate(
-    broker: Broker, capsys: pytest.CaptureFixture[str], **settings: Any
-) -> tuple[int, dict[str, Any]]:
-    capsys.readouterr()
-    code = run(broker, "delays", "migrate", "--json", **settings)
-    return code, json.loads(capsys.readouterr().out)
-
-
-class _Watch:
-    """Looks on, and stops after so many batches."""
-
-    def __init__(self, batches: int | None = None) -> None:
-        self._left = batches
-
-    @property
-    def is_stopped(self) -> bool:
-        return self._left is not None and self._left <= 0
-
-    def tell(self, level: LevelReport) -> None:
-        if self._left is not None and level.moved:
-            self._left -= 1
-
-
-def _migration(broker: Broker, now: datetime | None = None, max_in_flight: int = 2000) -> Migration:
-    brokers = Brokers((broker.url,), "queues.default")
-    at = now or datetime.now(UTC)
-    return Migration(brokers, Style.CONVENTIONAL, "queues.default.url", max_in_flight, lambda: at)
+pytestmark = [pytest.mark.services, pytest.mark.usefixtures("_empty_ladders")]
 
 
 def test_results_are_the_recorded_ones(shared: Broker) -> None:
@@ -105,7 +40,7 @@ def test_results_are_the_recorded_ones(shared: Broker) -> None:
     now = datetime.strptime(sent, "%Y-%m-%d %H:%M:%S:%f %z") + timedelta(seconds=2.25)
 
     report = MigrationReport()
-    _migration(shared, now).run(report, _Watch())
+    migration(shared, now).run(report, Onlooker())
 
     assert (report.moved, report.poison, report.left, report.redelivered) == (20, 0, 0, 0)
     moved = shared.take_all(ladder.level_name(13), 20)
@@ -119,7 +54,7 @@ def test_results_are_the_recorded_ones(shared: Broker) -> None:
             one.properties["delivery_mode"],
         )
         assert body.decode() == properties.message_id
-    assert not any(_counts(shared).values())
+    assert not any(counts(shared).values())
 
 
 def test_messages_of_all_levels_arrive_once_and_expired_ones_at_once(
@@ -131,15 +66,15 @@ def test_messages_of_all_levels_arrive_once_and_expired_ones_at_once(
         delay(shared, "Billing", 2**level + 30, message_id=f"level {level}")
         delay(shared, "Billing", 2**level + 30, long_ago, message_id=f"expired {level}")
 
-    code, report = _migrate(shared, capsys)
+    code, report = migrate(shared, capsys)
 
     assert (code, report["moved"], report["left"], report["poison"]) == (0, 16, 0, 0)
     expired = shared.take_all("Billing", 8)
     assert {body.decode() for _, _, body in expired} == {f"expired {n}" for n in levels}
     assert all(method.routing_key == "0." * 28 + "Billing" for method, _, _ in expired)
-    counts = _counts(shared)
-    assert {counts[ladder.level_name(level)] for level in levels} == {1}
-    assert sum(counts.values()) == 8
+    waiting = counts(shared)
+    assert {waiting[ladder.level_name(level)] for level in levels} == {1}
+    assert sum(waiting.values()) == 8
 
 
 @pytest.mark.parametrize(
@@ -161,7 +96,7 @@ def test_properties_and_headers_stay_as_they_are(
     delay(shared, "Billing", **properties)
     ((_, before, _),) = _peek(shared, first_name(16))
 
-    assert _migrate(shared, capsys)[0] == 0
+    assert migrate(shared, capsys)[0] == 0
 
     ((_, after, _),) = shared.take_all(ladder.level_name(16), 1)
     for added in ("x-delivery-count", "x-dotnet-pub-seq-no"):
@@ -193,7 +128,7 @@ def test_poison_goes_to_its_queue_as_it_is(
     delay(shared, "Billing", headers=headers, message_id=b"\xff")
     ((_, before, _),) = _peek(shared, first_name(16))
 
-    code, report = _migrate(shared, capsys)
+    code, report = migrate(shared, capsys)
 
     assert (code, report["moved"], report["poison"], report["left"]) == (3, 0, 1, 0)
     ((reason, count),) = report["reasons"].items()
@@ -209,7 +144,7 @@ def test_message_with_another_routing_key_is_poison(
 ) -> None:
     shared.channel.basic_publish("", first_name(5), b"stray")
 
-    code, report = _migrate(shared, capsys)
+    code, report = migrate(shared, capsys)
 
     assert (code, report["poison"]) == (3, 1)
     assert list(report["reasons"]) == [
@@ -228,7 +163,7 @@ def test_message_without_a_destination_stays_and_enters_no_ladder(
     for number in range(30):
         delay(shared, "Billing", message_id=f"{number}")
 
-    code, report = _migrate(shared, capsys, max_in_flight=8, topology=style)
+    code, report = migrate(shared, capsys, max_in_flight=8, topology=style)
 
     assert (code, report["moved"], report["left"], report["poison"]) == (3, 30, 60, 0)
     ((reason, count),) = report["reasons"].items()
@@ -242,7 +177,7 @@ def test_message_without_a_destination_stays_and_enters_no_ladder(
     shared.channel.exchange_declare("Nowhere", "fanout", durable=True)
     shared.channel.queue_bind("Nowhere", "Nowhere")
     try:
-        code, report = _migrate(shared, capsys, topology=style)
+        code, report = migrate(shared, capsys, topology=style)
         # Handed out before, and not moved then: it is only a bound.
         assert (code, report["moved"], report["left"], report["redelivered"]) == (0, 60, 0, 60)
     finally:
@@ -255,7 +190,7 @@ def test_destination_is_bound_before_anything_enters(
     shared.channel.exchange_unbind("Billing", ladder.DELIVERY_EXCHANGE, "#.Billing")
     delay(shared, "Billing", headers={TIME_SENT: time_sent(datetime.now(UTC) - timedelta(days=9))})
 
-    assert _migrate(shared, capsys)[0] == 0
+    assert migrate(shared, capsys)[0] == 0
     assert len(shared.take_all("Billing", 1)) == 1
 
 
@@ -268,7 +203,7 @@ def test_refused_messages_stay(shared: Broker, capsys: pytest.CaptureFixture[str
             sent = {TIME_SENT: time_sent(datetime.now(UTC) - timedelta(days=9))}
             delay(shared, "Full", headers=sent, message_id=f"{number}")
 
-        code, report = _migrate(shared, capsys, max_in_flight=10)
+        code, report = migrate(shared, capsys, max_in_flight=10)
 
         assert code == 3
         assert report["moved"] + report["left"] == 60
@@ -277,89 +212,3 @@ def test_refused_messages_stay(shared: Broker, capsys: pytest.CaptureFixture[str
         assert shared.count("Full") == report["moved"]
     finally:
         shared.delete("Full")
-
-
-def test_stop_finishes_what_is_on_its_way(shared: Broker) -> None:
-    for number in range(100):
-        delay(shared, "Billing", message_id=f"{number}")
-
-    first, second = MigrationReport(), MigrationReport()
-    _migration(shared, max_in_flight=20).run(first, _Watch(batches=3))
-    assert first.is_stopped
-    assert 0 < first.moved < 100
-    assert first.left == 100 - first.moved
-    _migration(shared).run(second, _Watch())
-
-    assert (first.moved + second.moved, second.left) == (100, 0)
-    bodies = Counter(body for _, _, body in shared.take_all(ladder.level_name(16), 100))
-    assert bodies == Counter(str(number).encode() for number in range(100))
-
-
-def test_messages_that_come_meanwhile_are_moved_but_not_for_ever(shared: Broker) -> None:
-    class Sender(_Watch):
-        sent = 10
-
-        def tell(self, level: LevelReport) -> None:
-            # As many as were moved: it would never end.
-            while level.queue == first_name(16) and self.sent < level.moved + 10:
-                delay(shared, "Billing")
-                self.sent += 1
-
-    for _ in range(10):
-        delay(shared, "Billing")
-    report, sender = MigrationReport(), Sender()
-    _migration(shared).run(report, sender)
-
-    assert report.moved >= 20
-    assert report.moved + report.left == sender.sent
-    assert _counts(shared)[ladder.level_name(16)] == report.moved
-
-
-def test_dry_run_counts_and_moves_nothing(
-    shared: Broker, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for seconds in (100_000, 100_000, 40):
-        delay(shared, "Billing", seconds)
-    before = _counts(shared)
-
-    assert run(shared, "delays", "migrate", "--dry-run") == 0
-    assert capsys.readouterr().out.splitlines() == [
-        f"{first_name(16)}: 2 wait",
-        f"{first_name(5)}: 1 wait",
-        "3 messages to migrate",
-    ]
-    assert _counts(shared) == before
-
-
-def test_lines_say_what_was_done(shared: Broker, capsys: pytest.CaptureFixture[str]) -> None:
-    delay(shared, "Billing")
-    delay(shared, "Nowhere")
-
-    assert run(shared, "delays", "migrate") == 3
-    assert capsys.readouterr().out.splitlines() == [
-        f"{first_name(16)}: 1 moved, 0 poison, 1 left",
-        "1 left, for Nowhere: there is no queue Nowhere; run `duesweep rabbitmq endpoint create`",
-        "All levels: 1 moved, 0 poison, 1 left",
-    ]
-
-
-def test_without_a_first_ladder_there_is_nothing_to_do(
-    broker: Broker, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for options in ([], ["--dry-run"]):
-        assert run(broker, "delays", "migrate", *options) == 0
-        assert "There is nothing to migrate" in capsys.readouterr().out
-    assert broker.definitions()["queues"] == []
-
-
-def test_missing_second_ladder_is_created_first(
-    broker: Broker, capsys: pytest.CaptureFixture[str]
-) -> None:
-    create_first_ladder(broker)
-    broker.channel.confirm_delivery()
-    broker.create("Billing")
-    delay(broker, "Billing")
-
-    assert _migrate(broker, capsys)[0] == 0
-    assert broker.count(ladder.level_name(16)) == 1
-    assert run(broker, "delays", "verify") == 0
