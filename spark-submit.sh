@@ -71,7 +71,8 @@ run_on_spark() {
 }
 
 # What a sweep that looks ahead counts its start from.
-export DUESWEEP_STARTED=${EPOCHREALTIME/,/.}
+started=${EPOCHREALTIME:-$(date +%s)}
+export DUESWEEP_STARTED=${started/,/.}
 
 root=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 # shellcheck source=scripts/environment.sh

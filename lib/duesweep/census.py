@@ -17,9 +17,9 @@ from duesweep.message import Message
 from duesweep.parts import SweepParts
 from duesweep.plan import plan_slices, tickets_df
 from duesweep.policy import delay_level
-from duesweep.queues.base import QueueSession
+from duesweep.queues.base import Queue, QueueSession
 from duesweep.store_clock import StoreClock
-from duesweep.stores.base import TaskSession
+from duesweep.stores.base import Store, TaskSession
 from duesweep.stores.values import Claim, Horizon, SweepRun
 
 _TOO_LATE = "It is due later than the delay ladder can hold it"
@@ -46,7 +46,7 @@ def census(
     """How many messages would go where. What others hold meanwhile is not counted."""
     with parts.store.open_driver() as session:
         session.check()
-        run = session.open_sweep(reach(session.horizon()))
+        run = session.open_sweep(reach(session.horizon()), prunes=False)
         try:
             plan = plan_slices(session, run, 1, parts.limits)
             if not plan.found:
@@ -57,18 +57,19 @@ def census(
                 for row in rows_df.toLocalIterator()
                 for batch in parts.limits.batches(row[0].split(","), [*map(int, row[1].split(","))])
             )
-            return _counted(parts, run, batches)
+            return counted(parts.store, parts.queue, run, batches)
         finally:
             # It did nothing, so nobody needs to hear of it.
             session.close_sweep(run.sweep_id, abandoned=False, remaining=0)
             session.delete_settled(run.sweep_id)
 
 
-def _counted(
-    parts: SweepParts, run: SweepRun, batches: Iterable[Sequence[str]]
+def counted(
+    swept: Store, queues: Queue, run: SweepRun, batches: Iterable[Sequence[str]]
 ) -> Counter[Heading]:
+    """How many messages that these batches of tickets lead to would go where."""
     found: Counter[Heading] = Counter()
-    with parts.store.open_task() as store, parts.queue.open(store) as queue:
+    with swept.open_task() as store, queues.open(store) as queue:
         compass = _Compass(queue)
         for batch in batches:
             left: Sequence[str] = batch
@@ -83,6 +84,8 @@ def _counted(
 def _looked_at(store: TaskSession, run: SweepRun, tickets: Sequence[str]) -> Claim:
     with suppress(_LetGoError), store.transaction():
         claim = store.claim(run, tickets)
+        # Where tickets are Dues, the next claim would find the same ones.
+        store.pass_over(claim.messages)
         raise _LetGoError
     return claim
 
@@ -101,7 +104,8 @@ class _Compass:
         address = message.destination
         if address not in self._known:
             self._known[address] = self._longest_or_problem(address)
-        known, seconds = self._known[address], clock.seconds_until(message.due_us)
+        known = self._known[address]
+        seconds = clock.seconds_until(message.due_us, message.instant_us)
         if isinstance(known, str):
             return Heading(address, problem=known)
         if not seconds:

@@ -69,7 +69,7 @@ class Courier:
         unreadable, groups = _by_destination(messages)
         carried = Carried()
         for message, error in unreadable:
-            if store_clock.seconds_until(message.due_us):
+            if store_clock.seconds_until(message.due_us, message.instant_us):
                 carried.passed_over.append(message)
             else:
                 carried.faulty.append((message, error))
@@ -103,7 +103,7 @@ class Courier:
         self, address: str | None, group: Sequence[Message], store_clock: StoreClock
     ) -> Carried:
         """What became of messages with one destination."""
-        waits = {m.key: store_clock.seconds_until(m.due_us) for m in group}
+        waits = {m.key: store_clock.seconds_until(m.due_us, m.instant_us) for m in group}
         due = [message for message in group if not waits[message.key]]
         early = [message for message in group if waits[message.key]]
         try:

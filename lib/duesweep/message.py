@@ -19,7 +19,9 @@ class Message(NamedTuple):
     (None: the row holds an infinite time), `headers` the parsed headers or, where they are
     unreadable, the reason, `headers_text` the headers as they are to be delivered (where they are
     unreadable, as they were stored), `destination` the address as it was written (None: the
-    endpoint's own queue), `attempts` the failures so far.
+    endpoint's own queue), `attempts` the failures so far,
+    `instant_us` the instant that Due means, where the claim has asked the server (a zone whose
+    clocks change makes it differ from Due by another shift than today's).
     """
 
     key: str
@@ -29,6 +31,7 @@ class Message(NamedTuple):
     body: bytes | None
     destination: str | None
     attempts: int = 0
+    instant_us: int | None = None
 
     @property
     def message_id(self) -> str | None:

@@ -20,10 +20,15 @@ class StoreClock:
         """The server's time now, in microseconds."""
         return self._server_us + int((self._clock.seconds() - self._read_at) * 1_000_000)
 
-    def seconds_until(self, due_us: int | None) -> int:
-        """Whole seconds, rounded up, until a stored Due; 0 where it has passed (None: long ago)."""
-        return -(-self.microseconds_until(due_us) // 1_000_000)
+    def seconds_until(self, due_us: int | None, instant_us: int | None = None) -> int:
+        """Whole seconds, rounded up, until a stored Due; 0 where it has passed (None: long ago).
+        `instant_us` is the instant that it means, where that is known.
+        """
+        return -(-self.microseconds_until(due_us, instant_us) // 1_000_000)
 
-    def microseconds_until(self, due_us: int | None) -> int:
-        """Microseconds until a stored Due; 0 where it has passed (None: long ago)."""
-        return 0 if due_us is None else max(0, due_us - self.server_us() - self._shift_us)
+    def microseconds_until(self, due_us: int | None, instant_us: int | None = None) -> int:
+        """The same in microseconds."""
+        if due_us is None:
+            return 0
+        means_us = due_us - self._shift_us if instant_us is None else instant_us
+        return max(0, means_us - self.server_us())

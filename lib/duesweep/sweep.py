@@ -82,6 +82,6 @@ def _close(session: DriverSession, run: SweepRun) -> None:
     remaining = session.count_pending(run.horizon)
     if not session.close_sweep(run.sweep_id, abandoned=False, remaining=remaining):
         raise SweepClosedError(
-            f"Another process took sweep {run.sweep_id} of {session.source} for dead, since this "
-            "driver's database session was lost, and settled it as abandoned"
+            f"Sweep {run.sweep_id} of {session.source} was closed by another process: somebody "
+            "aborted it, or it was taken for dead; what it did stays done, and counts as abandoned"
         )

@@ -29,6 +29,8 @@ class Options:
 
 def run(file: Path | None, overrides: Sequence[str], options: Options) -> int:
     """Hand over, look, or stop."""
+    if options.abort and (options.dry_run or options.cutoff):
+        raise ConfigError("--abort stops what runs elsewhere, and takes no other option with it")
     cutoff = instant(options.cutoff) if options.cutoff else None
     parts = wiring.handover_parts(configuration.load(file, overrides))
     if options.abort:
@@ -50,7 +52,9 @@ def instant(text: str) -> datetime:
             f"--cutoff {text!r} is no time; write one as in 2026-12-01T08:00:00Z"
         ) from error
     if moment.tzinfo is None:
-        raise ConfigError(f"--cutoff {text!r} has no time zone; write UTC as {text}Z")
+        raise ConfigError(
+            f"--cutoff {text!r} has no time zone; write one as in 2026-12-01T08:00:00Z"
+        )
     return moment
 
 
@@ -94,8 +98,9 @@ def _run(parts: SweepParts, cutoff: datetime | None, options: Options) -> int:
         report.print_summary(done.summary)
     if done.left:
         print(
-            f"duesweep: {done.left} messages are left in the store; `handover --dry-run` says "
-            "which and why, and `handover` tries them again",
+            f"duesweep: {done.left} messages are left in the store. `handover --dry-run` says "
+            "which cannot go, and why; those that failed and are in back-off are in the ledger's "
+            "`retries`; `handover` tries all of them again",
             file=sys.stderr,
         )
     return done.exit_code

@@ -85,7 +85,8 @@ class QueueConfig(_Section):
     ca_file: str | None = Field(default=None, min_length=1)
     client_certificate: str | None = Field(default=None, min_length=1)
     client_key: str | None = Field(default=None, min_length=1)
-    max_in_flight: int = Field(default=2000, ge=1, le=100_000)
+    # AMQP counts what a consumer may have in flight in 16 bits.
+    max_in_flight: int = Field(default=2000, ge=1, le=65_535)
     management_url: SecretStr | None = Field(default=None, min_length=1)
 
     @property

@@ -186,8 +186,8 @@ class DriverSession(Journal, Protocol):
         """What is due now, by the transport's own predicate in its writers' time zone."""
         ...
 
-    def open_sweep(self, horizon: Horizon) -> SweepRun:
-        """Drop counters of messages that are gone and open a sweep."""
+    def open_sweep(self, horizon: Horizon, *, prunes: bool = True) -> SweepRun:
+        """Open a sweep and, with `prunes`, drop counters of messages that are gone."""
         ...
 
     def plan(self, run: SweepRun, slices: int) -> Slices:
@@ -205,7 +205,7 @@ class DriverSession(Journal, Protocol):
         ...
 
     def sweeps_under_way(self) -> Sequence[UUID]:
-        """The source's sweeps that nobody has closed yet."""
+        """The source's sweeps that are not closed, and whose driver lives."""
         ...
 
     def progress(self, sweep_id: UUID) -> tuple[int, int]:

@@ -58,13 +58,15 @@ class Horizon:
 
     `server_time` is the server's clock at that moment. The two differ where the writers' time zone
     is not UTC (docs/architecture.md, «Due»), and by how far a sweep looks `ahead`. What was stored
-    with a Due before `since` is left to others; None: nothing is.
+    with a Due before `since` is left to others; None: nothing is. `zone` is the one whose clock
+    stored Dues show, as PostgreSQL calls it; None: UTC.
     """
 
     before: datetime
     server_time: datetime
     ahead: timedelta = timedelta()
     since: datetime | None = None
+    zone: str | None = None
 
     def looking_ahead(self, ahead: timedelta) -> "Horizon":
         """The same moment's horizon of a sweep that looks so far ahead."""

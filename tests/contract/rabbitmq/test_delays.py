@@ -193,6 +193,20 @@ def test_level_that_is_broken_charges_nobody_and_what_is_due_goes_on(
     assert due.body in arrived(with_ladder, "Billing", 1)
 
 
+def test_queue_that_its_exchange_lost_is_bound_again_before_anything_enters(
+    with_ladder: Broker,
+) -> None:
+    with_ladder.create("Void", x_queue_type="classic")
+    with_ladder.channel.queue_unbind("Void", "Void")
+
+    with queue_session(with_ladder) as session:
+        clock = StoreClock(0, 0, SystemClock())
+        session.defer(session.resolve("Void"), [_due_in(0.5, "early")], clock)
+        assert session.confirm(10).unconfirmed == frozenset()
+
+    assert arrived(with_ladder, "Void", 1) == {b"early": 1}
+
+
 def test_endpoint_without_a_queue_of_its_name_is_handed_nothing_early(with_ladder: Broker) -> None:
     with_ladder.channel.exchange_declare("Billing.Only", "fanout", durable=True)
     with_ladder.channel.queue_bind("Billing", "Billing.Only")

@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from contract.sqlserver_subjects import SqlServerUnderTest
@@ -10,10 +10,13 @@ from contract.store_subjects import OpenEndpoint, PostgreSqlUnderTest, TimeoutsU
 from sqlserver_endpoint import SqlServerEndpoint
 from timeouts_endpoint import timeouts_of
 
+from duesweep.clock import SettableClock
+from duesweep.store_clock import StoreClock
 from duesweep.stores.base import DriverSession
 from duesweep.stores.values import Horizon
 from duesweep.testing.contract import StoreUnderTest
 from duesweep.testing.contract.stores import steps
+from duesweep.tombstone import micros
 
 _HOUR = timedelta(hours=1)
 _ZONES = ("UTC", "America/New_York", "Asia/Kolkata")
@@ -33,6 +36,32 @@ def test_postgresql_store(open_endpoint: OpenEndpoint, zone: str, kind: str) -> 
 def test_sql_server_store(sqlserver_endpoint: SqlServerEndpoint, kind: str) -> None:
     endpoint = sqlserver_endpoint.of_kind(kind)  # type: ignore[arg-type]
     _check_reach(SqlServerUnderTest(endpoint.set_up("Billing")))
+
+
+@pytest.mark.parametrize("zone", _ZONES)
+def test_early_message_waits_until_its_writers_clock_shows_its_due(
+    open_endpoint: OpenEndpoint, zone: str
+) -> None:
+    """Stored in July for next July by writers in New York, it is due at the same time of UTC's day,
+    whatever is to be seen on their clocks today.
+    """
+    with open_endpoint(zone, f"s{uuid.uuid4().hex[:12]}") as endpoint:
+        subject = PostgreSqlUnderTest(endpoint.set_up("Billing"))
+        noons = [datetime(2027, month, 1, 12, tzinfo=UTC) for month in (1, 7)]
+        # As NServiceBus stores them: UTC's clock, read in the writers' zone.
+        dues = [
+            endpoint.fetch(f"SELECT '{noon:%Y-%m-%d %H:%M}'::timestamp AT TIME ZONE '{zone}'")[0][0]
+            for noon in noons
+        ]
+        rows = subject.load([steps.row(subject, due=due) for due in dues])
+        with subject.store.open_driver() as session:
+            run = session.open_sweep(session.horizon().looking_ahead(24 * 3_650 * _HOUR))
+        with subject.store.open_task() as task, task.transaction():
+            claim = task.claim(run, [row.key for row in rows])
+
+        clock = StoreClock(claim.server_us, run.horizon.shift_us, SettableClock())
+        left = [clock.microseconds_until(m.due_us, m.instant_us) for m in claim.messages]
+        assert left == [micros(noon) - claim.server_us for noon in noons]
 
 
 def _check_reach(subject: StoreUnderTest) -> None:

@@ -11,7 +11,7 @@ from duesweep.errors import ConfigError
 
 # A peer that has said nothing for as long as this is taken for dead.
 _HEARTBEAT_SECONDS = 60
-_CONNECT_SECONDS = 10
+_CONNECT_SECONDS = 5
 
 
 @dataclass(frozen=True, slots=True)

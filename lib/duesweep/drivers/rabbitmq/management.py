@@ -8,13 +8,27 @@ from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import SplitResult, quote, unquote, urlsplit
-from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
+from urllib.request import (
+    HTTPRedirectHandler,
+    HTTPSHandler,
+    ProxyHandler,
+    Request,
+    build_opener,
+)
 
 from duesweep.drivers.rabbitmq.brokers import Brokers
 from duesweep.errors import ConfigError, QueueError
 
 _ANSWER_SECONDS = 30
 _REFUSALS = {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    """Urllib would show the password to whatever host a redirect names."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        """There is none: the answer is an error."""
+        return
 
 
 class NotAllowedError(ConfigError):
@@ -34,7 +48,7 @@ class Management:
         self._vhost = quote(unquote(amqp.path[1:]) or "/", safe="")
         context = brokers.context() if parts.scheme == "https" else ssl.create_default_context()
         # Like AMQP itself it takes no proxy, whatever the environment has for browsers.
-        self._opener = build_opener(ProxyHandler({}), HTTPSHandler(context=context))
+        self._opener = build_opener(ProxyHandler({}), HTTPSHandler(context=context), _NoRedirects)
 
     def ask(self, path: str) -> Any:
         """What it answers; `{vhost}` in `path` stands for the vhost's name. Raises

@@ -161,6 +161,7 @@ class Publisher:
     def _takes_more(self) -> bool:
         return (
             self._fault is None
+            and self._channel.is_open
             and len(self._in_flight) < self._max_in_flight
             and self._connection.blocked_reason is None
         )

@@ -48,8 +48,16 @@ class Answer:
     is_fruitful: bool = True
 
 
-def answer_of(sent: Sequence[Sent], fates: Sequence[Fate], fault: QueueError | None) -> Answer:
-    """What the fates of publications, and what ended their channel, mean for their messages."""
+def answer_of(
+    sent: Sequence[Sent],
+    fates: Sequence[Fate],
+    fault: QueueError | None,
+    culprits: Mapping[str, MessageError] | None = None,
+) -> Answer:
+    """What the fates of publications, and what ended their channel, mean for their messages;
+    `culprits` are those, by key, over which it would be closed again.
+    """
+    culprits = culprits or {}
     closed = _closed(sent, fault)
     refused: dict[str, MessageError] = {}
     unconfirmed: set[str] = set()
@@ -59,7 +67,7 @@ def answer_of(sent: Sequence[Sent], fates: Sequence[Fate], fault: QueueError | N
         if fate is Fate.RETURNED and one.is_delayed:
             # Its level has lost a binding: no fault of the message's.
             closed |= {one.publication.exchange: _LADDER_BROKEN.format(one.publication.exchange)}
-        error = _error(one, fate, fault)
+        error = culprits.get(one.key) or _error(one, fate, fault)
         if error is None:
             unconfirmed.add(one.key)
         else:
@@ -68,8 +76,26 @@ def answer_of(sent: Sequence[Sent], fates: Sequence[Fate], fault: QueueError | N
         Confirmation(refused, frozenset(unconfirmed)),
         closed,
         {one.destination for one in sent if isinstance(refused.get(one.key), QueueNotFoundError)},
-        not unconfirmed or any(fate in _ARE_ANSWERS for fate in fates),
+        not unconfirmed or bool(refused) or any(fate in _ARE_ANSWERS for fate in fates),
     )
+
+
+def suspects(
+    sent: Sequence[Sent], fates: Sequence[Fate], fault: QueueError | None
+) -> Sequence[Sent]:
+    """Those over one of which the broker may have closed the channel, where it does not say which:
+    the first of them, and others that it would close it over next.
+    """
+    is_told = not isinstance(fault, ChannelClosedError) or fault.code in {NOT_FOUND, ACCESS_REFUSED}
+    if is_told:
+        return []
+    open_fates = {Fate.UNKNOWN, Fate.UNSENT}
+    return [one for one, fate in zip(sent, fates, strict=True) if fate in open_fates]
+
+
+def culprit_error(fault: QueueError) -> MessageError:
+    """The fault of a message over which the broker closed a channel that nothing else was on."""
+    return RefusedMessageError(f"RabbitMQ closes the channel over this message: {fault}")
 
 
 def _closed(sent: Sequence[Sent], fault: QueueError | None) -> dict[str, str]:

@@ -5,9 +5,18 @@ then its queue dead-letters it to the level below. A routing key is the delay as
 first, and the destination: at each level the bit says whether the message waits there.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from duesweep.queues.rabbitmq.topology import Binding, Exchange, Kind, Queue, Topology
+from duesweep.queues.rabbitmq.topology import (
+    Binding,
+    Exchange,
+    Kind,
+    Queue,
+    Style,
+    Topology,
+    delivery_binding,
+    endpoint,
+)
 
 LEVELS = 28
 LONGEST_DELAY_SECONDS = (1 << LEVELS) - 1
@@ -49,6 +58,13 @@ def destination_of(key: str) -> str | None:
 def binding_key(destination: str) -> str:
     """What binds a destination to the delivery exchange."""
     return f"#.{destination}"
+
+
+def way_out(style: Style, destination: str) -> Sequence[Binding]:
+    """The bindings by which what leaves the ladder reaches a destination's queue."""
+    own = endpoint(style, destination).bindings
+    key = binding_key(destination)
+    return (*own, delivery_binding(style, destination, DELIVERY_EXCHANGE, key))
 
 
 def ladder() -> Topology:

@@ -1,7 +1,7 @@
 """Endpoints on RabbitMQ as a queue."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from duesweep.drivers.rabbitmq import Brokers
@@ -44,6 +44,9 @@ class RabbitMqQueue:
     def open(self, store: TaskSession) -> Iterator[RabbitMqQueueSession]:  # noqa: ARG002 - apart
         """One connection for a task, whatever its batches."""
         link = Link(self.brokers, self.max_in_flight)
+        # Before anything is claimed; where it fails, each destination says why.
+        with suppress(DestinationError):
+            link.connect()
         try:
             yield self._session(link)
         finally:

@@ -1,6 +1,8 @@
 """One task's way to endpoints on RabbitMQ."""
 
+import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from duesweep.drivers.rabbitmq import NOT_FOUND, ChannelClosedError, Publication, Publisher
@@ -13,15 +15,19 @@ from duesweep.errors import (
 from duesweep.message import Message
 from duesweep.queues.base import Confirmation, Destination
 from duesweep.queues.rabbitmq import ladder
-from duesweep.queues.rabbitmq.answers import Sent, answer_of
+from duesweep.queues.rabbitmq.answers import Sent, answer_of, suspects
 from duesweep.queues.rabbitmq.declare import bind, find
 from duesweep.queues.rabbitmq.link import Link
+from duesweep.queues.rabbitmq.probe import Probe
 from duesweep.queues.rabbitmq.punctuality import Punctuality
-from duesweep.queues.rabbitmq.topology import Kind, Style, delivery_binding
+from duesweep.queues.rabbitmq.topology import Binding, Kind, Style
 from duesweep.queues.rabbitmq.wire import delayed_publication, direct_publication
 from duesweep.store_clock import StoreClock
 
 _LONGEST_NAME = 255
+# What failed before goes out when the others should be safe: a channel that is closed over it would
+# leave those in doubt again.
+_LATER_SECONDS = 0.5
 _SETUP = "run `duesweep rabbitmq delays create`"
 
 
@@ -66,7 +72,10 @@ class RabbitMqQueueSession:
         """Publish to the endpoint."""
         name = str(destination)
         self._publish(
-            name, messages, [direct_publication(one, self._style, name) for one in messages]
+            name,
+            messages,
+            [direct_publication(one, self._style, name) for one in messages],
+            [_LATER_SECONDS if one.attempts else 0.0 for one in messages],
         )
         return {}
 
@@ -77,7 +86,7 @@ class RabbitMqQueueSession:
         name = str(destination)
         self._enter_ladder(name)
         entries = [
-            self._punctuality.entry(clock.microseconds_until(message.due_us))
+            self._punctuality.entry(clock.microseconds_until(message.due_us, message.instant_us))
             for message in messages
         ]
         publications = [
@@ -95,8 +104,13 @@ class RabbitMqQueueSession:
         publisher = self._publisher
         if publisher is None:
             return Confirmation()
+        deadline = time.monotonic() + seconds
         publisher.wait(seconds)
-        answer = answer_of(self._sent, publisher.take_fates(), publisher.fault)
+        fates = publisher.take_fates()
+        culprits: dict[str, MessageError] = {}
+        if found := suspects(self._sent, fates, publisher.fault):
+            culprits = Probe(self._link, deadline).culprits(found)
+        answer = answer_of(self._sent, fates, publisher.fault, culprits)
         self._publisher, self._sent = None, []
         if self._has_deferred:
             self._punctuality.end_batch()
@@ -150,15 +164,12 @@ class RabbitMqQueueSession:
             return
         self.find_ladder()
         self._find(Kind.QUEUE, name)
-        key = ladder.binding_key(name)
-        self._ask(
-            name,
-            lambda: bind(
-                self._link.channel,
-                delivery_binding(self._style, name, ladder.DELIVERY_EXCHANGE, key),
-            ),
-        )
+        for binding in ladder.way_out(self._style, name):
+            self._ask(name, partial(self._bind, binding))
         self._in_ladder.add(name)
+
+    def _bind(self, binding: Binding) -> None:
+        bind(self._link.channel, binding)
 
     def _find(self, kind: Kind, name: str) -> None:
         self._ask(name, lambda: find(self._link.channel, kind, name))

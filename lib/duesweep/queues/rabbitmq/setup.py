@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from duesweep.drivers.rabbitmq import (
     PRECONDITION_FAILED,
@@ -13,7 +13,7 @@ from duesweep.drivers.rabbitmq import (
 )
 from duesweep.errors import ConfigError
 from duesweep.queues.rabbitmq import declare, ladder
-from duesweep.queues.rabbitmq.topology import Style, Topology, delivery_binding, endpoint
+from duesweep.queues.rabbitmq.topology import Style, Topology, endpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,8 @@ class RabbitMqSetup:
 
     def _bound_endpoint(self, name: str) -> Topology:
         """What an endpoint needs, and its binding to the ladder."""
-        key = ladder.binding_key(name)
-        binding = delivery_binding(self.style, name, ladder.DELIVERY_EXCHANGE, key)
-        return endpoint(self.style, name) + Topology(bindings=(binding,))
+        wanted = endpoint(self.style, name)
+        return replace(wanted, bindings=tuple(ladder.way_out(self.style, name)))
 
     def _document(self) -> str:
         wanted = sum(map(self._bound_endpoint, self.endpoints), ladder.ladder())

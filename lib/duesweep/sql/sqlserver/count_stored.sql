@@ -1,2 +1,2 @@
--- Returns how many messages there are. Skips what others hold; keeps no locks.
-SELECT COUNT_BIG(*) AS stored FROM {delayed} m WITH (READPAST);
+-- Returns how many messages there are. What others hold counts, too; no locks.
+SELECT COUNT_BIG(*) AS stored FROM {delayed} m WITH (NOLOCK);

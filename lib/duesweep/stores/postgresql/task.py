@@ -38,10 +38,15 @@ class PostgreSqlTaskSession(RelationalTaskSession):
     def claim(self, run: SweepRun, tickets: Sequence[str]) -> Claim:
         """Lock what is due and ripe among these keys."""
         server_us = self._fence(run)
-        rows = self._statements.rows("claim", keys=array_text(tickets), horizon=run.horizon.before)
+        horizon = run.horizon
+        # What is due by now is, whatever the zone; only of what is not it matters by how far.
+        zone = horizon.zone if horizon.ahead else None
+        rows = self._statements.rows(
+            "claim", keys=array_text(tickets), horizon=horizon.before, zone=zone
+        )
         counters = self._read_attempts([row.id for row in rows])
         messages = [
-            self._message(row, counters.get(row.id))
+            self._message(row, counters.get(row.id))._replace(instant_us=row.instant_us)
             for row in rows
             if row.id not in counters or counters[row.id].is_ripe
         ]

@@ -33,7 +33,7 @@ def horizon_in(zone: str, statements: Statements) -> Horizon:
     with statements.transaction():
         statements.row("set_zone", zone=zone)
         row = statements.row("horizon")
-    return Horizon(row.horizon, row.server_time)
+    return Horizon(row.horizon, row.server_time, zone=zone)
 
 
 def writer_time_zone(connection: Connection, dsn: str, delayed: TableName) -> str:

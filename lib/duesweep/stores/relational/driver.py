@@ -43,14 +43,15 @@ class RelationalDriverSession(RelationalJournal, ABC):
     def sweeps_under_way(self) -> Sequence[UUID]:
         """The source's sweeps that nobody has closed yet."""
         rows = self._statements.rows("unsettled_sweeps", source=self.source)
-        return [UUID(str(row.sweep_id)) for row in rows if not row.is_closed]
+        is_open = {UUID(str(row.sweep_id)) for row in rows if not row.is_closed}
+        return sorted(is_open - {sweep.sweep_id for sweep in self._dead(keep=False)}, key=str)
 
-    def open_sweep(self, horizon: Horizon) -> SweepRun:
+    def open_sweep(self, horizon: Horizon, *, prunes: bool = True) -> SweepRun:
         """Open a sweep under a new id, alive as long as this session."""
         sweep_id = uuid.uuid4()
         self._statements.try_lock(sweep_lock(sweep_id))
         with self._statements.transaction():
-            pruned = self._prune_attempts()
+            pruned = self._prune_attempts() if prunes else 0
             self._statements.execute(
                 "open_sweep",
                 sweep_id=sweep_id,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from duesweep.drivers.rabbitmq import Channel, ChannelClosedError
 from duesweep.queues.rabbitmq import declare, ladder
 from duesweep.queues.rabbitmq.migration.plan import POISON_QUEUE
-from duesweep.queues.rabbitmq.topology import Kind, Queue, Style, Topology, delivery_binding
+from duesweep.queues.rabbitmq.topology import Kind, Queue, Style, Topology
 
 
 class Destinations:
@@ -37,11 +37,8 @@ class Destinations:
             for kind in self._kinds():
                 if not declare.is_there(self._channel, kind, name):
                     return f"there is no {kind} {name}; run `duesweep rabbitmq endpoint create`"
-            key = ladder.binding_key(name)
-            declare.bind(
-                self._channel,
-                delivery_binding(self._style, name, ladder.DELIVERY_EXCHANGE, key),
-            )
+            for binding in ladder.way_out(self._style, name):
+                declare.bind(self._channel, binding)
         except ChannelClosedError as error:
             return str(error)
         return None

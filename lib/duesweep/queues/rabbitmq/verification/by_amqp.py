@@ -4,7 +4,7 @@ different.
 
 from collections.abc import Iterator
 
-from duesweep.doctor.finding import Check, Finding, skipped
+from duesweep.doctor.finding import Check, Finding, warning
 from duesweep.drivers.rabbitmq import PRECONDITION_FAILED, Channel, ChannelClosedError
 from duesweep.queues.rabbitmq import declare, ladder
 from duesweep.queues.rabbitmq.topology import Kind, Topology
@@ -53,4 +53,9 @@ def _look(channel: Channel, kind: Kind, name: str, topology: Topology) -> Iterat
         if error.code == PRECONDITION_FAILED:
             yield ladder_rules.different(kind, name, str(error))
         else:
-            yield skipped(Check.MANAGEMENT_API, name, f"Whether it is right is not known: {error}")
+            yield warning(
+                Check.MANAGEMENT_API,
+                name,
+                f"Whether it is right is not known: {error}",
+                "Set management_url, or verify with a user that may configure it",
+            )
