@@ -65,16 +65,23 @@ class Publisher:
         first = len(self._fates)
         with self._changed:
             self._fates += [None] * len(publications)
-            now = time.monotonic()
-            for place, one in enumerate(publications, first):
-                hold = hold_seconds[place - first] if hold_seconds else 0.0
-                heapq.heappush(self._held, (now + hold, place, one))
+            if any(hold_seconds):
+                self._hold(publications, hold_seconds, first)
+            else:
+                self._waiting += enumerate(publications, first)
         if self._fault is None:
             try:
                 self._connection.run(lambda _: self._pump())
             except QueueError as error:
                 self._end(error)
         return first
+
+    def _hold(
+        self, publications: Sequence[Publication | Copy], seconds: Sequence[float], first: int
+    ) -> None:
+        now = time.monotonic()
+        for place, (one, hold) in enumerate(zip(publications, seconds, strict=True), first):
+            heapq.heappush(self._held, (now + hold, place, one))
 
     def wait(self, seconds: float) -> None:
         """Wait at most so long until the fate of everything handed over is known."""
@@ -146,6 +153,8 @@ class Publisher:
 
     def _release(self) -> None:
         """Let go of what was held long enough, and look again when the next one was."""
+        if not self._held:
+            return
         now = time.monotonic()
         while self._held and self._held[0][0] <= now:
             _, place, publication = heapq.heappop(self._held)
