@@ -75,10 +75,10 @@ class MemoryDialect:
         self._end(is_committed=True)
 
     def writers_zone(self) -> Any:
-        raise NotImplementedError
+        return "UTC"
 
-    def create(self, name: str, role: str, table: Destination) -> None:
-        raise NotImplementedError
+    def create(self, name: str, role: str, table: Destination) -> None:  # noqa: ARG002 - one kind
+        self._transport.queues.setdefault(_name(table), [])
 
     def columns(self, table: Destination) -> set[str]:
         is_there = _name(table) in self._transport.queues

@@ -87,3 +87,18 @@ def test_culprit_that_is_tried_again_leaves_the_others_alone(billing: Broker) ->
     times = arrived(billing, "Billing", len(good))
     assert set(times) == bodies(good)
     assert max(times.values()) == 1
+
+
+def test_without_the_right_to_look_for_the_culprit_nobody_is_charged(billing: Broker) -> None:
+    good = numbered(20)
+    world = world_on(queue_of(billing.url), *good[:10], _culprit(), *good[10:])
+    # RabbitMQ's own syntax: all but the default exchange.
+    billing.server.control(
+        "set_permissions", "-p", billing.vhost, "guest", ".*", r"^(?!amq\.default$).*", ".*"
+    )
+
+    (end,) = world.ends(world.sweep())
+
+    assert end.reason is not None
+    assert "CC" in end.reason
+    assert world.store.attempts == {}

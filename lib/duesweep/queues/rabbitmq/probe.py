@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from duesweep.drivers.rabbitmq import ChannelClosedError, Fate
+from duesweep.drivers.rabbitmq import ACCESS_REFUSED, ChannelClosedError, Fate
 from duesweep.errors import DestinationError, MessageError
 from duesweep.queues.rabbitmq.answers import Sent, culprit_error
 from duesweep.queues.rabbitmq.link import Link
@@ -54,8 +54,10 @@ class Probe:
         publisher.publish([replace(s.publication, exchange="", routing_key="") for s in suspects])
         publisher.wait(left)
         fates = publisher.take_fates()
-        if isinstance(publisher.fault, ChannelClosedError):
-            return publisher.fault
+        fault = publisher.fault
+        # Without the right to publish to nowhere, a refusal says nothing of the message.
+        if isinstance(fault, ChannelClosedError) and fault.code != ACCESS_REFUSED:
+            return fault
         if not _HARMLESS.issuperset(fates):
             raise TimeoutError
         return None

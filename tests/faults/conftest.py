@@ -1,0 +1,25 @@
+"""What the tests of faults share."""
+
+import pytest
+from endpoint import Endpoint
+from faults.dead_sweeps import Dead, dispatch_without_settling
+
+from duesweep import wiring
+
+
+@pytest.fixture
+def dead(endpoint: Endpoint) -> Dead:
+    """7 dispatched, 2 failed, 1 exhausted, in batches of 3; its driver is gone."""
+    endpoint.set_up("Billing")
+    endpoint.delay_many(7)
+    exhausted, *_ = endpoint.delay_many(3, ["Nowhere"])
+    parts = wiring.parts(endpoint.config(retry__max_attempts=2, sweep__batch_rows=3))
+    endpoint.execute(
+        "INSERT INTO duesweep_attempts"
+        " VALUES ($1, $2, NULL, NULL, 1, now(), now(), now(), 'x', 'x')",
+        parts.store.source,
+        exhausted,
+    )
+    with parts.store.open_driver() as session:
+        run = dispatch_without_settling(parts, session)
+    return Dead(parts, run)

@@ -1,0 +1,88 @@
+"""Journals made anew, restored and mistaken: each belongs to one ledger and one store."""
+
+import pytest
+from endpoint import Endpoint
+from faults.dead_sweeps import Dead, assert_settled_once, settle
+from ledger_reader import LedgerReader
+from pyspark.sql import SparkSession
+
+from duesweep import wiring
+from duesweep.errors import ConfigError
+from duesweep.ledger.tables import Ledger
+from duesweep.settle import settle_leftovers
+from duesweep.sweep import sweep
+
+
+def test_journal_created_anew_loses_and_doubles_nothing(
+    spark: SparkSession, dead: Dead, endpoint: Endpoint, ledger: LedgerReader
+) -> None:
+    settle(spark, dead)
+    endpoint.execute(
+        "DROP TABLE duesweep_journal, duesweep_attempts, duesweep_sweeps, duesweep_bindings"
+    )
+    endpoint.set_up()
+    endpoint.delay_many(4)
+
+    summary = sweep(spark, dead.parts)
+
+    assert (summary.dispatched, summary.failed) == (4, 2)
+    tombstones = ledger.rows("tombstones")
+    assert len(tombstones) == len({row.message_key for row in tombstones}) == 12
+    assert {row.message_key for row in ledger.rows("retries")} == set(endpoint.waiting())
+
+
+def test_restored_journal_is_settled_again_without_a_double(
+    spark: SparkSession, dead: Dead, endpoint: Endpoint, ledger: LedgerReader
+) -> None:
+    tables = ("duesweep_sweeps", "duesweep_journal")
+    for table in tables:
+        endpoint.execute(f"CREATE TABLE saved_{table} AS TABLE {table}")
+    settle(spark, dead)
+    for table in tables:
+        endpoint.execute(f"INSERT INTO {table} OVERRIDING SYSTEM VALUE TABLE saved_{table}")
+
+    settle(spark, dead)
+
+    assert_settled_once(dead, endpoint, ledger)
+
+
+def test_ledger_of_another_place_is_refused_and_nothing_is_created_there(
+    spark: SparkSession, dead: Dead, endpoint: Endpoint
+) -> None:
+    settle(spark, dead)
+    typo = endpoint.folder / "typo"
+
+    with (
+        dead.parts.store.open_driver() as session,
+        pytest.raises(ConfigError, match="--rebind"),
+    ):
+        settle_leftovers(spark, session, Ledger(spark, str(typo)))
+
+    assert not typo.exists()
+
+
+def test_two_stores_of_one_name_are_refused(
+    spark: SparkSession, dead: Dead, endpoint: Endpoint
+) -> None:
+    settle(spark, dead)
+    other = endpoint.named("Other").set_up()
+    parts = wiring.parts(other.config(store__name=dead.parts.store.source))
+
+    with parts.store.open_driver() as session, pytest.raises(ConfigError, match=r"store\.name"):
+        settle_leftovers(spark, session, Ledger(spark, dead.parts.ledger_root))
+
+
+def test_ledger_that_cannot_be_written_is_refused_before_anything_is_dispatched(
+    spark: SparkSession, dead: Dead, endpoint: Endpoint
+) -> None:
+    settle(spark, dead)
+    lock = endpoint.folder / "ledger" / ".duesweep.lock"
+    lock.unlink()
+    lock.mkdir()
+    endpoint.delay()
+    waiting = endpoint.waiting()
+
+    with pytest.raises(ConfigError, match="cannot be written"):
+        sweep(spark, dead.parts)
+
+    assert endpoint.waiting() == waiting

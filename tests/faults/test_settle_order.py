@@ -1,0 +1,96 @@
+"""Batches that commit out of order, and too late."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from endpoint import Endpoint
+from faults.dead_sweeps import Dead, assert_settled_once, settle
+from ledger_reader import LedgerReader
+from pyspark.sql import SparkSession
+from waiting import until
+
+from duesweep import wiring
+from duesweep.dispatch import DispatchJob, dispatch_slice
+from duesweep.ledger.tables import Ledger
+from duesweep.outcome import Delivered, Outcomes
+from duesweep.parts import SweepParts
+from duesweep.settle import settle_sweep
+from duesweep.stores.values import SweepRun
+
+_WAITING = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+
+
+def test_batches_that_commit_out_of_the_order_of_their_ids_are_all_settled(
+    spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader
+) -> None:
+    endpoint.set_up("Billing")
+    first, second = endpoint.delay_many(2)
+    parts = wiring.parts(endpoint.config())
+    with parts.store.open_driver() as session:
+        run = session.open_sweep(session.horizon())
+        session.plan(run, 2)
+        written, go = threading.Event(), threading.Event()
+        with ThreadPoolExecutor(2) as pool:
+
+            def hold() -> None:
+                written.set()
+                assert go.wait(timeout=30)
+
+            slow = pool.submit(deliver_one, parts, run, first, hold)
+            assert written.wait(timeout=30)  # its journal row has the lower id, uncommitted
+            deliver_one(parts, run, second)
+            closing = pool.submit(session.close_sweep, run.sweep_id, abandoned=False, remaining=0)
+            until(lambda: endpoint.fetch(_WAITING))
+            go.set()
+            slow.result(timeout=60)
+            assert closing.result(timeout=60)
+        ledger_tables = Ledger(spark, parts.ledger_root)
+        ledger_tables.create()
+        settle_sweep(spark, session, ledger_tables, run.sweep_id)
+
+    assert {row.message_key for row in ledger.rows("tombstones")} == {first, second}
+
+
+def deliver_one(
+    parts: SweepParts, run: SweepRun, key: str, before_commit: Callable[[], None] = lambda: None
+) -> None:
+    """One batch of one message."""
+    with (
+        parts.store.open_task() as store,
+        parts.queue.open(store) as queue,
+        store.transaction(),
+    ):
+        claim = store.claim(run, [key])
+        (message,) = claim.messages
+        destination = queue.resolve(message.destination)
+        assert queue.deliver(destination, [message]) == {}
+        outcomes = Outcomes(delivered=(Delivered(message, str(destination)),))
+        store.finish(run, 0, outcomes, claim.server_us)
+        before_commit()
+
+
+def test_late_task_of_a_dead_sweep_is_fenced(
+    spark: SparkSession, dead: Dead, endpoint: Endpoint, ledger: LedgerReader
+) -> None:
+    settle(spark, dead)
+    late = endpoint.delay()
+    job = DispatchJob(
+        store=dead.parts.store,
+        queue=dead.parts.queue,
+        run=dead.run,
+        limits=dead.parts.limits,
+        retry=dead.parts.retry,
+        max_exhausted=1,
+        error_queue=None,
+    )
+
+    dispatch_slice(job, 0, [late], [100])
+
+    assert late in endpoint.waiting()
+    assert_settled_once_but(late, dead, endpoint, ledger)
+
+
+def assert_settled_once_but(key: str, dead: Dead, endpoint: Endpoint, ledger: LedgerReader) -> None:
+    endpoint.execute(f"DELETE FROM {endpoint.delayed} WHERE id = $1", key)
+    assert_settled_once(dead, endpoint, ledger)
