@@ -12,6 +12,7 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 
 from duesweep.clock import SystemClock
+from duesweep.dispatch import read_tickets
 from duesweep.errors import DestinationError, MessageError
 from duesweep.message import Message
 from duesweep.parts import SweepParts
@@ -52,11 +53,8 @@ def census(
             if not plan.found:
                 return Counter()
             rows_df = tickets_df(spark, session.jdbc(), plan)
-            batches = (
-                batch
-                for row in rows_df.toLocalIterator()
-                for batch in parts.limits.batches(row[0].split(","), [*map(int, row[1].split(","))])
-            )
+            found = read_tickets(rows_df.toLocalIterator())
+            batches = parts.limits.batches(found.tickets, found.sizes)
             return counted(parts.store, parts.queue, run, batches)
         finally:
             # It did nothing, so nobody needs to hear of it.

@@ -23,14 +23,21 @@ _LEAST_ANSWER_SECONDS = 1.0
 
 @dataclass(slots=True)
 class Carried:
-    """What became of a batch's messages: `faulty` ones with their fault, `passed_over` ones for
-    which there is nothing to be done in this slice, `put_back` ones for another batch of it.
+    """What became of a batch's messages: `faulty` ones with their fault, `put_back` ones for
+    another batch of this slice. The others stay in the store: `blocked` ones, whose destination
+    takes nothing, and `early` ones, which are not due yet.
     """
 
     delivered: list[Delivered] = field(default_factory=list)
     faulty: list[_Fault] = field(default_factory=list)
-    passed_over: list[Message] = field(default_factory=list)
+    blocked: list[Message] = field(default_factory=list)
+    early: list[Message] = field(default_factory=list)
     put_back: list[Message] = field(default_factory=list)
+
+    @property
+    def passed_over(self) -> list[Message]:
+        """What this slice is not to claim again."""
+        return self.blocked + self.early
 
     @property
     def has_results(self) -> bool:
@@ -41,7 +48,8 @@ class Carried:
         """Count other messages in."""
         self.delivered += more.delivered
         self.faulty += more.faulty
-        self.passed_over += more.passed_over
+        self.blocked += more.blocked
+        self.early += more.early
         self.put_back += more.put_back
 
 
@@ -70,14 +78,14 @@ class Courier:
         carried = Carried()
         for message, error in unreadable:
             if store_clock.seconds_until(message.due_us, message.instant_us):
-                carried.passed_over.append(message)
+                carried.early.append(message)
             else:
                 carried.faulty.append((message, error))
         for address, group in groups.items():
             if carried.has_results and self._clock.seconds() > deadline:
                 carried.put_back += group
             elif address in self._blocked:
-                carried.passed_over += group
+                carried.blocked += group
             else:
                 carried.add(self._carry_group(address, group, store_clock))
         self._confirm(carried, deadline)
@@ -111,12 +119,12 @@ class Courier:
             refused = self._try_deliver(address, destination, due) if due else {}
         except DestinationError as error:
             self._blocked[address] = str(error)
-            return Carried(passed_over=list(group))
+            return Carried(blocked=list(group))
         except MessageError as error:
-            return Carried(faulty=[(message, error) for message in due], passed_over=early)
+            return Carried(faulty=[(message, error) for message in due], early=early)
         carried = _taken([Delivered(m, str(destination)) for m in due], refused)
         longest = self._queue.longest_delay(destination)
-        carried.passed_over += [message for message in early if waits[message.key] > longest]
+        carried.early += [message for message in early if waits[message.key] > longest]
         in_reach = [message for message in early if waits[message.key] <= longest]
         if in_reach:
             carried.add(self._hand_over(address, destination, in_reach, store_clock))
@@ -133,14 +141,14 @@ class Courier:
         due still goes its way; it may have gone already.
         """
         if address in self._takes_due_only:
-            return Carried(passed_over=list(early))
+            return Carried(blocked=list(early))
         try:
             refused = self._queue.defer(destination, early, store_clock)
         except DestinationError as error:
             self._takes_due_only[address] = str(error)
-            return Carried(passed_over=list(early))
+            return Carried(blocked=list(early))
         except MessageError:
-            return Carried(passed_over=list(early))
+            return Carried(early=list(early))
         sent = [Delivered(m, str(destination), is_handed_over=True) for m in early]
         return _taken(sent, refused)
 
@@ -178,7 +186,7 @@ def _taken(sent: Sequence[Delivered], refused: Mapping[str, MessageError]) -> Ca
         if error is None:
             carried.delivered.append(one)
         elif one.is_handed_over:
-            carried.passed_over.append(one.message)
+            carried.early.append(one.message)
         else:
             carried.faulty.append((one.message, error))
     return carried

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row
 
+from duesweep.account import SliceAccount, SliceEnd
 from duesweep.clock import Clock, SystemClock
 from duesweep.courier import Carried, Courier
 from duesweep.errors import (
@@ -60,36 +61,71 @@ def _task(job: DispatchJob) -> Callable[[Iterable[Row]], None]:
     def run(rows: Iterable[Row]) -> None:
         context = TaskContext.get()
         assert context is not None  # runs in a task only
-        tickets: list[str] = []
-        sizes = array("q")
-        # All tickets first: the JDBC cursor behind them holds a snapshot as long as it is open.
-        for row in rows:
-            tickets += row[0].split(",")
-            sizes.extend(map(int, row[1].split(",")))
-        dispatch_slice(job, context.partitionId(), tickets, sizes)
+        dispatch_slice(job, context.partitionId(), read_tickets(rows))
 
     return run
 
 
-def dispatch_slice(
-    job: DispatchJob, slice_number: int, tickets: Sequence[str], sizes: Sequence[int]
-) -> None:
-    """Dispatch the messages that `tickets` lead to (their sizes in bytes beside them)."""
-    planned = len(tickets)
+@dataclass(frozen=True, slots=True)
+class Tickets:
+    """The tickets of a slice and, beside them, their messages' sizes in bytes. `total` is how many
+    there were to read; None: the read brought nothing, not even the row that each slice has.
+    """
+
+    tickets: Sequence[str]
+    sizes: Sequence[int]
+    total: int | None
+
+    @property
+    def fault(self) -> str | None:
+        """Why not all of the slice is here, where that is so.
+
+        A read that breaks off in the JVM looks like its end to the task.
+        """
+        if self.total == len(self.tickets):
+            return None
+        planned = "its" if self.total is None else f"{self.total}"
+        return (
+            f"The task read {len(self.tickets)} of {planned} keys: the session that read them from "
+            "the store ended early, see Spark's log for why; the next sweep plans the rest again"
+        )
+
+
+def read_tickets(rows: Iterable[Row]) -> Tickets:
+    """All tickets of a slice. They are read to the end before anything is claimed: the JDBC cursor
+    behind them holds a snapshot as long as it is open.
+    """
+    tickets: list[str] = []
+    sizes = array("q")
+    total: int | None = None
+    for row in rows:
+        total = row["total"] or 0
+        if row["tickets"]:
+            tickets += row["tickets"].split(",")
+            sizes.extend(map(int, row["sizes"].split(",")))
+    return Tickets(tickets, sizes, total)
+
+
+def dispatch_slice(job: DispatchJob, slice_number: int, tickets: Tickets) -> None:
+    """Dispatch the messages that the tickets lead to."""
+    account = SliceAccount(given=len(tickets.tickets))
     reason: str | None = None
     try:
         with job.store.open_task() as store, job.queue.open(store) as queue:
             batches = _Batches(job, slice_number, store, queue)
-            batches.run_all(tickets, sizes)
-            reason = batches.blocked_reason
-            store.end_slice(job.run, slice_number, planned, reason)
+            try:
+                batches.run_all(tickets)
+                reason = "; ".join(filter(None, (tickets.fault, batches.blocked_reason))) or None
+            finally:
+                account += batches.account
+            store.end_slice(job.run, slice_number, SliceEnd(account, reason))
     except SweepClosedError as error:
         _log.warning("Slice %d stops: %s", slice_number, error)
     except (StoreError, ConfigError) as error:
         _log.warning("Slice %d is cut: %s", slice_number, error)
         # On a new session; where there is none to be had, the missing row says that it was cut.
         with suppress(DuesweepError), job.store.open_task() as store:
-            store.end_slice(job.run, slice_number, planned, str(error))
+            store.end_slice(job.run, slice_number, SliceEnd(account, str(error)))
 
 
 class _Batches:
@@ -104,15 +140,16 @@ class _Batches:
         self._queue = queue
         self._courier = Courier(queue, job.clock)
         self._rng = random.Random()
+        self.account = SliceAccount()
 
     @property
     def blocked_reason(self) -> str | None:
         """Why destinations took nothing, where some did; their messages were left."""
         return self._courier.blocked_reason
 
-    def run_all(self, tickets: Sequence[str], sizes: Sequence[int]) -> None:
+    def run_all(self, slice_: Tickets) -> None:
         """Run batch after batch; what a slow batch put back goes into one of its own."""
-        for batch in self._job.limits.batches(tickets, sizes):
+        for batch in self._job.limits.batches(slice_.tickets, slice_.sizes):
             left, lost = batch, 0
             while left:
                 try:
@@ -138,6 +175,14 @@ class _Batches:
                 # Last, so that only the store's COMMIT can still fail: where the queue has a
                 # transaction of its own, the batch would then be delivered again.
                 self._queue.commit()
+        # After the commit: what was rolled back is claimed, and counted, again.
+        self.account += SliceAccount(
+            claimed=outcomes.claimed,
+            skipped=claim.skipped,
+            gone=claim.gone,
+            later=claim.later + len(carried.early),
+            left=len(carried.blocked),
+        )
         return [*put_back, *claim.unread]
 
     def _outcomes(self, carried: Carried) -> Outcomes:

@@ -23,7 +23,8 @@ def plan_slices(session: DriverSession, run: SweepRun, cores: int, limits: Batch
 
 def tickets_df(spark: SparkSession, source: JdbcSource, plan: Slices) -> DataFrame:
     """`tickets` and `sizes` of what is due and ripe, oldest first, a thousand to a row (strings,
-    separated by commas); partition i is slice i, with no shuffle between read and dispatch.
+    separated by commas), and the `total` of their slice; partition i is slice i, with no shuffle
+    between read and dispatch.
     """
     due_df = spark.read.jdbc(
         source.url,
@@ -31,7 +32,7 @@ def tickets_df(spark: SparkSession, source: JdbcSource, plan: Slices) -> DataFra
         predicates=[f"slice = {number}" for number in range(len(plan.planned))],
         properties=source.properties | {"fetchsize": str(_FETCH_ROWS)},
     )
-    return due_df.select("tickets", "sizes")
+    return due_df.select("tickets", "sizes", "total")
 
 
 def core_count(spark: SparkSession) -> int:

@@ -45,10 +45,11 @@ def sweep(
         settle_leftovers(spark, session, ledger)
         run = session.open_sweep((reach or parts.reach)(session.horizon()))
         plan = plan_slices(session, run, parts.slices or core_count(spark), parts.limits)
+        cut_short: str | None = None
         if plan.found:
             with watch(run, plan.found) if watch else nullcontext():
-                _dispatch(spark, session, run, plan, parts)
-        _close(session, run)
+                cut_short = _dispatch(spark, session, run, plan, parts)
+        _close(session, run, cut_short)
         return settle_sweep(spark, session, ledger, run.sweep_id)
 
 
@@ -61,7 +62,8 @@ def exit_code(summary: SweepSummary) -> ExitCode:
 
 def _dispatch(
     spark: SparkSession, session: DriverSession, run: SweepRun, plan: Slices, parts: SweepParts
-) -> None:
+) -> str | None:
+    """Dispatch all slices; why Spark did not come to the end of them, None where it did."""
     job = DispatchJob(
         store=parts.store,
         queue=parts.queue,
@@ -76,11 +78,15 @@ def _dispatch(
     except SPARK_ERRORS as error:
         # The journal knows what was done; slices without an end count as cut.
         _log.error("dispatch_cut_short", sweep_id=str(run.sweep_id), error=sentence(error))
+        return f"Spark ended the job: {sentence(error)}"
+    return None
 
 
-def _close(session: DriverSession, run: SweepRun) -> None:
+def _close(session: DriverSession, run: SweepRun, cut_short: str | None) -> None:
     remaining = session.count_pending(run.horizon)
-    if not session.close_sweep(run.sweep_id, abandoned=False, remaining=remaining):
+    if not session.close_sweep(
+        run.sweep_id, abandoned=False, remaining=remaining, reason=cut_short
+    ):
         raise SweepClosedError(
             f"Sweep {run.sweep_id} of {session.source} was closed by another process: somebody "
             "aborted it, or it was taken for dead; what it did stays done, and counts as abandoned"

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from duesweep.message import Message
 from duesweep.stores.values import Claim, SweepRun
@@ -35,7 +36,21 @@ class DueTicketSession(MemoryTaskSession):
                 if wanted[str(row.due_us)] and self._is_free(row):
                     wanted[str(row.due_us)] -= 1
                     keys.append(row.key)
-            return super().claim(run, keys)
+            claim = super().claim(run, keys)
+            skipped, later = self._explained(+wanted)
+        gone = wanted.total() - skipped - later
+        return replace(claim, skipped=skipped, gone=gone, later=later)
+
+    def _explained(self, missing: Counter[str]) -> tuple[int, int]:
+        """How many of the missing are held by others, and how many wait for another attempt."""
+        rows = [row for row in self._store.rows.values() if row.key not in self._passed_over]
+        held = Counter(str(row.due_us) for row in rows if row.key in self._others())
+        waiting = Counter(str(row.due_us) for row in rows if not self._is_ripe(row))
+        skipped = missing & held
+        return skipped.total(), ((missing - skipped) & waiting).total()
+
+    def _others(self) -> set[str]:
+        return {key for key, holder in self._store.holders.items() if holder is not self}
 
     def ticket(self, message: Message) -> str:
         return str(message.due_us)
@@ -44,9 +59,12 @@ class DueTicketSession(MemoryTaskSession):
         self._passed_over.update(message.key for message in messages)
 
     def _is_free(self, row: DelayedRow) -> bool:
-        _, ripe_us = self._store.attempts.get(row.key, (0, 0))
         is_held = row.key in self._store.holders or row.key in self._passed_over
-        return not is_held and ripe_us <= micros(self._store.now)
+        return not is_held and self._is_ripe(row)
+
+    def _is_ripe(self, row: DelayedRow) -> bool:
+        _, ripe_us = self._store.attempts.get(row.key, (0, 0))
+        return ripe_us <= micros(self._store.now)
 
 
 class DueTicketsUnderTest(MemoryUnderTest):

@@ -11,6 +11,7 @@ from timeouts import timeout_headers, timeout_of
 from timeouts_endpoint import timeout_destination
 
 from duesweep import wiring
+from duesweep.account import SliceAccount, SliceEnd
 from duesweep.message import Message
 from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import DelayedRow
@@ -110,7 +111,10 @@ class TimeoutsUnderTest(PostgreSqlUnderTest):
 def entry_of(values: dict[str, Any]) -> JournalEntry:
     """The account in a row of the journal."""
     values = values | {"slice_number": values["slice"]}
-    kinds = {"slice": SliceEntry, "batch": BatchEntry, "exhausted": ExhaustedEntry}
+    if values["kind"] == "slice":
+        account = SliceAccount(*(values[field.name] for field in fields(SliceAccount)))
+        return SliceEntry(values["slice"], SliceEnd(account, values["reason"]))
+    kinds = {"batch": BatchEntry, "exhausted": ExhaustedEntry}
     entry: type[JournalEntry] = kinds[values["kind"]]
     return entry(**{field.name: values[field.name] for field in fields(entry)})
 

@@ -6,7 +6,7 @@ from endpoint import Endpoint
 from ledger_reader import LedgerReader
 from pyspark.sql import SparkSession
 
-from duesweep.dispatch import DispatchJob, dispatch_slice
+from duesweep.dispatch import DispatchJob, Tickets, dispatch_slice
 from duesweep.ledger.tables import Ledger
 from duesweep.parts import SweepParts
 from duesweep.settle import settle_leftovers
@@ -36,14 +36,14 @@ def dispatch_without_settling(parts: SweepParts, session: PostgreSqlDriverSessio
         error_queue=parts.error_queue,
     )
     assert plan.found == len(keys)
-    dispatch_slice(job, 0, keys, [100] * len(keys))
+    dispatch_slice(job, 0, Tickets(keys, [100] * len(keys), len(keys)))
     return run
 
 
 def _due_keys(session: PostgreSqlDriverSession, plan: Slices) -> list[str]:
     connection = session._connection._raw  # noqa: SLF001 - the plan's own query, without Spark
     rows = connection.execute(plan.tickets_query.encode()).fetchall()
-    return [key for _, keys, _ in rows for key in keys.split(",")]
+    return [key for _, keys, _, _ in rows if keys for key in keys.split(",")]
 
 
 def settle(spark: SparkSession, dead: Dead) -> None:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from waiting import until
 
 from duesweep import wiring
-from duesweep.dispatch import DispatchJob, dispatch_slice
+from duesweep.dispatch import DispatchJob, Tickets, dispatch_slice
 from duesweep.ledger.tables import Ledger
 from duesweep.outcome import Delivered, Outcomes
 from duesweep.parts import SweepParts
@@ -85,7 +85,7 @@ def test_late_task_of_a_dead_sweep_is_fenced(
         error_queue=None,
     )
 
-    dispatch_slice(job, 0, [late], [100])
+    dispatch_slice(job, 0, Tickets([late], [100], 1))
 
     assert late in endpoint.waiting()
     assert_settled_once_but(late, dead, endpoint, ledger)

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from duesweep.account import SliceAccount, SliceEnd
 from duesweep.clock import SettableClock
-from duesweep.dispatch import DispatchJob, dispatch_slice
+from duesweep.dispatch import DispatchJob, Tickets, dispatch_slice
 from duesweep.errors import (
     DuesweepError,
 )
@@ -46,7 +47,8 @@ class World:
             error_queue=None,
             clock=self.clock,
         )
-        dispatch_slice(replace(job, **(self.job | settings)), 0, keys, [100] * len(keys))
+        tickets = Tickets(keys, [100] * len(keys), len(keys))
+        dispatch_slice(replace(job, **(self.job | settings)), 0, tickets)
 
     def batches(self, run: SweepRun) -> list[tuple[int, int]]:
         """Dispatched and failed, batch by batch."""
@@ -69,6 +71,11 @@ class World:
 def world_of(*rows: DelayedRow, **job: Any) -> World:
     """A store of these rows."""
     return World(MemoryStore(rows), job=job)
+
+
+def slice_end(reason: str | None = None, **counts: int) -> SliceEntry:
+    """The end of slice 0, with `given=...`, `claimed=...` and so on."""
+    return SliceEntry(0, SliceEnd(SliceAccount(**counts), reason))
 
 
 def letter(row: DelayedRow) -> Letter:

@@ -114,7 +114,7 @@ def test_messages_that_are_not_due_yet_are_handed_over_as_far_as_the_queue_can()
             Delivered(edge, "Billing", is_handed_over=True),
             Delivered(soon, "Billing", is_handed_over=True),
         ],
-        passed_over=[far],
+        early=[far],
     )
 
 
@@ -122,7 +122,7 @@ def test_queue_that_holds_nothing_back_is_given_nothing_early() -> None:
     soon = early()
     world = World(LateQueue(longest=0))
 
-    assert world.carry(soon) == Carried(passed_over=[soon])
+    assert world.carry(soon) == Carried(early=[soon])
     assert world.queue.deferred == world.queue.delivered == []
 
 
@@ -139,7 +139,7 @@ def test_early_messages_are_charged_with_no_fault_of_any_kind() -> None:
     carried = world.carry(refused, unknown, unreadable)
 
     assert carried.faulty == carried.delivered == carried.put_back == []
-    assert carried.passed_over == [unreadable, unknown, refused]
+    assert carried.early == [unreadable, unknown, refused]
 
 
 def test_early_message_that_comes_due_while_its_refusal_is_waited_for_is_not_charged() -> None:
@@ -147,7 +147,7 @@ def test_early_message_that_comes_due_while_its_refusal_is_waited_for_is_not_cha
     world = World(LateQueue(late={soon.key: REFUSED}))
     world.queue.on_step = lambda step: world.clock.advance(3) if step == "confirm" else None
 
-    assert world.carry(soon) == Carried(passed_over=[soon])
+    assert world.carry(soon) == Carried(early=[soon])
 
 
 def test_due_messages_of_a_queue_that_is_not_there_are_charged_and_early_ones_are_not() -> None:
@@ -155,7 +155,7 @@ def test_due_messages_of_a_queue_that_is_not_there_are_charged_and_early_ones_ar
     now, soon = due(), early()
     world = World(LateQueue(trouble={("resolve", "Billing"): error}))
 
-    assert world.carry(now, soon) == Carried(faulty=[(now, error)], passed_over=[soon])
+    assert world.carry(now, soon) == Carried(faulty=[(now, error)], early=[soon])
 
 
 def test_due_messages_that_went_before_the_ladder_failed_are_counted_as_delivered() -> None:
@@ -164,7 +164,7 @@ def test_due_messages_that_went_before_the_ladder_failed_are_counted_as_delivere
 
     carried = world.carry(now, soon)
 
-    assert carried == Carried(delivered=[Delivered(now, "Billing")], passed_over=[soon])
+    assert carried == Carried(delivered=[Delivered(now, "Billing")], blocked=[soon])
     assert world.courier.blocked_reason == "the ladder is gone"
 
 
@@ -177,7 +177,7 @@ def test_destination_without_a_ladder_still_gets_what_is_due_in_later_batches() 
     carried = world.carry(now, soon)
 
     assert _sent(carried) == {now.key}
-    assert carried.passed_over == [soon]
+    assert carried.blocked == [soon]
     assert world.queue.deferred == [], "tried again in the same slice"
 
 
@@ -187,7 +187,7 @@ def test_queue_that_cannot_be_bound_to_the_ladder_costs_its_messages_nothing() -
 
     carried = world.carry(now, soon)
 
-    assert carried == Carried(delivered=[Delivered(now, "Billing")], passed_over=[soon])
+    assert carried == Carried(delivered=[Delivered(now, "Billing")], early=[soon])
 
 
 def test_destination_that_takes_nothing_keeps_its_early_messages_too() -> None:
@@ -196,7 +196,7 @@ def test_destination_that_takes_nothing_keeps_its_early_messages_too() -> None:
 
     carried = world.carry(now, soon, other)
 
-    assert carried.passed_over == [now, soon]
+    assert carried.blocked == [now, soon]
     assert _sent(carried) == {other.key}
     assert world.courier.blocked_reason == "blocked"
 

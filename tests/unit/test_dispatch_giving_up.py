@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from unit.dispatch_world import letter, world_of
+from unit.dispatch_world import letter, slice_end, world_of
 
 from duesweep import tombstone
 from duesweep.errors import (
@@ -14,7 +14,7 @@ from duesweep.errors import (
 from duesweep.fault_headers import EXCEPTION_TYPE, FAILED_QUEUE, UNREADABLE_HEADERS
 from duesweep.policy import BatchLimits, Retry
 from duesweep.testing.builders import DelayedRow, delayed_row
-from duesweep.testing.journal import BatchEntry, SliceEntry
+from duesweep.testing.journal import BatchEntry
 
 
 def test_unknown_destination_fails_with_backoff_and_is_exhausted_at_the_last_attempt() -> None:
@@ -143,7 +143,7 @@ def test_error_queue_that_is_gone_leaves_its_messages_and_says_so() -> None:
     run = world.sweep()
 
     assert list(world.store.rows) == [row.key]
-    assert world.ends(run) == [SliceEntry(0, 1, "There is no queue gone")]
+    assert world.ends(run) == [slice_end("There is no queue gone", given=1, claimed=1)]
 
 
 def test_own_queue_that_is_gone_does_not_keep_exhausted_messages_from_the_error_queue() -> None:
@@ -155,4 +155,4 @@ def test_own_queue_that_is_gone_does_not_keep_exhausted_messages_from_the_error_
 
     assert [e.queue for e in world.exhausted(run)] == ["error"]
     assert len(world.queue.letters["error"]) == 1
-    assert world.ends(run) == [SliceEntry(0, 1, None)]
+    assert world.ends(run) == [slice_end(given=1, claimed=1)]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from unit.dispatch_world import World, letter, world_of
+from unit.dispatch_world import World, letter, slice_end, world_of
 
 from duesweep import tombstone
 from duesweep.clock import SettableClock
@@ -12,7 +12,7 @@ from duesweep.errors import (
 from duesweep.message import Message
 from duesweep.policy import CLAIM_SECONDS, BatchLimits
 from duesweep.testing.builders import BODY, DelayedRow, delayed_row
-from duesweep.testing.journal import BatchEntry, SliceEntry
+from duesweep.testing.journal import BatchEntry
 from duesweep.testing.memory import MemoryStore
 from duesweep.testing.memory_queue import MemoryQueue
 
@@ -36,7 +36,7 @@ def test_due_messages_are_delivered_and_accounted_for() -> None:
     }
     assert world.store.rows == {}
     assert world.batches(run) == [(4, 0)]
-    assert world.ends(run) == [SliceEntry(0, planned=4, reason=None)]
+    assert world.ends(run) == [slice_end(given=4, claimed=4)]
     (batch, _) = world.store.journal[run.sweep_id]
     assert isinstance(batch, BatchEntry)
     assert batch.outcomes is not None
@@ -57,7 +57,7 @@ def test_slice_is_dispatched_in_batches_within_the_limits() -> None:
     run = world.sweep(limits=BatchLimits(rows=3))
 
     assert world.batches(run) == [(3, 0), (3, 0), (1, 0)]
-    assert world.ends(run) == [SliceEntry(0, planned=7, reason=None)]
+    assert world.ends(run) == [slice_end(given=7, claimed=7)]
 
 
 def test_refused_message_costs_only_itself() -> None:
@@ -95,7 +95,7 @@ def test_slice_run_twice_does_nothing_the_second_time() -> None:
 
     assert (world.store.rows, world.store.attempts, world.batches(run)) == after_first
     assert world.queue.letters["Billing"] == [letter(rows[0])]
-    assert world.ends(run) == [SliceEntry(0, 2, None)] * 2
+    assert world.ends(run) == [slice_end(given=2, claimed=2), slice_end(given=2, gone=1, later=1)]
 
 
 def test_what_another_session_holds_is_left_to_it() -> None:
@@ -109,7 +109,7 @@ def test_what_another_session_holds_is_left_to_it() -> None:
 
     assert world.queue.letters["Billing"] == [letter(rows[1])]
     assert world.batches(run) == [(1, 0)]
-    assert world.ends(run) == [SliceEntry(0, 2, None)]
+    assert world.ends(run) == [slice_end(given=2, claimed=1, skipped=1)]
 
 
 def test_slow_batch_puts_groups_back_and_delivers_them_next() -> None:
@@ -127,7 +127,7 @@ def test_slow_batch_puts_groups_back_and_delivers_them_next() -> None:
     }
     assert world.batches(run) == [(2, 0), (3, 0)]
     assert world.store.rows == {}
-    assert world.ends(run) == [SliceEntry(0, 5, None)]
+    assert world.ends(run) == [slice_end(given=5, claimed=5)]
 
 
 class _RacingClock(SettableClock):

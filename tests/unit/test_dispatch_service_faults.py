@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from unit.dispatch_world import World, letter, world_of
+from unit.dispatch_world import World, letter, slice_end, world_of
 
 from duesweep.errors import (
     ConfigError,
@@ -16,7 +16,6 @@ from duesweep.errors import (
 from duesweep.message import Message
 from duesweep.policy import BatchLimits
 from duesweep.testing.builders import DelayedRow, delayed_row
-from duesweep.testing.journal import SliceEntry
 from duesweep.testing.memory import MemoryStore
 from duesweep.testing.memory_queue import MemoryQueue
 
@@ -39,7 +38,7 @@ def test_blocked_destination_keeps_its_messages_uncharged_and_the_others_go_on()
     assert list(world.store.rows) == [row.key for row in blocked]
     assert world.store.attempts == {}
     assert world.batches(run) == [(2, 0), (2, 0)]
-    assert world.ends(run) == [SliceEntry(0, planned=8, reason="Shipping is locked")]
+    assert world.ends(run) == [slice_end("Shipping is locked", given=8, claimed=4, left=4)]
     assert tried == [blocked[0].key], "a blocked destination was tried again in the same slice"
 
 
@@ -49,7 +48,7 @@ def test_batch_of_blocked_messages_only_journals_nothing_but_the_end() -> None:
 
     run = world.sweep()
 
-    assert world.store.journal[run.sweep_id] == [SliceEntry(0, 1, "Shipping is locked")]
+    assert world.store.journal[run.sweep_id] == [slice_end("Shipping is locked", given=1, left=1)]
 
 
 @pytest.mark.parametrize("error", [StoreError, QueueError])
@@ -67,7 +66,7 @@ def test_service_that_fails_ends_the_slice_with_its_reason_and_charges_nobody(
     assert world.store.attempts == {}
     assert world.store.holders == {}
     assert world.batches(run) == [(2, 0)]
-    assert world.ends(run) == [SliceEntry(0, planned=6, reason="the server went away")]
+    assert world.ends(run) == [slice_end("the server went away", given=6, claimed=2)]
 
 
 class _Unreachable(MemoryStore):
@@ -178,7 +177,7 @@ def test_batch_whose_transaction_is_lost_is_claimed_again() -> None:
 
     assert world.queue.letters["Billing"] == [letter(row) for row in rows]
     assert world.batches(run) == [(2, 0), (2, 0)]
-    assert world.ends(run) == [SliceEntry(0, planned=4, reason=None)]
+    assert world.ends(run) == [slice_end(given=4, claimed=4)]
 
 
 def test_batch_whose_transaction_is_lost_again_and_again_cuts_the_slice() -> None:
@@ -189,7 +188,7 @@ def test_batch_whose_transaction_is_lost_again_and_again_cuts_the_slice() -> Non
 
     assert list(world.store.rows) == [row.key]
     assert world.store.attempts == {}
-    assert world.ends(run) == [SliceEntry(0, planned=1, reason="deadlock")]
+    assert world.ends(run) == [slice_end("deadlock", given=1)]
 
 
 @pytest.mark.parametrize("own_transaction", [False, True])
@@ -207,4 +206,4 @@ def test_destination_that_loses_the_transaction_is_left_out_and_the_others_are_d
     assert world.queue.letters["Billing"] == [letter(first), letter(last)]
     assert list(world.store.rows) == [bad.key]
     assert world.store.attempts == {}
-    assert world.ends(run) == [SliceEntry(0, planned=3, reason="a trigger rolls back")]
+    assert world.ends(run) == [slice_end("a trigger rolls back", given=3, claimed=2, left=1)]

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from unit.dispatch_world import World, letter
+from unit.dispatch_world import World, letter, slice_end
 
 from duesweep.errors import ConfigError, DestinationError, QueueError, StoreError
 from duesweep.policy import BatchLimits
@@ -13,7 +13,6 @@ from duesweep.queues.routed import RoutedQueue
 from duesweep.routing import Route
 from duesweep.stores.base import TaskSession
 from duesweep.testing.builders import DelayedRow, delayed_row
-from duesweep.testing.journal import SliceEntry
 from duesweep.testing.memory import MemoryStore
 from duesweep.testing.memory_queue import MemoryQueue
 
@@ -79,7 +78,7 @@ def test_connection_out_of_reach_blocks_its_own_destinations_only() -> None:
     assert list(world.store.rows) == [far.key]
     assert world.store.attempts == {}
     assert world.near.letters["Billing"] == [letter(near)]
-    assert world.ends(run) == [SliceEntry(0, 2, "queues.far: nobody listens")]
+    assert world.ends(run) == [slice_end("queues.far: nobody listens", given=2, claimed=1, left=1)]
 
 
 def test_connection_that_breaks_in_a_batch_undoes_all_it_had_of_it() -> None:
@@ -94,7 +93,7 @@ def test_connection_that_breaks_in_a_batch_undoes_all_it_had_of_it() -> None:
     assert world.near.letters["Billing"] == [letter(near)], "delivered twice, or not at all"
     assert set(world.store.rows) == {first.key, breaking.key}
     assert world.store.attempts == {}
-    assert world.ends(run) == [SliceEntry(0, 3, "queues.far: cut off")]
+    assert world.ends(run) == [slice_end("queues.far: cut off", given=3, claimed=1, left=2)]
 
 
 def test_locked_destination_blocks_no_other_of_its_connection() -> None:

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 from uuid import UUID
 
+from duesweep.account import SliceEnd
 from duesweep.message import Message
 from duesweep.outcome import Outcomes
 from duesweep.stores.values import (
@@ -62,8 +63,8 @@ class TaskSession(Protocol):
         """Remove what left, count what failed, journal both; part of the claim's transaction."""
         ...
 
-    def end_slice(self, run: SweepRun, slice_number: int, planned: int, reason: str | None) -> None:
-        """Journal the end of a slice: complete (`reason` None) or cut."""
+    def end_slice(self, run: SweepRun, slice_number: int, end: SliceEnd) -> None:
+        """Journal the end of a slice, its account and whether it is complete."""
         ...
 
 
@@ -113,8 +114,12 @@ class Journal(Protocol):
         """Unsettled sweeps whose driver is gone; they are this session's to settle from now on."""
         ...
 
-    def close_sweep(self, sweep_id: UUID, *, abandoned: bool, remaining: int) -> bool:
-        """Close a sweep once its batches in flight have ended; False when it was closed already."""
+    def close_sweep(
+        self, sweep_id: UUID, *, abandoned: bool, remaining: int, reason: str | None = None
+    ) -> bool:
+        """Close a sweep once its batches in flight have ended; False when it was closed already.
+        `reason`: why its dispatch was cut short, None where it came to its end.
+        """
         ...
 
     def seal(self, sweep_id: UUID) -> None:

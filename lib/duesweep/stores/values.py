@@ -97,11 +97,17 @@ class Claim:
 
     `server_us` is the server's time at the claim, microseconds since 1970-01-01 UTC. `unread` are
     tickets for a claim of their own: what they lead to was more than a batch may hold in bytes.
+    Of the other tickets that led to no message, `skipped` led to rows that others hold, `gone` to
+    none, and `later` to messages that are not due, or not ripe, any more. So the number of tickets
+    is the sum of all five.
     """
 
     messages: tuple[Message, ...]
     server_us: int
     unread: Sequence[str] = ()
+    skipped: int = 0
+    gone: int = 0
+    later: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +116,9 @@ class Slices:
 
     A ticket is text without commas by which a claim finds one message again: its key, or where no
     key is indexed its Due. The query's columns: `slice` (the number, from 0), `tickets` and `sizes`
-    (bytes of headers and body), the latter two lists separated by commas, oldest first.
+    (bytes of headers and body), the latter two lists separated by commas, oldest first, and
+    `total`: how many tickets all rows of the slice have together. A slice without tickets has a
+    row, too. Without one, an empty slice would look like a read that broke off.
     """
 
     tickets_query: str
@@ -146,9 +154,10 @@ class UnsettledSweep:
 class SweepSummary:
     """The row of one sweep in the ledger's `sweeps`, derived from its journal; the same names in
     `--json`. Times are aware datetimes, `bytes` those of the bodies dispatched. `found` is
-    `claimed + skipped + left`, `claimed` is `dispatched + failed + exhausted`; `skipped` were held
-    or taken by others, `left` were not reached, `held_back` are those of `failed` that the limit of
-    exhausted messages kept in the store.
+    `claimed + skipped + gone + eligible_later + left`, `claimed` is
+    `dispatched + failed + exhausted`. `skipped` were locked by others, `gone` were taken or removed
+    by others, `eligible_later` came to have a later Due or attempt, `left` were not reached.
+    `held_back` are those of `failed` that the limit of exhausted messages kept in the store.
     """
 
     sweep_id: str
@@ -162,6 +171,8 @@ class SweepSummary:
     failed: int
     exhausted: int
     skipped: int
+    gone: int
+    eligible_later: int
     left: int
     held_back: int
     bytes: int

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from duesweep import tombstone
+from duesweep.account import SliceEnd
 from duesweep.errors import MessageError, stack_of, type_name
 from duesweep.message import Message
 from duesweep.outcome import Exhausted, Outcomes
@@ -45,11 +46,15 @@ class ExhaustedEntry:
 
 @dataclass(frozen=True, slots=True)
 class SliceEntry:
-    """The end of a slice: complete, or cut for a reason."""
+    """The end of a slice."""
 
     slice_number: int
-    planned: int
-    reason: str | None
+    end: SliceEnd
+
+    @property
+    def reason(self) -> str | None:
+        """Why it was cut; None: it is complete."""
+        return self.end.reason
 
 
 JournalEntry = BatchEntry | ExhaustedEntry | SliceEntry

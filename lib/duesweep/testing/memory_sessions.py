@@ -6,6 +6,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
+from duesweep.account import SliceEnd
 from duesweep.errors import SweepClosedError
 from duesweep.headers import json as headers_json
 from duesweep.message import Message
@@ -55,16 +56,21 @@ class MemoryTaskSession:
         with store.changed:
             self._fence(run)
             rows = [store.rows[key] for key in dict.fromkeys(tickets) if key in store.rows]
-            free = [row for row in rows if store.holders.get(row.key, self) is self]
+            due = [row for row in rows if row.is_due(run.horizon.before)]
+            free = [row for row in due if store.holders.get(row.key, self) is self]
             counted = [(row, *store.attempts.get(row.key, (0, now_us))) for row in free]
             messages = [
-                message(row, attempts)
-                for row, attempts, ripe_us in counted
-                if row.is_due(run.horizon.before) and ripe_us <= now_us
+                message(row, attempts) for row, attempts, ripe_us in counted if ripe_us <= now_us
             ]
             self._locked += [m.key for m in messages]
             store.holders.update(dict.fromkeys(self._locked, self))
-        return Claim(tuple(sorted(messages, key=lambda m: m.due_us or 0)), now_us)
+        return Claim(
+            tuple(sorted(messages, key=lambda m: m.due_us or 0)),
+            now_us,
+            skipped=len(due) - len(free),
+            gone=len(tickets) - len(rows),
+            later=len(rows) - len(due) + len(free) - len(messages),
+        )
 
     def ticket(self, message: Message) -> str:
         """Its key."""
@@ -103,12 +109,12 @@ class MemoryTaskSession:
         }
         self.enlist(partial(store.attempts.update, counters))
 
-    def end_slice(self, run: SweepRun, slice_number: int, planned: int, reason: str | None) -> None:
+    def end_slice(self, run: SweepRun, slice_number: int, end: SliceEnd) -> None:
         """Journal the end of a slice."""
         with self.transaction():
             with self._store.changed:
                 self._fence(run)
-            entry = SliceEntry(slice_number, planned, reason)
+            entry = SliceEntry(slice_number, end)
             self.enlist(partial(self._store.journal[run.sweep_id].append, entry))
 
     def _fence(self, run: SweepRun) -> None:

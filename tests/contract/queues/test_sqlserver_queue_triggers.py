@@ -8,7 +8,7 @@ from contract.sqlserver_subjects import SqlServerUnderTest
 from sqlserver_endpoint import SqlServerEndpoint
 
 from duesweep import wiring
-from duesweep.dispatch import DispatchJob, dispatch_slice
+from duesweep.dispatch import DispatchJob, Tickets, dispatch_slice
 from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import delayed_row
 from duesweep.testing.journal import BatchEntry, SliceEntry
@@ -49,7 +49,8 @@ def _dispatch(endpoint: SqlServerEndpoint) -> tuple[SqlServerUnderTest, SweepRun
         max_exhausted=1_000,
         error_queue=None,
     )
-    dispatch_slice(job, 0, subject.tickets(rows), [100] * len(rows))
+    tickets = Tickets(subject.tickets(rows), [100] * len(rows), len(rows))
+    dispatch_slice(job, 0, tickets)
     return subject, run
 
 

@@ -18,6 +18,7 @@ CREATE TABLE IF NOT EXISTS {sweeps} (
     closed_at timestamptz,
     abandoned boolean NOT NULL DEFAULT false,
     remaining bigint NOT NULL DEFAULT 0,
+    reason text,
     sealed_at timestamptz
 );
 CREATE INDEX IF NOT EXISTS duesweep_sweeps_source ON {sweeps} (source);
@@ -34,8 +35,13 @@ CREATE TABLE IF NOT EXISTS {journal} (
     attempts_changed boolean,
     lateness_ms bigint[],
     outcomes bytea,
-    -- kind 'slice': its end
-    planned bigint,
+    -- kind 'slice': its end, and what became of the keys that its task was given
+    given bigint,
+    claimed bigint,
+    skipped bigint,
+    gone bigint,
+    later bigint,
+    "left" bigint,
     reason text,
     -- kind 'exhausted': the whole message
     message_key uuid,

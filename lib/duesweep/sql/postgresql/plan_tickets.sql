@@ -1,12 +1,13 @@
 -- Returns the keys that are due and ripe, oldest first, a thousand to a row: `tickets` and, in
--- bytes, `sizes`, each separated by commas. For JDBC, as a subquery whose `slice` is a partition's
--- predicate; {horizon} and {source} are literals, and
--- so is what takes the place of the comment. No locks.
-SELECT s.slice, chunk.tickets, chunk.sizes
+-- bytes, `sizes`, each separated by commas; `total` is how many the slice has in all its rows. A slice
+-- without keys has a row, too. For JDBC, as a subquery whose `slice` is a partition's predicate;
+-- {horizon} and {source} are literals, and so is what takes the place of the comment. No locks.
+SELECT s.slice, chunk.tickets, chunk.sizes, chunk.total
 FROM (VALUES /* bounds */) AS s (slice, first_due, first_id, end_due, end_id)
-CROSS JOIN LATERAL (
+LEFT JOIN LATERAL (
     SELECT string_agg(k.id::text, ',' ORDER BY k.position) AS tickets,
-           string_agg(k.bytes::text, ',' ORDER BY k.position) AS sizes
+           string_agg(k.bytes::text, ',' ORDER BY k.position) AS sizes,
+           (sum(count(*)) OVER ())::bigint AS total
     FROM (
         SELECT d.{id} AS id,
                coalesce(octet_length(d.{headers}), 0)::bigint + coalesce(octet_length(d.{body}), 0) AS bytes,
@@ -20,4 +21,4 @@ CROSS JOIN LATERAL (
           )
     ) k
     GROUP BY k.position / 1000
-) chunk
+) chunk ON true

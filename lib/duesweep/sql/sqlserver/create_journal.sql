@@ -20,6 +20,7 @@ CREATE TABLE {sweeps} (
     closed_at datetime2(3),
     abandoned bit NOT NULL DEFAULT 0,
     remaining bigint NOT NULL DEFAULT 0,
+    reason nvarchar(max),
     sealed_at datetime2(3)
 );
 IF OBJECT_ID(N'{journal_literal}', 'U') IS NULL
@@ -36,8 +37,13 @@ CREATE TABLE {journal} (
     attempts_changed bit,
     lateness_ms varbinary(max),
     outcomes varbinary(max),
-    -- kind 'slice': its end
-    planned bigint,
+    -- kind 'slice': its end, and what became of the Dues that its task was given
+    given bigint,
+    claimed bigint,
+    skipped bigint,
+    gone bigint,
+    later bigint,
+    [left] bigint,
     reason nvarchar(max),
     -- kind 'exhausted': the whole message; headers are JSON where they could be read
     message_key nvarchar(250),

@@ -1,6 +1,6 @@
 """One task's session on a PostgreSQL store: the batch contract."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -44,6 +44,7 @@ class PostgreSqlTaskSession(RelationalTaskSession):
         rows = self._statements.rows(
             "claim", keys=array_text(tickets), horizon=horizon.before, zone=zone
         )
+        skipped, gone, later = self._unclaimed(tickets, {row.id for row in rows}, horizon.before)
         counters = self._read_attempts([row.id for row in rows])
         messages = [
             self._message(row, counters.get(row.id))._replace(instant_us=row.instant_us)
@@ -51,7 +52,18 @@ class PostgreSqlTaskSession(RelationalTaskSession):
             if row.id not in counters or counters[row.id].is_ripe
         ]
         messages.sort(key=lambda message: message.due_us or 0)
-        return Claim(tuple(messages), server_us)
+        later += len(rows) - len(messages)
+        return Claim(tuple(messages), server_us, (), skipped, gone, later)
+
+    def _unclaimed(
+        self, tickets: Sequence[str], claimed: Set[str], horizon: datetime
+    ) -> tuple[int, int, int]:
+        """How many of the keys that were not claimed are held by others, gone, and due later."""
+        missing = [key for key in tickets if key not in claimed]
+        if not missing:
+            return 0, 0, 0
+        row = self._statements.row("explain_unclaimed", keys=array_text(missing), horizon=horizon)
+        return row.skipped, len(missing) - row.skipped - row.later, row.later
 
     def ticket(self, message: Message) -> str:
         """Its key, which is indexed."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from uuid import UUID
 
-from duesweep.errors import ConfigError, StoreError
+from duesweep.errors import ConfigError, StoreError, storable
 from duesweep.stores.relational.statements import Statements
 from duesweep.stores.relational.summary import Lateness, aware, summary_of
 from duesweep.stores.values import (
@@ -50,13 +50,19 @@ class RelationalJournal:
         """Sweeps whose driver is gone; this session holds their locks from now on."""
         return self._dead(keep=True)
 
-    def close_sweep(self, sweep_id: UUID, *, abandoned: bool, remaining: int) -> bool:
+    def close_sweep(
+        self, sweep_id: UUID, *, abandoned: bool, remaining: int, reason: str | None = None
+    ) -> bool:
         """Wait for batches in flight, then close; False when it was closed already."""
         with self._statements.transaction():
             if not self._await_batches(sweep_id):
                 return False
             self._statements.execute(
-                "close_sweep", sweep_id=sweep_id, abandoned=abandoned, remaining=remaining
+                "close_sweep",
+                sweep_id=sweep_id,
+                abandoned=abandoned,
+                remaining=remaining,
+                reason=reason and storable(reason),
             )
         return True
 
@@ -66,8 +72,11 @@ class RelationalJournal:
 
     def summary(self, sweep_id: UUID) -> tuple[SweepSummary, bool]:
         """The sweep's row for `sweeps`, and whether retry counters changed."""
-        row = self._statements.row("summarise", sweep_id=sweep_id)
-        return summary_of(row, self._lateness(sweep_id)), bool(row.attempts_changed)
+        row = self._statements.row("read_sweep", sweep_id=sweep_id)
+        totals = self._statements.rows("total_batches", sweep_id=sweep_id)
+        ends = self._statements.rows("read_slice_ends", sweep_id=sweep_id)
+        changed = row.attempts_changed or any(total.attempts_changed for total in totals)
+        return summary_of(row, totals, ends, self._lateness(sweep_id)), bool(changed)
 
     def batches(self, sweep_id: UUID) -> Iterator[Sequence[JournalBatch]]:
         """What the sweep delivered, in pieces."""

@@ -1,11 +1,13 @@
-"""The row of `sweeps` from what the database counted."""
+"""The row of `sweeps` from what the journal holds."""
 
+import json
 from array import array
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
 
+from duesweep.account import SliceAccount, SliceEnd, SweepAccount, slice_account, total
 from duesweep.stores.values import SweepSummary
 
 
@@ -37,32 +39,57 @@ def packed(late_ms: Iterable[int]) -> bytes:
     return array("q", late_ms).tobytes()
 
 
-def summary_of(row: Any, lateness: Lateness) -> SweepSummary:
-    """The summary of a sweep that the statement `summarise` has counted."""
+def summary_of(
+    row: Any, totals: Sequence[Any], ends: Sequence[Any], lateness: Lateness
+) -> SweepSummary:
+    """The summary of a sweep: its row, what its batches did (a row a slice), and the ends of its
+    slices as their tasks journalled them, oldest first.
+    """
+    account = _account(row, totals, ends)
     start, end = aware(row.started_at), aware(row.closed_at)
     seconds = max((end - start).total_seconds(), 0.001)
+    dispatched, exhausted = _sum(totals, "dispatched"), _sum(totals, "exhausted")
     return SweepSummary(
         sweep_id=str(row.sweep_id),
         source=row.source,
         start=start,
         end=end,
         horizon=aware(row.horizon),
-        found=row.found,
-        claimed=row.claimed,
-        dispatched=row.dispatched,
-        failed=row.failed,
-        exhausted=row.exhausted,
-        skipped=row.skipped,
-        left=row.cut,
+        found=account.found,
+        claimed=account.claimed,
+        dispatched=dispatched,
+        failed=_sum(totals, "failed"),
+        exhausted=exhausted,
+        skipped=account.skipped,
+        gone=account.gone,
+        eligible_later=account.later,
+        left=account.left + account.unexplained,
         held_back=row.held_back,
-        bytes=row.bytes,
+        bytes=_sum(totals, "bytes"),
         lateness_p50_ms=lateness.p50,
         lateness_p95_ms=lateness.p95,
         lateness_max_ms=lateness.longest,
-        rows_per_second=round((row.dispatched + row.exhausted) / seconds, 1),
-        outcome=_outcome(row),
-        reason=row.reason,
+        rows_per_second=round((dispatched + exhausted) / seconds, 1),
+        outcome=_outcome(row, account, has_failures=dispatched < account.claimed),
+        reason=_reason(row, account),
     )
+
+
+def _account(row: Any, totals: Sequence[Any], ends: Sequence[Any]) -> SweepAccount:
+    planned = row.planned if isinstance(row.planned, list) else json.loads(row.planned)
+    claimed = {t.slice: t.dispatched + t.failed + t.exhausted for t in totals}
+    ended: dict[int, list[SliceEnd]] = {}
+    for end in ends:
+        counts = SliceAccount(*(getattr(end, field.name) or 0 for field in fields(SliceAccount)))
+        ended.setdefault(end.slice, []).append(SliceEnd(counts, end.reason))
+    return total(
+        slice_account(int(wanted), claimed.get(number, 0), ended.get(number, ()))
+        for number, wanted in enumerate(planned)
+    )
+
+
+def _sum(totals: Sequence[Any], name: str) -> int:
+    return sum(int(getattr(row, name)) for row in totals)
 
 
 def aware(moment: datetime) -> datetime:
@@ -74,9 +101,19 @@ def _percentile(ordered: list[int], percent: int) -> int:
     return ordered[max(0, -(-percent * len(ordered) // 100) - 1)]
 
 
-def _outcome(row: Any) -> str:
+def _outcome(row: Any, account: SweepAccount, *, has_failures: bool) -> str:
     if row.abandoned:
         return "abandoned"
-    if not row.is_complete and row.remaining:
+    is_cut = not account.is_complete and row.remaining
+    if is_cut or row.reason is not None or account.unexplained:
         return "incomplete"
-    return "failures" if row.failed or row.exhausted else "done"
+    return "failures" if has_failures else "done"
+
+
+def _reason(row: Any, account: SweepAccount) -> str | None:
+    if row.reason is None and account.reason is None and account.unexplained:
+        return (
+            f"{account.unexplained} of {account.found} messages that were planned are not "
+            "accounted for; please report this, with what the journal and the logs hold"
+        )
+    return row.reason or account.reason

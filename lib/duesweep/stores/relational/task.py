@@ -3,9 +3,11 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import asdict
 from typing import Any
 
 from duesweep import tombstone
+from duesweep.account import SliceEnd
 from duesweep.errors import MessageError, StoreError, SweepClosedError, storable
 from duesweep.message import Message
 from duesweep.outcome import Exhausted, Failed, Outcomes
@@ -45,7 +47,7 @@ class RelationalTaskSession(ABC):
             )
         self._journal_batch(run, slice_number, outcomes, clock)
 
-    def end_slice(self, run: SweepRun, slice_number: int, planned: int, reason: str | None) -> None:
+    def end_slice(self, run: SweepRun, slice_number: int, end: SliceEnd) -> None:
         """Journal the end of a slice, in a transaction of its own."""
         with self.transaction():
             self._fence(run)
@@ -53,8 +55,8 @@ class RelationalTaskSession(ABC):
                 "journal_slice",
                 sweep_id=run.sweep_id,
                 slice=slice_number,
-                planned=planned,
-                reason=reason and storable(reason),
+                reason=end.reason and storable(end.reason),
+                **asdict(end.account),
             )
 
     def _fence(self, run: SweepRun) -> int:

@@ -58,8 +58,12 @@ class SqlServerTaskSession(SqlServerAccount):
         if not tickets:
             return Claim((), server_us)
         rows, is_all = self._read(run, tickets)
+        missing = Counter(tickets) - Counter(row.due for row in rows)
+        skipped, gone, later = 0, 0, 0
         if not is_all:
-            unread += (Counter(tickets) - Counter(row.due for row in rows)).elements()
+            unread += missing.elements()
+        elif missing:
+            skipped, gone, later = self._explained(run, missing, Counter(row.due for row in rows))
         counters = self._read_attempts([str(row.message_key) for row in rows])
         messages = [
             self._message(row, counters.get(str(row.message_key)))
@@ -68,7 +72,31 @@ class SqlServerTaskSession(SqlServerAccount):
         ]
         messages.sort(key=lambda message: message.due_us or 0)
         self._claimed = {str(row.message_key): row for row in rows}
-        return Claim(tuple(messages), server_us, unread)
+        later += len(rows) - len(messages)
+        return Claim(tuple(messages), server_us, unread, skipped, gone, later)
+
+    def _explained(
+        self, run: SweepRun, missing: Counter[str], claimed: Counter[str]
+    ) -> tuple[int, int, int]:
+        """How many rows that were missing at their Dues are held by others, gone, and in back-off
+        since the sweep began.
+        """
+        skipped = later = 0
+        rows = self._statements.rows(
+            "explain_unclaimed",
+            source=self._source,
+            sweep_id=run.sweep_id,
+            dues=_dues(missing.elements()),
+            **listed_as("passed_over", self._passed_over_among(missing)),
+        )
+        for row in rows:
+            here = self._passed_over.get(row.due, ())
+            # A row that is neither ours, nor in back-off, nor passed over, is somebody else's.
+            others = row.present - claimed[row.due] - row.waiting - len(here)
+            held = max(0, min(missing[row.due], others))
+            skipped += held
+            later += max(0, min(missing[row.due] - held, row.failed_since))
+        return skipped, missing.total() - skipped - later, later
 
     def ticket(self, message: Message) -> str:
         """Its Due, to the tick."""

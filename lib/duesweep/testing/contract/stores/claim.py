@@ -5,6 +5,7 @@ import pytest
 from duesweep import tombstone
 from duesweep.errors import MessageError, UnreadableHeadersError
 from duesweep.outcome import Delivered
+from duesweep.testing.builders import delayed_row
 from duesweep.testing.contract.stores import steps
 from duesweep.testing.contract.subjects import StoreUnderTest
 from duesweep.tombstone import BatchClock
@@ -105,3 +106,37 @@ class ClaimContract:
 
         assert sorted(claimed) == sorted(row.key for row in rows)
         assert subject.waiting() == set()
+
+    def test_tickets_that_lead_to_nothing_are_told_by_their_reason(
+        self, subject: StoreUnderTest
+    ) -> None:
+        rows = [steps.row(subject) for _ in range(5)]
+        run, [gone, rescheduled, failed, free, also_free] = steps.load(subject, *rows)
+        steps.fail(subject, run, failed)
+        subject.reschedule(rescheduled.key, subject.now() + steps.MINUTE)
+        other_run = subject.open_sweep()
+        with steps.batch(subject) as session:
+            taken = steps.claim(subject, session, other_run, gone)
+            session.finish(other_run, 0, steps.delivered(*taken.messages), taken.server_us)
+
+        with steps.batch(subject) as session:
+            claim = steps.claim(subject, session, run, gone, rescheduled, failed, free, also_free)
+
+        assert sorted(steps.keys(claim)) == sorted([free.key, also_free.key])
+        assert claim.skipped == len(claim.unread) == 0
+        # Where a ticket is a Due, a message with another Due is gone from it.
+        assert (claim.gone, claim.later) in {(1, 2), (2, 1)}
+
+    def test_tickets_of_what_others_hold_are_told_as_skipped(self, subject: StoreUnderTest) -> None:
+        steps.need_skipping(subject)
+        due = subject.now() - steps.MINUTE
+        run, rows = steps.load(subject, *[delayed_row(due=due) for _ in range(6)])
+
+        with steps.batch(subject) as other:
+            held = steps.claim(subject, other, run, *rows[:4])
+            with steps.batch(subject) as session:
+                claim = steps.claim(subject, session, run, *rows)
+
+        assert len(held.messages) == 4
+        assert (len(claim.messages), claim.skipped) == (2, 4)
+        assert claim.gone == claim.later == len(claim.unread) == 0

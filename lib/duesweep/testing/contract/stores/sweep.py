@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor, wait
 import pytest
 
 from duesweep import tombstone
-from duesweep.dispatch import DispatchJob, dispatch_slice
+from duesweep.account import SliceAccount, SliceEnd
+from duesweep.dispatch import DispatchJob, Tickets, dispatch_slice
 from duesweep.errors import QueueNotFoundError, SweepClosedError
 from duesweep.outcome import Exhausted, Outcomes
 from duesweep.policy import BatchLimits, Retry
@@ -65,7 +66,7 @@ class SweepContract:
         with pytest.raises(SweepClosedError), steps.batch(subject) as session:
             steps.claim(subject, session, run, row)
         with pytest.raises(SweepClosedError), subject.store.open_task() as session:
-            session.end_slice(run, 0, 1, None)
+            session.end_slice(run, 0, SliceEnd(SliceAccount(given=1, claimed=1), None))
 
         assert subject.journal(run) == []
         assert steps.claimable(subject, other_run, row) == [row.key]
@@ -87,17 +88,19 @@ class SweepContract:
 
     def test_end_of_a_slice_is_journalled_at_once(self, subject: StoreUnderTest) -> None:
         run = subject.open_sweep()
+        account = SliceAccount(2_000, claimed=900, skipped=80, gone=7, later=13, left=1_000)
+        whole = SliceEnd(SliceAccount(1_000, claimed=1_000), None)
 
         with subject.store.open_task() as session:
-            session.end_slice(run, 3, 1_000, None)
-            session.end_slice(run, 4, 2_000, "Billing is locked \0")
+            session.end_slice(run, 3, whole)
+            session.end_slice(run, 4, SliceEnd(account, "Billing is locked \0"))
 
         assert [type(entry) for entry in subject.journal(run)] == [SliceEntry, SliceEntry]
         first, second = subject.journal(run)
-        assert first == SliceEntry(3, 1_000, None)
+        assert first == SliceEntry(3, whole)
         assert isinstance(second, SliceEntry)
-        assert (second.slice_number, second.planned) == (4, 2_000)
-        assert str(second.reason).startswith("Billing is locked")
+        assert (second.slice_number, second.end.account) == (4, account)
+        assert str(second.end.reason).startswith("Billing is locked")
 
     def test_sweep_in_many_batches_delivers_each_message_once(
         self, subject: StoreUnderTest
@@ -108,7 +111,8 @@ class SweepContract:
         _sweep(subject, run, subject.tickets(rows), threading.Barrier(1))
 
         _assert_each_delivered_once(subject, rows, [run])
-        assert subject.journal(run)[-1] == SliceEntry(0, len(rows), None)
+        account = SliceAccount(given=len(rows), claimed=len(rows))
+        assert subject.journal(run)[-1] == SliceEntry(0, SliceEnd(account, None))
 
     def test_two_sweeps_side_by_side_deliver_each_of_several_thousand_messages_once(
         self, subject: StoreUnderTest
@@ -175,7 +179,7 @@ def _sweep(
         error_queue=None,
     )
     start.wait(10)
-    dispatch_slice(job, 0, tickets, [1_000] * len(tickets))
+    dispatch_slice(job, 0, Tickets(tickets, [1_000] * len(tickets), len(tickets)))
 
 
 def _batches(subject: StoreUnderTest, run: SweepRun) -> list[BatchEntry]:
