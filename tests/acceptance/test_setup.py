@@ -142,3 +142,25 @@ def test_setup_of_a_read_only_database_is_a_wrong_setting(
     assert run("setup", "--config", str(endpoint.config_file(**{setting: dsn}))) == 2
 
     assert f"{setting.replace('__', '.')} opens is read-only" in capsys.readouterr().err
+
+
+def test_setup_completes_tables_of_an_earlier_version_and_keeps_their_rows(
+    capsys: pytest.CaptureFixture[str], endpoint: Endpoint
+) -> None:
+    endpoint.set_up()
+    journal, sweeps = endpoint.own_table("journal"), endpoint.own_table("sweeps")
+    for column in ("given", "claimed", "skipped", "gone", "later", '"left"'):
+        endpoint.execute(f"ALTER TABLE {journal} DROP COLUMN {column}")
+    endpoint.execute(f"ALTER TABLE {sweeps} DROP COLUMN reason")
+    endpoint.execute(
+        f"INSERT INTO {journal} (sweep_id, slice, kind) VALUES (gen_random_uuid(), 0, 'slice')"
+    )
+    file = str(endpoint.config_file())
+
+    assert run("sweep", "--config", file) == 2
+    assert "run the command `setup`" in capsys.readouterr().err
+    assert run("setup", "--config", file) == 0
+
+    assert [row.given for row in endpoint.fetch(f"SELECT given FROM {journal}")] == [None]
+    endpoint.execute(f"DELETE FROM {journal}")
+    assert run("sweep", "--config", file) == 0

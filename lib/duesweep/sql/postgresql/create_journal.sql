@@ -73,3 +73,12 @@ CREATE TABLE IF NOT EXISTS {attempts} (
     error_text text NOT NULL,
     PRIMARY KEY (source, message_key)
 );
+-- What tables of an earlier version lack.
+ALTER TABLE {sweeps} ADD COLUMN IF NOT EXISTS reason text;
+ALTER TABLE {journal}
+    ADD COLUMN IF NOT EXISTS given bigint,
+    ADD COLUMN IF NOT EXISTS claimed bigint,
+    ADD COLUMN IF NOT EXISTS skipped bigint,
+    ADD COLUMN IF NOT EXISTS gone bigint,
+    ADD COLUMN IF NOT EXISTS later bigint,
+    ADD COLUMN IF NOT EXISTS "left" bigint;

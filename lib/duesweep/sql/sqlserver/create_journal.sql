@@ -88,3 +88,8 @@ BEGIN
     CREATE UNIQUE NONCLUSTERED INDEX duesweep_attempts_key ON {attempts} (source, message_key);
     CREATE NONCLUSTERED INDEX duesweep_attempts_due ON {attempts} (source, due_at);
 END;
+-- What tables of an earlier version lack.
+IF COL_LENGTH(N'{sweeps_literal}', 'reason') IS NULL
+ALTER TABLE {sweeps} ADD reason nvarchar(max);
+IF COL_LENGTH(N'{journal_literal}', 'given') IS NULL
+ALTER TABLE {journal} ADD given bigint, claimed bigint, skipped bigint, gone bigint, later bigint, [left] bigint;

@@ -7,11 +7,12 @@ from duesweep.drivers.postgresql import Connection
 from duesweep.errors import ConfigError, StoreError
 from duesweep.stores.postgresql.place import TRANSPORT_SHAPE
 from duesweep.stores.relational.delayed import DelayedShape
+from duesweep.stores.relational.shapes import RESHAPE
 
 _COLUMNS = {
-    "journal": {"sweep_id uuid", "kind text", "outcomes bytea", "lateness_ms bigint[]"},
+    "journal": {"sweep_id uuid", "kind text", "outcomes bytea", "given bigint"},
     "attempts": {"source text", "message_key uuid", "attempts integer"},
-    "sweeps": {"sweep_id uuid", "sealed_at timestamp with time zone", "planned bigint[]"},
+    "sweeps": {"sweep_id uuid", "reason text", "planned bigint[]"},
     "bindings": {"source text", "delayed text", "ledger_id uuid"},
 }
 # Locking a row takes the right to change it.
@@ -86,9 +87,10 @@ def _check_table(name: str, table: TableName, columns: set[str], found: Any) -> 
         )
     absent = columns - set(found.columns)
     if absent:
+        advice = "check store.schema and store.delayed_table" if name == "delayed" else RESHAPE
         raise ConfigError(
             f"{table} is not the {name} table that is expected: it lacks "
-            f"{', '.join(sorted(absent))}; check store.schema and store.delayed_table"
+            f"{', '.join(sorted(absent))}; {advice}"
         )
     if found.missing_rights:
         raise ConfigError(

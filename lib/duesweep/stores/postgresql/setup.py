@@ -9,6 +9,7 @@ from duesweep.errors import ConfigError
 from duesweep.sql import statement
 from duesweep.stores.postgresql.check import check_session
 from duesweep.stores.postgresql.place import PostgreSqlPlace, journal_tables
+from duesweep.stores.relational.shapes import journal_columns
 
 # Identifiers are cut after this many bytes, which would give an index its table's name.
 _NAME_BYTES = 63
@@ -33,7 +34,7 @@ class PostgreSqlSetup:
         return "\n".join(text for _, text in self._creations())
 
     def install(self, *, rebind: bool) -> Sequence[TableName]:
-        """Create what is missing; the tables created. `rebind` frees the source from its ledger.
+        """Create what is missing; the tables made or completed. `rebind` frees the source.
 
         Raises `ConfigError`, before it creates anything, where this role may not.
         """
@@ -58,7 +59,7 @@ class PostgreSqlSetup:
 
 def _create_missing(connection: Connection, creations: Sequence[_Creation]) -> list[TableName]:
     lacking = [
-        ([table for table in tables if not _exists(connection, table)], text)
+        ([table for table in tables if not _is_complete(connection, table)], text)
         for tables, text in creations
     ]
     created = [table for tables, _ in lacking for table in tables]
@@ -71,9 +72,14 @@ def _create_missing(connection: Connection, creations: Sequence[_Creation]) -> l
     return created
 
 
-def _exists(connection: Connection, table: TableName) -> bool:
-    names = {"schema": table.schema, "table": table.table}
-    return bool(connection.rows("describe_table", {}, **names, rights=[]))
+def _is_complete(connection: Connection, table: TableName) -> bool:
+    """Whether the table is there; one of duesweep's own, with the columns of this version."""
+    rows = connection.rows("describe_table", {}, schema=table.schema, table=table.table, rights=[])
+    if not rows:
+        return False
+    own = {f"duesweep_{name}": wanted for name, wanted in journal_columns("postgresql").items()}
+    found = {column.partition(" ")[0] for column in rows[0].columns}
+    return found >= own.get(table.table, {}).keys()
 
 
 def _check_schema(connection: Connection, schema: str) -> None:

@@ -9,12 +9,9 @@ _TABLE = re.compile(
     r"CREATE TABLE (?:IF NOT EXISTS )?\{(\w+)\} \(\n(.*?)^\)", re.MULTILINE | re.DOTALL
 )
 # A column's line begins with its name in small letters, a constraint's with a capital one.
-_COLUMN = re.compile(r"^ +([a-z_]+) (\w+(?:\[\])?)", re.MULTILINE)
+_COLUMN = re.compile(r"^ +[\"\[]?([a-z_]+)[\"\]]? (\w+(?:\[\])?)", re.MULTILINE)
 SETUP = "Run the command `setup` once"
-RESHAPE = (
-    "It is of another version of duesweep: let that settle what is left, drop the table and run "
-    "the command `setup`"
-)
+RESHAPE = "Another version of duesweep made it: run the command `setup`, which adds what it lacks"
 
 
 @cache

@@ -7,8 +7,14 @@ from duesweep.address import SqlServerTable, bracketed
 from duesweep.drivers.sqlserver import DRIVER_LIMITS, Connection, connect, database_of
 from duesweep.errors import ConfigError, StoreError
 from duesweep.sql import statement
+from duesweep.stores.relational.shapes import journal_columns
 from duesweep.stores.sqlserver.place import SqlServerPlace, journal_tables, name_literal
-from duesweep.stores.sqlserver.table import check_session, find_delayed, is_there
+from duesweep.stores.sqlserver.table import (
+    check_session,
+    columns_of,
+    find_delayed,
+    is_there,
+)
 
 # Command-line tools begin without the first, and then refuse an index with a condition.
 _PREAMBLE = """SET QUOTED_IDENTIFIER ON;
@@ -39,7 +45,7 @@ class SqlServerSetup:
         return "GO\n".join([*texts, *(text for _, text in self._creations(delayed))])
 
     def install(self, *, rebind: bool) -> Sequence[SqlServerTable]:
-        """Create what is missing; the tables created. `rebind` frees the source from its ledger.
+        """Create what is missing; the tables made or completed. `rebind` frees the source.
 
         Raises `ConfigError` where this user may not.
         """
@@ -83,11 +89,22 @@ def lock_of(table: SqlServerTable) -> str:
 def _create_missing(connection: Connection, creations: Iterator[_Creation]) -> list[SqlServerTable]:
     created = []
     for tables, text in creations:
-        lacking = [table for table in tables if not is_there(connection, table)]
+        lacking = [table for table in tables if not _is_complete(connection, table)]
         if lacking:
             _create(connection, lacking, text)
             created += lacking
     return created
+
+
+def _is_complete(connection: Connection, table: SqlServerTable) -> bool:
+    """Whether the table is there; one of duesweep's own, with the columns of this version."""
+    if not is_there(connection, table):
+        return False
+    own = {f"duesweep_{name}": wanted for name, wanted in journal_columns("sqlserver").items()}
+    if table.table not in own:
+        return True
+    found = {name.lower() for name in columns_of(connection, table)}
+    return found >= own[table.table].keys()
 
 
 def _create(connection: Connection, tables: Sequence[SqlServerTable], text: str) -> None:

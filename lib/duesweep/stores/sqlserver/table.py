@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from duesweep.address import SqlServerTable, bracketed
 from duesweep.drivers.sqlserver import Connection
 from duesweep.errors import ConfigError, StoreError
+from duesweep.stores.relational.shapes import RESHAPE
 from duesweep.stores.sqlserver.place import SqlServerPlace, journal_tables
 
 _COLUMNS = {
-    "journal": {"sweep_id": "uniqueidentifier", "kind": "varchar", "outcomes": "varbinary"},
+    "journal": {"sweep_id": "uniqueidentifier", "kind": "varchar", "given": "bigint"},
     "attempts": {"source": "nvarchar", "message_key": "nvarchar", "due_at": "datetime2"},
-    "sweeps": {"sweep_id": "uniqueidentifier", "sealed_at": "datetime2", "planned": "nvarchar"},
+    "sweeps": {"sweep_id": "uniqueidentifier", "reason": "nvarchar", "planned": "nvarchar"},
     "bindings": {"source": "nvarchar", "ledger_id": "uniqueidentifier"},
 }
 _RIGHTS = ["SELECT", "INSERT", "UPDATE", "DELETE"]
@@ -100,10 +101,11 @@ def _check_table(
         raise ConfigError(missing)
     absent = [name for name, kind in wanted.items() if found.get(name, "").lower() != kind]
     if absent:
+        advice = "check store.kind, store.schema and store.delayed_table"
         raise ConfigError(
             f"{table.sql} is not the table that is expected: it lacks "
-            f"{', '.join(f'{name} {wanted[name]}' for name in absent)}; check store.kind, "
-            "store.schema and store.delayed_table"
+            f"{', '.join(f'{name} {wanted[name]}' for name in absent)}; "
+            f"{RESHAPE if wanted in _COLUMNS.values() else advice}"
         )
     lacking = missing_rights(connection, table, rights)
     if lacking:
