@@ -21,7 +21,8 @@ MESSAGES = 8_000
 _END_SESSION = """
 SELECT slice, tickets, sizes, total
 FROM (SELECT q.*, row_number() OVER (PARTITION BY slice) AS number FROM ({query}) q) numbered
-WHERE slice <> 0 OR number <> {row} OR nextval('kills') > {kills} OR pg_terminate_backend(pg_backend_pid())
+WHERE slice <> 0 OR number <> {row} OR nextval('kills') > {kills}
+   OR pg_terminate_backend(pg_backend_pid())
 """
 
 
