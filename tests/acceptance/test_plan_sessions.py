@@ -1,0 +1,74 @@
+"""Sessions that read the plan on a cluster: ended by an administrator, limited by their role."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+from acceptance.standalone_cluster import standalone_cluster
+from acceptance.test_command import run
+from endpoint import Endpoint
+from ledger_reader import LedgerReader
+
+MESSAGES = 3_000
+_END_PLAN_SESSIONS = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+    " WHERE application_name = 'duesweep plan' AND datname = current_database()"
+)
+_TIME_OUTS = ("idle_in_transaction_session_timeout", "statement_timeout", "lock_timeout")
+_RIGHTS = (
+    "USAGE ON SCHEMA public",
+    "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public",
+    "USAGE ON ALL SEQUENCES IN SCHEMA public",
+)
+
+
+@contextmanager
+def plan_sessions_ended(dsn: str) -> Iterator[None]:
+    """End each session of the plan as soon as it is seen."""
+    stop = threading.Event()
+
+    def end_them() -> None:
+        with psycopg.connect(dsn, autocommit=True) as admin:
+            while not stop.wait(0.005):
+                admin.execute(_END_PLAN_SESSIONS)
+
+    thread = threading.Thread(target=end_them)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+@pytest.mark.slow
+def test_plan_whose_sessions_are_ended_is_told_and_settings_of_role_and_database_do_no_harm(
+    endpoint: Endpoint, ledger: LedgerReader
+) -> None:
+    endpoint.set_up("Billing")
+    endpoint.delay_many(MESSAGES)
+    dsn = endpoint.role("sweeper", *_RIGHTS)
+    database = endpoint.admin.info.dbname
+    for name in _TIME_OUTS:
+        endpoint.execute(f"ALTER ROLE {database}_sweeper SET {name} = '1s'")
+        endpoint.execute(f"ALTER DATABASE {database} SET {name} = '1s'")
+    file = str(endpoint.config_file(store__dsn=dsn))
+
+    with standalone_cluster(workers=2) as master:
+        with plan_sessions_ended(endpoint.dsn):
+            cut = run("sweep", "--config", file, "--json", MASTER=master)
+        left = len(endpoint.waiting())
+        done = run("sweep", "--config", file, "--json", MASTER=master)
+
+    assert cut.returncode == 4, cut.stderr
+    summary = json.loads(cut.stdout)
+    assert (summary["outcome"], summary["found"], summary["left"]) == ("incomplete", MESSAGES, left)
+    assert summary["skipped"] == 0
+    assert "Spark ended the job" in summary["reason"]
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert (summary["outcome"], summary["dispatched"]) == ("done", left)
+    assert len(endpoint.queue_rows("Billing")) == ledger.table("tombstones").count() == MESSAGES
