@@ -113,6 +113,19 @@ class Broker:
         found: dict[str, Sequence[Mapping[str, Any]]] = self.api("definitions/{vhost}")
         return found
 
+    def told_of_queues(self) -> dict[str, tuple[Any, Any, int]]:
+        """By queue, the policy, what it sets and how many messages there are, as the management API
+        lists them. The queues tell it every few seconds, and it repeats an answer for a while.
+        """
+        return {
+            one["name"]: (
+                one.get("policy"),
+                one.get("effective_policy_definition") or None,
+                one.get("messages", 0),
+            )
+            for one in self.api("queues/{vhost}")
+        }
+
     def cut_connections(self) -> int:
         """Cut every connection of duesweep's to the vhost; how many there were."""
         cut = 0
