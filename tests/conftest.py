@@ -13,7 +13,8 @@ import psycopg
 import pytest
 import structlog
 from endpoint import Endpoint
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
+from ports import free_port
 
 from duesweep.demo.server import EmbeddedServer
 
@@ -31,7 +32,9 @@ SQL_SERVER_VARIABLE = "DUESWEEP_TEST_SQLSERVER"
 logging.getLogger("pika").setLevel(logging.CRITICAL)
 
 # A loaded machine is no defect, and examples of one machine are of no use in the tree.
-settings.register_profile("duesweep", deadline=None, database=None)
+settings.register_profile(
+    "duesweep", deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("duesweep")
 
 
@@ -79,7 +82,10 @@ def open_folder() -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def server() -> Iterator[EmbeddedServer]:
     """A PostgreSQL server whose default time zone is UTC."""
-    with _open_folder() as folder, EmbeddedServer(folder, TimeZone="UTC") as server:
+    with (
+        _open_folder() as folder,
+        EmbeddedServer(folder, port=free_port(), TimeZone="UTC") as server,
+    ):
         yield server
 
 
