@@ -19,7 +19,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
         [str(_ROOT / "spark-submit.sh"), *arguments],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         env=os.environ | environment,
         check=False,
     )

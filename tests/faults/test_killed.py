@@ -82,7 +82,7 @@ def test_slice_whose_session_is_killed_is_cut_and_the_others_finish(
             '"Billing"',
         )
     )
-    sweeping.join(timeout=120)
+    sweeping.join(timeout=600)
 
     (summary,) = summaries
     assert exit_code(summary) == 4
