@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sqlserver_endpoint import SqlServerEndpoint
     from sqlserver_server import SqlServer
 
+_TESTS = Path(__file__).parent
 SQL_SERVER_VARIABLE = "DUESWEEP_TEST_SQLSERVER"
 
 # What pika logs of every refusal would bury what a failed test has to say.
@@ -36,6 +37,16 @@ settings.register_profile(
     "duesweep", deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("duesweep")
+
+
+# With several workers, in this order: a long file that began last would have the others wait.
+_ORDER = ("faults", "spark", "acceptance", "contract", "unit")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest, where workers share them (`tests/run`)."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: _ORDER.index(item.path.relative_to(_TESTS).parts[0]))
 
 
 @pytest.hookimpl(wrapper=True)
