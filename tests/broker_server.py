@@ -15,8 +15,8 @@ from ports import free_port
 from waiting import until
 
 _FOLDERS = ("/usr/lib/rabbitmq", "/opt/rabbitmq", "/usr/local/rabbitmq")
-_START_SECONDS = 120
-_STOP_SECONDS = 30
+_START_SECONDS = 300
+_STOP_SECONDS = 60
 
 
 def installed() -> Path | None:
