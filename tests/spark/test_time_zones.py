@@ -55,10 +55,8 @@ def endpoint_in(zone: str, folder: Path) -> Iterator[Endpoint]:
 
 
 def rows_around(now: datetime) -> list[DelayedRow]:
-    """Every ten minutes of half a day to either side."""
-    return [
-        delayed_row(due=now + timedelta(minutes=10 * step, seconds=30)) for step in range(-72, 73)
-    ]
+    """Every ten minutes of half a day to either side; none comes due in the next five."""
+    return [delayed_row(due=now + timedelta(minutes=10 * step + 5)) for step in range(-72, 73)]
 
 
 def predicate_moves(endpoint: Endpoint) -> list[str]:
