@@ -27,6 +27,9 @@ with warnings.catch_warnings():
 
 _SPEED = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
+# A start or a stop takes a second, but for a machine that is busy.
+_CONTROL_SECONDS = 180
+
 
 class EmbeddedServer:
     """Listens on 127.0.0.1 and a Unix socket; only this server is ever stopped.
@@ -107,10 +110,10 @@ class EmbeddedServer:
     def _control(self, *arguments: str) -> None:
         pgexec(
             "pg_ctl",
-            ("-D", str(self._data), *arguments),
+            ("-D", str(self._data), "-t", str(_CONTROL_SECONDS), *arguments),
             bin_path=self._bin,
             user=self._user,
-            timeout=60,
+            timeout=_CONTROL_SECONDS + 10,
             cwd=os.sep,
         )
 
