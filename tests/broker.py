@@ -71,7 +71,7 @@ class Broker:
                 return taken
             taken.append((method, properties, body))
 
-    def take_all(self, queue: str, count: int, seconds: float = 30) -> list[Any]:
+    def take_all(self, queue: str, count: int, seconds: float = 180) -> list[Any]:
         """Take `count` messages, as they arrive."""
         taken: list[Any] = []
         deadline = time.monotonic() + seconds
@@ -83,12 +83,16 @@ class Broker:
     def drain(self, queue: str) -> list[Any]:
         """Take everything that lies in a queue, quickly; the properties of each."""
         taken = []
+        least = self.count(queue)
+        deadline = time.monotonic() + 180
         for method, properties, _ in self.channel.consume(
             queue, auto_ack=True, inactivity_timeout=1
         ):
-            if method is None:
+            if method is not None:
+                taken.append(properties)
+            # A broker may be silent for a while on a busy machine.
+            elif len(taken) >= least or time.monotonic() > deadline:
                 break
-            taken.append(properties)
         self.channel.cancel()
         return taken
 
@@ -104,7 +108,7 @@ class Broker:
         request.add_header("Authorization", "Basic " + b64encode(b"guest:guest").decode())
         request.add_header("Content-Type", "application/json")
         data = None if body is None else json.dumps(body).encode()
-        with urlopen(request, data, timeout=10) as answer:
+        with urlopen(request, data, timeout=120) as answer:
             text = answer.read()
         return json.loads(text) if text else None
 
@@ -112,6 +116,19 @@ class Broker:
         """Exchanges, queues and bindings."""
         found: dict[str, Sequence[Mapping[str, Any]]] = self.api("definitions/{vhost}")
         return found
+
+    def told_of_queues(self) -> dict[str, tuple[Any, Any, int]]:
+        """By queue, the policy, what it sets and how many messages there are, as the management API
+        lists them. The queues tell it every few seconds, and it repeats an answer for a while.
+        """
+        return {
+            one["name"]: (
+                one.get("policy"),
+                one.get("effective_policy_definition") or None,
+                one.get("messages", 0),
+            )
+            for one in self.api("queues/{vhost}")
+        }
 
     def cut_connections(self) -> int:
         """Cut every connection of duesweep's to the vhost; how many there were."""

@@ -54,6 +54,8 @@ class Proxy:
         """End everything."""
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
+        # A connection that it has just accepted is to be cut, too.
+        self._threads[0].join()
         self._listener.close()
         self.cut()
         for thread in self._threads:

@@ -7,15 +7,16 @@ import socket
 import subprocess
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from certificates import Authority
+from ports import free_port
 from waiting import until
 
 _FOLDERS = ("/usr/lib/rabbitmq", "/opt/rabbitmq", "/usr/local/rabbitmq")
-_START_SECONDS = 120
-_STOP_SECONDS = 30
+_START_SECONDS = 300
+_STOP_SECONDS = 60
 
 
 def installed() -> Path | None:
@@ -39,7 +40,7 @@ class BrokerServer:
         self._scripts = scripts
         self.folder = folder
         self.authority = Authority(folder)
-        self.amqp, self.tls, self.management, distribution, mapper = _free_ports(5)
+        self.amqp, self.tls, self.management, distribution, mapper = (free_port() for _ in range(5))
         self._environment = {
             **os.environ,
             # Where Erlang keeps the cookie by which its nodes know each other.
@@ -159,11 +160,3 @@ def running(scripts: Path, folder: Path) -> Iterator[BrokerServer]:
         yield server
     finally:
         server.stop()
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]

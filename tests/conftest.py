@@ -13,7 +13,8 @@ import psycopg
 import pytest
 import structlog
 from endpoint import Endpoint
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
+from ports import free_port
 
 from duesweep.demo.server import EmbeddedServer
 
@@ -25,14 +26,27 @@ if TYPE_CHECKING:
     from sqlserver_endpoint import SqlServerEndpoint
     from sqlserver_server import SqlServer
 
+_TESTS = Path(__file__).parent
 SQL_SERVER_VARIABLE = "DUESWEEP_TEST_SQLSERVER"
 
 # What pika logs of every refusal would bury what a failed test has to say.
 logging.getLogger("pika").setLevel(logging.CRITICAL)
 
 # A loaded machine is no defect, and examples of one machine are of no use in the tree.
-settings.register_profile("duesweep", deadline=None, database=None)
+settings.register_profile(
+    "duesweep", deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("duesweep")
+
+
+# With several workers, in this order: a long file that began last would have the others wait.
+_ORDER = ("faults", "spark", "acceptance", "contract", "unit")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest, where workers share them (`tests/run`)."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: _ORDER.index(item.path.relative_to(_TESTS).parts[0]))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -79,7 +93,10 @@ def open_folder() -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def server() -> Iterator[EmbeddedServer]:
     """A PostgreSQL server whose default time zone is UTC."""
-    with _open_folder() as folder, EmbeddedServer(folder, TimeZone="UTC") as server:
+    with (
+        _open_folder() as folder,
+        EmbeddedServer(folder, port=free_port(), TimeZone="UTC") as server,
+    ):
         yield server
 
 

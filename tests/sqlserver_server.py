@@ -17,7 +17,7 @@ from duesweep.drivers.sqlserver.library import driver_library
 pyodbc.pooling = False
 
 # What does not take this long to be dropped is left behind.
-_DROP_SECONDS = 10.0
+_DROP_SECONDS = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def _drop(master: pyodbc.Connection, name: str, stand_in: str | None) -> None:
 
 
 def _connect(dsn: str) -> pyodbc.Connection:
-    return pyodbc.connect(_text(dsn), autocommit=True, timeout=10)
+    return pyodbc.connect(_text(dsn), autocommit=True, timeout=60)
 
 
 def _text(dsn: str, **own: str) -> str:

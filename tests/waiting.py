@@ -6,7 +6,7 @@ from collections.abc import Callable
 _POLL_SECONDS = 0.01
 
 
-def until(condition: Callable[[], object], seconds: float = 60) -> None:
+def until(condition: Callable[[], object], seconds: float = 180) -> None:
     """Return as soon as `condition` is true; fail when that takes too long."""
     deadline = time.monotonic() + seconds
     while not condition():

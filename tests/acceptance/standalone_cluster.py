@@ -4,7 +4,6 @@ import importlib.util
 import json
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -13,9 +12,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from ports import free_port
+
 # Neither the environment of the tests nor anything that they have set reaches a worker.
 WORKER_PATH = "/usr/bin:/bin"
-_START_SECONDS = 60
+_START_SECONDS = 180
 _STOP_SECONDS = 20
 _LOOPBACK = "127.0.0.1"
 
@@ -23,7 +24,7 @@ _LOOPBACK = "127.0.0.1"
 @contextmanager
 def standalone_cluster(workers: int = 2) -> Iterator[str]:
     """Start a master and `workers` of one core and 1 GB each; yields the master's URL."""
-    port, web_port = _free_port(), _free_port()
+    port, web_port = free_port(), free_port()
     url = f"spark://{_LOOPBACK}:{port}"
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="duesweep-cluster-")))
@@ -103,9 +104,3 @@ def _java_home() -> Path:
     if java is None:
         raise RuntimeError("Java is not on the PATH: a cluster needs Java 17 or 21.")
     return Path(java).resolve().parent.parent
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((_LOOPBACK, 0))
-        return int(probe.getsockname()[1])

@@ -1,22 +1,28 @@
-"""A store whose tasks die at the worst moments, the first time that Spark runs them."""
+"""A store whose tasks die at the worst moments, the first time that Spark runs them, or wait there
+to be killed.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import psycopg
 from pyspark import TaskContext
 
-from duesweep.drivers.postgresql import TASK_LIMITS, Connection, connect
+from duesweep.drivers.postgresql import DRIVER_LIMITS, TASK_LIMITS, Connection, connect
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
 from duesweep.stores.postgresql.store import PostgreSqlStore
 from duesweep.stores.postgresql.task import PostgreSqlTaskSession
 
-Moment = Literal["between COPY and COMMIT", "after COMMIT", "never"]
+Moment = Literal[
+    "between COPY and COMMIT", "after COMMIT", "held before COMMIT", "held before closing", "never"
+]
 
 # While a test holds this advisory lock, tasks wait before they begin.
 GATE = 7_041
+# While a test holds this one, whoever is to be killed waits at its moment.
+HOLD = 7_042
 
 
 class InjectedFaultError(Exception):
@@ -40,8 +46,7 @@ class FailingStore:
         return self.store.own_queue
 
     def open_task(self) -> PostgreSqlTaskSession:
-        with psycopg.connect(self.store.dsn) as gate:
-            gate.execute("SELECT pg_advisory_lock_shared(%s)", [GATE])
+        _wait_for(self.store.dsn, GATE)
         connection = connect(self.store.dsn, TASK_LIMITS)
         context = TaskContext.get()
         if self.moment == "never" or context is None or context.attemptNumber() > 0:
@@ -49,6 +54,8 @@ class FailingStore:
         return _FailingSession(connection, self)
 
     def open_driver(self) -> PostgreSqlDriverSession:
+        if self.moment == "held before closing":
+            return _HeldDriver(connect(self.store.dsn, DRIVER_LIMITS), self.store)
         return self.store.open_driver()
 
 
@@ -64,7 +71,20 @@ class _FailingSession(PostgreSqlTaskSession):
         fails = self._transactions == self._failing.batch
         with super().transaction():
             yield
+            if fails and self._failing.moment == "held before COMMIT":
+                _wait_for(self._failing.store.dsn, HOLD)
             if fails and self._failing.moment == "between COPY and COMMIT":
                 raise InjectedFaultError(self._failing.moment)
         if fails and self._failing.moment == "after COMMIT":
             raise InjectedFaultError(self._failing.moment)
+
+
+class _HeldDriver(PostgreSqlDriverSession):
+    def close_sweep(self, *arguments: Any, **options: Any) -> bool:
+        _wait_for(self._store.dsn, HOLD)
+        return super().close_sweep(*arguments, **options)
+
+
+def _wait_for(dsn: str, lock: int) -> None:
+    with psycopg.connect(dsn) as gate:
+        gate.execute("SELECT pg_advisory_lock_shared(%s)", [lock])

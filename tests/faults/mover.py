@@ -32,7 +32,7 @@ class Mover:
 
     def __exit__(self, *_: object) -> None:
         self._done.set()
-        self._thread.join(timeout=60)
+        self._thread.join(timeout=180)
 
     def _run(self) -> None:
         with psycopg.connect(self._dsn) as connection:

@@ -47,11 +47,11 @@ class SweepProcess:
 
     def summary(self) -> dict[str, Any]:
         """Its summary, when it has ended."""
-        output, _ = self.process.communicate(timeout=180)
+        output, _ = self.process.communicate(timeout=600)
         summary: dict[str, Any] = json.loads(output)
         return summary | {"exit_code": self.process.returncode}
 
     def kill(self) -> None:
         """SIGKILL to all of it: Python, JVM, workers."""
         os.killpg(self.process.pid, 9)
-        self.process.communicate(timeout=30)
+        self.process.communicate(timeout=180)

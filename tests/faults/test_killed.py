@@ -4,6 +4,7 @@ import threading
 
 import pytest
 from endpoint import Endpoint
+from faults.failing_store import HOLD
 from faults.processes import SweepProcess
 from ledger_reader import LedgerReader
 from pyspark.sql import SparkSession
@@ -14,7 +15,17 @@ from duesweep.stores.values import SweepSummary
 from duesweep.sweep import exit_code, sweep
 
 _SLICES = "SELECT FROM duesweep_journal WHERE kind = 'slice'"
-_BATCHES = "SELECT FROM duesweep_journal WHERE kind = 'batch'"
+_HELD = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = $1 AND NOT granted"
+
+
+def _kill_held(process: SweepProcess, endpoint: Endpoint, count: int) -> None:
+    """Kill a sweep when so many of its sessions have come to their moment, however fast it is."""
+    endpoint.fetch("SELECT pg_advisory_lock($1)", HOLD)
+    process.await_ready()
+    process.go()
+    until(lambda: len(endpoint.fetch(_HELD, HOLD)) == count)
+    process.kill()
+    endpoint.fetch("SELECT pg_advisory_unlock($1)", HOLD)
 
 
 @pytest.mark.slow
@@ -23,11 +34,9 @@ def test_driver_killed_between_dispatch_and_settle_is_settled_by_the_next_sweep(
 ) -> None:
     endpoint.set_up("Billing")
     endpoint.delay_many(3_000)
-    process = SweepProcess.start("local[2,4]", "never", 0, endpoint.config_file())
-    process.await_ready()
-    process.go()
-    until(lambda: len(endpoint.fetch(_SLICES)) == 2)
-    process.kill()
+    process = SweepProcess.start("local[2,4]", "held before closing", 0, endpoint.config_file())
+    _kill_held(process, endpoint, 1)
+    assert len(endpoint.fetch(_SLICES)) == 2
     assert len(endpoint.queue_rows("Billing")) == 3_000
     endpoint.delay_many(5)
 
@@ -47,12 +56,9 @@ def test_driver_killed_while_it_dispatches_leaves_the_rest_to_the_next_sweep(
     endpoint.set_up("Billing")
     endpoint.delay_many(20_000)
     process = SweepProcess.start(
-        "local[2,4]", "never", 0, endpoint.config_file(sweep__batch_rows=50)
+        "local[2,4]", "held before COMMIT", 10, endpoint.config_file(sweep__batch_rows=50)
     )
-    process.await_ready()
-    process.go()
-    until(lambda: len(endpoint.fetch(_BATCHES)) > 20)
-    process.kill()
+    _kill_held(process, endpoint, 2)
 
     summary = sweep(spark, wiring.parts(endpoint.config()))
 
@@ -83,7 +89,7 @@ def test_slice_whose_session_is_killed_is_cut_and_the_others_finish(
             '"Billing"',
         )
     )
-    sweeping.join(timeout=120)
+    sweeping.join(timeout=600)
 
     (summary,) = summaries
     assert exit_code(summary) == 4

@@ -100,7 +100,7 @@ def test_two_settlers_at_once_settle_once(
     Ledger(spark, dead.parts.ledger_root).create()
     with ThreadPoolExecutor(2) as pool:
         for settler in [pool.submit(settle, spark, dead) for _ in range(2)]:
-            settler.result(timeout=120)
+            settler.result(timeout=600)
 
     assert_settled_once(dead, endpoint, ledger)
 
@@ -119,6 +119,6 @@ def test_lost_race_of_two_appends_counts_once(
             pool.submit(shared.append, "sweeps", rows_df, sweep_id=sweep_id) for _ in range(4)
         ]
         for append in appends:
-            append.result(timeout=120)
+            append.result(timeout=600)
 
     assert ledger.table("sweeps").count() == 1

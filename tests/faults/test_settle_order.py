@@ -35,16 +35,16 @@ def test_batches_that_commit_out_of_the_order_of_their_ids_are_all_settled(
 
             def hold() -> None:
                 written.set()
-                assert go.wait(timeout=30)
+                assert go.wait(timeout=180)
 
             slow = pool.submit(deliver_one, parts, run, first, hold)
-            assert written.wait(timeout=30)  # its journal row has the lower id, uncommitted
+            assert written.wait(timeout=180)  # its journal row has the lower id, uncommitted
             deliver_one(parts, run, second)
             closing = pool.submit(session.close_sweep, run.sweep_id, abandoned=False, remaining=0)
             until(lambda: endpoint.fetch(_WAITING))
             go.set()
-            slow.result(timeout=60)
-            assert closing.result(timeout=60)
+            slow.result(timeout=180)
+            assert closing.result(timeout=180)
         ledger_tables = Ledger(spark, parts.ledger_root)
         ledger_tables.create()
         settle_sweep(spark, session, ledger_tables, run.sweep_id)

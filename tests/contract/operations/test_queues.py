@@ -1,5 +1,6 @@
 """Create, send, receive and purge, on each transport."""
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
@@ -152,8 +153,12 @@ def test_two_receivers_take_each_message_once(skipping: Subject, session: Transp
         for number in range(2_000):
             session.queue(BILLING).send(message(number))
 
+    barrier = threading.Barrier(2)
+
     def receive(_: int) -> list[int | None]:
         with open_session(skipping.transport) as own:
+            # Or one might be done before the other has connected.
+            barrier.wait(180)
             return list(receive_all(own.queue(BILLING)))
 
     with ThreadPoolExecutor(2) as pool:

@@ -105,7 +105,7 @@ def test_locked_queue_table_is_given_up_after_the_lock_time_out(endpoint: Endpoi
         with _blocked("55P03"):
             queue.deliver(destination, letters.with_bodies(b"x"))
 
-    assert LOCK_WAIT_SECONDS <= time.monotonic() - began < LOCK_WAIT_SECONDS + 5
+    assert LOCK_WAIT_SECONDS <= time.monotonic() - began < LOCK_WAIT_SECONDS + 60
 
 
 def test_role_without_the_right_to_insert_gets_nothing_delivered_and_charges_no_message(
@@ -151,7 +151,7 @@ def test_queue_whose_seq_is_used_up_takes_nothing_and_says_what_to_do(endpoint: 
 def test_statement_that_takes_too_long_stops_the_queue_and_not_the_message(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgresql_store, "TASK_LIMITS", TimeLimits(1_000, 300, 0))
+    monkeypatch.setattr(postgresql_store, "TASK_LIMITS", TimeLimits(1_000, 3_000, 0))
     endpoint.execute(
         "CREATE FUNCTION linger() RETURNS trigger LANGUAGE plpgsql AS"
         " $$BEGIN PERFORM pg_sleep(30); RETURN NEW; END$$"

@@ -12,14 +12,41 @@ from contract.rabbitmq.migrations import counts
 from contract.rabbitmq.sessions import connections
 from waiting import until
 
+from duesweep.queues.base import Confirmation
+from duesweep.queues.rabbitmq import link
 from duesweep.queues.rabbitmq.migration.plan import POISON_QUEUE
+from duesweep.queues.rabbitmq.session import RabbitMqQueueSession
 
 
 @pytest.fixture(autouse=True)
 def _no_connection_is_left() -> Iterator[None]:
     before = connections()
     yield
-    until(lambda: connections() <= before, 10)
+    until(lambda: connections() <= before)
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that is busy is no silent broker: tests of that say how long they wait."""
+    monkeypatch.setattr("duesweep.courier.CLAIM_SECONDS", 120.0)
+    monkeypatch.setattr(link, "CLAIM_SECONDS", 120.0)
+    monkeypatch.setattr(link, "_ANSWER_SECONDS", 240.0)
+
+
+@pytest.fixture
+def fruitless(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """One number for each wait for confirms that ended without all of them: those it missed."""
+    missed: list[int] = []
+    confirm = RabbitMqQueueSession.confirm
+
+    def confirmed(session: RabbitMqQueueSession, seconds: float) -> Confirmation:
+        answer = confirm(session, seconds)
+        if answer.unconfirmed:
+            missed.append(len(answer.unconfirmed))
+        return answer
+
+    monkeypatch.setattr(RabbitMqQueueSession, "confirm", confirmed)
+    return missed
 
 
 @pytest.fixture

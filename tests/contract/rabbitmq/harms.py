@@ -49,14 +49,14 @@ def _policy(broker: Broker) -> None:
     definition = {"max-length": 10, "message-ttl": 5_000, "dead-letter-exchange": "elsewhere"}
     path = "policies/{vhost}/short"
     broker.api(path, "PUT", {"pattern": f"^{_LEVEL}$", "definition": definition})
-    until(lambda: broker.api("queues/{vhost}/" + _LEVEL).get("policy") == "short")
+    until(lambda: broker.told_of_queues()[_LEVEL][0] == "short")
 
 
 def _first_ladder(broker: Broker) -> None:
     broker.channel.queue_declare(_FIRST, durable=True)
     broker.channel.confirm_delivery()
     broker.channel.basic_publish("", _FIRST, b"")
-    until(lambda: broker.api("queues/{vhost}/" + _FIRST).get("messages") == 1)
+    until(lambda: broker.told_of_queues()[_FIRST][2] == 1)
 
 
 HARMS = [

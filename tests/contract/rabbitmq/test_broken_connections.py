@@ -3,6 +3,8 @@
 import socket
 import time
 from collections import Counter
+from contextlib import suppress
+from typing import Any
 
 import pytest
 from broker import Broker
@@ -27,15 +29,6 @@ from duesweep.queues.rabbitmq import link
 pytestmark = pytest.mark.services
 
 NOBODY_LISTENS = "amqp://guest:guest@127.0.0.1:1/v"
-
-
-@pytest.fixture
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("duesweep.courier.CLAIM_SECONDS", 1.0)
-    monkeypatch.setattr(link, "CLAIM_SECONDS", 1.0)
-    monkeypatch.setattr(link, "_ANSWER_SECONDS", 1.0)
-    monkeypatch.setattr(brokers, "_CONNECT_SECONDS", 1)
-    monkeypatch.setattr(connection, "_CLOSE_SECONDS", 0.5)
 
 
 @pytest.mark.parametrize(
@@ -68,13 +61,13 @@ def test_connection_that_the_broker_closes_between_batches_is_made_again(billing
     first, second = letters(3), letters(2)
     with session_of(queue_of(billing.url)) as session:
         session.deliver(session.resolve("Billing"), first)
-        session.confirm(10)
+        session.confirm(60)
         (before,) = connections()
         until(billing.cut_connections)
         until(lambda: not before.is_alive())
 
         session.deliver(session.resolve("Billing"), second)
-        answer = session.confirm(10)
+        answer = session.confirm(60)
 
     assert (answer.refused, answer.unconfirmed) == ({}, frozenset())
     assert billing.count("Billing") == 5
@@ -101,15 +94,15 @@ def test_publication_over_which_the_connection_breaks_is_put_back_not_refused(
     with session_of(queue_of(url)) as session:
         found = session.resolve("Billing")
         session.deliver(found, first)
-        session.confirm(10)
+        session.confirm(60)
         proxy.cut()
         session.deliver(found, second)
-        answer = session.confirm(10)
+        answer = session.confirm(60)
 
         assert answer.refused == {}
         left = [m for m in second if m.key in answer.unconfirmed]
         session.deliver(session.resolve("Billing"), left)
-        again = session.confirm(10)
+        again = session.confirm(60)
 
     assert (again.refused, again.unconfirmed) == ({}, frozenset())
     assert bodies(second) == set(arrived(billing, "Billing", 300))
@@ -133,18 +126,18 @@ def test_broker_that_cuts_every_connection_is_left_alone_after_some(
     assert gone <= set(arrived(billing, "Billing", len(gone)))
 
 
-@pytest.mark.usefixtures("_impatient")
 def test_broker_that_falls_silent_in_a_batch_is_not_waited_for_twice(
-    billing: Broker, proxy: Proxy
+    billing: Broker, proxy: Proxy, fruitless: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("duesweep.courier.CLAIM_SECONDS", 3.0)
+    monkeypatch.setattr(connection, "_CLOSE_SECONDS", 0.5)
     rows = numbered(200, size=1_000)
     world = world_on(queue_of(billing.server.url(billing.vhost, proxy.port)), *rows)
     proxy.hold_after(50_000, Way.TO_BROKER)
-    started = time.monotonic()
 
     run = world.sweep(limits=BatchLimits(rows=20))
 
-    assert time.monotonic() - started < 4
+    assert len(fruitless) == 1
     assert world.store.attempts == {}
     (end,) = world.ends(run)
     assert end.reason == "RabbitMQ has not confirmed messages in time"
@@ -153,36 +146,57 @@ def test_broker_that_falls_silent_in_a_batch_is_not_waited_for_twice(
     assert gone <= set(arrived(billing, "Billing", len(gone)))
 
 
-@pytest.mark.usefixtures("_impatient")
-def test_broker_that_answers_no_question_is_asked_one_only(billing: Broker, proxy: Proxy) -> None:
+def test_broker_that_answers_no_question_is_asked_one_only(
+    billing: Broker, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "_ANSWER_SECONDS", 3.0)
+    monkeypatch.setattr(connection, "_CLOSE_SECONDS", 0.5)
     url = billing.server.url(billing.vhost, proxy.port)
     with session_of(queue_of(url)) as session:
         session.resolve("Billing")
         proxy.hold_after(0, Way.TO_CLIENT)
-        started = time.monotonic()
+        questions: list[object] = []
+        call = connection.Connection.call
 
+        def counted(one: connection.Connection, act: Any) -> Any:
+            questions.append(act)
+            return call(one, act)
+
+        monkeypatch.setattr(connection.Connection, "call", counted)
         for name in ("Shipping", "Other", "Another"):
-            with pytest.raises(DestinationError, match="has not answered for 1 s"):
+            with pytest.raises(DestinationError, match="has not answered for 3 s"):
                 session.resolve(name)
 
-        assert time.monotonic() - started < 2
+        assert len(questions) == 1
 
 
-@pytest.mark.usefixtures("_impatient")
-def test_broker_that_accepts_and_says_nothing_is_given_up() -> None:
+def test_broker_that_accepts_and_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(brokers, "_CONNECT_SECONDS", 1)
+    monkeypatch.setattr(link, "CLAIM_SECONDS", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         url = f"amqp://guest:guest@127.0.0.1:{deaf.getsockname()[1]}/v"
         world = world_on(queue_of(url), *numbered(2), *numbered(2, "Shipping"))
-        started = time.monotonic()
 
         run = world.sweep()
+        tries = _connections_to(deaf)
 
-    assert time.monotonic() - started < 4
+    # Not that many for each of the two endpoints.
+    assert 1 <= tries <= 3
     assert len(world.store.rows) == 4
     assert world.store.attempts == {}
     (end,) = world.ends(run)
     assert end.reason is not None
     assert "cannot be connected to" in end.reason
+
+
+def _connections_to(listener: socket.socket) -> int:
+    listener.settimeout(0)
+    count = 0
+    with suppress(BlockingIOError):
+        while True:
+            listener.accept()[0].close()
+            count += 1
+    return count
 
 
 @pytest.mark.parametrize("how", ["nobody listens", "accepts and closes"])
@@ -198,7 +212,7 @@ def test_second_broker_is_taken_when_the_first_is_down(
         with session_of(queue_of(first, billing.url)) as session:
             session.deliver(session.resolve("Billing"), letters(1))
 
-            assert session.confirm(10).unconfirmed == frozenset()
+            assert session.confirm(60).unconfirmed == frozenset()
 
     assert billing.count("Billing") == 20
 
@@ -223,16 +237,16 @@ def test_check_of_a_connection_that_is_cut_is_no_wrong_setting(
 
 
 def test_heartbeats_go_on_while_the_store_works(billing: Broker) -> None:
-    with session_of(queue_of(f"{billing.url}?heartbeat=1")) as session:
+    with session_of(queue_of(f"{billing.url}?heartbeat=2")) as session:
         session.deliver(session.resolve("Billing"), letters(10))
         before = connections()
-        # As a store does: Python's lock is held most of the time. A broker hangs up after two.
-        deadline, work = time.monotonic() + 4, Counter[int]()
+        # As a store does: Python's lock is held most of the time. A broker hangs up after four.
+        deadline, work = time.monotonic() + 7, Counter[int]()
         while time.monotonic() < deadline:
             work.update(range(1_000))
 
         session.deliver(session.resolve("Billing"), letters(10))
-        answer = session.confirm(10)
+        answer = session.confirm(60)
 
         assert connections() == before
     assert answer.unconfirmed == frozenset()

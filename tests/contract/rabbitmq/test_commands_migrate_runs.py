@@ -11,6 +11,7 @@ from contract.rabbitmq.first_ladder import (
     first_name,
 )
 from contract.rabbitmq.migrations import Onlooker, counts, migrate, migration
+from waiting import until
 
 from duesweep.queues.rabbitmq import ladder
 from duesweep.queues.rabbitmq.migration.report import LevelReport, MigrationReport
@@ -101,4 +102,5 @@ def test_missing_second_ladder_is_created_first(
 
     assert migrate(broker, capsys)[0] == 0
     assert broker.count(ladder.level_name(16)) == 1
+    until(lambda: broker.told_of_queues()[first_name(16)][2] == 0)
     assert run(broker, "delays", "verify") == 0

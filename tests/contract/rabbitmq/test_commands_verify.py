@@ -9,6 +9,7 @@ from broker import Broker
 from broker_server import BrokerServer
 from contract.rabbitmq.commands import run
 from contract.rabbitmq.harms import HARMS, Harm
+from waiting import until
 
 pytestmark = pytest.mark.services
 
@@ -70,6 +71,7 @@ def test_text_has_findings_and_their_count(
 def test_harm_is_found_and_3(
     shared: Broker, capsys: pytest.CaptureFixture[str], harm: Harm
 ) -> None:
+    told = shared.told_of_queues()
     harm.harm(shared)
     before = shared.definitions()
     try:
@@ -79,6 +81,8 @@ def test_harm_is_found_and_3(
     finally:
         harm.mend(shared)
         assert run(shared, "endpoint", "create", "Billing", "Sales.Orders") == 0
+        # Or the next test would hear of it from the management API.
+        until(lambda: shared.told_of_queues() == told)
 
     assert (code, _bad(findings)) == (3, harm.said)
     seen = {one for one in harm.said if one[0] != "ladder-binding"} if harm.by_amqp else set()

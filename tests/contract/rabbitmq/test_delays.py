@@ -16,11 +16,13 @@ from contract.rabbitmq.sessions import (
     world_on,
 )
 from unit.dispatch_world import World
+from waiting import until
 
-from duesweep.clock import SystemClock
+from duesweep.clock import SettableClock, SystemClock
 from duesweep.drivers.rabbitmq import Brokers, Channel, Connection
 from duesweep.message import Message
 from duesweep.queues.rabbitmq import declare, ladder
+from duesweep.queues.rabbitmq.punctuality import Entry, Punctuality
 from duesweep.queues.rabbitmq.topology import Style
 from duesweep.store_clock import StoreClock
 from duesweep.testing.builders import DelayedRow, delayed_row
@@ -48,8 +50,8 @@ class _Arrivals:
         for queue in queues:
             broker.channel.basic_consume(queue, self._note, auto_ack=True)
 
-    def wait_for(self, count: int, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
+    def wait_for(self, count: int) -> None:
+        deadline = time.monotonic() + 180
         while len(self.seconds) < count and time.monotonic() < deadline:
             self._broker.connection.process_data_events(0.05)
 
@@ -63,19 +65,19 @@ def _due_in(seconds: float, body: str) -> Message:
     return plain._replace(due_us=int(seconds * 1_000_000), body=body.encode())
 
 
-def test_messages_are_never_early_and_less_than_a_second_late(with_ladder: Broker) -> None:
+def test_messages_are_never_early_and_wait_no_longer_than_they_have_to(with_ladder: Broker) -> None:
     with_ladder.create_queue("Direct", x_queue_type="classic")
     arrivals = _Arrivals(with_ladder, "Billing", "Direct")
 
     started = time.monotonic()
-    clock = StoreClock(0, 0, SystemClock())
+    clock = StoreClock(0, 0, SettableClock())
     for style, name in ((Style.CONVENTIONAL, "Billing"), (Style.DIRECT, "Direct")):
         with queue_session(with_ladder, style) as session:
             early = [_due_in(seconds, f"{name} {seconds}") for seconds in DELAYS]
             assert session.defer(session.resolve(name), early, clock) == {}
-            answer = session.confirm(10)
+            answer = session.confirm(60)
             assert (answer.refused, answer.unconfirmed) == ({}, frozenset())
-    arrivals.wait_for(2 * len(DELAYS), 15)
+    arrivals.wait_for(2 * len(DELAYS))
 
     late = {
         body: arrivals.seconds[body.encode()] - started - seconds
@@ -85,42 +87,52 @@ def test_messages_are_never_early_and_less_than_a_second_late(with_ladder: Broke
     }
     assert len(late) == 2 * len(DELAYS)
     assert min(late.values()) >= 0
-    assert max(late.values()) < 1, late
+    waits = {
+        body.decode(): p.headers[ladder.DELAY_HEADER] for body, p in arrivals.properties.items()
+    }
+    assert waits == {f"{name} {s}": s for name in ("Billing", "Direct") for s in DELAYS}
     assert {p.expiration for p in arrivals.properties.values()} == {None}
 
 
 def test_punctual_messages_enter_when_whole_seconds_are_left(with_ladder: Broker) -> None:
     punctual = replace(queue_of(with_ladder.url), is_punctual=True)
     arrivals = _Arrivals(with_ladder, "Billing")
-    # Rounded up, each would be 0.9 s late.
+    # Rounded up, each would wait for a second more.
     delays = (0.1, 1.1, 2.1)
 
     started = time.monotonic()
-    clock = StoreClock(0, 0, SystemClock())
+    clock = StoreClock(0, 0, SettableClock())
     with session_of(punctual) as session:
         early = [_due_in(seconds, str(seconds)) for seconds in delays]
         session.defer(session.resolve("Billing"), early, clock)
-        answer = session.confirm(10)
+        answer = session.confirm(60)
         assert (answer.refused, answer.unconfirmed) == ({}, frozenset())
-    arrivals.wait_for(len(delays), 10)
+    arrivals.wait_for(len(delays))
 
     late = [arrivals.seconds[str(seconds).encode()] - started - seconds for seconds in delays]
     assert min(late) >= 0
-    assert max(late) < 0.7, late
+    found = [arrivals.properties[str(s).encode()].headers for s in delays]
+    assert [headers.get(ladder.DELAY_HEADER, 0) for headers in found] == [0, 1, 2]
 
 
-def test_what_is_still_held_when_time_is_up_was_not_sent(with_ladder: Broker) -> None:
+def test_what_is_still_held_when_time_is_up_was_not_sent(
+    with_ladder: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # For longer than a fraction of a second, in which a busy machine may do nothing at all.
+    monkeypatch.setattr(Punctuality, "entry", lambda _, left_us: Entry(0, left_us / 1_000_000))
     punctual = replace(queue_of(with_ladder.url), is_punctual=True)
-    clock = StoreClock(0, 0, SystemClock())
+    clock = StoreClock(0, 0, SettableClock())
     with session_of(punctual) as session:
-        early = [_due_in(0.9, "held"), _due_in(0.05, "sent")]
+        early = [_due_in(8, "held"), _due_in(0.05, "sent")]
         session.defer(session.resolve("Billing"), early, clock)
-        answer = session.confirm(0.5)
+        goes_out = time.monotonic() + 8
+        with_ladder.wait_for("Billing", 1)
+        answer = session.confirm(1)
         assert answer.unconfirmed == {early[0].key}
 
         session.deliver(session.resolve("Billing"), [_due_in(0, "next")])
-        assert session.confirm(5).unconfirmed == frozenset()
-        time.sleep(1)  # until it would have gone out
+        assert session.confirm(60).unconfirmed == frozenset()
+        until(lambda: time.monotonic() > goes_out + 0.5)
 
     assert set(arrived(with_ladder, "Billing", 2)) == {b"sent", b"next"}
 
@@ -130,7 +142,7 @@ def test_what_comes_due_before_it_is_sent_goes_straight(with_ladder: Broker) -> 
 
     with queue_session(with_ladder) as session:
         session.defer(session.resolve("Billing"), [_due_in(9, "late")], clock)
-        session.confirm(10)
+        session.confirm(60)
 
     ((method, properties, body),) = with_ladder.take_all("Billing", 1)
     assert (method.exchange, body) == ("Billing", b"late")
@@ -202,7 +214,7 @@ def test_queue_that_its_exchange_lost_is_bound_again_before_anything_enters(
     with queue_session(with_ladder) as session:
         clock = StoreClock(0, 0, SystemClock())
         session.defer(session.resolve("Void"), [_due_in(0.5, "early")], clock)
-        assert session.confirm(10).unconfirmed == frozenset()
+        assert session.confirm(60).unconfirmed == frozenset()
 
     assert arrived(with_ladder, "Void", 1) == {b"early": 1}
 

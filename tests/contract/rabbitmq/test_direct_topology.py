@@ -47,7 +47,7 @@ def test_queue_that_goes_after_it_was_found_fails_alone(broker: Broker) -> None:
         lost = letters(2)
         session.deliver(gone, lost)
         session.deliver(billing, letters(2))
-        answer = session.confirm(10)
+        answer = session.confirm(60)
 
     assert set(answer.refused) == {m.key for m in lost}
     assert answer.unconfirmed == frozenset()

@@ -20,7 +20,7 @@ from waiting import until
 from duesweep.drivers.rabbitmq import Brokers, Connection, Consumer, Fate, Publication, Publisher
 from duesweep.queues.rabbitmq import ladder
 
-_COUNT, _IN_FLIGHT, _SECONDS = 4_000, 100, 100_000
+_COUNT, _IN_FLIGHT, _SECONDS = 8_000, 100, 100_000
 _FIRST, _SECOND = first_name(16), ladder.level_name(16)
 
 
@@ -49,7 +49,7 @@ def _load(broker: Broker) -> None:
                 for number in range(_COUNT)
             ]
         )
-        publisher.wait(60)
+        publisher.wait(180)
         assert set(publisher.take_fates()) == {Fate.CONFIRMED}
 
 
@@ -57,7 +57,7 @@ def _bodies(broker: Broker) -> Counter[bytes]:
     """All that is on the second ladder; they are taken from there."""
     bodies: Counter[bytes] = Counter()
     with Connection(_brokers(broker)) as connection, Consumer(connection, _SECOND, 500) as consumer:
-        while deliveries := consumer.take(_COUNT, 0.5):
+        while deliveries := consumer.take(_COUNT, 3):
             bodies.update(delivery.body for delivery in deliveries)
             consumer.acknowledge(deliveries)
     assert broker.count(_SECOND) == 0

@@ -56,13 +56,13 @@ def test_endpoint_that_goes_after_it_was_found_fails_alone(billing: Broker, name
         session.deliver(found, good[:100])
         session.deliver(gone, lost)
         session.deliver(found, good[100:])
-        answer = session.confirm(10)
+        answer = session.confirm(60)
 
         assert set(answer.refused) == {m.key for m in lost}
         assert all(isinstance(e, QueueNotFoundError) for e in answer.refused.values())
         put_back = [m for m in good if m.key in answer.unconfirmed]
         session.deliver(session.resolve("Billing"), [*put_back, *later])
-        again = session.confirm(10)
+        again = session.confirm(60)
         with pytest.raises(QueueNotFoundError):
             session.resolve(name)
         assert connections() == before
@@ -147,13 +147,13 @@ def test_message_that_amqp_has_no_room_for_fails_alone(billing: Broker) -> None:
         found = session.resolve("Billing")
         before = connections()
         session.deliver(found, [*misfits[:3], *fits, *misfits[3:]])
-        answer = session.confirm(10)
+        answer = session.confirm(60)
 
         assert set(answer.refused) == {m.key for m in misfits}
         assert all(isinstance(e, RefusedMessageError) for e in answer.refused.values())
         assert answer.unconfirmed == frozenset()
         session.deliver(session.resolve("Billing"), letters(1))
-        assert session.confirm(10).unconfirmed == frozenset()
+        assert session.confirm(60).unconfirmed == frozenset()
         assert connections() == before
 
     assert len(billing.take_all("Billing", 6)) == 6
@@ -166,7 +166,7 @@ def test_headers_about_as_long_as_a_frame_are_sent_or_refused_and_break_nothing(
 
     with queue_session(billing) as session:
         session.deliver(session.resolve("Billing"), sizes)
-        answer = session.confirm(10)
+        answer = session.confirm(60)
 
     taken = len(sizes) - len(answer.refused)
     assert answer.unconfirmed == frozenset()
@@ -200,9 +200,9 @@ def test_what_was_rolled_back_is_not_told_to_the_next_batch(billing: Broker) -> 
     with queue_session(billing) as session:
         session.deliver(session.resolve("Void"), letters(3))
         session.rollback()
-        assert session.confirm(10).refused == {}
+        assert session.confirm(60).refused == {}
         session.deliver(session.resolve("Billing"), letters(3))
-        answer = session.confirm(10)
+        answer = session.confirm(60)
 
     assert (answer.refused, answer.unconfirmed) == ({}, frozenset())
     assert billing.count("Billing") == 3

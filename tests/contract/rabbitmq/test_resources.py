@@ -8,6 +8,7 @@ import pytest
 from broker import Broker
 from broker_proxy import Proxy, Way
 from contract.rabbitmq.sessions import connections, letters, queue_of, session_of
+from waiting import until
 
 from duesweep.drivers.rabbitmq import Publisher, connection
 from duesweep.errors import QueueNotFoundError
@@ -24,7 +25,7 @@ def test_fifty_sessions_leave_no_thread_and_no_connection(billing: Broker) -> No
     def session_of_a_task() -> None:
         with session_of(queue_of(billing.url)) as session:
             session.deliver(session.resolve("Billing"), letters(2))
-            session.confirm(10)
+            session.confirm(60)
             with pytest.raises(QueueNotFoundError):
                 session.resolve("Nowhere")
 
@@ -36,8 +37,7 @@ def test_fifty_sessions_leave_no_thread_and_no_connection(billing: Broker) -> No
         session_of_a_task()
 
     gc.collect()
-    assert threading.active_count() == threads
-    assert _open_files() <= files
+    until(lambda: threading.active_count() == threads and _open_files() <= files)
     assert billing.count("Billing") == 102
 
 
@@ -50,10 +50,10 @@ def test_session_whose_broker_fell_silent_leaves_nothing(
         session.resolve("Billing")
         proxy.hold_after(0, Way.TO_BROKER)
 
-    assert connections() == set()
+    until(lambda: connections() == set())
     proxy.close()
     gc.collect()
-    assert _open_files() <= files
+    until(lambda: _open_files() <= files)
 
 
 def test_endpoints_that_are_gone_leave_no_channel_and_no_publisher(billing: Broker) -> None:
@@ -64,17 +64,21 @@ def test_endpoints_that_are_gone_leave_no_channel_and_no_publisher(billing: Brok
             gone = session.resolve(name)
             billing.delete(name)
             session.deliver(gone, letters(1))
-            assert len(session.confirm(10).refused) == 1
+            assert len(session.confirm(60).refused) == 1
 
         session.deliver(session.resolve("Billing"), letters(1))
-        assert session.confirm(10).unconfirmed == frozenset()
+        assert session.confirm(60).unconfirmed == frozenset()
         gc.collect()
         publishers = [one for one in gc.get_objects() if isinstance(one, Publisher)]
-        listed = billing.server.control("list_channels", "vhost", "number").splitlines()
+        # The tests' own, the one for questions, and the one that publishes.
+        until(lambda: len(_channels(billing)) <= 3)
 
     assert len(publishers) <= 2
-    # The tests' own, the one for questions, and the one that publishes.
-    assert len([line for line in listed if line.startswith(billing.vhost)]) <= 3, listed
+
+
+def _channels(broker: Broker) -> list[str]:
+    listed = broker.server.control("list_channels", "vhost", "number").splitlines()
+    return [line for line in listed if line.startswith(broker.vhost)]
 
 
 def test_no_more_goes_out_unconfirmed_than_may_be_in_flight(
@@ -85,10 +89,11 @@ def test_no_more_goes_out_unconfirmed_than_may_be_in_flight(
     with session_of(queue_of(url, max_in_flight=7)) as session:
         found = session.resolve("Billing")
         session.deliver(found, letters(1))
-        session.confirm(10)
+        session.confirm(60)
         proxy.hold_after(0, Way.TO_CLIENT)
 
         session.deliver(found, letters(100))
+        billing.wait_for("Billing", 1 + 7)
         answer = session.confirm(0.5)
 
         assert len(answer.unconfirmed) == 100

@@ -37,7 +37,7 @@ def test_messages_arrive_over_tls_with_a_clients_certificate(billing: Broker) ->
 
     with session_of(queue) as session:
         session.deliver(session.resolve("Billing"), letters(500))
-        answer = session.confirm(10)
+        answer = session.confirm(60)
 
     assert (answer.refused, answer.unconfirmed) == ({}, frozenset())
     assert billing.count("Billing") == 500

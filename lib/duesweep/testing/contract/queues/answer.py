@@ -15,7 +15,7 @@ from duesweep.testing.contract.subjects import BrokerUnderTest
 from duesweep.tombstone import micros
 
 _POLL_SECONDS = 0.01
-_ARRIVAL_SECONDS = 30.0
+_ARRIVAL_SECONDS = 120.0
 
 
 class AnswerContract:
@@ -57,8 +57,8 @@ class AnswerContract:
         early = _due_in(1)
 
         with steps.sessions(subject) as (store, queue), store.transaction():
-            clock = StoreClock(micros(DUE), 0, SystemClock())
             due_at = time.monotonic() + 1
+            clock = StoreClock(micros(DUE), 0, SystemClock())
             assert queue.defer(queue.resolve("Billing"), [early], clock) == {}
             assert list(queue.confirm(steps.ANSWER_SECONDS).unconfirmed) == []
             queue.commit()

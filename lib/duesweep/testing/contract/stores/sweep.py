@@ -54,7 +54,7 @@ class SweepContract:
                 assert session.grant_exhausted(run, 3, limit=5) == 3
                 second = pool.submit(_exhaust, subject, run, rows[:3])
                 assert wait([second], timeout=steps.WHILE_SECONDS).not_done
-            assert second.result(timeout=10) == 3
+            assert second.result(timeout=60) == 3
 
     def test_closed_sweep_claims_nothing_and_journals_nothing(
         self, subject: StoreUnderTest
@@ -82,7 +82,7 @@ class SweepContract:
                 closing = pool.submit(subject.close_sweep, run)
                 assert wait([closing], timeout=steps.WHILE_SECONDS).not_done
                 session.finish(run, 0, steps.delivered(*claim.messages), claim.server_us)
-            closing.result(timeout=10)
+            closing.result(timeout=60)
 
         assert len(subject.journal(run)) == 1
 
