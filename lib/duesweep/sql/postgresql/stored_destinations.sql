@@ -1,0 +1,7 @@
+-- Returns where all messages go, and how many go there; at most 1,000, the commonest first. No locks.
+SELECT {destination} AS destination, count(*) AS messages
+FROM {delayed} d
+WHERE {destination} <> ''
+GROUP BY {destination}
+ORDER BY messages DESC, destination
+LIMIT 1000;
