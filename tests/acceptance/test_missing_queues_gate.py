@@ -1,8 +1,13 @@
 """A connection that has none of the queues that messages go to ends a sweep before it claims."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Union
 
 import pytest
+from broker import Broker
+from diagnosis import diagnosed
+from endpoint import Endpoint
+from rabbitmq_settings import settings
 from routes import add_routes
 from timeouts_endpoint import TimeoutsEndpoint, timeouts_of
 
@@ -29,15 +34,19 @@ def subject(request: pytest.FixtureRequest) -> Subject:
     return found.of_kind(kind).set_up(*QUEUES)
 
 
-def _gate(subject: Subject, *templates: str) -> int:
-    """What the gate says with a route to a queue of each of these names, for HOST-1, HOST-2 …"""
+def _file(subject: Subject, *templates: str) -> Path:
+    """A configuration with a route to a queue of each of these names, for HOST-0, HOST-1 …"""
     file = subject.config_file(
         **{f"queues__host{i}__kind": subject.config().store.dialect for i in range(len(templates))},
         queues__default__kind=subject.config().store.dialect,
     )
     routes = [(f"*@HOST-{i}", f"host{i}", queue) for i, queue in enumerate(templates)]
-    add_routes(file, *routes, ("error", "default", "error"))
-    return main(["sweep", "--gate", "--config", str(file)])
+    return add_routes(file, *routes, ("error", "default", "error"))
+
+
+def _gate(subject: Subject, *templates: str) -> int:
+    """What the gate says with these routes."""
+    return main(["sweep", "--gate", "--config", str(_file(subject, *templates))])
 
 
 def test_gate_refuses_a_route_with_a_typo(
@@ -109,3 +118,41 @@ def test_empty_destination_is_its_messages_fault(subject: Subject) -> None:
     subject.delay("")
 
     assert _gate(subject, RIGHT) == WORK_FOR_SPARK
+
+
+def test_message_that_never_comes_due_says_nothing_of_a_connection(subject: Subject) -> None:
+    subject.delay("Shipping@HOST-0")
+    name = '"Time"' if isinstance(subject, TimeoutsEndpoint) else "[Time]"
+    subject.execute(f"UPDATE {subject.delayed} SET {name} = NULL")
+    subject.delay("Gone@HOST-0")
+
+    assert _gate(subject, RIGHT) == 2
+
+
+def test_doctor_says_so_before_anything_is_due(
+    subject: Subject, capsys: pytest.CaptureFixture[str]
+) -> None:
+    subject.delay("Biling@HOST-0", due_in_seconds=3_600)
+
+    found = diagnosed(capsys, _file(subject, RIGHT)).of("sweep-start")
+
+    assert found["severity"] == "fault"
+    assert "queues.host0 has none of the queues" in found["found"]
+    assert found["advice"].startswith("Correct [[route]] or [queues.host0]")
+
+
+@pytest.mark.parametrize("topology", ["conventional", "direct"])
+def test_gate_asks_a_broker_for_its_endpoints(
+    endpoint: Endpoint, broker: Broker, topology: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broker.create("Billing")
+    broker.create("Sales.Orders")
+    more = settings(broker, queues__default__topology=topology)
+    timeouts = timeouts_of(endpoint).set_up(**more)
+    gate = ["sweep", "--gate", "--config", str(timeouts.config_file(**more))]
+
+    timeouts.delay_many(4, ["Biling", "Shiping"])
+    assert main(gate) == 2
+    assert "Biling goes to Biling (There is no queue Biling on RabbitMQ" in capsys.readouterr().err
+    timeouts.delay("Billing")
+    assert main(gate) == WORK_FOR_SPARK
