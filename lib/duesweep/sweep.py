@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from duesweep.dispatch import DispatchJob, dispatch
 from duesweep.errors import ExitCode, SweepClosedError
 from duesweep.ledger.tables import Ledger
+from duesweep.missing_queues import refuse_missing_queues
 from duesweep.parts import SweepParts
 from duesweep.plan import core_count, plan_slices, tickets_df
 from duesweep.settle import settle_leftovers, settle_sweep
@@ -43,7 +44,9 @@ def sweep(
     with parts.store.open_driver() as session:
         session.check()
         settle_leftovers(spark, session, ledger)
-        run = session.open_sweep((reach or parts.reach)(session.horizon()))
+        horizon = (reach or parts.reach)(session.horizon())
+        refuse_missing_queues(parts, session, horizon)
+        run = session.open_sweep(horizon)
         plan = plan_slices(session, run, parts.slices or core_count(spark), parts.limits)
         cut_short: str | None = None
         if plan.found:

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from timeouts_endpoint import TimeoutsEndpoint, timeouts_of
 
 from duesweep import wiring
+from duesweep.errors import ConfigError
 from duesweep.sweep import sweep
 
 if TYPE_CHECKING:
@@ -48,15 +49,33 @@ def test_what_is_due_is_swept_once_and_accounted_for(
     assert 40_000_000 < max(late_ms) < 40_300_000
 
 
+def test_nothing_is_claimed_where_none_of_the_queues_is_there(
+    spark: SparkSession, timeouts: Subject
+) -> None:
+    keys = timeouts.delay_many(20, ["Biling", "Shiping"])
+    parts = wiring.parts(timeouts.config(retry__max_attempts=1, retry__error_queue="error"))
+
+    with pytest.raises(ConfigError, match=r"queues\.default has none of the queues"):
+        sweep(spark, parts)
+
+    assert timeouts.waiting() == sorted(keys)
+    assert timeouts.queue_rows("error") == []
+    with parts.store.open_driver() as session:
+        assert session.sweeps_under_way() == []
+
+
 def test_exhausted_message_is_whole_in_the_ledger_and_in_the_error_queue(
     spark: SparkSession, timeouts: Subject
 ) -> None:
     key = timeouts.delay("Nowhere", body=bytes(range(256)))
+    # Where none of the destinations is there, nothing is claimed.
+    timeouts.delay("Billing")
     config = timeouts.config(retry__max_attempts=2, retry__error_queue="error")
 
     first = sweep(spark, wiring.parts(config))
     held = sweep(spark, wiring.parts(config))
     timeouts.ripen()
+    timeouts.delay("Billing")
     second = sweep(spark, wiring.parts(config))
 
     assert (first.failed, held.found, second.exhausted) == (1, 0, 1)

@@ -10,6 +10,7 @@ from pathlib import Path
 from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.errors import ExitCode
+from duesweep.missing_queues import refuse_missing_queues
 from duesweep.parts import SweepParts
 from duesweep.stores.values import SweepSummary
 
@@ -41,7 +42,10 @@ def look(parts: SweepParts) -> tuple[bool, Sequence[str]]:
         session.check()
         parts.queue.check(parts.error_queue)
         ahead = timedelta(seconds=parts.look_ahead.longest_seconds)
-        return session.has_work(ahead), session.notices()
+        has_work = session.has_work(ahead)
+        if has_work:
+            refuse_missing_queues(parts, session, session.horizon().looking_ahead(ahead))
+        return has_work, session.notices()
 
 
 def _sweep(parts: SweepParts, *, as_json: bool) -> int:

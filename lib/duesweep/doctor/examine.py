@@ -8,6 +8,7 @@ from duesweep.doctor.finding import Check, Finding, Severity, fault, ok, skipped
 from duesweep.doctor.server import unreachable
 from duesweep.doctor.spark import Needs
 from duesweep.errors import DuesweepError
+from duesweep.missing_queues import refuse_missing_queues
 from duesweep.parts import SweepParts
 from duesweep.stores.base import DriverSession
 
@@ -72,7 +73,9 @@ def _examine_start(parts: SweepParts, *, is_explained: bool) -> tuple[list[Findi
             session.check()
             findings += _notices(parts.store.source, session)
             binding = _binding(session)
-        parts.queue.check(parts.error_queue)
+            parts.queue.check(parts.error_queue)
+            # Of all that is stored: what is due next would be refused, too.
+            refuse_missing_queues(parts, session, None)
     except DuesweepError as error:
         return [*findings, _refusal(error, is_explained=is_explained)], binding
     return [*findings, ok(Check.SWEEP_START, _START, "A sweep would start")], binding

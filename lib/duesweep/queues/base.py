@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from duesweep.errors import MessageError
 from duesweep.message import Message
@@ -122,5 +122,17 @@ class Queue(Protocol):
 
         Raises `ConfigError` where these cannot be the endpoint's queues, or where `error_queue`
         names no queue that takes messages; `StoreError` where the service is out of reach.
+        """
+        ...
+
+
+@runtime_checkable
+class Routing(Protocol):
+    """A queue that is several: what one of them may be able to do besides `Queue`."""
+
+    def way(self, address: str) -> tuple[str, str]:
+        """The connection that an address leads to, and the queue's address there.
+
+        Raises a `MessageError` where it leads nowhere.
         """
         ...

@@ -38,6 +38,11 @@ class RoutedQueue:
         """What the most patient of its connections holds back."""
         return max(queue.longest_delay for queue in self.connections.values())
 
+    def way(self, address: str) -> tuple[str, str]:
+        """The connection that an address is routed to, and the queue's address there."""
+        route = first_route(self.routes, address)
+        return route.connection, route.name_of(address)
+
     @contextmanager
     def open(self, store: TaskSession) -> Iterator["RoutedQueueSession"]:
         """Sessions on all connections; one out of reach blocks only its own destinations."""
@@ -59,10 +64,9 @@ class RoutedQueue:
         holder, name = None, None
         if error_queue is not None:
             try:
-                route = first_route(self.routes, error_queue)
+                holder, name = self.way(error_queue)
             except NoRouteError as error:
                 raise ConfigError(f"retry.error_queue: {error}; add one for it") from error
-            holder, name = route.connection, route.name_of(error_queue)
         for connection, queue in self.connections.items():
             try:
                 queue.check(name if connection == holder else None)

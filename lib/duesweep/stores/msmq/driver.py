@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
+from duesweep.stores.relational.destinations import DestinationColumn
 from duesweep.stores.sqlserver.driver import SqlServerDriverSession
 
 
-class MsmqDriverSession(SqlServerDriverSession):
-    """As on any SQL Server; only that this table's columns may be NULL."""
+class MsmqDriverSession(SqlServerDriverSession, DestinationColumn):
+    """As on any SQL Server; only that the destination is a column, and columns may be NULL."""
 
     def notices(self) -> Sequence[str]:
         """Messages without a Time, which are never due."""

@@ -11,6 +11,7 @@ from duesweep.stores.postgresql.messages import PostgreSqlMessageSession
 from duesweep.stores.postgresql.place import PostgreSqlShape
 from duesweep.stores.postgresql.store import PostgreSqlStore
 from duesweep.stores.postgresql.task import PostgreSqlTaskSession
+from duesweep.stores.relational.destinations import DestinationColumn
 from duesweep.stores.sqlpersistence.timeouts import SETTINGS, new_row, timeout_message
 from duesweep.stores.values import NewMessage
 
@@ -48,8 +49,8 @@ class PostgreSqlTimeoutTaskSession(PostgreSqlTaskSession):
         return timeout_message(row.id, row.due_us, row, attempts)
 
 
-class PostgreSqlTimeoutDriverSession(PostgreSqlDriverSession):
-    """As on any PostgreSQL; only that Time may be NULL."""
+class PostgreSqlTimeoutDriverSession(PostgreSqlDriverSession, DestinationColumn):
+    """As on any PostgreSQL; only that the destination is a column, and Time may be NULL."""
 
     def notices(self) -> Sequence[str]:
         """Messages without a Time, which are never due."""

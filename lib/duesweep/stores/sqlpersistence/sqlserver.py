@@ -7,6 +7,7 @@ from uuid import UUID
 
 from duesweep.drivers.sqlserver import DRIVER_LIMITS, TASK_LIMITS, connect
 from duesweep.message import Message
+from duesweep.stores.relational.destinations import DestinationColumn
 from duesweep.stores.sqlpersistence.timeouts import SETTINGS, new_row, timeout_message
 from duesweep.stores.sqlserver.driver import SqlServerDriverSession
 from duesweep.stores.sqlserver.indexed import IndexedTaskSession
@@ -54,8 +55,8 @@ class SqlServerTimeoutTaskSession(IndexedTaskSession):
         return timeout_message(str(row.message_key), micros(due_of(row.due)), row, attempts)
 
 
-class SqlServerTimeoutDriverSession(SqlServerDriverSession):
-    """As on any SQL Server; only that Time may be NULL."""
+class SqlServerTimeoutDriverSession(SqlServerDriverSession, DestinationColumn):
+    """As on any SQL Server; only that the destination is a column, and Time may be NULL."""
 
     def notices(self) -> Sequence[str]:
         """Messages without a Time, which are never due."""

@@ -1,0 +1,158 @@
+"""A connection that has none of the queues that messages go to ends a sweep before it claims."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Union
+
+import pytest
+from broker import Broker
+from diagnosis import diagnosed
+from endpoint import Endpoint
+from rabbitmq_settings import settings
+from routes import add_routes
+from timeouts_endpoint import TimeoutsEndpoint, timeouts_of
+
+from duesweep.cli.app import main
+from duesweep.cli.sweep import WORK_FOR_SPARK
+
+if TYPE_CHECKING:
+    from sqlserver_endpoint import SqlServerEndpoint
+
+pytestmark = pytest.mark.services
+
+Subject = Union[TimeoutsEndpoint, "SqlServerEndpoint"]
+QUEUES = ("Billing", "Shipping", "error")
+RIGHT, WRONG = "{queue}", "{queue}.input"
+
+
+@pytest.fixture(params=["sql-persistence/postgresql", "sql-persistence/sqlserver", "msmq"])
+def subject(request: pytest.FixtureRequest) -> Subject:
+    """A store whose destinations are a column, and queues `QUEUES` beside it."""
+    kind = request.param.partition("/")[0]
+    if request.param.endswith("/postgresql"):
+        return timeouts_of(request.getfixturevalue("endpoint")).set_up(*QUEUES)
+    found: SqlServerEndpoint = request.getfixturevalue("sqlserver_endpoint")
+    return found.of_kind(kind).set_up(*QUEUES)
+
+
+def _file(subject: Subject, *templates: str) -> Path:
+    """A configuration with a route to a queue of each of these names, for HOST-0, HOST-1 …"""
+    file = subject.config_file(
+        **{f"queues__host{i}__kind": subject.config().store.dialect for i in range(len(templates))},
+        queues__default__kind=subject.config().store.dialect,
+    )
+    routes = [(f"*@HOST-{i}", f"host{i}", queue) for i, queue in enumerate(templates)]
+    return add_routes(file, *routes, ("error", "default", "error"))
+
+
+def _gate(subject: Subject, *templates: str) -> int:
+    """What the gate says with these routes."""
+    return main(["sweep", "--gate", "--config", str(_file(subject, *templates))])
+
+
+def test_gate_refuses_a_route_with_a_typo(
+    subject: Subject, capsys: pytest.CaptureFixture[str]
+) -> None:
+    subject.delay_many(40, ["Billing@HOST-0", "Shipping@HOST-0"])
+
+    assert _gate(subject, WRONG) == 2
+
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "queues.host0 has none of the queues that its messages go to" in line
+    assert "Billing@HOST-0 goes to Billing.input" in line
+    assert "Shipping@HOST-0 goes to Shipping.input" in line
+    assert "correct [[route]]" in line
+    assert len(subject.waiting()) == 40
+
+
+def test_gate_lets_messages_go_whose_queues_are_there(subject: Subject) -> None:
+    subject.delay_many(4, ["Billing@HOST-0", "Shipping@HOST-0"])
+
+    assert _gate(subject, RIGHT) == WORK_FOR_SPARK
+
+
+def test_one_connection_that_has_none_holds_up_another_that_has_all(subject: Subject) -> None:
+    subject.delay_many(4, ["Billing@HOST-0", "Shipping@HOST-1"])
+
+    assert _gate(subject, RIGHT, WRONG) == 2
+
+
+def test_dead_destination_is_let_go_where_another_one_due_is_alive(subject: Subject) -> None:
+    subject.delay_many(4, ["Gone@HOST-0", "Shipping@HOST-0"])
+
+    assert _gate(subject, RIGHT) == WORK_FOR_SPARK
+
+
+def test_dead_destination_is_let_go_where_one_that_waits_is_alive(subject: Subject) -> None:
+    subject.delay("Gone@HOST-0")
+    subject.delay("Shipping@HOST-0", due_in_seconds=3_600)
+
+    assert _gate(subject, RIGHT) == WORK_FOR_SPARK
+
+
+def test_dead_destination_alone_is_let_go_by_a_route_of_its_own(
+    subject: Subject, capsys: pytest.CaptureFixture[str]
+) -> None:
+    subject.delay("Gone@HOST-0")
+
+    assert _gate(subject, RIGHT) == 2
+    assert "route their messages to a queue that is there" in capsys.readouterr().err
+    assert _gate(subject, "error") == WORK_FOR_SPARK
+
+
+def test_destinations_that_no_route_takes_are_refused(
+    subject: Subject, capsys: pytest.CaptureFixture[str]
+) -> None:
+    subject.delay_many(4, ["Billing@FAR", "Shipping@FAR"])
+
+    assert _gate(subject, RIGHT) == 2
+    assert "No [[route]] takes any of the messages' destinations" in capsys.readouterr().err
+
+
+def test_nothing_is_refused_while_nothing_is_due(subject: Subject) -> None:
+    subject.delay("Billing@HOST-0", due_in_seconds=3_600)
+
+    assert _gate(subject, WRONG) == 0
+
+
+def test_empty_destination_is_its_messages_fault(subject: Subject) -> None:
+    subject.delay("")
+
+    assert _gate(subject, RIGHT) == WORK_FOR_SPARK
+
+
+def test_message_that_never_comes_due_says_nothing_of_a_connection(subject: Subject) -> None:
+    subject.delay("Shipping@HOST-0")
+    name = '"Time"' if isinstance(subject, TimeoutsEndpoint) else "[Time]"
+    subject.execute(f"UPDATE {subject.delayed} SET {name} = NULL")
+    subject.delay("Gone@HOST-0")
+
+    assert _gate(subject, RIGHT) == 2
+
+
+def test_doctor_says_so_before_anything_is_due(
+    subject: Subject, capsys: pytest.CaptureFixture[str]
+) -> None:
+    subject.delay("Biling@HOST-0", due_in_seconds=3_600)
+
+    found = diagnosed(capsys, _file(subject, RIGHT)).of("sweep-start")
+
+    assert found["severity"] == "fault"
+    assert "queues.host0 has none of the queues" in found["found"]
+    assert found["advice"].startswith("Correct [[route]] or [queues.host0]")
+
+
+@pytest.mark.parametrize("topology", ["conventional", "direct"])
+def test_gate_asks_a_broker_for_its_endpoints(
+    endpoint: Endpoint, broker: Broker, topology: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broker.create("Billing")
+    broker.create("Sales.Orders")
+    more = settings(broker, queues__default__topology=topology)
+    timeouts = timeouts_of(endpoint).set_up(**more)
+    gate = ["sweep", "--gate", "--config", str(timeouts.config_file(**more))]
+
+    timeouts.delay_many(4, ["Biling", "Shiping"])
+    assert main(gate) == 2
+    assert "Biling goes to Biling (There is no queue Biling on RabbitMQ" in capsys.readouterr().err
+    timeouts.delay("Billing")
+    assert main(gate) == WORK_FOR_SPARK

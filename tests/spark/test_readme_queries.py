@@ -1,0 +1,87 @@
+"""The README's questions to the ledger, each asked in the engine that it is for."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from endpoint import Endpoint
+from pyspark.sql import SparkSession
+
+from duesweep import wiring
+from duesweep.sweep import sweep
+
+pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.slow]
+
+_CHECKOUT = Path(__file__).parents[2]
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_ROOT = "/var/lib/duesweep/ledger"
+
+
+def _blocks(language: str, ledger: Path) -> list[str]:
+    """The README's blocks in a language that are about the ledger, asking this one."""
+    readme = (_CHECKOUT / "README.md").read_text(encoding="utf-8")
+    section = readme.partition("\n## Ask what happened\n")[2].partition("\n## ")[0]
+    found = [text.replace(_ROOT, str(ledger)) for kind, text in _FENCE.findall(section)]
+    kinds = [kind for kind, _ in _FENCE.findall(section)]
+    return [text for kind, text in zip(kinds, found, strict=True) if kind == language]
+
+
+@pytest.fixture
+def ledger(spark: SparkSession, endpoint: Endpoint) -> Path:
+    """A ledger of three messages that were delivered, and of one that failed."""
+    endpoint.set_up("Billing", "Shipping")
+    endpoint.delay_many(4, ["Billing", "Shipping", "Billing", "Nowhere"])
+    sweep(spark, wiring.parts(endpoint.config()))
+    return endpoint.folder / "ledger"
+
+
+def test_queries_run_in_spark_sql(spark: SparkSession, ledger: Path) -> None:
+    (block,) = _blocks("sql", ledger)
+    lateness, failures = [spark.sql(query) for query in block.split(";") if query.strip()]
+
+    assert {(row.queue, row.messages) for row in lateness.collect()} == {
+        ('"public"."Billing"', 2),
+        ('"public"."Shipping"', 1),
+    }
+    assert all(row.p95_ms >= 60_000 for row in lateness.collect())
+    (failure,) = failures.collect()
+    assert (failure.destination, failure.messages) == ("Nowhere", 1)
+    assert "There is no queue table" in failure.error_text
+
+
+def test_command_for_the_queries_runs_from_the_checkout(ledger: Path, tmp_path: Path) -> None:
+    (command,) = _blocks("", ledger)
+    (block,) = _blocks("sql", ledger)
+    queries = tmp_path / "queries.sql"
+    queries.write_text(block, encoding="utf-8")
+    # Not this process's Spark, nor its folder: whoever follows the README has neither.
+    environment = {n: v for n, v in os.environ.items() if not n.startswith(("SPARK_", "PYSPARK_"))}
+
+    ran = subprocess.run(
+        ["bash", "-c", f"{command.strip()} -f {queries}"],
+        cwd=_CHECKOUT,
+        env=environment | {"SPARK_LOCAL_IP": "127.0.0.1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+    assert ran.returncode == 0, ran.stderr[-3_000:]
+    lines = [line.split("\t") for line in ran.stdout.splitlines()]
+    assert ['"public"."Billing"', "2"] in [line[:2] for line in lines]
+    assert [line[0] for line in lines if line[-1] == "1" and len(line) == 3] == ["Nowhere"]
+
+
+def test_queries_run_in_duckdb(ledger: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("duckdb", reason="requirements.lock brings it with the ledger's readers")
+    (block,) = _blocks("python", ledger)
+
+    # The names that DuckDB looks up are the block's own globals.
+    exec(compile(block, "README.md", "exec"), {"__name__": "readme"})
+
+    told = capsys.readouterr().out
+    assert re.search(r'"public"\."Billing"\s*\W\s*2\b', told)
+    assert re.search(r'"public"\."Shipping"\s*\W\s*1\b', told)
