@@ -6,6 +6,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
 
 from duesweep.config.dsn import dialect_of
+from duesweep.config.values import misfit, plain
 from duesweep.routing import PLACEHOLDERS
 from duesweep.stores.values import TransactionMode
 
@@ -13,9 +14,21 @@ DEFAULT_SCHEMAS = {"postgresql": "public", "sqlserver": "dbo"}
 _SQL_PERSISTENCE = "sql-persistence"
 _STORE_KINDS = rf"^(postgresql|sqlserver|msmq|{_SQL_PERSISTENCE}|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$"
 
+# What the databases count in 32 bits.
+_MOST = 2**31 - 1
+
 
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _of_its_type(cls, value: Any, given: ValidationInfo) -> Any:
+        # Pydantic takes true for 1, and text for a number wherever it comes from.
+        problem = misfit(value, cls.model_fields[str(given.field_name)])
+        if problem is not None:
+            raise ValueError(problem)
+        return plain(value) if given.field_name == "options" else value
 
 
 class StoreConfig(_Section):
@@ -116,11 +129,11 @@ class RouteConfig(_Section):
 class RetryConfig(_Section):
     """What becomes of messages that fail."""
 
-    max_attempts: int = Field(default=5, ge=1)
-    initial_seconds: float = Field(default=30, ge=0, allow_inf_nan=False)
+    max_attempts: int = Field(default=5, ge=1, le=1_000_000)
+    initial_seconds: float = Field(default=30, ge=0, le=31_536_000)
     max_seconds: float = Field(default=3600, ge=0, le=31_536_000)
     error_queue: str | None = Field(default=None, min_length=1)
-    max_exhausted_per_sweep: int = Field(default=1000, ge=0)
+    max_exhausted_per_sweep: int = Field(default=1000, ge=0, le=_MOST)
 
 
 class LedgerConfig(_Section):
@@ -133,6 +146,6 @@ class SweepConfig(_Section):
     """The size of a sweep's pieces, and how far it looks ahead."""
 
     batch_rows: int = Field(default=1000, ge=1, le=10_000)
-    batch_bytes: int = Field(default=8_000_000, ge=1)
+    batch_bytes: int = Field(default=8_000_000, ge=1, le=_MOST)
     slices: int = Field(default=0, ge=0, le=10_000)
     look_ahead_seconds: int = Field(default=0, ge=0, le=86_400)
