@@ -6,6 +6,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
 
 from duesweep.config.dsn import dialect_of
+from duesweep.config.ports import PROBLEM, has_bad_port
 from duesweep.config.values import misfit, plain
 from duesweep.routing import PLACEHOLDERS
 from duesweep.stores.values import TransactionMode
@@ -29,6 +30,12 @@ class _Section(BaseModel):
         if problem is not None:
             raise ValueError(problem)
         return plain(value) if given.field_name == "options" else value
+
+
+def _checked(place: SecretStr | None) -> SecretStr | None:
+    if place is not None and has_bad_port(place.get_secret_value()):
+        raise ValueError(PROBLEM)
+    return place
 
 
 class StoreConfig(_Section):
@@ -59,6 +66,12 @@ class StoreConfig(_Section):
                 "postgresql://... or host=... dbname=..."
             )
         return dsn
+
+    @field_validator("dsn", "jdbc_url")
+    @classmethod
+    def _with_possible_ports(cls, place: SecretStr | None, given: ValidationInfo) -> Any:
+        # What the dsn of a store that users bring looks like is its own affair.
+        return place if ":" in given.data.get("kind", "") else _checked(place)
 
     @property
     def is_brought(self) -> bool:
@@ -101,6 +114,11 @@ class QueueConfig(_Section):
     # AMQP counts what a consumer may have in flight in 16 bits.
     max_in_flight: int = Field(default=2000, ge=1, le=65_535)
     management_url: SecretStr | None = Field(default=None, min_length=1)
+
+    @field_validator("dsn", "url", "management_url")
+    @classmethod
+    def _with_possible_ports(cls, place: Any) -> Any:
+        return tuple(map(_checked, place)) if isinstance(place, tuple) else _checked(place)
 
     @property
     def urls(self) -> tuple[str, ...]:
