@@ -143,12 +143,24 @@ class UnsettledSweep:
 
 
 @dataclass(frozen=True, slots=True)
+class FailureReason:
+    """Why `count` messages of a sweep failed; one of them was for `destination`, None where that
+    cannot be read.
+    """
+
+    reason: str
+    count: int
+    destination: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class SweepSummary:
     """The row of one sweep in the ledger's `sweeps`, derived from its journal; the same names in
     `--json`. Times are aware datetimes, `bytes` those of the bodies dispatched. `found` is
     `claimed + skipped + left`, `claimed` is `dispatched + failed + exhausted`; `skipped` were held
     or taken by others, `left` were not reached, `held_back` are those of `failed` that the limit of
-    exhausted messages kept in the store.
+    exhausted messages kept in the store. `failures`, the commonest reasons first, are not in the
+    ledger's row: its `retries` and `errors` have the reason of each message.
     """
 
     sweep_id: str
@@ -171,6 +183,7 @@ class SweepSummary:
     rows_per_second: float
     outcome: str
     reason: str | None
+    failures: tuple[FailureReason, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
