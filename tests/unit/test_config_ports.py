@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from unit.config_files import MINIMAL, file_of
 
+from duesweep.cli.app import main
 from duesweep.config import load
 from duesweep.errors import ConfigError
 
@@ -96,6 +97,17 @@ def test_bad_port_of_the_jdbc_url_is_a_wrong_setting() -> None:
     refusal = _refused(text, "store.jdbc_url=jdbc:sqlserver://h:abc;encrypt=true")
 
     assert refusal.startswith("store.jdbc_url is wrong: its port is no number")
+
+
+@pytest.mark.parametrize("command", [["sweep", "--gate"], ["setup"], ["doctor"], ["config"]])
+def test_bad_port_is_2_for_every_command(
+    capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    file = file_of(_with_store("postgresql", POSTGRESQL[0]))
+
+    assert main([*command, "--config", str(file)]) == 2
+    (sentence,) = capsys.readouterr().err.splitlines()
+    assert sentence.startswith("duesweep: store.dsn is wrong: its port")
 
 
 @pytest.mark.parametrize(

@@ -2,4 +2,5 @@
 -- what others hold, and keeps no locks.
 SELECT TOP (CONVERT(int, @most)) m.Headers AS headers, {destination} AS destination
 FROM {delayed} m WITH (READPAST)
+WHERE m.{due} IS NOT NULL
 ORDER BY m.{due};
