@@ -13,6 +13,7 @@ usage: ./spark-submit.sh <command> [options]
   rabbitmq create, verify, migrate the delay ladder; create endpoints
   demo     see it work, on a PostgreSQL of its own
   help     this text; `<command> --help` for a command's own options
+  --version  the versions of duesweep, Python and PySpark
 
 Options of Spark's spark-submit may stand anywhere: --master (default $MASTER, else local[*,4]),
 --conf key=value, --driver-memory, --executor-memory, --total-executor-cores, --jars, --packages,

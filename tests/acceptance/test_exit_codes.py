@@ -78,6 +78,12 @@ def test_database_that_does_not_exist(
     assert_refused(capsys, endpoint, 2, '"absent" does not exist', "--config", file)
 
 
+def test_role_that_does_not_exist(capsys: pytest.CaptureFixture[str], endpoint: Endpoint) -> None:
+    file = str(endpoint.config_file(store__dsn=make_conninfo(endpoint.dsn, user="absent")))
+
+    assert_refused(capsys, endpoint, 2, 'role "absent" does not exist', "--config", file)
+
+
 def test_missing_delayed_table(capsys: pytest.CaptureFixture[str], endpoint: Endpoint) -> None:
     expected = 'no delayed table "public"."Sales.Orders.Delayed"'
 

@@ -121,6 +121,25 @@ def test_setup_that_cannot_create_is_a_wrong_setting_and_creates_nothing(
     assert _tables(endpoint.dsn) == set()
 
 
+@pytest.mark.parametrize("command", [["setup"], ["setup", "--print-sql"], ["sweep"]])
+def test_error_queue_that_no_route_takes_is_refused_by_setup_as_by_a_sweep(
+    capsys: pytest.CaptureFixture[str], endpoint: Endpoint, command: list[str]
+) -> None:
+    if command == ["sweep"]:
+        endpoint.set_up()
+    before = _tables(endpoint.dsn)
+    file = endpoint.config_file(queues__here__schema="public", retry__error_queue="error")
+    route = '[[route]]\ndestination = "Sales.*"\nconnection = "here"\n'
+    file.write_text(file.read_text(encoding="utf-8") + route, encoding="utf-8")
+
+    assert run(*command, "--config", str(file)) == 2
+
+    assert capsys.readouterr().err == (
+        "duesweep: retry.error_queue: No [[route]] takes the destination 'error'; add one for it\n"
+    )
+    assert _tables(endpoint.dsn) == before
+
+
 def test_setup_without_the_right_to_create_says_what_to_grant(
     capsys: pytest.CaptureFixture[str], endpoint: Endpoint
 ) -> None:

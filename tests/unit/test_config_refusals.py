@@ -68,6 +68,23 @@ def test_unknown_section_of_the_environment_is_refused_by_its_variable(
     assert variable in refusal
 
 
+@pytest.mark.parametrize(
+    ("variable", "meant"),
+    [
+        ("DUESWEEP_LEDGER_ROOT", "DUESWEEP_LEDGER__ROOT"),
+        ("DUESWEEP_STORE_SCHEMA", "DUESWEEP_STORE__SCHEMA"),
+        ("DUESWEEP_QUEUES_DEFAULT_DSN", "DUESWEEP_QUEUES__DEFAULT__DSN"),
+        ("DUESWEEP_QUEUES__DEFAULT_DSN", "DUESWEEP_QUEUES__DEFAULT__DSN"),
+    ],
+)
+def test_variable_that_lacks_an_underscore_is_refused_with_the_right_one(
+    monkeypatch: pytest.MonkeyPatch, variable: str, meant: str
+) -> None:
+    monkeypatch.setenv(variable, "x")
+
+    assert _refused() == f"{variable} is set in the environment; did you mean {meant}?"
+
+
 @pytest.mark.parametrize("variable", ["DUESWEEP_JARS", "OTHER_STROE__DSN", "STROE__DSN"])
 def test_variable_that_is_no_setting_is_nobodys_business(
     monkeypatch: pytest.MonkeyPatch, variable: str

@@ -69,6 +69,16 @@ def test_missing_driver_is_named_with_its_host() -> None:
     assert "psycopg cannot be loaded" in found.found
 
 
+@pytest.mark.parametrize("found", [None, FIRST])
+def test_journal_that_cannot_be_read_is_not_blamed_on_the_ledger(found: uuid.UUID | None) -> None:
+    unknown = "The command `setup` has not run"
+
+    finding = ledger_finding(LedgerFacts("/ledger", found, None, unknown=unknown))
+
+    assert (finding.severity, finding.advice) == (Severity.SKIPPED, None)
+    assert unknown in finding.found
+
+
 @pytest.mark.parametrize(
     ("found", "bound", "severity"),
     [

@@ -20,12 +20,34 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="Sweep due delayed messages of NServiceBus endpoints to their queues.",
 )
 
 app.add_typer(queue.app, name="queue")
 app.add_typer(rabbitmq.app, name="rabbitmq")
 app.add_typer(subscriptions.app, name="subscriptions")
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        from duesweep.cli import version  # noqa: PLC0415 - a command imports only its own
+
+        print(version.line())
+        raise typer.Exit
+
+
+@app.callback()
+def duesweep(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            callback=_print_version,
+            is_eager=True,
+            help="Print the versions of duesweep, Python and PySpark.",
+        ),
+    ] = False,
+) -> None:
+    """Sweep due delayed messages of NServiceBus endpoints to their queues."""
 
 
 @app.command()

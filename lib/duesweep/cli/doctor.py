@@ -63,7 +63,7 @@ def as_json(endpoint: str, findings: Sequence[Finding]) -> str:
 
 
 def print_findings(findings: Sequence[Finding]) -> None:
-    """A table, worst first; what is as it should be in a row a check."""
+    """A table, worst first; what is as it should be in a row for all that is so."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     for is_wrapped in (False, False, True):
         table.add_column(no_wrap=not is_wrapped, overflow="fold")
@@ -71,9 +71,9 @@ def print_findings(findings: Sequence[Finding]) -> None:
         if finding.severity != Severity.OK:
             table.add_row(*_cells(finding.severity, finding.check, _paragraph(finding)))
     good = [finding for finding in findings if finding.severity == Severity.OK]
-    for check in dict.fromkeys(finding.check for finding in good):
-        of_check = [finding for finding in good if finding.check == check]
-        table.add_row(*_cells(Severity.OK, check, _line(of_check)))
+    for check, found in dict.fromkeys((finding.check, finding.found) for finding in good):
+        same = [f.about for f in good if (f.check, f.found) == (check, found)]
+        table.add_row(*_cells(Severity.OK, check, f"{', '.join(dict.fromkeys(same))}: {found}"))
     Console().print(table)
     counts = {severity: sum(f.severity == severity for f in findings) for severity in Severity}
     print(", ".join(f"{severity}: {count}" for severity, count in counts.items() if count))
@@ -82,12 +82,6 @@ def print_findings(findings: Sequence[Finding]) -> None:
 def _paragraph(finding: Finding) -> str:
     text = f"{finding.about}\n{finding.found}"
     return f"{text}\n→ {finding.advice}" if finding.advice else text
-
-
-def _line(findings: Sequence[Finding]) -> str:
-    about = ", ".join(dict.fromkeys(finding.about for finding in findings))
-    found = "; ".join(dict.fromkeys(finding.found for finding in findings))
-    return f"{about}: {found}"
 
 
 def _cells(severity: Severity, check: Check, text: str) -> Iterable[Text]:

@@ -82,20 +82,29 @@ def _progress_bar(store: Store, run: SweepRun, found: int) -> Iterator[None]:
 
 
 def as_json(summary: SweepSummary) -> dict[str, Any]:
-    """The summary under the names of the ledger's `sweeps`; times in ISO 8601."""
+    """The summary under the names of the ledger's `sweeps`, and why messages failed; times in ISO
+    8601.
+    """
+    values = asdict(summary)
     return {
         name: value.isoformat() if isinstance(value, datetime) else value
-        for name, value in asdict(summary).items()
-    }
+        for name, value in values.items()
+    } | {"failures": list(values["failures"])}
 
 
 def print_summary(summary: SweepSummary) -> None:
-    """The summary as a table on stdout."""
+    """The summary as a table on stdout, and why messages failed."""
     table = Table(title=f"Sweep of {summary.source}", show_header=False, title_justify="left")
     for name, value in asdict(summary).items():
-        if value is not None and name != "source":
+        if value is not None and name not in {"source", "failures"}:
             table.add_row(name, _shown(value))
     Console().print(table)
+    if summary.failures:
+        print("Why messages failed, the commonest reasons:")
+    for failure in summary.failures:
+        messages = "1 message" if failure.count == 1 else f"{failure.count:,} messages"
+        example = "" if failure.destination is None else f", as for {failure.destination}"
+        print(f"  {messages}{example}: {failure.reason}")
 
 
 def print_census(found: Counter[Heading], own_queue: str) -> None:

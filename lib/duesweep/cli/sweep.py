@@ -75,6 +75,6 @@ def _print_idle(parts: SweepParts, *, as_json: bool) -> None:
     if as_json:
         # The names of every other run's summary, so that one reader can read them all.
         nothing = {field.name: 0 if field.type is int else None for field in fields(SweepSummary)}
-        print(json.dumps(nothing | {"source": source, "outcome": "idle"}))
+        print(json.dumps(nothing | {"source": source, "outcome": "idle", "failures": []}))
     else:
         print(f"{source}: nothing is due, nothing is to be settled.", file=sys.stdout)

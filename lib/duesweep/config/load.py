@@ -11,9 +11,17 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
+from duesweep.config.file import content_of
 from duesweep.config.model import ENVIRONMENT, Config
-from duesweep.config.rules import queue_problem, route_problem, store_problem
-from duesweep.config.wording import sentence_of, unknown_setting
+from duesweep.config.rules import (
+    name_problem,
+    queue_problem,
+    retry_problem,
+    route_problem,
+    store_problem,
+)
+from duesweep.config.values import as_text
+from duesweep.config.wording import sentences_of, settings, unknown_setting, variable_of
 from duesweep.errors import ConfigError
 
 DEFAULT_FILE = Path("duesweep.toml")
@@ -26,17 +34,17 @@ def load(file: Path | None, overrides: Sequence[str] = ()) -> Config:
 
     Raises `ConfigError` with one sentence for each thing that is wrong.
     """
-    Config.file = _existing(file)
+    existing = _existing(file)
+    Config.content = content_of(existing) if existing else {}
     _refuse_unknown_variables()
     try:
-        config = Config(**_nested(overrides))
+        config = Config(**as_text(_nested(overrides)))
     except ValidationError as error:
-        raise ConfigError("; ".join(sentence_of(e) for e in error.errors())) from error
+        raise ConfigError("; ".join(sentences_of(error.errors()))) from error
     except SettingsError as error:
         raise ConfigError(f"The environment cannot be read: {error}") from error
-    except ValueError as error:
-        raise ConfigError(f"{Config.file} is not TOML: {error}") from error
-    for problem in (store_problem(config), queue_problem(config), route_problem(config)):
+    for rule in (name_problem, store_problem, queue_problem, route_problem, retry_problem):
+        problem = rule(config)
         if problem is not None:
             raise ConfigError(problem)
     return config
@@ -77,6 +85,9 @@ def _nested(overrides: Sequence[str]) -> dict[str, Any]:
 def _refuse_unknown_variables() -> None:
     # Pydantic refuses unknown keys of a section, and passes over variables of unknown sections.
     prefix, delimiter = ENVIRONMENT
+    meant = {
+        variable.replace(delimiter, "_"): variable for variable in map(variable_of, settings())
+    }
     for variable in sorted(os.environ):
         name = variable.upper().removeprefix(prefix)
         section, separator, _ = name.partition(delimiter)
@@ -84,3 +95,6 @@ def _refuse_unknown_variables() -> None:
         if is_ours and section.lower() not in Config.model_fields:
             path = name.lower().replace(delimiter, ".")
             raise ConfigError(f"{variable} is set in the environment: {unknown_setting(path)}")
+        likely = meant.get(variable.upper().replace(delimiter, "_"))
+        if likely is not None and likely != variable.upper():
+            raise ConfigError(f"{variable} is set in the environment; did you mean {likely}?")

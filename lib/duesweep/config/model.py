@@ -1,14 +1,14 @@
 """The effective configuration, and the sources that it comes from."""
 
-from pathlib import Path
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from pydantic import Field
 from pydantic_settings import (
     BaseSettings,
+    InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
-    TomlConfigSettingsSource,
 )
 
 from duesweep.config.sections import (
@@ -19,16 +19,17 @@ from duesweep.config.sections import (
     StoreConfig,
     SweepConfig,
 )
+from duesweep.config.values import as_text
 
 # Prefix and delimiter: DUESWEEP_<SECTION>__<KEY>.
 ENVIRONMENT = ("DUESWEEP_", "__")
 
 
 class Config(BaseSettings):
-    """The effective configuration. `file` is what the next one is read from."""
+    """The effective configuration. `content` is what the next one's file says."""
 
-    # The only way to hand a path to pydantic's sources.
-    file: ClassVar[Path | None] = None
+    # The only way to hand it to pydantic's sources.
+    content: ClassVar[Mapping[str, Any]] = {}
 
     model_config = SettingsConfigDict(
         env_prefix=ENVIRONMENT[0],
@@ -54,5 +55,17 @@ class Config(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Command line over environment over file."""
-        toml = TomlConfigSettingsSource(settings_cls, toml_file=Config.file)
-        return init_settings, env_settings, toml
+        given = _named_as_in(cls.content, env_settings())
+        environment = InitSettingsSource(settings_cls, as_text(given))
+        return init_settings, environment, InitSettingsSource(settings_cls, dict(cls.content))
+
+
+def _named_as_in(content: Mapping[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """What the environment gives, its connections named as the file writes them: variables know no
+    case, and pydantic makes their names small.
+    """
+    sections, queues = content.get("queues"), given.get("queues")
+    if not isinstance(sections, Mapping) or not isinstance(queues, Mapping):
+        return given
+    written = {name.lower(): name for name in sections}
+    return given | {"queues": {written.get(name, name): each for name, each in queues.items()}}

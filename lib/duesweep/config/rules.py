@@ -1,9 +1,11 @@
 """What settings cannot be meant together."""
 
 import difflib
+from itertools import pairwise
 
 from duesweep.config.model import Config
 from duesweep.config.sections import QueueConfig, StoreConfig
+from duesweep.config.wording import variable_of
 from duesweep.policy import MAX_BATCH_ROWS
 
 _RABBITMQ_ONLY = {
@@ -15,6 +17,32 @@ _RABBITMQ_ONLY = {
     "max_in_flight",
     "management_url",
 }
+
+
+def name_problem(config: Config) -> str | None:
+    """Why connections cannot be called so; None where they can."""
+    if any(not name.strip() for name in config.queues):
+        return "queues has a section whose name is empty; name it, as [queues.default]"
+    for first, second in pairwise(sorted(config.queues, key=lambda name: (name.lower(), name))):
+        if first.lower() == second.lower():
+            return (
+                f"queues.{first} and queues.{second} differ only by case, which variables of the "
+                "environment do not tell apart; give one of them another name"
+            )
+    return None
+
+
+def retry_problem(config: Config) -> str | None:
+    """Why back-offs cannot be meant so; None where they can."""
+    retry = config.retry
+    if retry.max_seconds >= retry.initial_seconds:
+        return None
+    first, most = f"{retry.initial_seconds:g}", f"{retry.max_seconds:g}"
+    origin = "" if "initial_seconds" in retry.model_fields_set else " by default"
+    return (
+        f"retry.max_seconds is {most}, less than retry.initial_seconds, {first}{origin}; set "
+        f"retry.initial_seconds to at most {most}, or retry.max_seconds to at least {first}"
+    )
 
 
 def store_problem(config: Config) -> str | None:
@@ -99,7 +127,9 @@ def route_problem(config: Config) -> str | None:
 def queue_problem(config: Config) -> str | None:
     """Why a queue connection cannot be meant so; None where all can."""
     for name, queue in _queues(config).items():
-        problem = _rabbitmq_problem(queue) if queue.kind == "rabbitmq" else _other_problem(queue)
+        problem = (
+            _rabbitmq_problem(name, queue) if queue.kind == "rabbitmq" else _other_problem(queue)
+        )
         if problem is not None:
             return f"queues.{name}.{problem}"
     if config.sweep.look_ahead_seconds and not _has_rabbitmq(config):
@@ -114,12 +144,15 @@ def _has_rabbitmq(config: Config) -> bool:
     return any(queue.kind == "rabbitmq" for queue in _queues(config).values())
 
 
-def _rabbitmq_problem(queue: QueueConfig) -> str | None:
+def _rabbitmq_problem(name: str, queue: QueueConfig) -> str | None:
     for setting in ("dsn", "db_schema"):
         if getattr(queue, setting) is not None:
             return f"{setting.removeprefix('db_')} means nothing to RabbitMQ; leave it out"
     if not queue.urls:
-        return "url is not set; give it, as in amqps://user@host:5671/vhost"
+        return (
+            "url is not set; give it, as in amqps://user@host:5671/vhost, in the configuration "
+            f"file or as {variable_of(f'queues.{name}.url')}"
+        )
     files = [f for f in ("ca_file", "client_certificate", "client_key") if getattr(queue, f)]
     if files and not all(url.startswith("amqps:") for url in queue.urls):
         return f"{files[0]} is set, but not all of url begin with amqps:, so it would go unused"

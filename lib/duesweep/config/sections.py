@@ -6,6 +6,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
 
 from duesweep.config.dsn import dialect_of
+from duesweep.config.ports import PROBLEM, has_bad_port
+from duesweep.config.values import misfit, plain
 from duesweep.routing import PLACEHOLDERS
 from duesweep.stores.values import TransactionMode
 
@@ -13,9 +15,27 @@ DEFAULT_SCHEMAS = {"postgresql": "public", "sqlserver": "dbo"}
 _SQL_PERSISTENCE = "sql-persistence"
 _STORE_KINDS = rf"^(postgresql|sqlserver|msmq|{_SQL_PERSISTENCE}|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$"
 
+# What the databases count in 32 bits.
+_MOST = 2**31 - 1
+
 
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _of_its_type(cls, value: Any, given: ValidationInfo) -> Any:
+        # Pydantic takes true for 1, and text for a number wherever it comes from.
+        problem = misfit(value, cls.model_fields[str(given.field_name)])
+        if problem is not None:
+            raise ValueError(problem)
+        return plain(value) if given.field_name == "options" else value
+
+
+def _checked(place: SecretStr | None) -> SecretStr | None:
+    if place is not None and has_bad_port(place.get_secret_value()):
+        raise ValueError(PROBLEM)
+    return place
 
 
 class StoreConfig(_Section):
@@ -46,6 +66,12 @@ class StoreConfig(_Section):
                 "postgresql://... or host=... dbname=..."
             )
         return dsn
+
+    @field_validator("dsn", "jdbc_url")
+    @classmethod
+    def _with_possible_ports(cls, place: SecretStr | None, given: ValidationInfo) -> Any:
+        # What the dsn of a store that users bring looks like is its own affair.
+        return place if ":" in given.data.get("kind", "") else _checked(place)
 
     @property
     def is_brought(self) -> bool:
@@ -89,6 +115,11 @@ class QueueConfig(_Section):
     max_in_flight: int = Field(default=2000, ge=1, le=65_535)
     management_url: SecretStr | None = Field(default=None, min_length=1)
 
+    @field_validator("dsn", "url", "management_url")
+    @classmethod
+    def _with_possible_ports(cls, place: Any) -> Any:
+        return tuple(map(_checked, place)) if isinstance(place, tuple) else _checked(place)
+
     @property
     def urls(self) -> tuple[str, ...]:
         """The brokers' URLs, in the order in which they are tried."""
@@ -116,11 +147,11 @@ class RouteConfig(_Section):
 class RetryConfig(_Section):
     """What becomes of messages that fail."""
 
-    max_attempts: int = Field(default=5, ge=1)
-    initial_seconds: float = Field(default=30, ge=0, allow_inf_nan=False)
+    max_attempts: int = Field(default=5, ge=1, le=1_000_000)
+    initial_seconds: float = Field(default=30, ge=0, le=31_536_000)
     max_seconds: float = Field(default=3600, ge=0, le=31_536_000)
     error_queue: str | None = Field(default=None, min_length=1)
-    max_exhausted_per_sweep: int = Field(default=1000, ge=0)
+    max_exhausted_per_sweep: int = Field(default=1000, ge=0, le=_MOST)
 
 
 class LedgerConfig(_Section):
@@ -133,6 +164,6 @@ class SweepConfig(_Section):
     """The size of a sweep's pieces, and how far it looks ahead."""
 
     batch_rows: int = Field(default=1000, ge=1, le=10_000)
-    batch_bytes: int = Field(default=8_000_000, ge=1)
+    batch_bytes: int = Field(default=8_000_000, ge=1, le=_MOST)
     slices: int = Field(default=0, ge=0, le=10_000)
     look_ahead_seconds: int = Field(default=0, ge=0, le=86_400)

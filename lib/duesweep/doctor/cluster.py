@@ -53,7 +53,7 @@ def ledger_facts(spark: SparkSession, root: str, binding: Binding) -> LedgerFact
         found = Ledger(spark, root).read_id()
     except DuesweepError as error:
         return LedgerFacts(root, None, binding.ledger_id, str(error))
-    return LedgerFacts(root, found, binding.ledger_id, binding.problem)
+    return LedgerFacts(root, found, binding.ledger_id, unknown=binding.problem)
 
 
 def _setting(spark: SparkSession, name: str, default: str) -> str:

@@ -7,6 +7,7 @@ from uuid import UUID
 from duesweep.doctor.finding import Check, Finding, Severity, fault, ok, skipped, warning
 from duesweep.doctor.server import unreachable
 from duesweep.doctor.spark import Needs
+from duesweep.doctor.tables import NOT_SET_UP
 from duesweep.errors import DuesweepError
 from duesweep.missing_queues import refuse_missing_queues
 from duesweep.parts import SweepParts
@@ -52,6 +53,8 @@ def examine_services(examination: Examination) -> tuple[Sequence[Finding], Bindi
         reason = "The store is out of reach"
         return [*findings, skipped(Check.SWEEP_START, _START, reason)], Binding(problem=reason)
     more, binding = _examine_start(examination.parts, is_explained=any(map(_is_bad, findings)))
+    if any(f.check == Check.SETUP and _is_bad(f) for f in findings):
+        binding = Binding(problem=NOT_SET_UP)
     return [*findings, *more], binding
 
 
@@ -72,7 +75,7 @@ def _examine_start(parts: SweepParts, *, is_explained: bool) -> tuple[list[Findi
         with parts.store.open_driver() as session:
             session.check()
             findings += _notices(parts.store.source, session)
-            binding = _binding(session)
+            binding = Binding(session.binding())
             parts.queue.check(parts.error_queue)
             # Of all that is stored: what is due next would be refused, too.
             refuse_missing_queues(parts, session, None)
@@ -87,13 +90,6 @@ def _notices(source: str, session: DriverSession) -> Iterator[Finding]:
         yield warning(Check.STORE_NOTICES, source, *_parted(notice, ": "))
     if not notices:
         yield ok(Check.STORE_NOTICES, source, "The store has nothing to say")
-
-
-def _binding(session: DriverSession) -> Binding:
-    try:
-        return Binding(session.binding())
-    except DuesweepError as error:
-        return Binding(problem=str(error))
 
 
 def _refusal(error: DuesweepError, *, is_explained: bool) -> Finding:

@@ -1,11 +1,12 @@
 """What is to be said of a PostgreSQL server, its sessions' time zones and its queues' sequences."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from duesweep.doctor.finding import Check, Finding, Severity, fault, ok, skipped, warning
 from duesweep.doctor.server import ClockReading, clock_skew, reachable
-from duesweep.doctor.tables import TableFacts, table_findings
+from duesweep.doctor.tables import TableFacts, all_table_findings
+from duesweep.doctor.time_outs import TimeOut, time_out_findings
 
 # gen_random_uuid() came with this one.
 _OLDEST_VERSION = 130_000
@@ -58,7 +59,8 @@ class SequenceFacts:
 @dataclass(frozen=True, slots=True)
 class PostgreSqlFacts:
     """What a session found; `backends` are the server processes that its statements met. `zones`
-    None where no messages wait there.
+    None where no messages wait there. `time_outs` are the role's, `own_time_outs` those of a
+    session of duesweep's.
     """
 
     setting: str
@@ -73,6 +75,8 @@ class PostgreSqlFacts:
     tables: Sequence[TableFacts]
     sequences: Sequence[SequenceFacts]
     zones: ZoneFacts | None = None
+    time_outs: Sequence[TimeOut] = ()
+    own_time_outs: Sequence[TimeOut] = ()
 
 
 def postgresql_findings(facts: PostgreSqlFacts) -> Iterator[Finding]:
@@ -83,12 +87,12 @@ def postgresql_findings(facts: PostgreSqlFacts) -> Iterator[Finding]:
     yield _encoding(facts)
     yield clock_skew(facts.setting, facts.readings)
     yield _pooler(facts)
-    for table in facts.tables:
-        yield from table_findings(table)
+    yield from time_out_findings(facts.setting, facts.time_outs, facts.own_time_outs)
+    tables = [_with_sequences(table, facts) for table in facts.tables]
+    yield from all_table_findings(facts.setting, tables)
     if facts.zones is not None:
         yield _server_zone(facts.setting, facts.zones)
         yield _writer_zone(facts.setting, facts.zones)
-    yield from _sequence_rights(facts)
     yield from _headroom(facts.setting, facts.sequences)
 
 
@@ -188,16 +192,18 @@ def _zone_meaning(setting: str, zone: str, minutes: tuple[int, int]) -> Finding:
     )
 
 
-def _sequence_rights(facts: PostgreSqlFacts) -> Iterator[Finding]:
-    wanted = {table.wanted.name for table in facts.tables}
-    for sequence in facts.sequences:
-        if sequence.table in wanted and not sequence.may_use:
-            yield fault(
-                Check.TABLE_RIGHTS,
-                sequence.table,
-                f"This user lacks USAGE on its sequence {sequence.sequence}",
-                f'GRANT USAGE ON SEQUENCE {sequence.sequence} TO "{facts.role}"',
-            )
+def _with_sequences(table: TableFacts, facts: PostgreSqlFacts) -> TableFacts:
+    """With the sequences that this role may not draw from: to insert takes that, too."""
+    if table.found is None:
+        return table
+    grants = {
+        f"USAGE on its sequence {sequence.sequence}": (
+            f'GRANT USAGE ON SEQUENCE {sequence.sequence} TO "{facts.role}"'
+        )
+        for sequence in facts.sequences
+        if sequence.table == table.wanted.name and not sequence.may_use
+    }
+    return replace(table, found=replace(table.found, missing_grants=grants))
 
 
 def _headroom(setting: str, sequences: Sequence[SequenceFacts]) -> Iterator[Finding]:

@@ -57,13 +57,14 @@ class SparkFacts:
 @dataclass(frozen=True, slots=True)
 class LedgerFacts:
     """`found` is the ledger at the root, `bound` the one that the journal belongs to; `problem` is
-    why one of them cannot be known.
+    why the first cannot be known, `unknown` why the second cannot.
     """
 
     root: str
     found: UUID | None
     bound: UUID | None
     problem: str | None = None
+    unknown: str | None = None
 
 
 def spark_findings(facts: SparkFacts) -> Iterator[Finding]:
@@ -93,6 +94,10 @@ def ledger_finding(facts: LedgerFacts) -> Finding:
     check, root = Check.LEDGER, facts.root
     if facts.problem is not None:
         return fault(check, root, facts.problem, "Check ledger.root, and who may read and write it")
+    if facts.unknown is not None:
+        there = "no ledger yet" if facts.found is None else f"ledger {facts.found}"
+        text = f"There is {there}; whether it is the journal's is not known: {facts.unknown}"
+        return skipped(check, root, text)
     if facts.bound is None:
         there = "no ledger yet" if facts.found is None else f"ledger {facts.found}"
         return ok(check, root, f"There is {there}; the journal takes it with the first sweep")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from duesweep.doctor.finding import Check, Finding, fault, ok, skipped, warning
 from duesweep.doctor.server import ClockReading, clock_skew, reachable
-from duesweep.doctor.tables import TableFacts, table_findings
+from duesweep.doctor.tables import TableFacts, all_table_findings
 from duesweep.policy import MAX_BATCH_ROWS, SCANNED_ROWS
 
 
@@ -44,8 +44,7 @@ def sqlserver_findings(facts: SqlServerFacts) -> Iterator[Finding]:
     if facts.holds_messages:
         yield _one_delayed_table(facts)
         yield _lock_escalation(facts)
-    for table in facts.tables:
-        yield from table_findings(table)
+    yield from all_table_findings(facts.setting, facts.tables)
 
 
 def _version(facts: SqlServerFacts) -> Finding:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from duesweep.doctor.finding import Check, Finding, Severity, fault, ok, warning
 
+NOT_SET_UP = "The command `setup` has not run"
 # Types of text that hold the characters of one code page only.
 _NARROW = {"varchar", "char", "text"}
 
@@ -46,7 +47,7 @@ class WantedTable:
 @dataclass(frozen=True, slots=True)
 class FoundTable:
     """What there is. `indexed` are the first columns of its indexes, `indexed_in_part` those of
-    indexes that leave rows out.
+    indexes that leave rows out; `missing_grants` says what else is lacking, and how to grant it.
     """
 
     is_table: bool
@@ -54,14 +55,42 @@ class FoundTable:
     missing_rights: Sequence[str] = ()
     indexed: frozenset[str] = field(default_factory=frozenset)
     indexed_in_part: frozenset[str] = field(default_factory=frozenset)
+    missing_grants: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """Both; `found` None where there is no such table to be seen."""
+    """Both; `found` None where there is no such table to be seen. `is_journal`: it is one of
+    duesweep's own, which `setup` creates together.
+    """
 
     wanted: WantedTable
     found: FoundTable | None
+    is_journal: bool = False
+
+
+def all_table_findings(setting: str, tables: Sequence[TableFacts]) -> Iterator[Finding]:
+    """All that is to be said of a database's tables; that `setup` has not run is said once."""
+    journal = [table for table in tables if table.is_journal]
+    is_set_up = not journal or any(table.found for table in journal)
+    if journal:
+        yield _setup(setting, journal, is_set_up=is_set_up)
+    for table in tables:
+        if is_set_up or not table.is_journal:
+            yield from table_findings(table)
+
+
+def _setup(setting: str, journal: Sequence[TableFacts], *, is_set_up: bool) -> Finding:
+    if is_set_up:
+        return ok(Check.SETUP, setting, "The command `setup` has run")
+    names = ", ".join(table.wanted.name for table in journal)
+    return fault(
+        Check.SETUP,
+        setting,
+        f"{NOT_SET_UP}: none of duesweep's own tables is there, {names}, or they are closed to "
+        "this user",
+        "Run the command `setup` once",
+    )
 
 
 def table_findings(facts: TableFacts) -> Iterator[Finding]:
@@ -111,11 +140,16 @@ def _is_narrow(wanted: WantedTable, name: str, kind: str) -> bool:
 
 
 def _rights(wanted: WantedTable, found: FoundTable) -> Finding:
-    if not found.missing_rights:
+    lacking = list(found.missing_grants)
+    grants = list(found.missing_grants.values())
+    if found.missing_rights:
+        rights = ", ".join(found.missing_rights)
+        lacking.insert(0, rights)
+        grants.insert(0, f"GRANT {rights} {wanted.grant}")
+    if not lacking:
         return ok(Check.TABLE_RIGHTS, wanted.name, f"This user has {', '.join(wanted.rights)}")
-    missing = ", ".join(found.missing_rights)
-    advice = f"GRANT {missing} {wanted.grant}"
-    return fault(Check.TABLE_RIGHTS, wanted.name, f"This user lacks {missing}", advice)
+    text = f"This user lacks {' and '.join(lacking)}"
+    return fault(Check.TABLE_RIGHTS, wanted.name, text, "; ".join(grants))
 
 
 def _index(wanted: WantedTable, found: FoundTable, index: WantedIndex) -> Finding:

@@ -6,7 +6,7 @@ and never touches the driver's Python.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from uuid import UUID
 
 import pyarrow as pa
@@ -75,7 +75,7 @@ class JournalRows:
 
 def sweeps_df(spark: SparkSession, summary: SweepSummary) -> DataFrame:
     """The row of `sweeps`."""
-    table = pa.table([pa.array([value]) for value in astuple(summary)], names=SWEEPS.names)
+    table = pa.table({name: [getattr(summary, name)] for name in SWEEPS.names})
     return spark.createDataFrame(table, SWEEPS)
 
 

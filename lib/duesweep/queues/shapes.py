@@ -4,7 +4,14 @@ from duesweep.address import SqlServerTable, TableName, bracketed, quoted
 from duesweep.doctor.tables import WantedIndex, WantedTable
 from duesweep.queues.columns import POSTGRESQL, SQL_SERVER
 
-_CREATE = "Run the command `setup`, or correct the setting that names it"
+OWN, ERROR = "endpoint's own queue", "error queue"
+WAITED_FOR, ROUTED = "queue that messages wait for", "queue that a [[route]] names"
+_SETUP = "Run the command `setup`, or correct the setting that names it"
+_ELSEWHERE = (
+    "Let its endpoint create it (NServiceBus's installers do), or add or correct a [[route]] that "
+    "says which queue is meant"
+)
+_CREATE = {OWN: _SETUP, ERROR: _SETUP, WAITED_FOR: _ELSEWHERE, ROUTED: _ELSEWHERE}
 
 
 def postgresql_queue(role: str, table: TableName, grantee: str) -> WantedTable:
@@ -16,7 +23,7 @@ def postgresql_queue(role: str, table: TableName, grantee: str) -> WantedTable:
         rights=("INSERT",),
         grant=f"ON {table} TO {quoted(grantee)}; GRANT USAGE ON SCHEMA {quoted(table.schema)} TO "
         f"{quoted(grantee)}",
-        create=_CREATE,
+        create=_CREATE[role],
     )
 
 
@@ -30,7 +37,7 @@ def sqlserver_queue(role: str, table: SqlServerTable, grantee: str) -> WantedTab
         columns=SQL_SERVER,
         rights=("INSERT",),
         grant=f"ON {beside} TO {bracketed(grantee)}, in database {table.catalog}",
-        create=_CREATE,
+        create=_CREATE[role],
         unicode="Headers",
         indexes=(
             WantedIndex(

@@ -151,6 +151,17 @@ class UnsettledSweep:
 
 
 @dataclass(frozen=True, slots=True)
+class FailureReason:
+    """Why `count` messages of a sweep failed; one of them was for `destination`, None where that
+    cannot be read.
+    """
+
+    reason: str
+    count: int
+    destination: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class SweepSummary:
     """The row of one sweep in the ledger's `sweeps`, derived from its journal; the same names in
     `--json`. Times are aware datetimes, `bytes` those of the bodies dispatched. `found` is
@@ -158,6 +169,8 @@ class SweepSummary:
     `dispatched + failed + exhausted`. `skipped` were locked by others, `gone` were taken or removed
     by others, `eligible_later` came to have a later Due or attempt, `left` were not reached.
     `held_back` are those of `failed` that the limit of exhausted messages kept in the store.
+    `failures`, the commonest reasons first, are not in the ledger's row: its `retries` and `errors`
+    have the reason of each message.
     """
 
     sweep_id: str
@@ -182,6 +195,7 @@ class SweepSummary:
     rows_per_second: float
     outcome: str
     reason: str | None
+    failures: tuple[FailureReason, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,20 @@
 """What the doctor looks at: each database that the configuration names, with its queues."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
 from duesweep.config import Config, route_notice
 from duesweep.doctor.examine import Examination, Place
 from duesweep.doctor.finding import Check, Finding, fault, ok
 from duesweep.doctor.spark import Needs
 from duesweep.errors import ConfigError
+from duesweep.queues.shapes import ERROR, OWN
 from duesweep.routing import NoRouteError, Route, first_route, own_route
+from duesweep.wiring.destinations import Destinations
 from duesweep.wiring.dialects import QueueConnection, connections, queue_kind
 from duesweep.wiring.parts import own_names, parts
 from duesweep.wiring.places import places
 
-_OWN, _ERROR = "endpoint's own queue", "error queue"
 # By a queue's role, its address there.
 _Roles = dict[str, str | None]
 
@@ -25,26 +27,35 @@ def examination(config: Config) -> Examination:
 
 def _places(config: Config, roles: dict[str, _Roles]) -> Iterator[Place]:
     found = connections(config)
+    destinations = Destinations(config)
+
+    def queues(*connections: QueueConnection) -> Sequence[tuple[str, object]]:
+        tables: dict[object, str] = {}
+        for connection in connections:
+            asked = [*roles.get(connection.name, {}).items(), *destinations.of(connection)]
+            for role, table in _tables(connection, asked):
+                tables.setdefault(table, role)
+        return [(role, table) for table, role in tables.items()]
+
     if not config.store.is_brought:
-        beside = [
-            table
-            for name, connection in found.items()
-            if connection.is_beside
-            for table in _tables(connection, roles.get(name, {}))
-        ]
-        yield places(config.store.dialect).place(config, None, beside)
-    for name, connection in found.items():
+        beside = [connection for connection in found.values() if connection.is_beside]
+        look = partial(queues, *beside)
+        yield places(config.store.dialect).place(config, None, look)
+        yield Place("store.dsn", destinations.findings)
+    for connection in found.values():
         if not connection.is_beside:
-            queues = _tables(connection, roles.get(name, {}))
-            yield places(connection.kind).place(config, connection, queues)
+            look = partial(queues, connection)
+            yield places(connection.kind).place(config, connection, look)
 
 
-def _tables(connection: QueueConnection, roles: _Roles) -> Sequence[tuple[str, object]]:
+def _tables(
+    connection: QueueConnection, roles: Iterable[tuple[str, str | None]]
+) -> Sequence[tuple[str, object]]:
     """Roles and tables of queues on a connection. An address that cannot be read names none: what
     the sweep says of it is in its refusal.
     """
     tables: list[tuple[str, object]] = []
-    for role, address in roles.items():
+    for role, address in roles:
         try:
             (table,) = queue_kind(connection.kind).queue_tables(connection, [address])
         except ConfigError:
@@ -56,9 +67,9 @@ def _tables(connection: QueueConnection, roles: _Roles) -> Sequence[tuple[str, o
 def _roles_by_connection(config: Config) -> tuple[dict[str, _Roles], Sequence[Finding]]:
     wanted: _Roles = {}
     if config.store.knows_own_queue:
-        wanted[_OWN] = None
+        wanted[OWN] = None
     if config.retry.error_queue is not None:
-        wanted[_ERROR] = config.retry.error_queue
+        wanted[ERROR] = config.retry.error_queue
     if not config.route:
         (only,) = connections(config)
         return {only: wanted}, list(_unrouted(config))

@@ -94,7 +94,10 @@ def _queues_by_connection(config: Config) -> Mapping[str, list[str | None]]:
                 route, written = own_route(routes, own_names(config))
             else:
                 route, written = first_route(routes, address), address
-        except NoRouteError:
+        except NoRouteError as error:
+            if address is not None:
+                # As a sweep says it.
+                raise ConfigError(f"retry.error_queue: {error}; add one for it") from error
             # Its messages fail, as everything does that no route takes; the doctor says so.
             continue
         found.setdefault(route.connection, []).append(route.name_of(written))

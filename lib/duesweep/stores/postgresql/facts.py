@@ -1,17 +1,19 @@
 """What the doctor wants to know of a database of PostgreSQL. Writes nothing."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from duesweep.address import TableName
 from duesweep.doctor.postgresql import PostgreSqlFacts, SequenceFacts, ZoneFacts
 from duesweep.doctor.server import read_clock
 from duesweep.doctor.tables import FoundTable, TableFacts, WantedTable
+from duesweep.doctor.time_outs import TimeOut
 from duesweep.drivers.postgresql import TASK_LIMITS, Connection, connect, connect_as_server
 from duesweep.errors import ConfigError, StoreError
-from duesweep.stores.postgresql.place import PostgreSqlPlace
+from duesweep.stores.postgresql.place import PostgreSqlPlace, journal_tables
 from duesweep.stores.postgresql.zone import writer_time_zone
+from duesweep.stores.relational.messages import destinations
 
 # As the queues know them, whose rights and sequences these are about.
 _QUEUE = {"typed": ["id uuid", "headers text", "body bytea"], "named": ["expires", "seq"]}
@@ -46,7 +48,11 @@ def gather(question: PostgreSqlQuestion) -> PostgreSqlFacts:
             return now
 
         readings = read_clock(now)
-        tables = [_table(connection, *wanted) for wanted in question.wanted(server.role)]
+        journal = journal_tables(question.store.delayed.schema) if question.store else {}
+        tables = [
+            replace(_table(connection, table, wanted), is_journal=table in journal.values())
+            for table, wanted in question.wanted(server.role)
+        ]
         return PostgreSqlFacts(
             setting=question.setting,
             role=server.role,
@@ -60,7 +66,17 @@ def gather(question: PostgreSqlQuestion) -> PostgreSqlFacts:
             tables=tables,
             sequences=_sequences(connection),
             zones=_zones(connection, question.store),
+            time_outs=_role_time_outs(question.dsn),
+            own_time_outs=_time_outs(connection),
         )
+
+
+def waiting_destinations(place: PostgreSqlPlace, most: int) -> Sequence[str]:
+    """Where the messages go that are due first, so many of them; the endpoint's own queue left out,
+    and what cannot be read. Raises `ConfigError` and `StoreError` as a sweep would.
+    """
+    with connect(place.dsn, TASK_LIMITS) as connection:
+        return destinations(connection.rows("doctor_waiting", place.names, most=most))
 
 
 def _table(connection: Connection, table: TableName, wanted: WantedTable) -> TableFacts:
@@ -77,6 +93,16 @@ def _table(connection: Connection, table: TableName, wanted: WantedTable) -> Tab
         indexed_in_part=frozenset(row.column_name for row in indexes if row.is_partial),
     )
     return TableFacts(wanted, found)
+
+
+def _time_outs(connection: Connection) -> list[TimeOut]:
+    rows = connection.rows("doctor_time_outs", {})
+    return [TimeOut(row.name, row.milliseconds, row.source) for row in rows]
+
+
+def _role_time_outs(dsn: str) -> list[TimeOut]:
+    with connect_as_server(dsn) as session:
+        return _time_outs(session)
 
 
 def _named(column: str, wanted: WantedTable) -> tuple[str, str]:

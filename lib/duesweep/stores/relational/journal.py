@@ -3,12 +3,14 @@
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from uuid import UUID
 
 from duesweep.errors import ConfigError, StoreError, storable
 from duesweep.stores.relational.statements import Statements
 from duesweep.stores.relational.summary import Lateness, aware, summary_of
 from duesweep.stores.values import (
+    FailureReason,
     JournalBatch,
     JournalExtent,
     SweepSummary,
@@ -18,6 +20,7 @@ from duesweep.stores.values import (
 # About 150 MB, as rows.
 _MESSAGES_PER_PIECE = 500_000
 _SETTLER_WAIT_SECONDS = 300.0
+_MOST_REASONS = 3
 
 
 class RelationalJournal:
@@ -76,7 +79,10 @@ class RelationalJournal:
         totals = self._statements.rows("total_batches", sweep_id=sweep_id)
         ends = self._statements.rows("read_slice_ends", sweep_id=sweep_id)
         changed = row.attempts_changed or any(total.attempts_changed for total in totals)
-        return summary_of(row, totals, ends, self._lateness(sweep_id)), bool(changed)
+        summary = summary_of(row, totals, ends, self._lateness(sweep_id))
+        if summary.failed or summary.exhausted:
+            summary = replace(summary, failures=self._failure_reasons(sweep_id))
+        return summary, bool(changed)
 
     def batches(self, sweep_id: UUID) -> Iterator[Sequence[JournalBatch]]:
         """What the sweep delivered, in pieces."""
@@ -130,6 +136,10 @@ class RelationalJournal:
     def _lateness(self, sweep_id: UUID) -> Lateness:
         row = self._statements.row("lateness", sweep_id=sweep_id)
         return Lateness(row.p50, row.p95, row.longest)
+
+    def _failure_reasons(self, sweep_id: UUID) -> tuple[FailureReason, ...]:
+        rows = self._statements.rows("failure_reasons", sweep_id=sweep_id, most=_MOST_REASONS)
+        return tuple(FailureReason(row.reason, row.messages, row.destination) for row in rows)
 
     def _dead(self, *, keep: bool) -> Sequence[UnsettledSweep]:
         dead = []

@@ -1,5 +1,8 @@
 """A row of a delayed table with headers in JSON as a message."""
 
+from collections.abc import Iterable, Sequence
+from typing import Any
+
 from duesweep.errors import UnreadableHeadersError
 from duesweep.headers import json as headers_json
 from duesweep.message import Message
@@ -18,3 +21,21 @@ def json_message(
     if headers_json.FORWARD_DESTINATION in headers:
         text = headers_json.without_forward_destination(text)
     return Message(key, due_us, headers, text, body, destination, attempts)
+
+
+def destinations(rows: Iterable[Any]) -> Sequence[str]:
+    """The distinct destinations of rows, as a column or in their headers; the endpoint's own queue
+    left out, and what cannot be read.
+    """
+    found = (row.destination or _forwarded_to(row.headers) for row in rows)
+    return list(dict.fromkeys(filter(None, found)))
+
+
+def _forwarded_to(headers: object) -> str | None:
+    # Where headers are bytes, or the destination is a column, they tell of none.
+    if not isinstance(headers, str):
+        return None
+    try:
+        return headers_json.read(headers).get(headers_json.FORWARD_DESTINATION)
+    except UnreadableHeadersError:
+        return None

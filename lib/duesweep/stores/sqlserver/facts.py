@@ -1,7 +1,7 @@
 """What the doctor wants to know of a database of SQL Server. Writes nothing."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from duesweep.address import SqlServerTable, bracketed
@@ -10,6 +10,7 @@ from duesweep.doctor.sqlserver import SqlServerFacts
 from duesweep.doctor.tables import FoundTable, TableFacts, WantedTable
 from duesweep.drivers.sqlserver import TASK_LIMITS, Connection, connect
 from duesweep.errors import ConfigError, StoreError
+from duesweep.stores.relational.messages import destinations
 from duesweep.stores.sqlserver.place import SqlServerPlace
 from duesweep.stores.sqlserver.shapes import delayed_table, journal
 from duesweep.stores.sqlserver.table import find_delayed
@@ -35,6 +36,7 @@ def gather(question: SqlServerQuestion) -> SqlServerFacts:
         server = connection.row("doctor_server", {})
         delayed, ambiguous = _delayed(connection, question.store)
         wanted = [*_store_tables(question.store, delayed, server.grantee)]
+        journal_here = [table for table, _ in _journal(question.store, server.grantee)]
         wanted += question.queues(server.grantee)
         return SqlServerFacts(
             setting=question.setting,
@@ -47,7 +49,10 @@ def gather(question: SqlServerQuestion) -> SqlServerFacts:
             minutes_ahead=server.minutes_ahead,
             json_problem=_json_problem(connection),
             readings=read_clock(lambda: _now(connection)),
-            tables=[_table(connection, *table) for table in wanted],
+            tables=[
+                replace(_table(connection, table, expected), is_journal=table in journal_here)
+                for table, expected in wanted
+            ],
             lock_escalation=_lock_escalation(connection, delayed),
             ambiguous=ambiguous,
             holds_messages=question.store is not None,
@@ -71,7 +76,22 @@ def _store_tables(
         return
     if delayed is not None:
         yield delayed, delayed_table(store, delayed, user)
-    yield from journal(store.candidates[0], user)
+    yield from _journal(store, user)
+
+
+def _journal(
+    store: SqlServerPlace | None, user: str
+) -> Iterator[tuple[SqlServerTable, WantedTable]]:
+    return journal(store.candidates[0], user) if store else iter(())
+
+
+def waiting_destinations(place: SqlServerPlace, most: int) -> Sequence[str]:
+    """Where the messages go that are due first, so many of them; the endpoint's own queue left out,
+    and what cannot be read. Raises `ConfigError` and `StoreError` as a sweep would.
+    """
+    with connect(place.dsn, TASK_LIMITS) as connection:
+        names = place.names(find_delayed(connection, place))
+        return destinations(connection.rows("doctor_waiting", names, most=most))
 
 
 def _table(connection: Connection, table: SqlServerTable, wanted: WantedTable) -> TableFacts:

@@ -1,6 +1,6 @@
 """What the doctor looks at in a dialect's databases. Apart: a sweep does without the doctor."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -13,9 +13,20 @@ from duesweep.wiring.dialects import QueueConnection
 class Places(Protocol):
     """One module of this package."""
 
-    def place(self, config: Config, connection: QueueConnection | None, queues: Any) -> Place:
+    def place(
+        self,
+        config: Config,
+        connection: QueueConnection | None,
+        queues: Callable[[], Sequence[tuple[str, Any]]],
+    ) -> Place:
         """What the doctor looks at: the store's database, or a connection's own, with the queues
-        there, each as its role and its table.
+        there, each as its role and its table; which they are is asked when it looks.
+        """
+        ...
+
+    def waiting(self, config: Config, most: int) -> Sequence[str]:
+        """Destinations of the messages that are due first in the store, so many of them, but for
+        the endpoint's own queue.
         """
         ...
 

@@ -1,6 +1,6 @@
 """Databases of PostgreSQL, for the doctor."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from duesweep.address import TableName
 from duesweep.config import Config
@@ -8,14 +8,16 @@ from duesweep.doctor.examine import Place
 from duesweep.doctor.postgresql import postgresql_findings
 from duesweep.doctor.spark import Needs
 from duesweep.queues.shapes import postgresql_queue
-from duesweep.stores.postgresql.facts import PostgreSqlQuestion, gather
+from duesweep.stores.postgresql.facts import PostgreSqlQuestion, gather, waiting_destinations
 from duesweep.stores.postgresql.shapes import store_tables
 from duesweep.wiring.dialects import QueueConnection
 from duesweep.wiring.postgresql import store
 
 
 def place(
-    config: Config, connection: QueueConnection | None, queues: Sequence[tuple[str, TableName]]
+    config: Config,
+    connection: QueueConnection | None,
+    queues: Callable[[], Sequence[tuple[str, TableName]]],
 ) -> Place:
     """The store's database, or a connection's own, with these queues, for the doctor."""
     own = connection.dsn if connection else None
@@ -25,11 +27,16 @@ def place(
         dsn=(own or config.store.dsn).get_secret_value(),
         wanted=lambda role: [
             *(store_tables(beside, role) if beside else ()),
-            *((table, postgresql_queue(name, table, role)) for name, table in queues),
+            *((table, postgresql_queue(name, table, role)) for name, table in queues()),
         ],
         store=beside,
     )
     return Place(question.setting, lambda: postgresql_findings(gather(question)))
+
+
+def waiting(config: Config, most: int) -> Sequence[str]:
+    """Destinations of the messages that are due first."""
+    return waiting_destinations(store(config), most)
 
 
 def needs(dsns: Sequence[str]) -> Needs:  # noqa: ARG001 - whatever they are

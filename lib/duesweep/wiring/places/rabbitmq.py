@@ -1,9 +1,10 @@
 """Brokers of RabbitMQ, for the doctor."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from duesweep.config import Config
 from duesweep.doctor.examine import Place
+from duesweep.doctor.finding import Finding
 from duesweep.doctor.spark import Needs
 from duesweep.queues.rabbitmq.topology import Style
 from duesweep.queues.rabbitmq.verification.endpoints import EndpointsQuestion
@@ -15,17 +16,25 @@ from duesweep.wiring.rabbitmq import brokers
 def place(
     config: Config,  # noqa: ARG001 - as for a database
     connection: QueueConnection | None,
-    queues: Sequence[tuple[str, str]],
+    queues: Callable[[], Sequence[tuple[str, str]]],
 ) -> Place:
     """A connection's brokers, with these endpoints and, where sweeps need it, the delay ladder."""
     assert connection is not None  # a store is in a database
     section, where = connection.section, brokers(connection)
     url = section.management_url
     ladder = Verification(where, url.get_secret_value() if url else None)
-    question = EndpointsQuestion(
-        where, Style(section.topology), queues, ladder if connection.needs_ladder else None
-    )
-    return Place(connection.setting, question.findings)
+    ladder_wanted = ladder if connection.needs_ladder else None
+
+    def findings() -> Iterator[Finding]:
+        style = Style(section.topology)
+        return EndpointsQuestion(where, style, queues(), ladder_wanted).findings()
+
+    return Place(connection.setting, findings)
+
+
+def waiting(config: Config, most: int) -> Sequence[str]:  # noqa: ARG001 - a store is in a database
+    """None: no store is on a broker."""
+    return ()
 
 
 def needs(dsns: Sequence[str]) -> Needs:  # noqa: ARG001 - whatever they are

@@ -1,6 +1,6 @@
 """Databases of SQL Server, for the doctor."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from duesweep.address import SqlServerTable
 from duesweep.config import Config
@@ -9,23 +9,32 @@ from duesweep.doctor.spark import Needs
 from duesweep.doctor.sqlserver import sqlserver_findings
 from duesweep.drivers.sqlserver import OdbcDsn
 from duesweep.queues.shapes import sqlserver_queue
-from duesweep.stores.sqlserver.facts import SqlServerQuestion, gather
+from duesweep.stores.sqlserver.facts import SqlServerQuestion, gather, waiting_destinations
 from duesweep.wiring.dialects import QueueConnection
 from duesweep.wiring.sqlserver import store
 
 
 def place(
-    config: Config, connection: QueueConnection | None, queues: Sequence[tuple[str, SqlServerTable]]
+    config: Config,
+    connection: QueueConnection | None,
+    queues: Callable[[], Sequence[tuple[str, SqlServerTable]]],
 ) -> Place:
     """The store's database, or a connection's own, with these queues, for the doctor."""
     own = connection.dsn if connection else None
     question = SqlServerQuestion(
         setting=f"{connection.setting}.dsn" if connection else "store.dsn",
         dsn=(own or config.store.dsn).get_secret_value(),
-        queues=lambda user: [(table, sqlserver_queue(name, table, user)) for name, table in queues],
+        queues=lambda user: [
+            (table, sqlserver_queue(name, table, user)) for name, table in queues()
+        ],
         store=store(config) if connection is None else None,
     )
     return Place(question.setting, lambda: sqlserver_findings(gather(question)))
+
+
+def waiting(config: Config, most: int) -> Sequence[str]:
+    """Destinations of the messages that are due first."""
+    return waiting_destinations(store(config), most)
 
 
 def needs(dsns: Sequence[str]) -> Needs:

@@ -1,0 +1,43 @@
+"""Reading a configuration file: TOML in UTF-8, with or without a byte order mark."""
+
+import codecs
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from duesweep.errors import ConfigError
+
+# UTF-32's little-endian mark begins with that of UTF-16.
+_OTHER_MARKS = {
+    codecs.BOM_UTF32_LE: "UTF-32",
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
+
+
+def content_of(file: Path) -> dict[str, Any]:
+    """What the file says. Raises `ConfigError` for a file that cannot be read."""
+    try:
+        return tomllib.loads(_text_of(file))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{file} is not TOML: {error}") from error
+
+
+def _text_of(file: Path) -> str:
+    try:
+        content = file.read_bytes().removeprefix(codecs.BOM_UTF8)
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror or error}") from error
+    for mark, encoding in _OTHER_MARKS.items():
+        if content.startswith(mark):
+            raise ConfigError(f"{file} is written in {encoding}; save it as UTF-8")
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        before = content[: error.start].decode()
+        line, column = before.count("\n") + 1, len(before.rpartition("\n")[2]) + 1
+        raise ConfigError(
+            f"{file} is not UTF-8: byte 0x{content[error.start]:02X} in line {line}, column "
+            f"{column}; save it as UTF-8"
+        ) from error

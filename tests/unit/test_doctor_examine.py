@@ -1,0 +1,117 @@
+"""What the doctor makes of a store that was not set up, or cannot be read."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from duesweep.doctor.examine import Examination, Place, examine_services
+from duesweep.doctor.finding import Check, Finding, Severity, fault, ok
+from duesweep.doctor.spark import Needs
+from duesweep.doctor.tables import (
+    NOT_SET_UP,
+    FoundTable,
+    TableFacts,
+    WantedTable,
+    all_table_findings,
+)
+from duesweep.doctor.time_outs import TimeOut, time_out_findings
+from duesweep.errors import ConfigError
+
+_WANTED = WantedTable("role", "t", {}, ("SELECT",), "ON t TO u", "create it")
+_FOUND = FoundTable(is_table=True, columns={})
+
+
+class _Parts:
+    """Of a sweep whose store refuses it."""
+
+    def __init__(self, error: str) -> None:
+        self.store = self
+        self._error = error
+
+    def open_driver(self) -> Any:
+        raise ConfigError(self._error)
+
+
+def _examined(*findings: Finding, error: str = "It is not there; make it") -> Any:
+    place = Place("store.dsn", lambda: findings)
+    parts: Any = _Parts(error)
+    return examine_services(Examination(parts, [place], [], Needs([])))
+
+
+def test_what_setup_has_not_made_is_why_the_journal_is_not_known() -> None:
+    _, binding = _examined(fault(Check.SETUP, "store.dsn", "None is there", "Run it"))
+
+    assert (binding.ledger_id, binding.problem) == (None, NOT_SET_UP)
+
+
+def test_refusal_that_nothing_else_explains_is_a_fault_of_its_own() -> None:
+    findings, binding = _examined(
+        ok(Check.SETUP, "store.dsn", "It has run"),
+        error="The source a is b; set another store.name",
+    )
+
+    (refusal,) = [f for f in findings if f.severity == Severity.FAULT]
+    assert (refusal.check, refusal.advice) == (Check.SWEEP_START, "Set another store.name")
+    assert binding.problem is not None
+
+
+def _tables(*founds: FoundTable | None) -> Sequence[TableFacts]:
+    journal = [
+        TableFacts(replace(_WANTED, name=f"j{n}"), found, is_journal=True)
+        for n, found in enumerate(founds)
+    ]
+    return [TableFacts(_WANTED, _FOUND), *journal]
+
+
+@pytest.mark.parametrize(
+    ("founds", "expected"),
+    [
+        ((_FOUND, _FOUND), []),
+        ((None, None), [(Check.SETUP, "store.dsn")]),
+        ((_FOUND, None), [(Check.TABLE_EXISTS, "j1")]),
+        ((), []),
+    ],
+)
+def test_setup_has_not_run_where_none_of_its_tables_is_there(
+    founds: tuple[FoundTable | None, ...], expected: list[tuple[Check, str]]
+) -> None:
+    findings = all_table_findings("store.dsn", _tables(*founds))
+
+    assert [(f.check, f.about) for f in findings if f.severity == Severity.FAULT] == expected
+
+
+def test_rights_on_a_table_and_what_belongs_to_it_are_one_finding() -> None:
+    more = {"USAGE on its sequence s": "GRANT USAGE ON SEQUENCE s TO u"}
+    found = replace(_FOUND, missing_rights=["SELECT"], missing_grants=more)
+
+    (finding,) = [
+        f
+        for f in all_table_findings("store.dsn", [TableFacts(_WANTED, found)])
+        if f.check == Check.TABLE_RIGHTS
+    ]
+
+    assert finding.found == "This user lacks SELECT and USAGE on its sequence s"
+    assert finding.advice == "GRANT SELECT ON t TO u; GRANT USAGE ON SEQUENCE s TO u"
+
+
+@pytest.mark.parametrize(
+    ("own", "severity"),
+    [
+        (TimeOut("statement_timeout", 60_000, "session"), Severity.OK),
+        (TimeOut("statement_timeout", 60_000, "client"), Severity.OK),
+        (TimeOut("statement_timeout", 0, "user"), Severity.OK),
+        (TimeOut("statement_timeout", 1_000, "user"), Severity.WARNING),
+        (TimeOut("transaction_timeout", 1_000, "configuration file"), Severity.WARNING),
+    ],
+)
+def test_time_out_that_duesweeps_own_session_does_not_get_rid_of_is_a_warning(
+    own: TimeOut, severity: Severity
+) -> None:
+    of_role = [TimeOut("statement_timeout", 1_000, "user")]
+
+    (finding,) = time_out_findings("store.dsn", of_role, [own])
+
+    assert (finding.check, finding.severity) == (Check.SESSION_TIME_OUTS, severity)
+    assert "statement_timeout 1,000 ms (from: user)" in finding.found or severity != Severity.OK
