@@ -16,10 +16,10 @@ from duesweep.errors import ExitCode, SweepClosedError
 from duesweep.ledger.tables import Ledger
 from duesweep.parts import SweepParts
 from duesweep.plan import core_count, plan_slices, tickets_df
-from duesweep.settle import settle_leftovers, settle_sweep
+from duesweep.settle import settle_first, settle_last
 from duesweep.spark_errors import SPARK_ERRORS, sentence
 from duesweep.stores.base import DriverSession
-from duesweep.stores.values import Horizon, Slices, SweepRun, SweepSummary
+from duesweep.stores.values import Horizon, Slices, SweepReport, SweepRun, SweepSummary
 
 _log = structlog.get_logger(__name__)
 
@@ -32,8 +32,8 @@ def sweep(
     parts: SweepParts,
     watch: Watch | None = None,
     reach: Reach | None = None,
-) -> SweepSummary:
-    """Sweep once; what the ledger's `sweeps` says of it.
+) -> SweepReport:
+    """Sweep once; what the ledger's `sweeps` says of it, and whether it says so already.
 
     `watch` is entered around dispatch with the open sweep and how many messages it found; `reach`
     says how far the sweep looks from what is due now, by default what `parts` say.
@@ -42,18 +42,20 @@ def sweep(
     ledger = Ledger(spark, parts.ledger_root)
     with parts.store.open_driver() as session:
         session.check()
-        settle_leftovers(spark, session, ledger)
+        ledger_error = settle_first(spark, session, ledger)
         run = session.open_sweep((reach or parts.reach)(session.horizon()))
         plan = plan_slices(session, run, parts.slices or core_count(spark), parts.limits)
         if plan.found:
             with watch(run, plan.found) if watch else nullcontext():
                 _dispatch(spark, session, run, plan, parts)
         _close(session, run)
-        return settle_sweep(spark, session, ledger, run.sweep_id)
+        return settle_last(spark, session, ledger, run.sweep_id, ledger_error)
 
 
 def exit_code(summary: SweepSummary) -> ExitCode:
-    """What a settled sweep tells the shell."""
+    """What a sweep that has ended tells the shell."""
+    if isinstance(summary, SweepReport) and summary.ledger_error:
+        return ExitCode.WORK_LEFT
     if summary.outcome in {"incomplete", "abandoned"}:
         return ExitCode.WORK_LEFT
     return ExitCode.MESSAGES_FAILED if summary.outcome == "failures" else ExitCode.DONE
