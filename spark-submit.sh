@@ -96,13 +96,23 @@ case $command in
     exit
     ;;
 esac
+# One document on stdout, whatever happens: those that Python prints itself come later.
+tell_failure() {
+  local status=$?
+  ((status == 0)) || printf '{"outcome": "error", "exit_code": %d, "error": "%s"}\n' "$status" \
+    "What the command needs could not be made ready; stderr says why"
+}
+if [[ $command =~ ^(sweep|handover)$ && " $* " == *" --json "* ]]; then trap tell_failure EXIT; fi
 once environment_is_current make_environment
 case $command in
   sweep)
     # Asks the store without Java: 10 means that there is work for Spark.
     status=0
     "$python" -P -m duesweep sweep --gate "$@" || status=$?
-    ((status == 10)) || exit "$status"
+    if ((status != 10)); then
+      trap - EXIT
+      exit "$status"
+    fi
     run_on_spark "$root/jobs/run_sweep.py" "$@"
     ;;
   handover)

@@ -21,11 +21,11 @@ _ROOT = Path(__file__).resolve().parent.parent
 STAGES = ("plan", "dispatch", "settle")
 # What `duesweep.sweep` calls, and which of its three words each belongs to.
 STAGE_OF = {
-    "settle_leftovers": "settle",
+    "settle_first": "settle",
     "plan_slices": "plan",
     "tickets_df": "plan",
     "dispatch": "dispatch",
-    "settle_sweep": "settle",
+    "settle_last": "settle",
 }
 
 

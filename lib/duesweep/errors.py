@@ -31,8 +31,8 @@ class ConfigError(DuesweepError):
     exit_code = ExitCode.CONFIGURATION
 
 
-class StoreError(DuesweepError):
-    """The store's database failed or is out of reach."""
+class ServiceError(DuesweepError):
+    """Something that duesweep works with failed or is out of reach."""
 
     def __init__(self, text: str, *, transient: bool) -> None:
         super().__init__(text)
@@ -42,6 +42,10 @@ class StoreError(DuesweepError):
     def exit_code(self) -> ExitCode:  # type: ignore[override]
         """A passing fault leaves work for the next sweep; a lasting one is unexpected."""
         return ExitCode.WORK_LEFT if self.transient else ExitCode.UNEXPECTED
+
+
+class StoreError(ServiceError):
+    """The store's database failed or is out of reach."""
 
 
 class QueueError(StoreError):
@@ -66,8 +70,12 @@ class TransactionLostError(StoreError):
         self.destination_is_at_fault = destination_is_at_fault
 
 
-class LedgerError(DuesweepError):
+class LedgerError(ServiceError):
     """The Delta ledger could not be read or written; the journal keeps what it should have got."""
+
+
+class SparkError(ServiceError):
+    """Spark did not start, or ended."""
 
 
 class SweepClosedError(DuesweepError):

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from duesweep.census import Heading, census
 from duesweep.errors import ConfigError, ExitCode
 from duesweep.parts import SweepParts
-from duesweep.stores.values import Horizon, SweepSummary
+from duesweep.stores.values import Horizon, SweepReport
 from duesweep.sweep import Watch, exit_code, sweep
 
 # Further than any Due that somebody means; a year less than the last that Python can tell.
@@ -25,7 +25,7 @@ _ALL = timedelta(days=365 * 1_000)
 class Handover:
     """What a handover did; `left` messages are still in the store."""
 
-    summary: SweepSummary
+    summary: SweepReport
     left: int
 
     @property

@@ -1,5 +1,6 @@
 """The Spark session that a sweep runs in."""
 
+import logging
 import os
 import signal
 import sys
@@ -9,10 +10,14 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from duesweep import jvm_stderr
+
 _SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.session.timeZone": "UTC",
+    # Others read no INT96 before 1677 and after 2262. The ledger's writer says it again.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # A second copy of a running task would claim beside the first: harmless, and never useful.
     "spark.speculation": "false",
     # Arrow rows stay Arrow until an executor writes them; as a local relation they would become
@@ -48,7 +53,10 @@ def spark_session(jars: Sequence[Path] = (), master: str = "local[*,4]") -> Spar
             builder = builder.config(name, value)
         builder = builder.master(master)
         builder = builder.config("spark.jars", ",".join(str(jar) for jar in jars))
-    session = builder.getOrCreate()
+    # It tells of a JVM that is gone, stack and all; whoever called it says so in a sentence.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+    with jvm_stderr.filtered():
+        session = builder.getOrCreate()
     # PySpark's own handler of SIGINT calls the JVM in the middle of whatever call is under way.
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -5,7 +5,10 @@ append to the ledger carries the sweep's id as its transaction, and Delta takes 
 So a settle that died is done again from the start, by anybody, and so is a restored journal's.
 """
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from uuid import UUID
@@ -15,8 +18,53 @@ from pyspark.sql import SparkSession
 from duesweep.errors import ConfigError, LedgerError
 from duesweep.ledger.journal_rows import JournalRows, sweeps_df
 from duesweep.ledger.tables import TRANSACTION_RETENTION_DAYS, Ledger
+from duesweep.spark_errors import SPARK_ERRORS, is_transient, sentence
 from duesweep.stores.base import Journal
-from duesweep.stores.values import SweepSummary, UnsettledSweep
+from duesweep.stores.values import SweepReport, SweepSummary, UnsettledSweep
+
+# What a journal may hold while the ledger cannot be written: about 250 MB for a million messages
+# that were dispatched, and the whole of those that were given up.
+MOST_UNSETTLED_MESSAGES = 5_000_000
+MOST_UNSETTLED_BYTES = 2_000_000_000
+
+
+def settle_first(spark: SparkSession, journal: Journal, ledger: Ledger) -> LedgerError | None:
+    """Settle what dead sweeps left, before anything is dispatched. Where the ledger cannot be
+    written, its error: the journal keeps the account meanwhile.
+
+    Raises that error where the journal holds too much already, or belongs to no ledger yet.
+    """
+    try:
+        settle_leftovers(spark, journal, ledger)
+    except LedgerError as error:
+        if journal.binding() is None:
+            raise
+        _check_backlog(journal, error)
+        return error
+    return None
+
+
+def settle_last(
+    spark: SparkSession,
+    journal: Journal,
+    ledger: Ledger,
+    sweep_id: UUID,
+    earlier: LedgerError | None = None,
+) -> SweepReport:
+    """Settle a sweep that its own driver has closed and, where that could not be done `earlier`,
+    what others left; where the ledger cannot be written, the report says why.
+    """
+    summary = ledger_error = None
+    try:
+        summary = settle_sweep(spark, journal, ledger, sweep_id)
+        if earlier is not None:
+            settle_leftovers(spark, journal, ledger)
+    except LedgerError as error:
+        ledger_error = str(error)
+    known = summary or journal.summary(sweep_id)[0]
+    # As it is: `asdict` would take the reasons of failures apart.
+    values = {field.name: getattr(known, field.name) for field in fields(known)}
+    return SweepReport(**values, ledger_error=ledger_error)
 
 
 def settle_leftovers(spark: SparkSession, journal: Journal, ledger: Ledger) -> None:
@@ -43,18 +91,61 @@ def settle_sweep(
 
 def check_binding(journal: Journal, ledger: Ledger) -> None:
     """Raise `ConfigError` unless the journal belongs to this ledger; bind it where it is new."""
+    is_new = journal.binding() is None and _bind(journal, ledger)
+    # Read back, whoever bound it: of several first sweeps one has won.
     bound = journal.binding()
-    found = ledger.read_id()
-    if bound is None:
-        journal.bind(found or ledger.create())
-    elif found != bound:
+    identity = ledger.read()
+    if bound is None or identity.ledger_id != bound:
+        found = identity.ledger_id
         there = "there is none" if found is None else f"ledger {found} is"
+        stray = "; that one is new, empty and nobody's: remove it" if is_new else ""
+        identity.refuse_stray()
         raise ConfigError(
             f"The journal of {journal.source} belongs to ledger {bound}, but {there} at "
             f"{ledger.root}: set ledger.root to where the old one is, or, if it is gone for good, "
-            "free the journal from it with the command `setup --rebind`"
+            f"free the journal from it with the command `setup --rebind`{stray}"
         )
+    identity.refuse_incomplete(ledger.root)
+    if identity.unmarked:
+        with journal.settling():
+            ledger.mark(identity)
     ledger.check_writable()
+
+
+def _bind(journal: Journal, ledger: Ledger) -> bool:
+    """Bind the journal to the ledger at the root; whether this created one.
+
+    Under the source's settle lock, so that of several first sweeps one alone creates a ledger. Who
+    dies before the journal is bound leaves a ledger that the next first sweep there takes.
+    """
+    with journal.settling():
+        if journal.binding() is not None:
+            return False
+        is_new = ledger.read().ledger_id is None
+        journal.bind(ledger.create())
+        return is_new
+
+
+def _check_backlog(journal: Journal, error: LedgerError) -> None:
+    held = journal.unsettled()
+    if held.rows >= MOST_UNSETTLED_MESSAGES or held.bytes >= MOST_UNSETTLED_BYTES:
+        raise LedgerError(
+            f"{error}. Nothing more is dispatched until it can be written, since the journal of "
+            f"{journal.source} holds {held.rows:,} messages ({held.bytes / 1e9:.1f} GB) for it",
+            transient=True,
+        ) from error
+
+
+@contextmanager
+def _spark_errors_as_the_ledgers(sweep_id: UUID) -> Iterator[None]:
+    try:
+        yield
+    except SPARK_ERRORS as error:
+        raise LedgerError(
+            f"Sweep {sweep_id} could not be brought to the ledger: {sentence(error)}; the journal "
+            "keeps it, and the next sweep tries again",
+            transient=is_transient(error),
+        ) from error
 
 
 def _settle(spark: SparkSession, journal: Journal, ledger: Ledger, sweep_id: UUID) -> SweepSummary:
@@ -65,7 +156,7 @@ def _settle(spark: SparkSession, journal: Journal, ledger: Ledger, sweep_id: UUI
     append = partial(ledger.append, sweep_id=sweep_id)
     # A commit is a second of mostly waiting, so the few rows of `sweeps` are written beside the
     # others; the order of the appends means nothing.
-    with ThreadPoolExecutor(max_workers=1) as beside:
+    with _spark_errors_as_the_ledgers(sweep_id), ThreadPoolExecutor(max_workers=1) as beside:
         appended = beside.submit(append, "sweeps", sweeps_df(spark, summary))
         piece = 0
         for piece, dispatched_df in enumerate(rows.dispatched_dfs(), start=1):
@@ -87,5 +178,6 @@ def _check_age(sweep: UnsettledSweep) -> None:
             f"Sweep {sweep.sweep_id} was sealed on {sweep.sealed_at:%Y-%m-%d}, longer ago than "
             f"the ledger remembers its transactions ({TRANSACTION_RETENTION_DAYS} days), so "
             "settling it could double its rows: compare the ledger's tables with the journal "
-            "for its sweep_id, and delete the sweep's rows from the journal"
+            "for its sweep_id, and delete the sweep's rows from the journal",
+            transient=False,
         )

@@ -17,10 +17,10 @@ from duesweep.ledger.tables import Ledger
 from duesweep.missing_queues import refuse_missing_queues
 from duesweep.parts import SweepParts
 from duesweep.plan import core_count, plan_slices, tickets_df
-from duesweep.settle import settle_leftovers, settle_sweep
+from duesweep.settle import settle_first, settle_last
 from duesweep.spark_errors import SPARK_ERRORS, sentence
 from duesweep.stores.base import DriverSession
-from duesweep.stores.values import Horizon, Slices, SweepRun, SweepSummary
+from duesweep.stores.values import Horizon, Slices, SweepReport, SweepRun, SweepSummary
 
 _log = structlog.get_logger(__name__)
 
@@ -33,8 +33,8 @@ def sweep(
     parts: SweepParts,
     watch: Watch | None = None,
     reach: Reach | None = None,
-) -> SweepSummary:
-    """Sweep once; what the ledger's `sweeps` says of it.
+) -> SweepReport:
+    """Sweep once; what the ledger's `sweeps` says of it, and whether it says so already.
 
     `watch` is entered around dispatch with the open sweep and how many messages it found; `reach`
     says how far the sweep looks from what is due now, by default what `parts` say.
@@ -43,7 +43,7 @@ def sweep(
     ledger = Ledger(spark, parts.ledger_root)
     with parts.store.open_driver() as session:
         session.check()
-        settle_leftovers(spark, session, ledger)
+        ledger_error = settle_first(spark, session, ledger)
         horizon = (reach or parts.reach)(session.horizon())
         refuse_missing_queues(parts, session, horizon)
         run = session.open_sweep(horizon)
@@ -53,11 +53,13 @@ def sweep(
             with watch(run, plan.found) if watch else nullcontext():
                 cut_short = _dispatch(spark, session, run, plan, parts)
         _close(session, run, cut_short)
-        return settle_sweep(spark, session, ledger, run.sweep_id)
+        return settle_last(spark, session, ledger, run.sweep_id, ledger_error)
 
 
 def exit_code(summary: SweepSummary) -> ExitCode:
-    """What a settled sweep tells the shell."""
+    """What a sweep that has ended tells the shell."""
+    if isinstance(summary, SweepReport) and summary.ledger_error:
+        return ExitCode.WORK_LEFT
     if summary.outcome in {"incomplete", "abandoned"}:
         return ExitCode.WORK_LEFT
     return ExitCode.MESSAGES_FAILED if summary.outcome == "failures" else ExitCode.DONE

@@ -42,6 +42,8 @@ def test_sweep_prints_its_summary_and_tells_its_exit_code(
 
     assert done.returncode == 3, done.stderr
     summary = json.loads(done.stdout)
+    assert done.stderr == ""
+    assert (summary.pop("exit_code"), summary["error"], summary["ledger_error"]) == (3, None, None)
     assert (summary["found"], summary["dispatched"], summary["failed"]) == (2_501, 2_500, 1)
     assert summary["outcome"] == "failures"
     (row,) = ledger.rows("sweeps")

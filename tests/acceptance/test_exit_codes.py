@@ -11,7 +11,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from duesweep.address import quoted
 from duesweep.cli.app import main
 from duesweep.demo.server import EmbeddedServer
-from duesweep.stores.values import SweepSummary
+from duesweep.stores.values import SweepReport
 
 
 def run(*arguments: str) -> int:
@@ -218,7 +218,8 @@ def test_nothing_due_is_0_and_writes_nothing(
     assert run("sweep", "--json", "--config", str(endpoint.config_file())) == 0
 
     summary = json.loads(capsys.readouterr().out)
-    assert list(summary) == [field.name for field in fields(SweepSummary)]
+    names = [field.name for field in fields(SweepReport)]
+    assert list(summary) == [*names, "exit_code", "error"]
     assert summary["source"].endswith("/public.Sales.Orders.Delayed")
     assert (summary["outcome"], summary["found"], summary["held_back"]) == ("idle", 0, 0)
     assert summary["sweep_id"] is None

@@ -14,6 +14,7 @@ from pyspark import cloudpickle
 from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.cli.report import as_json
+from duesweep.errors import DuesweepError
 from duesweep.session import spark_session
 from duesweep.stores.base import Store
 from duesweep.stores.postgresql.store import PostgreSqlStore
@@ -30,7 +31,11 @@ def main(master: str, moment: str, batch: str, file: str, *overrides: str) -> in
     spark.range(2).foreachPartition(lambda _: None)
     print("ready", flush=True)
     sys.stdin.readline()
-    summary = sweep(spark, replace(parts, store=failing))
+    try:
+        summary = sweep(spark, replace(parts, store=failing))
+    except DuesweepError as error:
+        print(json.dumps({"error": str(error)}), flush=True)
+        return error.exit_code
     print(json.dumps(as_json(summary)), flush=True)
     return exit_code(summary)
 

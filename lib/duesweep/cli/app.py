@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from duesweep.cli import queue, rabbitmq, subscriptions
+from duesweep.cli import documents, queue, rabbitmq, subscriptions
 from duesweep.cli.options import ConfigFile, Overrides
+from duesweep.cli.signals import TerminatedError, terminable
 from duesweep.errors import DuesweepError, ExitCode
 
 # As shells say it: 128 and the signal's number.
@@ -155,15 +156,28 @@ def demo(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; its exit code. One sentence on stderr says what went wrong."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        result = app(args=arguments, prog_name="duesweep", standalone_mode=False)
+        with terminable():
+            result = app(args=given, prog_name="duesweep", standalone_mode=False)
+        if result == INTERRUPTED:
+            # Typer makes an exit code of Ctrl-C, and says nothing.
+            raise KeyboardInterrupt
     except TyperException as error:
-        print(f"duesweep: {error.format_message()} (see --help)", file=sys.stderr)
-        return ExitCode.CONFIGURATION
+        code, sentence = int(ExitCode.CONFIGURATION), f"{error.format_message()} (see --help)"
     except DuesweepError as error:
-        print(f"duesweep: {error}", file=sys.stderr)
-        return error.exit_code
+        code, sentence = int(error.exit_code), str(error)
+    except TerminatedError:
+        code = int(ExitCode.WORK_LEFT)
+        sentence = "terminated; the next sweep settles what was done"
     except KeyboardInterrupt:
-        print("duesweep: interrupted; the next sweep settles what was done", file=sys.stderr)
-        return INTERRUPTED
-    return result if isinstance(result, int) else ExitCode.DONE
+        code, sentence = INTERRUPTED, "interrupted; the next sweep settles what was done"
+    except Exception as error:
+        # Nobody foresaw it, so whoever mends it needs the stack.
+        documents.print_failure(given, ExitCode.UNEXPECTED, f"{type(error).__name__}: {error}")
+        raise
+    else:
+        return result if isinstance(result, int) else ExitCode.DONE
+    documents.print_failure(given, code, sentence)
+    print(f"duesweep: {sentence}", file=sys.stderr)
+    return code

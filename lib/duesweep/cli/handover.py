@@ -10,6 +10,7 @@ from pathlib import Path
 
 from duesweep import config as configuration
 from duesweep import wiring
+from duesweep.cli import documents
 from duesweep.errors import ConfigError, ExitCode
 from duesweep.parts import SweepParts
 
@@ -87,13 +88,15 @@ def _run(parts: SweepParts, cutoff: datetime | None, options: Options) -> int:
     from duesweep.cli import report  # noqa: PLC0415
     from duesweep.handover import handover  # noqa: PLC0415
     from duesweep.session import spark_session  # noqa: PLC0415
+    from duesweep.spark_errors import spark_faults  # noqa: PLC0415
 
     report.configure_logging()
-    done = handover(
-        spark_session(configuration.jars()), parts, cutoff, report.progress(parts.store)
-    )
+    with spark_faults():
+        spark = spark_session(configuration.jars())
+        done = handover(spark, parts, cutoff, report.progress(parts.store))
     if options.as_json:
-        print(json.dumps({**report.as_json(done.summary), "left_in_store": done.left}))
+        document = documents.ended(report.as_json(done.summary), done.exit_code)
+        print(json.dumps({**document, "left_in_store": done.left}))
     else:
         report.print_summary(done.summary)
     if done.left:
@@ -103,6 +106,8 @@ def _run(parts: SweepParts, cutoff: datetime | None, options: Options) -> int:
             "`retries`; `handover` tries all of them again",
             file=sys.stderr,
         )
+    if done.summary.ledger_error:
+        print(f"duesweep: {done.summary.ledger_error}", file=sys.stderr)
     return done.exit_code
 
 
@@ -111,9 +116,12 @@ def _preview(parts: SweepParts, cutoff: datetime | None, options: Options) -> in
     from duesweep.cli import report  # noqa: PLC0415
     from duesweep.handover import preview  # noqa: PLC0415
     from duesweep.session import spark_session  # noqa: PLC0415
+    from duesweep.spark_errors import spark_faults  # noqa: PLC0415
 
     report.configure_logging()
-    found: Counter[Heading] = preview(spark_session(configuration.jars()), parts, cutoff)
+    with spark_faults():
+        spark = spark_session(configuration.jars())
+        found: Counter[Heading] = preview(spark, parts, cutoff)
     own = parts.store.own_queue
     if options.as_json:
         for heading, messages in sorted(found.items(), key=str):

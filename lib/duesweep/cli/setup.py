@@ -7,6 +7,7 @@ from pathlib import Path
 from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.errors import ExitCode
+from duesweep.stores.values import Unbound
 
 
 def run(file: Path | None, overrides: Sequence[str], *, print_sql: bool, rebind: bool) -> int:
@@ -19,8 +20,8 @@ def run(file: Path | None, overrides: Sequence[str], *, print_sql: bool, rebind:
     created = installer.install(rebind=rebind)
     if installer.brought:
         print(f"{installer.brought} has set itself up.")
-    for table in created:
-        print(f"created {table}")
+    for one in created:
+        print(one if isinstance(one, Unbound) else f"created {one}")
     if not created and not installer.brought:
         print("Everything is there already.")
     return ExitCode.DONE

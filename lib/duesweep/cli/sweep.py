@@ -3,16 +3,15 @@
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
 
 from duesweep import config as configuration
 from duesweep import wiring
+from duesweep.cli import documents
 from duesweep.errors import ExitCode
 from duesweep.missing_queues import refuse_missing_queues
 from duesweep.parts import SweepParts
-from duesweep.stores.values import SweepSummary
 
 # What the gate answers when Spark is needed: not an exit code of any command.
 WORK_FOR_SPARK = 10
@@ -51,13 +50,16 @@ def look(parts: SweepParts) -> tuple[bool, Sequence[str]]:
 def _sweep(parts: SweepParts, *, as_json: bool) -> int:
     from duesweep.cli import report  # noqa: PLC0415 - neither rich nor Spark on the gate's way
     from duesweep.session import spark_session  # noqa: PLC0415
+    from duesweep.spark_errors import spark_faults  # noqa: PLC0415
     from duesweep.sweep import exit_code, sweep  # noqa: PLC0415
 
     report.configure_logging()
-    spark = spark_session(configuration.jars())
-    summary = sweep(spark, parts, report.progress(parts.store))
+    with spark_faults():
+        spark = spark_session(configuration.jars())
+        summary = sweep(spark, parts, report.progress(parts.store))
+    code = exit_code(summary)
     if as_json:
-        print(json.dumps(report.as_json(summary)))
+        print(json.dumps(documents.ended(report.as_json(summary), code)))
     else:
         report.print_summary(summary)
     if summary.held_back:
@@ -67,14 +69,14 @@ def _sweep(parts: SweepParts, *, as_json: bool) -> int:
             "mend it now; if not, the next sweeps go on, or raise retry.max_exhausted_per_sweep",
             file=sys.stderr,
         )
-    return exit_code(summary)
+    if summary.ledger_error:
+        print(f"duesweep: {summary.ledger_error}", file=sys.stderr)
+    return code
 
 
 def _print_idle(parts: SweepParts, *, as_json: bool) -> None:
     source = parts.store.source
     if as_json:
-        # The names of every other run's summary, so that one reader can read them all.
-        nothing = {field.name: 0 if field.type is int else None for field in fields(SweepSummary)}
-        print(json.dumps(nothing | {"source": source, "outcome": "idle", "failures": []}))
+        print(json.dumps(documents.idle(source)))
     else:
         print(f"{source}: nothing is due, nothing is to be settled.", file=sys.stdout)

@@ -50,10 +50,13 @@ def spark_facts(spark: SparkSession, needs: Needs) -> SparkFacts:
 def ledger_facts(spark: SparkSession, root: str, binding: Binding) -> LedgerFacts:
     """Which ledger there is, and which one the journal belongs to."""
     try:
-        found = Ledger(spark, root).read_id()
+        identity = Ledger(spark, root).read()
+        identity.refuse_stray()
+        if identity.ledger_id == binding.ledger_id:
+            identity.refuse_incomplete(root)
     except DuesweepError as error:
         return LedgerFacts(root, None, binding.ledger_id, str(error))
-    return LedgerFacts(root, found, binding.ledger_id, unknown=binding.problem)
+    return LedgerFacts(root, identity.ledger_id, binding.ledger_id, unknown=binding.problem)
 
 
 def _setting(spark: SparkSession, name: str, default: str) -> str:

@@ -93,6 +93,9 @@ def ledger_finding(facts: LedgerFacts) -> Finding:
     """Whether the ledger can be read, and is the journal's."""
     check, root = Check.LEDGER, facts.root
     if facts.problem is not None:
+        text, _, advice = facts.problem.rpartition("; ")
+        if text:
+            return fault(check, root, text, advice[:1].upper() + advice[1:])
         return fault(check, root, facts.problem, "Check ledger.root, and who may read and write it")
     if facts.unknown is not None:
         there = "no ledger yet" if facts.found is None else f"ledger {facts.found}"

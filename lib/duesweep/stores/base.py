@@ -15,6 +15,7 @@ from duesweep.account import SliceEnd
 from duesweep.message import Message
 from duesweep.outcome import Outcomes
 from duesweep.stores.values import (
+    Backlog,
     Claim,
     Horizon,
     JdbcSource,
@@ -157,7 +158,11 @@ class Journal(Protocol):
         ...
 
     def bind(self, ledger_id: UUID) -> None:
-        """Bind the source to a ledger, for good."""
+        """Bind the source to a ledger, for good; one that is bound stays as it is."""
+        ...
+
+    def unsettled(self) -> Backlog:
+        """How much the journal holds of the source. Cheap."""
         ...
 
     def jdbc(self) -> JdbcSource:

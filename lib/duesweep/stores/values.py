@@ -199,6 +199,42 @@ class SweepSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class SweepReport(SweepSummary):
+    """A sweep's summary as its driver tells it; `ledger_error` is why the ledger has not got the
+    sweep, or others before it, yet; None: it has. The journal keeps them until the next sweep.
+    """
+
+    ledger_error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unbound:
+    """A source that `setup --rebind` freed; `ledger_id` None: it was bound to no ledger."""
+
+    source: str
+    ledger_id: UUID | None
+
+    def __str__(self) -> str:
+        if self.ledger_id is None:
+            return (
+                f"The journal of {self.source} was bound to no ledger; the next sweep binds it to "
+                "the one at ledger.root"
+            )
+        return (
+            f"The journal of {self.source} is freed from ledger {self.ledger_id}; the next sweep "
+            "binds it to the ledger at ledger.root, and creates what is missing there"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """How many messages, and how many bytes, a journal holds that the ledger has not got."""
+
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class JournalBatch:
     """What one batch delivered: an Arrow IPC stream, see `duesweep.tombstone`."""
 

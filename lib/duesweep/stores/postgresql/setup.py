@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from duesweep.address import TableName, quoted
 from duesweep.drivers.postgresql import DRIVER_LIMITS, Connection, connect
@@ -10,6 +11,7 @@ from duesweep.sql import statement
 from duesweep.stores.postgresql.check import check_session
 from duesweep.stores.postgresql.place import PostgreSqlPlace, journal_tables
 from duesweep.stores.relational.shapes import journal_columns
+from duesweep.stores.values import Unbound
 
 # Identifiers are cut after this many bytes, which would give an index its table's name.
 _NAME_BYTES = 63
@@ -33,8 +35,9 @@ class PostgreSqlSetup:
         """All statements."""
         return "\n".join(text for _, text in self._creations())
 
-    def install(self, *, rebind: bool) -> Sequence[TableName]:
-        """Create what is missing; the tables made or completed. `rebind` frees the source.
+    def install(self, *, rebind: bool) -> Sequence[TableName | Unbound]:
+        """Create what is missing; the tables made or completed. `rebind` frees the source,
+        and says so last.
 
         Raises `ConfigError`, before it creates anything, where this role may not.
         """
@@ -42,7 +45,7 @@ class PostgreSqlSetup:
             check_session(connection, self.setting)
             created = _create_missing(connection, list(self._creations()))
             if rebind and self.store is not None:
-                connection.execute("unbind", self.store.tables, source=self.store.source)
+                return [*created, _unbind(connection, self.store)]
         return created
 
     def _creations(self) -> Iterator[_Creation]:
@@ -55,6 +58,12 @@ class PostgreSqlSetup:
             yield list(journal.values()), _script("create_journal", **journal)
         for queue in self.queues:
             yield [queue], _script("create_queue", queue=queue)
+
+
+def _unbind(connection: Connection, store: PostgreSqlPlace) -> Unbound:
+    rows = connection.rows("read_binding", store.tables, source=store.source)
+    connection.execute("unbind", store.tables, source=store.source)
+    return Unbound(store.source, UUID(str(rows[0].ledger_id)) if rows else None)
 
 
 def _create_missing(connection: Connection, creations: Sequence[_Creation]) -> list[TableName]:

@@ -10,6 +10,7 @@ from duesweep.errors import ConfigError, StoreError, storable
 from duesweep.stores.relational.statements import Statements
 from duesweep.stores.relational.summary import Lateness, aware, summary_of
 from duesweep.stores.values import (
+    Backlog,
     FailureReason,
     JournalBatch,
     JournalExtent,
@@ -125,10 +126,15 @@ class RelationalJournal:
         return UUID(str(rows[0].ledger_id)) if rows else None
 
     def bind(self, ledger_id: UUID) -> None:
-        """Bind the source for good."""
+        """Bind the source for good, unless somebody else has."""
         self._statements.execute(
             "bind", source=self.source, delayed=self._delayed, ledger_id=ledger_id
         )
+
+    def unsettled(self) -> Backlog:
+        """How much the journal holds of the source."""
+        row = self._statements.row("measure_unsettled", source=self.source)
+        return Backlog(row.messages, row.bytes)
 
     def _await_batches(self, sweep_id: UUID) -> bool:
         return bool(self._statements.rows("await_batches", sweep_id=sweep_id))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from duesweep.address import SqlServerTable, bracketed
 from duesweep.drivers.sqlserver import DRIVER_LIMITS, Connection, connect, database_of
@@ -15,6 +16,7 @@ from duesweep.stores.sqlserver.table import (
     find_delayed,
     is_there,
 )
+from duesweep.stores.values import Unbound
 
 # Command-line tools begin without the first, and then refuse an index with a condition.
 _PREAMBLE = """SET QUOTED_IDENTIFIER ON;
@@ -44,8 +46,9 @@ class SqlServerSetup:
         texts = [_PREAMBLE.format(catalog=bracketed(database_of(self.dsn)))]
         return "GO\n".join([*texts, *(text for _, text in self._creations(delayed))])
 
-    def install(self, *, rebind: bool) -> Sequence[SqlServerTable]:
-        """Create what is missing; the tables made or completed. `rebind` frees the source.
+    def install(self, *, rebind: bool) -> Sequence[SqlServerTable | Unbound]:
+        """Create what is missing; the tables made or completed. `rebind` frees the source,
+        and says so last.
 
         Raises `ConfigError` where this user may not.
         """
@@ -54,8 +57,7 @@ class SqlServerSetup:
             delayed = find_delayed(connection, self.store) if self.store else None
             created = _create_missing(connection, self._creations(delayed))
             if rebind and self.store is not None and delayed is not None:
-                names = self.store.names(delayed)
-                connection.execute("unbind", names, source=self.store.source)
+                return [*created, _unbind(connection, self.store, delayed)]
         return created
 
     def _creations(self, delayed: SqlServerTable | None) -> Iterator[_Creation]:
@@ -84,6 +86,13 @@ def lock_of(table: SqlServerTable) -> str:
     """The name of the lock under which a table is made: the transport's own, within its length."""
     name = f"{table.sql[:_LOCK_NAME]}_lock"
     return name.replace("'", "''")
+
+
+def _unbind(connection: Connection, store: SqlServerPlace, delayed: SqlServerTable) -> Unbound:
+    names = store.names(delayed)
+    rows = connection.rows("read_binding", names, source=store.source)
+    connection.execute("unbind", names, source=store.source)
+    return Unbound(store.source, UUID(str(rows[0].ledger_id)) if rows else None)
 
 
 def _create_missing(connection: Connection, creations: Iterator[_Creation]) -> list[SqlServerTable]:

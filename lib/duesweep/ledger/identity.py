@@ -1,0 +1,108 @@
+"""Which ledger the tables under a root are, and what is wrong with them. Without I/O."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from duesweep.errors import ConfigError
+
+ID_PROPERTY = "duesweep.ledgerId"
+ROLE_PROPERTY = "duesweep.table"
+# The first is created first: its id is the ledger's.
+TABLES = ("tombstones", "errors", "retries", "sweeps")
+# Every table of a ledger has these, those of older versions included.
+_COLUMNS = {"source", "message_key"}, {"source", "sweep_id"}
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """What lies at the place of the table `name`. `properties` None: no Delta table; then
+    `holds_data` says whether there are files without a log. `columns` are only those of a table
+    without an id.
+    """
+
+    name: str
+    place: str
+    properties: Mapping[str, str] | None = None
+    holds_data: bool = False
+    columns: frozenset[str] = field(default_factory=frozenset)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """`ledger_id` None: there is no ledger. `missing` tables are not there, `stray` ones have data
+    and no log, `unmarked` ones are of a version that gave only `tombstones` an id. Names of tables,
+    but for `stray`: places.
+    """
+
+    ledger_id: UUID | None
+    missing: tuple[str, ...] = ()
+    stray: tuple[str, ...] = ()
+    unmarked: tuple[str, ...] = ()
+
+    def refuse_stray(self) -> None:
+        """Raise `ConfigError` where data would be taken for a new table's."""
+        if self.stray:
+            raise ConfigError(
+                f"There are data files without a Delta log at {', '.join(self.stray)}; restore "
+                "the _delta_log from a backup, or move the data away and, if the journal is bound "
+                "to a ledger, run the command `setup --rebind`"
+            )
+
+    def refuse_incomplete(self, root: str) -> None:
+        """Raise `ConfigError` where a ledger that is in use lacks tables."""
+        self.refuse_stray()
+        if self.ledger_id is not None and self.missing:
+            raise ConfigError(
+                f"The ledger {self.ledger_id} at {root} has lost {_listed(self.missing)}; restore "
+                "that from a backup, or, if it is gone for good, run the command `setup --rebind`, "
+                "and the next sweep creates it anew, empty"
+            )
+
+
+def identify(tables: Iterable[TableFacts]) -> Identity:
+    """Which ledger these tables are; `ConfigError` where one is another's, or of another ledger."""
+    ids: dict[str, UUID] = {}
+    missing, stray, unmarked = [], [], []
+    for table in tables:
+        if table.properties is None:
+            missing.append(table.name)
+            if table.holds_data:
+                stray.append(table.place)
+        elif ID_PROPERTY in table.properties:
+            ids[table.place] = _id_of(table, table.properties)
+        elif table.name == TABLES[0] or not any(needed <= table.columns for needed in _COLUMNS):
+            raise _not_ours(table)
+        else:
+            unmarked.append(table.name)
+    if len(set(ids.values())) > 1:
+        listed = ", ".join(f"{place} is of ledger {one}" for place, one in ids.items())
+        raise ConfigError(
+            f"Tables of different ledgers lie under one root: {listed}; move away those that do "
+            "not belong there, or set ledger.root to a place of its own"
+        )
+    ledger_id = next(iter(ids.values()), None)
+    return Identity(ledger_id, tuple(missing), tuple(stray), tuple(unmarked))
+
+
+def _id_of(table: TableFacts, properties: Mapping[str, str]) -> UUID:
+    role = properties.get(ROLE_PROPERTY, table.name)
+    if role != table.name:
+        raise ConfigError(
+            f"{table.place} is the table {role} of a ledger, and should be {table.name}: move it "
+            "to where it belongs"
+        )
+    try:
+        return UUID(properties[ID_PROPERTY])
+    except ValueError as error:
+        raise _not_ours(table) from error
+
+
+def _not_ours(table: TableFacts) -> ConfigError:
+    return ConfigError(
+        f"{table.place} is no table of a duesweep ledger; set ledger.root to a place of its own"
+    )
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ("the table " if len(names) == 1 else "the tables ") + ", ".join(names)

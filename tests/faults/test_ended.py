@@ -1,0 +1,80 @@
+"""A sweep on the shell that is ended from outside: a sentence, a document, and nothing is lost."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from endpoint import Endpoint
+from ledger_reader import LedgerReader
+from pyspark.sql import SparkSession
+from waiting import until
+
+from duesweep import wiring
+from duesweep.sweep import sweep
+
+_ROOT = Path(__file__).parents[2]
+_BATCHES = "SELECT FROM duesweep_journal WHERE kind = 'batch'"
+_MESSAGES = 3_000
+
+
+def _jvm(pid: int) -> int:
+    """The process of the JVM that the driver `pid` has started."""
+    found = [
+        int(child)
+        for task in Path(f"/proc/{pid}/task").iterdir()
+        for child in (task / "children").read_text().split()
+    ]
+    (jvm,) = [child for child in found if "java" in Path(f"/proc/{child}/cmdline").read_text()]
+    return jvm
+
+
+def _to_jvm(number: int) -> Callable[[int], None]:
+    return lambda pid: os.kill(_jvm(pid), number)
+
+
+_JVM_GONE = "Spark's JVM has ended"
+ENDS: dict[str, tuple[Callable[[int], None], int, str]] = {
+    "JVM killed": (_to_jvm(signal.SIGKILL), 4, _JVM_GONE),
+    "JVM terminated": (_to_jvm(signal.SIGTERM), 4, _JVM_GONE),
+    "driver terminated": (lambda pid: os.kill(pid, signal.SIGTERM), 4, "terminated"),
+    "Ctrl-C": (lambda pid: os.killpg(pid, signal.SIGINT), 130, "interrupted"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ENDS)
+def test_sweep_that_is_ended_says_so_in_a_sentence(
+    end: str, spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader
+) -> None:
+    signalled, code, expected = ENDS[end]
+    endpoint.set_up("Billing")
+    endpoint.delay_many(_MESSAGES)
+    file = endpoint.config_file(sweep__batch_rows=5)
+    process = subprocess.Popen(
+        [str(_ROOT / "spark-submit.sh"), "sweep", "--json", "--config", str(file)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    until(lambda: len(endpoint.fetch(_BATCHES)) > 5, seconds=300)
+    signalled(process.pid)
+
+    output, said = process.communicate(timeout=300)
+
+    assert process.returncode == code, said
+    *logged, sentence = said.splitlines()
+    assert expected in sentence
+    # What is logged is one line of JSON, not a stack.
+    assert [json.loads(line)["event"] for line in logged] in ([], ["dispatch_cut_short"])
+    (told,) = map(json.loads, output.splitlines())
+    assert (told["exit_code"], told["outcome"]) in {(code, "error"), (4, "incomplete")}
+    assert expected in told["error"]
+    assert 0 < len(endpoint.waiting()) < _MESSAGES
+
+    sweep(spark, wiring.parts(endpoint.config()))
+
+    tombstones = ledger.rows("tombstones")
+    assert len(tombstones) == len({row.message_key for row in tombstones}) == _MESSAGES
+    assert len(endpoint.queue_rows("Billing")) == _MESSAGES

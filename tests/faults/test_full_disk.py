@@ -1,0 +1,173 @@
+"""A ledger that cannot be written: due messages go out, and the journal keeps the account."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from endpoint import Endpoint
+from faults.small_disk import SmallDisk, small_disk
+from ledger_reader import LedgerReader
+from pyspark.sql import SparkSession
+
+from duesweep import settle, wiring
+from duesweep.errors import LedgerError
+from duesweep.ledger.tables import Ledger
+from duesweep.parts import SweepParts
+from duesweep.sweep import exit_code, sweep
+
+_FULL = "No space left on device"
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    with small_disk(tmp_path / "disk") as disk:
+        yield disk
+
+
+@pytest.fixture
+def parts(endpoint: Endpoint, disk: SmallDisk) -> SweepParts:
+    endpoint.set_up("Billing")
+    endpoint.delay_many(5)
+    return wiring.parts(endpoint.config(ledger__root=str(disk.folder / "ledger")))
+
+
+def _assert_complete(spark: SparkSession, endpoint: Endpoint, parts: SweepParts, sent: int) -> None:
+    ledger = LedgerReader(spark, Path(parts.ledger_root))
+    tombstones = ledger.rows("tombstones")
+    assert len(tombstones) == len({row.message_key for row in tombstones}) == sent
+    assert sum(row.dispatched for row in ledger.rows("sweeps")) == sent
+    assert len(endpoint.queue_rows("Billing")) == sent
+    assert endpoint.fetch("SELECT FROM duesweep_journal") == []
+
+
+def test_full_disk_does_not_stop_delivery_and_the_ledger_is_complete_once_it_is_freed(
+    spark: SparkSession, endpoint: Endpoint, parts: SweepParts, disk: SmallDisk
+) -> None:
+    sweep(spark, parts)
+    disk.fill()
+
+    for count in (10, 3):
+        endpoint.delay_many(count)
+        report = sweep(spark, parts)
+        assert (report.dispatched, report.outcome) == (count, "done")
+        assert _FULL in str(report.ledger_error)
+        assert len(str(report.ledger_error).splitlines()) == 1
+        assert exit_code(report) == 4
+    disk.free()
+    endpoint.delay()
+    report = sweep(spark, parts)
+
+    assert (report.ledger_error, exit_code(report)) == (None, 0)
+    _assert_complete(spark, endpoint, parts, 5 + 10 + 3 + 1)
+
+
+def test_first_sweep_on_a_full_disk_dispatches_nothing_since_nobody_keeps_its_ledger(
+    spark: SparkSession, endpoint: Endpoint, parts: SweepParts, disk: SmallDisk
+) -> None:
+    disk.fill()
+    waiting = endpoint.waiting()
+
+    with pytest.raises(LedgerError, match=_FULL) as caught:
+        sweep(spark, parts)
+
+    assert caught.value.exit_code == 4
+    assert endpoint.waiting() == waiting
+    assert endpoint.fetch("SELECT FROM duesweep_bindings") == []
+    disk.free()
+    assert sweep(spark, parts).dispatched == 5
+    _assert_complete(spark, endpoint, parts, 5)
+
+
+@pytest.fixture(params=["MOST_UNSETTLED_MESSAGES", "MOST_UNSETTLED_BYTES"])
+def _journal_of_ten(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settle, request.param, 10)
+
+
+@pytest.mark.usefixtures("_journal_of_ten")
+def test_journal_that_holds_too_much_ends_delivery(
+    spark: SparkSession, endpoint: Endpoint, parts: SweepParts, disk: SmallDisk
+) -> None:
+    sweep(spark, parts)
+    disk.fill()
+    endpoint.delay_many(10)
+    sweep(spark, parts)
+    endpoint.delay()
+    waiting = endpoint.waiting()
+
+    with pytest.raises(LedgerError, match=f"{_FULL}.*Nothing more is dispatched") as caught:
+        sweep(spark, parts)
+
+    assert caught.value.exit_code == 4
+    assert "holds 10 messages" in str(caught.value)
+    assert endpoint.waiting() == waiting
+    disk.free()
+    assert sweep(spark, parts).dispatched == 1
+    _assert_complete(spark, endpoint, parts, 16)
+
+
+def test_disk_that_fills_up_between_two_tables_is_settled_once(
+    spark: SparkSession, endpoint: Endpoint, parts: SweepParts, disk: SmallDisk
+) -> None:
+    sweep(spark, parts)
+    endpoint.delay_many(4)
+    replaced = Ledger.append
+
+    def fill_after(ledger: Ledger, name: str, *rest: object, **options: object) -> None:
+        replaced(ledger, name, *rest, **options)  # type: ignore[arg-type]
+        disk.fill()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Ledger, "append", fill_after)
+        assert sweep(spark, parts).dispatched == 4
+    disk.free()
+    endpoint.delay()
+    assert sweep(spark, parts).ledger_error is None
+
+    _assert_complete(spark, endpoint, parts, 10)
+
+
+def test_writer_that_fails_leaves_the_sweep_to_the_next(
+    spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader
+) -> None:
+    endpoint.set_up("Billing")
+    endpoint.delay_many(5)
+    parts = wiring.parts(endpoint.config())
+
+    def fail(*_: object, **__: object) -> None:
+        raise LedgerError("the storage is away", transient=True)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Ledger, "append", fail)
+        report = sweep(spark, parts)
+    assert (report.dispatched, report.ledger_error) == (5, "the storage is away")
+    assert exit_code(report) == 4
+    assert ledger.rows("tombstones") == []
+
+    assert sweep(spark, parts).found == 0
+    _assert_complete(spark, endpoint, parts, 5)
+
+
+@pytest.mark.slow
+def test_full_disk_is_one_sentence_on_the_shell(
+    spark: SparkSession, endpoint: Endpoint, parts: SweepParts, disk: SmallDisk
+) -> None:
+    sweep(spark, parts)
+    disk.fill()
+    endpoint.delay_many(10)
+    file = endpoint.config_file(ledger__root=parts.ledger_root)
+
+    done = subprocess.run(
+        [str(Path(__file__).parents[2] / "spark-submit.sh"), "sweep", "--json", "--config", file],
+        capture_output=True, text=True, timeout=300, env=os.environ, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 4, done.stderr
+    (said,) = done.stderr.splitlines()
+    assert _FULL in said
+    summary = json.loads(done.stdout)
+    assert (summary["dispatched"], summary["exit_code"]) == (10, 4)
+    assert _FULL in summary["ledger_error"]
+    assert summary["error"] == summary["ledger_error"]

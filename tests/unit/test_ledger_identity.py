@@ -1,0 +1,81 @@
+"""Which ledger the tables under a root are."""
+
+from uuid import UUID
+
+import pytest
+
+from duesweep.errors import ConfigError
+from duesweep.ledger.identity import ID_PROPERTY, ROLE_PROPERTY, TABLES, TableFacts, identify
+
+_ONE, _OTHER = UUID(int=1), UUID(int=2)
+_COLUMNS = frozenset({"source", "sweep_id"})
+
+
+def _table(name: str, ledger_id: UUID | None, role: str | None = None) -> TableFacts:
+    properties = {} if ledger_id is None else {ID_PROPERTY: str(ledger_id)}
+    if role is not None:
+        properties[ROLE_PROPERTY] = role
+    return TableFacts(name, f"`{name}`", properties, columns=_COLUMNS)
+
+
+def _all_but(name: str, ledger_id: UUID | None = _ONE) -> list[TableFacts]:
+    return [_table(other, ledger_id, other) for other in TABLES if other != name]
+
+
+def test_nothing_is_no_ledger() -> None:
+    identity = identify(TableFacts(name, name) for name in TABLES)
+
+    assert (identity.ledger_id, identity.missing) == (None, TABLES)
+    identity.refuse_incomplete("/ledger")
+
+
+def test_whole_ledger() -> None:
+    identity = identify(_all_but("none"))
+
+    assert (identity.ledger_id, identity.missing, identity.unmarked) == (_ONE, (), ())
+    identity.refuse_incomplete("/ledger")
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_missing_table_is_named(name: str) -> None:
+    identity = identify([*_all_but(name), TableFacts(name, name)])
+
+    identity.refuse_stray()
+    with pytest.raises(ConfigError, match=f"has lost the table {name}; .*--rebind"):
+        identity.refuse_incomplete("/ledger")
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_data_without_a_log_is_named(name: str) -> None:
+    identity = identify([*_all_but(name), TableFacts(name, name, holds_data=True)])
+
+    with pytest.raises(ConfigError, match=f"without a Delta log at {name}; "):
+        identity.refuse_stray()
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_table_of_another_ledger_is_named(name: str) -> None:
+    with pytest.raises(ConfigError, match=rf"`{name}` is of ledger {_OTHER}"):
+        identify([*_all_but(name), _table(name, _OTHER, name)])
+
+
+def test_table_in_the_place_of_another_is_named() -> None:
+    with pytest.raises(ConfigError, match="`errors` is the table retries of a ledger"):
+        identify([*_all_but("errors"), _table("errors", _ONE, "retries")])
+
+
+def test_first_versions_ledger_has_its_id_in_one_table() -> None:
+    others = [_table(name, None) for name in TABLES[1:]]
+
+    identity = identify([_table("tombstones", _ONE), *others])
+
+    assert (identity.ledger_id, identity.unmarked) == (_ONE, TABLES[1:])
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [_table("tombstones", None), TableFacts("errors", "`errors`", {}, columns=frozenset({"id"}))],
+)
+def test_other_peoples_tables_are_refused(foreign: TableFacts) -> None:
+    with pytest.raises(ConfigError, match="is no table of a duesweep ledger"):
+        identify([*_all_but(foreign.name), foreign])
