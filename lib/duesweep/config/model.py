@@ -18,6 +18,7 @@ from duesweep.config.sections import (
     RouteConfig,
     StoreConfig,
     SweepConfig,
+    TimeoutsConfig,
 )
 
 # Prefix and delimiter: DUESWEEP_<SECTION>__<KEY>.
@@ -43,6 +44,7 @@ class Config(BaseSettings):
     retry: RetryConfig = RetryConfig()
     ledger: LedgerConfig
     sweep: SweepConfig = SweepConfig()
+    timeouts: TimeoutsConfig = TimeoutsConfig()
 
     @classmethod
     def settings_customise_sources(

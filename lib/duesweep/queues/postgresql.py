@@ -18,6 +18,7 @@ from duesweep.queues.columns import POSTGRESQL
 from duesweep.queues.tables import QueueTableSession
 from duesweep.stores.base import TaskSession
 from duesweep.stores.postgresql.task import PostgreSqlTaskSession
+from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 _TYPED_COLUMNS = [f"{name} {kind}" for name, kinds in POSTGRESQL.items() for kind in kinds]
 _NAMED_COLUMNS = [name for name, kinds in POSTGRESQL.items() if not kinds]
@@ -36,6 +37,7 @@ class PostgreSqlQueue:
     dsn: str | None = field(default=None, repr=False)
     setting: str = "queues.default"
     holds_own_queue: bool = True
+    timeouts: Timeouts = DEFAULT_TIMEOUTS
 
     @property
     def longest_delay(self) -> int:

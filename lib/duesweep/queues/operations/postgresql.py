@@ -11,6 +11,7 @@ from duesweep.drivers.postgresql import DRIVER_LIMITS, Connection, connect
 from duesweep.errors import ConfigError
 from duesweep.queues.base import Destination
 from duesweep.sql import statement
+from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 FindZone = Callable[[Connection], str]
 
@@ -25,6 +26,7 @@ class PostgreSqlTransport:
     addresses: PostgreSqlAddresses
     delayed: TableName | None = None
     find_zone: FindZone = field(default=lambda _: "UTC", repr=False)
+    timeouts: Timeouts = DEFAULT_TIMEOUTS
 
     @contextmanager
     def connect(self) -> Iterator["PostgreSqlDialect"]:

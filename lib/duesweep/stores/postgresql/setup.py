@@ -9,6 +9,7 @@ from duesweep.errors import ConfigError
 from duesweep.sql import statement
 from duesweep.stores.postgresql.check import check_session
 from duesweep.stores.postgresql.place import PostgreSqlPlace, journal_tables
+from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 # Identifiers are cut after this many bytes, which would give an index its table's name.
 _NAME_BYTES = 63
@@ -27,6 +28,7 @@ class PostgreSqlSetup:
     setting: str
     queues: tuple[TableName, ...] = ()
     store: PostgreSqlPlace | None = None
+    timeouts: Timeouts = DEFAULT_TIMEOUTS
 
     def script(self) -> str:
         """All statements."""

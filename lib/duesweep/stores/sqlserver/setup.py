@@ -9,6 +9,7 @@ from duesweep.errors import ConfigError, StoreError
 from duesweep.sql import statement
 from duesweep.stores.sqlserver.place import SqlServerPlace, journal_tables, name_literal
 from duesweep.stores.sqlserver.table import check_session, find_delayed, is_there
+from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 # Command-line tools begin without the first, and then refuse an index with a condition.
 _PREAMBLE = """SET QUOTED_IDENTIFIER ON;
@@ -31,6 +32,7 @@ class SqlServerSetup:
     setting: str
     queues: tuple[SqlServerTable, ...] = ()
     store: SqlServerPlace | None = None
+    timeouts: Timeouts = DEFAULT_TIMEOUTS
 
     def script(self) -> str:
         """All statements, in batches as the command-line tools of SQL Server take them."""
