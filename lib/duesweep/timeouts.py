@@ -4,9 +4,11 @@ A peer may acknowledge what it is sent and never answer (a pooler that is stuck,
 frozen), so that neither its own time-outs nor keep-alives end the wait.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
+# PostgreSQL's client library waits for two at the least.
+_SHORTEST_CONNECT_SECONDS = 2.0
 _LONGEST_CONNECT_SECONDS = 10.0
 _SECONDS_PER_MILLION = 20.0
 # What a server may take for a statement, of what its client waits: a server that is slow then says
@@ -19,12 +21,14 @@ _LONGEST_DRIVER_LOCK_SECONDS = 30.0
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What one session waits for, in seconds: to be opened (login included), for one answer, and
-    on the server for a lock and for a statement.
+    on the server for a lock and for a statement. `idle_seconds` is what the server grants between
+    two statements of a transaction, before it takes its client for dead; 0: for ever.
     """
 
     connect_seconds: float
     answer_seconds: float
     lock_seconds: float
+    idle_seconds: float = 0.0
 
     @property
     def statement_seconds(self) -> float:
@@ -44,7 +48,8 @@ class Timeouts:
     @property
     def connect_seconds(self) -> float:
         """For a session to be opened, login included."""
-        return min(_LONGEST_CONNECT_SECONDS, self.silence_seconds / 6)
+        seconds = max(_SHORTEST_CONNECT_SECONDS, self.silence_seconds / 6)
+        return min(_LONGEST_CONNECT_SECONDS, seconds)
 
     @property
     def batch_seconds(self) -> float:
@@ -60,17 +65,30 @@ class Timeouts:
         """For one answer about all that is due, where so many messages are known to be."""
         return self.driver_seconds + _SECONDS_PER_MILLION * messages / 1_000_000
 
+    def read_seconds(self, messages: int) -> float:
+        """For one answer that Spark waits for, about so many messages. Spark reads four times, and
+        three times in vain for a new session.
+        """
+        return self.batch_seconds + _SECONDS_PER_MILLION * messages / 1_000_000
+
     @property
     def task(self) -> Limits:
         """Of a task's session: it never waits for another's row, and for tables only briefly."""
         lock_seconds = min(_LONGEST_TASK_LOCK_SECONDS, self.batch_seconds / 4)
-        return Limits(self.connect_seconds, self.batch_seconds, lock_seconds)
+        idle_seconds = 2 * self.silence_seconds
+        return Limits(self.connect_seconds, self.batch_seconds, lock_seconds, idle_seconds)
 
     @property
     def driver(self) -> Limits:
         """Of the driver's session: it waits for batches in flight."""
         lock_seconds = min(_LONGEST_DRIVER_LOCK_SECONDS, self.driver_seconds / 2)
-        return Limits(self.connect_seconds, self.driver_seconds, lock_seconds)
+        idle_seconds = 10 * self.silence_seconds
+        return Limits(self.connect_seconds, self.driver_seconds, lock_seconds, idle_seconds)
+
+    @property
+    def handler(self) -> Limits:
+        """Of a session in whose transaction somebody's own code runs, for as long as it takes."""
+        return replace(self.driver, idle_seconds=0.0)
 
 
 DEFAULT_TIMEOUTS = Timeouts()

@@ -16,8 +16,9 @@ def test_by_default_a_silent_service_ends_the_sweep_within_a_minute() -> None:
         20,
         40,
     )
-    assert timeouts.task == Limits(connect_seconds=10, answer_seconds=20, lock_seconds=2)
-    assert timeouts.driver == Limits(connect_seconds=10, answer_seconds=40, lock_seconds=20)
+    assert timeouts.task == Limits(10, answer_seconds=20, lock_seconds=2, idle_seconds=120)
+    assert timeouts.driver == Limits(10, answer_seconds=40, lock_seconds=20, idle_seconds=600)
+    assert timeouts.handler == Limits(10, answer_seconds=40, lock_seconds=20, idle_seconds=0)
 
 
 @pytest.mark.parametrize("seconds", [6, 7.5, 30, 60, 600, 3600])
@@ -26,10 +27,11 @@ def test_waits_that_follow_each_other_stay_within_the_setting(seconds: float) ->
 
     # A task waits in vain, tries a new session, and the driver finds its own one dead.
     assert timeouts.batch_seconds + 2 * timeouts.connect_seconds <= seconds
+    # Spark reads in vain, and then tries three times to connect.
+    assert timeouts.read_seconds(0) + 3 * timeouts.connect_seconds <= seconds + 2
     # The driver's session falls silent, and another is tried.
     assert timeouts.driver_seconds + timeouts.connect_seconds <= seconds
-    # The watchdog, and then the closing of the sweep.
-    assert timeouts.connect_seconds <= 10
+    assert 2 <= timeouts.connect_seconds <= 10
 
 
 @pytest.mark.parametrize("seconds", [6, 7.5, 30, 60, 600, 3600])

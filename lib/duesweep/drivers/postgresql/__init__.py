@@ -3,7 +3,6 @@
 from duesweep.drivers.postgresql.connect import (
     DRIVER_LIMITS,
     TASK_LIMITS,
-    TimeLimits,
     connect,
     connect_as_server,
     database_of,
@@ -15,7 +14,6 @@ __all__ = [
     "DRIVER_LIMITS",
     "TASK_LIMITS",
     "Connection",
-    "TimeLimits",
     "array_text",
     "connect",
     "connect_as_server",

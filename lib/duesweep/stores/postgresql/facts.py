@@ -8,10 +8,11 @@ from duesweep.address import TableName
 from duesweep.doctor.postgresql import PostgreSqlFacts, SequenceFacts, ZoneFacts
 from duesweep.doctor.server import read_clock
 from duesweep.doctor.tables import FoundTable, TableFacts, WantedTable
-from duesweep.drivers.postgresql import TASK_LIMITS, Connection, connect, connect_as_server
+from duesweep.drivers.postgresql import Connection, connect, connect_as_server
 from duesweep.errors import ConfigError, StoreError
 from duesweep.stores.postgresql.place import PostgreSqlPlace
 from duesweep.stores.postgresql.zone import writer_time_zone
+from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 # As the queues know them, whose rights and sequences these are about.
 _QUEUE = {"typed": ["id uuid", "headers text", "body bytea"], "named": ["expires", "seq"]}
@@ -30,11 +31,12 @@ class PostgreSqlQuestion:
     dsn: str = field(repr=False)
     wanted: WantedTables
     store: PostgreSqlPlace | None = None
+    timeouts: Timeouts = DEFAULT_TIMEOUTS
 
 
 def gather(question: PostgreSqlQuestion) -> PostgreSqlFacts:
     """The facts. Raises `ConfigError` and `StoreError` where there is no session to be had."""
-    with connect(question.dsn, TASK_LIMITS) as connection:
+    with connect(question.dsn, question.timeouts.task) as connection:
         server = connection.row("doctor_server", {})
         session = connection.row("describe_session", {})
         backends: set[int] = set()
@@ -111,7 +113,7 @@ def _zones(connection: Connection, store: PostgreSqlPlace | None) -> ZoneFacts |
     names = {"schema": delayed.schema, "table": delayed.table}
     if not connection.rows("describe_table", {}, **names, rights=[]):
         return None
-    with connect_as_server(store.dsn) as session:
+    with connect_as_server(store.dsn, store.timeouts.task) as session:
         server = session.row("session_zone", {})
     writers, problem = None, None
     try:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from duesweep.address import TableName, quoted
-from duesweep.drivers.postgresql import DRIVER_LIMITS, Connection, connect
+from duesweep.drivers.postgresql import Connection, connect
 from duesweep.errors import ConfigError
 from duesweep.sql import statement
 from duesweep.stores.postgresql.check import check_session
@@ -39,7 +39,7 @@ class PostgreSqlSetup:
 
         Raises `ConfigError`, before it creates anything, where this role may not.
         """
-        with connect(self.dsn, DRIVER_LIMITS) as connection:
+        with connect(self.dsn, self.timeouts.driver) as connection:
             check_session(connection, self.setting)
             created = _create_missing(connection, list(self._creations()))
             if rebind and self.store is not None:
