@@ -4,7 +4,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 _CHUNK = 65_536
@@ -19,8 +19,11 @@ class Moment(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Trap:
-    awaited: bytes
+    """`awaited` are seen one after the other; `is_for_all`: the silence is all connections'."""
+
+    awaited: tuple[bytes, ...]
     moment: Moment
+    is_for_all: bool
 
 
 class SilentProxy:
@@ -33,6 +36,7 @@ class SilentProxy:
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.port: int = self._listener.getsockname()[1]
         self.is_silent = threading.Event()
+        self.has_sprung = threading.Event()
         # Whether it does not even take what it is sent, beyond what its kernel does.
         self.is_frozen = False
         self._healed = threading.Event()
@@ -46,9 +50,14 @@ class SilentProxy:
         """From now on, nothing comes through."""
         self.is_silent.set()
 
-    def fall_silent_at(self, awaited: bytes, moment: Moment = Moment.BEFORE) -> None:
-        """Fall silent when a client sends these bytes, within one piece of what it sends."""
-        self._trap = _Trap(awaited, moment)
+    def fall_silent_at(
+        self, *awaited: bytes, moment: Moment = Moment.BEFORE, for_all: bool = True
+    ) -> None:
+        """Fall silent when clients have sent these, each within one piece of what they send. But
+        `for_all`, each connection that sends the last of them falls silent alone.
+        """
+        self.has_sprung.clear()
+        self._trap = _Trap(awaited, moment, for_all)
 
     def heal(self) -> None:
         """Serve new connections again; what the silence has seen is reset."""
@@ -95,40 +104,55 @@ class SilentProxy:
             with socket.create_connection(("127.0.0.1", self._target)) as server:
                 with self._guard:
                     self._sockets.append(server)
+                is_alone = threading.Event()
                 back = threading.Thread(
-                    target=self._pass_back, args=(server, client), name="silent proxy", daemon=True
+                    target=self._pass_back,
+                    args=(server, client, is_alone),
+                    name="silent proxy",
+                    daemon=True,
                 )
                 back.start()
-                self._pass_on(client, server)
+                self._pass_on(client, server, is_alone)
                 # In silence, the server does not learn either that its client has gone.
-                if not self.is_silent.is_set():
+                if not (self.is_silent.is_set() or is_alone.is_set()):
                     with suppress(OSError):
                         server.shutdown(socket.SHUT_RDWR)
                 back.join()
 
-    def _pass_on(self, client: socket.socket, server: socket.socket) -> None:
+    def _pass_on(
+        self, client: socket.socket, server: socket.socket, is_alone: threading.Event
+    ) -> None:
         while data := client.recv(_CHUNK):
-            trap = self._trap
-            if trap is not None and trap.awaited in data:
+            trap = self._sprung(data)
+            if trap is not None:
+                self.has_sprung.set()
+                # Before the server gets anything: no answer is to get back.
+                (self.is_silent if trap.is_for_all else is_alone).set()
                 if trap.moment is Moment.AFTER:
-                    self._swallow_answers(server, data)
-                self.is_silent.set()
-            if self.is_silent.is_set():
+                    server.sendall(data)
+            if self.is_silent.is_set() or is_alone.is_set():
                 self._swallow(client)
                 return
             server.sendall(data)
 
-    def _swallow_answers(self, server: socket.socket, data: bytes) -> None:
-        # Silent first, so that no answer gets back.
-        self.is_silent.set()
-        server.sendall(data)
+    def _sprung(self, data: bytes) -> _Trap | None:
+        with self._guard:
+            trap = self._trap
+            if trap is None or trap.awaited[0] not in data:
+                return None
+            if len(trap.awaited) == 1:
+                return trap
+            self._trap = replace(trap, awaited=trap.awaited[1:])
+            return None
 
-    def _pass_back(self, server: socket.socket, client: socket.socket) -> None:
+    def _pass_back(
+        self, server: socket.socket, client: socket.socket, is_alone: threading.Event
+    ) -> None:
         with suppress(OSError):
             while data := server.recv(_CHUNK):
-                if not self.is_silent.is_set():
+                if not (self.is_silent.is_set() or is_alone.is_set()):
                     client.sendall(data)
-            if not self.is_silent.is_set():
+            if not (self.is_silent.is_set() or is_alone.is_set()):
                 client.shutdown(socket.SHUT_RDWR)
 
     def _swallow(self, client: socket.socket) -> None:

@@ -124,7 +124,7 @@ def test_commit_that_is_not_answered_ends_its_session(
 ) -> None:
     endpoint.set_up("Billing")
     with connect(dsn, LIMITS) as connection:
-        proxy.fall_silent_at(b"COMMIT", moment)
+        proxy.fall_silent_at(b"COMMIT", moment=moment)
 
         with pytest.raises(StoreError, match=SAYS_NOTHING), connection.transaction():
             connection.copy_messages(TableName("public", "Billing"), [("{}", b"")])
