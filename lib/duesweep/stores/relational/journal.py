@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from uuid import UUID
 
 from duesweep.errors import ConfigError, StoreError
+from duesweep.lost import tried_again
 from duesweep.stores.relational.statements import Statements
 from duesweep.stores.relational.summary import Lateness, aware, summary_of
 from duesweep.stores.values import (
@@ -50,6 +51,7 @@ class RelationalJournal:
         """Sweeps whose driver is gone; this session holds their locks from now on."""
         return self._dead(keep=True)
 
+    @tried_again
     def close_sweep(self, sweep_id: UUID, *, abandoned: bool, remaining: int) -> bool:
         """Wait for batches in flight, then close; False when it was closed already."""
         with self._statements.transaction():
@@ -60,6 +62,7 @@ class RelationalJournal:
             )
         return True
 
+    @tried_again
     def seal(self, sweep_id: UUID) -> None:
         """Note when a closed sweep was first settled."""
         self._statements.execute("seal", sweep_id=sweep_id)
@@ -91,6 +94,7 @@ class RelationalJournal:
         """The source's retry counters, for JDBC."""
         return self._statements.query("read_retries", source=self.source)
 
+    @tried_again
     def delete_settled(self, sweep_id: UUID) -> None:
         """Forget the sweep."""
         with self._statements.transaction():
@@ -109,6 +113,7 @@ class RelationalJournal:
             )
         return UUID(str(rows[0].ledger_id)) if rows else None
 
+    @tried_again
     def bind(self, ledger_id: UUID) -> None:
         """Bind the source for good."""
         self._statements.execute(
