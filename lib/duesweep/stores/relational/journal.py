@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from uuid import UUID
 
 from duesweep.errors import ConfigError, StoreError
@@ -45,7 +45,9 @@ class RelationalJournal:
         try:
             yield
         finally:
-            self._statements.unlock(name)
+            # It ends with its session, too; and what ended that one is the reason to be told.
+            with suppress(StoreError):
+                self._statements.unlock(name)
 
     def dead_sweeps(self) -> Sequence[UnsettledSweep]:
         """Sweeps whose driver is gone; this session holds their locks from now on."""
