@@ -14,6 +14,10 @@ class Clock(Protocol):
         """Monotonic seconds."""
         ...
 
+    def sleep(self, seconds: float) -> None:
+        """Let so much time pass."""
+        ...
+
 
 class SystemClock:
     """The machine's monotonic clock."""
@@ -21,6 +25,10 @@ class SystemClock:
     def seconds(self) -> float:
         """Monotonic seconds."""
         return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Let so much time pass."""
+        time.sleep(seconds)
 
 
 class SettableClock:
@@ -32,6 +40,10 @@ class SettableClock:
     def seconds(self) -> float:
         """Monotonic seconds."""
         return self._seconds
+
+    def sleep(self, seconds: float) -> None:
+        """Move forward."""
+        self.advance(seconds)
 
     def advance(self, seconds: float) -> None:
         """Move forward."""

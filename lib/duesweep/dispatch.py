@@ -26,9 +26,10 @@ from duesweep.errors import (
     TransactionLostError,
 )
 from duesweep.fault_headers import faulted
+from duesweep.lost import MAX_LOST_TRANSACTIONS, wait_seconds
 from duesweep.message import Message
 from duesweep.outcome import Exhausted, Failed, Outcomes
-from duesweep.policy import MAX_LOST_TRANSACTIONS, BatchLimits, Retry
+from duesweep.policy import BatchLimits, Retry
 from duesweep.queues.base import Queue, QueueSession
 from duesweep.store_clock import StoreClock
 from duesweep.stores.base import Store, TaskSession
@@ -149,7 +150,8 @@ class _Batches:
 
     def run_all(self, slice_: Tickets) -> None:
         """Run batch after batch; what a slow batch put back goes into one of its own."""
-        for batch in self._job.limits.batches(slice_.tickets, slice_.sizes):
+        job = self._job
+        for batch in job.limits.batches(slice_.tickets, slice_.sizes):
             left, lost = batch, 0
             while left:
                 try:
@@ -160,6 +162,7 @@ class _Batches:
                     if lost > MAX_LOST_TRANSACTIONS:
                         raise
                     _log.info("Slice %d claims a batch again: %s", self._slice_number, error)
+                    job.clock.sleep(wait_seconds(lost, self._rng))
 
     def _run(self, tickets: Sequence[str]) -> Sequence[str]:
         job = self._job

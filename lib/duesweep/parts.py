@@ -8,6 +8,7 @@ from duesweep.policy import BatchLimits, LookAhead, Retry
 from duesweep.queues.base import Queue
 from duesweep.stores.base import Store
 from duesweep.stores.values import Horizon
+from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class SweepParts:
     error_queue: str | None
     slices: int = 0
     look_ahead: LookAhead = field(default_factory=LookAhead)
+    timeouts: Timeouts = DEFAULT_TIMEOUTS
 
     def reach(self, horizon: Horizon) -> Horizon:
         """How far a sweep looks from what is due now."""

@@ -15,8 +15,6 @@ CLAIM_SECONDS = 5.0
 SCANNED_ROWS = 2_000
 MAX_BATCH_ROWS = 1_000
 _LEAST_MARGIN_SECONDS = 5.0
-# A batch that was a deadlock's victim this often in a row ends its slice.
-MAX_LOST_TRANSACTIONS = 5
 
 
 @dataclass(frozen=True, slots=True)

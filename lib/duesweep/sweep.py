@@ -21,6 +21,7 @@ from duesweep.settle import settle_first, settle_last
 from duesweep.spark_errors import SPARK_ERRORS, sentence
 from duesweep.stores.base import DriverSession
 from duesweep.stores.values import Horizon, Slices, SweepReport, SweepRun, SweepSummary
+from duesweep.watchdog import watched
 
 _log = structlog.get_logger(__name__)
 
@@ -78,12 +79,15 @@ def _dispatch(
         max_exhausted=parts.max_exhausted,
         error_queue=parts.error_queue,
     )
-    try:
-        dispatch(tickets_df(spark, session.jdbc(), plan), job)
-    except SPARK_ERRORS as error:
-        # The journal knows what was done; slices without an end count as cut.
-        _log.error("dispatch_cut_short", sweep_id=str(run.sweep_id), error=sentence(error))
-        return f"Spark ended the job: {sentence(error)}"
+    watchdog = watched(spark, parts.store, run, parts.timeouts.plan_seconds(plan.found))
+    with watchdog as watching:
+        try:
+            dispatch(tickets_df(spark, session.jdbc(), plan), job)
+        except SPARK_ERRORS as error:
+            # The journal knows what was done; slices without an end count as cut.
+            reason = watching.reason or f"Spark ended the job: {sentence(error)}"
+            _log.error("dispatch_cut_short", sweep_id=str(run.sweep_id), error=reason)
+            return reason
     return None
 
 

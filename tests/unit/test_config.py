@@ -47,6 +47,7 @@ def test_everything_but_store_and_ledger_has_a_default() -> None:
             "slices": 0,
             "look_ahead_seconds": 0,
         },
+        "timeouts": {"silence_seconds": 60},
     }
 
 

@@ -18,6 +18,7 @@ from duesweep.config.sections import (
     RouteConfig,
     StoreConfig,
     SweepConfig,
+    TimeoutsConfig,
 )
 from duesweep.config.values import as_text
 
@@ -44,6 +45,7 @@ class Config(BaseSettings):
     retry: RetryConfig = RetryConfig()
     ledger: LedgerConfig
     sweep: SweepConfig = SweepConfig()
+    timeouts: TimeoutsConfig = TimeoutsConfig()
 
     @classmethod
     def settings_customise_sources(

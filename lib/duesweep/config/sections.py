@@ -167,3 +167,10 @@ class SweepConfig(_Section):
     batch_bytes: int = Field(default=8_000_000, ge=1, le=_MOST)
     slices: int = Field(default=0, ge=0, le=10_000)
     look_ahead_seconds: int = Field(default=0, ge=0, le=86_400)
+
+
+class TimeoutsConfig(_Section):
+    """How long a service may be silent."""
+
+    # Below six seconds a busy server would pass for a silent one.
+    silence_seconds: float = Field(default=60, ge=6, le=3600)

@@ -15,7 +15,7 @@ from uuid import UUID
 import psycopg
 
 from duesweep.address import TableName
-from duesweep.drivers.postgresql import connect_as_server
+from duesweep.drivers.postgresql import DRIVER_LIMITS, connect_as_server
 from duesweep.headers.json import FORWARD_DESTINATION, write
 from duesweep.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Headers
 
@@ -98,7 +98,7 @@ def generate(traffic: Traffic, now: datetime) -> Iterator[DelayedRow]:
 
 def stored_now(dsn: str) -> datetime:
     """Now as the transport stores it: UTC's wall clock, read in the server's own time zone."""
-    with connect_as_server(dsn) as connection:
+    with connect_as_server(dsn, DRIVER_LIMITS) as connection:
         now: datetime = connection.row("horizon", {}).horizon
     return now
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from duesweep.address import PostgreSqlAddresses, TableName
-from duesweep.drivers.postgresql import TASK_LIMITS, Connection, connect
+from duesweep.drivers.postgresql import Connection, connect
 from duesweep.errors import (
     ConfigError,
     MessageError,
@@ -18,6 +18,7 @@ from duesweep.queues.columns import POSTGRESQL
 from duesweep.queues.tables import QueueTableSession
 from duesweep.stores.base import TaskSession
 from duesweep.stores.postgresql.task import PostgreSqlTaskSession
+from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 _TYPED_COLUMNS = [f"{name} {kind}" for name, kinds in POSTGRESQL.items() for kind in kinds]
 _NAMED_COLUMNS = [name for name, kinds in POSTGRESQL.items() if not kinds]
@@ -36,6 +37,7 @@ class PostgreSqlQueue:
     dsn: str | None = field(default=None, repr=False)
     setting: str = "queues.default"
     holds_own_queue: bool = True
+    timeouts: Timeouts = DEFAULT_TIMEOUTS
 
     @property
     def longest_delay(self) -> int:
@@ -57,7 +59,7 @@ class PostgreSqlQueue:
                 )
             yield PostgreSqlQueueSession(store.connection, self.addresses)
         else:
-            with connect(self.dsn, TASK_LIMITS) as connection:
+            with connect(self.dsn, self.timeouts.task) as connection:
                 yield PostgreSqlQueueSession(connection, self.addresses, own_transaction=True)
 
     def check(self, error_queue: str | None) -> None:
@@ -75,9 +77,9 @@ class PostgreSqlQueue:
 
     def _connect(self) -> Connection:
         if self.dsn is None:
-            return connect(self.store_dsn, TASK_LIMITS)
+            return connect(self.store_dsn, self.timeouts.task)
         try:
-            return connect(self.dsn, TASK_LIMITS)
+            return connect(self.dsn, self.timeouts.task)
         except ConfigError as error:
             raise ConfigError(f"{self.setting}.dsn: {error}") from error
 

@@ -22,6 +22,7 @@ from duesweep.queues.tables import QueueTableSession
 from duesweep.stores.base import TaskSession
 from duesweep.stores.sqlserver.table import check_session, missing_rights
 from duesweep.stores.sqlserver.task import SqlServerTaskSession
+from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 # NOT NULL, without a default, in tables of the older shape.
 _RECOVERABLE = "Recoverable"
@@ -42,6 +43,7 @@ class SqlServerQueue:
     dsn: str | None = field(default=None, repr=False)
     setting: str = "queues.default"
     holds_own_queue: bool = True
+    timeouts: Timeouts = DEFAULT_TIMEOUTS
 
     @property
     def longest_delay(self) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from duesweep.message import Headers, Message
+from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 
 class TransactionMode(StrEnum):
@@ -28,7 +29,8 @@ class StoreSettings:
     """What a store that users bring is made from: the section `store` of the configuration.
 
     `name`, `schema` and `delayed_table` are None where they are not set. `batch_bytes` is what a
-    claim may read; `options` are the store's own, from `[store.options]`.
+    claim may read; `options` are the store's own, from `[store.options]`; `timeouts` say how long
+    it may wait for a server that says nothing.
     """
 
     dsn: str = field(repr=False)
@@ -38,6 +40,7 @@ class StoreSettings:
     delayed_table: str | None = None
     batch_bytes: int = 8_000_000
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    timeouts: Timeouts = DEFAULT_TIMEOUTS
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from duesweep.config import Config
 from duesweep.errors import ConfigError, type_name
 from duesweep.stores.base import Store
 from duesweep.stores.values import StoreSettings
+from duesweep.wiring.dialects import timeouts_of
 
 _PROPERTIES = ("source", "own_queue")
 _METHODS = ("set_up_infrastructure", "initialise", "open_task", "open_driver", "open_messages")
@@ -29,6 +30,7 @@ def store(config: Config) -> Store:
                 delayed_table=settings.delayed_table,
                 batch_bytes=config.sweep.batch_bytes,
                 options=settings.options,
+                timeouts=timeouts_of(config),
             )
         )
         lacking = _lacking(made)

@@ -15,6 +15,7 @@ from duesweep.config import DEFAULT_SCHEMAS, Config, QueueConfig
 from duesweep.errors import ConfigError
 from duesweep.queues.base import Queue
 from duesweep.stores.base import Store
+from duesweep.timeouts import Timeouts
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +134,11 @@ def connections(config: Config, *, needs_ladder: bool = False) -> dict[str, Queu
         )
         for name, section in sections.items()
     }
+
+
+def timeouts_of(config: Config) -> Timeouts:
+    """How long anybody waits for a service that is silent."""
+    return Timeouts(config.timeouts.silence_seconds)
 
 
 def refuse_apart(connection: QueueConnection, store: Store) -> None:

@@ -53,13 +53,14 @@ def _postgresql(config: Config, connection: QueueConnection) -> Transport:
     queue = postgresql.queue(connection)
     dsn = queue.dsn or queue.store_dsn
     if queue.dsn is not None or config.store.kind != "postgresql":
-        return PostgreSqlTransport(dsn, queue.addresses)
+        return PostgreSqlTransport(dsn, queue.addresses, timeouts=queue.timeouts)
     beside = postgresql.store(config)
     return PostgreSqlTransport(
         dsn,
         queue.addresses,
         beside.delayed,
         lambda session: beside.writer_time_zone or writer_time_zone(session, dsn, beside.delayed),
+        queue.timeouts,
     )
 
 
@@ -70,4 +71,5 @@ def _sqlserver(config: Config, connection: QueueConnection) -> Transport:
     queue = sqlserver.queue(connection)
     is_beside = queue.dsn is None and config.store.kind == "sqlserver"
     delayed = sqlserver.store(config).candidates[0] if is_beside else None
-    return SqlServerTransport(queue.dsn or queue.store_dsn, queue.addresses, delayed)
+    dsn = queue.dsn or queue.store_dsn
+    return SqlServerTransport(dsn, queue.addresses, delayed, queue.timeouts)

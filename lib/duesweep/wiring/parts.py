@@ -12,7 +12,7 @@ from duesweep.routing import Route
 from duesweep.stores.base import Store
 from duesweep.stores.values import TransactionMode
 from duesweep.wiring import brought
-from duesweep.wiring.dialects import connections, dialect, queue_kind, refuse_apart
+from duesweep.wiring.dialects import connections, dialect, queue_kind, refuse_apart, timeouts_of
 
 
 def parts(config: Config, *, needs_ladder: bool = False) -> SweepParts:
@@ -30,6 +30,7 @@ def parts(config: Config, *, needs_ladder: bool = False) -> SweepParts:
         error_queue=config.retry.error_queue,
         slices=config.sweep.slices,
         look_ahead=LookAhead(config.sweep.look_ahead_seconds, started()),
+        timeouts=timeouts_of(config),
     )
 
 

@@ -12,7 +12,7 @@ from duesweep.stores.postgresql.setup import PostgreSqlSetup
 from duesweep.stores.postgresql.store import PostgreSqlStore
 from duesweep.stores.sqlpersistence.postgresql import PostgreSqlTimeoutStore
 from duesweep.stores.sqlpersistence.timeouts import table_name
-from duesweep.wiring.dialects import QueueConnection
+from duesweep.wiring.dialects import QueueConnection, timeouts_of
 
 
 def store(config: Config) -> PostgreSqlStore:
@@ -28,6 +28,7 @@ def store(config: Config) -> PostgreSqlStore:
         delayed=delayed,
         addresses=PostgreSqlAddresses(settings.endpoint, delayed.schema),
         writer_time_zone=settings.writer_time_zone,
+        timeouts=timeouts_of(config),
     )
 
 
@@ -44,6 +45,7 @@ def queue(connection: QueueConnection) -> PostgreSqlQueue:
         connection.dsn.get_secret_value() if connection.dsn else None,
         setting=connection.setting,
         holds_own_queue=not connection.is_routed and connection.config.store.knows_own_queue,
+        timeouts=timeouts_of(connection.config),
     )
 
 
@@ -66,7 +68,7 @@ def queue_tables(
 def store_step(config: Config, queues: tuple[TableName, ...]) -> PostgreSqlSetup:
     """The store's tables, and these queues beside it."""
     place = store(config)
-    return PostgreSqlSetup(place.dsn, "store.dsn", queues, place)
+    return PostgreSqlSetup(place.dsn, "store.dsn", queues, place, place.timeouts)
 
 
 def queue_step(connection: QueueConnection, queues: tuple[TableName, ...]) -> PostgreSqlSetup:
@@ -75,7 +77,8 @@ def queue_step(connection: QueueConnection, queues: tuple[TableName, ...]) -> Po
     """
     dsn = connection.dsn or connection.config.store.dsn
     setting = f"{connection.setting}.dsn" if connection.dsn else "store.dsn"
-    return PostgreSqlSetup(dsn.get_secret_value(), setting, queues)
+    timeouts = timeouts_of(connection.config)
+    return PostgreSqlSetup(dsn.get_secret_value(), setting, queues, timeouts=timeouts)
 
 
 def _addresses(connection: QueueConnection) -> PostgreSqlAddresses:

@@ -6,7 +6,7 @@ from duesweep.drivers.rabbitmq import Brokers
 from duesweep.queues.rabbitmq.queue import RabbitMqQueue
 from duesweep.queues.rabbitmq.setup import RabbitMqSetup
 from duesweep.queues.rabbitmq.topology import Style
-from duesweep.wiring.dialects import QueueConnection
+from duesweep.wiring.dialects import QueueConnection, timeouts_of
 
 
 def queue(connection: QueueConnection) -> RabbitMqQueue:
@@ -32,6 +32,7 @@ def brokers(connection: QueueConnection) -> Brokers:
         section.ca_file,
         section.client_certificate,
         section.client_key,
+        timeouts_of(connection.config),
     )
 
 

@@ -15,7 +15,7 @@ from duesweep.stores.sqlpersistence.timeouts import table_name
 from duesweep.stores.sqlserver.place import SqlServerPlace
 from duesweep.stores.sqlserver.setup import SqlServerSetup
 from duesweep.stores.sqlserver.store import SqlServerStore
-from duesweep.wiring.dialects import QueueConnection
+from duesweep.wiring.dialects import QueueConnection, timeouts_of
 
 _KINDS: dict[str, type[SqlServerStore | MsmqStore]] = {
     "sqlserver": SqlServerStore,
@@ -40,6 +40,7 @@ def store(config: Config) -> SqlServerStore | MsmqStore:
         addresses=addresses,
         batch_bytes=config.sweep.batch_bytes,
         jdbc_url=settings.jdbc_url.get_secret_value() if settings.jdbc_url else None,
+        timeouts=timeouts_of(config),
     )
 
 
@@ -57,6 +58,7 @@ def queue(connection: QueueConnection) -> SqlServerQueue:
         connection.dsn.get_secret_value() if connection.dsn else None,
         setting=connection.setting,
         holds_own_queue=not connection.is_routed and config.store.knows_own_queue,
+        timeouts=timeouts_of(config),
     )
 
 
@@ -79,7 +81,7 @@ def queue_tables(
 def store_step(config: Config, queues: tuple[SqlServerTable, ...]) -> SqlServerSetup:
     """The store's tables, and these queues beside it."""
     place = store(config)
-    return SqlServerSetup(place.dsn, "store.dsn", queues, place)
+    return SqlServerSetup(place.dsn, "store.dsn", queues, place, place.timeouts)
 
 
 def queue_step(connection: QueueConnection, queues: tuple[SqlServerTable, ...]) -> SqlServerSetup:
@@ -88,7 +90,8 @@ def queue_step(connection: QueueConnection, queues: tuple[SqlServerTable, ...]) 
     """
     dsn = connection.dsn or connection.config.store.dsn
     setting = f"{connection.setting}.dsn" if connection.dsn else "store.dsn"
-    return SqlServerSetup(dsn.get_secret_value(), setting, queues)
+    timeouts = timeouts_of(connection.config)
+    return SqlServerSetup(dsn.get_secret_value(), setting, queues, timeouts=timeouts)
 
 
 def _candidates(config: Config, addresses: SqlServerAddresses) -> tuple[SqlServerTable, ...]:

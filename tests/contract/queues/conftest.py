@@ -1,20 +1,19 @@
 """What the tests of queues share."""
 
+from dataclasses import replace
+
 import pytest
 from contract.letters import LOCK_WAIT_SECONDS
 from endpoint import Endpoint
 
-from duesweep.drivers.postgresql import TimeLimits
-from duesweep.queues import postgresql as postgresql_queue
-from duesweep.stores.postgresql import store as postgresql_store
+from duesweep.drivers.postgresql import TASK_LIMITS
+from duesweep.timeouts import Timeouts
 
 
 @pytest.fixture(autouse=True)
 def _short_lock_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    milliseconds = int(LOCK_WAIT_SECONDS * 1_000)
-    limits = TimeLimits(milliseconds, statement_ms=10_000, idle_in_transaction_ms=0)
-    for module in (postgresql_queue, postgresql_store):
-        monkeypatch.setattr(module, "TASK_LIMITS", limits)
+    limits = replace(TASK_LIMITS, lock_seconds=LOCK_WAIT_SECONDS)
+    monkeypatch.setattr(Timeouts, "task", limits)
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from contract import letters
 from contract.letters import LOCK_WAIT_SECONDS
 from endpoint import Endpoint
 
-from duesweep.drivers.postgresql import TimeLimits
 from duesweep.errors import (
     DestinationError,
     NotAQueueError,
@@ -16,7 +15,7 @@ from duesweep.errors import (
     RefusedMessageError,
     StoreError,
 )
-from duesweep.stores.postgresql import store as postgresql_store
+from duesweep.timeouts import Limits
 
 
 def _blocked(text: str) -> pytest.RaisesExc[DestinationError]:
@@ -151,7 +150,7 @@ def test_queue_whose_seq_is_used_up_takes_nothing_and_says_what_to_do(endpoint: 
 def test_statement_that_takes_too_long_stops_the_queue_and_not_the_message(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgresql_store, "TASK_LIMITS", TimeLimits(1_000, 3_000, 0))
+    monkeypatch.setattr(Limits, "statement_seconds", 3.0)
     endpoint.execute(
         "CREATE FUNCTION linger() RETURNS trigger LANGUAGE plpgsql AS"
         " $$BEGIN PERFORM pg_sleep(30); RETURN NEW; END$$"

@@ -2,29 +2,28 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import psycopg
 import pytest
 from contract.store_subjects import PostgreSqlUnderTest
 from endpoint import Endpoint
 
-from duesweep.drivers.postgresql import TASK_LIMITS, TimeLimits, connect
+from duesweep.drivers.postgresql import TASK_LIMITS, connect
 from duesweep.errors import ConfigError, StoreError
 from duesweep.outcome import Delivered, Outcomes
 from duesweep.stores.base import TaskSession
-from duesweep.stores.postgresql import store as postgresql
 from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import DelayedRow
+from duesweep.timeouts import Timeouts
 
 LOCK_WAIT_SECONDS = 0.3
 
 
 @pytest.fixture(autouse=True)
 def _short_lock_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = TimeLimits(
-        int(LOCK_WAIT_SECONDS * 1_000), statement_ms=60_000, idle_in_transaction_ms=0
-    )
-    monkeypatch.setattr(postgresql, "TASK_LIMITS", limits)
+    limits = replace(TASK_LIMITS, lock_seconds=LOCK_WAIT_SECONDS)
+    monkeypatch.setattr(Timeouts, "task", limits)
 
 
 @pytest.fixture

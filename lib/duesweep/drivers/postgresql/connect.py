@@ -3,65 +3,34 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
 
 import psycopg
+from psycopg import generators
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Conninfo
 
+from duesweep.drivers.postgresql.bounded import BoundedConnection
 from duesweep.drivers.postgresql.connection import Connection
 from duesweep.drivers.postgresql.errors import connect_errors
+from duesweep.drivers.postgresql.settings import UTC_SETTINGS, settings_query, time_outs
+from duesweep.timeouts import DEFAULT_TIMEOUTS, Limits
 
-CONNECT_TIMEOUT_SECONDS = 10
+TASK_LIMITS = DEFAULT_TIMEOUTS.task
+DRIVER_LIMITS = DEFAULT_TIMEOUTS.driver
 # Half-open connections are noticed after about this long, not after the kernel's two hours.
-_KEEPALIVE = {
-    "keepalives_idle": 15,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 30_000,
-}
+_KEEPALIVE = {"keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3}
 
 
-@dataclass(frozen=True, slots=True)
-class TimeLimits:
-    """How long one session may wait for a lock, for a statement and between statements."""
-
-    lock_ms: int
-    statement_ms: int
-    idle_in_transaction_ms: int
-
-
-TASK_LIMITS = TimeLimits(lock_ms=2_000, statement_ms=60_000, idle_in_transaction_ms=120_000)
-DRIVER_LIMITS = TimeLimits(lock_ms=30_000, statement_ms=600_000, idle_in_transaction_ms=0)
-
-
-def connect(dsn: str, limits: TimeLimits) -> Connection:
+def connect(dsn: str, limits: Limits) -> Connection:
     """Open a session whose time zone is UTC, whatever role, server or process say.
 
     Raises `ConfigError` for a dsn or credentials that are wrong, `StoreError` where the server
     cannot be reached.
     """
     with connect_errors(dsn):
-        raw = _open(dsn)
-        raw.execute(
-            "SELECT set_config('TimeZone', 'UTC', false), set_config('DateStyle', 'ISO', false),"
-            " set_config('client_encoding', 'UTF8', false),"
-            " set_config('default_transaction_isolation', 'read committed', false),"
-            " set_config('lock_timeout', %s, false), set_config('statement_timeout', %s, false),"
-            " set_config('idle_in_transaction_session_timeout', %s, false),"
-            # A driver whose machine is gone must not keep its sweep's lock for the kernel's hours.
-            " set_config('tcp_keepalives_idle', '15', false),"
-            " set_config('tcp_keepalives_interval', '5', false),"
-            " set_config('tcp_keepalives_count', '3', false)",
-            [f"{limits.lock_ms}", f"{limits.statement_ms}", f"{limits.idle_in_transaction_ms}"],
-        )
-        # These would end a driver's session that waits for its tasks. Not every version knows them.
-        raw.execute(
-            "SELECT set_config(name, '0', false) FROM pg_settings"
-            " WHERE name IN ('idle_session_timeout', 'transaction_timeout')"
-        )
-    return Connection(raw)
+        raw = _open(dsn, limits)
+        _set_up(raw, UTC_SETTINGS | time_outs(limits), limits)
+    return Connection(raw, limits)
 
 
 def database_of(dsn: str) -> str:
@@ -73,13 +42,21 @@ def database_of(dsn: str) -> str:
     return str(name or _text(defaults.get("user")))
 
 
-def connect_as_server(dsn: str) -> Connection:
+def connect_as_server(dsn: str, limits: Limits) -> Connection:
     """Open a session that asks for no time zone of its own, so that its zone is the server's."""
     with connect_errors(dsn), _without_own_zone():
-        return Connection(_open(dsn, options=" "))
+        raw = _open(dsn, limits, options=" ")
+        _set_up(raw, time_outs(limits), limits)
+    return Connection(raw, limits)
 
 
-def server_time_zone(dsn: str) -> str | None:
+def connect_as_role(dsn: str, limits: Limits) -> Connection:
+    """Open a session that sets nothing, so that it shows what its role's sessions have."""
+    with connect_errors(dsn), _without_own_zone():
+        return Connection(_open(dsn, limits, options=" "), limits)
+
+
+def server_time_zone(dsn: str, limits: Limits) -> str | None:
     """The server's default time zone, below the settings of any role or database.
 
     A physical replication session is the one kind to which no role's or database's settings
@@ -87,8 +64,10 @@ def server_time_zone(dsn: str) -> str | None:
     """
     with _without_own_zone():
         try:
-            with _open(dsn, options=" ", replication="true") as raw:
-                result = raw.pgconn.exec_(b"SHOW TimeZone")
+            with _open(dsn, limits, options=" ", replication="true") as raw:
+                # The simple protocol, which is all that such a session speaks.
+                raw.pgconn.send_query(b"SHOW TimeZone")
+                (result,) = raw.wait(generators.execute(raw.pgconn))
                 value = result.get_value(0, 0) if result.ntuples == 1 else None
         except psycopg.Error:
             return None
@@ -99,16 +78,35 @@ def _text(value: bytes | None) -> str:
     return value.decode() if value else ""
 
 
-def _open(dsn: str, **overrides: str) -> psycopg.Connection[Any]:
+def _open(dsn: str, limits: Limits, **overrides: str) -> BoundedConnection:
+    hosts = str(conninfo_to_dict(dsn).get("host") or "").count(",") + 1
     # No prepared statements: a pooler in between keeps none of them, and the planner should see
     # each batch's own keys.
-    return psycopg.connect(
+    raw = BoundedConnection.connect(
         dsn,
         autocommit=True,
         prepare_threshold=None,
-        connect_timeout=CONNECT_TIMEOUT_SECONDS,
-        **{"application_name": "duesweep", **_KEEPALIVE, **overrides},  # type: ignore[arg-type]
+        # Of each host.
+        connect_timeout=max(2, int(limits.connect_seconds / hosts)),
+        **{
+            "application_name": "duesweep",
+            "tcp_user_timeout": round(limits.answer_seconds * 1_000),
+            **_KEEPALIVE,
+            **overrides,
+        },  # type: ignore[arg-type]
     )
+    raw.answer_seconds = raw.ping_seconds = limits.connect_seconds
+    return raw
+
+
+def _set_up(raw: BoundedConnection, settings: dict[str, str], limits: Limits) -> None:
+    try:
+        # In one go, and first what could end it before its end.
+        raw.execute(f"SET statement_timeout = 0; {settings_query(settings)}".encode())
+    except psycopg.Error:
+        raw.close()
+        raise
+    raw.answer_seconds = limits.answer_seconds
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from math import ceil
 from typing import Any
 from urllib.parse import quote
 
@@ -11,10 +13,13 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import namedtuple_row
 
 from duesweep.address import TableName
+from duesweep.drivers.postgresql.bounded import BoundedConnection
 from duesweep.drivers.postgresql.copy import copy_chunks
 from duesweep.drivers.postgresql.errors import destination_errors, mapped
+from duesweep.drivers.postgresql.settings import settings_query, time_outs
 from duesweep.errors import ConfigError, RefusedMessageError
 from duesweep.sql import statement
+from duesweep.timeouts import Limits
 
 # Tables, or SQL that stands for a name.
 Names = Mapping[str, TableName | str]
@@ -28,7 +33,8 @@ class Connection:
     `names` are the identifiers that a statement names in braces.
     """
 
-    def __init__(self, raw: psycopg.Connection[Any]) -> None:
+    def __init__(self, raw: BoundedConnection, limits: Limits) -> None:
+        self.limits = limits
         self._raw = raw
 
     def __enter__(self) -> "Connection":
@@ -36,6 +42,23 @@ class Connection:
 
     def __exit__(self, *_: object) -> None:
         self._raw.close()
+
+    @contextmanager
+    def patient(self, seconds: float) -> Iterator[None]:
+        """A transaction in which an answer may take so long."""
+        limits = replace(self.limits, answer_seconds=seconds)
+        with self.transaction():
+            self._statement_time_out(limits)
+            self._raw.answer_seconds = seconds
+            try:
+                yield
+            finally:
+                self._raw.answer_seconds = self.limits.answer_seconds
+
+    def _statement_time_out(self, limits: Limits) -> None:
+        milliseconds = round(limits.statement_seconds * 1_000)
+        with mapped():
+            self._raw.execute(f"SET LOCAL statement_timeout = {milliseconds}".encode())
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -97,8 +120,10 @@ class Connection:
                     "word; look for a trigger on it that drops rows"
                 )
 
-    def jdbc_address(self) -> tuple[str, dict[str, str]]:
-        """JDBC URL and connection properties of the server that this session is connected to."""
+    def jdbc_address(self, answer_seconds: float) -> tuple[str, dict[str, str]]:
+        """JDBC URL and connection properties of the server that this session is connected to;
+        `answer_seconds` is what an answer may take there.
+        """
         info = self._raw.info
         if info.host.startswith("/"):
             raise ConfigError(
@@ -110,17 +135,28 @@ class Connection:
             "user": info.user,
             "password": info.password,
             "ApplicationName": "duesweep plan",
-            # Time-outs here too: seconds, but those of the server's settings, in milliseconds.
-            "connectTimeout": "10",
-            "socketTimeout": "600",
-            "tcpKeepAlive": "true",
-            "options": "-c lock_timeout=30000 -c statement_timeout=600000",
+            **_jdbc_time_outs(replace(self.limits, answer_seconds=answer_seconds)),
             **{name: value for name, value in _tls_settings(self._raw).items() if value},
         }
         host = f"[{info.host}]" if ":" in info.host else info.host
         database = quote(info.dbname, safe="")
         url = f"jdbc:postgresql://{host}:{info.port}/{database}"
         return url, {name: value for name, value in properties.items() if value}
+
+
+def _jdbc_time_outs(limits: Limits) -> dict[str, str]:
+    """The driver's, in whole seconds, and by Spark's own option those of the session: a role's
+    would end a read half-way.
+    """
+    connect = str(round(limits.connect_seconds))
+    return {
+        "connectTimeout": connect,
+        "loginTimeout": connect,
+        "cancelSignalTimeout": connect,
+        "socketTimeout": str(ceil(limits.answer_seconds)),
+        "tcpKeepAlive": "true",
+        "sessionInitStatement": settings_query(time_outs(limits)),
+    }
 
 
 def _tls_settings(raw: psycopg.Connection[Any]) -> dict[str, str]:

@@ -15,17 +15,18 @@ from duesweep.errors import (
     DestinationError,
     RefusedMessageError,
     StoreError,
+    TransactionLostError,
     storable,
 )
 
 
 @contextmanager
 def mapped() -> Iterator[None]:
-    """Psycopg's errors as `StoreError`s."""
+    """Psycopg's errors as `StoreError`s; `TransactionLostError` where trying again may help."""
     try:
         yield
     except psycopg.Error as error:
-        raise StoreError(_sentence(error), transient=_is_passing(error)) from error
+        raise _service_error(error, _sentence(error)) from error
 
 
 @contextmanager
@@ -37,7 +38,7 @@ def destination_errors(table: TableName) -> Iterator[None]:
         text = f"Queue table {table}: {_sentence(error)}"
         state = error.sqlstate
         if state is None or state[:2] in _SERVICE_CLASSES or state in _SERVICE_STATES:
-            raise StoreError(text, transient=_is_passing(error)) from error
+            raise _service_error(error, text) from error
         if state[:2] in _MESSAGE_CLASSES and state not in _QUEUE_STATES:
             raise RefusedMessageError(text) from error
         advice = _QUEUE_STATES.get(state, "look at its triggers, rules and policies")
@@ -78,6 +79,8 @@ _QUEUE_STATES = {
 # operator intervention all but a cancelled statement: the service's fault.
 _SERVICE_CLASSES = {"08", "40", "53", "58", "XX"}
 _SERVICE_STATES = {"57P01", "57P02", "57P03", "57P04", "57P05"}
+# Serialization failure, deadlock: what the server gives up, and what may succeed as it is.
+_LOST_STATES = {"40001", "40P01"}
 # Connection, rollback (deadlock, serialization), resources, lock not available, intervention.
 _PASSING_CLASSES = {"08", "40", "53", "55", "57", "58"}
 
@@ -91,6 +94,12 @@ _PASSING_REFUSALS = (
     "remaining connection slots",
     "terminating connection",
 )
+
+
+def _service_error(error: psycopg.Error, text: str) -> StoreError:
+    if error.sqlstate in _LOST_STATES:
+        return TransactionLostError(text)
+    return StoreError(text, transient=_is_passing(error))
 
 
 def _is_passing(error: psycopg.Error) -> bool:

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import pika
 
 from duesweep.errors import ConfigError
+from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 # A peer that has said nothing for as long as this is taken for dead.
 _HEARTBEAT_SECONDS = 60
@@ -26,6 +27,7 @@ class Brokers:
     ca_file: str | None = None
     certificate: str | None = None
     key: str | None = None
+    timeouts: Timeouts = DEFAULT_TIMEOUTS
 
     def parameters(self) -> Sequence[pika.connection.Parameters]:
         """What to connect with, a broker each. Raises `ConfigError` for what cannot be used."""

@@ -4,6 +4,7 @@ import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from math import ceil
 from typing import Any
 
 import pyodbc
@@ -13,6 +14,7 @@ from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.drivers.sqlserver.errors import destination_errors, number_of
 from duesweep.drivers.sqlserver.transactions import Transactions, drain
 from duesweep.errors import RefusedMessageError, StoreError
+from duesweep.timeouts import Limits
 
 _TEXT, _BYTES = (pyodbc.SQL_WVARCHAR, 0, 0), (pyodbc.SQL_VARBINARY, 0, 0)
 _LONG_TEXT, _LONG_BYTES = 2_000, 8_000
@@ -144,16 +146,17 @@ class Connection(Transactions):
         finally:
             cursor.close()
 
-    def jdbc_address(self, url: str | None = None) -> tuple[str, dict[str, str]]:
+    def jdbc_address(self, limits: Limits, url: str | None = None) -> tuple[str, dict[str, str]]:
         """JDBC URL (`url`, where it is given) and connection properties of the server that this
         session is connected to.
         """
+        own = jdbc_properties(limits)
         if url is not None:
-            return url, self._dsn.credentials() | JDBC_PROPERTIES
+            return url, self._dsn.credentials() | own
         url, properties = self._dsn.jdbc()
         with self._cursor() as cursor:
             (database,) = cursor.execute("SELECT DB_NAME()").fetchone()
-        return url, {"databaseName": database, **properties, **JDBC_PROPERTIES}
+        return url, {"databaseName": database, **properties, **own}
 
     def _send(
         self, cursor: pyodbc.Cursor, name: str, names: Names, values: Mapping[str, object]
@@ -165,14 +168,18 @@ class Connection(Transactions):
         cursor.execute(text, parameters)
 
 
-JDBC_PROPERTIES = {
-    "driver": "com.microsoft.sqlserver.jdbc.SQLServerDriver",
-    "applicationName": "duesweep plan",
-    # Time-outs here too: seconds, but lockTimeout, in milliseconds.
-    "loginTimeout": "10",
-    "queryTimeout": "600",
-    "lockTimeout": "30000",
-}
+def jdbc_properties(limits: Limits) -> dict[str, str]:
+    """What a JDBC session is opened with."""
+    return {
+        "driver": "com.microsoft.sqlserver.jdbc.SQLServerDriver",
+        "applicationName": "duesweep plan",
+        # In seconds, but for two in milliseconds.
+        "loginTimeout": f"{ceil(limits.connect_seconds)}",
+        "queryTimeout": f"{ceil(limits.statement_seconds)}",
+        "cancelQueryTimeout": f"{ceil(limits.connect_seconds)}",
+        "socketTimeout": f"{round(limits.answer_seconds * 1_000)}",
+        "lockTimeout": f"{round(limits.lock_seconds * 1_000)}",
+    }
 
 
 def _value_of(cursor: pyodbc.Cursor, name: str, names: Names, values: Mapping[str, object]) -> Any:

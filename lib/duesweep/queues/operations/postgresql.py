@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from duesweep.address import PostgreSqlAddresses, TableName, quoted
-from duesweep.drivers.postgresql import DRIVER_LIMITS, Connection, connect
+from duesweep.drivers.postgresql import Connection, connect
 from duesweep.errors import ConfigError
 from duesweep.queues.base import Destination
 from duesweep.sql import statement
+from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 FindZone = Callable[[Connection], str]
 
@@ -25,11 +26,12 @@ class PostgreSqlTransport:
     addresses: PostgreSqlAddresses
     delayed: TableName | None = None
     find_zone: FindZone = field(default=lambda _: "UTC", repr=False)
+    timeouts: Timeouts = DEFAULT_TIMEOUTS
 
     @contextmanager
     def connect(self) -> Iterator["PostgreSqlDialect"]:
         """A session that may be idle in a transaction for as long as a handler takes."""
-        with connect(self.dsn, DRIVER_LIMITS) as connection:
+        with connect(self.dsn, self.timeouts.handler) as connection:
             yield PostgreSqlDialect(connection, self)
 
 

@@ -10,6 +10,7 @@ from duesweep.drivers.sqlserver import DRIVER_LIMITS, Connection, connect
 from duesweep.errors import ConfigError, StoreError
 from duesweep.queues.base import Destination
 from duesweep.sql import statement
+from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 # The names of application locks end after 255 characters, of which "_lock" takes five.
 _LOCK_LENGTH = 240
@@ -24,6 +25,7 @@ class SqlServerTransport:
     dsn: str = field(repr=False)
     addresses: SqlServerAddresses
     delayed: SqlServerTable | None = None
+    timeouts: Timeouts = DEFAULT_TIMEOUTS
 
     @contextmanager
     def connect(self) -> Iterator["SqlServerDialect"]:

@@ -1,8 +1,10 @@
 """The driver's session on a PostgreSQL store: what is due."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 from duesweep.drivers.postgresql import Connection, literal
 from duesweep.stores.postgresql.check import check_tables
@@ -10,7 +12,7 @@ from duesweep.stores.postgresql.place import PostgreSqlPlace
 from duesweep.stores.postgresql.statements import PostgreSqlStatements
 from duesweep.stores.postgresql.zone import horizon_in, zone_of
 from duesweep.stores.relational.driver import RelationalDriverSession, slice_sizes
-from duesweep.stores.values import Horizon, JdbcSource, Slices, SweepRun
+from duesweep.stores.values import Horizon, JdbcSource, Slices, SweepRun, SweepSummary
 
 _LOWEST_ID = "00000000-0000-0000-0000-000000000000"
 _END = ("infinity", "ffffffff-ffff-ffff-ffff-ffffffffffff")
@@ -25,6 +27,7 @@ class PostgreSqlDriverSession(RelationalDriverSession):
         self._connection = connection
         self._store = store
         self._zone: str | None = None
+        self._found = 0
 
     def __enter__(self) -> "PostgreSqlDriverSession":
         return self
@@ -48,12 +51,28 @@ class PostgreSqlDriverSession(RelationalDriverSession):
             self._zone = zone_of(self._connection, self._store)
         return horizon_in(self._zone, self._statements)
 
+    def count_pending(self, horizon: Horizon) -> int:
+        """How many messages are due and ripe."""
+        table = self._store.delayed
+        about = self._connection.row("estimate_rows", {}, schema=table.schema, table=table.table)
+        with self._patient(about.rows):
+            pending = super().count_pending(horizon)
+        self._found = max(self._found, pending)
+        return pending
+
+    def summary(self, sweep_id: UUID) -> tuple[SweepSummary, bool]:
+        """The sweep's row for `sweeps`, and whether retry counters changed."""
+        _, messages = self.progress(sweep_id)
+        with self._patient(messages):
+            return super().summary(sweep_id)
+
     def plan(self, run: SweepRun, slices: int) -> Slices:
         """Slices of equal size by (due, id), however many messages share one Due."""
-        with self._connection.transaction():
+        with self._patient(self._found):
             self._statements.row("set_sort_memory")
             rows = self._statements.rows("plan_bounds", **self._pending(run.horizon), slices=slices)
         planned = slice_sizes(rows)
+        self._found = sum(planned)
         self._statements.execute("set_planned", sweep_id=run.sweep_id, planned=list(planned))
         before = run.horizon.before.isoformat()
         query = self._statements.query("plan_tickets", source=self.source, horizon=before)
@@ -61,7 +80,12 @@ class PostgreSqlDriverSession(RelationalDriverSession):
 
     def jdbc(self) -> JdbcSource:
         """How Spark reaches the database."""
-        return JdbcSource(*self._connection.jdbc_address())
+        seconds = self._store.timeouts.read_seconds(self._found)
+        return JdbcSource(*self._connection.jdbc_address(seconds))
+
+    def _patient(self, messages: int) -> AbstractContextManager[None]:
+        """A transaction with statements about so many messages at once."""
+        return self._connection.patient(self._store.timeouts.plan_seconds(messages))
 
     def _due_text(self, due: datetime | None) -> str:
         return "-infinity" if due is None else due.astimezone(UTC).isoformat()

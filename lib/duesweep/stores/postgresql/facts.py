@@ -9,11 +9,17 @@ from duesweep.doctor.postgresql import PostgreSqlFacts, SequenceFacts, ZoneFacts
 from duesweep.doctor.server import read_clock
 from duesweep.doctor.tables import FoundTable, TableFacts, WantedTable
 from duesweep.doctor.time_outs import TimeOut
-from duesweep.drivers.postgresql import TASK_LIMITS, Connection, connect, connect_as_server
+from duesweep.drivers.postgresql import (
+    Connection,
+    connect,
+    connect_as_role,
+    connect_as_server,
+)
 from duesweep.errors import ConfigError, StoreError
 from duesweep.stores.postgresql.place import PostgreSqlPlace, journal_tables
 from duesweep.stores.postgresql.zone import writer_time_zone
 from duesweep.stores.relational.messages import destinations
+from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 # As the queues know them, whose rights and sequences these are about.
 _QUEUE = {"typed": ["id uuid", "headers text", "body bytea"], "named": ["expires", "seq"]}
@@ -32,11 +38,12 @@ class PostgreSqlQuestion:
     dsn: str = field(repr=False)
     wanted: WantedTables
     store: PostgreSqlPlace | None = None
+    timeouts: Timeouts = DEFAULT_TIMEOUTS
 
 
 def gather(question: PostgreSqlQuestion) -> PostgreSqlFacts:
     """The facts. Raises `ConfigError` and `StoreError` where there is no session to be had."""
-    with connect(question.dsn, TASK_LIMITS) as connection:
+    with connect(question.dsn, question.timeouts.task) as connection:
         server = connection.row("doctor_server", {})
         session = connection.row("describe_session", {})
         backends: set[int] = set()
@@ -66,7 +73,7 @@ def gather(question: PostgreSqlQuestion) -> PostgreSqlFacts:
             tables=tables,
             sequences=_sequences(connection),
             zones=_zones(connection, question.store),
-            time_outs=_role_time_outs(question.dsn),
+            time_outs=_role_time_outs(question),
             own_time_outs=_time_outs(connection),
         )
 
@@ -75,7 +82,7 @@ def waiting_destinations(place: PostgreSqlPlace, most: int) -> Sequence[str]:
     """Where the messages go that are due first, so many of them; the endpoint's own queue left out,
     and what cannot be read. Raises `ConfigError` and `StoreError` as a sweep would.
     """
-    with connect(place.dsn, TASK_LIMITS) as connection:
+    with connect(place.dsn, place.timeouts.task) as connection:
         return destinations(connection.rows("doctor_waiting", place.names, most=most))
 
 
@@ -100,8 +107,8 @@ def _time_outs(connection: Connection) -> list[TimeOut]:
     return [TimeOut(row.name, row.milliseconds, row.source) for row in rows]
 
 
-def _role_time_outs(dsn: str) -> list[TimeOut]:
-    with connect_as_server(dsn) as session:
+def _role_time_outs(question: PostgreSqlQuestion) -> list[TimeOut]:
+    with connect_as_role(question.dsn, question.timeouts.task) as session:
         return _time_outs(session)
 
 
@@ -137,7 +144,7 @@ def _zones(connection: Connection, store: PostgreSqlPlace | None) -> ZoneFacts |
     names = {"schema": delayed.schema, "table": delayed.table}
     if not connection.rows("describe_table", {}, **names, rights=[]):
         return None
-    with connect_as_server(store.dsn) as session:
+    with connect_as_server(store.dsn, store.timeouts.task) as session:
         server = session.row("session_zone", {})
     writers, problem = None, None
     try:

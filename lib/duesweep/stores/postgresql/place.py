@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from duesweep.address import PostgreSqlAddresses, TableName
 from duesweep.stores.relational.delayed import DelayedShape
+from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +47,7 @@ class PostgreSqlPlace:
     addresses: PostgreSqlAddresses
     writer_time_zone: str | None = None
     shape: PostgreSqlShape = TRANSPORT_SHAPE
+    timeouts: Timeouts = DEFAULT_TIMEOUTS
 
     @property
     def tables(self) -> dict[str, TableName]:

@@ -5,13 +5,14 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from duesweep.address import TableName, quoted
-from duesweep.drivers.postgresql import DRIVER_LIMITS, Connection, connect
+from duesweep.drivers.postgresql import Connection, connect
 from duesweep.errors import ConfigError
 from duesweep.sql import statement
 from duesweep.stores.postgresql.check import check_session
 from duesweep.stores.postgresql.place import PostgreSqlPlace, journal_tables
 from duesweep.stores.relational.shapes import journal_columns
 from duesweep.stores.values import Unbound
+from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 # Identifiers are cut after this many bytes, which would give an index its table's name.
 _NAME_BYTES = 63
@@ -30,6 +31,7 @@ class PostgreSqlSetup:
     setting: str
     queues: tuple[TableName, ...] = ()
     store: PostgreSqlPlace | None = None
+    timeouts: Timeouts = DEFAULT_TIMEOUTS
 
     def script(self) -> str:
         """All statements."""
@@ -41,7 +43,7 @@ class PostgreSqlSetup:
 
         Raises `ConfigError`, before it creates anything, where this role may not.
         """
-        with connect(self.dsn, DRIVER_LIMITS) as connection:
+        with connect(self.dsn, self.timeouts.driver) as connection:
             check_session(connection, self.setting)
             created = _create_missing(connection, list(self._creations()))
             if rebind and self.store is not None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from duesweep.drivers.postgresql import DRIVER_LIMITS, TASK_LIMITS, connect
+from duesweep.drivers.postgresql import connect
 from duesweep.stores.modes import refuse_distributed
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
 from duesweep.stores.postgresql.messages import PostgreSqlMessageSession
@@ -18,7 +18,8 @@ class PostgreSqlStore(PostgreSqlPlace):
 
     def set_up_infrastructure(self) -> None:
         """Create the delayed table and the journal, where they are missing."""
-        PostgreSqlSetup(self.dsn, "store.dsn", store=self).install(rebind=False)
+        step = PostgreSqlSetup(self.dsn, "store.dsn", store=self, timeouts=self.timeouts)
+        step.install(rebind=False)
 
     def initialise(self, endpoint: str, mode: TransactionMode) -> None:  # noqa: ARG002 - known
         """Refuse what takes a distributed transaction."""
@@ -26,12 +27,12 @@ class PostgreSqlStore(PostgreSqlPlace):
 
     def open_task(self) -> PostgreSqlTaskSession:
         """A session for one slice."""
-        return PostgreSqlTaskSession(connect(self.dsn, TASK_LIMITS), self)
+        return PostgreSqlTaskSession(connect(self.dsn, self.timeouts.task), self)
 
     def open_driver(self) -> PostgreSqlDriverSession:
         """A session for the driver."""
-        return PostgreSqlDriverSession(connect(self.dsn, DRIVER_LIMITS), self)
+        return PostgreSqlDriverSession(connect(self.dsn, self.timeouts.driver), self)
 
     def open_messages(self) -> PostgreSqlMessageSession:
         """A session for one message at a time."""
-        return PostgreSqlMessageSession(connect(self.dsn, TASK_LIMITS), self)
+        return PostgreSqlMessageSession(connect(self.dsn, self.timeouts.task), self)

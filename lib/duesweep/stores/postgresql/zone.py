@@ -14,6 +14,7 @@ from duesweep.errors import ConfigError
 from duesweep.stores.postgresql.place import PostgreSqlPlace
 from duesweep.stores.relational.statements import Statements
 from duesweep.stores.values import Horizon
+from duesweep.timeouts import Limits
 
 _OVERRIDE = "set store.writer_time_zone to the time zone of the sessions that write to it"
 
@@ -48,7 +49,7 @@ def writer_time_zone(connection: Connection, dsn: str, delayed: TableName) -> st
             f"instants of its Due are ambiguous; {_OVERRIDE}"
         )
     zone = zones.pop()
-    return zone if zone is not None else _default_zone(dsn, delayed)
+    return zone if zone is not None else _default_zone(dsn, delayed, connection.limits)
 
 
 def _writers(rows: Sequence[Any]) -> Sequence[Any]:
@@ -61,13 +62,13 @@ def _writers(rows: Sequence[Any]) -> Sequence[Any]:
     return writers or [row for row in rows if row.is_owner]
 
 
-def _default_zone(dsn: str, delayed: TableName) -> str:
-    with connect_as_server(dsn) as session:
+def _default_zone(dsn: str, delayed: TableName, limits: Limits) -> str:
+    with connect_as_server(dsn, limits) as session:
         row = session.row("session_zone", {})
     if row.source not in {"client", "user", "database user"}:
         return str(row.zone)
     # This role has a zone of its own, which hides the server's from its sessions.
-    zone = server_time_zone(dsn)
+    zone = server_time_zone(dsn, limits)
     if zone is None:
         raise ConfigError(
             f"The sweeper's role has a time zone of its own, which hides the server's, so the "

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from duesweep.lost import tried_again
 from duesweep.stores.relational.journal import RelationalJournal, sweep_lock
 from duesweep.stores.values import Horizon, SweepRun
 
@@ -46,6 +47,7 @@ class RelationalDriverSession(RelationalJournal, ABC):
         is_open = {UUID(str(row.sweep_id)) for row in rows if not row.is_closed}
         return sorted(is_open - {sweep.sweep_id for sweep in self._dead(keep=False)}, key=str)
 
+    @tried_again
     def open_sweep(self, horizon: Horizon, *, prunes: bool = True) -> SweepRun:
         """Open a sweep under a new id, alive as long as this session."""
         sweep_id = uuid.uuid4()

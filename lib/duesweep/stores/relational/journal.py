@@ -2,11 +2,12 @@
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from uuid import UUID
 
 from duesweep.errors import ConfigError, StoreError, storable
+from duesweep.lost import tried_again
 from duesweep.stores.relational.statements import Statements
 from duesweep.stores.relational.summary import Lateness, aware, summary_of
 from duesweep.stores.values import (
@@ -48,12 +49,15 @@ class RelationalJournal:
         try:
             yield
         finally:
-            self._statements.unlock(name)
+            # It ends with its session, too; and what ended that one is the reason to be told.
+            with suppress(StoreError):
+                self._statements.unlock(name)
 
     def dead_sweeps(self) -> Sequence[UnsettledSweep]:
         """Sweeps whose driver is gone; this session holds their locks from now on."""
         return self._dead(keep=True)
 
+    @tried_again
     def close_sweep(
         self, sweep_id: UUID, *, abandoned: bool, remaining: int, reason: str | None = None
     ) -> bool:
@@ -70,6 +74,7 @@ class RelationalJournal:
             )
         return True
 
+    @tried_again
     def seal(self, sweep_id: UUID) -> None:
         """Note when a closed sweep was first settled."""
         self._statements.execute("seal", sweep_id=sweep_id)
@@ -107,6 +112,7 @@ class RelationalJournal:
         """The source's retry counters, for JDBC."""
         return self._statements.query("read_retries", source=self.source)
 
+    @tried_again
     def delete_settled(self, sweep_id: UUID) -> None:
         """Forget the sweep."""
         with self._statements.transaction():
@@ -125,6 +131,7 @@ class RelationalJournal:
             )
         return UUID(str(rows[0].ledger_id)) if rows else None
 
+    @tried_again
     def bind(self, ledger_id: UUID) -> None:
         """Bind the source for good, unless somebody else has."""
         self._statements.execute(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from duesweep.drivers.postgresql import DRIVER_LIMITS, TASK_LIMITS, connect
+from duesweep.drivers.postgresql import connect
 from duesweep.message import Message
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
 from duesweep.stores.postgresql.messages import PostgreSqlMessageSession
@@ -83,12 +83,12 @@ class PostgreSqlTimeoutStore(PostgreSqlStore):
 
     def open_task(self) -> PostgreSqlTimeoutTaskSession:
         """A session for one slice."""
-        return PostgreSqlTimeoutTaskSession(connect(self.dsn, TASK_LIMITS), self)
+        return PostgreSqlTimeoutTaskSession(connect(self.dsn, self.timeouts.task), self)
 
     def open_driver(self) -> PostgreSqlTimeoutDriverSession:
         """A session for the driver."""
-        return PostgreSqlTimeoutDriverSession(connect(self.dsn, DRIVER_LIMITS), self)
+        return PostgreSqlTimeoutDriverSession(connect(self.dsn, self.timeouts.driver), self)
 
     def open_messages(self) -> PostgreSqlTimeoutMessageSession:
         """A session for one message at a time."""
-        return PostgreSqlTimeoutMessageSession(connect(self.dsn, TASK_LIMITS), self)
+        return PostgreSqlTimeoutMessageSession(connect(self.dsn, self.timeouts.task), self)

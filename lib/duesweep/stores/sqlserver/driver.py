@@ -1,6 +1,7 @@
 """The driver's session on a store on SQL Server: what is due."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -30,6 +31,7 @@ class SqlServerDriverSession(RelationalDriverSession):
         super().__init__(statements, store.source, self._delayed_table.sql)
         self._connection = connection
         self._store = store
+        self._found = 0
 
     def __enter__(self) -> "SqlServerDriverSession":
         return self
@@ -55,6 +57,7 @@ class SqlServerDriverSession(RelationalDriverSession):
         """Slices of equal size by (Due, key), however many messages share one Due."""
         rows = self._statements.rows("plan_bounds", **self._pending(run.horizon), slices=slices)
         planned = slice_sizes(rows)
+        self._found = sum(planned)
         self._statements.execute("set_planned", sweep_id=run.sweep_id, planned=list(planned))
         before = due_text(run.horizon.before)
         query = self._statements.query("plan_tickets", source=self.source, horizon=before)
@@ -62,7 +65,9 @@ class SqlServerDriverSession(RelationalDriverSession):
 
     def jdbc(self) -> JdbcSource:
         """How Spark reaches the database."""
-        return JdbcSource(*self._connection.jdbc_address(self._store.jdbc_url))
+        timeouts = self._store.timeouts
+        limits = replace(timeouts.driver, answer_seconds=timeouts.read_seconds(self._found))
+        return JdbcSource(*self._connection.jdbc_address(limits, self._store.jdbc_url))
 
     def _await_batches(self, sweep_id: UUID) -> bool:
         rows = self._statements.rows(

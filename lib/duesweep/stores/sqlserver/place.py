@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from duesweep.address import SqlServerAddresses, SqlServerTable
 from duesweep.stores.relational.delayed import DelayedShape
 from duesweep.stores.relational.statements import JOURNAL_TABLES
+from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,7 @@ class SqlServerPlace:
     batch_bytes: int
     jdbc_url: str | None = None
     shape: SqlServerShape = TRANSPORT_SHAPE
+    timeouts: Timeouts = DEFAULT_TIMEOUTS
 
     @property
     def own_queue(self) -> str:

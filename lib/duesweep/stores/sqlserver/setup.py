@@ -17,6 +17,7 @@ from duesweep.stores.sqlserver.table import (
     is_there,
 )
 from duesweep.stores.values import Unbound
+from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 # Command-line tools begin without the first, and then refuse an index with a condition.
 _PREAMBLE = """SET QUOTED_IDENTIFIER ON;
@@ -39,6 +40,7 @@ class SqlServerSetup:
     setting: str
     queues: tuple[SqlServerTable, ...] = ()
     store: SqlServerPlace | None = None
+    timeouts: Timeouts = DEFAULT_TIMEOUTS
 
     def script(self) -> str:
         """All statements, in batches as the command-line tools of SQL Server take them."""

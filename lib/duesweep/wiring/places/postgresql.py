@@ -10,7 +10,7 @@ from duesweep.doctor.spark import Needs
 from duesweep.queues.shapes import postgresql_queue
 from duesweep.stores.postgresql.facts import PostgreSqlQuestion, gather, waiting_destinations
 from duesweep.stores.postgresql.shapes import store_tables
-from duesweep.wiring.dialects import QueueConnection
+from duesweep.wiring.dialects import QueueConnection, timeouts_of
 from duesweep.wiring.postgresql import store
 
 
@@ -30,6 +30,7 @@ def place(
             *((table, postgresql_queue(name, table, role)) for name, table in queues()),
         ],
         store=beside,
+        timeouts=timeouts_of(config),
     )
     return Place(question.setting, lambda: postgresql_findings(gather(question)))
 

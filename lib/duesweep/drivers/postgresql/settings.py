@@ -1,0 +1,47 @@
+"""What our sessions set, whatever their role or their database has set."""
+
+from collections.abc import Mapping
+
+from psycopg import sql
+
+from duesweep.timeouts import Limits
+
+UTC_SETTINGS = {
+    "TimeZone": "UTC",
+    "DateStyle": "ISO",
+    "client_encoding": "UTF8",
+    "default_transaction_isolation": "read committed",
+}
+
+
+def time_outs(limits: Limits) -> dict[str, str]:
+    """All time-outs of a session that a role or a database may have."""
+    return {
+        "lock_timeout": _milliseconds(limits.lock_seconds),
+        "statement_timeout": _milliseconds(limits.statement_seconds),
+        "idle_in_transaction_session_timeout": _milliseconds(limits.idle_seconds),
+        # These would end a session that waits for somebody else: for tasks, for a ledger.
+        "idle_session_timeout": "0",
+        "transaction_timeout": "0",
+        # A driver whose machine is gone must not keep its sweep's lock for the kernel's hours.
+        "tcp_keepalives_idle": "15",
+        "tcp_keepalives_interval": "5",
+        "tcp_keepalives_count": "3",
+    }
+
+
+def settings_query(settings: Mapping[str, str]) -> str:
+    """A query that sets them, but for those that this version of the server does not know."""
+    rows = ", ".join(f"({_literal(name)}, {_literal(value)})" for name, value in settings.items())
+    return (
+        f"SELECT set_config(name, wanted.value, false) FROM (VALUES {rows}) AS wanted (name, value)"
+        " JOIN pg_settings USING (name)"
+    )
+
+
+def _literal(value: str) -> str:
+    return sql.Literal(value).as_string(None)
+
+
+def _milliseconds(seconds: float) -> str:
+    return str(round(seconds * 1_000))

@@ -1,0 +1,108 @@
+"""The watchdog of a dispatch."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from waiting import until
+
+from duesweep import watchdog as module
+from duesweep.errors import StoreError
+from duesweep.stores.values import SweepRun
+from duesweep.testing.builders import DelayedRow
+from duesweep.testing.memory import MemoryStore
+from duesweep.watchdog import Watchdog
+
+
+class Asked:
+    """A store whose session says `progress`, or what it raises."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.run = store.open_sweep()
+        self.answer: Any = (0, 0)
+        self.opened = 0
+        self.asked = 0
+        self.blocks: threading.Event | None = None
+
+    @contextmanager
+    def open_driver(self) -> Iterator["Asked"]:
+        self.opened += 1
+        yield self
+
+    def progress(self, _: object) -> tuple[int, int]:
+        self.asked += 1
+        if self.blocks is not None:
+            self.blocks.wait()
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        answer: tuple[int, int] = self.answer
+        return answer
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    monkeypatch.setattr(module, "_POLL_SECONDS", 0.01)
+    return Asked(MemoryStore([DelayedRow()]))
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The watchdog's clock, which stands still."""
+    now = [1_000.0]
+    monkeypatch.setattr(module, "monotonic", lambda: now[0])
+    return now
+
+
+def _watchdog(asked: Asked, cancelled: list[int]) -> Watchdog:
+    run: SweepRun = asked.run
+    return Watchdog(asked, run, 40, lambda: cancelled.append(1), _since=1_000.0)  # type: ignore[arg-type]
+
+
+def test_dispatch_without_progress_is_cancelled_with_a_reason(
+    asked: Asked, now: list[float]
+) -> None:
+    cancelled: list[int] = []
+    with _watchdog(asked, cancelled).watching() as watchdog:
+        until(lambda: asked.asked > 2)
+        now[0] += 39.9
+        seen = asked.asked
+        until(lambda: asked.asked > seen + 2)
+        assert not cancelled
+        now[0] += 0.1
+        # More than once: the first may have come before there was a job.
+        until(lambda: len(cancelled) > 1)
+
+    assert str(watchdog.reason).startswith("No slice has got on for 40 s")
+
+
+def test_progress_is_waited_for_anew(asked: Asked, now: list[float]) -> None:
+    cancelled: list[int] = []
+    with _watchdog(asked, cancelled).watching() as watchdog:
+        for number in range(1, 5):
+            now[0] += 39
+            asked.answer = (number, 100)
+            seen = asked.asked
+            until(lambda seen=seen: asked.asked > seen + 2)  # type: ignore[misc]
+
+    assert (watchdog.reason, cancelled) == (None, [])
+
+
+def test_store_that_cannot_be_asked_knows_of_no_progress(asked: Asked, now: list[float]) -> None:
+    cancelled: list[int] = []
+    asked.answer = StoreError("silent", transient=True)
+    with _watchdog(asked, cancelled).watching():
+        until(lambda: asked.opened > 2)
+        now[0] += 40
+        until(lambda: cancelled)
+
+
+def test_store_that_never_answers_keeps_nobody_waiting(asked: Asked, now: list[float]) -> None:
+    cancelled: list[int] = []
+    asked.blocks = threading.Event()
+    with _watchdog(asked, cancelled).watching():
+        until(lambda: asked.asked)
+        now[0] += 40
+        until(lambda: cancelled)
+    asked.blocks.set()
