@@ -1,4 +1,6 @@
-"""A TCP proxy in front of a broker, which cuts, and holds up, what goes through it."""
+"""A TCP proxy in front of a broker, or a database, which cuts, holds up, and swallows what goes
+through it.
+"""
 
 import socket
 import threading
@@ -27,6 +29,9 @@ class Proxy:
         self.cuts = 0
         self._limits: dict[Way, tuple[int, bool]] = {}
         self._holds: dict[Way, int] = {}
+        self._silent: set[Way] = set()
+        self._speaks = threading.Event()
+        self._speaks.set()
         self._sockets: list[socket.socket] = []
         self._guard = threading.Lock()
         self._threads = [threading.Thread(target=self._accept, name="proxy")]
@@ -39,6 +44,22 @@ class Proxy:
     def hold_after(self, count: int, way: Way) -> None:
         """Let only so many bytes of a connection through, and leave it open."""
         self._holds[way] = count
+
+    def fall_silent(self, *ways: Way) -> None:
+        """Take whatever is sent, on new connections too, and forward nothing of it, as a stuck
+        proxy does: no end, no reset. One way only, where it is given.
+        """
+        self._silent = set(ways or Way)
+
+    def freeze(self) -> None:
+        """Take nothing more of what is sent: what the systems in between hold fills up."""
+        self._speaks.clear()
+
+    def speak_again(self) -> None:
+        """To new connections, and to those that were frozen, as if nothing had been."""
+        self._silent.clear()
+        self._holds.clear()
+        self._speaks.set()
 
     def cut(self) -> None:
         """Cut all connections."""
@@ -57,6 +78,7 @@ class Proxy:
         # A connection that it has just accepted is to be cut, too.
         self._threads[0].join()
         self._listener.close()
+        self._speaks.set()
         self.cut()
         for thread in self._threads:
             thread.join()
@@ -85,8 +107,13 @@ class Proxy:
     def _pump(self, pair: "_Pair", way: Way) -> None:
         source, sink = pair.ends(way)
         passed = 0
+        is_silent = False
         with suppress(OSError):
             while data := source.recv(_CHUNK):
+                self._speaks.wait()
+                is_silent = is_silent or way in self._silent
+                if is_silent:
+                    continue
                 limit, each = self._limits.get(way, (None, False))
                 if limit is not None and passed + len(data) > limit:
                     sink.sendall(data[: max(0, limit - passed)])

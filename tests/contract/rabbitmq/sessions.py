@@ -16,13 +16,18 @@ from duesweep.queues.rabbitmq.session import RabbitMqQueueSession
 from duesweep.queues.rabbitmq.topology import Style
 from duesweep.testing.builders import ENDPOINT, DelayedRow, delayed_row, message
 from duesweep.testing.memory import MemoryStore
+from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 
 def queue_of(
-    *urls: str, style: Style = Style.CONVENTIONAL, max_in_flight: int = 2000
+    *urls: str,
+    style: Style = Style.CONVENTIONAL,
+    max_in_flight: int = 2000,
+    timeouts: Timeouts = DEFAULT_TIMEOUTS,
 ) -> RabbitMqQueue:
     """Endpoints on these brokers."""
-    return RabbitMqQueue(Brokers(urls, "queues.default"), style, ENDPOINT, max_in_flight)
+    brokers = Brokers(urls, "queues.default", timeouts=timeouts)
+    return RabbitMqQueue(brokers, style, ENDPOINT, max_in_flight)
 
 
 @contextmanager
@@ -54,9 +59,9 @@ def numbered(count: int, destination: str = "Billing", size: int = 0) -> list[De
     ]
 
 
-def letters(count: int, destination: str = "Billing") -> list[Message]:
-    """Messages with a body each of its own."""
-    return [message(row) for row in numbered(count, destination)]
+def letters(count: int, destination: str = "Billing", size: int = 0) -> list[Message]:
+    """Messages with a body each of its own, of `size` bytes at least."""
+    return [message(row) for row in numbered(count, destination, size)]
 
 
 def arrived(broker: Broker, queue: str, count: int) -> Counter[bytes]:

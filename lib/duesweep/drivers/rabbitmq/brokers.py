@@ -12,7 +12,7 @@ from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 # A peer that has said nothing for as long as this is taken for dead.
 _HEARTBEAT_SECONDS = 60
-_CONNECT_SECONDS = 5
+_LONGEST_CONNECT_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,10 @@ class Brokers:
 
     def parameters(self) -> Sequence[pika.connection.Parameters]:
         """What to connect with, a broker each. Raises `ConfigError` for what cannot be used."""
-        return [self._parameters(url) for url in self.urls]
+        is_any_encrypted = any(url.startswith("amqps:") for url in self.urls)
+        # Once: to read the machine's authorities takes time.
+        context = self.context() if is_any_encrypted else None
+        return [self._parameters(url, context) for url in self.urls]
 
     def context(self) -> ssl.SSLContext:
         """Whom to trust, and who this is. Raises `ConfigError` for files that cannot be read."""
@@ -48,7 +51,7 @@ class Brokers:
             ) from error
         return context
 
-    def _parameters(self, url: str) -> pika.connection.Parameters:
+    def _parameters(self, url: str, context: ssl.SSLContext | None) -> pika.connection.Parameters:
         try:
             parts = urlsplit(url)
             # Without a path pika takes "", which no broker has.
@@ -63,12 +66,13 @@ class Brokers:
         if "@" in parts.path + parts.query + parts.fragment:
             # What then passes for the host is the password's beginning, and would be shown.
             raise self._unreadable("an @ behind the host")
-        parameters.socket_timeout = parameters.stack_timeout = _CONNECT_SECONDS
+        longest = min(_LONGEST_CONNECT_SECONDS, self.timeouts.connect_seconds)
+        parameters.socket_timeout = parameters.stack_timeout = longest
         if parameters.heartbeat is None:
             parameters.heartbeat = _HEARTBEAT_SECONDS
         parameters.client_properties = {"connection_name": "duesweep"}
         if parts.scheme == "amqps":
-            parameters.ssl_options = pika.SSLOptions(self.context(), parts.hostname)
+            parameters.ssl_options = pika.SSLOptions(context or self.context(), parts.hostname)
         return parameters
 
     def _unreadable(self, reason: str) -> ConfigError:

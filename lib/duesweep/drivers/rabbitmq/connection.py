@@ -9,6 +9,7 @@ import logging
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -25,22 +26,31 @@ from duesweep.errors import ConfigError, DuesweepError, QueueError
 # What it has to say is raised here, and said by whoever can do something about it; those who want
 # to read pika's own log can still handle it.
 logging.getLogger("pika").addHandler(logging.NullHandler())
-# Longer than a broker needs for the declaration of a quorum queue on a loaded machine.
-ANSWER_SECONDS = 30.0
 _CLOSE_SECONDS = 3.0
+# For one of many brokers.
+_LEAST_SECONDS = 0.2
 # On, and for no time: what is unsent or unread goes with the connection.
 _NO_LINGER = struct.pack("ii", 1, 0)
 
 
 class Connection:
     """An open connection to the first broker that answers, and is to answer each question within
-    so many seconds. Closed on leaving.
+    so many seconds; by default within what the driver waits. All brokers together have the time
+    for one connection. Closed on leaving.
     """
 
-    def __init__(self, brokers: Brokers, answer_seconds: float = ANSWER_SECONDS) -> None:
-        self._answer_seconds = answer_seconds
+    def __init__(self, brokers: Brokers, answer_seconds: float | None = None) -> None:
+        timeouts = brokers.timeouts
+        self._answer_seconds = answer_seconds or timeouts.driver_seconds
+        self._close_seconds = min(_CLOSE_SECONDS, timeouts.connect_seconds / 2)
+        self._is_silent = False
         refusals: list[DuesweepError] = []
-        for parameters in brokers.parameters():
+        parameters_of_all = brokers.parameters()
+        deadline = time.monotonic() + timeouts.connect_seconds
+        for place, parameters in enumerate(parameters_of_all):
+            left = max(0.0, deadline - time.monotonic()) / (len(parameters_of_all) - place)
+            parameters.stack_timeout = min(parameters.stack_timeout, max(left, _LEAST_SECONDS))
+            parameters.socket_timeout = parameters.stack_timeout
             try:
                 self._open(parameters)
                 return
@@ -93,10 +103,7 @@ class Connection:
             self.run(lambda connection: _guarded(act, connection, future))
             return future.result(self._answer_seconds)
         except TimeoutError:
-            raise UnansweredError(
-                f"RabbitMQ at {self._name} has not answered for {self._answer_seconds:.0f} s",
-                transient=True,
-            ) from None
+            raise self.silence(self._answer_seconds) from None
         finally:
             with self._guard:
                 self._waiting.discard(future)
@@ -110,15 +117,25 @@ class Connection:
         with suppress(ValueError):
             self._listeners.remove(tell)
 
+    def silence(self, seconds: float, done: str = "answered") -> UnansweredError:
+        """What to say where it has not done so for so long. Its end is not waited for then."""
+        self._is_silent = True
+        return UnansweredError(
+            f"RabbitMQ at {self._name} has not {done} for {seconds:.0f} s; see whether it, or "
+            "what is between, is stuck, or raise timeouts.silence_seconds",
+            transient=True,
+        )
+
     def close(self) -> None:
         """End the connection; what is unconfirmed stays so."""
-        with suppress(QueueError):
-            self.run(lambda connection: connection.close() if connection.is_open else None)
-        self._thread.join(_CLOSE_SECONDS)
+        if not self._is_silent:
+            with suppress(QueueError):
+                self.run(lambda connection: connection.close() if connection.is_open else None)
+            self._thread.join(self._close_seconds)
         if self._thread.is_alive():
             with suppress(QueueError):
                 self.run(_hang_up)
-            self._thread.join(_CLOSE_SECONDS)
+            self._thread.join(self._close_seconds)
 
     def _open(self, parameters: pika.connection.Parameters) -> None:
         self._name = shown(parameters)

@@ -19,7 +19,6 @@ from urllib.request import (
 from duesweep.drivers.rabbitmq.brokers import Brokers
 from duesweep.errors import ConfigError, QueueError
 
-_ANSWER_SECONDS = 30
 _REFUSALS = {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
 
 
@@ -40,6 +39,7 @@ class Management:
 
     def __init__(self, url: str, brokers: Brokers) -> None:
         self._setting = f"{brokers.setting}.management_url"
+        self._seconds = brokers.timeouts.driver_seconds
         amqp, parts = urlsplit(brokers.urls[0]), self._parts(url)
         user = parts if parts.username else amqp
         credentials = f"{unquote(user.username or 'guest')}:{unquote(user.password or 'guest')}"
@@ -57,7 +57,7 @@ class Management:
         request = Request(f"{self._root}/api/{path.format(vhost=self._vhost)}")
         request.add_header("Authorization", self._authorization)
         try:
-            with self._opener.open(request, timeout=_ANSWER_SECONDS) as answer:
+            with self._opener.open(request, timeout=self._seconds) as answer:
                 return json.loads(answer.read())
         except HTTPError as error:
             with error:
@@ -68,6 +68,12 @@ class Management:
             reason = getattr(error, "reason", error)
             if isinstance(reason, ssl.SSLCertVerificationError):
                 raise self._certificate(reason) from error
+            if isinstance(reason, TimeoutError):
+                raise QueueError(
+                    f"The management API at {self._root} has not answered for {self._seconds:.0f} "
+                    "s; see whether the broker is stuck, or raise timeouts.silence_seconds",
+                    transient=True,
+                ) from error
             raise QueueError(
                 f"The management API at {self._root} cannot be reached: {reason}; see that "
                 f"{self._setting} names it",

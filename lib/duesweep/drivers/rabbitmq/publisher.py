@@ -13,7 +13,7 @@ import pika.exceptions
 
 from duesweep.drivers.rabbitmq.channel import open_channel
 from duesweep.drivers.rabbitmq.connection import Connection
-from duesweep.drivers.rabbitmq.errors import UnansweredError, channel_error
+from duesweep.drivers.rabbitmq.errors import channel_error
 from duesweep.drivers.rabbitmq.properties import properties_of
 from duesweep.drivers.rabbitmq.values import SEQUENCE_HEADER, Copy, Fate, Publication
 from duesweep.errors import QueueError
@@ -44,6 +44,7 @@ class Publisher:
         self._returned: set[int] = set()
         self._fates: list[Fate | None] = []
         self._tag = 0
+        self._waited_seconds = 0.0
         self._fault: QueueError | None = None
         self._header_bytes = connection.frame_bytes - _FRAME_OVERHEAD
         self._loop: Any = None
@@ -86,6 +87,7 @@ class Publisher:
     def wait(self, seconds: float) -> None:
         """Wait at most so long until the fate of everything handed over is known."""
         with self._changed:
+            self._waited_seconds += seconds
             self._changed.wait_for(self._is_settled, seconds)
 
     def take_fates(self) -> list[Fate]:
@@ -94,6 +96,7 @@ class Publisher:
         """
         with self._changed:
             unsent = {place for place, _ in self._waiting} | {place for _, place, _ in self._held}
+            seconds, self._waited_seconds = self._waited_seconds, 0.0
             fates = [
                 fate or (Fate.UNSENT if place in unsent else Fate.UNKNOWN)
                 for place, fate in enumerate(self._fates)
@@ -103,9 +106,7 @@ class Publisher:
             self._fates.clear()
             is_certain = not self._in_flight
         if not is_certain and self._fault is None:
-            self._end(
-                UnansweredError("RabbitMQ has not confirmed messages in time", transient=True)
-            )
+            self._end(self._connection.silence(seconds, "confirmed messages"))
             self._abandon()
         return fates
 

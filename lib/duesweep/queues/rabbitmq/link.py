@@ -17,8 +17,6 @@ from duesweep.policy import CLAIM_SECONDS
 
 Found = TypeVar("Found")
 
-# A claim is held meanwhile.
-_ANSWER_SECONDS = 2 * CLAIM_SECONDS
 _TRIES = 3
 _PAUSE_SECONDS = 0.5
 # So often in a row may what was sent come to nothing before the broker counts as down.
@@ -30,6 +28,8 @@ class Link:
 
     def __init__(self, brokers: Brokers, max_in_flight: int) -> None:
         self._brokers = brokers
+        # A claim is held meanwhile.
+        self._answer_seconds = min(2 * CLAIM_SECONDS, brokers.timeouts.batch_seconds)
         self._max_in_flight = max_in_flight
         self._connection: Connection | None = None
         self._channel: Channel | None = None
@@ -69,20 +69,25 @@ class Link:
         where no answer is to be had.
         """
         try:
-            return act()
+            return self._answered(act)
         except (ChannelClosedError, DestinationError):
             raise
-        except UnansweredError as error:
-            self._down = str(error)
-            raise DestinationError(self._down) from error
         except QueueError:
             self.close()
         try:
-            return act()
+            return self._answered(act)
         except (ChannelClosedError, DestinationError):
             raise
         except QueueError as error:
             raise DestinationError(str(error)) from error
+
+    def _answered(self, act: Callable[[], Found]) -> Found:
+        """What `act` returns. Whoever has not answered one question is asked no other."""
+        try:
+            return act()
+        except UnansweredError as error:
+            self._down = str(error)
+            raise DestinationError(self._down) from error
 
     def note(self, fault: QueueError | None, *, is_fruitful: bool) -> None:
         """After each batch: what ended its publisher, and whether any answers were had before."""
@@ -91,6 +96,11 @@ class Link:
         if isinstance(fault, UnansweredError) or (fault and self._fruitless >= _MAX_FRUITLESS):
             self._down = str(fault)
 
+    @property
+    def longest_wait_seconds(self) -> float:
+        """How long a batch may wait for its confirms."""
+        return self._brokers.timeouts.batch_seconds
+
     def close(self) -> None:
         """End the connection."""
         if self._connection is not None:
@@ -98,10 +108,10 @@ class Link:
         self._connection = self._channel = self._publisher = None
 
     def _connected(self) -> Connection:
-        deadline = time.monotonic() + CLAIM_SECONDS
+        deadline = time.monotonic() + min(CLAIM_SECONDS, self._brokers.timeouts.connect_seconds)
         for tries_left in reversed(range(_TRIES)):
             try:
-                return Connection(self._brokers, _ANSWER_SECONDS)
+                return Connection(self._brokers, self._answer_seconds)
             except (QueueError, ConfigError) as error:
                 is_last = not tries_left or time.monotonic() > deadline
                 if is_last or isinstance(error, ConfigError):

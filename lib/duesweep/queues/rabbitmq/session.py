@@ -104,6 +104,7 @@ class RabbitMqQueueSession:
         publisher = self._publisher
         if publisher is None:
             return Confirmation()
+        seconds = min(seconds, self._link.longest_wait_seconds)
         deadline = time.monotonic() + seconds
         publisher.wait(seconds)
         fates = publisher.take_fates()

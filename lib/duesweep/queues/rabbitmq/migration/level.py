@@ -15,7 +15,6 @@ from duesweep.queues.rabbitmq.migration.plan import Entry, Poison, decide
 from duesweep.queues.rabbitmq.migration.report import LevelReport, MigrationReport, Watch
 
 _QUIET_SECONDS = 0.25
-_CONFIRM_SECONDS = 60.0
 _NOTHING_COMES_SECONDS = 60.0
 _REFUSALS = {
     Fate.RETURNED: "the second ladder leads nowhere; run `duesweep rabbitmq delays verify`",
@@ -34,6 +33,7 @@ class Ways:
     destinations: Destinations
     max_in_flight: int
     now: Callable[[], datetime]
+    confirm_seconds: float
 
 
 class LevelMove:
@@ -95,7 +95,7 @@ class LevelMove:
         going = [(one, plan) for one in deliveries if (plan := self._plan(one, now)) is not None]
         publisher = self._ways.publisher
         publisher.publish([plan.copy(delivery) for delivery, plan in going])
-        publisher.wait(_CONFIRM_SECONDS)
+        publisher.wait(self._ways.confirm_seconds)
         fates = publisher.take_fates()
         safe = [one for one, fate in zip(going, fates, strict=True) if fate is Fate.CONFIRMED]
         consumer.acknowledge([delivery for delivery, _ in safe])

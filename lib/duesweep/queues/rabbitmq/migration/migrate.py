@@ -50,6 +50,7 @@ class Migration:
                 Destinations(channel, self.style),
                 self.max_in_flight,
                 self.now,
+                self.brokers.timeouts.driver_seconds,
             )
             for level in levels:
                 if watch.is_stopped:
