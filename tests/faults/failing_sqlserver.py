@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 from pyspark import TaskContext
 
-from duesweep.drivers.sqlserver import TASK_LIMITS, Connection, connect
+from duesweep.drivers.sqlserver import Connection, connect
 from duesweep.stores.sqlserver.store import SqlServerStore
 from duesweep.stores.sqlserver.task import SqlServerTaskSession
 
@@ -29,7 +29,7 @@ class FailingSqlServerStore(SqlServerStore):
         return cls(**same, moment=moment, batch=batch)
 
     def open_task(self) -> SqlServerTaskSession:
-        connection = connect(self.dsn, TASK_LIMITS)
+        connection = connect(self.dsn, self.timeouts.task)
         context = TaskContext.get()
         if self.moment == "never" or context is None or context.attemptNumber() > 0:
             return SqlServerTaskSession(connection, self)

@@ -3,6 +3,7 @@
 import pyodbc
 import pytest
 
+from duesweep.drivers.sqlserver.binding import asked
 from duesweep.drivers.sqlserver.errors import connect_errors, destination_errors, mapped
 from duesweep.errors import (
     ConfigError,
@@ -117,3 +118,22 @@ def test_session_that_is_not_had_is_a_settings_fault_or_the_servers(
     with pytest.raises(kind) as caught, connect_errors("db.example/nsb"):
         raise _error(state, number, text)
     assert type(caught.value) is kind
+
+
+@pytest.mark.parametrize(("state", "number"), [("42000", 1222), ("40001", 1205), ("HYT00", 0)])
+def test_lock_or_time_out_says_which_statement_waited_and_for_what(state: str, number: int) -> None:
+    what = asked("fence", {"sweeps": "[nsb].[dbo].[duesweep_sweeps]", "journal": "[a].[b].[c]"})
+
+    with pytest.raises(StoreError) as caught, mapped(what):
+        raise _error(state, number, "Lock request time out period exceeded.")
+
+    text = str(caught.value)
+    assert text.startswith("Statement fence on [nsb].[dbo].[duesweep_sweeps]: Lock request")
+    assert ("somebody holds a lock there" in text) == (number == 1222)
+
+
+def test_error_that_names_what_it_is_about_is_left_as_it_is() -> None:
+    with pytest.raises(StoreError) as caught, mapped("fence on [nsb].[dbo].[duesweep_sweeps]"):
+        raise _error("42S02", 208, "Invalid object name 'x'.")
+
+    assert str(caught.value) == "Invalid object name 'x'. (208)"

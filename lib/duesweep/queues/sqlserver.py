@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from duesweep.address import SqlServerAddresses, SqlServerTable, bracketed
-from duesweep.drivers.sqlserver import TASK_LIMITS, Connection, connect
+from duesweep.drivers.sqlserver import Connection, connect
 from duesweep.errors import (
     ConfigError,
     DestinationError,
@@ -65,7 +65,7 @@ class SqlServerQueue:
                 )
             yield SqlServerQueueSession(store.connection, self.addresses)
         else:
-            with connect(self.dsn, TASK_LIMITS) as connection:
+            with connect(self.dsn, self.timeouts.task) as connection:
                 yield SqlServerQueueSession(connection, self.addresses, own_transaction=True)
 
     def check(self, error_queue: str | None) -> None:
@@ -94,9 +94,9 @@ class SqlServerQueue:
 
     def _connect(self) -> Connection:
         if self.dsn is None:
-            return connect(self.store_dsn, TASK_LIMITS)
+            return connect(self.store_dsn, self.timeouts.task)
         try:
-            return connect(self.dsn, TASK_LIMITS)
+            return connect(self.dsn, self.timeouts.task)
         except ConfigError as error:
             raise ConfigError(f"{self.setting}.dsn: {error}") from error
 

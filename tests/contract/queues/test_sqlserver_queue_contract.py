@@ -8,17 +8,14 @@ from contract.sqlserver_subjects import SqlServerQueueUnderTest
 from sqlserver_endpoint import SqlServerEndpoint
 from sqlserver_server import SqlServer
 
-from duesweep.drivers import sqlserver as sqlserver_driver
-from duesweep.queues import sqlserver as sqlserver_queue
-from duesweep.stores.sqlserver import store as sqlserver_store
 from duesweep.testing.contract import QueueContract
+from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 
 @pytest.fixture(autouse=True)
 def _short_lock_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = sqlserver_driver.TimeLimits(int(LOCK_WAIT_SECONDS * 1_000), statement_ms=60_000)
-    for module in (sqlserver_queue, sqlserver_store):
-        monkeypatch.setattr(module, "TASK_LIMITS", limits)
+    limits = replace(DEFAULT_TIMEOUTS.task, lock_seconds=LOCK_WAIT_SECONDS)
+    monkeypatch.setattr(Timeouts, "task", limits)
 
 
 class TestSqlServer(QueueContract):

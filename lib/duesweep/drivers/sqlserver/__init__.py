@@ -1,16 +1,13 @@
 """pyodbc: sessions, statements, and whose fault an error is. Nobody else imports it."""
 
 from duesweep.drivers.sqlserver.binding import key_list, literal
-from duesweep.drivers.sqlserver.connect import DRIVER_LIMITS, TASK_LIMITS, TimeLimits, connect
+from duesweep.drivers.sqlserver.connect import connect
 from duesweep.drivers.sqlserver.connection import Connection
 from duesweep.drivers.sqlserver.dsn import OdbcDsn, database_of
 
 __all__ = [
-    "DRIVER_LIMITS",
-    "TASK_LIMITS",
     "Connection",
     "OdbcDsn",
-    "TimeLimits",
     "connect",
     "database_of",
     "key_list",

@@ -62,6 +62,13 @@ def bound(name: str, names: Names, values: Mapping[str, object]) -> tuple[str, l
     return text.format(**names), [values[value] for value in order]
 
 
+def asked(name: str, names: Names) -> str:
+    """The named statement and what it is about, for people."""
+    text = statement("sqlserver", name)
+    tables = [value for key, value in names.items() if f"{{{key}}}" in text and "." in value]
+    return f"{name} on {', '.join(tables)}" if tables else name
+
+
 @cache
 def text_of(name: str, values: tuple[str, ...]) -> tuple[str, list[str]]:
     """The named statement with a marker for each value, and the values' order."""

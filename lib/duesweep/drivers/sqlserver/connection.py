@@ -9,15 +9,17 @@ from typing import Any
 
 import pyodbc
 
-from duesweep.drivers.sqlserver.binding import Names, bound, groups, text_of
+from duesweep.drivers.sqlserver.binding import Names, asked, bound, groups, text_of
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.drivers.sqlserver.errors import destination_errors, number_of
 from duesweep.drivers.sqlserver.transactions import Transactions, drain
+from duesweep.drivers.sqlserver.watch import Watch
 from duesweep.errors import RefusedMessageError, StoreError
 from duesweep.timeouts import Limits
 
 _TEXT, _BYTES = (pyodbc.SQL_WVARCHAR, 0, 0), (pyodbc.SQL_VARBINARY, 0, 0)
 _LONG_TEXT, _LONG_BYTES = 2_000, 8_000
+_CLOSE_SECONDS = 2.0
 
 
 class Connection(Transactions):
@@ -26,9 +28,10 @@ class Connection(Transactions):
     `names` are the identifiers that a statement names in braces, quoted already.
     """
 
-    def __init__(self, raw: pyodbc.Connection, dsn: OdbcDsn) -> None:
-        super().__init__(raw)
+    def __init__(self, raw: pyodbc.Connection, dsn: OdbcDsn, watch: Watch, limits: Limits) -> None:
+        super().__init__(raw, watch)
         self._dsn = dsn
+        self._limits = limits
         driver: str = raw.getinfo(pyodbc.SQL_DRIVER_NAME)
         for kind in (pyodbc.SQL_WCHAR, pyodbc.SQL_WVARCHAR, pyodbc.SQL_WLONGVARCHAR):
             raw.add_output_converter(kind, _text_of_wide)
@@ -39,12 +42,14 @@ class Connection(Transactions):
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._watch.go_on(_CLOSE_SECONDS)
         with suppress(pyodbc.Error):
             self._raw.close()
+        self._watch.close()
 
     def execute(self, name: str, names: Names, /, **values: object) -> int:
         """Run the named statement; how many rows it touched."""
-        with self._cursor() as cursor:
+        with self._cursor(asked(name, names)) as cursor:
             self._send(cursor, name, names, values)
             count = int(cursor.rowcount)
             drain(cursor)
@@ -52,7 +57,7 @@ class Connection(Transactions):
 
     def rows(self, name: str, names: Names, /, **values: object) -> list[Any]:
         """The rows that the named statement returns, with their columns as attributes."""
-        with self._cursor() as cursor:
+        with self._cursor(asked(name, names)) as cursor:
             self._send(cursor, name, names, values)
             # What a procedure or an assignment answers comes before the rows, and has none.
             while cursor.description is None and cursor.nextset():
@@ -73,10 +78,11 @@ class Connection(Transactions):
         `wanted`; and whether these are all.
         """
         rows: list[Any] = []
-        with self._cursor() as cursor:
+        with self._cursor(asked(name, names)) as cursor:
             self._send(cursor, name, names, values)
             while row := cursor.fetchone():
                 rows.append(row)
+                self._watch.go_on()
                 if not wanted(row):
                     return rows, cursor.fetchone() is None
         return rows, True
@@ -99,7 +105,7 @@ class Connection(Transactions):
         if not rows:
             return
         text, order = text_of(name, tuple(sorted(rows[0])))
-        with self._cursor() as cursor:
+        with self._cursor(asked(name, names)) as cursor:
             cursor.executemany(
                 text.format(**names), [[row[value] for value in order] for row in rows]
             )
@@ -116,8 +122,8 @@ class Connection(Transactions):
         if order != ["id", "headers", "body"]:
             raise ValueError(f"{name} takes {order}, not id, headers, body")
         ids = [str(uuid.uuid4()) for _ in rows]
-        with destination_errors(table):
-            cursor = self._raw.cursor()
+        with destination_errors(table), self._watch.answer():
+            cursor = self._impatient_cursor()
             try:
                 last = _value_of(cursor, "last_message", names, {})
                 cursor.fast_executemany = self._sends_arrays
@@ -125,9 +131,11 @@ class Connection(Transactions):
                 # takes.
                 cursor.setinputsizes([_TEXT, _TEXT, _BYTES])
                 for start, group in groups(rows):
+                    self._watch.go_on()
                     numbered = zip(ids[start:], group, strict=False)
                     cursor.executemany(text.format(**names), [(i, *row) for i, row in numbered])
                     drain(cursor)
+                self._watch.go_on()
                 seen = {"ids": json.dumps(ids), "number": last}
             finally:
                 cursor.close()
@@ -137,6 +145,17 @@ class Connection(Transactions):
                 f"Queue table {table} took {arrived} of {len(rows)} rows without a word; look for "
                 "a trigger on it that drops rows"
             )
+
+    def _impatient_cursor(self) -> pyodbc.Cursor:
+        """For arrays of parameters: meanwhile pyodbc holds Python's lock, so that nobody watches,
+        and the driver waits three times its time-out for a server that says nothing.
+        """
+        patience = self._raw.timeout
+        self._raw.timeout = max(1, int(self._limits.answer_seconds / 3))
+        try:
+            return self._raw.cursor()
+        finally:
+            self._raw.timeout = patience
 
     def _count_arrived(self, names: Names, seen: Mapping[str, object]) -> int:
         cursor = self._raw.cursor()

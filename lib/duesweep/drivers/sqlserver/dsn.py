@@ -59,6 +59,12 @@ class OdbcDsn:
         database = self.pairs.get("database", "")
         return f"{self.pairs.get('server') or self.pairs.get('dsn')}/{database}"
 
+    @property
+    def port(self) -> int:
+        """The server's port, as far as the dsn says; 1433 is SQL Server's own."""
+        _, _, port = _host(self.pairs.get("server", ""))
+        return int(port) if port.isdecimal() else 1433
+
     def text(self, **more: str) -> str:
         """The connection string; `more` where it does not say otherwise itself."""
         defaults = {name.lower(): value for name, value in more.items()}

@@ -46,6 +46,10 @@ _ADVICE = {
     3616: "a trigger on it fails and rolls the transaction back",
 }
 _TIMED_OUT = "HYT00"
+_LOCK_TIMED_OUT = 1222
+# Their texts name no table.
+_NAMELESS = {_LOCK_TIMED_OUT, *_ROLLED_BACK}
+_LOCKED = "; somebody holds a lock there: look for ALTER, TRUNCATE or an index rebuild"
 _NUMBER = re.compile(r"\((\d+)\) \(SQL\w+\)")
 _NOISE = re.compile(r"\[(?:\w{5}|Microsoft|ODBC Driver[^]]*|SQL Server|FreeTDS)\]\s*")
 # Babelfish reports many errors under this number, and the reason in words.
@@ -53,14 +57,16 @@ _STAND_IN = 33557097
 
 
 @contextmanager
-def mapped() -> Iterator[None]:
-    """pyodbc's errors as `StoreError`s."""
+def mapped(what: str | None = None) -> Iterator[None]:
+    """pyodbc's errors as `StoreError`s; `what` was asked, for people: of locks and time-outs the
+    server itself does not say whose they are.
+    """
     try:
         yield
     except pyodbc.Error as error:
         if number_of(error) in _ROLLED_BACK:
-            raise TransactionLostError(sentence(error)) from error
-        raise StoreError(sentence(error), transient=_is_passing(error)) from error
+            raise TransactionLostError(_told(error, what)) from error
+        raise StoreError(_told(error, what), transient=_is_passing(error)) from error
 
 
 @contextmanager
@@ -108,6 +114,13 @@ def sentence(error: pyodbc.Error) -> str:
     text = " ".join(_NUMBER.sub("", _NOISE.sub("", words)).split()).strip("; ")
     number = number_of(error)
     return storable(f"{text} ({number or _state(error)})")
+
+
+def _told(error: pyodbc.Error, what: str | None) -> str:
+    text, number = sentence(error), number_of(error)
+    is_nameless = number in _NAMELESS or _state(error) == _TIMED_OUT
+    advice = _LOCKED if number == _LOCK_TIMED_OUT else ""
+    return f"Statement {what}: {text}{advice}" if what and is_nameless else text
 
 
 def _destination_error(text: str, error: pyodbc.Error) -> StoreError | RefusedMessageError:

@@ -6,6 +6,7 @@ from contextlib import contextmanager, suppress
 import pyodbc
 
 from duesweep.drivers.sqlserver.errors import mapped
+from duesweep.drivers.sqlserver.watch import Watch
 from duesweep.errors import DestinationError, MessageError, StoreError, TransactionLostError
 
 _COMMITTABLE = 1
@@ -14,8 +15,9 @@ _COMMITTABLE = 1
 class Transactions:
     """The session commits each statement by itself, unless a transaction was begun."""
 
-    def __init__(self, raw: pyodbc.Connection) -> None:
+    def __init__(self, raw: pyodbc.Connection, watch: Watch) -> None:
         self._raw = raw
+        self._watch = watch
         self._depth = 0
 
     @contextmanager
@@ -106,8 +108,9 @@ class Transactions:
             drain(cursor)
 
     @contextmanager
-    def _cursor(self) -> Iterator[pyodbc.Cursor]:
-        with mapped():
+    def _cursor(self, what: str | None = None) -> Iterator[pyodbc.Cursor]:
+        """For one answer; `what` is asked, for people."""
+        with mapped(what), self._watch.answer():
             cursor = self._raw.cursor()
             try:
                 yield cursor

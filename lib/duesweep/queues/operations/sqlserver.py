@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from duesweep.address import SqlServerAddresses, SqlServerTable, bracketed
-from duesweep.drivers.sqlserver import DRIVER_LIMITS, Connection, connect
+from duesweep.drivers.sqlserver import Connection, connect
 from duesweep.errors import ConfigError, StoreError
 from duesweep.queues.base import Destination
 from duesweep.sql import statement
@@ -30,7 +30,7 @@ class SqlServerTransport:
     @contextmanager
     def connect(self) -> Iterator["SqlServerDialect"]:
         """A session of its own."""
-        with connect(self.dsn, DRIVER_LIMITS) as connection:
+        with connect(self.dsn, self.timeouts.driver) as connection:
             yield SqlServerDialect(connection, self)
 
 

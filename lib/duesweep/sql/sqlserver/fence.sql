@@ -4,7 +4,7 @@
 -- read as it is, since another slice may count in it.
 DECLARE @Answer int;
 EXEC @Answer = sp_getapplock @Resource = @lock, @LockMode = 'Shared', @LockOwner = 'Transaction',
-    @LockTimeout = 30000;
+    @LockTimeout = 10000;
 SELECT CASE WHEN s.closed_at IS NULL AND @Answer >= 0 THEN 1 ELSE 0 END AS is_open,
        DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us
 FROM {sweeps} s WITH (NOLOCK)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from duesweep.drivers.sqlserver import DRIVER_LIMITS, TASK_LIMITS, connect
+from duesweep.drivers.sqlserver import connect
 from duesweep.stores.modes import refuse_distributed
 from duesweep.stores.msmq.driver import MsmqDriverSession
 from duesweep.stores.msmq.messages import MsmqMessageSession
@@ -26,7 +26,9 @@ class MsmqStore(SqlServerPlace):
 
     def set_up_infrastructure(self) -> None:
         """Create the message store's table and the journal, where they are missing."""
-        SqlServerSetup(self.dsn, "store.dsn", store=self).install(rebind=False)
+        SqlServerSetup(self.dsn, "store.dsn", store=self, timeouts=self.timeouts).install(
+            rebind=False
+        )
 
     def initialise(self, endpoint: str, mode: TransactionMode) -> None:  # noqa: ARG002 - known
         """Refuse what takes a distributed transaction."""
@@ -34,12 +36,12 @@ class MsmqStore(SqlServerPlace):
 
     def open_task(self) -> MsmqTaskSession:
         """A session for one slice."""
-        return MsmqTaskSession(connect(self.dsn, TASK_LIMITS), self)
+        return MsmqTaskSession(connect(self.dsn, self.timeouts.task), self)
 
     def open_driver(self) -> MsmqDriverSession:
         """A session for the driver."""
-        return MsmqDriverSession(connect(self.dsn, DRIVER_LIMITS), self)
+        return MsmqDriverSession(connect(self.dsn, self.timeouts.driver), self)
 
     def open_messages(self) -> MsmqMessageSession:
         """A session for one message at a time."""
-        return MsmqMessageSession(connect(self.dsn, TASK_LIMITS), self)
+        return MsmqMessageSession(connect(self.dsn, self.timeouts.task), self)

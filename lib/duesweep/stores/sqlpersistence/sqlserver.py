@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from duesweep.drivers.sqlserver import DRIVER_LIMITS, TASK_LIMITS, connect
+from duesweep.drivers.sqlserver import connect
 from duesweep.message import Message
 from duesweep.stores.relational.destinations import DestinationColumn
 from duesweep.stores.sqlpersistence.timeouts import SETTINGS, new_row, timeout_message
@@ -90,12 +90,12 @@ class SqlServerTimeoutStore(SqlServerStore):
 
     def open_task(self) -> SqlServerTimeoutTaskSession:
         """A session for one slice."""
-        return SqlServerTimeoutTaskSession(connect(self.dsn, TASK_LIMITS), self)
+        return SqlServerTimeoutTaskSession(connect(self.dsn, self.timeouts.task), self)
 
     def open_driver(self) -> SqlServerTimeoutDriverSession:
         """A session for the driver."""
-        return SqlServerTimeoutDriverSession(connect(self.dsn, DRIVER_LIMITS), self)
+        return SqlServerTimeoutDriverSession(connect(self.dsn, self.timeouts.driver), self)
 
     def open_messages(self) -> SqlServerTimeoutMessageSession:
         """A session for one message at a time."""
-        return SqlServerTimeoutMessageSession(connect(self.dsn, TASK_LIMITS), self)
+        return SqlServerTimeoutMessageSession(connect(self.dsn, self.timeouts.task), self)

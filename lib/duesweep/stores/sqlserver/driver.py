@@ -75,7 +75,7 @@ class SqlServerDriverSession(RelationalDriverSession):
         )
         if rows and rows[0].answer < 0:
             raise StoreError(
-                f"Batches of sweep {sweep_id} of {self.source} have not ended for five minutes; "
+                f"Batches of sweep {sweep_id} of {self.source} have not ended for 25 s; "
                 "the next sweep closes it",
                 transient=True,
             )

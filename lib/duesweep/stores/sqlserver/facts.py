@@ -8,12 +8,13 @@ from duesweep.address import SqlServerTable, bracketed
 from duesweep.doctor.server import read_clock
 from duesweep.doctor.sqlserver import SqlServerFacts
 from duesweep.doctor.tables import FoundTable, TableFacts, WantedTable
-from duesweep.drivers.sqlserver import TASK_LIMITS, Connection, connect
+from duesweep.drivers.sqlserver import Connection, connect
 from duesweep.errors import ConfigError, StoreError
 from duesweep.stores.relational.messages import destinations
 from duesweep.stores.sqlserver.place import SqlServerPlace
 from duesweep.stores.sqlserver.shapes import delayed_table, journal
 from duesweep.stores.sqlserver.table import find_delayed
+from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 WantedTables = Callable[[str], Sequence[tuple[SqlServerTable, WantedTable]]]
 
@@ -28,11 +29,12 @@ class SqlServerQuestion:
     dsn: str = field(repr=False)
     queues: WantedTables
     store: SqlServerPlace | None = None
+    timeouts: Timeouts = DEFAULT_TIMEOUTS
 
 
 def gather(question: SqlServerQuestion) -> SqlServerFacts:
     """The facts. Raises `ConfigError` and `StoreError` where there is no session to be had."""
-    with connect(question.dsn, TASK_LIMITS) as connection:
+    with connect(question.dsn, question.timeouts.task) as connection:
         server = connection.row("doctor_server", {})
         delayed, ambiguous = _delayed(connection, question.store)
         wanted = [*_store_tables(question.store, delayed, server.grantee)]
@@ -89,7 +91,7 @@ def waiting_destinations(place: SqlServerPlace, most: int) -> Sequence[str]:
     """Where the messages go that are due first, so many of them; the endpoint's own queue left out,
     and what cannot be read. Raises `ConfigError` and `StoreError` as a sweep would.
     """
-    with connect(place.dsn, TASK_LIMITS) as connection:
+    with connect(place.dsn, place.timeouts.task) as connection:
         names = place.names(find_delayed(connection, place))
         return destinations(connection.rows("doctor_waiting", names, most=most))
 

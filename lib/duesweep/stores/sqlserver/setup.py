@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from duesweep.address import SqlServerTable, bracketed
-from duesweep.drivers.sqlserver import DRIVER_LIMITS, Connection, connect, database_of
+from duesweep.drivers.sqlserver import Connection, connect, database_of
 from duesweep.errors import ConfigError, StoreError
 from duesweep.sql import statement
 from duesweep.stores.relational.shapes import journal_columns
@@ -54,7 +54,7 @@ class SqlServerSetup:
 
         Raises `ConfigError` where this user may not.
         """
-        with connect(self.dsn, DRIVER_LIMITS) as connection:
+        with connect(self.dsn, self.timeouts.driver) as connection:
             check_session(connection, self.setting)
             delayed = find_delayed(connection, self.store) if self.store else None
             created = _create_missing(connection, self._creations(delayed))

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from duesweep.drivers.sqlserver import DRIVER_LIMITS, TASK_LIMITS, connect
+from duesweep.drivers.sqlserver import connect
 from duesweep.stores.modes import refuse_distributed
 from duesweep.stores.sqlserver.driver import SqlServerDriverSession
 from duesweep.stores.sqlserver.messages import SqlServerMessageSession
@@ -18,7 +18,9 @@ class SqlServerStore(SqlServerPlace):
 
     def set_up_infrastructure(self) -> None:
         """Create the delayed table and the journal, where they are missing."""
-        SqlServerSetup(self.dsn, "store.dsn", store=self).install(rebind=False)
+        SqlServerSetup(self.dsn, "store.dsn", store=self, timeouts=self.timeouts).install(
+            rebind=False
+        )
 
     def initialise(self, endpoint: str, mode: TransactionMode) -> None:  # noqa: ARG002 - known
         """Refuse what takes a distributed transaction."""
@@ -26,12 +28,12 @@ class SqlServerStore(SqlServerPlace):
 
     def open_task(self) -> SqlServerTaskSession:
         """A session for one slice."""
-        return SqlServerTaskSession(connect(self.dsn, TASK_LIMITS), self)
+        return SqlServerTaskSession(connect(self.dsn, self.timeouts.task), self)
 
     def open_driver(self) -> SqlServerDriverSession:
         """A session for the driver."""
-        return SqlServerDriverSession(connect(self.dsn, DRIVER_LIMITS), self)
+        return SqlServerDriverSession(connect(self.dsn, self.timeouts.driver), self)
 
     def open_messages(self) -> SqlServerMessageSession:
         """A session for one message at a time."""
-        return SqlServerMessageSession(connect(self.dsn, TASK_LIMITS), self)
+        return SqlServerMessageSession(connect(self.dsn, self.timeouts.task), self)

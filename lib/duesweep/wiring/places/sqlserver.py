@@ -10,7 +10,7 @@ from duesweep.doctor.sqlserver import sqlserver_findings
 from duesweep.drivers.sqlserver import OdbcDsn
 from duesweep.queues.shapes import sqlserver_queue
 from duesweep.stores.sqlserver.facts import SqlServerQuestion, gather, waiting_destinations
-from duesweep.wiring.dialects import QueueConnection
+from duesweep.wiring.dialects import QueueConnection, timeouts_of
 from duesweep.wiring.sqlserver import store
 
 
@@ -28,6 +28,7 @@ def place(
             (table, sqlserver_queue(name, table, user)) for name, table in queues()
         ],
         store=store(config) if connection is None else None,
+        timeouts=timeouts_of(config),
     )
     return Place(question.setting, lambda: sqlserver_findings(gather(question)))
 
