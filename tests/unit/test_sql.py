@@ -65,7 +65,7 @@ def test_dialects_have_the_same_statements_but_for_what_only_one_of_them_needs()
     only_postgresql = {
         # a session's time zone and memory; queue tables are copied into
         *("set_zone", "session_zone", "writer_zones", "set_lock_wait", "set_sort_memory"),
-        *("describe_schema", "lock_creation", "estimate_rows"),
+        *("describe_schema", "lock_creation"),
     }
     only_sqlserver = {
         # by spans of Due; the MSMQ store; two shapes of queue tables

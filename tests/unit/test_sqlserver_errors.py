@@ -103,6 +103,7 @@ def test_error_of_a_statement_says_whether_it_passes(
     [
         ("28000", 18456, "Login failed for user 'x'.", ConfigError),
         ("42000", 4060, "Cannot open database.", ConfigError),
+        ("42000", 911, "Database does not exist.", ConfigError),
         ("01000", 0, "Can't open lib 'x' : file not found", ConfigError),
         ("IM002", 0, "Data source name not found", ConfigError),
         ("08001", 0, "SSL Provider: certificate verify failed", ConfigError),

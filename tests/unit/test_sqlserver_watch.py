@@ -62,6 +62,14 @@ def test_login_that_is_not_answered_ends(answer: bytes) -> None:
     assert f"127.0.0.1,{port}/nsb has not answered for 1 s" in str(caught.value)
 
 
+def test_server_that_is_not_there_is_not_called_silent() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+
+    with pytest.raises(StoreError, match=r"could not be connected to within 1 s; .*name and port"):
+        connect(_dsn(port), _LIMITS)
+
+
 def test_other_connections_that_are_made_meanwhile_are_left_alone() -> None:
     with _server(_PRELOGIN) as port, _server(b"here") as other:
         made: list[socket.socket] = []

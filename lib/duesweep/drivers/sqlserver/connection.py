@@ -2,8 +2,9 @@
 
 import json
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from math import ceil
 from typing import Any
 
@@ -31,7 +32,7 @@ class Connection(Transactions):
     def __init__(self, raw: pyodbc.Connection, dsn: OdbcDsn, watch: Watch, limits: Limits) -> None:
         super().__init__(raw, watch)
         self._dsn = dsn
-        self._limits = limits
+        self.limits = limits
         driver: str = raw.getinfo(pyodbc.SQL_DRIVER_NAME)
         for kind in (pyodbc.SQL_WCHAR, pyodbc.SQL_WVARCHAR, pyodbc.SQL_WLONGVARCHAR):
             raw.add_output_converter(kind, _text_of_wide)
@@ -46,6 +47,17 @@ class Connection(Transactions):
         with suppress(pyodbc.Error):
             self._raw.close()
         self._watch.close()
+
+    @contextmanager
+    def patient(self, seconds: float) -> Iterator[None]:
+        """While an answer may take so long."""
+        limits, seconds_before = replace(self.limits, answer_seconds=seconds), self._raw.timeout
+        self._raw.timeout = max(1, int(limits.statement_seconds))
+        try:
+            with self._watch.patient(seconds):
+                yield
+        finally:
+            self._raw.timeout = seconds_before
 
     def execute(self, name: str, names: Names, /, **values: object) -> int:
         """Run the named statement; how many rows it touched."""
@@ -151,7 +163,7 @@ class Connection(Transactions):
         and the driver waits three times its time-out for a server that says nothing.
         """
         patience = self._raw.timeout
-        self._raw.timeout = max(1, int(self._limits.answer_seconds / 3))
+        self._raw.timeout = max(1, int(self.limits.answer_seconds / 3))
         try:
             return self._raw.cursor()
         finally:

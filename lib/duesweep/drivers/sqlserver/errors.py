@@ -21,7 +21,7 @@ from duesweep.errors import (
 # The victim of a deadlock; an update conflict under snapshot isolation: rolled back, all of it.
 _ROLLED_BACK = {1205, 3960}
 # Logins and databases that are wrong for good.
-_REFUSED_LOGINS = {4060, 4064, 18452, 18456, 18470, 18486, 18487, 18488}
+_REFUSED_LOGINS = {911, 4060, 4064, 18452, 18456, 18470, 18486, 18487, 18488}
 # The server is restarting, moving, out of resources, or throttling (the last are Azure's).
 _PASSING = {
     *(1204, 1222, 701, 802, 845, 1105, 3989, 5123, 6005, 8645, 8651, 9001, 9002, 10928, 10929),

@@ -40,6 +40,7 @@ class Watch:
         self._limit = answer_seconds
         self._deadline = math.inf
         self._is_cut = False
+        self._is_open = False
         self._own: socket.socket | None = None
         self._before: set[Name] = set()
         self._closed = threading.Event()
@@ -58,6 +59,7 @@ class Watch:
             with self.answer(seconds):
                 yield
             self._find()
+            self._is_open = True
         except BaseException:
             self.close()
             raise
@@ -81,6 +83,15 @@ class Watch:
             raise
         finally:
             self._deadline = math.inf
+
+    @contextmanager
+    def patient(self, seconds: float) -> Iterator[None]:
+        """While each answer may take so long."""
+        before, self._answer_seconds = self._answer_seconds, seconds
+        try:
+            yield
+        finally:
+            self._answer_seconds = before
 
     def _took_too_long(self) -> bool:
         # Some of the driver's calls hold Python's lock, and the other thread then comes late.
@@ -125,6 +136,12 @@ class Watch:
         _close(one for one in connected.values() if one is not self._own)
 
     def _silence(self) -> StoreError:
+        if not self._is_open and self._own is None:
+            return StoreError(
+                f"SQL Server at {self._place} could not be connected to within {self._limit:.0f} "
+                "s; see whether it runs, and whether its name and port are right",
+                transient=True,
+            )
         return StoreError(
             f"SQL Server at {self._place} has not answered for {self._limit:.0f} s; see whether "
             "it, or what is between, is stuck, or raise timeouts.silence_seconds",

@@ -1,6 +1,7 @@
 """The driver's session on a store on SQL Server: what is due."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -15,7 +16,7 @@ from duesweep.stores.relational.summary import Lateness, lateness_of
 from duesweep.stores.sqlserver.place import SqlServerPlace
 from duesweep.stores.sqlserver.statements import SqlServerStatements, due_of, due_text
 from duesweep.stores.sqlserver.table import check_tables, find_delayed
-from duesweep.stores.values import Horizon, JdbcSource, Slices, SweepRun
+from duesweep.stores.values import Horizon, JdbcSource, Slices, SweepRun, SweepSummary
 
 # Where `datetime` begins and ends.
 _FIRST = "1753-01-01 00:00:00.000"
@@ -53,9 +54,21 @@ class SqlServerDriverSession(RelationalDriverSession):
         now = due_of(self._statements.row("horizon").horizon)
         return Horizon(now, now)
 
+    def count_pending(self, horizon: Horizon) -> int:
+        """How many messages are due and ripe."""
+        with self._patient(self._about()):
+            return super().count_pending(horizon)
+
+    def summary(self, sweep_id: UUID) -> tuple[SweepSummary, bool]:
+        """The sweep's row for `sweeps`, and whether retry counters changed."""
+        _, messages = self.progress(sweep_id)
+        with self._patient(messages):
+            return super().summary(sweep_id)
+
     def plan(self, run: SweepRun, slices: int) -> Slices:
         """Slices of equal size by (Due, key), however many messages share one Due."""
-        rows = self._statements.rows("plan_bounds", **self._pending(run.horizon), slices=slices)
+        with self._patient(self._about()):
+            rows = self._statements.rows("plan_bounds", **self._pending(run.horizon), slices=slices)
         planned = slice_sizes(rows)
         self._found = sum(planned)
         self._statements.execute("set_planned", sweep_id=run.sweep_id, planned=list(planned))
@@ -68,6 +81,15 @@ class SqlServerDriverSession(RelationalDriverSession):
         timeouts = self._store.timeouts
         limits = replace(timeouts.driver, answer_seconds=timeouts.read_seconds(self._found))
         return JdbcSource(*self._connection.jdbc_address(limits, self._store.jdbc_url))
+
+    def _about(self) -> int:
+        """About how many messages are there, due or not."""
+        row = self._statements.row("estimate_rows", table=self._delayed_table.sql)
+        return int(row.rows)
+
+    def _patient(self, messages: int) -> AbstractContextManager[None]:
+        """For statements about so many messages at once."""
+        return self._connection.patient(self._store.timeouts.plan_seconds(messages))
 
     def _await_batches(self, sweep_id: UUID) -> bool:
         rows = self._statements.rows(
