@@ -1,0 +1,84 @@
+"""A slice of SQL Server's store whose server falls silent: it ends in time, and nothing is lost."""
+
+import time
+from dataclasses import replace
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from broker_proxy import Proxy, proxied
+from contract.sqlserver_subjects import SqlServerUnderTest
+
+from duesweep import wiring
+from duesweep.dispatch import DispatchJob, dispatch_slice
+from duesweep.drivers.sqlserver.connection import Connection
+from duesweep.drivers.sqlserver.dsn import OdbcDsn
+from duesweep.testing.builders import delayed_row
+from duesweep.timeouts import Limits, Timeouts
+
+if TYPE_CHECKING:
+    from sqlserver_endpoint import SqlServerEndpoint
+
+pytestmark = pytest.mark.services
+
+_ROWS = 60
+_BATCH_ROWS = 20
+# To open a session may take long on a machine with much to do.
+_LIMITS = Limits(connect_seconds=10, answer_seconds=8, lock_seconds=1)
+_LATE_SECONDS = 20.0
+
+
+def _fall_silent(moment: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the second call of this method of a session's."""
+    known = getattr(Connection, moment)
+    calls = count(1)
+
+    def watched(*arguments: Any, **named: Any) -> Any:
+        if next(calls) == 2:
+            proxy.fall_silent()
+        return known(*arguments, **named)
+
+    monkeypatch.setattr(Connection, moment, watched)
+
+
+@pytest.mark.parametrize("moment", ["begin", "rows", "insert_messages", "commit"])
+def test_slice_ends_and_the_next_completes(
+    sqlserver_endpoint: "SqlServerEndpoint", monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    endpoint = sqlserver_endpoint.set_up("Billing")
+    subject = SqlServerUnderTest(endpoint)
+    due = endpoint.due_in(-60)
+    tickets = subject.tickets(subject.load([delayed_row(due=due) for _ in range(_ROWS)]))
+    parts = wiring.parts(endpoint.config(sweep__batch_rows=_BATCH_ROWS))
+    store: Any = parts.store
+    with proxied(OdbcDsn.parse(endpoint.database.dsn).port) as proxy:
+        job = DispatchJob(
+            replace(store, dsn=_dsn(endpoint, proxy.port)),
+            parts.queue,
+            subject.open_sweep(),
+            parts.limits,
+            parts.retry,
+            parts.max_exhausted,
+            parts.error_queue,
+        )
+        with monkeypatch.context() as faults:
+            faults.setattr(Timeouts, "task", _LIMITS)
+            _fall_silent(moment, proxy, faults)
+            started = time.monotonic()
+            dispatch_slice(job, 0, tickets, [100] * _ROWS)
+            taken = time.monotonic() - started
+
+    assert taken < _LIMITS.connect_seconds + 2 * _LIMITS.answer_seconds + _LATE_SECONDS
+    assert endpoint.attempts() == {}
+    assert 0 < len(endpoint.waiting()) <= _ROWS
+
+    dispatch_slice(replace(job, store=store), 1, tickets, [100] * _ROWS)
+
+    assert endpoint.waiting() == []
+    arrived = [row.message_id for row in endpoint.queue_rows("Billing")]
+    assert len(arrived) == len(set(arrived)) == _ROWS
+
+
+def _dsn(endpoint: "SqlServerEndpoint", port: int) -> str:
+    pairs = OdbcDsn.parse(endpoint.database.dsn).pairs
+    return OdbcDsn(pairs | {"server": f"127.0.0.1,{port}"}).text()
