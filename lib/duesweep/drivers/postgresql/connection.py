@@ -84,12 +84,15 @@ class Connection:
 
     def execute(self, name: str, names: Names, **values: object) -> int:
         """Run the named statement; how many rows it touched."""
-        with mapped():
+        with mapped(_asked(name, names)):
             return self._raw.execute(_with_names(name, names), values, binary=True).rowcount
 
     def rows(self, name: str, names: Names, **values: object) -> list[Any]:
         """The rows that the named statement returns, as named tuples."""
-        with mapped(), self._raw.cursor(row_factory=namedtuple_row, binary=True) as cursor:
+        with (
+            mapped(_asked(name, names)),
+            self._raw.cursor(row_factory=namedtuple_row, binary=True) as cursor,
+        ):
             return cursor.execute(_with_names(name, names), values).fetchall()
 
     def row(self, name: str, names: Names, **values: object) -> Any:
@@ -173,6 +176,15 @@ def array_text(items: Iterable[str]) -> str:
 def literal(value: str) -> str:
     """`value` as an SQL literal, for the queries that Spark runs over JDBC."""
     return sql.Literal(value).as_string(None)
+
+
+def _asked(name: str, names: Names) -> str:
+    """The named statement and what it is about, for people."""
+    text = statement("postgresql", name)
+    named = [str(each) for key, each in names.items() if f"{{{key}}}" in text]
+    # Others are columns, or SQL.
+    tables = [each for each in named if each.startswith('"') and '"."' in each]
+    return f"{name} on {', '.join(tables)}" if tables else name
 
 
 def _with_names(name: str, names: Names) -> bytes:

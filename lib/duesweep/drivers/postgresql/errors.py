@@ -19,14 +19,24 @@ from duesweep.errors import (
     storable,
 )
 
+# Their texts name no table. A lock that was waited for, a statement that took long, a deadlock.
+_NAMELESS = {
+    "55P03": "; somebody holds a lock there: look for ALTER, TRUNCATE or VACUUM FULL",
+    "57014": "",
+    "40P01": "",
+}
+
 
 @contextmanager
-def mapped() -> Iterator[None]:
-    """Psycopg's errors as `StoreError`s; `TransactionLostError` where trying again may help."""
+def mapped(what: str | None = None) -> Iterator[None]:
+    """Psycopg's errors as `StoreError`s; `TransactionLostError` where trying again may help.
+    `what` was asked, for people: of locks and time-outs the server itself does not say whose they
+    are.
+    """
     try:
         yield
     except psycopg.Error as error:
-        raise _service_error(error, _sentence(error)) from error
+        raise _service_error(error, _told(error, what)) from error
 
 
 @contextmanager
@@ -113,6 +123,13 @@ def _is_refused_for_good(error: psycopg.OperationalError) -> bool:
     # libpq gives no SQLSTATE for a refused session; the server's own words begin with FATAL.
     text = str(error)
     return "FATAL:" in text and not any(passing in text for passing in _PASSING_REFUSALS)
+
+
+def _told(error: psycopg.Error, what: str | None) -> str:
+    text = _sentence(error)
+    if what is None or error.sqlstate not in _NAMELESS:
+        return text
+    return f"Statement {what}: {text}{_NAMELESS[error.sqlstate]}"
 
 
 def _sentence(error: psycopg.Error) -> str:
