@@ -139,9 +139,9 @@ def test_time_outs_of_the_role_are_told_and_do_no_harm(capsys: Capture, healthy:
     finding = found.of("session-time-outs")
     assert (found.code, finding["severity"]) == (0, "ok")
     for told in (
-        "idle_in_transaction_session_timeout 1,000 ms (from: user)",
-        "statement_timeout 90,000 ms (from: user)",
-        "lock_timeout 250 ms (from: database)",
+        "idle_in_transaction_session_timeout 1,000 ms (for this role)",
+        "statement_timeout 90,000 ms (for this role)",
+        "lock_timeout 250 ms (for this database)",
     ):
         assert told in finding["found"]
     assert "do no harm" in finding["found"]

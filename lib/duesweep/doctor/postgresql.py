@@ -59,8 +59,7 @@ class SequenceFacts:
 @dataclass(frozen=True, slots=True)
 class PostgreSqlFacts:
     """What a session found; `backends` are the server processes that its statements met. `zones`
-    None where no messages wait there. `time_outs` are the role's, `own_time_outs` those of a
-    session of duesweep's.
+    None where no messages wait there.
     """
 
     setting: str
@@ -76,7 +75,6 @@ class PostgreSqlFacts:
     sequences: Sequence[SequenceFacts]
     zones: ZoneFacts | None = None
     time_outs: Sequence[TimeOut] = ()
-    own_time_outs: Sequence[TimeOut] = ()
 
 
 def postgresql_findings(facts: PostgreSqlFacts) -> Iterator[Finding]:
@@ -87,7 +85,7 @@ def postgresql_findings(facts: PostgreSqlFacts) -> Iterator[Finding]:
     yield _encoding(facts)
     yield clock_skew(facts.setting, facts.readings)
     yield _pooler(facts)
-    yield from time_out_findings(facts.setting, facts.time_outs, facts.own_time_outs)
+    yield from time_out_findings(facts.setting, facts.time_outs)
     tables = [_with_sequences(table, facts) for table in facts.tables]
     yield from all_table_findings(facts.setting, tables)
     if facts.zones is not None:

@@ -11,40 +11,38 @@ _OWN_SOURCES = {"session", "client"}
 
 @dataclass(frozen=True, slots=True)
 class TimeOut:
-    """A time-out as a session has it, 0 for none; `source` is where it comes from, as pg_settings
-    calls it.
+    """A time-out as duesweep's session has it, 0 for none; `source` is where it comes from, as
+    pg_settings calls it. `default_milliseconds` is what it is for a session that sets none, and
+    `origin` for whom that was set.
     """
 
     name: str
     milliseconds: int
     source: str
+    default_milliseconds: int
+    origin: str
 
-    def __str__(self) -> str:
-        return f"{self.name} {self.milliseconds:,} ms (from: {self.source})"
 
-
-def time_out_findings(
-    setting: str, of_role: Sequence[TimeOut], own: Sequence[TimeOut]
-) -> Iterator[Finding]:
-    """What the role's settings say, and whether duesweep's sessions are free of it."""
+def time_out_findings(setting: str, time_outs: Sequence[TimeOut]) -> Iterator[Finding]:
+    """What was set for the role's sessions, and whether duesweep's are free of it."""
     check = Check.SESSION_TIME_OUTS
-    kept = [each for each in own if each.milliseconds and each.source not in _OWN_SOURCES]
+    kept = [each for each in time_outs if each.milliseconds and each.source not in _OWN_SOURCES]
     if kept:
+        found = ", ".join(f"{each.name} {each.milliseconds:,} ms" for each in kept)
         yield warning(
             check,
             setting,
-            f"duesweep's own session has {', '.join(map(str, kept))}, although it sets another: "
+            f"duesweep's own session has {found} from somewhere else, although it sets its own: "
             "the server may end it in the middle of a sweep",
             f"Let {setting} lead to the server itself, or to a pool in session mode; or set these "
             "to 0 for this role (ALTER ROLE … SET …)",
         )
         return
-    found = [each for each in of_role if each.milliseconds]
-    if found:
-        text = (
-            f"This role's sessions have {', '.join(map(str, found))}; duesweep's set their own "
-            "over these, so they do no harm"
+    told = [each for each in time_outs if each.default_milliseconds]
+    text = "Neither this role, nor its database, nor the server sets a time-out"
+    if told:
+        found = ", ".join(
+            f"{each.name} {each.default_milliseconds:,} ms (for {each.origin})" for each in told
         )
-    else:
-        text = "Neither this role, nor its database, nor the server sets a time-out"
+        text = f"Set is {found}; duesweep's sessions set their own, so these do no harm"
     yield ok(check, setting, text)

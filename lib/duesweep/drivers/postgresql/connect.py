@@ -50,12 +50,6 @@ def connect_as_server(dsn: str, limits: Limits) -> Connection:
     return Connection(raw, limits)
 
 
-def connect_as_role(dsn: str, limits: Limits) -> Connection:
-    """Open a session that sets nothing, so that it shows what its role's sessions have."""
-    with connect_errors(dsn), _without_own_zone():
-        return Connection(_open(dsn, limits, options=" "), limits)
-
-
 def server_time_zone(dsn: str, limits: Limits) -> str | None:
     """The server's default time zone, below the settings of any role or database.
 

@@ -12,7 +12,6 @@ from duesweep.doctor.time_outs import TimeOut
 from duesweep.drivers.postgresql import (
     Connection,
     connect,
-    connect_as_role,
     connect_as_server,
 )
 from duesweep.errors import ConfigError, StoreError
@@ -73,8 +72,7 @@ def gather(question: PostgreSqlQuestion) -> PostgreSqlFacts:
             tables=tables,
             sequences=_sequences(connection),
             zones=_zones(connection, question.store),
-            time_outs=_role_time_outs(question),
-            own_time_outs=_time_outs(connection),
+            time_outs=[TimeOut(*row) for row in connection.rows("doctor_time_outs", {})],
         )
 
 
@@ -100,16 +98,6 @@ def _table(connection: Connection, table: TableName, wanted: WantedTable) -> Tab
         indexed_in_part=frozenset(row.column_name for row in indexes if row.is_partial),
     )
     return TableFacts(wanted, found)
-
-
-def _time_outs(connection: Connection) -> list[TimeOut]:
-    rows = connection.rows("doctor_time_outs", {})
-    return [TimeOut(row.name, row.milliseconds, row.source) for row in rows]
-
-
-def _role_time_outs(question: PostgreSqlQuestion) -> list[TimeOut]:
-    with connect_as_role(question.dsn, question.timeouts.task) as session:
-        return _time_outs(session)
 
 
 def _named(column: str, wanted: WantedTable) -> tuple[str, str]:
