@@ -26,6 +26,12 @@ _OUT_OF_REACH = re.compile(
     r"|DEADLINE_EXCEEDED|[Tt]imed out|JAVA_GATEWAY_EXITED"
 )
 
+# By names of errors: a stack of any other has a ConcurrentHashMap, too.
+_CONFLICT = re.compile(
+    r"DELTA_CONCURRENT|DELTA_PROTOCOL_CHANGED|DELTA_METADATA_CHANGED"
+    r"|Concurrent\w*Exception|(Metadata|Protocol)ChangedException"
+)
+
 
 def sentence(error: BaseException) -> str:
     """The line of a Spark error that says what happened."""
@@ -45,6 +51,11 @@ def is_transient(error: BaseException) -> bool:
     """Whether it may pass by itself: storage is full or away, or the JVM is gone."""
     text = _text(error)
     return is_jvm_gone(error) or any(p.search(text) for p in (_STORAGE, _OUT_OF_REACH))
+
+
+def is_conflict(error: BaseException) -> bool:
+    """Whether somebody else's commit to a Delta table came between."""
+    return bool(_CONFLICT.search(_text(error)))
 
 
 def is_jvm_gone(error: BaseException) -> bool:

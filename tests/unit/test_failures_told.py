@@ -14,12 +14,13 @@ from pyspark.errors import AnalysisException
 from duesweep.cli import app, documents
 from duesweep.cli import sweep as sweep_command
 from duesweep.errors import ConfigError, SparkError, StoreError
-from duesweep.spark_errors import is_transient, sentence, spark_faults
+from duesweep.spark_errors import is_conflict, is_transient, sentence, spark_faults
 
 Capture = pytest.CaptureFixture[str]
 
 _FULL_DISK = """An error occurred while calling o123.save.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 7.0 failed
+\tat java.base/java.util.concurrent.ConcurrentHashMap.computeIfAbsent(ConcurrentHashMap.java:1)
 \tat org.apache.spark.scheduler.DAGScheduler.failJobAndIndependentStages(DAGScheduler.scala:3)
 Caused by: org.apache.hadoop.fs.FSError: java.io.IOException: No space left on device
 \tat org.apache.hadoop.fs.RawLocalFileSystem.write(RawLocalFileSystem.java:301)
@@ -47,6 +48,19 @@ def test_spark_error_is_one_line_and_known_to_pass_or_to_last(
     with pytest.raises(SparkError) as caught, spark_faults():
         raise error
     assert caught.value.exit_code == (4 if passes else 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (_FULL_DISK, False),
+        ("[DELTA_CONCURRENT_APPEND] Files were added by a concurrent update", True),
+        (": io.delta.exceptions.ConcurrentAppendException: x", True),
+        (": org.apache.spark.sql.delta.MetadataChangedException: x", True),
+    ],
+)
+def test_conflict_is_known_by_the_name_of_its_error(text: str, *, expected: bool) -> None:
+    assert is_conflict(AnalysisException(text)) is expected
 
 
 @pytest.mark.parametrize(

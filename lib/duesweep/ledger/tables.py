@@ -26,7 +26,7 @@ from duesweep.ledger.identity import (
     identify,
 )
 from duesweep.ledger.schemas import SCHEMAS
-from duesweep.spark_errors import SPARK_ERRORS, is_transient, sentence
+from duesweep.spark_errors import SPARK_ERRORS, is_conflict, is_transient, sentence
 
 TRANSACTION_RETENTION_DAYS = 90
 # Longer than settle relies on: the two clocks are not one.
@@ -137,7 +137,7 @@ class Ledger:
             except SPARK_ERRORS as error:
                 # Somebody else's commit came between. Tried again, the append either finds its own
                 # transaction recorded, and is ignored, or goes through.
-                if tries_left and _is_conflict(error):
+                if tries_left and is_conflict(error):
                     continue
                 raise LedgerError(
                     f"{self.table(name)} could not be written: {sentence(error)}; the journal "
@@ -203,7 +203,7 @@ class Ledger:
             self.spark.sql(statement)
         except SPARK_ERRORS as error:
             # Who lost a race finds what the other one did.
-            if not _is_conflict(error):
+            if not is_conflict(error):
                 raise LedgerError(
                     f"{failure}: {sentence(error)}; check ledger.root and the right to write there",
                     transient=is_transient(error),
@@ -242,9 +242,3 @@ def _listed(properties: Mapping[str, str]) -> str:
 def _is_absence(error: Exception) -> bool:
     conditions = ("DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND")
     return any(condition in str(error) for condition in (*conditions, "PATH_NOT_FOUND"))
-
-
-def _is_conflict(error: Exception) -> bool:
-    text = str(error)
-    marks = ("DELTA_CONCURRENT", "DELTA_PROTOCOL_CHANGED", "DELTA_METADATA_CHANGED", "Concurrent")
-    return any(mark in text for mark in marks)
