@@ -55,9 +55,15 @@ def spark_session(jars: Sequence[Path] = (), master: str = "local[*,4]") -> Spar
         builder = builder.config("spark.jars", ",".join(str(jar) for jar in jars))
     # It tells of a JVM that is gone, stack and all; whoever called it says so in a sentence.
     logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+    logging.getLogger().addFilter(_is_not_py4js)
     with jvm_stderr.filtered():
         session = builder.getOrCreate()
     # PySpark's own handler of SIGINT calls the JVM in the middle of whatever call is under way.
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)
     return session
+
+
+def _is_not_py4js(record: logging.LogRecord) -> bool:
+    """Of a call that Ctrl-C interrupts, py4j tells the root logger."""
+    return record.module != "java_gateway"

@@ -71,7 +71,6 @@ def test_sweep_that_is_ended_says_so_in_a_sentence(
     (told,) = map(json.loads, output.splitlines())
     assert (told["exit_code"], told["outcome"]) in {(code, "error"), (4, "incomplete")}
     assert expected in told["error"]
-    assert 0 < len(endpoint.waiting()) < _MESSAGES
 
     sweep(spark, wiring.parts(endpoint.config()))
 

@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -48,6 +49,15 @@ def holds_data(folder: Path) -> bool:
         if path.is_file() and not any(part.startswith(("_", ".")) for part in parts):
             return True
     return False
+
+
+def clear_leftovers(folder: Path) -> None:
+    """Remove what a creation that failed has left in a log without a commit: Delta would take it
+    for a table that is there.
+    """
+    log = folder / "_delta_log"
+    if log.is_dir() and not holds_data(folder) and not any(log.glob("[0-9]*")):
+        shutil.rmtree(log)
 
 
 def check_writable(root: str) -> None:

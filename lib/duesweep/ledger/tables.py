@@ -187,6 +187,9 @@ class Ledger:
         return identity
 
     def _create(self, name: str, ledger_id: UUID) -> None:
+        folder = places.local_folder(self.root)
+        if folder is not None:
+            places.clear_leftovers(folder / name)
         properties = {"delta.setTransactionRetentionDuration": _RETENTION}
         properties |= _marks(name, ledger_id)
         if name == "tombstones":
