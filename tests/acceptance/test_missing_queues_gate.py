@@ -11,8 +11,10 @@ from rabbitmq_settings import settings
 from routes import add_routes
 from timeouts_endpoint import TimeoutsEndpoint, timeouts_of
 
+from duesweep import wiring
 from duesweep.cli.app import main
 from duesweep.cli.sweep import WORK_FOR_SPARK
+from duesweep.stores.abilities import KnowsDestinations
 
 if TYPE_CHECKING:
     from sqlserver_endpoint import SqlServerEndpoint
@@ -118,6 +120,27 @@ def test_empty_destination_is_its_messages_fault(subject: Subject) -> None:
     subject.delay("")
 
     assert _gate(subject, RIGHT) == WORK_FOR_SPARK
+
+
+def test_message_in_back_off_is_not_asked_for(subject: Subject) -> None:
+    key = subject.delay("Gone")
+    subject.delay_many(3, ["Billing", "Shipping", "Billing"])
+    store = wiring.store(subject.config())
+    attempts = f'"{subject.schema}"."duesweep_attempts"'
+    later = "'2999-01-01'"
+    with store.open_driver() as session:
+        assert isinstance(session, KnowsDestinations)
+        horizon = session.horizon()
+        assert session.due_destinations(horizon) == ["Billing", "Gone", "Shipping"]
+
+        subject.execute(
+            f"INSERT INTO {attempts} (source, message_key, attempts, first_failed_at,"
+            " last_failed_at, next_attempt_at, error_class, error_text)"
+            f" VALUES ('{store.source}', '{key}', 1, {later}, {later}, {later}, 'e', 'e')"
+        )
+
+        assert session.due_destinations(horizon) == ["Billing", "Shipping"]
+        assert session.stored_destinations() == ["Billing", "Gone", "Shipping"]
 
 
 def test_message_that_never_comes_due_says_nothing_of_a_connection(subject: Subject) -> None:

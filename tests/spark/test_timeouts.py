@@ -70,7 +70,9 @@ def test_exhausted_message_is_whole_in_the_ledger_and_in_the_error_queue(
     key = timeouts.delay("Nowhere", body=bytes(range(256)))
     # Where none of the destinations is there, nothing is claimed.
     timeouts.delay("Billing")
-    config = timeouts.config(retry__max_attempts=2, retry__error_queue="error")
+    # Longer than a sweep takes on any machine.
+    back_off = {"retry__initial_seconds": 3_600, "retry__max_seconds": 3_600}
+    config = timeouts.config(retry__max_attempts=2, retry__error_queue="error", **back_off)
 
     first = sweep(spark, wiring.parts(config))
     held = sweep(spark, wiring.parts(config))
