@@ -25,7 +25,7 @@ _ROWS = 60
 _BATCH_ROWS = 20
 # To open a session may take long on a machine with much to do.
 _LIMITS = Limits(connect_seconds=10, answer_seconds=8, lock_seconds=1)
-_LATE_SECONDS = 20.0
+_LATE_SECONDS = 60.0
 
 
 def _fall_silent(moment: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:

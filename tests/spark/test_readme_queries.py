@@ -76,7 +76,6 @@ def test_command_for_the_queries_runs_from_the_checkout(ledger: Path, tmp_path: 
 
 
 def test_queries_run_in_duckdb(ledger: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("duckdb", reason="requirements.lock brings it with the ledger's readers")
     (block,) = _blocks("python", ledger)
 
     # The names that DuckDB looks up are the block's own globals.

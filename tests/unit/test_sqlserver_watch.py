@@ -17,7 +17,7 @@ _LIMITS = Limits(connect_seconds=1, answer_seconds=1, lock_seconds=1)
 # The first answer of a session: a version, and no encryption.
 _PRELOGIN = bytes.fromhex("0401001a0000010000000b00060100110001ff10000000000002")
 # The driver alone waits for ever; a machine with much to do is late.
-_LATE_SECONDS = 15.0
+_LATE_SECONDS = 60.0
 
 
 @contextmanager

@@ -30,7 +30,6 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that is busy is no silent broker: tests of that say how long they wait."""
     monkeypatch.setattr("duesweep.courier.CLAIM_SECONDS", 120.0)
     monkeypatch.setattr(link, "CLAIM_SECONDS", 120.0)
-    monkeypatch.setattr(link, "_ANSWER_SECONDS", 240.0)
 
 
 @pytest.fixture
