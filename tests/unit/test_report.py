@@ -28,6 +28,8 @@ def _summary(*failures: FailureReason) -> SweepSummary:
         failed=1_201,
         exhausted=0,
         skipped=0,
+        gone=0,
+        eligible_later=0,
         left=0,
         held_back=0,
         bytes=0,
