@@ -55,8 +55,9 @@ prepare_spark() {
   export SPARK_HOME
   once jars_are_current fetch_jars
   "$python" "$root/scripts/build_package.py"
-  # A class path of other files, or of files elsewhere, is another archive.
-  checksum=$({ echo "$java_version $root"; cat "$root/jars.lock"; } | cksum)
+  # A class path of other files, or of files elsewhere, is another archive; options of the JVM that
+  # it tells of in the same breath are not.
+  checksum=$({ grep -v '^Picked up ' <<< "$java_version"; echo "$root"; cat "$root/jars.lock"; } | cksum)
   class_archive=$venv/classes-${checksum%% *}.jsa
   once class_archive_is_current make_class_archive
 }

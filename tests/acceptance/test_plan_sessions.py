@@ -1,11 +1,7 @@
 """Sessions that read the plan on a cluster: ended by an administrator, limited by their role."""
 
 import json
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
-import psycopg
 import pytest
 from acceptance.standalone_cluster import standalone_cluster
 from acceptance.test_command import run
@@ -13,35 +9,24 @@ from endpoint import Endpoint
 from ledger_reader import LedgerReader
 
 MESSAGES = 3_000
-_END_PLAN_SESSIONS = (
-    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-    " WHERE application_name = 'duesweep plan' AND datname = current_database()"
-)
 _TIME_OUTS = ("idle_in_transaction_session_timeout", "statement_timeout", "lock_timeout")
 _RIGHTS = (
     "USAGE ON SCHEMA public",
     "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public",
     "USAGE ON ALL SEQUENCES IN SCHEMA public",
 )
-
-
-@contextmanager
-def plan_sessions_ended(dsn: str) -> Iterator[None]:
-    """End each session of the plan as soon as it is seen."""
-    stop = threading.Event()
-
-    def end_them() -> None:
-        with psycopg.connect(dsn, autocommit=True) as admin:
-            while not stop.wait(0.005):
-                admin.execute(_END_PLAN_SESSIONS)
-
-    thread = threading.Thread(target=end_them)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
+# Ends the plan's sessions, and no other of the role's, as soon as they read a row.
+_END_PLAN_SESSIONS = """
+CREATE FUNCTION end_plan_session() RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_setting('application_name') = 'duesweep plan' THEN
+        PERFORM pg_terminate_backend(pg_backend_pid());
+    END IF;
+    RETURN true;
+END $$;
+ALTER TABLE {delayed} ENABLE ROW LEVEL SECURITY;
+CREATE POLICY end_plan_sessions ON {delayed} USING (end_plan_session());
+"""
 
 
 @pytest.mark.slow
@@ -58,8 +43,9 @@ def test_plan_whose_sessions_are_ended_is_told_and_settings_of_role_and_database
     file = str(endpoint.config_file(store__dsn=dsn))
 
     with standalone_cluster(workers=2) as master:
-        with plan_sessions_ended(endpoint.dsn):
-            cut = run("sweep", "--config", file, "--json", MASTER=master)
+        endpoint.execute(_END_PLAN_SESSIONS.format(delayed=endpoint.delayed))
+        cut = run("sweep", "--config", file, "--json", MASTER=master)
+        endpoint.execute(f"ALTER TABLE {endpoint.delayed} DISABLE ROW LEVEL SECURITY")
         left = len(endpoint.waiting())
         done = run("sweep", "--config", file, "--json", MASTER=master)
 

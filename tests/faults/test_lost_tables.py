@@ -81,7 +81,8 @@ def test_table_that_lost_its_log_is_named_and_the_way_out_leads_out(
 
     assert f"{name}`; restore the _delta_log" in _refused(spark, parts, endpoint)
     found = diagnosed(capsys, file, with_spark=True)
-    assert found.to_mend() == {("ledger", str(ledger.root)): "fault"}
+    nowhere = ("table-exists", '"public"."Nowhere"')
+    assert found.to_mend() == {("ledger", str(ledger.root)): "fault", nowhere: "fault"}
     assert "move the data away" in found.of("ledger")["advice"]
 
     assert main(["setup", "--rebind", "--config", str(file)]) == 0
@@ -90,7 +91,7 @@ def test_table_that_lost_its_log_is_named_and_the_way_out_leads_out(
 
     (ledger.root / name).rename(endpoint.folder / "away")
     assert sweep(spark, parts).dispatched == 1
-    assert diagnosed(capsys, file, with_spark=True).to_mend() == {}
+    assert diagnosed(capsys, file, with_spark=True).to_mend() == {nowhere: "fault"}
     assert [len(ledger.rows(other)) > 0 for other in TABLES if other != name] == [True] * 3
 
 

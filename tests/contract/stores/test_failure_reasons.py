@@ -3,7 +3,7 @@
 from endpoint import Endpoint
 
 from duesweep import wiring
-from duesweep.dispatch import DispatchJob, dispatch_slice
+from duesweep.dispatch import DispatchJob, Tickets, dispatch_slice
 from duesweep.parts import SweepParts
 from duesweep.stores.values import FailureReason, SweepSummary
 
@@ -92,7 +92,7 @@ def _swept(parts: SweepParts, tickets: list[str]) -> SweepSummary:
             max_exhausted=parts.max_exhausted,
             error_queue=parts.error_queue,
         )
-        dispatch_slice(job, 0, tickets, [1_000] * len(tickets))
+        dispatch_slice(job, 0, Tickets(tickets, [1_000] * len(tickets), len(tickets)))
         session.close_sweep(run.sweep_id, abandoned=False, remaining=0)
         session.seal(run.sweep_id)
         return session.summary(run.sweep_id)[0]

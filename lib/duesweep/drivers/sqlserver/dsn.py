@@ -60,10 +60,10 @@ class OdbcDsn:
         return f"{self.pairs.get('server') or self.pairs.get('dsn')}/{database}"
 
     @property
-    def port(self) -> int:
-        """The server's port, as far as the dsn says; 1433 is SQL Server's own."""
+    def port(self) -> int | None:
+        """The server's port; None where the dsn does not say, as of a named instance."""
         _, _, port = _host(self.pairs.get("server", ""))
-        return int(port) if port.isdecimal() else 1433
+        return int(port) if port.isdecimal() and "server" in self.pairs else None
 
     def text(self, **more: str) -> str:
         """The connection string; `more` where it does not say otherwise itself."""

@@ -33,7 +33,7 @@ class Watch:
     driver's own time-outs are all there is.
     """
 
-    def __init__(self, place: str, port: int, answer_seconds: float) -> None:
+    def __init__(self, place: str, port: int | None, answer_seconds: float) -> None:
         self._place = place
         self._port = port
         self._answer_seconds = answer_seconds
@@ -126,12 +126,13 @@ class Watch:
         threading.Thread(target=_guard, args=arguments, name="sqlserver-watch", daemon=True).start()
 
     def _find(self) -> None:
-        """The socket that was connected since; of several the one to the server's port."""
+        """The socket that was connected to the server's port since, if it is the only one."""
         if self._own is not None:
             return
         connected = _connected()
         new = [one for name, one in connected.items() if name not in self._before]
-        ours = new if len(new) == 1 else [s for s in new if _port(s) == self._port]
+        # Only of a named instance the port is unknown.
+        ours = new if self._port is None else [s for s in new if _port(s) == self._port]
         self._own = ours[0] if len(ours) == 1 else None
         _close(one for one in connected.values() if one is not self._own)
 
@@ -170,8 +171,12 @@ def _connected() -> dict[Name, socket.socket]:
             if stat.S_ISSOCK(os.fstat(number).st_mode):
                 one = socket.socket(fileno=os.dup(number))
                 try:
-                    found[one.getsockname(), one.getpeername()] = one
+                    name = (one.getsockname(), one.getpeername())
                 except OSError:
+                    one.close()
+                    continue
+                # One that has been duplicated is there more than once.
+                if found.setdefault(name, one) is not one:
                     one.close()
     return found
 
