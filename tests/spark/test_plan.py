@@ -66,3 +66,23 @@ def test_message_rescheduled_after_the_plan_stays(
     assert (summary.found, summary.dispatched, summary.eligible_later) == (5, 4, 1)
     assert (summary.skipped, summary.outcome) == (0, "done")
     assert endpoint.waiting() == [stays]
+
+
+def test_session_that_spark_opens_has_our_name_and_our_time_outs(
+    spark: SparkSession, endpoint: Endpoint
+) -> None:
+    endpoint.set_up()
+    database = endpoint.admin.info.dbname
+    endpoint.execute(f"ALTER DATABASE {database} SET idle_in_transaction_session_timeout = '1s'")
+    parts = wiring.parts(endpoint.config())
+    with parts.store.open_driver() as session:
+        source = session.jdbc()
+
+    settings = ("application_name", "idle_in_transaction_session_timeout", "statement_timeout")
+    columns = ", ".join(f"current_setting('{name}') AS {name}" for name in settings)
+    query = f"(SELECT {columns}) AS settings"
+    (found,) = spark.read.jdbc(source.url, query, properties=source.properties).collect()
+
+    assert found.application_name == "duesweep plan"
+    assert found.idle_in_transaction_session_timeout == "10min"
+    assert found.statement_timeout == "15s"

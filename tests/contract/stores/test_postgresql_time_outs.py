@@ -1,6 +1,7 @@
 """The time-outs of a role and of a database do no harm to our sessions."""
 
 from collections.abc import Callable, Iterator
+from urllib.parse import parse_qsl, urlsplit
 
 import psycopg
 import pytest
@@ -57,7 +58,7 @@ def test_session_has_its_own_time_outs(
 
 def test_session_over_jdbc_has_its_own_time_outs(endpoint: Endpoint, hurried: str) -> None:
     with connect(hurried, LIMITS) as connection:
-        _, properties = connection.jdbc_address(80)
+        url, properties = connection.jdbc_address(80)
     with psycopg.connect(hurried) as other:
         other.execute(properties["sessionInitStatement"].encode())
         found = {
@@ -71,5 +72,6 @@ def test_session_over_jdbc_has_its_own_time_outs(endpoint: Endpoint, hurried: st
         if name in found
     }
     assert len(found) >= 3
-    assert (properties["socketTimeout"], properties["connectTimeout"]) == ("80", "10")
-    assert properties["loginTimeout"] == properties["cancelSignalTimeout"] == "10"
+    told = dict(parse_qsl(urlsplit(url.removeprefix("jdbc:")).query))
+    assert (told["socketTimeout"], told["connectTimeout"]) == ("80", "10")
+    assert told["loginTimeout"] == told["cancelSignalTimeout"] == "10"

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from math import ceil
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import psycopg
 from psycopg import sql
@@ -133,32 +133,32 @@ class Connection:
                 f"The store's dsn names the Unix socket {info.host}, which JDBC cannot use; "
                 "give a host name or 127.0.0.1"
             )
+        limits = replace(self.limits, answer_seconds=answer_seconds)
         properties = {
             "driver": "org.postgresql.Driver",
             "user": info.user,
             "password": info.password,
-            "ApplicationName": "duesweep plan",
-            **_jdbc_time_outs(replace(self.limits, answer_seconds=answer_seconds)),
+            "sessionInitStatement": settings_query(time_outs(limits)),
             **{name: value for name, value in _tls_settings(self._raw).items() if value},
         }
         host = f"[{info.host}]" if ":" in info.host else info.host
         database = quote(info.dbname, safe="")
-        url = f"jdbc:postgresql://{host}:{info.port}/{database}"
+        url = f"jdbc:postgresql://{host}:{info.port}/{database}?{urlencode(_jdbc_settings(limits))}"
         return url, {name: value for name, value in properties.items() if value}
 
 
-def _jdbc_time_outs(limits: Limits) -> dict[str, str]:
-    """The driver's, in whole seconds, and by Spark's own option those of the session: a role's
-    would end a read half-way.
+def _jdbc_settings(limits: Limits) -> dict[str, str]:
+    """What the driver itself is told; time-outs in whole seconds. In the URL, since Spark writes
+    properties in small letters, which the driver passes over.
     """
     connect = str(round(limits.connect_seconds))
     return {
+        "ApplicationName": "duesweep plan",
         "connectTimeout": connect,
         "loginTimeout": connect,
         "cancelSignalTimeout": connect,
         "socketTimeout": str(ceil(limits.answer_seconds)),
         "tcpKeepAlive": "true",
-        "sessionInitStatement": settings_query(time_outs(limits)),
     }
 
 
