@@ -52,14 +52,17 @@ def settle_last(
     earlier: LedgerError | None = None,
 ) -> SweepReport:
     """Settle a sweep that its own driver has closed and, where that could not be done `earlier`,
-    what others left; where the ledger cannot be written, the report says why.
+    what others left; where the ledger cannot be written, or is not there any more, the report says
+    why.
     """
     summary = ledger_error = None
     try:
+        # Again, since an append would begin anew what has gone away since the sweep began.
+        check_binding(journal, ledger)
         summary = settle_sweep(spark, journal, ledger, sweep_id)
         if earlier is not None:
             settle_leftovers(spark, journal, ledger)
-    except LedgerError as error:
+    except (LedgerError, ConfigError) as error:
         ledger_error = str(error)
     known = summary or journal.summary(sweep_id)[0]
     # As it is: `asdict` would take the reasons of failures apart.

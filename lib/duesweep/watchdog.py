@@ -7,14 +7,14 @@ whoever brings a store may have bounded nothing.
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from time import monotonic
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from duesweep.errors import DuesweepError
+from duesweep.spark_errors import SPARK_ERRORS
 from duesweep.stores.base import Store
 from duesweep.stores.values import SweepRun
 
@@ -62,7 +62,7 @@ class Watchdog:
                 with self.store.open_driver() as session:
                     while not self._is_over.wait(_POLL_SECONDS):
                         self._note(session.progress(self.run.sweep_id))
-            except DuesweepError:
+            except Exception:  # noqa: BLE001 - whatever a brought store raises is no progress
                 self._is_over.wait(_POLL_SECONDS)
 
     def _note(self, seen: Progress) -> None:
@@ -79,7 +79,8 @@ class Watchdog:
                 "of them, is stuck (timeouts.silence_seconds says how long to wait)"
             )
             # Again and again: Spark may not have begun what is to be cancelled.
-            self.cancel()
+            with suppress(*SPARK_ERRORS):
+                self.cancel()
 
 
 @contextmanager
@@ -100,7 +101,9 @@ def cancellable(spark: SparkSession) -> Iterator[Callable[[], object]]:
     try:
         yield lambda: context.cancelJobsWithTag(tag)
     finally:
-        context.removeJobTag(tag)
+        # What ended the JVM is told by whoever waited for it.
+        with suppress(*SPARK_ERRORS):
+            context.removeJobTag(tag)
 
 
 @contextmanager

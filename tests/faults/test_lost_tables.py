@@ -1,6 +1,8 @@
 """Tables of a ledger that are lost, another's, or older: none is begun anew without a word."""
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +19,7 @@ from duesweep.ledger.identity import ID_PROPERTY, ROLE_PROPERTY, TABLES
 from duesweep.ledger.schemas import SWEEPS
 from duesweep.ledger.tables import Ledger
 from duesweep.parts import SweepParts
-from duesweep.sweep import sweep
+from duesweep.sweep import exit_code, sweep
 
 Capture = pytest.CaptureFixture[str]
 
@@ -104,6 +106,34 @@ def test_table_that_is_gone_is_not_begun_anew(name: str, parts: SweepParts, worl
     assert not (ledger.root / name).exists()
     found = diagnosed(capsys, endpoint.config_file(), with_spark=True)
     assert f"has lost the table {name}" in found.of("ledger")["found"]
+
+
+@pytest.mark.parametrize("name", ["", "tombstones", "sweeps"])
+def test_ledger_that_goes_away_during_a_sweep_is_not_begun_anew(
+    name: str, parts: SweepParts, world: World
+) -> None:
+    spark, endpoint, ledger, _ = world
+    place, away = ledger.root / name, endpoint.folder / "away"
+    rows = len(ledger.rows("tombstones"))
+
+    @contextmanager
+    def going_away(*_: object) -> Iterator[None]:
+        place.rename(away)
+        # As of a file system that is mounted no more.
+        ledger.root.mkdir(exist_ok=True)
+        yield
+
+    report = sweep(spark, parts, going_away)
+
+    assert (report.dispatched, exit_code(report)) == (1, 4)
+    assert report.ledger_error is not None
+    assert [path.name for path in ledger.root.iterdir() if name in {"", path.name}] == []
+    if not name:
+        ledger.root.rmdir()
+    away.rename(place)
+    assert sweep(spark, parts).ledger_error is None
+    assert len(ledger.rows("tombstones")) == rows + 1
+    assert len(ledger.rows("sweeps")) == 4
 
 
 def test_table_of_another_ledger_is_named(

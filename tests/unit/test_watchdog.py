@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 from waiting import until
 
 from duesweep import watchdog as module
@@ -96,6 +97,34 @@ def test_store_that_cannot_be_asked_knows_of_no_progress(asked: Asked, now: list
         until(lambda: asked.opened > 2)
         now[0] += 40
         until(lambda: cancelled)
+
+
+@pytest.mark.parametrize("error", [ValueError("brought"), StoreError("away", transient=True)])
+def test_store_that_raises_whatever_is_asked_again(
+    error: Exception, asked: Asked, now: list[float]
+) -> None:
+    cancelled: list[int] = []
+    asked.answer = error
+    with _watchdog(asked, cancelled).watching():
+        until(lambda: asked.opened > 2)
+        asked.answer = (1, 1)
+        seen = asked.asked
+        until(lambda: asked.asked > seen + 2)
+        now[0] += 39
+
+    assert not cancelled
+
+
+def test_cancelling_that_fails_is_tried_again(asked: Asked, now: list[float]) -> None:
+    tried: list[int] = []
+
+    def cancel() -> None:
+        tried.append(1)
+        raise Py4JNetworkError
+
+    with Watchdog(asked, asked.run, 40, cancel, _since=1_000.0).watching():  # type: ignore[arg-type]
+        now[0] += 40
+        until(lambda: len(tried) > 1)
 
 
 def test_store_that_never_answers_keeps_nobody_waiting(asked: Asked, now: list[float]) -> None:

@@ -1,6 +1,7 @@
 """A server that takes what it is sent and never answers: each wait for it ends in time."""
 
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from duesweep.drivers.sqlserver.connect import connect
 from duesweep.drivers.sqlserver.connection import Connection
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.errors import StoreError
+from duesweep.stores.sqlserver.statements import SqlServerStatements
 from duesweep.timeouts import DEFAULT_TIMEOUTS, Limits
 
 if TYPE_CHECKING:
@@ -148,6 +150,23 @@ def test_end_of_a_session_is_not_waited_for(dsn: str, proxy: Proxy) -> None:
         proxy.fall_silent()
         started = time.monotonic()
     assert time.monotonic() - started < _LATE_SECONDS
+
+
+def test_lock_that_another_session_holds_is_waited_for_longer_than_one_answer(
+    sqlserver: "SqlServer",
+) -> None:
+    limits = replace(_LIMITS, answer_seconds=8)
+    with (
+        connect(sqlserver.database.dsn, limits) as holder,
+        connect(sqlserver.database.dsn, limits) as waiter,
+    ):
+        lock = f"duesweep/{uuid.uuid4()}"
+        assert SqlServerStatements(holder, {}).try_lock(lock)
+
+        assert not SqlServerStatements(waiter, {}).wait_for_lock(lock, limits.answer_seconds + 1)
+
+        SqlServerStatements(holder, {}).unlock(lock)
+        assert SqlServerStatements(waiter, {}).wait_for_lock(lock, 60)
 
 
 def test_session_that_was_closed_has_ended_on_the_server(sqlserver: "SqlServer") -> None:
