@@ -10,7 +10,7 @@ messages belong, with a route for example.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from duesweep.errors import ConfigError, MessageError, StoreError
+from duesweep.errors import ConfigError, MessageError, StoreError, UnreadableAddressError
 from duesweep.parts import SweepParts
 from duesweep.queues.base import Queue, QueueSession, Routing
 from duesweep.stores.abilities import KnowsDestinations
@@ -64,6 +64,9 @@ def _without_queues(
     for address in destinations:
         try:
             name, target = queue.way(address) if isinstance(queue, Routing) else ("", address)
+        except UnreadableAddressError:
+            # One message's fault, and no setting's.
+            continue
         except MessageError as error:
             unrouted[address] = str(error)
             continue
@@ -72,12 +75,20 @@ def _without_queues(
             _ask(session, address, target, connection)
     if unrouted and not connections:
         return {"": unrouted}
-    return {name: one.missing for name, one in connections.items() if not one.may_deliver}
+    # Nothing is missing where all that leads to a connection are addresses that cannot be read.
+    return {
+        name: one.missing
+        for name, one in connections.items()
+        if one.missing and not one.may_deliver
+    }
 
 
 def _ask(session: QueueSession, address: str, target: str, connection: _Connection) -> None:
     try:
         session.resolve(address)
+    except UnreadableAddressError:
+        # One message's fault, and no setting's.
+        return
     except MessageError as error:
         connection.missing[address] = f"{address} goes to {target} ({error})"
     except StoreError:

@@ -26,6 +26,8 @@ from duesweep.stores.values import SweepReport, SweepSummary, UnsettledSweep
 # that were dispatched, and the whole of those that were given up.
 MOST_UNSETTLED_MESSAGES = 5_000_000
 MOST_UNSETTLED_BYTES = 2_000_000_000
+# Whoever settles holds a lock for each, and settling one takes a second or two.
+MOST_UNSETTLED_SWEEPS = 1_000
 
 
 def settle_first(spark: SparkSession, journal: Journal, ledger: Ledger) -> LedgerError | None:
@@ -131,10 +133,15 @@ def _bind(journal: Journal, ledger: Ledger) -> bool:
 
 def _check_backlog(journal: Journal, error: LedgerError) -> None:
     held = journal.unsettled()
-    if held.rows >= MOST_UNSETTLED_MESSAGES or held.bytes >= MOST_UNSETTLED_BYTES:
+    if (
+        held.rows >= MOST_UNSETTLED_MESSAGES
+        or held.bytes >= MOST_UNSETTLED_BYTES
+        or held.sweeps >= MOST_UNSETTLED_SWEEPS
+    ):
         raise LedgerError(
             f"{error}. Nothing more is dispatched until it can be written, since the journal of "
-            f"{journal.source} holds {held.rows:,} messages ({held.bytes / 1e9:.1f} GB) for it",
+            f"{journal.source} holds {held.rows:,} messages ({held.bytes / 1e9:.1f} GB) of "
+            f"{held.sweeps:,} sweeps for it",
             transient=True,
         ) from error
 

@@ -47,6 +47,9 @@ def sweep(
         ledger_error = settle_first(spark, session, ledger)
         horizon = (reach or parts.reach)(session.horizon())
         refuse_missing_queues(parts, session, horizon)
+        if ledger_error is not None and not session.count_pending(horizon):
+            # Else each tick would add a sweep of nothing to what is to be settled.
+            raise ledger_error
         run = session.open_sweep(horizon)
         plan = plan_slices(session, run, parts.slices or core_count(spark), parts.limits)
         cut_short: str | None = None
@@ -92,9 +95,11 @@ def _dispatch(
 
 
 def _close(session: DriverSession, run: SweepRun, cut_short: str | None) -> None:
-    remaining = session.count_pending(run.horizon)
     if not session.close_sweep(
-        run.sweep_id, abandoned=False, remaining=remaining, reason=cut_short
+        run.sweep_id,
+        abandoned=False,
+        remaining=lambda: session.count_pending(run.horizon),
+        reason=cut_short,
     ):
         raise SweepClosedError(
             f"Sweep {run.sweep_id} of {session.source} was closed by another process: somebody "

@@ -10,7 +10,8 @@ from fractions import Fraction
 # PostgreSQL's client library waits for two at the least.
 _SHORTEST_CONNECT_SECONDS = 2.0
 _LONGEST_CONNECT_SECONDS = 10.0
-_SECONDS_PER_MILLION = 20.0
+# A tenth of a millisecond for each message: what a cold disk takes to find one.
+_SECONDS_PER_MILLION = 100.0
 # What a server may take for a statement, of what its client waits: a server that is slow then says
 # so itself, and one that does not is silent.
 _SERVERS_PART = Fraction(3, 4)
@@ -66,10 +67,10 @@ class Timeouts:
         return self.driver_seconds + _SECONDS_PER_MILLION * messages / 1_000_000
 
     def read_seconds(self, messages: int) -> float:
-        """For one answer that Spark waits for, about so many messages. Spark reads four times, and
-        three times in vain for a new session.
+        """For one answer that Spark waits for, about so many messages. Spark reads four times; then
+        the driver asks its own session for a sign of life.
         """
-        return self.batch_seconds + _SECONDS_PER_MILLION * messages / 1_000_000
+        return self.silence_seconds / 5 + _SECONDS_PER_MILLION * messages / 1_000_000
 
     @property
     def task(self) -> Limits:

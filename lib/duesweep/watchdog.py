@@ -25,8 +25,9 @@ Progress = tuple[int, int]
 
 @dataclass(slots=True)
 class Watchdog:
-    """`cancel`s what it watches once `store` knows of no progress for `patience_seconds`; where the
-    store cannot be asked, that is no progress either. `reason` then says so.
+    """`cancel`s what it watches once `store` has told of no progress for `patience_seconds` since
+    it told of some; `reason` then says so. Before the first batch executors may still be starting,
+    and a store that takes no session of ours, or does not answer, tells nothing: its tasks do.
     """
 
     store: Store
@@ -36,7 +37,8 @@ class Watchdog:
     reason: str | None = None
     _is_over: threading.Event = field(default_factory=threading.Event)
     _seen: Progress = (0, 0)
-    _since: float = field(default_factory=monotonic)
+    # None: there is nothing to judge by.
+    _since: float | None = None
 
     @contextmanager
     def watching(self) -> Iterator["Watchdog"]:
@@ -62,16 +64,18 @@ class Watchdog:
                 with self.store.open_driver() as session:
                     while not self._is_over.wait(_POLL_SECONDS):
                         self._note(session.progress(self.run.sweep_id))
-            except Exception:  # noqa: BLE001 - whatever a brought store raises is no progress
+            except Exception:  # noqa: BLE001 - whatever a brought store raises tells nothing
+                self._since = None
                 self._is_over.wait(_POLL_SECONDS)
 
     def _note(self, seen: Progress) -> None:
-        if seen != self._seen:
+        if seen != self._seen or (self._since is None and seen != (0, 0)):
             self._seen, self._since = seen, monotonic()
 
     def _judge(self) -> None:
         while not self._is_over.wait(_POLL_SECONDS):
-            if monotonic() - self._since < self.patience_seconds:
+            since = self._since
+            if since is None or monotonic() - since < self.patience_seconds:
                 continue
             self.reason = (
                 f"No slice has got on for {self.patience_seconds:.0f} s, so that the sweep was "

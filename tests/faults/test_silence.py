@@ -155,10 +155,8 @@ def test_sweep_whose_store_falls_silent_ends_and_the_next_one_completes(
     stage.assert_next_sweep_completes()
 
 
-def test_read_that_is_not_answered_is_ended_by_the_watchdog_and_the_sweep_is_settled(
-    stage: Stage,
-) -> None:
-    stage.proxy.fall_silent_at(b"slice = ", for_all=False)
+def test_read_of_a_slice_that_is_never_answered_ends_and_is_told(stage: Stage) -> None:
+    stage.proxy.fall_silent_at(b"WHERE slice = ", for_all=False)
 
     attempt = Attempt(stage.spark, stage.parts).run()
 

@@ -85,4 +85,4 @@ def test_session_that_spark_opens_has_our_name_and_our_time_outs(
 
     assert found.application_name == "duesweep plan"
     assert found.idle_in_transaction_session_timeout == "10min"
-    assert found.statement_timeout == "15s"
+    assert found.statement_timeout == "9s"

@@ -210,3 +210,14 @@ def test_every_section_of_the_configuration_refuses_unknown_keys() -> None:
         if name not in {"queues", "route"}:
             assert section.annotation is not None
             assert section.annotation.model_config["extra"] == "forbid"
+
+
+def test_section_that_is_given_as_a_value_names_the_variables_of_its_settings(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DUESWEEP_LEDGER", "/var/lib/ledger")
+    file = tmp_path / "duesweep.toml"
+    file.write_text('[store]\ndsn = "host=db"\nendpoint = "Sales"\n')
+
+    with pytest.raises(ConfigError, match="as DUESWEEP_LEDGER__ROOT"):
+        load(file)

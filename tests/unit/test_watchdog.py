@@ -22,7 +22,7 @@ class Asked:
 
     def __init__(self, store: MemoryStore) -> None:
         self.run = store.open_sweep()
-        self.answer: Any = (0, 0)
+        self.answer: Any = (1, 50)
         self.opened = 0
         self.asked = 0
         self.blocks: threading.Event | None = None
@@ -58,7 +58,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def _watchdog(asked: Asked, cancelled: list[int]) -> Watchdog:
     run: SweepRun = asked.run
-    return Watchdog(asked, run, 40, lambda: cancelled.append(1), _since=1_000.0)  # type: ignore[arg-type]
+    return Watchdog(asked, run, 40, lambda: cancelled.append(1))  # type: ignore[arg-type]
 
 
 def test_dispatch_without_progress_is_cancelled_with_a_reason(
@@ -90,13 +90,21 @@ def test_progress_is_waited_for_anew(asked: Asked, now: list[float]) -> None:
     assert (watchdog.reason, cancelled) == (None, [])
 
 
-def test_store_that_cannot_be_asked_knows_of_no_progress(asked: Asked, now: list[float]) -> None:
+@pytest.mark.parametrize(
+    "answer", [(0, 0), StoreError("too many clients", transient=True)], ids=["no batch yet", "away"]
+)
+def test_store_that_tells_nothing_is_no_reason_to_cancel(
+    answer: Any, asked: Asked, now: list[float]
+) -> None:
     cancelled: list[int] = []
-    asked.answer = StoreError("silent", transient=True)
-    with _watchdog(asked, cancelled).watching():
-        until(lambda: asked.opened > 2)
-        now[0] += 40
-        until(lambda: cancelled)
+    asked.answer = answer
+    with _watchdog(asked, cancelled).watching() as watchdog:
+        for _ in range(3):
+            seen = asked.asked
+            until(lambda seen=seen: asked.asked > seen + 2)  # type: ignore[misc]
+            now[0] += 400
+
+    assert (watchdog.reason, cancelled) == (None, [])
 
 
 @pytest.mark.parametrize("error", [ValueError("brought"), StoreError("away", transient=True)])
@@ -122,16 +130,18 @@ def test_cancelling_that_fails_is_tried_again(asked: Asked, now: list[float]) ->
         tried.append(1)
         raise Py4JNetworkError
 
-    with Watchdog(asked, asked.run, 40, cancel, _since=1_000.0).watching():  # type: ignore[arg-type]
+    with Watchdog(asked, asked.run, 40, cancel).watching():  # type: ignore[arg-type]
+        until(lambda: asked.asked > 2)
         now[0] += 40
         until(lambda: len(tried) > 1)
 
 
 def test_store_that_never_answers_keeps_nobody_waiting(asked: Asked, now: list[float]) -> None:
     cancelled: list[int] = []
-    asked.blocks = threading.Event()
+    blocks = threading.Event()
     with _watchdog(asked, cancelled).watching():
-        until(lambda: asked.asked)
+        until(lambda: asked.asked > 2)
+        asked.blocks = blocks
         now[0] += 40
         until(lambda: cancelled)
-    asked.blocks.set()
+    blocks.set()

@@ -4,6 +4,7 @@ Unknown keys are refused, defaults are applied once, after merging.
 """
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -42,12 +43,23 @@ def load(file: Path | None, overrides: Sequence[str] = ()) -> Config:
     except ValidationError as error:
         raise ConfigError("; ".join(sentences_of(error.errors()))) from error
     except SettingsError as error:
-        raise ConfigError(f"The environment cannot be read: {error}") from error
+        raise ConfigError(_unreadable_section(str(error))) from error
     for rule in (name_problem, store_problem, queue_problem, route_problem, retry_problem):
         problem = rule(config)
         if problem is not None:
             raise ConfigError(problem)
     return config
+
+
+def _unreadable_section(text: str) -> str:
+    """What is wrong with a variable that stands for a whole section."""
+    found = re.search(r'field "(\w+)"', text)
+    section = found[1] if found else ""
+    keys = [variable_of(path) for path in settings() if path.startswith(f"{section}.")]
+    return (
+        f"{variable_of(section)} is set in the environment, but {section} is a section; set its "
+        f"settings one by one, as {', '.join(keys[:3]) or variable_of('section.key')}"
+    )
 
 
 def masked(config: Config) -> dict[str, Any]:

@@ -5,7 +5,7 @@ batch of messages and finishes it, on one connection, in one transaction. A *dri
 what is due and keeps the sweeps: it opens and closes them, and hands what they did to settle.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -116,9 +116,15 @@ class Journal(Protocol):
         ...
 
     def close_sweep(
-        self, sweep_id: UUID, *, abandoned: bool, remaining: int, reason: str | None = None
+        self,
+        sweep_id: UUID,
+        *,
+        abandoned: bool,
+        remaining: int | Callable[[], int],
+        reason: str | None = None,
     ) -> bool:
         """Close a sweep once its batches in flight have ended; False when it was closed already.
+        `remaining` messages are still due; a function is called when the batches have ended.
         `reason`: why its dispatch was cut short, None where it came to its end.
         """
         ...

@@ -231,10 +231,11 @@ class Unbound:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """How many messages, and how many bytes, a journal holds that the ledger has not got."""
+    """How many messages, bytes and sweeps a journal holds that the ledger has not got."""
 
     rows: int
     bytes: int
+    sweeps: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ from duesweep.drivers.postgresql import (
 from duesweep.errors import StoreError
 from duesweep.timeouts import Limits
 
-LIMITS = Limits(connect_seconds=2, answer_seconds=1.5, lock_seconds=0.5)
-SAYS_NOTHING = "has not answered for 1.5 s.*timeouts.silence_seconds"
+LIMITS = Limits(connect_seconds=5, answer_seconds=3, lock_seconds=0.5)
+SAYS_NOTHING = "has not answered for 3 s.*timeouts.silence_seconds"
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_server_that_falls_silent_as_its_session_is_set_up_is_a_passing_fault(
 ) -> None:
     proxy.fall_silent_at(b"set_config")
 
-    with pytest.raises(StoreError, match="has not answered for 2 s") as failure:
+    with pytest.raises(StoreError, match="has not answered for 5 s") as failure:
         connect(dsn, LIMITS)
 
     assert failure.value.transient
@@ -153,7 +153,7 @@ def test_answer_that_comes_in_pieces_may_take_longer_than_one_of_them(dsn: str) 
 def test_session_that_was_not_used_for_long_is_asked_for_a_sign_of_life_first(
     dsn: str, proxy: SilentProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limits = Limits(connect_seconds=2, answer_seconds=600, lock_seconds=1)
+    limits = Limits(connect_seconds=5, answer_seconds=600, lock_seconds=1)
     with connect(dsn, limits) as connection:
         # As if it had waited for its tasks.
         monkeypatch.setattr(bounded, "monotonic", lambda: monotonic() + 30)
@@ -161,7 +161,7 @@ def test_session_that_was_not_used_for_long_is_asked_for_a_sign_of_life_first(
         monkeypatch.setattr(bounded, "monotonic", lambda: monotonic() + 60)
         proxy.fall_silent()
 
-        with pytest.raises(StoreError, match="has not answered for 2 s"):
+        with pytest.raises(StoreError, match="has not answered for 5 s"):
             _ask(connection)
 
 

@@ -22,7 +22,7 @@ from duesweep.errors import (
 # Their texts name no table. A lock that was waited for, a statement that took long, a deadlock.
 _NAMELESS = {
     "55P03": "; somebody holds a lock there: look for ALTER, TRUNCATE or VACUUM FULL",
-    "57014": "",
+    "57014": "; if the server is only slow, raise timeouts.silence_seconds",
     "40P01": "",
 }
 
@@ -80,7 +80,8 @@ _MESSAGE_CLASSES = {"22", "23", "44", "54", "P0"}
 _QUEUE_STATES = {
     "2200H": "its seq has used up its 32 bits: alter the column and its sequence to bigint",
     "55P03": "somebody holds a lock on it; look for ALTER, TRUNCATE or VACUUM FULL",
-    "57014": "the statement took too long",
+    "57014": "the statement took too long; if the server is only slow, raise "
+    "timeouts.silence_seconds",
     "42501": "grant INSERT on it (and USAGE on its sequence and schema) to the sweeper's role",
     "25006": "it is read-only; connect to the primary server",
     "42P01": "it, or what its triggers write to, is gone",

@@ -53,9 +53,7 @@ class PostgreSqlDriverSession(RelationalDriverSession):
 
     def count_pending(self, horizon: Horizon) -> int:
         """How many messages are due and ripe."""
-        table = self._store.delayed
-        about = self._connection.row("estimate_rows", {}, schema=table.schema, table=table.table)
-        with self._patient(about.rows):
+        with self._looking_at_all():
             pending = super().count_pending(horizon)
         self._found = max(self._found, pending)
         return pending
@@ -82,6 +80,11 @@ class PostgreSqlDriverSession(RelationalDriverSession):
         """How Spark reaches the database."""
         seconds = self._store.timeouts.read_seconds(self._found)
         return JdbcSource(*self._connection.jdbc_address(seconds))
+
+    def _looking_at_all(self) -> AbstractContextManager[None]:
+        table = self._store.delayed
+        about = self._connection.row("estimate_rows", {}, schema=table.schema, table=table.table)
+        return self._patient(about.rows)
 
     def _patient(self, messages: int) -> AbstractContextManager[None]:
         """A transaction with statements about so many messages at once."""

@@ -16,4 +16,5 @@ class DestinationColumn(RelationalDriverSession):
 
     def stored_destinations(self) -> Sequence[str]:
         """Those of all messages."""
-        return [row.destination for row in self._statements.rows("stored_destinations")]
+        with self._looking_at_all():
+            return [row.destination for row in self._statements.rows("stored_destinations")]

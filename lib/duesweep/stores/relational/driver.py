@@ -3,6 +3,7 @@
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -36,10 +37,15 @@ class RelationalDriverSession(RelationalJournal, ABC):
 
     def count_stored(self, since: datetime | None) -> int:
         """How many messages there are, or only those with a Due from `since` on."""
-        if since is None:
-            return int(self._statements.row("count_stored").stored)
-        row = self._statements.row("count_stored_since", since=self._due_text(since))
-        return int(row.stored)
+        with self._looking_at_all():
+            if since is None:
+                return int(self._statements.row("count_stored").stored)
+            row = self._statements.row("count_stored_since", since=self._due_text(since))
+            return int(row.stored)
+
+    @abstractmethod
+    def _looking_at_all(self) -> AbstractContextManager[None]:
+        """While a statement looks at all messages, due or not, it may take its time."""
 
     def sweeps_under_way(self) -> Sequence[UUID]:
         """The source's sweeps that nobody has closed yet."""

@@ -1,7 +1,7 @@
 """What settle needs of a store's database: sweeps to close and seal, rows to read."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from uuid import UUID
@@ -59,7 +59,12 @@ class RelationalJournal:
 
     @tried_again
     def close_sweep(
-        self, sweep_id: UUID, *, abandoned: bool, remaining: int, reason: str | None = None
+        self,
+        sweep_id: UUID,
+        *,
+        abandoned: bool,
+        remaining: int | Callable[[], int],
+        reason: str | None = None,
     ) -> bool:
         """Wait for batches in flight, then close; False when it was closed already."""
         with self._statements.transaction():
@@ -69,7 +74,8 @@ class RelationalJournal:
                 "close_sweep",
                 sweep_id=sweep_id,
                 abandoned=abandoned,
-                remaining=remaining,
+                # Counted only now: what a batch in flight holds may not be seen.
+                remaining=remaining if isinstance(remaining, int) else remaining(),
                 reason=reason and storable(reason),
             )
         return True
@@ -116,7 +122,7 @@ class RelationalJournal:
     def delete_settled(self, sweep_id: UUID) -> None:
         """Forget the sweep."""
         with self._statements.transaction():
-            # Some dialects delete a bounded number at a time.
+            # A bounded number at a time: each statement has its time-out.
             while self._statements.execute("delete_settled", sweep_id=sweep_id):
                 pass
             self._statements.execute("delete_sweep", sweep_id=sweep_id)
@@ -141,7 +147,7 @@ class RelationalJournal:
     def unsettled(self) -> Backlog:
         """How much the journal holds of the source."""
         row = self._statements.row("measure_unsettled", source=self.source)
-        return Backlog(row.messages, row.bytes)
+        return Backlog(row.messages, row.bytes, row.sweeps)
 
     def _await_batches(self, sweep_id: UUID) -> bool:
         return bool(self._statements.rows("await_batches", sweep_id=sweep_id))

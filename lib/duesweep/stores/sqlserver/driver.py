@@ -56,7 +56,7 @@ class SqlServerDriverSession(RelationalDriverSession):
 
     def count_pending(self, horizon: Horizon) -> int:
         """How many messages are due and ripe."""
-        with self._patient(self._about()):
+        with self._looking_at_all():
             return super().count_pending(horizon)
 
     def summary(self, sweep_id: UUID) -> tuple[SweepSummary, bool]:
@@ -67,7 +67,7 @@ class SqlServerDriverSession(RelationalDriverSession):
 
     def plan(self, run: SweepRun, slices: int) -> Slices:
         """Slices of equal size by (Due, key), however many messages share one Due."""
-        with self._patient(self._about()):
+        with self._looking_at_all():
             rows = self._statements.rows("plan_bounds", **self._pending(run.horizon), slices=slices)
         planned = slice_sizes(rows)
         self._found = sum(planned)
@@ -82,10 +82,9 @@ class SqlServerDriverSession(RelationalDriverSession):
         limits = replace(timeouts.driver, answer_seconds=timeouts.read_seconds(self._found))
         return JdbcSource(*self._connection.jdbc_address(limits, self._store.jdbc_url))
 
-    def _about(self) -> int:
-        """About how many messages are there, due or not."""
+    def _looking_at_all(self) -> AbstractContextManager[None]:
         row = self._statements.row("estimate_rows", table=self._delayed_table.sql)
-        return int(row.rows)
+        return self._patient(int(row.rows))
 
     def _patient(self, messages: int) -> AbstractContextManager[None]:
         """For statements about so many messages at once."""
