@@ -179,6 +179,10 @@ def test_setup_completes_tables_of_an_earlier_version_and_keeps_their_rows(
     assert run("sweep", "--config", file) == 2
     assert "run the command `setup`" in capsys.readouterr().err
     assert run("setup", "--config", file) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"added the columns that {journal} lacked",
+        f"added the columns that {sweeps} lacked",
+    ]
 
     assert [row.given for row in endpoint.fetch(f"SELECT given FROM {journal}")] == [None]
     endpoint.execute(f"DELETE FROM {journal}")

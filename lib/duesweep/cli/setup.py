@@ -7,7 +7,7 @@ from pathlib import Path
 from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.errors import ExitCode
-from duesweep.stores.values import Unbound
+from duesweep.stores.values import Completed, Unbound
 
 
 def run(file: Path | None, overrides: Sequence[str], *, print_sql: bool, rebind: bool) -> int:
@@ -21,7 +21,7 @@ def run(file: Path | None, overrides: Sequence[str], *, print_sql: bool, rebind:
     if installer.brought:
         print(f"{installer.brought} has set itself up.")
     for one in created:
-        print(one if isinstance(one, Unbound) else f"created {one}")
+        print(one if isinstance(one, Completed | Unbound) else f"created {one}")
     if not created and not installer.brought:
         print("Everything is there already.")
     return ExitCode.DONE

@@ -230,6 +230,16 @@ class Unbound:
 
 
 @dataclass(frozen=True, slots=True)
+class Completed:
+    """A table of an earlier version, to which `setup` added the columns that it lacked."""
+
+    table: object
+
+    def __str__(self) -> str:
+        return f"added the columns that {self.table} lacked"
+
+
+@dataclass(frozen=True, slots=True)
 class Backlog:
     """How many messages, bytes and sweeps a journal holds that the ledger has not got."""
 

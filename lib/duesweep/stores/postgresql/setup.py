@@ -11,7 +11,7 @@ from duesweep.sql import statement
 from duesweep.stores.postgresql.check import check_session
 from duesweep.stores.postgresql.place import PostgreSqlPlace, journal_tables
 from duesweep.stores.relational.shapes import journal_columns
-from duesweep.stores.values import Unbound
+from duesweep.stores.values import Completed, Unbound
 from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 # Identifiers are cut after this many bytes, which would give an index its table's name.
@@ -37,7 +37,7 @@ class PostgreSqlSetup:
         """All statements."""
         return "\n".join(text for _, text in self._creations())
 
-    def install(self, *, rebind: bool) -> Sequence[TableName | Unbound]:
+    def install(self, *, rebind: bool) -> Sequence[TableName | Completed | Unbound]:
         """Create what is missing; the tables made or completed. `rebind` frees the source,
         and says so last.
 
@@ -68,29 +68,35 @@ def _unbind(connection: Connection, store: PostgreSqlPlace) -> Unbound:
     return Unbound(store.source, UUID(str(rows[0].ledger_id)) if rows else None)
 
 
-def _create_missing(connection: Connection, creations: Sequence[_Creation]) -> list[TableName]:
-    lacking = [
-        ([table for table in tables if not _is_complete(connection, table)], text)
-        for tables, text in creations
-    ]
-    created = [table for tables, _ in lacking for table in tables]
-    for schema in sorted({table.schema for table in created}):
+def _create_missing(
+    connection: Connection, creations: Sequence[_Creation]
+) -> list[TableName | Completed]:
+    done: list[TableName | Completed] = []
+    scripts = []
+    for tables, text in creations:
+        lacking = [table for table in tables if not _is_complete(connection, table)]
+        done += [Completed(t) if _columns(connection, t) else t for t in lacking]
+        if lacking:
+            # Not run where all is there: IF NOT EXISTS too takes the right to create.
+            scripts.append(text)
+    for schema in sorted({table.schema for table in done if isinstance(table, TableName)}):
         _check_schema(connection, schema)
-    for tables, text in lacking:
-        # Not run where all is there: IF NOT EXISTS too takes the right to create.
-        if tables:
-            connection.script(text)
-    return created
+    for text in scripts:
+        connection.script(text)
+    return done
+
+
+def _columns(connection: Connection, table: TableName) -> set[str]:
+    """The names of a table's columns; none where there is no such table."""
+    rows = connection.rows("describe_table", {}, schema=table.schema, table=table.table, rights=[])
+    return {column.partition(" ")[0] for row in rows for column in row.columns}
 
 
 def _is_complete(connection: Connection, table: TableName) -> bool:
     """Whether the table is there; one of duesweep's own, with the columns of this version."""
-    rows = connection.rows("describe_table", {}, schema=table.schema, table=table.table, rights=[])
-    if not rows:
-        return False
+    found = _columns(connection, table)
     own = {f"duesweep_{name}": wanted for name, wanted in journal_columns("postgresql").items()}
-    found = {column.partition(" ")[0] for column in rows[0].columns}
-    return found >= own.get(table.table, {}).keys()
+    return bool(found) and found >= own.get(table.table, {}).keys()
 
 
 def _check_schema(connection: Connection, schema: str) -> None:

@@ -16,7 +16,7 @@ from duesweep.stores.sqlserver.table import (
     find_delayed,
     is_there,
 )
-from duesweep.stores.values import Unbound
+from duesweep.stores.values import Completed, Unbound
 from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 # Command-line tools begin without the first, and then refuse an index with a condition.
@@ -48,7 +48,7 @@ class SqlServerSetup:
         texts = [_PREAMBLE.format(catalog=bracketed(database_of(self.dsn)))]
         return "GO\n".join([*texts, *(text for _, text in self._creations(delayed))])
 
-    def install(self, *, rebind: bool) -> Sequence[SqlServerTable | Unbound]:
+    def install(self, *, rebind: bool) -> Sequence[SqlServerTable | Completed | Unbound]:
         """Create what is missing; the tables made or completed. `rebind` frees the source,
         and says so last.
 
@@ -97,14 +97,17 @@ def _unbind(connection: Connection, store: SqlServerPlace, delayed: SqlServerTab
     return Unbound(store.source, UUID(str(rows[0].ledger_id)) if rows else None)
 
 
-def _create_missing(connection: Connection, creations: Iterator[_Creation]) -> list[SqlServerTable]:
-    created = []
+def _create_missing(
+    connection: Connection, creations: Iterator[_Creation]
+) -> list[SqlServerTable | Completed]:
+    done: list[SqlServerTable | Completed] = []
     for tables, text in creations:
         lacking = [table for table in tables if not _is_complete(connection, table)]
+        was_there = {table for table in lacking if is_there(connection, table)}
         if lacking:
             _create(connection, lacking, text)
-            created += lacking
-    return created
+            done += [Completed(t.sql) if t in was_there else t for t in lacking]
+    return done
 
 
 def _is_complete(connection: Connection, table: SqlServerTable) -> bool:
