@@ -10,7 +10,7 @@ from broker_proxy import Proxy, proxied
 from contract.sqlserver_subjects import SqlServerUnderTest
 
 from duesweep import wiring
-from duesweep.dispatch import DispatchJob, dispatch_slice
+from duesweep.dispatch import DispatchJob, Tickets, dispatch_slice
 from duesweep.drivers.sqlserver.connection import Connection
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.testing.builders import delayed_row
@@ -49,6 +49,7 @@ def test_slice_ends_and_the_next_completes(
     subject = SqlServerUnderTest(endpoint)
     due = endpoint.due_in(-60)
     tickets = subject.tickets(subject.load([delayed_row(due=due) for _ in range(_ROWS)]))
+    wanted = Tickets(tickets, [100] * _ROWS, _ROWS)
     parts = wiring.parts(endpoint.config(sweep__batch_rows=_BATCH_ROWS))
     store: Any = parts.store
     with proxied(OdbcDsn.parse(endpoint.database.dsn).port) as proxy:
@@ -65,14 +66,14 @@ def test_slice_ends_and_the_next_completes(
             faults.setattr(Timeouts, "task", _LIMITS)
             _fall_silent(moment, proxy, faults)
             started = time.monotonic()
-            dispatch_slice(job, 0, tickets, [100] * _ROWS)
+            dispatch_slice(job, 0, wanted)
             taken = time.monotonic() - started
 
     assert taken < _LIMITS.connect_seconds + 2 * _LIMITS.answer_seconds + _LATE_SECONDS
     assert endpoint.attempts() == {}
     assert 0 < len(endpoint.waiting()) <= _ROWS
 
-    dispatch_slice(replace(job, store=store), 1, tickets, [100] * _ROWS)
+    dispatch_slice(replace(job, store=store), 1, wanted)
 
     assert endpoint.waiting() == []
     arrived = [row.message_id for row in endpoint.queue_rows("Billing")]
