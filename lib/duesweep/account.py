@@ -29,11 +29,6 @@ class SliceAccount:
             *(getattr(self, f.name) + getattr(more, f.name) for f in fields(SliceAccount))
         )
 
-    @property
-    def explained(self) -> int:
-        """How many tickets are accounted for."""
-        return self.claimed + self.skipped + self.gone + self.later + self.left
-
 
 @dataclass(frozen=True, slots=True)
 class SliceEnd:

@@ -88,7 +88,8 @@ class Tickets:
         planned = "its" if self.total is None else f"{self.total}"
         return (
             f"The task read {len(self.tickets)} of {planned} keys: the session that read them from "
-            "the store ended early, see Spark's log for why; the next sweep plans the rest again"
+            "the store ended early (DUESWEEP_SPARK_LOG=warn shows why); the next sweep plans the "
+            "rest again"
         )
 
 

@@ -81,9 +81,16 @@ def test_first_sweep_on_a_full_disk_dispatches_nothing_since_nobody_keeps_its_le
     _assert_complete(spark, endpoint, parts, 5)
 
 
-@pytest.fixture(params=["MOST_UNSETTLED_MESSAGES", "MOST_UNSETTLED_BYTES"])
+@pytest.fixture(
+    params=[
+        ("MOST_UNSETTLED_MESSAGES", 10),
+        ("MOST_UNSETTLED_BYTES", 10),
+        ("MOST_UNSETTLED_SWEEPS", 1),
+    ],
+    ids=lambda param: param[0],
+)
 def _journal_of_ten(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settle, request.param, 10)
+    monkeypatch.setattr(settle, *request.param)
 
 
 @pytest.mark.usefixtures("_journal_of_ten")
@@ -171,3 +178,20 @@ def test_full_disk_is_one_sentence_on_the_shell(
     assert (summary["dispatched"], summary["exit_code"]) == (10, 4)
     assert _FULL in summary["ledger_error"]
     assert summary["error"] == summary["ledger_error"]
+
+
+def test_tick_with_nothing_due_adds_no_sweep_to_what_is_to_be_settled(
+    spark: SparkSession, endpoint: Endpoint, parts: SweepParts, disk: SmallDisk
+) -> None:
+    sweep(spark, parts)
+    disk.fill()
+    endpoint.delay()
+    assert sweep(spark, parts).ledger_error is not None
+    unsettled = endpoint.fetch("SELECT sweep_id FROM duesweep_sweeps")
+
+    with pytest.raises(LedgerError, match=_FULL):
+        sweep(spark, parts)
+
+    assert endpoint.fetch("SELECT sweep_id FROM duesweep_sweeps") == unsettled
+    assert len(unsettled) == 1
+    disk.free()

@@ -34,8 +34,14 @@ class World:
         self.run_slice(run, keys, **settings)
         return run
 
-    def run_slice(self, run: SweepRun, keys: Sequence[str] | None = None, **settings: Any) -> None:
-        """Run slice 0 of `run`."""
+    def run_slice(
+        self,
+        run: SweepRun,
+        keys: Sequence[str] | None = None,
+        total: int | None = None,
+        **settings: Any,
+    ) -> None:
+        """Run slice 0 of `run`, of which `total` keys were to be read (None: just these)."""
         keys = list(self.store.rows) if keys is None else keys
         job = DispatchJob(
             store=self.store,
@@ -47,7 +53,7 @@ class World:
             error_queue=None,
             clock=self.clock,
         )
-        tickets = Tickets(keys, [100] * len(keys), len(keys))
+        tickets = Tickets(keys, [100] * len(keys), len(keys) if total is None else total)
         dispatch_slice(replace(job, **(self.job | settings)), 0, tickets)
 
     def batches(self, run: SweepRun) -> list[tuple[int, int]]:

@@ -93,4 +93,3 @@ def test_sum_of_accounts_is_that_of_each_count(name: str) -> None:
     both = SliceAccount(**{"given": 3, name: 3}) + SliceAccount(**{"given": 4, name: 4})
 
     assert both == SliceAccount(**{"given": 7, name: 7})
-    assert both.explained == 7

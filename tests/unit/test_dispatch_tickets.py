@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 from unit.dispatch_world import letter, slice_end, world_of
 
-from duesweep.account import CUT, SliceAccount, SliceEnd, slice_account
-from duesweep.dispatch import DispatchJob, Tickets, dispatch_slice, read_tickets
-from duesweep.policy import BatchLimits, Retry
+from duesweep.account import CUT, slice_account
+from duesweep.dispatch import Tickets, read_tickets
 from duesweep.testing.builders import delayed_row
 
 
@@ -47,23 +46,15 @@ def test_slice_that_was_read_in_part_delivers_that_part_and_ends_as_cut() -> Non
     stored = [delayed_row() for _ in range(5)]
     world = world_of(*stored)
     run = world.store.open_sweep()
-    job = DispatchJob(
-        store=world.store,
-        queue=world.queue,
-        run=run,
-        limits=BatchLimits(),
-        retry=Retry(),
-        max_exhausted=1_000,
-        error_queue=None,
-        clock=world.clock,
-    )
-    some = Tickets([row.key for row in stored[:2]], [100, 100], 5)
+    keys = [row.key for row in stored[:2]]
 
-    dispatch_slice(job, 0, some)
+    world.run_slice(run, keys, total=5)
 
     assert world.queue.letters["Billing"] == [letter(row) for row in stored[:2]]
-    assert world.ends(run) == [slice_end(some.fault, given=2, claimed=2)]
-    account = slice_account(5, 2, [SliceEnd(SliceAccount(given=2, claimed=2), some.fault)])
+    fault = Tickets(keys, [100, 100], 5).fault
+    assert fault is not None
+    assert world.ends(run) == [slice_end(fault, given=2, claimed=2)]
+    account = slice_account(5, 2, [world.ends(run)[0].end])
     assert (account.skipped, account.left, account.is_complete) == (0, 3, False)
 
 

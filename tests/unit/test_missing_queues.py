@@ -6,7 +6,13 @@ from typing import Any, cast
 
 import pytest
 
-from duesweep.errors import ConfigError, DestinationError, QueueNotFoundError, StoreError
+from duesweep.errors import (
+    ConfigError,
+    DestinationError,
+    QueueNotFoundError,
+    StoreError,
+    UnreadableAddressError,
+)
 from duesweep.missing_queues import refuse_missing_queues
 from duesweep.parts import SweepParts
 from duesweep.policy import BatchLimits, Retry
@@ -180,3 +186,20 @@ def test_store_whose_session_does_not_know_destinations_is_not_asked() -> None:
             yield
 
     _refuse(Broken(), object())
+
+
+class _PoisonSession(MemoryQueueSession):
+    def resolve(self, address: str | None) -> str:
+        raise UnreadableAddressError(f"{address} is no address")
+
+
+class _Poison(MemoryQueue):
+    """Can read no address."""
+
+    @contextmanager
+    def open(self, store: TaskSession) -> Iterator[MemoryQueueSession]:  # noqa: ARG002 - as above
+        yield _PoisonSession(self, None)
+
+
+def test_destination_that_cannot_be_read_is_one_messages_fault_and_stops_no_sweep() -> None:
+    _refuse(_Poison(), _Session(["a[b"]))
