@@ -16,6 +16,7 @@ NOWHERE = 40
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("on_cluster", "on_threads"),
     [("between COPY and COMMIT", "after COMMIT"), ("after COMMIT", "between COPY and COMMIT")],

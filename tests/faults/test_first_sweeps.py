@@ -141,6 +141,7 @@ def test_ledger_that_was_created_and_not_bound_is_taken_by_the_next_first_sweep(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_first_sweeps_in_processes_of_their_own(spark: SparkSession, endpoint: Endpoint) -> None:
     endpoint.set_up("Billing")
     endpoint.delay_many(2_000)

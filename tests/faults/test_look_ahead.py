@@ -60,6 +60,7 @@ class Arrivals:
         self.times[message_id] = time.time()
 
 
+@pytest.mark.long
 def test_what_comes_due_between_two_sweeps_is_neither_early_nor_late(
     spark: SparkSession, endpoint: Endpoint, broker: Broker
 ) -> None:

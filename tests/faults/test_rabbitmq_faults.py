@@ -72,6 +72,7 @@ def test_cut_connections_and_a_full_queue_lose_nothing_and_the_ledger_is_true(
     print(f"doubled {doubled} of 20,000 in {proxy.cuts} cuts, {len(summaries)} sweeps")
 
 
+@pytest.mark.long
 def test_handover_that_is_killed_goes_on_where_it_was(
     spark: SparkSession, endpoint: Endpoint, broker: Broker, ledger: LedgerReader
 ) -> None:

@@ -15,6 +15,7 @@ _ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_sweep_over_spark_connect(endpoint: Endpoint, ledger: LedgerReader) -> None:
     endpoint.set_up("Billing")
     endpoint.delay_many(1_500)
