@@ -1,0 +1,96 @@
+"""A broker that takes what it is sent and never answers, wherever in a sweep that begins."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from broker import Broker
+from endpoint import Endpoint
+from ledger_reader import LedgerReader
+from pyspark.sql import SparkSession
+from rabbitmq_settings import set_up, settings
+from silence import Moment, SilentProxy, silenced
+
+from duesweep import wiring
+from duesweep.errors import ExitCode
+from duesweep.stores.values import SweepSummary
+from duesweep.sweep import exit_code, sweep
+
+pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.slow]
+
+MESSAGES = 400
+BATCH_ROWS = 50
+SLICES = 2
+SILENCE_SECONDS = 12
+# Without a limit it would hang; a machine with much to do takes its time.
+_DEADLINE_SECONDS = 240
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Due messages, and a proxy between the sweep and the broker of their queue."""
+
+    spark: SparkSession
+    endpoint: Endpoint
+    broker: Broker
+    proxy: SilentProxy
+
+    def sweep_through_proxy(self) -> SweepSummary:
+        """Within the stated time."""
+        url = self.broker.server.url(self.broker.vhost, self.proxy.port)
+        cut = {"sweep__batch_rows": BATCH_ROWS, "sweep__slices": SLICES}
+        limits = {"timeouts__silence_seconds": SILENCE_SECONDS, "queues__default__url": url}
+        started = time.monotonic()
+        summary = self._sweep(**cut | limits)
+        assert time.monotonic() - started < _DEADLINE_SECONDS
+        return summary
+
+    def sweep_healed(self) -> SweepSummary:
+        """Past the proxy."""
+        self.proxy.heal()
+        return self._sweep()
+
+    def _sweep(self, **more: object) -> SweepSummary:
+        config = self.endpoint.config(**settings(self.broker) | more)
+        return sweep(self.spark, wiring.parts(config))
+
+
+@pytest.fixture
+def stage(spark: SparkSession, endpoint: Endpoint, broker: Broker) -> Iterator[Stage]:
+    set_up(endpoint, broker, "Billing")
+    with silenced(broker.server.amqp) as proxy:
+        yield Stage(spark, endpoint, broker, proxy)
+
+
+@pytest.mark.parametrize(
+    ("awaited", "moment", "most_doubled"),
+    [
+        pytest.param(b"AMQP", Moment.BEFORE, 0, id="opening"),
+        pytest.param(b"EnclosedMessageTypes", Moment.BEFORE, 0, id="messages"),
+        # What the broker had taken and could not confirm: a batch of each slice.
+        pytest.param(b"EnclosedMessageTypes", Moment.AFTER, SLICES * BATCH_ROWS, id="confirms"),
+    ],
+)
+def test_sweep_whose_broker_falls_silent_ends_and_the_next_one_completes(
+    awaited: bytes, moment: Moment, most_doubled: int, stage: Stage, ledger: LedgerReader
+) -> None:
+    keys = stage.endpoint.delay_many(MESSAGES)
+    stage.proxy.fall_silent_at(awaited, moment=moment)
+
+    cut = stage.sweep_through_proxy()
+
+    assert stage.proxy.has_sprung.is_set()
+    assert (exit_code(cut), cut.outcome) == (ExitCode.WORK_LEFT, "incomplete")
+    assert cut.reason
+    assert cut.found == cut.dispatched + cut.left == MESSAGES
+    # Nobody is charged for what the broker did.
+    assert stage.endpoint.attempts() == {}
+    done = stage.sweep_healed()
+    assert (done.outcome, stage.endpoint.waiting()) == ("done", [])
+    times = Counter(one.message_id for one in stage.broker.drain("Billing"))
+    assert len(times) == MESSAGES
+    assert times.total() - MESSAGES <= most_doubled
+    tombstones = [row.message_key for row in ledger.rows("tombstones")]
+    assert sorted(tombstones) == sorted(keys)
