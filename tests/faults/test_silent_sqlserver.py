@@ -1,0 +1,116 @@
+"""A SQL Server that takes what it is sent and never answers, wherever in a sweep that begins."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pytest
+from ledger_reader import LedgerReader
+from pyspark.sql import SparkSession
+from silence import Moment, SilentProxy, silenced
+
+from duesweep import wiring
+from duesweep.cli.sweep import look
+from duesweep.drivers.sqlserver.dsn import OdbcDsn
+from duesweep.errors import DuesweepError, ExitCode, StoreError
+from duesweep.sweep import exit_code, sweep
+from duesweep.timeouts import DEFAULT_TIMEOUTS
+
+if TYPE_CHECKING:
+    from sqlserver_endpoint import SqlServerEndpoint
+
+    from duesweep.config import Config
+
+pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.slow]
+
+MESSAGES = 300
+SILENCE_SECONDS = 60
+_DEADLINE_SECONDS = 300
+# What both drivers send texts in.
+_TDS = "utf-16-le"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """300 due messages in two slices, in batches of 50, and a proxy before their store."""
+
+    spark: SparkSession
+    endpoint: "SqlServerEndpoint"
+    proxy: SilentProxy
+
+    @property
+    def config(self) -> "Config":
+        """Of a sweep through the proxy."""
+        pairs = OdbcDsn.parse(self.endpoint.database.dsn).pairs
+        return self.endpoint.config(
+            store__dsn=OdbcDsn(pairs | {"server": f"127.0.0.1,{self.proxy.port}"}).text(),
+            store__name=wiring.parts(self.endpoint.config()).store.source,
+            sweep__batch_rows=50,
+            sweep__slices=2,
+            timeouts__silence_seconds=SILENCE_SECONDS,
+        )
+
+    def sweep_through_proxy(self) -> tuple[ExitCode, str]:
+        """The exit code and the reason, within the stated time."""
+        # Its watchdog has more patience: a slow machine is to come as far as the silence.
+        parts = replace(wiring.parts(self.config), timeouts=DEFAULT_TIMEOUTS)
+        started = time.monotonic()
+        try:
+            summary = sweep(self.spark, parts)
+            ended = exit_code(summary), str(summary.reason)
+        except DuesweepError as error:
+            ended = error.exit_code, str(error)
+        assert time.monotonic() - started < _DEADLINE_SECONDS
+        return ended
+
+
+@pytest.fixture
+def stage(spark: SparkSession, sqlserver_endpoint: "SqlServerEndpoint") -> Iterator[Stage]:
+    endpoint = sqlserver_endpoint.set_up("Billing")
+    with silenced(OdbcDsn.parse(endpoint.database.dsn).port) as proxy:
+        yield Stage(spark, endpoint, proxy)
+
+
+def test_gate_that_is_not_answered_ends_with_work_left(stage: Stage) -> None:
+    stage.endpoint.delay()
+    parts = wiring.parts(stage.config)
+    assert look(parts)[0]
+    stage.proxy.fall_silent()
+
+    with pytest.raises(StoreError) as failure:
+        look(parts)
+
+    assert failure.value.exit_code == ExitCode.WORK_LEFT
+
+
+@pytest.mark.parametrize(
+    ("awaited", "moment"),
+    [
+        pytest.param(["AS position"], Moment.BEFORE, id="plan"),
+        pytest.param(["slice = 0"], Moment.BEFORE, id="read of the plan"),
+        pytest.param(["Billing] (Id"], Moment.BEFORE, id="batch"),
+        pytest.param(["'batch'", "COMMIT TRANSACTION"], Moment.BEFORE, id="COMMIT"),
+        pytest.param(["'batch'", "COMMIT TRANSACTION"], Moment.AFTER, id="answer to COMMIT"),
+        pytest.param(["SET sealed_at"], Moment.BEFORE, id="settle"),
+    ],
+)
+def test_sweep_whose_store_falls_silent_ends_and_the_next_one_completes(
+    awaited: list[str], moment: Moment, stage: Stage
+) -> None:
+    keys = stage.endpoint.delay_many(MESSAGES)
+    stage.proxy.fall_silent_at(*(text.encode(_TDS) for text in awaited), moment=moment)
+
+    ended, reason = stage.sweep_through_proxy()
+
+    assert stage.proxy.has_sprung.is_set()
+    assert ended == ExitCode.WORK_LEFT
+    assert "has not answered" in reason
+    stage.proxy.heal()
+    done = sweep(stage.spark, wiring.parts(stage.endpoint.config()))
+    assert (done.outcome, stage.endpoint.waiting()) == ("done", [])
+    arrived = Counter(row.message_id for row in stage.endpoint.queue_rows("Billing"))
+    assert (len(arrived), arrived.total()) == (MESSAGES, MESSAGES)
+    ledger = LedgerReader(stage.spark, stage.endpoint.folder / "ledger")
+    assert sorted(row.message_key for row in ledger.rows("tombstones")) == sorted(keys)
