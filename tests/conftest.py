@@ -176,7 +176,12 @@ def spark() -> "SparkSession":
     from duesweep.session import spark_session  # noqa: PLC0415
 
     # With retries, as on a cluster: plain local[N] never retries a task.
-    return spark_session(configuration.jars(), master="local[2,4]")
+    session = spark_session(configuration.jars(), master="local[2,4]")
+    # To compile Java for each query of a few rows took an eighth of all CPU. What the shell starts
+    # runs with Spark's own settings.
+    session.conf.set("spark.sql.codegen.wholeStage", "false")
+    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    return session
 
 
 @pytest.fixture
