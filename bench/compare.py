@@ -13,10 +13,10 @@ from typing import Any
 
 import figures
 from figures import Run
-from ground import Ground
 from mover import move
 from plain_loop import PlainLoop
 from sweeps import WarmSession, sweep_cold
+from testbed import Testbed
 
 from duesweep.demo.folder import configured, emptied, kept
 from duesweep.demo.messages import ENDPOINT
@@ -69,31 +69,33 @@ def _compare(options: argparse.Namespace, folder: Path, server: EmbeddedServer) 
         "ledger": {"root": str(folder / "ledger")},
     }
     config = configured(file, settings, "Written by bench/run.")
-    ground = Ground(config, options.rows)
+    testbed = Testbed(config, options.rows)
     _say(f"loading {options.rows:,} due rows")
-    ground.prepare()
+    testbed.prepare()
     _say("starting and warming a Spark session")
     session = WarmSession(config)
-    ground.reset(_WARM_UP_ROWS)
+    testbed.reset(_WARM_UP_ROWS)
     session.sweep()
-    contenders = _contenders(ground, session, lambda: sweep_cold(file, folder / "cold.log"))
+    contenders = _contenders(testbed, session, lambda: sweep_cold(file, folder / "cold.log"))
     runs: list[Run] = []
     for number in range(options.rounds):
         for contender in _in_turn(contenders, number):
             if contender.name != COLD or number < options.cold_rounds:
-                runs.append(_run(ground, contender, number + 1))
-    machine = _machine(ground, session)
+                runs.append(_run(testbed, contender, number + 1))
+    machine = _machine(testbed, session)
     figures.write(options.output, machine, runs, MOVER)
     figures.show(machine, runs, MOVER)
     return runs
 
 
-def _contenders(ground: Ground, session: WarmSession, cold: Callable[[], None]) -> list[Contender]:
+def _contenders(
+    testbed: Testbed, session: WarmSession, cold: Callable[[], None]
+) -> list[Contender]:
     def mover() -> Measured:
-        return _untold(lambda: move(ground.dsn, ground.delayed, ground.own_queue))
+        return _untold(lambda: move(testbed.dsn, testbed.delayed, testbed.own_queue))
 
     def plain() -> Measured:
-        return _untold(PlainLoop(ground.dsn, ground.delayed, ground.queues, ground.rows).run)
+        return _untold(PlainLoop(testbed.dsn, testbed.delayed, testbed.queues, testbed.rows).run)
 
     return [
         Contender(MOVER, mover, is_first_hop=True),
@@ -117,15 +119,15 @@ def _in_turn(contenders: Sequence[Contender], number: int) -> list[Contender]:
     return [*contenders[start:], *contenders[:start]]
 
 
-def _run(ground: Ground, contender: Contender, number: int) -> Run:
-    ground.reset()
+def _run(testbed: Testbed, contender: Contender, number: int) -> Run:
+    testbed.reset()
     measured = contender.prepare()
     load = os.getloadavg()[0]
     started = time.monotonic()
     steps = measured()
     seconds = time.monotonic() - started
-    count = ground.count(is_first_hop=contender.is_first_hop)
-    run = Run(contender.name, number, round(seconds, 3), ground.rows, count, load, steps)
+    count = testbed.count(is_first_hop=contender.is_first_hop)
+    run = Run(contender.name, number, round(seconds, 3), testbed.rows, count, load, steps)
     _say(
         f"round {number}: {contender.name}: {seconds:.1f} s, {run.rows_per_second:,.0f} rows/s"
         + ("" if count.is_clean else f" {count}")
@@ -133,15 +135,15 @@ def _run(ground: Ground, contender: Contender, number: int) -> Run:
     return run
 
 
-def _machine(ground: Ground, session: WarmSession) -> dict[str, Any]:
+def _machine(testbed: Testbed, session: WarmSession) -> dict[str, Any]:
     return {
-        "rows": ground.rows,
-        "row_bytes": ground.row_bytes(),
+        "rows": testbed.rows,
+        "row_bytes": testbed.row_bytes(),
         "cores": os.cpu_count(),
         "load": round(os.getloadavg()[0], 2),
         "python": platform.python_version(),
         "spark": session.spark_version,
-        **{f"postgresql {name}": value for name, value in ground.settings().items()},
+        **{f"postgresql {name}": value for name, value in testbed.settings().items()},
     }
 
 

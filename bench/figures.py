@@ -7,10 +7,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from ground import Count
 from rich.console import Console
 from rich.table import Table
 from sweeps import STAGE_OF, STAGES
+from testbed import Count
 
 _WIDTH = 110
 

@@ -10,14 +10,14 @@ BATCH = 100
 # Verbatim, but for the batch size, which NServiceBus binds: `MoveDueDelayedMessageText` of
 # https://github.com/Particular/NServiceBus.SqlServer (PostgreSqlConstants.cs).
 _MOVE_DUE = """
-WITH message as (DELETE FROM {0} WHERE id in (SELECT id from {0} WHERE {0}.Due < now() AT TIME ZONE 'UTC' LIMIT {2})
-RETURNING id, headers, body)
-INSERT into {1} (id, expires, headers, body) SELECT id, NULL, headers, body FROM message;
+WITH message as (DELETE FROM {0} WHERE id in (SELECT id from {0} WHERE {0}.Due < now() AT TIME ZONE
+'UTC' LIMIT {2}) RETURNING id, headers, body) INSERT into {1} (id, expires, headers, body) SELECT
+id, NULL, headers, body FROM message;
 
 SELECT now() AT TIME ZONE 'UTC' as UtcNow, Due as NextDue
 FROM {0}
 ORDER BY Due LIMIT 1 FOR UPDATE SKIP LOCKED
-"""  # noqa: E501
+"""
 
 
 def move(dsn: str, delayed: TableName, own_queue: TableName) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pika
 
-from duesweep.drivers.rabbitmq import Brokers, Connection, Fate, Publication, Publisher
+from duesweep.drivers.rabbitmq import Brokers, Connection, Publication, Publisher, PublishResult
 
 ROOT = Path(__file__).resolve().parent.parent
 PIPELINED, ONE_BY_ONE = "pipelined", "one confirm at a time"
@@ -82,7 +82,7 @@ def _pipelined(url: str, count: int) -> None:
         for start in range(0, count, 1_000):
             publisher.publish([publication] * min(1_000, count - start))
             publisher.wait(_SECONDS)
-            if set(publisher.take_fates()) != {Fate.CONFIRMED}:
+            if set(publisher.take_results()) != {PublishResult.CONFIRMED}:
                 sys.exit(f"Not all was confirmed: {publisher.fault}")
 
 

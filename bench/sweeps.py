@@ -23,7 +23,7 @@ STAGES = ("plan", "dispatch", "settle")
 STAGE_OF = {
     "settle_first": "settle",
     "plan_slices": "plan",
-    "tickets_df": "plan",
+    "claim_keys_df": "plan",
     "dispatch": "dispatch",
     "settle_last": "settle",
 }
@@ -33,14 +33,14 @@ class WarmSession:
     """A Spark session, and sweeps in it."""
 
     def __init__(self, config: Config) -> None:
-        self._parts = wiring.parts(config)
+        self._context = wiring.sweep_context(config)
         self._spark = spark_session(configuration.jars())
         self.spark_version = self._spark.version
 
     def sweep(self) -> dict[str, float]:
         """Sweep once; the seconds that went into each function of `STAGE_OF`."""
         with _measured() as seconds:
-            summary = pipeline.sweep(self._spark, self._parts)
+            summary = pipeline.sweep(self._spark, self._context)
         if summary.outcome != "done":
             raise RuntimeError(f"the sweep ended as {summary.outcome}: {summary.reason}")
         return dict(seconds)

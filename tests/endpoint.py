@@ -18,7 +18,7 @@ from duesweep import wiring
 from duesweep.address import PostgreSqlAddresses, TableName, quoted
 from duesweep.config import Config
 from duesweep.sql import statement
-from duesweep.stores.postgresql.place import journal_tables
+from duesweep.stores.postgresql.location import journal_tables
 from duesweep.testing.builders import BODY, ENDPOINT, DelayedRow, delayed_row
 
 # As NServiceBus stores it, evaluated in the writer's session: the server's default time zone.
@@ -151,7 +151,7 @@ class Endpoint:
         )
         return {row.key: row for row in rows}
 
-    def ripen(self) -> None:
+    def end_back_off(self) -> None:
         """Let every back-off be over."""
         attempts = self.own_table("attempts")
         self.execute(f"UPDATE {attempts} SET next_attempt_at = now() - interval '1 second'")

@@ -181,7 +181,7 @@ class SqlServerEndpoint:
         text = f"SELECT * FROM {self.own_table('journal')} WHERE sweep_id = ? ORDER BY id"
         return self.fetch(text, str(sweep_id))
 
-    def ripen(self) -> None:
+    def end_back_off(self) -> None:
         """Let every back-off be over."""
         attempts = self.own_table("attempts")
         self.execute(

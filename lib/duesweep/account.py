@@ -10,11 +10,11 @@ from dataclasses import dataclass, fields, replace
 
 @dataclass(frozen=True, slots=True)
 class SliceAccount:
-    """What one run of a task did with the `given` tickets that it read.
+    """What one run of a task did with the `given` claim keys that it read.
 
     `claimed` were delivered, failed or exhausted; `skipped` were locked by others; `gone` were not
-    in the store any more; `later` were there, but not due or not ripe yet; `left` were not reached,
-    or their destination took nothing.
+    in the store any more; `later` were there, but not due or not eligible yet; `left` were not
+    reached, or their destination took nothing.
     """
 
     given: int = 0

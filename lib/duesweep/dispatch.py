@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, Row
 
 from duesweep.account import SliceAccount, SliceEnd
 from duesweep.clock import Clock, SystemClock
-from duesweep.courier import Carried, Courier
+from duesweep.delivery import Delivery, DeliveryResult
 from duesweep.errors import (
     ConfigError,
     DuesweepError,
@@ -53,27 +53,27 @@ class DispatchJob:
     clock: Clock = field(default_factory=SystemClock)
 
 
-def dispatch(tickets_df: DataFrame, job: DispatchJob) -> None:
-    """Dispatch every slice (partition) of `tickets_df`, by one action."""
-    tickets_df.foreachPartition(_task(job))
+def dispatch(claim_keys_df: DataFrame, job: DispatchJob) -> None:
+    """Dispatch every slice (partition) of `claim_keys_df`, by one action."""
+    claim_keys_df.foreachPartition(_task(job))
 
 
 def _task(job: DispatchJob) -> Callable[[Iterable[Row]], None]:
     def run(rows: Iterable[Row]) -> None:
         context = TaskContext.get()
         assert context is not None  # runs in a task only
-        dispatch_slice(job, context.partitionId(), read_tickets(rows))
+        dispatch_slice(job, context.partitionId(), read_claim_keys(rows))
 
     return run
 
 
 @dataclass(frozen=True, slots=True)
-class Tickets:
-    """The tickets of a slice and, beside them, their messages' sizes in bytes. `total` is how many
-    there were to read; None: the read brought nothing, not even the row that each slice has.
+class ClaimKeys:
+    """The claim keys of a slice and, beside them, their messages' sizes in bytes. `total` is how
+    many there were to read; None: the read brought nothing, not even the row that each slice has.
     """
 
-    tickets: Sequence[str]
+    claim_keys: Sequence[str]
     sizes: Sequence[int]
     total: int | None
 
@@ -83,41 +83,41 @@ class Tickets:
 
         A read that breaks off in the JVM looks like its end to the task.
         """
-        if self.total == len(self.tickets):
+        if self.total == len(self.claim_keys):
             return None
         planned = "its" if self.total is None else f"{self.total}"
         return (
-            f"The task read {len(self.tickets)} of {planned} keys: the session that read them from "
-            "the store ended early (DUESWEEP_SPARK_LOG=warn shows why); the next sweep plans the "
-            "rest again"
+            f"The task read {len(self.claim_keys)} of {planned} keys: the session that read them "
+            "from the store ended early (DUESWEEP_SPARK_LOG=warn shows why); the next sweep plans "
+            "the rest again"
         )
 
 
-def read_tickets(rows: Iterable[Row]) -> Tickets:
-    """All tickets of a slice. They are read to the end before anything is claimed: the JDBC cursor
-    behind them holds a snapshot as long as it is open.
+def read_claim_keys(rows: Iterable[Row]) -> ClaimKeys:
+    """All claim keys of a slice. They are read to the end before anything is claimed: the JDBC
+    cursor behind them holds a snapshot as long as it is open.
     """
-    tickets: list[str] = []
+    claim_keys: list[str] = []
     sizes = array("q")
     total: int | None = None
     for row in rows:
         total = row["total"] or 0
-        if row["tickets"]:
-            tickets += row["tickets"].split(",")
+        if row["claim_keys"]:
+            claim_keys += row["claim_keys"].split(",")
             sizes.extend(map(int, row["sizes"].split(",")))
-    return Tickets(tickets, sizes, total)
+    return ClaimKeys(claim_keys, sizes, total)
 
 
-def dispatch_slice(job: DispatchJob, slice_number: int, tickets: Tickets) -> None:
-    """Dispatch the messages that the tickets lead to."""
-    account = SliceAccount(given=len(tickets.tickets))
+def dispatch_slice(job: DispatchJob, slice_number: int, claim_keys: ClaimKeys) -> None:
+    """Dispatch the messages that the claim keys lead to."""
+    account = SliceAccount(given=len(claim_keys.claim_keys))
     reason: str | None = None
     try:
         with job.store.open_task() as store, job.queue.open(store) as queue:
             batches = _Batches(job, slice_number, store, queue)
             try:
-                batches.run_all(tickets)
-                reason = "; ".join(filter(None, (tickets.fault, batches.blocked_reason))) or None
+                batches.run_all(claim_keys)
+                reason = "; ".join(filter(None, (claim_keys.fault, batches.blocked_reason))) or None
             finally:
                 account += batches.account
             store.end_slice(job.run, slice_number, SliceEnd(account, reason))
@@ -140,19 +140,19 @@ class _Batches:
         self._slice_number = slice_number
         self._store = store
         self._queue = queue
-        self._courier = Courier(queue, job.clock)
+        self._delivery = Delivery(queue, job.clock)
         self._rng = random.Random()
         self.account = SliceAccount()
 
     @property
     def blocked_reason(self) -> str | None:
         """Why destinations took nothing, where some did; their messages were left."""
-        return self._courier.blocked_reason
+        return self._delivery.blocked_reason
 
-    def run_all(self, slice_: Tickets) -> None:
-        """Run batch after batch; what a slow batch put back goes into one of its own."""
+    def run_all(self, slice_: ClaimKeys) -> None:
+        """Run batch after batch; what a slow batch released goes into one of its own."""
         job = self._job
-        for batch in job.limits.batches(slice_.tickets, slice_.sizes):
+        for batch in job.limits.batches(slice_.claim_keys, slice_.sizes):
             left, lost = batch, 0
             while left:
                 try:
@@ -165,15 +165,15 @@ class _Batches:
                     _log.info("Slice %d claims a batch again: %s", self._slice_number, error)
                     job.clock.sleep(wait_seconds(lost, self._rng))
 
-    def _run(self, tickets: Sequence[str]) -> Sequence[str]:
+    def _run(self, claim_keys: Sequence[str]) -> Sequence[str]:
         job = self._job
         with self._store.transaction():
-            claim = self._store.claim(job.run, tickets)
+            claim = self._store.claim(job.run, claim_keys)
             clock = StoreClock(claim.server_us, job.run.horizon.shift_us, job.clock)
-            carried = self._courier.carry(claim.messages, clock)
-            self._store.pass_over(carried.passed_over)
-            outcomes = self._outcomes(carried)
-            put_back = [self._store.ticket(message) for message in carried.put_back]
+            result = self._delivery.deliver_all(claim.messages, clock)
+            self._store.exclude(result.excluded)
+            outcomes = self._outcomes(result)
+            released = [self._store.claim_key(message) for message in result.released]
             if outcomes.claimed:
                 self._store.finish(job.run, self._slice_number, outcomes, clock.server_us())
                 # Last, so that only the store's COMMIT can still fail: where the queue has a
@@ -184,24 +184,24 @@ class _Batches:
             claimed=outcomes.claimed,
             skipped=claim.skipped,
             gone=claim.gone,
-            later=claim.later + len(carried.early),
-            left=len(carried.blocked),
+            later=claim.later + len(result.early),
+            left=len(result.blocked),
         )
-        return [*put_back, *claim.unread]
+        return [*released, *claim.unread]
 
-    def _outcomes(self, carried: Carried) -> Outcomes:
+    def _outcomes(self, result: DeliveryResult) -> Outcomes:
         retry = self._job.retry
-        last = [(m, e) for m, e in carried.faulty if retry.is_last(m.attempts, e)]
+        last = [(m, e) for m, e in result.faulty if retry.is_last(m.attempts, e)]
         granted = self._grant(len(last))
         exhausted = self._exhaust(last[:granted])
         gone = {outcome.message.key for outcome in exhausted}
         failed = [
             Failed(m, e, retry.backoff_seconds(m.attempts, self._rng))
-            for m, e in carried.faulty
+            for m, e in result.faulty
             if m.key not in gone
         ]
-        held_back = len(last) - granted
-        return Outcomes(tuple(carried.delivered), tuple(failed), tuple(exhausted), held_back)
+        over_limit = len(last) - granted
+        return Outcomes(tuple(result.delivered), tuple(failed), tuple(exhausted), over_limit)
 
     def _grant(self, wanted: int) -> int:
         job = self._job
@@ -211,7 +211,7 @@ class _Batches:
         job = self._job
         if job.error_queue is None or not chosen:
             return [Exhausted(message, error, None) for message, error in chosen]
-        letters = [faulted(m, e, own_queue=job.store.own_queue) for m, e in chosen]
+        error_messages = [faulted(m, e, own_queue=job.store.own_queue) for m, e in chosen]
         # What did not get there stays, as a failure.
-        queue, arrived = self._courier.carry_letters(job.error_queue, letters)
+        queue, arrived = self._delivery.deliver_error_messages(job.error_queue, error_messages)
         return [Exhausted(m, e, queue) for m, e in chosen if m.key in arrived]

@@ -11,9 +11,9 @@ from datetime import datetime, timedelta
 
 from pyspark.sql import SparkSession
 
-from duesweep.census import Heading, census
+from duesweep.context import SweepContext
 from duesweep.errors import ConfigError, ExitCode
-from duesweep.parts import SweepParts
+from duesweep.preview import PreviewEntry, count_destinations
 from duesweep.stores.values import Horizon, SweepReport
 from duesweep.sweep import Watch, exit_code, sweep
 
@@ -39,7 +39,7 @@ class Handover:
 
 def handover(
     spark: SparkSession,
-    parts: SweepParts,
+    context: SweepContext,
     cutoff: datetime | None = None,
     watch: Watch | None = None,
 ) -> Handover:
@@ -47,25 +47,25 @@ def handover(
 
     Raises `ConfigError` where no queue can hold messages until they are due, else as `sweep`.
     """
-    summary = sweep(spark, parts, watch, _reach(longest_delay(parts), cutoff))
-    with parts.store.open_driver() as session:
+    summary = sweep(spark, context, watch, _reach(longest_delay(context), cutoff))
+    with context.store.open_driver() as session:
         since = session.horizon().cut_off(cutoff).since if cutoff else None
         return Handover(summary, session.count_stored(since))
 
 
 def preview(
-    spark: SparkSession, parts: SweepParts, cutoff: datetime | None = None
-) -> Counter[Heading]:
+    spark: SparkSession, context: SweepContext, cutoff: datetime | None = None
+) -> Counter[PreviewEntry]:
     """How many messages a handover would send where, and which would stay. Moves nothing."""
-    longest_delay(parts)
-    return census(spark, parts, _reach(_ALL.total_seconds(), cutoff))
+    longest_delay(context)
+    return count_destinations(spark, context, _reach(_ALL.total_seconds(), cutoff))
 
 
-def abort(parts: SweepParts) -> int:
+def abort(context: SweepContext) -> int:
     """Stop the handovers and sweeps of the store that are under way, each before its next batch;
     how many. What they have moved stays where it is; what they have not stays in the store.
     """
-    with parts.store.open_driver() as session:
+    with context.store.open_driver() as session:
         session.check()
         remaining = session.count_pending(session.horizon())
         return sum(
@@ -74,9 +74,9 @@ def abort(parts: SweepParts) -> int:
         )
 
 
-def longest_delay(parts: SweepParts) -> int:
+def longest_delay(context: SweepContext) -> int:
     """How far ahead the queues can take messages, in seconds; `ConfigError` where they cannot."""
-    longest = parts.queue.longest_delay
+    longest = context.queue.longest_delay
     if not longest:
         raise ConfigError(
             "None of the queues can hold messages until they are due, so nothing can be handed "

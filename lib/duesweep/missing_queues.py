@@ -10,8 +10,8 @@ messages belong, with a route for example.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from duesweep.context import SweepContext
 from duesweep.errors import ConfigError, MessageError, StoreError, UnreadableAddressError
-from duesweep.parts import SweepParts
 from duesweep.queues.base import Queue, QueueSession, Routing
 from duesweep.stores.abilities import KnowsDestinations
 from duesweep.stores.base import DriverSession
@@ -31,7 +31,7 @@ class _Connection:
 
 
 def refuse_missing_queues(
-    parts: SweepParts, session: DriverSession, horizon: Horizon | None
+    context: SweepContext, session: DriverSession, horizon: Horizon | None
 ) -> None:
     """Raise `ConfigError` where a connection has none of the queues that messages due by `horizon`
     (None: any) go to, nor of those that others in the store go to; or where no route takes any.
@@ -43,11 +43,11 @@ def refuse_missing_queues(
     asked = session.stored_destinations() if horizon is None else session.due_destinations(horizon)
     if not asked:
         return
-    with parts.store.open_task() as task, parts.queue.open(task) as queue:
-        found = _without_queues(parts.queue, queue, asked)
+    with context.store.open_task() as task, context.queue.open(task) as queue:
+        found = _without_queues(context.queue, queue, asked)
         if found and horizon is not None:
             everywhere = [*asked, *session.stored_destinations()]
-            stored = _without_queues(parts.queue, queue, list(dict.fromkeys(everywhere)))
+            stored = _without_queues(context.queue, queue, list(dict.fromkeys(everywhere)))
             found = {name: found[name] for name in sorted(found) if name in stored}
     if found:
         raise ConfigError(_sentence(found))

@@ -8,22 +8,22 @@ from duesweep.message import Message
 
 
 class Delivered(NamedTuple):
-    """The message lies in `queue`; its row leaves the store. With `is_handed_over` it was not due
+    """The message lies in `queue`; its row leaves the store. With `is_deferred` it was not due
     yet, and the queue's own delayed delivery brings it there when it is.
     """
 
     message: Message
     queue: str
-    is_handed_over: bool = False
+    is_deferred: bool = False
 
     @property
     def name(self) -> str:
         """What the ledger calls it."""
-        return "handed-over" if self.is_handed_over else "dispatched"
+        return "deferred" if self.is_deferred else "dispatched"
 
 
 class Failed(NamedTuple):
-    """The message stays; it is ripe again after `retry_seconds`."""
+    """The message stays; it is eligible again after `retry_seconds`."""
 
     message: Message
     error: MessageError
@@ -45,13 +45,13 @@ class Exhausted(NamedTuple):
 class Outcomes:
     """Everything that a batch does to the rows that it claimed.
 
-    `held_back` counts those of `failed` that are out of attempts, but over the sweep's limit.
+    `over_limit` counts those of `failed` that are out of attempts, but over the sweep's limit.
     """
 
     delivered: tuple[Delivered, ...] = ()
     failed: tuple[Failed, ...] = ()
     exhausted: tuple[Exhausted, ...] = ()
-    held_back: int = 0
+    over_limit: int = 0
 
     @property
     def claimed(self) -> int:

@@ -1,4 +1,4 @@
-"""What is due, as slices: tickets over JDBC, partitioned by Due, one partition a slice.
+"""What is due, as slices: claim keys over JDBC, partitioned by Due, one partition a slice.
 
 A plan is a hint. Its partitions are not one snapshot, so the claim tests everything again.
 """
@@ -16,23 +16,23 @@ _FETCH_ROWS = 50
 
 
 def plan_slices(session: DriverSession, run: SweepRun, cores: int, limits: BatchLimits) -> Slices:
-    """Slices of equal size over what is due and ripe now."""
+    """Slices of equal size over what is eligible now."""
     found = session.count_pending(run.horizon)
     return session.plan(run, slice_count(found, cores, limits))
 
 
-def tickets_df(spark: SparkSession, source: JdbcSource, plan: Slices) -> DataFrame:
-    """`tickets` and `sizes` of what is due and ripe, oldest first, a thousand to a row (strings,
+def claim_keys_df(spark: SparkSession, source: JdbcSource, plan: Slices) -> DataFrame:
+    """`claim_keys` and `sizes` of what is eligible, oldest first, a thousand to a row (strings,
     separated by commas), and the `total` of their slice; partition i is slice i, with no shuffle
     between read and dispatch.
     """
     due_df = spark.read.jdbc(
         source.url,
-        f"({plan.tickets_query}) AS due_messages",
+        f"({plan.claim_keys_query}) AS due_messages",
         predicates=[f"slice = {number}" for number in range(len(plan.planned))],
         properties=source.properties | {"fetchsize": str(_FETCH_ROWS)},
     )
-    return due_df.select("tickets", "sizes", "total")
+    return due_df.select("claim_keys", "sizes", "total")
 
 
 def core_count(spark: SparkSession) -> int:

@@ -24,13 +24,13 @@ class Retry:
     max_attempts: int = 5
     initial_seconds: float = 30.0
     max_seconds: float = 3600.0
-    hopeless: tuple[type[MessageError], ...] = ()
+    non_retryable: tuple[type[MessageError], ...] = ()
 
     def is_last(self, failures_before: int, error: MessageError) -> bool:
         """Whether one more failure, `error`, exhausts a message that has failed `failures_before`
-        times: the last one does, and a hopeless one at once.
+        times: the last one does, and a non-retryable one at once.
         """
-        return failures_before + 1 >= self.max_attempts or isinstance(error, self.hopeless)
+        return failures_before + 1 >= self.max_attempts or isinstance(error, self.non_retryable)
 
     def backoff_seconds(self, failures_before: int, rng: random.Random) -> float:
         """Seconds until the next attempt: doubled with each failure, capped, and then shortened
@@ -67,7 +67,7 @@ class LookAhead:
     when this one began to start, as `time.time()` tells it.
 
     What comes due before the next sweep has had time to start, and to carry what it finds, has to
-    be handed over by this one. Starting is measured; carrying is taken to last as long again.
+    be deferred by this one. Starting is measured; carrying is taken to last as long again.
     """
 
     period_seconds: float = 0

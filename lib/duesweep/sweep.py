@@ -11,12 +11,12 @@ from contextlib import AbstractContextManager, nullcontext
 import structlog
 from pyspark.sql import SparkSession
 
+from duesweep.context import SweepContext
 from duesweep.dispatch import DispatchJob, dispatch
 from duesweep.errors import ExitCode, SweepClosedError
 from duesweep.ledger.tables import Ledger
 from duesweep.missing_queues import refuse_missing_queues
-from duesweep.parts import SweepParts
-from duesweep.plan import core_count, plan_slices, tickets_df
+from duesweep.plan import claim_keys_df, core_count, plan_slices
 from duesweep.settle import settle_first, settle_last
 from duesweep.spark_errors import SPARK_ERRORS, sentence
 from duesweep.stores.base import DriverSession
@@ -31,7 +31,7 @@ Reach = Callable[[Horizon], Horizon]
 
 def sweep(
     spark: SparkSession,
-    parts: SweepParts,
+    context: SweepContext,
     watch: Watch | None = None,
     reach: Reach | None = None,
 ) -> SweepReport:
@@ -41,21 +41,21 @@ def sweep(
     says how far the sweep looks from what is due now, by default what `parts` say.
     Raises the `DuesweepError`s of its parts; whatever happens, the journal says what was done.
     """
-    ledger = Ledger(spark, parts.ledger_root)
-    with parts.store.open_driver() as session:
+    ledger = Ledger(spark, context.ledger_root)
+    with context.store.open_driver() as session:
         session.check()
         ledger_error = settle_first(spark, session, ledger)
-        horizon = (reach or parts.reach)(session.horizon())
-        refuse_missing_queues(parts, session, horizon)
+        horizon = (reach or context.reach)(session.horizon())
+        refuse_missing_queues(context, session, horizon)
         if ledger_error is not None and not session.count_pending(horizon):
             # Else each tick would add a sweep of nothing to what is to be settled.
             raise ledger_error
         run = session.open_sweep(horizon)
-        plan = plan_slices(session, run, parts.slices or core_count(spark), parts.limits)
+        plan = plan_slices(session, run, context.slices or core_count(spark), context.limits)
         cut_short: str | None = None
         if plan.found:
             with watch(run, plan.found) if watch else nullcontext():
-                cut_short = _dispatch(spark, session, run, plan, parts)
+                cut_short = _dispatch(spark, session, run, plan, context)
         _close(session, run, cut_short)
         return settle_last(spark, session, ledger, run.sweep_id, ledger_error)
 
@@ -70,22 +70,22 @@ def exit_code(summary: SweepSummary) -> ExitCode:
 
 
 def _dispatch(
-    spark: SparkSession, session: DriverSession, run: SweepRun, plan: Slices, parts: SweepParts
+    spark: SparkSession, session: DriverSession, run: SweepRun, plan: Slices, context: SweepContext
 ) -> str | None:
     """Dispatch all slices; why Spark did not come to the end of them, None where it did."""
     job = DispatchJob(
-        store=parts.store,
-        queue=parts.queue,
+        store=context.store,
+        queue=context.queue,
         run=run,
-        limits=parts.limits,
-        retry=parts.retry,
-        max_exhausted=parts.max_exhausted,
-        error_queue=parts.error_queue,
+        limits=context.limits,
+        retry=context.retry,
+        max_exhausted=context.max_exhausted,
+        error_queue=context.error_queue,
     )
-    watchdog = watched(spark, parts.store, run, parts.timeouts.plan_seconds(plan.found))
+    watchdog = watched(spark, context.store, run, context.timeouts.plan_seconds(plan.found))
     with watchdog as watching:
         try:
-            dispatch(tickets_df(spark, session.jdbc(), plan), job)
+            dispatch(claim_keys_df(spark, session.jdbc(), plan), job)
         except SPARK_ERRORS as error:
             # The journal knows what was done; slices without an end count as cut.
             reason = watching.reason or f"Spark ended the job: {sentence(error)}"

@@ -30,7 +30,7 @@ class BatchClock:
     shift_us: int
 
     def lateness_ms(self, delivered: Sequence[Delivered]) -> list[int | None]:
-        """Milliseconds since each message's stored Due; 0 for one that was handed over before."""
+        """Milliseconds since each message's stored Due; 0 for one that was deferred before."""
         now = self.now_us + self.shift_us
         return [_lateness_ms(now, one) for one in delivered]
 
@@ -39,7 +39,7 @@ def _lateness_ms(now_us: int, delivered: Delivered) -> int | None:
     due_us = delivered.message.due_us
     if due_us is None:
         return None
-    return 0 if delivered.is_handed_over else (now_us - due_us) // 1_000
+    return 0 if delivered.is_deferred else (now_us - due_us) // 1_000
 
 
 @cache

@@ -64,7 +64,7 @@ class Watchdog:
                 with self.store.open_driver() as session:
                     while not self._is_over.wait(_POLL_SECONDS):
                         self._note(session.progress(self.run.sweep_id))
-            except Exception:  # noqa: BLE001 - whatever a brought store raises tells nothing
+            except Exception:  # noqa: BLE001 - whatever a custom store raises tells nothing
                 self._since = None
                 self._is_over.wait(_POLL_SECONDS)
 

@@ -221,7 +221,7 @@ def test_nothing_due_is_0_and_writes_nothing(
     names = [field.name for field in fields(SweepReport)]
     assert list(summary) == [*names, "exit_code", "error"]
     assert summary["source"].endswith("/public.Sales.Orders.Delayed")
-    assert (summary["outcome"], summary["found"], summary["held_back"]) == ("idle", 0, 0)
+    assert (summary["outcome"], summary["found"], summary["over_limit"]) == ("idle", 0, 0)
     assert summary["sweep_id"] is None
     assert not (endpoint.folder / "ledger").exists()
 

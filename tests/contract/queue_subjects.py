@@ -7,7 +7,7 @@ import psycopg
 from endpoint import Endpoint
 
 from duesweep import wiring
-from duesweep.testing.contract import REFUSED_BODY, Letters
+from duesweep.testing.contract import REFUSED_BODY, ArrivedMessages
 
 
 class PostgreSqlQueueUnderTest:
@@ -18,8 +18,8 @@ class PostgreSqlQueueUnderTest:
     def __init__(self, endpoint: Endpoint, elsewhere: Endpoint | None = None) -> None:
         self.has_own_transaction = elsewhere is not None
         own = {"queues__default__dsn": elsewhere.dsn} if elsewhere else {}
-        parts = wiring.parts(endpoint.set_up().config(**own))
-        self.queue, self.store = parts.queue, parts.store
+        context = wiring.sweep_context(endpoint.set_up().config(**own))
+        self.queue, self.store = context.queue, context.store
         self.tables = elsewhere or endpoint
         for queue in ("Billing", endpoint.name):
             self.create(queue)
@@ -30,7 +30,7 @@ class PostgreSqlQueueUnderTest:
     def drop(self, address: str) -> None:
         self.tables.execute(f"DROP TABLE {self.tables.addresses.parse(address)}")
 
-    def letters(self, address: str) -> Letters:
+    def arrived(self, address: str) -> ArrivedMessages:
         return [(row.headers, row.body) for row in self.tables.queue_rows(address)]
 
     def refuse(self, address: str) -> None:

@@ -17,7 +17,7 @@ from duesweep.address import bracketed
 from duesweep.message import Message
 from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import DelayedRow
-from duesweep.testing.contract import REFUSED_BODY, Abilities, JsonHeaders, Letters
+from duesweep.testing.contract import REFUSED_BODY, Abilities, ArrivedMessages, JsonHeaders
 from duesweep.testing.journal import JournalEntry
 
 _NOT_XML = (
@@ -31,13 +31,13 @@ _NOT_XML = (
 
 
 class SqlServerUnderTest:
-    """The store of `endpoint`, whose tables are there: its tickets are Dues."""
+    """The store of `endpoint`, whose tables are there: its claim keys are Dues."""
 
     def __init__(self, endpoint: SqlServerEndpoint) -> None:
-        parts = wiring.parts(endpoint.config())
+        context = wiring.sweep_context(endpoint.config())
         self.endpoint = endpoint
-        self.store = parts.store
-        self.queue = parts.queue
+        self.store = context.store
+        self.queue = context.queue
         self.own_queue = endpoint.name
         stand_in = endpoint.server.stand_in
         self.abilities = Abilities(
@@ -66,11 +66,11 @@ class SqlServerUnderTest:
             pytest.skip(server.unsupported("holds no NUL in a column of text"))
         return self.endpoint.load(rows)
 
-    def tickets(self, rows: Iterable[DelayedRow]) -> list[str]:
+    def claim_keys(self, rows: Iterable[DelayedRow]) -> list[str]:
         # The server's own text of a Due: all its digits, or as many as a stand-in has.
         dues = [due_text(row.due) for row in rows]
-        tickets = {due: self._ticket(due) for due in dict.fromkeys(dues)}
-        return [tickets[due] for due in dues]
+        claim_keys = {due: self._claim_key(due) for due in dict.fromkeys(dues)}
+        return [claim_keys[due] for due in dues]
 
     def message(self, row: DelayedRow, attempts: int = 0) -> Message:
         return self.endpoint.rows.message(row, attempts)
@@ -101,25 +101,25 @@ class SqlServerUnderTest:
     def attempts(self) -> dict[str, int]:
         return {key: row.attempts for key, row in self.endpoint.attempts().items()}
 
-    def ripen(self) -> None:
-        self.endpoint.ripen()
+    def end_back_off(self) -> None:
+        self.endpoint.end_back_off()
 
     def journal(self, run: SweepRun) -> list[JournalEntry]:
         return [entry_of(_values(row)) for row in self.endpoint.journal(run.sweep_id)]
 
     def counters(self, run: SweepRun) -> tuple[int, int]:
         sweeps = self.endpoint.own_table("sweeps")
-        text = f"SELECT exhausted, held_back FROM {sweeps} WHERE sweep_id = ?"
+        text = f"SELECT exhausted, over_limit FROM {sweeps} WHERE sweep_id = ?"
         (row,) = self.endpoint.fetch(text, str(run.sweep_id))
-        return row.exhausted, row.held_back
+        return row.exhausted, row.over_limit
 
     def delivered(self) -> list[str]:
         return [row.headers for row in self.endpoint.queue_rows("Billing")]
 
-    def _ticket(self, due: str) -> str:
-        (row,) = self.endpoint.fetch(f"SELECT {shown(AS_DUE)} AS ticket", due)
-        ticket: str = row.ticket
-        return ticket
+    def _claim_key(self, due: str) -> str:
+        (row,) = self.endpoint.fetch(f"SELECT {shown(AS_DUE)} AS claim key", due)
+        claim_key: str = row.claim_key
+        return claim_key
 
 
 class SqlServerQueueUnderTest:
@@ -132,8 +132,8 @@ class SqlServerQueueUnderTest:
     ) -> None:
         self.has_own_transaction = elsewhere is not None
         own = {"queues__default__dsn": elsewhere.database.dsn} if elsewhere else {}
-        parts = wiring.parts(endpoint.set_up().config(**own))
-        self.queue, self.store = parts.queue, parts.store
+        context = wiring.sweep_context(endpoint.set_up().config(**own))
+        self.queue, self.store = context.queue, context.store
         self.tables = elsewhere or endpoint
         for queue in ("Billing", endpoint.name):
             self.create(queue)
@@ -144,7 +144,7 @@ class SqlServerQueueUnderTest:
     def drop(self, address: str) -> None:
         self.tables.execute(f"DROP TABLE {self._table(address)}")
 
-    def letters(self, address: str) -> Letters:
+    def arrived(self, address: str) -> ArrivedMessages:
         return [(row.headers, row.body) for row in self.tables.queue_rows(address)]
 
     def refuse(self, address: str) -> None:

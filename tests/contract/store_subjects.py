@@ -28,10 +28,10 @@ class PostgreSqlUnderTest(JsonHeaders):
     abilities = Abilities()
 
     def __init__(self, endpoint: Endpoint) -> None:
-        parts = wiring.parts(endpoint.config())
+        context = wiring.sweep_context(endpoint.config())
         self.endpoint = endpoint
-        self.store = parts.store
-        self.queue = parts.queue
+        self.store = context.store
+        self.queue = context.queue
         self.own_queue = endpoint.name
 
     def now(self) -> datetime:
@@ -46,7 +46,7 @@ class PostgreSqlUnderTest(JsonHeaders):
         self.endpoint.load(stored)
         return stored
 
-    def tickets(self, rows: Iterable[DelayedRow]) -> list[str]:
+    def claim_keys(self, rows: Iterable[DelayedRow]) -> list[str]:
         return [row.key for row in rows]
 
     def waiting(self) -> set[str]:
@@ -68,8 +68,8 @@ class PostgreSqlUnderTest(JsonHeaders):
     def attempts(self) -> dict[str, int]:
         return {key: row.attempts for key, row in self.endpoint.attempts().items()}
 
-    def ripen(self) -> None:
-        self.endpoint.ripen()
+    def end_back_off(self) -> None:
+        self.endpoint.end_back_off()
 
     def journal(self, run: SweepRun) -> list[JournalEntry]:
         rows = self.endpoint.fetch(
@@ -82,9 +82,9 @@ class PostgreSqlUnderTest(JsonHeaders):
 
     def counters(self, run: SweepRun) -> tuple[int, int]:
         sweeps = self.endpoint.own_table("sweeps")
-        text = f"SELECT exhausted, held_back FROM {sweeps} WHERE sweep_id = $1"
+        text = f"SELECT exhausted, over_limit FROM {sweeps} WHERE sweep_id = $1"
         (row,) = self.endpoint.fetch(text, run.sweep_id)
-        return row.exhausted, row.held_back
+        return row.exhausted, row.over_limit
 
     def delivered(self) -> list[str]:
         return [row.headers for row in self.endpoint.queue_rows("Billing")]

@@ -13,13 +13,13 @@ def dead(endpoint: Endpoint) -> Dead:
     endpoint.set_up("Billing")
     endpoint.delay_many(7)
     exhausted, *_ = endpoint.delay_many(3, ["Nowhere"])
-    parts = wiring.parts(endpoint.config(retry__max_attempts=2, sweep__batch_rows=3))
+    context = wiring.sweep_context(endpoint.config(retry__max_attempts=2, sweep__batch_rows=3))
     endpoint.execute(
         "INSERT INTO duesweep_attempts"
         " VALUES ($1, $2, NULL, NULL, 1, now(), now(), now(), 'x', 'x')",
-        parts.store.source,
+        context.store.source,
         exhausted,
     )
-    with parts.store.open_driver() as session:
-        run = dispatch_without_settling(parts, session)
-    return Dead(parts, run)
+    with context.store.open_driver() as session:
+        run = dispatch_without_settling(context, session)
+    return Dead(context, run)

@@ -6,9 +6,9 @@ from endpoint import Endpoint
 from ledger_reader import LedgerReader
 from pyspark.sql import SparkSession
 
-from duesweep.dispatch import DispatchJob, Tickets, dispatch_slice
+from duesweep.context import SweepContext
+from duesweep.dispatch import ClaimKeys, DispatchJob, dispatch_slice
 from duesweep.ledger.tables import Ledger
-from duesweep.parts import SweepParts
 from duesweep.settle import settle_leftovers
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
 from duesweep.stores.values import Slices, SweepRun
@@ -18,37 +18,37 @@ from duesweep.stores.values import Slices, SweepRun
 class Dead:
     """A sweep that was dispatched, and whose driver died before it closed it."""
 
-    parts: SweepParts
+    context: SweepContext
     run: SweepRun
 
 
-def dispatch_without_settling(parts: SweepParts, session: PostgreSqlDriverSession) -> SweepRun:
+def dispatch_without_settling(context: SweepContext, session: PostgreSqlDriverSession) -> SweepRun:
     run = session.open_sweep(session.horizon())
     plan = session.plan(run, 1)
     keys = _due_keys(session, plan)
     job = DispatchJob(
-        store=parts.store,
-        queue=parts.queue,
+        store=context.store,
+        queue=context.queue,
         run=run,
-        limits=parts.limits,
-        retry=parts.retry,
-        max_exhausted=parts.max_exhausted,
-        error_queue=parts.error_queue,
+        limits=context.limits,
+        retry=context.retry,
+        max_exhausted=context.max_exhausted,
+        error_queue=context.error_queue,
     )
     assert plan.found == len(keys)
-    dispatch_slice(job, 0, Tickets(keys, [100] * len(keys), len(keys)))
+    dispatch_slice(job, 0, ClaimKeys(keys, [100] * len(keys), len(keys)))
     return run
 
 
 def _due_keys(session: PostgreSqlDriverSession, plan: Slices) -> list[str]:
     connection = session._connection._raw  # noqa: SLF001 - the plan's own query, without Spark
-    rows = connection.execute(plan.tickets_query.encode()).fetchall()
+    rows = connection.execute(plan.claim_keys_query.encode()).fetchall()
     return [key for _, keys, _, _ in rows if keys for key in keys.split(",")]
 
 
 def settle(spark: SparkSession, dead: Dead) -> None:
-    with dead.parts.store.open_driver() as session:
-        settle_leftovers(spark, session, Ledger(spark, dead.parts.ledger_root))
+    with dead.context.store.open_driver() as session:
+        settle_leftovers(spark, session, Ledger(spark, dead.context.ledger_root))
 
 
 def assert_settled_once(dead: Dead, endpoint: Endpoint, ledger: LedgerReader) -> None:

@@ -25,14 +25,14 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 def main(master: str, moment: str, batch: str, file: str, *overrides: str) -> int:
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    parts = wiring.parts(configuration.load(Path(file), overrides))
-    failing = _failing(parts.store, moment, int(batch))
+    context = wiring.sweep_context(configuration.load(Path(file), overrides))
+    failing = _failing(context.store, moment, int(batch))
     spark = spark_session(configuration.jars(), master=master)
     spark.range(2).foreachPartition(lambda _: None)
     print("ready", flush=True)
     sys.stdin.readline()
     try:
-        summary = sweep(spark, replace(parts, store=failing))
+        summary = sweep(spark, replace(context, store=failing))
     except DuesweepError as error:
         print(json.dumps({"error": str(error)}), flush=True)
         return error.exit_code

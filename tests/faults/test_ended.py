@@ -72,7 +72,7 @@ def test_sweep_that_is_ended_says_so_in_a_sentence(
     assert (told["exit_code"], told["outcome"]) in {(code, "error"), (4, "incomplete")}
     assert expected in told["error"]
 
-    sweep(spark, wiring.parts(endpoint.config()))
+    sweep(spark, wiring.sweep_context(endpoint.config()))
 
     tombstones = ledger.rows("tombstones")
     assert len(tombstones) == len({row.message_key for row in tombstones}) == _MESSAGES

@@ -45,11 +45,11 @@ def _seeing_no_binding_at_once(count: int) -> Iterator[None]:
 def _sweep_at_once(
     spark: SparkSession, endpoint: Endpoint, roots: Sequence[Path]
 ) -> list[SweepSummary | ConfigError]:
-    parts = wiring.parts(endpoint.config())
+    context = wiring.sweep_context(endpoint.config())
 
     def one(root: Path) -> SweepSummary | ConfigError:
         try:
-            return sweep(spark, replace(parts, ledger_root=str(root)))
+            return sweep(spark, replace(context, ledger_root=str(root)))
         except ConfigError as error:
             return error
 
@@ -96,7 +96,7 @@ def test_who_loses_the_race_without_the_lock_reads_back_who_won(
 ) -> None:
     # As after a session that was lost, and its lock with it.
     endpoint.set_up("Billing")
-    store = wiring.parts(endpoint.config()).store
+    store = wiring.sweep_context(endpoint.config()).store
     created = threading.Barrier(2)
     create = Ledger.create
 
@@ -127,15 +127,15 @@ def test_ledger_that_was_created_and_not_bound_is_taken_by_the_next_first_sweep(
 ) -> None:
     endpoint.set_up("Billing")
     endpoint.delay()
-    parts = wiring.parts(endpoint.config())
-    ledger_id = Ledger(spark, parts.ledger_root).create()
+    context = wiring.sweep_context(endpoint.config())
+    ledger_id = Ledger(spark, context.ledger_root).create()
     # And that one died in the middle of it.
     for file in sorted((ledger.root / "sweeps").rglob("*"), reverse=True):
         file.rmdir() if file.is_dir() else file.unlink()
 
-    assert sweep(spark, parts).dispatched == 1
+    assert sweep(spark, context).dispatched == 1
 
-    with parts.store.open_driver() as session:
+    with context.store.open_driver() as session:
         assert session.binding() == ledger_id
     assert len(ledger.rows("sweeps")) == 1
 

@@ -13,9 +13,9 @@ from ledger_reader import LedgerReader
 from pyspark.sql import SparkSession
 
 from duesweep import settle, wiring
+from duesweep.context import SweepContext
 from duesweep.errors import LedgerError
 from duesweep.ledger.tables import Ledger
-from duesweep.parts import SweepParts
 from duesweep.sweep import exit_code, sweep
 
 _FULL = "No space left on device"
@@ -28,14 +28,16 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 
 @pytest.fixture
-def parts(endpoint: Endpoint, disk: SmallDisk) -> SweepParts:
+def context(endpoint: Endpoint, disk: SmallDisk) -> SweepContext:
     endpoint.set_up("Billing")
     endpoint.delay_many(5)
-    return wiring.parts(endpoint.config(ledger__root=str(disk.folder / "ledger")))
+    return wiring.sweep_context(endpoint.config(ledger__root=str(disk.folder / "ledger")))
 
 
-def _assert_complete(spark: SparkSession, endpoint: Endpoint, parts: SweepParts, sent: int) -> None:
-    ledger = LedgerReader(spark, Path(parts.ledger_root))
+def _assert_complete(
+    spark: SparkSession, endpoint: Endpoint, context: SweepContext, sent: int
+) -> None:
+    ledger = LedgerReader(spark, Path(context.ledger_root))
     tombstones = ledger.rows("tombstones")
     assert len(tombstones) == len({row.message_key for row in tombstones}) == sent
     assert sum(row.dispatched for row in ledger.rows("sweeps")) == sent
@@ -44,41 +46,41 @@ def _assert_complete(spark: SparkSession, endpoint: Endpoint, parts: SweepParts,
 
 
 def test_full_disk_does_not_stop_delivery_and_the_ledger_is_complete_once_it_is_freed(
-    spark: SparkSession, endpoint: Endpoint, parts: SweepParts, disk: SmallDisk
+    spark: SparkSession, endpoint: Endpoint, context: SweepContext, disk: SmallDisk
 ) -> None:
-    sweep(spark, parts)
+    sweep(spark, context)
     disk.fill()
 
     for count in (10, 3):
         endpoint.delay_many(count)
-        report = sweep(spark, parts)
+        report = sweep(spark, context)
         assert (report.dispatched, report.outcome) == (count, "done")
         assert _FULL in str(report.ledger_error)
         assert len(str(report.ledger_error).splitlines()) == 1
         assert exit_code(report) == 4
     disk.free()
     endpoint.delay()
-    report = sweep(spark, parts)
+    report = sweep(spark, context)
 
     assert (report.ledger_error, exit_code(report)) == (None, 0)
-    _assert_complete(spark, endpoint, parts, 5 + 10 + 3 + 1)
+    _assert_complete(spark, endpoint, context, 5 + 10 + 3 + 1)
 
 
 def test_first_sweep_on_a_full_disk_dispatches_nothing_since_nobody_keeps_its_ledger(
-    spark: SparkSession, endpoint: Endpoint, parts: SweepParts, disk: SmallDisk
+    spark: SparkSession, endpoint: Endpoint, context: SweepContext, disk: SmallDisk
 ) -> None:
     disk.fill()
     waiting = endpoint.waiting()
 
     with pytest.raises(LedgerError, match=_FULL) as caught:
-        sweep(spark, parts)
+        sweep(spark, context)
 
     assert caught.value.exit_code == 4
     assert endpoint.waiting() == waiting
     assert endpoint.fetch("SELECT FROM duesweep_bindings") == []
     disk.free()
-    assert sweep(spark, parts).dispatched == 5
-    _assert_complete(spark, endpoint, parts, 5)
+    assert sweep(spark, context).dispatched == 5
+    _assert_complete(spark, endpoint, context, 5)
 
 
 @pytest.fixture(
@@ -95,30 +97,30 @@ def _journal_of_ten(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.usefixtures("_journal_of_ten")
 def test_journal_that_holds_too_much_ends_delivery(
-    spark: SparkSession, endpoint: Endpoint, parts: SweepParts, disk: SmallDisk
+    spark: SparkSession, endpoint: Endpoint, context: SweepContext, disk: SmallDisk
 ) -> None:
-    sweep(spark, parts)
+    sweep(spark, context)
     disk.fill()
     endpoint.delay_many(10)
-    sweep(spark, parts)
+    sweep(spark, context)
     endpoint.delay()
     waiting = endpoint.waiting()
 
     with pytest.raises(LedgerError, match=f"{_FULL}.*Nothing more is dispatched") as caught:
-        sweep(spark, parts)
+        sweep(spark, context)
 
     assert caught.value.exit_code == 4
     assert "holds 10 messages" in str(caught.value)
     assert endpoint.waiting() == waiting
     disk.free()
-    assert sweep(spark, parts).dispatched == 1
-    _assert_complete(spark, endpoint, parts, 16)
+    assert sweep(spark, context).dispatched == 1
+    _assert_complete(spark, endpoint, context, 16)
 
 
 def test_disk_that_fills_up_between_two_tables_is_settled_once(
-    spark: SparkSession, endpoint: Endpoint, parts: SweepParts, disk: SmallDisk
+    spark: SparkSession, endpoint: Endpoint, context: SweepContext, disk: SmallDisk
 ) -> None:
-    sweep(spark, parts)
+    sweep(spark, context)
     endpoint.delay_many(4)
     replaced = Ledger.append
 
@@ -128,12 +130,12 @@ def test_disk_that_fills_up_between_two_tables_is_settled_once(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Ledger, "append", fill_after)
-        assert sweep(spark, parts).dispatched == 4
+        assert sweep(spark, context).dispatched == 4
     disk.free()
     endpoint.delay()
-    assert sweep(spark, parts).ledger_error is None
+    assert sweep(spark, context).ledger_error is None
 
-    _assert_complete(spark, endpoint, parts, 10)
+    _assert_complete(spark, endpoint, context, 10)
 
 
 def test_writer_that_fails_leaves_the_sweep_to_the_next(
@@ -141,30 +143,30 @@ def test_writer_that_fails_leaves_the_sweep_to_the_next(
 ) -> None:
     endpoint.set_up("Billing")
     endpoint.delay_many(5)
-    parts = wiring.parts(endpoint.config())
+    context = wiring.sweep_context(endpoint.config())
 
     def fail(*_: object, **__: object) -> None:
         raise LedgerError("the storage is away", transient=True)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Ledger, "append", fail)
-        report = sweep(spark, parts)
+        report = sweep(spark, context)
     assert (report.dispatched, report.ledger_error) == (5, "the storage is away")
     assert exit_code(report) == 4
     assert ledger.rows("tombstones") == []
 
-    assert sweep(spark, parts).found == 0
-    _assert_complete(spark, endpoint, parts, 5)
+    assert sweep(spark, context).found == 0
+    _assert_complete(spark, endpoint, context, 5)
 
 
 @pytest.mark.slow
 def test_full_disk_is_one_sentence_on_the_shell(
-    spark: SparkSession, endpoint: Endpoint, parts: SweepParts, disk: SmallDisk
+    spark: SparkSession, endpoint: Endpoint, context: SweepContext, disk: SmallDisk
 ) -> None:
-    sweep(spark, parts)
+    sweep(spark, context)
     disk.fill()
     endpoint.delay_many(10)
-    file = endpoint.config_file(ledger__root=parts.ledger_root)
+    file = endpoint.config_file(ledger__root=context.ledger_root)
 
     done = subprocess.run(
         [str(Path(__file__).parents[2] / "spark-submit.sh"), "sweep", "--json", "--config", file],
@@ -181,16 +183,16 @@ def test_full_disk_is_one_sentence_on_the_shell(
 
 
 def test_tick_with_nothing_due_adds_no_sweep_to_what_is_to_be_settled(
-    spark: SparkSession, endpoint: Endpoint, parts: SweepParts, disk: SmallDisk
+    spark: SparkSession, endpoint: Endpoint, context: SweepContext, disk: SmallDisk
 ) -> None:
-    sweep(spark, parts)
+    sweep(spark, context)
     disk.fill()
     endpoint.delay()
-    assert sweep(spark, parts).ledger_error is not None
+    assert sweep(spark, context).ledger_error is not None
     unsettled = endpoint.fetch("SELECT sweep_id FROM duesweep_sweeps")
 
     with pytest.raises(LedgerError, match=_FULL):
-        sweep(spark, parts)
+        sweep(spark, context)
 
     assert endpoint.fetch("SELECT sweep_id FROM duesweep_sweeps") == unsettled
     assert len(unsettled) == 1

@@ -40,7 +40,7 @@ def test_driver_killed_between_dispatch_and_settle_is_settled_by_the_next_sweep(
     assert len(endpoint.queue_rows("Billing")) == 3_000
     endpoint.delay_many(5)
 
-    summary = sweep(spark, wiring.parts(endpoint.config()))
+    summary = sweep(spark, wiring.sweep_context(endpoint.config()))
 
     assert (summary.dispatched, summary.outcome) == (5, "done")
     tombstones = ledger.rows("tombstones")
@@ -60,7 +60,7 @@ def test_driver_killed_while_it_dispatches_leaves_the_rest_to_the_next_sweep(
     )
     _kill_held(process, endpoint, 2)
 
-    summary = sweep(spark, wiring.parts(endpoint.config()))
+    summary = sweep(spark, wiring.sweep_context(endpoint.config()))
 
     tombstones = ledger.rows("tombstones")
     assert len(tombstones) == len({row.message_key for row in tombstones}) == 20_000
@@ -77,9 +77,9 @@ def test_slice_whose_session_is_killed_is_cut_and_the_others_finish(
 ) -> None:
     endpoint.set_up("Billing")
     endpoint.delay_many(4_000)
-    parts = wiring.parts(endpoint.config(sweep__batch_rows=20, sweep__slices=2))
+    context = wiring.sweep_context(endpoint.config(sweep__batch_rows=20, sweep__slices=2))
     summaries: list[SweepSummary] = []
-    sweeping = threading.Thread(target=lambda: summaries.append(sweep(spark, parts)))
+    sweeping = threading.Thread(target=lambda: summaries.append(sweep(spark, context)))
     sweeping.start()
     # One session that is just dispatching, and no other.
     until(
@@ -97,7 +97,7 @@ def test_slice_whose_session_is_killed_is_cut_and_the_others_finish(
     assert "terminat" in str(summary.reason) or "closed" in str(summary.reason)
     assert 2_000 <= summary.dispatched < 4_000
     assert summary.left == 4_000 - summary.dispatched
-    rest = sweep(spark, parts)
+    rest = sweep(spark, context)
     assert rest.dispatched == summary.left
     tombstones = ledger.rows("tombstones")
     assert len(tombstones) == len({row.message_key for row in tombstones}) == 4_000

@@ -65,7 +65,7 @@ def test_what_comes_due_between_two_sweeps_is_neither_early_nor_late(
     spark: SparkSession, endpoint: Endpoint, broker: Broker
 ) -> None:
     def tick() -> None:
-        sweep(spark, wiring.parts(endpoint.config(**_settings(broker, period=10))))
+        sweep(spark, wiring.sweep_context(endpoint.config(**_settings(broker, period=10))))
 
     set_up(endpoint, broker, "Billing")
     tick()  # a session's first sweep takes longer than any other

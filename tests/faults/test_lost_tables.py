@@ -14,11 +14,11 @@ from pyspark.sql import SparkSession
 
 from duesweep import wiring
 from duesweep.cli.app import main
+from duesweep.context import SweepContext
 from duesweep.errors import ConfigError
 from duesweep.ledger.identity import ID_PROPERTY, ROLE_PROPERTY, TABLES
 from duesweep.ledger.schemas import SWEEPS
 from duesweep.ledger.tables import Ledger
-from duesweep.parts import SweepParts
 from duesweep.sweep import exit_code, sweep
 
 Capture = pytest.CaptureFixture[str]
@@ -39,29 +39,29 @@ def world(spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader, capsys:
 
 
 @pytest.fixture
-def parts(spark: SparkSession, endpoint: Endpoint) -> SweepParts:
+def context(spark: SparkSession, endpoint: Endpoint) -> SweepContext:
     """Bound to a ledger that has a row in each table; one message is due."""
     endpoint.set_up("Billing")
     endpoint.delay("Nowhere")
-    sweep(spark, wiring.parts(endpoint.config(retry__max_attempts=1)))
+    sweep(spark, wiring.sweep_context(endpoint.config(retry__max_attempts=1)))
     endpoint.delay_many(2, ["Billing", "Nowhere"])
-    sweep(spark, wiring.parts(endpoint.config()))
+    sweep(spark, wiring.sweep_context(endpoint.config()))
     endpoint.delay()
-    return wiring.parts(endpoint.config())
+    return wiring.sweep_context(endpoint.config())
 
 
-def _refused(spark: SparkSession, parts: SweepParts, endpoint: Endpoint) -> str:
+def _refused(spark: SparkSession, context: SweepContext, endpoint: Endpoint) -> str:
     """What a sweep says that refuses to start."""
     waiting = endpoint.waiting()
     with pytest.raises(ConfigError) as caught:
-        sweep(spark, parts)
+        sweep(spark, context)
     assert endpoint.waiting() == waiting
     return str(caught.value)
 
 
-def _old(spark: SparkSession, parts: SweepParts) -> None:
+def _old(spark: SparkSession, context: SweepContext) -> None:
     """A ledger as the first versions made it: only `tombstones` has the id."""
-    ledger = Ledger(spark, parts.ledger_root)
+    ledger = Ledger(spark, context.ledger_root)
     for name in TABLES:
         keys = [ROLE_PROPERTY] if name == "tombstones" else [ROLE_PROPERTY, ID_PROPERTY]
         listed = ", ".join(f"'{key}'" for key in keys)
@@ -73,15 +73,15 @@ def _old(spark: SparkSession, parts: SweepParts) -> None:
     [("tombstones", "new"), ("errors", "new"), ("tombstones", "old"), ("sweeps", "old")],
 )
 def test_table_that_lost_its_log_is_named_and_the_way_out_leads_out(
-    name: str, age: str, parts: SweepParts, world: World
+    name: str, age: str, context: SweepContext, world: World
 ) -> None:
     spark, endpoint, ledger, capsys = world
     if age == "old":
-        _old(spark, parts)
+        _old(spark, context)
     file = endpoint.config_file()
     shutil.rmtree(ledger.root / name / "_delta_log")
 
-    assert f"{name}`; restore the _delta_log" in _refused(spark, parts, endpoint)
+    assert f"{name}`; restore the _delta_log" in _refused(spark, context, endpoint)
     found = diagnosed(capsys, file, with_spark=True)
     nowhere = ("table-exists", '"public"."Nowhere"')
     assert found.to_mend() == {("ledger", str(ledger.root)): "fault", nowhere: "fault"}
@@ -89,20 +89,22 @@ def test_table_that_lost_its_log_is_named_and_the_way_out_leads_out(
 
     assert main(["setup", "--rebind", "--config", str(file)]) == 0
     assert "freed" in capsys.readouterr().out
-    assert "move the data away" in _refused(spark, parts, endpoint)
+    assert "move the data away" in _refused(spark, context, endpoint)
 
     (ledger.root / name).rename(endpoint.folder / "away")
-    assert sweep(spark, parts).dispatched == 1
+    assert sweep(spark, context).dispatched == 1
     assert diagnosed(capsys, file, with_spark=True).to_mend() == {nowhere: "fault"}
     assert [len(ledger.rows(other)) > 0 for other in TABLES if other != name] == [True] * 3
 
 
 @pytest.mark.parametrize("name", ["retries", "sweeps"])
-def test_table_that_is_gone_is_not_begun_anew(name: str, parts: SweepParts, world: World) -> None:
+def test_table_that_is_gone_is_not_begun_anew(
+    name: str, context: SweepContext, world: World
+) -> None:
     spark, endpoint, ledger, capsys = world
     shutil.rmtree(ledger.root / name)
 
-    assert f"has lost the table {name}" in _refused(spark, parts, endpoint)
+    assert f"has lost the table {name}" in _refused(spark, context, endpoint)
     assert not (ledger.root / name).exists()
     found = diagnosed(capsys, endpoint.config_file(), with_spark=True)
     assert f"has lost the table {name}" in found.of("ledger")["found"]
@@ -110,7 +112,7 @@ def test_table_that_is_gone_is_not_begun_anew(name: str, parts: SweepParts, worl
 
 @pytest.mark.parametrize("name", ["", "tombstones", "sweeps"])
 def test_ledger_that_goes_away_during_a_sweep_is_not_begun_anew(
-    name: str, parts: SweepParts, world: World
+    name: str, context: SweepContext, world: World
 ) -> None:
     spark, endpoint, ledger, _ = world
     place, away = ledger.root / name, endpoint.folder / "away"
@@ -123,7 +125,7 @@ def test_ledger_that_goes_away_during_a_sweep_is_not_begun_anew(
         ledger.root.mkdir(exist_ok=True)
         yield
 
-    report = sweep(spark, parts, going_away)
+    report = sweep(spark, context, going_away)
 
     assert (report.dispatched, exit_code(report)) == (1, 4)
     assert report.ledger_error is not None
@@ -131,38 +133,38 @@ def test_ledger_that_goes_away_during_a_sweep_is_not_begun_anew(
     if not name:
         ledger.root.rmdir()
     away.rename(place)
-    assert sweep(spark, parts).ledger_error is None
+    assert sweep(spark, context).ledger_error is None
     assert len(ledger.rows("tombstones")) == rows + 1
     assert len(ledger.rows("sweeps")) == 4
 
 
 def test_table_of_another_ledger_is_named(
-    spark: SparkSession, parts: SweepParts, endpoint: Endpoint, ledger: LedgerReader
+    spark: SparkSession, context: SweepContext, endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
     Ledger(spark, str(endpoint.folder / "other")).create()
     shutil.rmtree(ledger.root / "errors")
     (endpoint.folder / "other" / "errors").rename(ledger.root / "errors")
 
-    assert "Tables of different ledgers" in _refused(spark, parts, endpoint)
+    assert "Tables of different ledgers" in _refused(spark, context, endpoint)
 
 
 def test_table_in_the_place_of_another_is_named(
-    spark: SparkSession, parts: SweepParts, endpoint: Endpoint, ledger: LedgerReader
+    spark: SparkSession, context: SweepContext, endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
     shutil.rmtree(ledger.root / "errors")
     shutil.copytree(ledger.root / "retries", ledger.root / "errors")
 
-    assert "is the table retries of a ledger" in _refused(spark, parts, endpoint)
+    assert "is the table retries of a ledger" in _refused(spark, context, endpoint)
 
 
 def test_ledger_of_the_first_version_is_adopted(
-    spark: SparkSession, parts: SweepParts, ledger: LedgerReader
+    spark: SparkSession, context: SweepContext, ledger: LedgerReader
 ) -> None:
-    _old(spark, parts)
-    of_root = Ledger(spark, parts.ledger_root)
+    _old(spark, context)
+    of_root = Ledger(spark, context.ledger_root)
     assert of_root.read().unmarked == ("errors", "retries", "sweeps")
 
-    assert sweep(spark, parts).dispatched == 1
+    assert sweep(spark, context).dispatched == 1
 
     identity = of_root.read()
     assert (identity.missing, identity.stray, identity.unmarked) == ((), (), ())
@@ -172,26 +174,28 @@ def test_ledger_of_the_first_version_is_adopted(
 def test_ledger_without_a_column_takes_it(spark: SparkSession, endpoint: Endpoint) -> None:
     endpoint.set_up("Billing")
     endpoint.delay()
-    parts = wiring.parts(endpoint.config())
-    of_root = Ledger(spark, parts.ledger_root)
+    context = wiring.sweep_context(endpoint.config())
+    of_root = Ledger(spark, context.ledger_root)
     older = ", ".join(f"`{f.name}` {f.dataType.simpleString()}" for f in SWEEPS if f.name != "left")
     spark.sql(f"CREATE TABLE {of_root.table('sweeps')} ({older}) USING delta")
     spark.sql(f"INSERT INTO {of_root.table('sweeps')} (sweep_id) VALUES ('older')")
 
-    sweep(spark, parts)
+    sweep(spark, context)
 
-    rows = LedgerReader(spark, Path(parts.ledger_root)).rows("sweeps")
+    rows = LedgerReader(spark, Path(context.ledger_root)).rows("sweeps")
     assert {row.sweep_id == "older": row.left for row in rows} == {True: None, False: 0}
 
 
-def test_rebind_says_what_it_freed(parts: SweepParts, endpoint: Endpoint, capsys: Capture) -> None:
+def test_rebind_says_what_it_freed(
+    context: SweepContext, endpoint: Endpoint, capsys: Capture
+) -> None:
     file = str(endpoint.config_file())
-    with parts.store.open_driver() as session:
+    with context.store.open_driver() as session:
         bound = session.binding()
 
     assert main(["setup", "--rebind", "--config", file]) == 0
     said = capsys.readouterr().out
-    assert parts.store.source in said
+    assert context.store.source in said
     assert str(bound) in said
 
     assert main(["setup", "--rebind", "--config", file]) == 0

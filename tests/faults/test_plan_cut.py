@@ -19,7 +19,7 @@ MESSAGES = 8_000
 # Ends the session that reads this row, as an administrator or a time-out would, in so many of the
 # runs of its task as the sequence has numbers left.
 _END_SESSION = """
-SELECT slice, tickets, sizes, total
+SELECT slice, claim_keys, sizes, total
 FROM (SELECT q.*, row_number() OVER (PARTITION BY slice) AS number FROM ({query}) q) numbered
 WHERE slice <> 0 OR number <> {row} OR nextval('kills') > {kills}
    OR pg_terminate_backend(pg_backend_pid())
@@ -41,8 +41,8 @@ def end_session(monkeypatch: pytest.MonkeyPatch, row: int, kills: int) -> None:
 
     def cut(session: PostgreSqlDriverSession, run: SweepRun, slices: int) -> Slices:
         planned = plan(session, run, slices)
-        query = _END_SESSION.format(query=planned.tickets_query, row=row, kills=kills)
-        return replace(planned, tickets_query=query)
+        query = _END_SESSION.format(query=planned.claim_keys_query, row=row, kills=kills)
+        return replace(planned, claim_keys_query=query)
 
     monkeypatch.setattr(PostgreSqlDriverSession, "plan", cut)
 
@@ -55,10 +55,10 @@ def test_slice_whose_keys_were_never_read_whole_is_left_and_the_sweep_is_incompl
     ledger: LedgerReader,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    parts = wiring.parts(swept.config(sweep__slices=2))
+    context = wiring.sweep_context(swept.config(sweep__slices=2))
     with monkeypatch.context() as patch:
         end_session(patch, row, kills=1_000)
-        cut = sweep(spark, parts)
+        cut = sweep(spark, context)
 
     assert (cut.outcome, exit_code(cut)) == ("incomplete", ExitCode.WORK_LEFT)
     assert cut.reason is not None
@@ -67,7 +67,7 @@ def test_slice_whose_keys_were_never_read_whole_is_left_and_the_sweep_is_incompl
     assert cut.found == cut.dispatched + cut.left
     assert cut.left == len(swept.waiting()) > 0
 
-    rest = sweep(spark, parts)
+    rest = sweep(spark, context)
 
     assert (rest.outcome, rest.dispatched) == ("done", cut.left)
     arrived = [row for queue in ("Billing", "Shipping") for row in swept.queue_rows(queue)]
@@ -82,7 +82,7 @@ def test_slice_whose_second_run_reads_all_keys_is_complete(
 ) -> None:
     end_session(monkeypatch, row=3, kills=1)
 
-    summary = sweep(spark, wiring.parts(swept.config(sweep__slices=2)))
+    summary = sweep(spark, wiring.sweep_context(swept.config(sweep__slices=2)))
 
     assert swept.fetch("SELECT last_value FROM kills")[0].last_value >= 1
     assert (summary.outcome, summary.dispatched, summary.left) == ("done", MESSAGES, 0)

@@ -43,10 +43,10 @@ def test_cut_connections_and_a_full_queue_lose_nothing_and_the_ledger_is_true(
 
     with proxied(broker.server.amqp) as proxy, _cutting(proxy):
         url = broker.server.url(broker.vhost, proxy.port)
-        parts = wiring.parts(endpoint.config(**config | {"queues__default__url": url}))
-        summaries = [sweep(spark, parts)]
+        context = wiring.sweep_context(endpoint.config(**config | {"queues__default__url": url}))
+        summaries = [sweep(spark, context)]
         while summaries[-1].outcome == "incomplete":
-            summaries.append(sweep(spark, parts))
+            summaries.append(sweep(spark, context))
 
     # Two slices' connections may have sent so much at the same moment.
     assert proxy.cuts >= _CUTS
@@ -93,14 +93,14 @@ def test_handover_that_is_killed_goes_on_where_it_was(
     process.wait()
     until(lambda: broker.count(level) == broker.count(level))
 
-    done = handover(spark, wiring.handover_parts(endpoint.config(**settings(broker, **config))))
+    done = handover(spark, wiring.handover_context(endpoint.config(**settings(broker, **config))))
 
     assert (done.left, endpoint.waiting()) == (0, [])
     times = Counter(one.message_id for one in broker.drain(level))
     assert len(times) == 20_000
     assert sum(times.values()) - 20_000 <= _SLICES * _BATCH_ROWS
     tombstones = ledger.rows("tombstones")
-    assert {row.outcome for row in tombstones} == {"handed-over"}
+    assert {row.outcome for row in tombstones} == {"deferred"}
     assert len(tombstones) == len({row.message_key for row in tombstones}) == 20_000
     assert 0 < done.summary.dispatched < 20_000
 

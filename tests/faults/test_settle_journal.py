@@ -23,7 +23,7 @@ def test_journal_created_anew_loses_and_doubles_nothing(
     endpoint.set_up()
     endpoint.delay_many(4)
 
-    summary = sweep(spark, dead.parts)
+    summary = sweep(spark, dead.context)
 
     assert (summary.dispatched, summary.failed) == (4, 2)
     tombstones = ledger.rows("tombstones")
@@ -53,7 +53,7 @@ def test_ledger_of_another_place_is_refused_and_nothing_is_created_there(
     typo = endpoint.folder / "typo"
 
     with (
-        dead.parts.store.open_driver() as session,
+        dead.context.store.open_driver() as session,
         pytest.raises(ConfigError, match="--rebind"),
     ):
         settle_leftovers(spark, session, Ledger(spark, str(typo)))
@@ -66,10 +66,10 @@ def test_two_stores_of_one_name_are_refused(
 ) -> None:
     settle(spark, dead)
     other = endpoint.named("Other").set_up()
-    parts = wiring.parts(other.config(store__name=dead.parts.store.source))
+    context = wiring.sweep_context(other.config(store__name=dead.context.store.source))
 
-    with parts.store.open_driver() as session, pytest.raises(ConfigError, match=r"store\.name"):
-        settle_leftovers(spark, session, Ledger(spark, dead.parts.ledger_root))
+    with context.store.open_driver() as session, pytest.raises(ConfigError, match=r"store\.name"):
+        settle_leftovers(spark, session, Ledger(spark, dead.context.ledger_root))
 
 
 def test_ledger_that_cannot_be_written_is_refused_before_anything_is_dispatched(
@@ -83,6 +83,6 @@ def test_ledger_that_cannot_be_written_is_refused_before_anything_is_dispatched(
     waiting = endpoint.waiting()
 
     with pytest.raises(ConfigError, match="cannot be written"):
-        sweep(spark, dead.parts)
+        sweep(spark, dead.context)
 
     assert endpoint.waiting() == waiting

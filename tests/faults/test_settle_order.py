@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 from waiting import until
 
 from duesweep import wiring
-from duesweep.dispatch import DispatchJob, Tickets, dispatch_slice
+from duesweep.context import SweepContext
+from duesweep.dispatch import ClaimKeys, DispatchJob, dispatch_slice
 from duesweep.ledger.tables import Ledger
 from duesweep.outcome import Delivered, Outcomes
-from duesweep.parts import SweepParts
 from duesweep.settle import settle_sweep
 from duesweep.stores.values import SweepRun
 
@@ -26,8 +26,8 @@ def test_batches_that_commit_out_of_the_order_of_their_ids_are_all_settled(
 ) -> None:
     endpoint.set_up("Billing")
     first, second = endpoint.delay_many(2)
-    parts = wiring.parts(endpoint.config())
-    with parts.store.open_driver() as session:
+    context = wiring.sweep_context(endpoint.config())
+    with context.store.open_driver() as session:
         run = session.open_sweep(session.horizon())
         session.plan(run, 2)
         written, go = threading.Event(), threading.Event()
@@ -37,15 +37,15 @@ def test_batches_that_commit_out_of_the_order_of_their_ids_are_all_settled(
                 written.set()
                 assert go.wait(timeout=180)
 
-            slow = pool.submit(deliver_one, parts, run, first, hold)
+            slow = pool.submit(deliver_one, context, run, first, hold)
             assert written.wait(timeout=180)  # its journal row has the lower id, uncommitted
-            deliver_one(parts, run, second)
+            deliver_one(context, run, second)
             closing = pool.submit(session.close_sweep, run.sweep_id, abandoned=False, remaining=0)
             until(lambda: endpoint.fetch(_WAITING))
             go.set()
             slow.result(timeout=180)
             assert closing.result(timeout=180)
-        ledger_tables = Ledger(spark, parts.ledger_root)
+        ledger_tables = Ledger(spark, context.ledger_root)
         ledger_tables.create()
         settle_sweep(spark, session, ledger_tables, run.sweep_id)
 
@@ -53,12 +53,12 @@ def test_batches_that_commit_out_of_the_order_of_their_ids_are_all_settled(
 
 
 def deliver_one(
-    parts: SweepParts, run: SweepRun, key: str, before_commit: Callable[[], None] = lambda: None
+    context: SweepContext, run: SweepRun, key: str, before_commit: Callable[[], None] = lambda: None
 ) -> None:
     """One batch of one message."""
     with (
-        parts.store.open_task() as store,
-        parts.queue.open(store) as queue,
+        context.store.open_task() as store,
+        context.queue.open(store) as queue,
         store.transaction(),
     ):
         claim = store.claim(run, [key])
@@ -76,16 +76,16 @@ def test_late_task_of_a_dead_sweep_is_fenced(
     settle(spark, dead)
     late = endpoint.delay()
     job = DispatchJob(
-        store=dead.parts.store,
-        queue=dead.parts.queue,
+        store=dead.context.store,
+        queue=dead.context.queue,
         run=dead.run,
-        limits=dead.parts.limits,
-        retry=dead.parts.retry,
+        limits=dead.context.limits,
+        retry=dead.context.retry,
         max_exhausted=1,
         error_queue=None,
     )
 
-    dispatch_slice(job, 0, Tickets([late], [100], 1))
+    dispatch_slice(job, 0, ClaimKeys([late], [100], 1))
 
     assert late in endpoint.waiting()
     assert_settled_once_but(late, dead, endpoint, ledger)

@@ -13,8 +13,8 @@ from silence import Moment, SilentProxy, silenced
 
 from duesweep import wiring
 from duesweep.cli.sweep import look
+from duesweep.context import SweepContext
 from duesweep.errors import ExitCode, StoreError
-from duesweep.parts import SweepParts
 from duesweep.stores.values import SweepSummary
 from duesweep.sweep import exit_code, sweep
 from duesweep.timeouts import DEFAULT_TIMEOUTS
@@ -32,13 +32,13 @@ def proxy(endpoint: Endpoint) -> Iterator[SilentProxy]:
 
 
 @pytest.fixture
-def parts(endpoint: Endpoint, proxy: SilentProxy) -> SweepParts:
+def context(endpoint: Endpoint, proxy: SilentProxy) -> SweepContext:
     """A sweep of 400 messages in two slices, in batches of 50, whose store is behind the proxy."""
     endpoint.set_up("Billing")
     endpoint.delay_many(MESSAGES)
     dsn = make_conninfo(endpoint.dsn, host="127.0.0.1", port=proxy.port)
-    source = wiring.parts(endpoint.config()).store.source
-    return wiring.parts(
+    source = wiring.sweep_context(endpoint.config()).store.source
+    return wiring.sweep_context(
         endpoint.config(
             store__dsn=dsn,
             store__name=source,
@@ -54,7 +54,7 @@ class Stage:
     """What the tests sweep."""
 
     spark: SparkSession
-    parts: SweepParts
+    context: SweepContext
     endpoint: Endpoint
     proxy: SilentProxy
     ledger: LedgerReader
@@ -62,7 +62,7 @@ class Stage:
     def assert_next_sweep_completes(self) -> None:
         self.proxy.heal()
 
-        summary = sweep(self.spark, wiring.parts(self.endpoint.config()))
+        summary = sweep(self.spark, wiring.sweep_context(self.endpoint.config()))
 
         assert summary.outcome == "done"
         assert self.endpoint.waiting() == []
@@ -74,12 +74,12 @@ class Stage:
 @pytest.fixture
 def stage(
     spark: SparkSession,
-    parts: SweepParts,
+    context: SweepContext,
     endpoint: Endpoint,
     proxy: SilentProxy,
     ledger: LedgerReader,
 ) -> Stage:
-    return Stage(spark, parts, endpoint, proxy, ledger)
+    return Stage(spark, context, endpoint, proxy, ledger)
 
 
 @dataclass
@@ -87,7 +87,7 @@ class Attempt:
     """A sweep on a thread of its own: what came of it."""
 
     spark: SparkSession
-    parts: SweepParts
+    context: SweepContext
     summary: SweepSummary | None = None
     errors: list[BaseException] = field(default_factory=list)
 
@@ -100,7 +100,7 @@ class Attempt:
 
     def _sweep(self) -> None:
         try:
-            self.summary = sweep(self.spark, self.parts)
+            self.summary = sweep(self.spark, self.context)
         except BaseException as error:  # noqa: BLE001 - the test looks at it
             self.errors.append(error)
 
@@ -118,13 +118,13 @@ class Attempt:
 
 
 def test_gate_that_is_not_answered_ends_with_work_left(
-    parts: SweepParts, proxy: SilentProxy
+    context: SweepContext, proxy: SilentProxy
 ) -> None:
-    assert look(parts)[0]
+    assert look(context)[0]
     proxy.fall_silent_at(b"AS found")
 
     with pytest.raises(StoreError, match="has not answered for 8 s") as failure:
-        look(parts)
+        look(context)
 
     assert failure.value.exit_code == ExitCode.WORK_LEFT
 
@@ -147,7 +147,7 @@ def test_sweep_whose_store_falls_silent_ends_and_the_next_one_completes(
     stage.proxy.fall_silent_at(*awaited, moment=moment)
 
     # Its watchdog has more patience: a slow machine is to come as far as the silence.
-    attempt = Attempt(stage.spark, replace(stage.parts, timeouts=DEFAULT_TIMEOUTS)).run()
+    attempt = Attempt(stage.spark, replace(stage.context, timeouts=DEFAULT_TIMEOUTS)).run()
 
     assert stage.proxy.has_sprung.is_set()
     assert attempt.exit_code == ExitCode.WORK_LEFT
@@ -158,7 +158,7 @@ def test_sweep_whose_store_falls_silent_ends_and_the_next_one_completes(
 def test_read_of_a_slice_that_is_never_answered_ends_and_is_told(stage: Stage) -> None:
     stage.proxy.fall_silent_at(b"WHERE slice = ", for_all=False)
 
-    attempt = Attempt(stage.spark, stage.parts).run()
+    attempt = Attempt(stage.spark, stage.context).run()
 
     assert attempt.exit_code == ExitCode.WORK_LEFT
     assert attempt.summary is not None

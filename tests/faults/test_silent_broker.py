@@ -54,7 +54,7 @@ class Stage:
 
     def _sweep(self, **more: object) -> SweepSummary:
         config = self.endpoint.config(**settings(self.broker) | more)
-        return sweep(self.spark, wiring.parts(config))
+        return sweep(self.spark, wiring.sweep_context(config))
 
 
 @pytest.fixture

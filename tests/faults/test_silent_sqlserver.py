@@ -46,7 +46,7 @@ class Stage:
         pairs = OdbcDsn.parse(self.endpoint.database.dsn).pairs
         return self.endpoint.config(
             store__dsn=OdbcDsn(pairs | {"server": f"127.0.0.1,{self.proxy.port}"}).text(),
-            store__name=wiring.parts(self.endpoint.config()).store.source,
+            store__name=wiring.sweep_context(self.endpoint.config()).store.source,
             sweep__batch_rows=50,
             sweep__slices=2,
             timeouts__silence_seconds=SILENCE_SECONDS,
@@ -55,10 +55,10 @@ class Stage:
     def sweep_through_proxy(self) -> tuple[ExitCode, str]:
         """The exit code and the reason, within the stated time."""
         # Its watchdog has more patience: a slow machine is to come as far as the silence.
-        parts = replace(wiring.parts(self.config), timeouts=DEFAULT_TIMEOUTS)
+        context = replace(wiring.sweep_context(self.config), timeouts=DEFAULT_TIMEOUTS)
         started = time.monotonic()
         try:
-            summary = sweep(self.spark, parts)
+            summary = sweep(self.spark, context)
             ended = exit_code(summary), str(summary.reason)
         except DuesweepError as error:
             ended = error.exit_code, str(error)
@@ -75,12 +75,12 @@ def stage(spark: SparkSession, sqlserver_endpoint: "SqlServerEndpoint") -> Itera
 
 def test_gate_that_is_not_answered_ends_with_work_left(stage: Stage) -> None:
     stage.endpoint.delay()
-    parts = wiring.parts(stage.config)
-    assert look(parts)[0]
+    context = wiring.sweep_context(stage.config)
+    assert look(context)[0]
     stage.proxy.fall_silent()
 
     with pytest.raises(StoreError) as failure:
-        look(parts)
+        look(context)
 
     assert failure.value.exit_code == ExitCode.WORK_LEFT
 
@@ -108,7 +108,7 @@ def test_sweep_whose_store_falls_silent_ends_and_the_next_one_completes(
     assert ended == ExitCode.WORK_LEFT
     assert "has not answered" in reason
     stage.proxy.heal()
-    done = sweep(stage.spark, wiring.parts(stage.endpoint.config()))
+    done = sweep(stage.spark, wiring.sweep_context(stage.endpoint.config()))
     assert (done.outcome, stage.endpoint.waiting()) == ("done", [])
     arrived = Counter(row.message_id for row in stage.endpoint.queue_rows("Billing"))
     assert (len(arrived), arrived.total()) == (MESSAGES, MESSAGES)

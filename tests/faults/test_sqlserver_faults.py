@@ -28,11 +28,11 @@ def _batches(endpoint: "SqlServerEndpoint") -> int:
 
 
 def _sweep_the_rest(spark: SparkSession, endpoint: "SqlServerEndpoint") -> None:
-    parts = wiring.parts(endpoint.config(sweep__slices=1))
+    context = wiring.sweep_context(endpoint.config(sweep__slices=1))
     for _ in range(_ROUNDS):
         if not endpoint.waiting():
             return
-        sweep(spark, parts)
+        sweep(spark, context)
 
 
 def _each_once(spark: SparkSession, endpoint: "SqlServerEndpoint", keys: list[str]) -> None:

@@ -10,7 +10,7 @@ from broker_proxy import Proxy, proxied
 from contract.sqlserver_subjects import SqlServerUnderTest
 
 from duesweep import wiring
-from duesweep.dispatch import DispatchJob, Tickets, dispatch_slice
+from duesweep.dispatch import ClaimKeys, DispatchJob, dispatch_slice
 from duesweep.drivers.sqlserver.connection import Connection
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.testing.builders import delayed_row
@@ -48,19 +48,19 @@ def test_slice_ends_and_the_next_completes(
     endpoint = sqlserver_endpoint.set_up("Billing")
     subject = SqlServerUnderTest(endpoint)
     due = endpoint.due_in(-60)
-    tickets = subject.tickets(subject.load([delayed_row(due=due) for _ in range(_ROWS)]))
-    wanted = Tickets(tickets, [100] * _ROWS, _ROWS)
-    parts = wiring.parts(endpoint.config(sweep__batch_rows=_BATCH_ROWS))
-    store: Any = parts.store
+    claim_keys = subject.claim_keys(subject.load([delayed_row(due=due) for _ in range(_ROWS)]))
+    wanted = ClaimKeys(claim_keys, [100] * _ROWS, _ROWS)
+    context = wiring.sweep_context(endpoint.config(sweep__batch_rows=_BATCH_ROWS))
+    store: Any = context.store
     with proxied(OdbcDsn.parse(endpoint.database.dsn).port) as proxy:
         job = DispatchJob(
             replace(store, dsn=_dsn(endpoint, proxy.port)),
-            parts.queue,
+            context.queue,
             subject.open_sweep(),
-            parts.limits,
-            parts.retry,
-            parts.max_exhausted,
-            parts.error_queue,
+            context.limits,
+            context.retry,
+            context.max_exhausted,
+            context.error_queue,
         )
         with monkeypatch.context() as faults:
             faults.setattr(Timeouts, "task", _LIMITS)

@@ -25,7 +25,7 @@ def main(file: str) -> int:
         )
         .getOrCreate()
     )
-    summary = sweep(spark, wiring.parts(configuration.load(Path(file))))
+    summary = sweep(spark, wiring.sweep_context(configuration.load(Path(file))))
     print(json.dumps(as_json(summary)))
     return exit_code(summary)
 

@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 from rabbitmq_settings import set_up, settings
 
 from duesweep import wiring
-from duesweep.census import Heading
 from duesweep.errors import ConfigError, ExitCode
 from duesweep.handover import handover, preview
+from duesweep.preview import PreviewEntry
 from duesweep.queues.rabbitmq import ladder
 from duesweep.sweep import sweep
 
@@ -23,7 +23,7 @@ _BEYOND_SECONDS = ladder.LONGEST_DELAY_SECONDS + 3_600
 _YEAR_SECONDS = 31_536_000
 
 
-def test_due_messages_are_dispatched_and_the_others_handed_over(
+def test_due_messages_are_dispatched_and_the_others_deferred(
     spark: SparkSession, endpoint: Endpoint, broker: Broker, ledger: LedgerReader
 ) -> None:
     set_up(endpoint, broker, "Billing", "Shipping")
@@ -32,15 +32,15 @@ def test_due_messages_are_dispatched_and_the_others_handed_over(
     # On level 8 for as long as it takes to come here: 256 seconds are left, or more.
     soon = endpoint.delay(due_in_seconds=500)
     beyond = endpoint.delay(due_in_seconds=_BEYOND_SECONDS)
-    parts = wiring.handover_parts(endpoint.config(**settings(broker)))
+    context = wiring.handover_context(endpoint.config(**settings(broker)))
 
-    done = handover(spark, parts)
+    done = handover(spark, context)
 
     assert (done.summary.dispatched, done.summary.failed, done.left) == (51, 0, 1)
     assert done.exit_code is ExitCode.WORK_LEFT
     assert endpoint.waiting() == [beyond]
     outcomes = Counter(row["outcome"] for row in ledger.rows("tombstones"))
-    assert outcomes == {"dispatched": 30, "handed-over": 21}
+    assert outcomes == {"dispatched": 30, "deferred": 21}
     level = ladder.level_name(24)
     assert broker.count(level) == 20
     assert broker.count(ladder.level_name(8)) == 1
@@ -61,11 +61,11 @@ def test_preview_counts_by_destination_and_level_and_moves_nothing(
     endpoint.delay(headers="{")
     waiting = endpoint.waiting()
 
-    found = preview(spark, wiring.handover_parts(endpoint.config(**settings(broker))))
+    found = preview(spark, wiring.handover_context(endpoint.config(**settings(broker))))
 
-    placed = {heading: count for heading, count in found.items() if not heading.problem}
-    assert placed == {Heading("Billing"): 7, Heading("Billing", 9): 5}
-    problems = {heading.problem: count for heading, count in found.items() if heading.problem}
+    placed = {entry: count for entry, count in found.items() if not entry.problem}
+    assert placed == {PreviewEntry("Billing"): 7, PreviewEntry("Billing", 9): 5}
+    problems = {entry.problem: count for entry, count in found.items() if entry.problem}
     assert sorted(problems.values()) == [1, 1, 3]
     assert any("Nowhere" in str(problem) for problem in problems)
     assert endpoint.waiting() == waiting
@@ -80,10 +80,10 @@ def test_what_is_due_before_the_cutoff_is_left(
     set_up(endpoint, broker, "Billing")
     before = [endpoint.delay(), endpoint.delay(due_in_seconds=600)]
     endpoint.delay_many(4, due_in_seconds=_YEAR_SECONDS)
-    parts = wiring.handover_parts(endpoint.config(**settings(broker)))
+    context = wiring.handover_context(endpoint.config(**settings(broker)))
     cutoff = datetime.now(UTC) + timedelta(hours=1)
 
-    done = handover(spark, parts, cutoff)
+    done = handover(spark, context, cutoff)
 
     assert (done.summary.dispatched, done.left, done.exit_code) == (4, 0, ExitCode.DONE)
     assert sorted(endpoint.waiting()) == sorted(before)
@@ -94,9 +94,9 @@ def test_messages_that_are_not_due_are_not_charged_for_a_missing_queue(
 ) -> None:
     set_up(endpoint, broker, "Billing")
     early = endpoint.delay("Nowhere", due_in_seconds=600)
-    parts = wiring.handover_parts(endpoint.config(**settings(broker)))
+    context = wiring.handover_context(endpoint.config(**settings(broker)))
 
-    done = handover(spark, parts)
+    done = handover(spark, context)
 
     assert (done.summary.failed, done.left, done.exit_code) == (0, 1, ExitCode.WORK_LEFT)
     assert endpoint.waiting() == [early]
@@ -107,7 +107,7 @@ def test_queues_that_hold_nothing_back_are_refused(spark: SparkSession, endpoint
     endpoint.set_up("Billing")
 
     with pytest.raises(ConfigError, match="rabbitmq"):
-        handover(spark, wiring.handover_parts(endpoint.config()))
+        handover(spark, wiring.handover_context(endpoint.config()))
 
 
 def test_broker_without_a_ladder_is_refused_before_anything_is_moved(
@@ -117,7 +117,7 @@ def test_broker_without_a_ladder_is_refused_before_anything_is_moved(
     broker.api("exchanges/{vhost}/" + ladder.DELIVERY_EXCHANGE, "DELETE")
 
     with pytest.raises(ConfigError, match="delays create"):
-        wiring.handover_parts(endpoint.config(**settings(broker))).queue.check(None)
+        wiring.handover_context(endpoint.config(**settings(broker))).queue.check(None)
 
 
 def test_sweep_that_looks_ahead_hands_over_what_comes_due_before_the_next(
@@ -127,12 +127,14 @@ def test_sweep_that_looks_ahead_hands_over_what_comes_due_before_the_next(
     endpoint.delay_many(10)
     near = [endpoint.delay(due_in_seconds=seconds) for seconds in (2.5, 4)]
     far = endpoint.delay(due_in_seconds=600)
-    parts = wiring.parts(endpoint.config(**settings(broker, sweep__look_ahead_seconds=30)))
+    context = wiring.sweep_context(
+        endpoint.config(**settings(broker, sweep__look_ahead_seconds=30))
+    )
 
-    summary = sweep(spark, parts)
+    summary = sweep(spark, context)
 
     assert (summary.dispatched, summary.failed, summary.left) == (12, 0, 0)
     assert endpoint.waiting() == [far]
-    handed = {r["message_key"] for r in ledger.rows("tombstones") if r["outcome"] == "handed-over"}
+    handed = {r["message_key"] for r in ledger.rows("tombstones") if r["outcome"] == "deferred"}
     assert handed <= set(near)
     assert len(broker.take_all("Billing", 12)) == 12

@@ -1,4 +1,4 @@
-"""A store on SQL Server is handed over as any other."""
+"""A store on SQL Server is deferred as any other."""
 
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ _YEAR_SECONDS = 31_536_000
 
 
 @pytest.mark.parametrize("kind", ["sqlserver", "msmq", "sql-persistence"])
-def test_due_messages_are_dispatched_and_the_others_handed_over(
+def test_due_messages_are_dispatched_and_the_others_deferred(
     spark: SparkSession, sqlserver_endpoint: "SqlServerEndpoint", broker: Broker, kind: str
 ) -> None:
     endpoint = sqlserver_endpoint.of_kind(kind)  # type: ignore[arg-type]
@@ -34,12 +34,12 @@ def test_due_messages_are_dispatched_and_the_others_handed_over(
     RabbitMqSetup(brokers, Style.CONVENTIONAL, names, "url").install(rebind=False)
     endpoint.delay_many(30)
     endpoint.delay_many(20, due_in_seconds=_YEAR_SECONDS)
-    parts = wiring.handover_parts(endpoint.config(**settings(broker)))
+    context = wiring.handover_context(endpoint.config(**settings(broker)))
 
-    found = preview(spark, parts)
-    done = handover(spark, parts)
+    found = preview(spark, context)
+    done = handover(spark, context)
 
-    assert {heading.level: count for heading, count in found.items()} == {None: 30, 24: 20}
+    assert {entry.level: count for entry, count in found.items()} == {None: 30, 24: 20}
     assert (done.summary.dispatched, done.left, done.exit_code) == (50, 0, ExitCode.DONE)
     assert endpoint.waiting() == []
     assert (broker.count("Billing"), broker.count(ladder.level_name(24))) == (30, 20)

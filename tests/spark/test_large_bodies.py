@@ -26,7 +26,7 @@ def test_body_of_60_mb_and_many_of_1_mb_stay_within_bounds(
     endpoint.load([delayed_row(body=huge)])
     endpoint.load(delayed_row(body=os.urandom(_MB)) for _ in range(150))
 
-    summary = sweep(spark, wiring.parts(endpoint.config()))
+    summary = sweep(spark, wiring.sweep_context(endpoint.config()))
 
     assert (summary.dispatched, summary.bytes) == (151, 210 * _MB)
     sizes = endpoint.fetch('SELECT octet_length(body) AS size FROM "Billing"')
@@ -47,7 +47,8 @@ def test_body_of_60_mb_ends_whole_in_errors(
     endpoint.load([delayed_row("Nowhere", body=huge)])
 
     summary = sweep(
-        spark, wiring.parts(endpoint.config(retry__max_attempts=1, retry__error_queue="error"))
+        spark,
+        wiring.sweep_context(endpoint.config(retry__max_attempts=1, retry__error_queue="error")),
     )
 
     assert summary.exhausted == 1

@@ -50,11 +50,11 @@ def test_dues_of_all_times_are_the_same_for_all_readers(
     endpoint.set_up("Billing")
     for destination in ("Billing", "Nowhere"):
         endpoint.load(delayed_row(destination, due=due) for due in _DUES)
-    parts = wiring.parts(endpoint.config(retry__max_attempts=1))
-    sweep(session, parts)
+    context = wiring.sweep_context(endpoint.config(retry__max_attempts=1))
+    sweep(session, context)
     endpoint.delay("Nowhere")
-    sweep(session, wiring.parts(endpoint.config()))
-    _append_what_nobody_waits_for(Ledger(session, parts.ledger_root))
+    sweep(session, wiring.sweep_context(endpoint.config()))
+    _append_what_nobody_waits_for(Ledger(session, context.ledger_root))
 
     dues = [value[0] for value in _by_spark(ledger, "tombstones", ["due"])]
     expected_dues = [None if isinstance(due, str) else micros(due) for due in _DUES] * 2

@@ -26,18 +26,18 @@ def test_odd_names_are_swept_and_accounted_for(
     odd.create_queue('"we""ird.%s {} \'"')
     failed = odd.delay("No\\'where")
 
-    parts = wiring.parts(odd.config())
-    summary = sweep(spark, parts)
+    context = wiring.sweep_context(odd.config())
+    summary = sweep(spark, context)
 
     assert (summary.dispatched, summary.failed) == (2, 1)
     assert len(odd.queue_rows(str(odd.addresses.own_queue))) == 1
     tombstones = {row.message_key: row for row in ledger.rows("tombstones")}
     assert set(tombstones) == {own, ugly}
-    assert {row.source for row in tombstones.values()} == {parts.store.source}
+    assert {row.source for row in tombstones.values()} == {context.store.source}
     assert [row.message_key for row in ledger.rows("retries")] == [failed]
 
     # The mirror of this source, and of no other, is replaced.
     odd.create_queue("No\\'where")
     odd.execute(f"UPDATE {odd.own_table('attempts')} SET next_attempt_at = now()")
-    again = sweep(spark, parts)
+    again = sweep(spark, context)
     assert (again.dispatched, ledger.rows("retries")) == (1, [])

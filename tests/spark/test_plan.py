@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from duesweep import wiring
-from duesweep.plan import plan_slices, tickets_df
+from duesweep.plan import claim_keys_df, plan_slices
 from duesweep.policy import BatchLimits
 from duesweep.sweep import sweep
 
@@ -20,12 +20,13 @@ def test_million_keys_with_one_due_make_equal_slices(
         f"INSERT INTO {endpoint.delayed} (headers, due) "
         "SELECT '{}', '2026-01-01T00:00:00Z' FROM generate_series(1, 1000000)"
     )
-    parts = wiring.parts(endpoint.config())
-    with parts.store.open_driver() as session:
+    context = wiring.sweep_context(endpoint.config())
+    with context.store.open_driver() as session:
         run = session.open_sweep(session.horizon())
         plan = plan_slices(session, run, 8, BatchLimits())
-        key_df = tickets_df(spark, session.jdbc(), plan).select(
-            F.spark_partition_id().alias("slice"), F.explode(F.split("tickets", ",")).alias("key")
+        key_df = claim_keys_df(spark, session.jdbc(), plan).select(
+            F.spark_partition_id().alias("slice"),
+            F.explode(F.split("claim_keys", ",")).alias("key"),
         )
         sizes = [row["count"] for row in key_df.groupBy("slice").count().collect()]
         distinct = key_df.select("key").distinct().count()
@@ -51,17 +52,17 @@ def test_message_rescheduled_after_the_plan_stays(
 
     dispatch = sweep_module.dispatch
     # Keys are read lazily, in the tasks: pin them first, so that the plan is really older.
-    original_tickets_df = sweep_module.tickets_df
+    original_claim_keys_df = sweep_module.claim_keys_df
     monkeypatch.setattr(
         sweep_module,
-        "tickets_df",
+        "claim_keys_df",
         lambda *arguments: spark.createDataFrame(
-            original_tickets_df(*arguments).collect()
+            original_claim_keys_df(*arguments).collect()
         ).coalesce(1),
     )
     monkeypatch.setattr(sweep_module, "dispatch", reschedule_then_dispatch)
 
-    summary = sweep(spark, wiring.parts(endpoint.config(sweep__slices=1)))
+    summary = sweep(spark, wiring.sweep_context(endpoint.config(sweep__slices=1)))
 
     assert (summary.found, summary.dispatched, summary.eligible_later) == (5, 4, 1)
     assert (summary.skipped, summary.outcome) == (0, "done")
@@ -74,8 +75,8 @@ def test_session_that_spark_opens_has_our_name_and_our_time_outs(
     endpoint.set_up()
     database = endpoint.admin.info.dbname
     endpoint.execute(f"ALTER DATABASE {database} SET idle_in_transaction_session_timeout = '1s'")
-    parts = wiring.parts(endpoint.config())
-    with parts.store.open_driver() as session:
+    context = wiring.sweep_context(endpoint.config())
+    with context.store.open_driver() as session:
         source = session.jdbc()
 
     settings = ("application_name", "idle_in_transaction_session_timeout", "statement_timeout")

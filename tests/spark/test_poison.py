@@ -38,7 +38,7 @@ def test_poison_is_exhausted_one_by_one_and_the_rest_is_delivered(
     endpoint.delay_many(20)
     config = endpoint.config(retry__max_attempts=1, retry__error_queue="error")
 
-    summary = sweep(spark, wiring.parts(config))
+    summary = sweep(spark, wiring.sweep_context(config))
 
     assert (summary.dispatched, summary.exhausted, summary.failed) == (20, len(POISON), 0)
     errors = {row.message_key: row for row in ledger.rows("errors")}
@@ -59,7 +59,7 @@ def test_row_that_the_destination_refuses_costs_only_itself(
     endpoint.load([twin, DelayedRow(headers=twin.headers)])
     endpoint.delay_many(300)
 
-    summary = sweep(spark, wiring.parts(endpoint.config()))
+    summary = sweep(spark, wiring.sweep_context(endpoint.config()))
 
     assert (summary.dispatched, summary.failed) == (301, 1)
     (retry,) = ledger.rows("retries")
@@ -74,7 +74,7 @@ def test_infinite_due_is_swept_and_has_no_lateness(
     endpoint.load([delayed_row(due="-infinity"), delayed_row(due="infinity")])
     endpoint.delay_many(2)
 
-    summary = sweep(spark, wiring.parts(endpoint.config()))
+    summary = sweep(spark, wiring.sweep_context(endpoint.config()))
 
     assert summary.dispatched == 3
     assert (

@@ -33,7 +33,7 @@ def ledger(spark: SparkSession, endpoint: Endpoint) -> Path:
     """A ledger of three messages that were delivered, and of one that failed."""
     endpoint.set_up("Billing", "Shipping")
     endpoint.delay_many(4, ["Billing", "Shipping", "Billing", "Nowhere"])
-    sweep(spark, wiring.parts(endpoint.config()))
+    sweep(spark, wiring.sweep_context(endpoint.config()))
     return endpoint.folder / "ledger"
 
 

@@ -25,7 +25,7 @@ def test_delivered_rows_are_the_recorded_ones(
 ) -> None:
     load_recorded(endpoint)
 
-    summary = sweep(spark, wiring.parts(endpoint.config()))
+    summary = sweep(spark, wiring.sweep_context(endpoint.config()))
 
     delivered = recordings.delivered_rows()
     assert set(delivered) == {'"public"."Billing"', '"Ship"."ping"'}
@@ -56,13 +56,15 @@ def test_message_for_nowhere_is_retried_after_its_backoff_and_ends_whole_in_erro
     spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
     load_recorded(endpoint)
-    parts = wiring.parts(endpoint.config(retry__max_attempts=2, retry__error_queue="error"))
-    sweep(spark, parts)
-    with parts.store.open_driver() as session:
+    context = wiring.sweep_context(
+        endpoint.config(retry__max_attempts=2, retry__error_queue="error")
+    )
+    sweep(spark, context)
+    with context.store.open_driver() as session:
         assert not session.has_work()  # in back-off: Spark is not needed
-    endpoint.ripen()
+    endpoint.end_back_off()
 
-    summary = sweep(spark, parts)
+    summary = sweep(spark, context)
 
     assert (summary.found, summary.exhausted, exit_code(summary)) == (1, 1, 3)
     (original,) = (row for row in recordings.delayed_rows() if NOWHERE in row.headers)
@@ -74,16 +76,16 @@ def test_message_for_nowhere_is_retried_after_its_backoff_and_ends_whole_in_erro
     assert "QueueNotFoundError" in error.stack
     assert error.first_failed_at < error.last_failed_at
     assert ledger.rows("retries") == []
-    (letter,) = endpoint.queue_rows("error")
-    recorded_letter = recordings.error_row()
-    ours, theirs = json.loads(letter.headers), json.loads(recorded_letter.headers)
+    (one,) = endpoint.queue_rows("error")
+    recorded_message = recordings.error_row()
+    ours, theirs = json.loads(one.headers), json.loads(recorded_message.headers)
     inner = "NServiceBus.ExceptionInfo.InnerExceptionType"
     assert list(ours) == [name for name in theirs if name != inner]
     fault = [name for name in theirs if "ExceptionInfo" in name or "TimeOfFailure" in name]
     assert {n: v for n, v in ours.items() if n not in fault} == {
         n: v for n, v in theirs.items() if n not in fault
     }
-    assert letter.body == recorded_letter.body
+    assert one.body == recorded_message.body
     (tombstone,) = ledger.table("tombstones").filter("outcome = 'exhausted'").collect()
     assert (tombstone.queue, tombstone.attempts) == ('"public"."error"', 2)
 
@@ -93,12 +95,12 @@ def test_ordinary_sweep_makes_two_commits(
 ) -> None:
     endpoint.set_up("Billing")
     endpoint.delay_many(3)
-    parts = wiring.parts(endpoint.config())
-    sweep(spark, parts)
+    context = wiring.sweep_context(endpoint.config())
+    sweep(spark, context)
     before = {name: ledger.commits(name) for name in ("tombstones", "retries", "errors", "sweeps")}
     endpoint.delay_many(3)
 
-    sweep(spark, parts)
+    sweep(spark, context)
 
     after = {name: ledger.commits(name) for name in before}
     assert {name: after[name] - before[name] for name in before} == {
@@ -114,11 +116,13 @@ def test_no_attempts_are_needed_where_one_is_all(
 ) -> None:
     endpoint.set_up()
     endpoint.delay_many(5, ["Nowhere"])
-    parts = wiring.parts(endpoint.config(retry__max_attempts=1, retry__max_exhausted_per_sweep=2))
-    assert parts.retry == Retry(max_attempts=1)
+    context = wiring.sweep_context(
+        endpoint.config(retry__max_attempts=1, retry__max_exhausted_per_sweep=2)
+    )
+    assert context.retry == Retry(max_attempts=1)
 
-    summary = sweep(spark, parts)
+    summary = sweep(spark, context)
 
-    assert (summary.exhausted, summary.failed, summary.held_back) == (2, 3, 3)
+    assert (summary.exhausted, summary.failed, summary.over_limit) == (2, 3, 3)
     assert len(ledger.rows("errors")) == 2
     assert len(ledger.rows("retries")) == len(endpoint.waiting()) == 3

@@ -29,7 +29,7 @@ def test_postgresql_messages_go_to_two_databases_by_their_routes(
     )
     add_routes(file, ("*@FAR", "far", "{queue}"), ("*", "near", "{destination}"))
 
-    summary = sweep(spark, wiring.parts(configuration.load(file)))
+    summary = sweep(spark, wiring.sweep_context(configuration.load(file)))
 
     assert (summary.dispatched, summary.failed) == (200, 100)
     near, far = endpoint.queue_rows("Billing"), other.queue_rows("Billing")
@@ -50,7 +50,7 @@ def test_postgresql_store_fills_queue_tables_of_sql_server(
     )
     add_routes(file, ("*@*", "main", "{queue}"))
 
-    summary = sweep(spark, wiring.parts(configuration.load(file)))
+    summary = sweep(spark, wiring.sweep_context(configuration.load(file)))
 
     rows = sqlserver_endpoint.queue_rows("Billing")
     assert summary.dispatched == len(rows) == len({row.message_id for row in rows}) == 300
@@ -68,7 +68,7 @@ def test_sql_server_store_fills_queue_tables_of_postgresql(
     )
     add_routes(file, ("*@*", "default", "{queue}"))
 
-    summary = sweep(spark, wiring.parts(configuration.load(file)))
+    summary = sweep(spark, wiring.sweep_context(configuration.load(file)))
 
     rows = endpoint.queue_rows("Billing")
     assert summary.dispatched == len(rows) == len({row.message_id for row in rows}) == 300

@@ -44,7 +44,7 @@ def _adds_up(summary: SweepSummary) -> bool:
     return (summary.found, summary.claimed) == (claimed + others + summary.left, claimed)
 
 
-def test_recorded_messages_are_delivered_to_the_letter(
+def test_recorded_messages_are_delivered_byte_for_byte(
     spark: SparkSession, sqlserver_endpoint: "SqlServerEndpoint"
 ) -> None:
     endpoint = sqlserver_endpoint.set_up("Billing", "Ship.ping")
@@ -52,7 +52,7 @@ def test_recorded_messages_are_delivered_to_the_letter(
     # To the millisecond, which is all that this transport's column holds.
     endpoint.load([replace(row, due=_to_the_millisecond(row.due)) for row in recorded_rows])
 
-    summary = sweep(spark, wiring.parts(endpoint.config()))
+    summary = sweep(spark, wiring.sweep_context(endpoint.config()))
 
     recorded = recordings.delivered_rows()
     expected = [row for rows in recorded.values() for row in rows]
@@ -70,10 +70,10 @@ def test_thousands_of_messages_with_one_due_are_swept_once_by_several_slices(
 ) -> None:
     endpoint = sqlserver_endpoint.set_up("Billing", "Shipping")
     keys = endpoint.delay_many(3_000, ["Billing", "Shipping"])
-    parts = wiring.parts(endpoint.config(sweep__batch_rows=250))
+    context = wiring.sweep_context(endpoint.config(sweep__batch_rows=250))
 
     # What stands in for SQL Server lets two slices claim one row, and the later one start anew.
-    sweeps = [sweep(spark, parts) for _ in range(2)]
+    sweeps = [sweep(spark, context) for _ in range(2)]
 
     assert sum(summary.dispatched for summary in sweeps) == len(keys)
     assert all(_adds_up(summary) for summary in sweeps)
@@ -91,7 +91,9 @@ def test_dues_at_both_sides_of_every_tick_fall_between_no_slices(
     rows = [delayed_row(due=endpoint.due_in(-60 - n / 1000)) for n in range(1_200)]
     endpoint.load(rows)
 
-    summary = sweep(spark, wiring.parts(endpoint.config(sweep__slices=4, sweep__batch_rows=100)))
+    summary = sweep(
+        spark, wiring.sweep_context(endpoint.config(sweep__slices=4, sweep__batch_rows=100))
+    )
 
     assert summary.found == 1_200
     others = summary.skipped + summary.gone + summary.eligible_later
@@ -108,7 +110,7 @@ def test_queues_in_another_database_are_filled_in_the_same_transaction(
     endpoint.create_queue(address)
     endpoint.delay_many(50, [address])
 
-    summary = sweep(spark, wiring.parts(endpoint.config()))
+    summary = sweep(spark, wiring.sweep_context(endpoint.config()))
 
     assert summary.dispatched == len(endpoint.queue_rows(address)) == 50
 
@@ -120,20 +122,20 @@ def test_exhausted_message_is_whole_in_the_ledger_and_in_the_error_queue(
     key = endpoint.delay("Nowhere", body=bytes(range(256)))
     config = endpoint.config(retry__max_attempts=2, retry__error_queue="error")
 
-    first = sweep(spark, wiring.parts(config))
-    endpoint.ripen()
-    second = sweep(spark, wiring.parts(config))
+    first = sweep(spark, wiring.sweep_context(config))
+    endpoint.end_back_off()
+    second = sweep(spark, wiring.sweep_context(config))
 
     assert (first.failed, first.exhausted) == (1, 0)
     assert (second.failed, second.exhausted) == (0, 1)
     (error,) = _ledger(spark, endpoint).rows("errors")
     assert (error.message_key, error.attempts, error.body) == (key, 2, bytes(range(256)))
     assert error.headers["NServiceBus.SqlServer.ForwardDestination"] == "Nowhere"
-    (letter,) = endpoint.queue_rows("error")
-    headers = json.loads(letter.headers)
+    (one,) = endpoint.queue_rows("error")
+    headers = json.loads(one.headers)
     assert headers["NServiceBus.FailedQ"] == "Nowhere"
     assert headers["NServiceBus.ExceptionInfo.ExceptionType"].endswith("QueueNotFoundError")
-    assert letter.body == bytes(range(256))
+    assert one.body == bytes(range(256))
     assert endpoint.waiting() == []
 
 
@@ -159,7 +161,7 @@ def test_recorded_msmq_messages_are_delivered_with_their_headers(
         )
     config = configuration.load(_msmq(endpoint, retry__error_queue="error"))
 
-    summary = sweep(spark, wiring.parts(config))
+    summary = sweep(spark, wiring.sweep_context(config))
 
     delivered = [json.loads(row.headers) for row in endpoint.queue_rows("Billing")]
     expected = [case.message_headers for case in recorded if case.to.startswith("Billing@")]
@@ -192,7 +194,7 @@ def test_msmq_message_gets_two_attempts_more_than_the_setting_says(
         attempts += 1
         (count,) = endpoint.fetch(f"SELECT RetryCount FROM {endpoint.delayed}")[0]
         assert count == attempts - 1
-        sweep(spark, wiring.parts(config))
+        sweep(spark, wiring.sweep_context(config))
 
     assert attempts == number_of_retries + 2
     (error,) = _ledger(spark, endpoint).rows("errors")
@@ -206,7 +208,7 @@ def test_msmq_message_without_a_time_is_never_due_and_is_told_of(
     endpoint.load([delayed_row("Billing@H", due=endpoint.due_in(-60))])
     endpoint.execute(f"UPDATE {endpoint.delayed} SET Time = NULL")
 
-    with wiring.parts(configuration.load(_msmq(endpoint))).store.open_driver() as session:
+    with wiring.sweep_context(configuration.load(_msmq(endpoint))).store.open_driver() as session:
         assert not session.has_work()
         (notice,) = session.notices()
 
@@ -222,6 +224,6 @@ def test_both_default_names_of_the_msmq_store_are_looked_for(
     endpoint.load([delayed_row("Billing@H", due=endpoint.due_in(-60))])
 
     by_default = msmq_endpoint.named("Old")
-    with wiring.parts(by_default.config()).store.open_driver() as session:
+    with wiring.sweep_context(by_default.config()).store.open_driver() as session:
         session.check()
         assert session.count_pending(session.horizon()) == 1

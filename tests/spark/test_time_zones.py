@@ -21,9 +21,9 @@ from psycopg.conninfo import make_conninfo
 from pyspark.sql import SparkSession
 
 from duesweep import wiring
+from duesweep.context import SweepContext
 from duesweep.demo.server import EmbeddedServer
 from duesweep.errors import ConfigError
-from duesweep.parts import SweepParts
 from duesweep.sweep import sweep
 from duesweep.testing.builders import DelayedRow, delayed_row
 
@@ -66,13 +66,13 @@ def predicate_moves(endpoint: Endpoint) -> list[str]:
 
 
 def assert_swept_is_what_the_predicate_moves(
-    spark: SparkSession, endpoint: Endpoint, parts: SweepParts
+    spark: SparkSession, endpoint: Endpoint, context: SweepContext
 ) -> None:
     stored = endpoint.waiting()
     expected = predicate_moves(endpoint)
     assert 0 < len(expected) < len(stored)
 
-    summary = sweep(spark, parts)
+    summary = sweep(spark, context)
 
     assert sorted(set(stored) - set(endpoint.waiting())) == expected
     assert summary.dispatched == len(expected)
@@ -99,7 +99,9 @@ def test_what_the_transports_predicate_would_move_is_swept(
         endpoint.set_up("Billing")
         endpoint.load(rows_around(endpoint.due_in(0)))
 
-        assert_swept_is_what_the_predicate_moves(spark, endpoint, wiring.parts(endpoint.config()))
+        assert_swept_is_what_the_predicate_moves(
+            spark, endpoint, wiring.sweep_context(endpoint.config())
+        )
 
 
 def test_no_zone_but_the_writers_has_a_say(
@@ -111,12 +113,12 @@ def test_no_zone_but_the_writers_has_a_say(
         endpoint.execute("CREATE ROLE sweeper LOGIN SUPERUSER")
         endpoint.execute("ALTER ROLE sweeper SET TimeZone = 'Asia/Tokyo'")
         sweeper = make_conninfo(endpoint.dsn, user="sweeper")
-        parts = wiring.parts(endpoint.config(store__dsn=sweeper))
+        context = wiring.sweep_context(endpoint.config(store__dsn=sweeper))
         # The process's zone; the JVM's is Asia/Kolkata in the test of the command, below.
         monkeypatch.setenv("PGTZ", "Australia/Sydney")
         expected = _predicate_in_server_zone(endpoint)
 
-        summary = sweep(spark, parts)
+        summary = sweep(spark, context)
 
         assert summary.dispatched == len(expected)
         assert not set(expected) & set(endpoint.waiting())
@@ -143,7 +145,7 @@ def test_zone_of_the_writers_role_or_database_goes_over_the_servers(
     endpoint.load(rows_around(now[0]))
 
     assert_swept_is_what_the_predicate_moves(
-        spark, replace(endpoint, dsn=writer), wiring.parts(endpoint.config())
+        spark, replace(endpoint, dsn=writer), wiring.sweep_context(endpoint.config())
     )
 
 
@@ -155,12 +157,12 @@ def test_roles_that_disagree_are_refused_and_the_setting_decides(endpoint: Endpo
         endpoint.execute(f"ALTER ROLE {name} SET TimeZone = '{zone}'")
 
     with (
-        wiring.parts(endpoint.config()).store.open_driver() as session,
+        wiring.sweep_context(endpoint.config()).store.open_driver() as session,
         pytest.raises(ConfigError, match=r"store\.writer_time_zone"),
     ):
         session.horizon()
     config = endpoint.config(store__writer_time_zone="America/New_York")
-    with wiring.parts(config).store.open_driver() as session:
+    with wiring.sweep_context(config).store.open_driver() as session:
         horizon = session.horizon()
     assert horizon.shift_us in {4 * 3_600_000_000, 5 * 3_600_000_000}
 
@@ -174,7 +176,7 @@ def test_zone_hidden_by_the_sweepers_own_is_refused_where_it_may_not_be_asked(
     endpoint.execute(f"ALTER ROLE {name} SET TimeZone = 'Asia/Tokyo'")
 
     with (
-        wiring.parts(endpoint.config(store__dsn=dsn)).store.open_driver() as session,
+        wiring.sweep_context(endpoint.config(store__dsn=dsn)).store.open_driver() as session,
         pytest.raises(ConfigError, match="hides the server's"),
     ):
         session.horizon()
@@ -191,7 +193,7 @@ def test_owner_that_sweeps_is_a_writer_too(endpoint: Endpoint) -> None:
     endpoint.execute(f"ALTER ROLE {other_name} SET TimeZone = 'UTC'")
 
     with (
-        wiring.parts(endpoint.config(store__dsn=owner)).store.open_driver() as session,
+        wiring.sweep_context(endpoint.config(store__dsn=owner)).store.open_driver() as session,
         pytest.raises(ConfigError, match=r"store\.writer_time_zone"),
     ):
         session.horizon()

@@ -37,7 +37,9 @@ def test_what_is_due_is_swept_once_and_accounted_for(
     keys += [timeouts.delay(due_in_seconds=-seconds) for seconds in (1, 1_800, 40_000)]
     waiting = [timeouts.delay(due_in_seconds=seconds) for seconds in (600, 1_800, 40_000)]
 
-    summary = sweep(spark, wiring.parts(timeouts.config(sweep__batch_rows=100, sweep__slices=1)))
+    summary = sweep(
+        spark, wiring.sweep_context(timeouts.config(sweep__batch_rows=100, sweep__slices=1))
+    )
 
     assert (summary.found, summary.dispatched, summary.outcome) == (603, 603, "done")
     assert [len(timeouts.queue_rows(queue)) for queue in ("Billing", "Shipping")] == [303, 300]
@@ -53,14 +55,16 @@ def test_nothing_is_claimed_where_none_of_the_queues_is_there(
     spark: SparkSession, timeouts: Subject
 ) -> None:
     keys = timeouts.delay_many(20, ["Biling", "Shiping"])
-    parts = wiring.parts(timeouts.config(retry__max_attempts=1, retry__error_queue="error"))
+    context = wiring.sweep_context(
+        timeouts.config(retry__max_attempts=1, retry__error_queue="error")
+    )
 
     with pytest.raises(ConfigError, match=r"queues\.default has none of the queues"):
-        sweep(spark, parts)
+        sweep(spark, context)
 
     assert timeouts.waiting() == sorted(keys)
     assert timeouts.queue_rows("error") == []
-    with parts.store.open_driver() as session:
+    with context.store.open_driver() as session:
         assert session.sweeps_under_way() == []
 
 
@@ -74,16 +78,16 @@ def test_exhausted_message_is_whole_in_the_ledger_and_in_the_error_queue(
     back_off = {"retry__initial_seconds": 3_600, "retry__max_seconds": 3_600}
     config = timeouts.config(retry__max_attempts=2, retry__error_queue="error", **back_off)
 
-    first = sweep(spark, wiring.parts(config))
-    held = sweep(spark, wiring.parts(config))
-    timeouts.ripen()
+    first = sweep(spark, wiring.sweep_context(config))
+    held = sweep(spark, wiring.sweep_context(config))
+    timeouts.end_back_off()
     timeouts.delay("Billing")
-    second = sweep(spark, wiring.parts(config))
+    second = sweep(spark, wiring.sweep_context(config))
 
     assert (first.failed, held.found, second.exhausted) == (1, 0, 1)
     (error,) = LedgerReader(spark, timeouts.folder / "ledger").rows("errors")
     assert (error.message_key, error.attempts, error.body) == (key, 2, bytes(range(256)))
     assert error.destination == "Nowhere"
-    (letter,) = timeouts.queue_rows("error")
-    assert json.loads(letter.headers)["NServiceBus.FailedQ"] == "Nowhere"
+    (one,) = timeouts.queue_rows("error")
+    assert json.loads(one.headers)["NServiceBus.FailedQ"] == "Nowhere"
     assert timeouts.waiting() == []

@@ -6,7 +6,7 @@ from typing import Any
 
 from duesweep.account import SliceAccount, SliceEnd
 from duesweep.clock import SettableClock
-from duesweep.dispatch import DispatchJob, Tickets, dispatch_slice
+from duesweep.dispatch import ClaimKeys, DispatchJob, dispatch_slice
 from duesweep.errors import (
     DuesweepError,
 )
@@ -16,7 +16,7 @@ from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import DelayedRow
 from duesweep.testing.journal import BatchEntry, ExhaustedEntry, SliceEntry
 from duesweep.testing.memory import MemoryStore
-from duesweep.testing.memory_queue import Letter, MemoryQueue
+from duesweep.testing.memory_queue import ArrivedMessage, MemoryQueue
 
 
 @dataclass(slots=True)
@@ -53,8 +53,8 @@ class World:
             error_queue=None,
             clock=self.clock,
         )
-        tickets = Tickets(keys, [100] * len(keys), len(keys) if total is None else total)
-        dispatch_slice(replace(job, **(self.job | settings)), 0, tickets)
+        claim_keys = ClaimKeys(keys, [100] * len(keys), len(keys) if total is None else total)
+        dispatch_slice(replace(job, **(self.job | settings)), 0, claim_keys)
 
     def batches(self, run: SweepRun) -> list[tuple[int, int]]:
         """Dispatched and failed, batch by batch."""
@@ -84,6 +84,6 @@ def slice_end(reason: str | None = None, **counts: int) -> SliceEntry:
     return SliceEntry(0, SliceEnd(SliceAccount(**counts), reason))
 
 
-def letter(row: DelayedRow) -> Letter:
+def one(row: DelayedRow) -> ArrivedMessage:
     """The row as it is to be delivered."""
-    return Letter(without_forward_destination(row.headers), row.body)
+    return ArrivedMessage(without_forward_destination(row.headers), row.body)

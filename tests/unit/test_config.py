@@ -123,12 +123,12 @@ def test_secrets_are_masked_for_people_and_in_every_repr(monkeypatch: pytest.Mon
     assert config.store.dsn.get_secret_value().endswith("s3cret@db.example:5432/sales")
 
 
-def test_options_of_a_brought_store_are_masked_whatever_they_are() -> None:
+def test_options_of_a_custom_store_are_masked_whatever_they_are() -> None:
     options = (
         '[store.options]\nwallet = "s3cret"\nport = 5099\n[store.options.more]\nkey = "0ther"\n'
     )
-    brought = ["store.kind=acme:Store", "queues.default.kind=postgresql"]
-    config = load(file_of(MINIMAL.replace("[ledger]", options + "[ledger]")), brought)
+    custom = ["store.kind=acme:Store", "queues.default.kind=postgresql"]
+    config = load(file_of(MINIMAL.replace("[ledger]", options + "[ledger]")), custom)
 
     shown = masked(config)
 

@@ -129,13 +129,13 @@ def test_jdbc_url_means_nothing_to_postgresql() -> None:
     assert "store.jdbc_url means nothing" in _refused(MINIMAL, "store.jdbc_url=jdbc:x")
 
 
-def test_options_are_a_brought_stores_own() -> None:
+def test_options_are_a_custom_stores_own() -> None:
     options = '[store.options]\nfolder = "/data"\n'
 
     assert "store.options means nothing" in _refused(MINIMAL + options)
     kinds = ["store.kind=a.b:C", "queues.default.kind=postgresql"]
-    brought = load(file_of(MINIMAL + options), kinds)
-    assert brought.store.options == {"folder": "/data"}
+    custom = load(file_of(MINIMAL + options), kinds)
+    assert custom.store.options == {"folder": "/data"}
 
 
 @pytest.mark.parametrize(

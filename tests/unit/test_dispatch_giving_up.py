@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from unit.dispatch_world import letter, slice_end, world_of
+from unit.dispatch_world import one, slice_end, world_of
 
 from duesweep import tombstone
 from duesweep.errors import (
@@ -22,8 +22,8 @@ def test_unknown_destination_fails_with_backoff_and_is_exhausted_at_the_last_att
     world = world_of(row, retry=Retry(max_attempts=3, initial_seconds=100, max_seconds=1_000))
 
     first = world.sweep()
-    (failures, ripe_us) = world.store.attempts[row.key]
-    waited = ripe_us / 1_000_000 - world.store.clock.seconds()
+    (failures, eligible_us) = world.store.attempts[row.key]
+    waited = eligible_us / 1_000_000 - world.store.clock.seconds()
     world.store.clock.advance(74)
     too_early = world.sweep()
     world.store.clock.advance(27)
@@ -53,11 +53,11 @@ def test_message_that_failed_before_is_delivered_with_its_attempts_counted() -> 
     row = delayed_row("Late")
     world = world_of(row, retry=Retry(initial_seconds=0))
     world.sweep()
-    world.queue.letters["Late"] = []
+    world.queue.arrived["Late"] = []
 
     run = world.sweep()
 
-    assert world.queue.letters["Late"] == [letter(row)]
+    assert world.queue.arrived["Late"] == [one(row)]
     (batch, _) = world.store.journal[run.sweep_id]
     assert isinstance(batch, BatchEntry)
     assert batch.outcomes is not None
@@ -75,10 +75,10 @@ def test_limit_of_exhausted_messages_keeps_the_rest_in_the_store() -> None:
     assert len(world.store.rows) == len(world.store.attempts) == 2
     assert world.batches(run) == [(0, 0), (0, 1), (0, 1)]
     sweep = world.store.sweeps[run.sweep_id]
-    assert (sweep.exhausted, sweep.held_back) == (3, 2)
+    assert (sweep.exhausted, sweep.over_limit) == (3, 2)
 
 
-def test_messages_that_the_limit_held_back_are_exhausted_by_the_next_sweep() -> None:
+def test_messages_that_the_limit_over_limit_are_exhausted_by_the_next_sweep() -> None:
     world = world_of(*[delayed_row("Nowhere") for _ in range(3)], retry=Retry(1, initial_seconds=0))
     world.sweep(max_exhausted=2)
 
@@ -103,8 +103,8 @@ def test_exhausted_message_lies_in_the_error_queue_as_well() -> None:
 
     run = world.sweep()
 
-    letters = [json.loads(letter.headers) for letter in world.queue.letters["error"]]
-    by_error = {headers[EXCEPTION_TYPE]: headers for headers in letters}
+    sent = [json.loads(one.headers) for one in world.queue.arrived["error"]]
+    by_error = {headers[EXCEPTION_TYPE]: headers for headers in sent}
     assert by_error["duesweep.errors.QueueNotFoundError"][FAILED_QUEUE] == "Nowhere"
     poison = by_error["duesweep.errors.UnreadableHeadersError"]
     assert (poison[UNREADABLE_HEADERS], poison[FAILED_QUEUE]) == ("{", "Sales.Orders")
@@ -118,7 +118,7 @@ def test_exhausted_message_lies_in_the_error_queue_as_well() -> None:
 
 @pytest.mark.parametrize(
     "trouble",
-    [DestinationError("error is locked"), RefusedMessageError("error wants no letters")],
+    [DestinationError("error is locked"), RefusedMessageError("error wants no sent")],
     ids=["takes nothing now", "refuses the message"],
 )
 def test_message_that_the_error_queue_does_not_take_stays_as_a_failure(
@@ -130,7 +130,7 @@ def test_message_that_the_error_queue_does_not_take_stays_as_a_failure(
 
     run = world.sweep()
 
-    assert world.queue.letters["Billing"] == [letter(good)]
+    assert world.queue.arrived["Billing"] == [one(good)]
     assert list(world.store.rows) == list(world.store.attempts) == [row.key]
     assert world.exhausted(run) == []
     assert world.batches(run) == [(1, 1)]
@@ -149,10 +149,10 @@ def test_error_queue_that_is_gone_leaves_its_messages_and_says_so() -> None:
 def test_own_queue_that_is_gone_does_not_keep_exhausted_messages_from_the_error_queue() -> None:
     row = delayed_row(None)
     world = world_of(row, retry=Retry(max_attempts=1), error_queue="error")
-    del world.queue.letters["Sales.Orders"]
+    del world.queue.arrived["Sales.Orders"]
 
     run = world.sweep()
 
     assert [e.queue for e in world.exhausted(run)] == ["error"]
-    assert len(world.queue.letters["error"]) == 1
+    assert len(world.queue.arrived["error"]) == 1
     assert world.ends(run) == [slice_end(given=1, claimed=1)]

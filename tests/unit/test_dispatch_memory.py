@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from unit.dispatch_world import World, letter, slice_end, world_of
+from unit.dispatch_world import World, one, slice_end, world_of
 
 from duesweep import tombstone
 from duesweep.clock import SettableClock
@@ -28,10 +28,10 @@ def test_due_messages_are_delivered_and_accounted_for() -> None:
 
     run = world.sweep()
 
-    assert world.queue.letters == {
-        "Billing": [letter(rows[0]), letter(rows[3])],
-        "Shipping": [letter(rows[1])],
-        "Sales.Orders": [letter(rows[2])],
+    assert world.queue.arrived == {
+        "Billing": [one(rows[0]), one(rows[3])],
+        "Shipping": [one(rows[1])],
+        "Sales.Orders": [one(rows[2])],
         "error": [],
     }
     assert world.store.rows == {}
@@ -67,7 +67,7 @@ def test_refused_message_costs_only_itself() -> None:
 
     run = world.sweep()
 
-    assert world.queue.letters["Billing"] == [letter(r) for r in rows if r is not rows[2]]
+    assert world.queue.arrived["Billing"] == [one(r) for r in rows if r is not rows[2]]
     assert list(world.store.rows) == [rows[2].key]
     assert {key: count for key, (count, _) in world.store.attempts.items()} == {rows[2].key: 1}
     assert world.batches(run) == [(4, 1)]
@@ -79,7 +79,7 @@ def test_unreadable_headers_cost_only_their_message() -> None:
 
     run = world.sweep()
 
-    assert len(world.queue.letters["Billing"]) == 2
+    assert len(world.queue.arrived["Billing"]) == 2
     assert list(world.store.rows) == list(world.store.attempts) == [rows[1].key]
     assert world.batches(run) == [(2, 1)]
 
@@ -94,7 +94,7 @@ def test_slice_run_twice_does_nothing_the_second_time() -> None:
     world.run_slice(run, keys)
 
     assert (world.store.rows, world.store.attempts, world.batches(run)) == after_first
-    assert world.queue.letters["Billing"] == [letter(rows[0])]
+    assert world.queue.arrived["Billing"] == [one(rows[0])]
     assert world.ends(run) == [slice_end(given=2, claimed=2), slice_end(given=2, gone=1, later=1)]
 
 
@@ -107,7 +107,7 @@ def test_what_another_session_holds_is_left_to_it() -> None:
 
         run = world.sweep()
 
-    assert world.queue.letters["Billing"] == [letter(rows[1])]
+    assert world.queue.arrived["Billing"] == [one(rows[1])]
     assert world.batches(run) == [(1, 0)]
     assert world.ends(run) == [slice_end(given=2, claimed=1, skipped=1)]
 
@@ -119,7 +119,7 @@ def test_slow_batch_puts_groups_back_and_delivers_them_next() -> None:
 
     run = world.sweep()
 
-    assert {name: len(letters) for name, letters in world.queue.letters.items()} == {
+    assert {name: len(sent) for name, sent in world.queue.arrived.items()} == {
         "Billing": 2,
         "Shipping": 2,
         "Sales.Orders": 1,
@@ -179,5 +179,5 @@ def test_queue_with_a_transaction_of_its_own_gets_every_batch() -> None:
 
     run = world.sweep(limits=BatchLimits(rows=2))
 
-    assert world.queue.letters["Billing"] == [letter(row) for row in rows]
+    assert world.queue.arrived["Billing"] == [one(row) for row in rows]
     assert world.batches(run) == [(2, 0), (1, 0)]

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from unit.dispatch_world import World, letter, slice_end, world_of
+from unit.dispatch_world import World, one, slice_end, world_of
 
 from duesweep.errors import (
     ConfigError,
@@ -34,7 +34,7 @@ def test_blocked_destination_keeps_its_messages_uncharged_and_the_others_go_on()
 
     run = world.sweep(limits=BatchLimits(rows=4))
 
-    assert len(world.queue.letters["Billing"]) == 4
+    assert len(world.queue.arrived["Billing"]) == 4
     assert list(world.store.rows) == [row.key for row in blocked]
     assert world.store.attempts == {}
     assert world.batches(run) == [(2, 0), (2, 0)]
@@ -61,7 +61,7 @@ def test_service_that_fails_ends_the_slice_with_its_reason_and_charges_nobody(
 
     run = world.sweep(limits=BatchLimits(rows=2))
 
-    assert world.queue.letters["Billing"] == [letter(row) for row in rows[:2]]
+    assert world.queue.arrived["Billing"] == [one(row) for row in rows[:2]]
     assert list(world.store.rows) == [row.key for row in rows[2:]]
     assert world.store.attempts == {}
     assert world.store.holders == {}
@@ -120,7 +120,7 @@ def test_what_nobody_foresaw_is_raised_and_its_batch_undone() -> None:
     with pytest.raises(ZeroDivisionError):
         world.run_slice(run, limits=BatchLimits(rows=2))
 
-    assert world.queue.letters["Billing"] == [letter(row) for row in rows[:2]]
+    assert world.queue.arrived["Billing"] == [one(row) for row in rows[:2]]
     assert list(world.store.rows) == [row.key for row in rows[2:]]
     assert world.store.holders == {}
     assert world.ends(run) == []
@@ -146,7 +146,7 @@ def test_slice_that_is_run_again_after_a_breakdown_does_the_rest_once() -> None:
 
     world.run_slice(run, keys)
 
-    assert world.queue.letters["Billing"] == [letter(row) for row in rows]
+    assert world.queue.arrived["Billing"] == [one(row) for row in rows]
     assert world.batches(run) == [(2, 0), (2, 0), (2, 0)]
 
 
@@ -158,7 +158,7 @@ def test_closed_sweep_stops_silently() -> None:
     world.run_slice(run)
 
     assert world.store.journal[run.sweep_id] == []
-    assert world.queue.letters["Billing"] == []
+    assert world.queue.arrived["Billing"] == []
     assert len(world.store.rows) == 1
 
 
@@ -175,7 +175,7 @@ def test_batch_whose_transaction_is_lost_is_claimed_again() -> None:
 
     run = world.sweep(limits=BatchLimits(rows=2))
 
-    assert world.queue.letters["Billing"] == [letter(row) for row in rows]
+    assert world.queue.arrived["Billing"] == [one(row) for row in rows]
     assert world.batches(run) == [(2, 0), (2, 0)]
     assert world.ends(run) == [slice_end(given=4, claimed=4)]
 
@@ -203,7 +203,7 @@ def test_destination_that_loses_the_transaction_is_left_out_and_the_others_are_d
 
     run = world.sweep()
 
-    assert world.queue.letters["Billing"] == [letter(first), letter(last)]
+    assert world.queue.arrived["Billing"] == [one(first), one(last)]
     assert list(world.store.rows) == [bad.key]
     assert world.store.attempts == {}
     assert world.ends(run) == [slice_end("a trigger rolls back", given=3, claimed=2, left=1)]

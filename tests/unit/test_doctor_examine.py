@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from duesweep.doctor.examine import Examination, Place, examine_services
+from duesweep.doctor.examine import Examination, Service, examine_services
 from duesweep.doctor.finding import Check, Finding, Severity, fault, ok
 from duesweep.doctor.spark import Needs
 from duesweep.doctor.tables import (
@@ -23,7 +23,7 @@ _WANTED = WantedTable("role", "t", {}, ("SELECT",), "ON t TO u", "create it")
 _FOUND = FoundTable(is_table=True, columns={})
 
 
-class _Parts:
+class _Context:
     """Of a sweep whose store refuses it."""
 
     def __init__(self, error: str) -> None:
@@ -35,9 +35,9 @@ class _Parts:
 
 
 def _examined(*findings: Finding, error: str = "It is not there; make it") -> Any:
-    place = Place("store.dsn", lambda: findings)
-    parts: Any = _Parts(error)
-    return examine_services(Examination(parts, [place], [], Needs([])))
+    place = Service("store.dsn", lambda: findings)
+    context: Any = _Context(error)
+    return examine_services(Examination(context, [place], [], Needs([])))
 
 
 def test_what_setup_has_not_made_is_why_the_journal_is_not_known() -> None:

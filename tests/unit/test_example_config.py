@@ -89,10 +89,10 @@ def test_list_is_accepted_for_each_kind_of_store(kind: str, dsn: str) -> None:
     assert config.store.endpoint == "Sales.Orders"
 
 
-def test_list_is_accepted_for_a_brought_store_with_a_kind_of_queue() -> None:
+def test_list_is_accepted_for_a_custom_store_with_a_kind_of_queue() -> None:
     given = ["store.kind=acme.stores:OracleStore", "queues.default.kind=postgresql"]
 
-    assert configuration.load(_LIST, given).store.is_brought
+    assert configuration.load(_LIST, given).store.is_custom
 
 
 def test_there_is_an_example_for_each() -> None:
@@ -103,10 +103,10 @@ def test_there_is_an_example_for_each() -> None:
 def test_example_is_what_a_sweep_can_be_made_of(name: str) -> None:
     config = configuration.load(_CONF / f"{name}.toml")
 
-    parts = wiring.parts(config)
+    context = wiring.sweep_context(config)
 
-    assert parts.error_queue == "error"
-    assert parts.queue.shares_transaction == (name != "rabbitmq")
+    assert context.error_queue == "error"
+    assert context.queue.shares_transaction == (name != "rabbitmq")
     assert name in {config.store.kind, *(queue.kind for queue in config.queues.values())}
     assert not [f for f in examination(config).routes if f.severity is not Severity.OK]
     assert configuration.route_notice(config) is None

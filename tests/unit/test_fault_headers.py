@@ -36,11 +36,11 @@ def _failure(cause: Exception | None = None) -> MessageError:
 
 
 def _headers(row: DelayedRow, error: MessageError) -> Headers:
-    letter = faulted(message(row), error, own_queue='"public"."Sales.Orders"', now=NOW)
-    assert not isinstance(letter.headers, MessageError)
-    assert json.loads(letter.headers_text) == letter.headers
-    assert list(json.loads(letter.headers_text)) == list(letter.headers)
-    return letter.headers
+    one = faulted(message(row), error, own_queue='"public"."Sales.Orders"', now=NOW)
+    assert not isinstance(one.headers, MessageError)
+    assert json.loads(one.headers_text) == one.headers
+    assert list(json.loads(one.headers_text)) == list(one.headers)
+    return one.headers
 
 
 def _recorded_delayed_row() -> DelayedRow:
@@ -82,9 +82,9 @@ def test_without_a_cause_there_is_no_inner_exception() -> None:
 def test_body_and_key_are_the_messages_own() -> None:
     row = delayed_row("Nowhere", body=b"\0\xff")
 
-    letter = faulted(message(row), _failure(), own_queue="own", now=NOW)
+    one = faulted(message(row), _failure(), own_queue="own", now=NOW)
 
-    assert (letter.key, letter.body) == (row.key, b"\0\xff")
+    assert (one.key, one.body) == (row.key, b"\0\xff")
 
 
 def test_message_without_a_destination_failed_in_the_endpoints_own_queue() -> None:

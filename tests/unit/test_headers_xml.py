@@ -1,4 +1,4 @@
-"""Headers as XML: what is read, and what is written to the letter."""
+"""Headers as XML: what is read, and what is written byte for byte."""
 
 import base64
 import json

@@ -75,9 +75,9 @@ fragments = st.lists(st.sampled_from([*MARKUP.split(" "), *TOKENS.split(" "), EN
 
 @given(
     st.binary(max_size=100)
-    | fragments.map(lambda parts: "".join(parts).encode())
-    | fragments.map(lambda parts: document("".join(parts)))
-    | fragments.map(lambda parts: one_value("".join(parts)))
+    | fragments.map(lambda context: "".join(context).encode())
+    | fragments.map(lambda context: document("".join(context)))
+    | fragments.map(lambda context: one_value("".join(context)))
 )
 def test_any_bytes_are_read_or_unreadable_and_never_anything_else(data: bytes) -> None:
     try:

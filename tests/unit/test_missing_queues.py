@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from duesweep.context import SweepContext
 from duesweep.errors import (
     ConfigError,
     DestinationError,
@@ -14,7 +15,6 @@ from duesweep.errors import (
     UnreadableAddressError,
 )
 from duesweep.missing_queues import refuse_missing_queues
-from duesweep.parts import SweepParts
 from duesweep.policy import BatchLimits, Retry
 from duesweep.queues.base import Queue
 from duesweep.queues.routed import RoutedQueue
@@ -79,9 +79,9 @@ def _routed(near: MemoryQueue | None = None, far: MemoryQueue | None = None) -> 
 
 
 def _refuse(queue: Queue, session: object, *, is_of_due: bool = True) -> None:
-    parts = SweepParts(MemoryStore(), queue, "", BatchLimits(), Retry(), 1_000, None)
+    context = SweepContext(MemoryStore(), queue, "", BatchLimits(), Retry(), 1_000, None)
     horizon = Horizon(DUE, DUE) if is_of_due else None
-    refuse_missing_queues(parts, cast("DriverSession", session), horizon)
+    refuse_missing_queues(context, cast("DriverSession", session), horizon)
 
 
 def _refusal(queue: Queue, session: _Session, *, is_of_due: bool = True) -> str:

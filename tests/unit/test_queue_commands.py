@@ -22,13 +22,13 @@ SETTINGS = ["store.dsn=postgresql://db.example/d", "store.endpoint=Sales", "ledg
 def test_count_is_a_phrase(
     name: str, count: int, line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    print_count(name, count, place="R", as_json=False)
+    print_count(name, count, destination="R", as_json=False)
 
     assert capsys.readouterr().out == f"{line}\n"
 
 
 def test_count_as_json_is_under_one_name(capsys: pytest.CaptureFixture[str]) -> None:
-    print_count("messages", 1, place="R", as_json=True)
+    print_count("messages", 1, destination="R", as_json=True)
 
     assert capsys.readouterr().out == '{"queue": "R", "messages": 1}\n'
 

@@ -1,8 +1,13 @@
-"""What a broker's answers mean for messages: every fate with every fault."""
+"""What a broker's answers mean for messages: every result with every fault."""
 
 import pytest
 
-from duesweep.drivers.rabbitmq import ChannelClosedError, Fate, Publication, UnansweredError
+from duesweep.drivers.rabbitmq import (
+    ChannelClosedError,
+    Publication,
+    PublishResult,
+    UnansweredError,
+)
 from duesweep.errors import QueueError, QueueNotFoundError, RefusedMessageError
 from duesweep.queues.rabbitmq.answers import Answer, Sent, answer_of
 from duesweep.queues.rabbitmq.ladder import DELAY_HEADER
@@ -27,30 +32,30 @@ def sent(
     return Sent(key, "Billing", Publication(exchange, "", headers, {}, body))
 
 
-def one(fate: Fate, fault: QueueError | None, what: Sent | None = None) -> Answer:
-    return answer_of([what or sent()], [fate], fault)
+def one(result: PublishResult, fault: QueueError | None, what: Sent | None = None) -> Answer:
+    return answer_of([what or sent()], [result], fault)
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
 def test_confirmed_message_has_arrived_whatever_ended_the_channel(fault: QueueError | None) -> None:
-    confirmation = one(Fate.CONFIRMED, fault).confirmation
+    confirmation = one(PublishResult.CONFIRMED, fault).confirmation
 
     assert (confirmation.refused, confirmation.unconfirmed) == ({}, frozenset())
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
 @pytest.mark.parametrize(
-    ("fate", "error", "words"),
+    ("result", "error", "words"),
     [
-        (Fate.REFUSED, RefusedMessageError, "Billing"),
-        (Fate.UNSENDABLE, RefusedMessageError, "255 bytes"),
-        (Fate.RETURNED, QueueNotFoundError, "Billing"),
+        (PublishResult.REFUSED, RefusedMessageError, "Billing"),
+        (PublishResult.UNSENDABLE, RefusedMessageError, "255 bytes"),
+        (PublishResult.RETURNED, QueueNotFoundError, "Billing"),
     ],
 )
 def test_refusal_is_the_messages_own_whatever_ended_the_channel(
-    fate: Fate, error: type[Exception], words: str, fault: QueueError | None
+    result: PublishResult, error: type[Exception], words: str, fault: QueueError | None
 ) -> None:
-    confirmation = one(fate, fault).confirmation
+    confirmation = one(result, fault).confirmation
 
     assert isinstance(confirmation.refused["k"], error)
     assert words in str(confirmation.refused["k"])
@@ -58,25 +63,25 @@ def test_refusal_is_the_messages_own_whatever_ended_the_channel(
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
-def test_message_that_was_not_sent_is_put_back_whatever_ended_the_channel(
+def test_message_that_was_not_sent_is_released_whatever_ended_the_channel(
     fault: QueueError | None,
 ) -> None:
-    confirmation = one(Fate.UNSENT, fault).confirmation
+    confirmation = one(PublishResult.UNSENT, fault).confirmation
 
     assert (confirmation.refused, confirmation.unconfirmed) == ({}, {"k"})
 
 
 @pytest.mark.parametrize("fault", [None, FORBIDDEN, ODD, LOST, SILENT], ids=str)
-def test_message_of_unknown_fate_is_put_back_where_the_fault_is_not_its_own(
+def test_message_of_unknown_result_is_released_where_the_fault_is_not_its_own(
     fault: QueueError | None,
 ) -> None:
-    assert one(Fate.UNKNOWN, fault).confirmation.unconfirmed == {"k"}
+    assert one(PublishResult.UNKNOWN, fault).confirmation.unconfirmed == {"k"}
 
 
 def test_missing_exchange_is_the_fault_of_its_messages_alone() -> None:
     both = [sent("a"), sent("b", "Shipping")]
 
-    answer = answer_of(both, [Fate.UNKNOWN, Fate.UNKNOWN], GONE)
+    answer = answer_of(both, [PublishResult.UNKNOWN, PublishResult.UNKNOWN], GONE)
 
     assert isinstance(answer.confirmation.refused["a"], QueueNotFoundError)
     assert answer.confirmation.unconfirmed == {"b"}
@@ -87,7 +92,7 @@ def test_missing_exchange_is_the_fault_of_its_messages_alone() -> None:
 def test_too_long_message_is_known_by_its_length() -> None:
     both = [sent("a"), sent("b", body=b"12345678")]
 
-    answer = answer_of(both, [Fate.UNKNOWN, Fate.UNKNOWN], TOO_LONG)
+    answer = answer_of(both, [PublishResult.UNKNOWN, PublishResult.UNKNOWN], TOO_LONG)
 
     assert set(answer.confirmation.refused) == {"a"}
     assert answer.confirmation.unconfirmed == {"b"}
@@ -102,7 +107,7 @@ def test_exchange_without_write_permission_is_closed(exchange: str, named: str) 
         403, f"ACCESS_REFUSED - access to exchange '{named}' in vhost 'v' refused for user 'u'"
     )
 
-    answer = one(Fate.UNKNOWN, fault, sent(exchange=exchange))
+    answer = one(PublishResult.UNKNOWN, fault, sent(exchange=exchange))
 
     assert list(answer.closed) == [exchange]
     assert str(fault) in answer.closed[exchange]
@@ -111,7 +116,7 @@ def test_exchange_without_write_permission_is_closed(exchange: str, named: str) 
 def test_returned_early_message_closes_its_level_and_is_charged_nothing() -> None:
     level = sent(exchange="nsb.v2.delay-level-02", delayed=True)
 
-    answer = one(Fate.RETURNED, None, level)
+    answer = one(PublishResult.RETURNED, None, level)
 
     assert answer.confirmation.refused == {}
     assert answer.confirmation.unconfirmed == {"k"}
@@ -122,7 +127,7 @@ def test_level_that_is_missing_is_closed_and_charges_nobody() -> None:
     fault = ChannelClosedError(404, "NOT_FOUND - no exchange 'nsb.v2.delay-level-02' in vhost 'v'")
     both = [sent("a", "nsb.v2.delay-level-02", delayed=True), sent("b")]
 
-    answer = answer_of(both, [Fate.UNKNOWN, Fate.UNKNOWN], fault)
+    answer = answer_of(both, [PublishResult.UNKNOWN, PublishResult.UNKNOWN], fault)
 
     assert answer.confirmation.refused == {}
     assert answer.confirmation.unconfirmed == {"a", "b"}
@@ -133,37 +138,37 @@ def test_name_that_the_broker_cut_off_is_still_known() -> None:
     name = "x" * 250
     text = f"NOT_FOUND - no exchange '{name}' in vhost 'v'"[:252] + "..."
 
-    answer = one(Fate.UNKNOWN, ChannelClosedError(404, text), sent(exchange=name))
+    answer = one(PublishResult.UNKNOWN, ChannelClosedError(404, text), sent(exchange=name))
 
     assert set(answer.confirmation.refused) == {"k"}
 
 
 @pytest.mark.parametrize("text", ["NOT_FOUND", "NOT_FOUND - no exchange 'Bill' in vhost 'v'"])
 def test_refusal_of_another_exchange_charges_nobody(text: str) -> None:
-    answer = one(Fate.UNKNOWN, ChannelClosedError(404, text))
+    answer = one(PublishResult.UNKNOWN, ChannelClosedError(404, text))
 
     assert answer.confirmation.refused == {}
     assert answer.missing == frozenset()
 
 
 @pytest.mark.parametrize(
-    ("fates", "is_fruitful"),
+    ("results", "is_fruitful"),
     [
         ([], True),
-        ([Fate.CONFIRMED, Fate.UNKNOWN], True),
-        ([Fate.REFUSED, Fate.UNSENT], True),
-        ([Fate.RETURNED, Fate.UNKNOWN], True),
-        ([Fate.UNKNOWN, Fate.UNSENT], False),
-        ([Fate.UNKNOWN], False),
+        ([PublishResult.CONFIRMED, PublishResult.UNKNOWN], True),
+        ([PublishResult.REFUSED, PublishResult.UNSENT], True),
+        ([PublishResult.RETURNED, PublishResult.UNKNOWN], True),
+        ([PublishResult.UNKNOWN, PublishResult.UNSENT], False),
+        ([PublishResult.UNKNOWN], False),
     ],
 )
 def test_batch_is_fruitful_when_anything_was_answered(
-    fates: list[Fate], *, is_fruitful: bool
+    results: list[PublishResult], *, is_fruitful: bool
 ) -> None:
-    messages = [sent(str(number)) for number in range(len(fates))]
+    messages = [sent(str(number)) for number in range(len(results))]
 
-    assert answer_of(messages, fates, LOST).is_fruitful is is_fruitful
+    assert answer_of(messages, results, LOST).is_fruitful is is_fruitful
 
 
 def test_missing_exchange_is_an_answer() -> None:
-    assert one(Fate.UNKNOWN, GONE).is_fruitful
+    assert one(PublishResult.UNKNOWN, GONE).is_fruitful

@@ -20,7 +20,7 @@ NON_PERSISTENT = "NServiceBus.Transport.RabbitMQ.UseNonPersistentDelivery"
 MISSING = object()
 
 
-def letter(**headers: Any) -> Message:
+def one(**headers: Any) -> Message:
     """A message of a store with these headers besides, or without those that are `MISSING`."""
     plain = message(delayed_row())
     assert not isinstance(plain.headers, Exception)
@@ -29,7 +29,7 @@ def letter(**headers: Any) -> Message:
 
 
 def published(**headers: Any) -> Publication:
-    return direct_publication(letter(**headers), Style.CONVENTIONAL, "Billing")
+    return direct_publication(one(**headers), Style.CONVENTIONAL, "Billing")
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_property_follows_its_header(
 
 @pytest.mark.parametrize("value", [None, MISSING, ""])
 def test_message_without_an_id_gets_its_key_for_one(value: Any) -> None:
-    plain = letter(**{MESSAGE_ID: value})
+    plain = one(**{MESSAGE_ID: value})
 
     publication = direct_publication(plain, Style.CONVENTIONAL, "Billing")
 
@@ -116,7 +116,7 @@ def test_time_to_be_received_is_the_expiration(time_span: Any, expiration: str |
 
 
 def test_in_the_ladder_nothing_expires() -> None:
-    plain = letter(**{TIME_TO_BE_RECEIVED: "00:10:00"})
+    plain = one(**{TIME_TO_BE_RECEIVED: "00:10:00"})
 
     publication = delayed_publication(plain, "Billing", 5)
 
@@ -125,7 +125,7 @@ def test_in_the_ladder_nothing_expires() -> None:
 
 
 def test_letter_of_the_error_queue_does_not_expire() -> None:
-    plain = letter(**{TIME_TO_BE_RECEIVED: "00:10:00"})
+    plain = one(**{TIME_TO_BE_RECEIVED: "00:10:00"})
     given_up = faulted(plain, RefusedMessageError("too long"), own_queue="Sales.Orders")
 
     publication = direct_publication(given_up, Style.CONVENTIONAL, "error")
@@ -152,7 +152,7 @@ def test_what_led_a_message_on_its_way_does_not_travel_on(stale: str) -> None:
 
 
 def test_delay_is_said_anew_in_the_ladder() -> None:
-    publication = delayed_publication(letter(**{ladder.DELAY_HEADER: "17"}), "Billing", 5)
+    publication = delayed_publication(one(**{ladder.DELAY_HEADER: "17"}), "Billing", 5)
 
     assert publication.headers[ladder.DELAY_HEADER] == 5
     assert publication.exchange == "nsb.v2.delay-level-02"
@@ -164,14 +164,14 @@ def test_delay_is_said_anew_in_the_ladder() -> None:
     [(Style.CONVENTIONAL, ("Billing", "")), (Style.DIRECT, ("", "Billing"))],
 )
 def test_endpoint_is_reached_by_its_topology(style: Style, entry: tuple[str, str]) -> None:
-    publication = direct_publication(letter(), style, "Billing")
+    publication = direct_publication(one(), style, "Billing")
 
     assert (publication.exchange, publication.routing_key) == entry
 
 
 @pytest.mark.parametrize(("body", "wanted"), [(None, b""), (b"", b""), (b"\0x", b"\0x")])
 def test_body_is_bytes_and_none_is_empty(body: bytes | None, wanted: bytes) -> None:
-    plain = letter()._replace(body=body)
+    plain = one()._replace(body=body)
 
     assert direct_publication(plain, Style.CONVENTIONAL, "Billing").body == wanted
     assert delayed_publication(plain, "Billing", 1).body == wanted

@@ -121,7 +121,7 @@ class _StopAfterWaits(threading.Event):
         return self.is_set()
 
 
-def test_message_whose_handler_fails_is_put_back_and_not_tried_at_once(
+def test_message_whose_handler_fails_is_released_and_not_tried_at_once(
     transport: MemoryTransport,
 ) -> None:
     transport.put("Billing", "{}", '{"n":"2"}')

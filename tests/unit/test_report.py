@@ -31,7 +31,7 @@ def _summary(*failures: FailureReason) -> SweepSummary:
         gone=0,
         eligible_later=0,
         left=0,
-        held_back=0,
+        over_limit=0,
         bytes=0,
         lateness_p50_ms=None,
         lateness_p95_ms=None,

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from unit.dispatch_world import World, letter, slice_end
+from unit.dispatch_world import World, one, slice_end
 
 from duesweep.errors import ConfigError, DestinationError, QueueError, StoreError
 from duesweep.policy import BatchLimits
@@ -41,9 +41,9 @@ def test_each_destination_goes_to_its_own_connection() -> None:
 
     world.sweep()
 
-    assert world.near.letters["Billing"] == [letter(near)]
-    assert world.far.letters["Billing"] == [letter(far)]
-    assert world.near.letters["Sales.Orders"] == [letter(own)]
+    assert world.near.arrived["Billing"] == [one(near)]
+    assert world.far.arrived["Billing"] == [one(far)]
+    assert world.near.arrived["Sales.Orders"] == [one(own)]
     assert world.store.rows == {}
 
 
@@ -55,7 +55,7 @@ def test_destination_without_a_route_fails_alone() -> None:
 
     assert list(world.store.rows) == [lost.key]
     assert world.store.attempts[lost.key][0] == 1
-    assert world.near.letters["Billing"] == [letter(fine)]
+    assert world.near.arrived["Billing"] == [one(fine)]
 
 
 class _Unreachable(MemoryQueue):
@@ -77,7 +77,7 @@ def test_connection_out_of_reach_blocks_its_own_destinations_only() -> None:
 
     assert list(world.store.rows) == [far.key]
     assert world.store.attempts == {}
-    assert world.near.letters["Billing"] == [letter(near)]
+    assert world.near.arrived["Billing"] == [one(near)]
     assert world.ends(run) == [slice_end("queues.far: nobody listens", given=2, claimed=1, left=1)]
 
 
@@ -89,8 +89,8 @@ def test_connection_that_breaks_in_a_batch_undoes_all_it_had_of_it() -> None:
 
     run = world.sweep()
 
-    assert world.far.letters["Billing"] == [], "delivered, though its connection is lost"
-    assert world.near.letters["Billing"] == [letter(near)], "delivered twice, or not at all"
+    assert world.far.arrived["Billing"] == [], "delivered, though its connection is lost"
+    assert world.near.arrived["Billing"] == [one(near)], "delivered twice, or not at all"
     assert set(world.store.rows) == {first.key, breaking.key}
     assert world.store.attempts == {}
     assert world.ends(run) == [slice_end("queues.far: cut off", given=3, claimed=1, left=2)]
@@ -103,7 +103,7 @@ def test_locked_destination_blocks_no_other_of_its_connection() -> None:
 
     world.sweep(limits=BatchLimits(rows=1))
 
-    assert world.far.letters["Billing"] == [letter(fine)]
+    assert world.far.arrived["Billing"] == [one(fine)]
     assert list(world.store.rows) == [locked.key]
 
 
@@ -114,7 +114,7 @@ def test_exhausted_message_goes_to_the_routed_error_queue() -> None:
     run = world.sweep(error_queue="error")
 
     assert world.store.rows == {}
-    assert len(world.far.letters["error"]) == 1
+    assert len(world.far.arrived["error"]) == 1
     assert [entry.queue for entry in world.exhausted(run)] == ["error"]
 
 

@@ -16,7 +16,7 @@ NAMES = {
 }
 ALL = sorted((dialect, name) for dialect, names in NAMES.items() for name in names)
 # Spark puts these into a query of its own, and can bind no values.
-FOR_JDBC = {"plan_tickets", "read_exhausted", "read_retries"}
+FOR_JDBC = {"plan_claim_keys", "read_exhausted", "read_retries"}
 SOURCES = {
     path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8")
     for path in PACKAGE.rglob("*.py")

@@ -95,11 +95,11 @@ def test_schema_and_source_are_those_of_the_server() -> None:
 
 @pytest.mark.parametrize("dsn", [POSTGRESQL, SQL_SERVER])
 def test_store_travels_to_tasks_shows_no_secrets_and_shares_its_transaction(dsn: str) -> None:
-    parts = wiring.parts(_config(dsn))
+    context = wiring.sweep_context(_config(dsn))
 
-    assert pickle.loads(pickle.dumps(parts)) == parts
-    assert "s3cret" not in repr(parts)
-    assert parts.queue.shares_transaction
+    assert pickle.loads(pickle.dumps(context)) == context
+    assert "s3cret" not in repr(context)
+    assert context.queue.shares_transaction
 
 
 @pytest.mark.parametrize("dsn", [POSTGRESQL, SQL_SERVER])
@@ -165,7 +165,7 @@ def test_settings_that_mean_something_are_taken() -> None:
 )
 def test_queues_of_the_other_server_need_a_dsn(dsn: str, kind: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        wiring.parts(_config(dsn, queues__default__kind=kind))
+        wiring.sweep_context(_config(dsn, queues__default__kind=kind))
 
 
 def test_nothing_is_sent_later_by_the_command(capsys: pytest.CaptureFixture[str]) -> None:

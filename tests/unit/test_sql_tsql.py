@@ -15,7 +15,7 @@ from duesweep.policy import MAX_BATCH_ROWS, SCANNED_ROWS
 from duesweep.sql import statement
 from duesweep.stores.msmq.shape import MSMQ_SHAPE
 from duesweep.stores.sqlpersistence.sqlserver import TIMEOUT_SHAPE
-from duesweep.stores.sqlserver.place import TRANSPORT_SHAPE, SqlServerShape, name_literal
+from duesweep.stores.sqlserver.location import TRANSPORT_SHAPE, SqlServerShape, name_literal
 from duesweep.stores.sqlserver.setup import creation, lock_of
 
 ESCALATES_AT = 5_000
@@ -90,7 +90,7 @@ def test_name_with_braces_percent_and_at_signs_takes_no_values_place() -> None:
 
 
 def test_value_that_stands_twice_is_sent_twice_in_the_order_of_the_text() -> None:
-    values = {"exhausted": 1, "held_back": 2, "sweep_id": "s"}
+    values = {"exhausted": 1, "over_limit": 2, "sweep_id": "s"}
 
     text, sent = bound("add_exhausted", _names(), values)
 

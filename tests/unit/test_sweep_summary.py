@@ -18,7 +18,7 @@ def summary(end: dict[str, Any] | None, dispatched: int = 4, **closed: Any) -> S
     """Of a sweep of ten messages in one slice; `closed` says how it was closed."""
     row = {
         "sweep_id": "1", "source": "nsb", "horizon": BEGAN, "started_at": BEGAN,
-        "closed_at": BEGAN + timedelta(seconds=2), "planned": "[10]", "held_back": 0,
+        "closed_at": BEGAN + timedelta(seconds=2), "planned": "[10]", "over_limit": 0,
         "abandoned": False, "remaining": 0, "reason": None,
     }  # fmt: skip
     total = {"slice": 0, "dispatched": dispatched, "failed": 0, "exhausted": 0, "bytes": 8}

@@ -41,21 +41,21 @@ def _config(**store: str) -> Config:
 
 
 def test_every_setting_arrives_in_the_parts() -> None:
-    parts = wiring.parts(_config(writer_time_zone="Asia/Kolkata"))
+    context = wiring.sweep_context(_config(writer_time_zone="Asia/Kolkata"))
 
-    assert parts.limits == BatchLimits(rows=6, bytes=7)
-    assert parts.retry == Retry(max_attempts=2, initial_seconds=3, max_seconds=4)
-    assert (parts.error_queue, parts.max_exhausted, parts.slices) == ("error", 5, 8)
-    assert parts.ledger_root == "/ledger"
+    assert context.limits == BatchLimits(rows=6, bytes=7)
+    assert context.retry == Retry(max_attempts=2, initial_seconds=3, max_seconds=4)
+    assert (context.error_queue, context.max_exhausted, context.slices) == ("error", 5, 8)
+    assert context.ledger_root == "/ledger"
     assert wiring.store(_config(writer_time_zone="Asia/Kolkata")).writer_time_zone == "Asia/Kolkata"
 
 
 def test_parts_travel_to_tasks_and_show_no_secrets() -> None:
-    parts = wiring.parts(_config())
+    context = wiring.sweep_context(_config())
 
-    assert pickle.loads(pickle.dumps(parts)) == parts
-    assert "s3cret" not in repr(parts)
-    assert "0ther" not in repr(parts)
+    assert pickle.loads(pickle.dumps(context)) == context
+    assert "s3cret" not in repr(context)
+    assert "0ther" not in repr(context)
 
 
 def test_source_is_database_schema_and_table_and_never_a_host() -> None:

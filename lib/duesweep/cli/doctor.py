@@ -134,6 +134,6 @@ def _examine_spark(examination: Examination | None, binding: Binding) -> list[Fi
     needs = examination.needs if examination else Needs(["duesweep", "pyarrow"])
     findings = [*spark_findings(spark_facts(spark, needs))]
     if examination is not None:
-        facts = ledger_facts(spark, examination.parts.ledger_root, binding)
+        facts = ledger_facts(spark, examination.context.ledger_root, binding)
         findings.append(ledger_finding(facts))
     return findings

@@ -11,8 +11,8 @@ from pathlib import Path
 from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.cli import documents
+from duesweep.context import SweepContext
 from duesweep.errors import ConfigError, ExitCode
-from duesweep.parts import SweepParts
 
 # As NServiceBus's own migration tool takes it.
 _WIRE_FORMAT = "%Y-%m-%d %H:%M:%S:%f Z"
@@ -33,11 +33,11 @@ def run(file: Path | None, overrides: Sequence[str], options: Options) -> int:
     if options.abort and (options.dry_run or options.cutoff):
         raise ConfigError("--abort stops what runs elsewhere, and takes no other option with it")
     cutoff = instant(options.cutoff) if options.cutoff else None
-    parts = wiring.handover_parts(configuration.load(file, overrides))
+    context = wiring.handover_context(configuration.load(file, overrides))
     if options.abort:
-        return _abort(parts)
-    _check(parts)
-    return _preview(parts, cutoff, options) if options.dry_run else _run(parts, cutoff, options)
+        return _abort(context)
+    _check(context)
+    return _preview(context, cutoff, options) if options.dry_run else _run(context, cutoff, options)
 
 
 def instant(text: str) -> datetime:
@@ -59,32 +59,32 @@ def instant(text: str) -> datetime:
     return moment
 
 
-def _check(parts: SweepParts) -> None:
+def _check(context: SweepContext) -> None:
     """Whatever would stop it is said before Spark starts."""
     from duesweep.handover import longest_delay  # noqa: PLC0415 - takes pyspark
 
-    longest_delay(parts)
-    with parts.store.open_driver() as session:
+    longest_delay(context)
+    with context.store.open_driver() as session:
         session.check()
-        parts.queue.check(parts.error_queue)
+        context.queue.check(context.error_queue)
         for notice in session.notices():
             print(f"duesweep: {notice}", file=sys.stderr)
 
 
-def _abort(parts: SweepParts) -> int:
+def _abort(context: SweepContext) -> int:
     from duesweep.handover import abort  # noqa: PLC0415
 
-    stopped = abort(parts)
+    stopped = abort(context)
     print(
-        f"{parts.store.source}: stopped {stopped}. What was handed over stays with RabbitMQ, the "
+        f"{context.store.source}: stopped {stopped}. What was deferred stays with RabbitMQ, the "
         "rest stays in the store; run `handover` again to go on."
         if stopped
-        else f"{parts.store.source}: nothing is under way."
+        else f"{context.store.source}: nothing is under way."
     )
     return ExitCode.DONE
 
 
-def _run(parts: SweepParts, cutoff: datetime | None, options: Options) -> int:
+def _run(context: SweepContext, cutoff: datetime | None, options: Options) -> int:
     from duesweep.cli import report  # noqa: PLC0415
     from duesweep.handover import handover  # noqa: PLC0415
     from duesweep.session import spark_session  # noqa: PLC0415
@@ -93,7 +93,7 @@ def _run(parts: SweepParts, cutoff: datetime | None, options: Options) -> int:
     report.configure_logging()
     with spark_faults():
         spark = spark_session(configuration.jars())
-        done = handover(spark, parts, cutoff, report.progress(parts.store))
+        done = handover(spark, context, cutoff, report.progress(context.store))
     if options.as_json:
         document = documents.ended(report.as_json(done.summary), done.exit_code)
         print(json.dumps({**document, "left_in_store": done.left}))
@@ -111,22 +111,22 @@ def _run(parts: SweepParts, cutoff: datetime | None, options: Options) -> int:
     return done.exit_code
 
 
-def _preview(parts: SweepParts, cutoff: datetime | None, options: Options) -> int:
-    from duesweep.census import Heading  # noqa: PLC0415
+def _preview(context: SweepContext, cutoff: datetime | None, options: Options) -> int:
     from duesweep.cli import report  # noqa: PLC0415
     from duesweep.handover import preview  # noqa: PLC0415
+    from duesweep.preview import PreviewEntry  # noqa: PLC0415
     from duesweep.session import spark_session  # noqa: PLC0415
     from duesweep.spark_errors import spark_faults  # noqa: PLC0415
 
     report.configure_logging()
     with spark_faults():
         spark = spark_session(configuration.jars())
-        found: Counter[Heading] = preview(spark, parts, cutoff)
-    own = parts.store.own_queue
+        found: Counter[PreviewEntry] = preview(spark, context, cutoff)
+    own = context.store.own_queue
     if options.as_json:
-        for heading, messages in sorted(found.items(), key=str):
-            row = heading._asdict() | {"destination": heading.destination or own}
+        for entry, messages in sorted(found.items(), key=str):
+            row = entry._asdict() | {"destination": entry.destination or own}
             print(json.dumps({**row, "messages": messages}))
     else:
-        report.print_census(found, own)
+        report.print_preview(found, own)
     return ExitCode.MESSAGES_FAILED if any(h.problem for h in found) else ExitCode.DONE

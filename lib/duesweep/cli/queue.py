@@ -35,7 +35,7 @@ def create(
     with commands.opened(commands.At(config, settings, connection)) as session:
         queue = session.queue(address)
         queue.create(readable_body=readable_body)
-        print(f"{queue.place} is there")
+        print(f"{queue.destination} is there")
     return ExitCode.DONE
 
 
@@ -70,7 +70,7 @@ def send(  # noqa: PLR0913 - its options
     with commands.opened(at) as session:
         queue = session.queue(address)
         queue.send(message)
-        print(f"{'stored for' if message.delay is not None else 'sent to'} {queue.place}")
+        print(f"{'stored for' if message.delay is not None else 'sent to'} {queue.destination}")
     return ExitCode.DONE
 
 
@@ -109,7 +109,7 @@ def peek(  # noqa: PLR0913 - its options
     with commands.opened(commands.At(config, settings, connection)) as session:
         queue = session.queue(address)
         waiting = queue.peek(batch_size)
-        commands.print_count("messages", waiting, place=queue.place, as_json=as_json)
+        commands.print_count("messages", waiting, destination=queue.destination, as_json=as_json)
     return ExitCode.DONE
 
 
@@ -130,7 +130,7 @@ def purge(  # noqa: PLR0913 - its options
     with commands.opened(commands.At(config, settings, connection)) as session:
         queue = session.queue(address)
         purged = queue.purge()
-        commands.print_count("purged", purged, place=queue.place, as_json=as_json)
+        commands.print_count("purged", purged, destination=queue.destination, as_json=as_json)
     return ExitCode.DONE
 
 
@@ -150,5 +150,5 @@ def purge_expired(  # noqa: PLR0913 - its options
     with commands.opened(commands.At(config, settings, connection)) as session:
         queue = session.queue(address)
         purged = queue.purge(expired_only=True, batch_size=batch_size)
-        commands.print_count("purged", purged, place=queue.place, as_json=as_json)
+        commands.print_count("purged", purged, destination=queue.destination, as_json=as_json)
     return ExitCode.DONE

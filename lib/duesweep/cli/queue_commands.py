@@ -93,12 +93,12 @@ def receive(at: At, address: str, count: int, *, as_json: bool) -> ExitCode:
     return outcome
 
 
-def print_count(name: str, count: int, *, place: object, as_json: bool) -> None:
+def print_count(name: str, count: int, *, destination: object, as_json: bool) -> None:
     """One number about a queue."""
     if as_json:
-        print(json.dumps({"queue": str(place), name: count}))
+        print(json.dumps({"queue": str(destination), name: count}))
     else:
-        print(f"{place}: {count} {'message' if (name, count) == ('messages', 1) else name}")
+        print(f"{destination}: {count} {'message' if (name, count) == ('messages', 1) else name}")
 
 
 def print_lines(name: str, values: Sequence[str], *, as_json: bool) -> None:

@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Column, Table
 
-from duesweep.census import Heading
 from duesweep.errors import StoreError
+from duesweep.preview import PreviewEntry
 from duesweep.stores.base import Store
 from duesweep.stores.values import SweepRun, SweepSummary
 from duesweep.sweep import Watch
@@ -107,22 +107,22 @@ def print_summary(summary: SweepSummary) -> None:
         print(f"  {messages}{example}: {failure.reason}")
 
 
-def print_census(found: Counter[Heading], own_queue: str) -> None:
+def print_preview(found: Counter[PreviewEntry], own_queue: str) -> None:
     """Where messages would go, as a table on stdout."""
     table = Table("destination", "where to", Column("messages", justify="right"))
-    for heading, messages in sorted(found.items(), key=lambda item: _order(*item)):
-        place = "at once" if heading.level is None else f"delay level {heading.level:02}"
-        destination = heading.destination or own_queue
+    for entry, messages in sorted(found.items(), key=lambda item: _order(*item)):
+        place = "at once" if entry.level is None else f"delay level {entry.level:02}"
+        destination = entry.destination or own_queue
         table.add_row(
-            destination, f"stays: {heading.problem}" if heading.problem else place, f"{messages:,}"
+            destination, f"stays: {entry.problem}" if entry.problem else place, f"{messages:,}"
         )
     table.add_row("", "all", f"{found.total():,}")
     Console().print(table)
 
 
-def _order(heading: Heading, _: int) -> tuple[bool, str, int, str]:
-    level = -1 if heading.level is None else heading.level
-    return (heading.problem is not None, heading.destination or "", level, heading.problem or "")
+def _order(entry: PreviewEntry, _: int) -> tuple[bool, str, int, str]:
+    level = -1 if entry.level is None else entry.level
+    return (entry.problem is not None, entry.destination or "", level, entry.problem or "")
 
 
 def _shown(value: object) -> str:

@@ -18,11 +18,11 @@ def run(file: Path | None, overrides: Sequence[str], *, print_sql: bool, rebind:
         print(installer.script())
         return ExitCode.DONE
     created = installer.install(rebind=rebind)
-    if installer.brought:
-        print(f"{installer.brought} has set itself up.")
+    if installer.custom:
+        print(f"{installer.custom} has set itself up.")
     for one in created:
         print(one if isinstance(one, Completed | Unbound) else f"created {one}")
-    if not created and not installer.brought:
+    if not created and not installer.custom:
         print("Everything is there already.")
     return ExitCode.DONE
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.cli import documents
+from duesweep.context import SweepContext
 from duesweep.errors import ExitCode
 from duesweep.missing_queues import refuse_missing_queues
-from duesweep.parts import SweepParts
 
 # What the gate answers when Spark is needed: not an exit code of any command.
 WORK_FOR_SPARK = 10
@@ -20,34 +20,34 @@ WORK_FOR_SPARK = 10
 def run(file: Path | None, overrides: Sequence[str], *, as_json: bool, gate: bool) -> int:
     """Sweep once. With `gate`, only say whether Spark is needed (10), else do all that is left."""
     config = configuration.load(file, overrides)
-    parts = wiring.parts(config)
-    is_needed, found = look(parts)
+    context = wiring.sweep_context(config)
+    is_needed, found = look(context)
     notices = [*filter(None, [configuration.route_notice(config)]), *found]
     if is_needed and gate:
         return WORK_FOR_SPARK
     for notice in notices:
         print(f"duesweep: {notice}", file=sys.stderr)
     if is_needed:
-        return _sweep(parts, as_json=as_json)
-    _print_idle(parts, as_json=as_json)
+        return _sweep(context, as_json=as_json)
+    _print_idle(context, as_json=as_json)
     return ExitCode.DONE
 
 
-def look(parts: SweepParts) -> tuple[bool, Sequence[str]]:
-    """Whether anything is due and ripe, or unsettled, and what somebody should see to; raises where
+def look(context: SweepContext) -> tuple[bool, Sequence[str]]:
+    """Whether anything is eligible, or unsettled, and what somebody should see to; raises where
     the settings are wrong.
     """
-    with parts.store.open_driver() as session:
+    with context.store.open_driver() as session:
         session.check()
-        parts.queue.check(parts.error_queue)
-        ahead = timedelta(seconds=parts.look_ahead.longest_seconds)
+        context.queue.check(context.error_queue)
+        ahead = timedelta(seconds=context.look_ahead.longest_seconds)
         has_work = session.has_work(ahead)
         if has_work:
-            refuse_missing_queues(parts, session, session.horizon().looking_ahead(ahead))
+            refuse_missing_queues(context, session, session.horizon().looking_ahead(ahead))
         return has_work, session.notices()
 
 
-def _sweep(parts: SweepParts, *, as_json: bool) -> int:
+def _sweep(context: SweepContext, *, as_json: bool) -> int:
     from duesweep.cli import report  # noqa: PLC0415 - neither rich nor Spark on the gate's way
     from duesweep.session import spark_session  # noqa: PLC0415
     from duesweep.spark_errors import spark_faults  # noqa: PLC0415
@@ -56,16 +56,16 @@ def _sweep(parts: SweepParts, *, as_json: bool) -> int:
     report.configure_logging()
     with spark_faults():
         spark = spark_session(configuration.jars())
-        summary = sweep(spark, parts, report.progress(parts.store))
+        summary = sweep(spark, context, report.progress(context.store))
     code = exit_code(summary)
     if as_json:
         print(json.dumps(documents.ended(report.as_json(summary), code)))
     else:
         report.print_summary(summary)
-    if summary.held_back:
+    if summary.over_limit:
         print(
-            f"duesweep: {summary.held_back} messages are out of attempts and stay in the store, "
-            f"since a sweep gives up {parts.max_exhausted} at the most: if a setting is wrong, "
+            f"duesweep: {summary.over_limit} messages are out of attempts and stay in the store, "
+            f"since a sweep gives up {context.max_exhausted} at the most: if a setting is wrong, "
             "mend it now; if not, the next sweeps go on, or raise retry.max_exhausted_per_sweep",
             file=sys.stderr,
         )
@@ -74,8 +74,8 @@ def _sweep(parts: SweepParts, *, as_json: bool) -> int:
     return code
 
 
-def _print_idle(parts: SweepParts, *, as_json: bool) -> None:
-    source = parts.store.source
+def _print_idle(context: SweepContext, *, as_json: bool) -> None:
+    source = context.store.source
     if as_json:
         print(json.dumps(documents.idle(source)))
     else:

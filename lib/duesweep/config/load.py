@@ -95,7 +95,7 @@ def _nested(overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def _refuse_unknown_variables() -> None:
-    # Pydantic refuses unknown keys of a section, and passes over variables of unknown sections.
+    # Pydantic refuses unknown keys of a section, and ignores variables of unknown sections.
     prefix, delimiter = ENVIRONMENT
     meant = {
         variable.replace(delimiter, "_"): variable for variable in map(variable_of, settings())

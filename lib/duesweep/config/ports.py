@@ -21,22 +21,22 @@ _ODBC = re.compile(r"\s*([^=;]+?)\s*=\s*(\{(?:[^}]|\}\})*\}|[^;]*)")
 _ODBC_SERVERS = {"server", "addr", "address", "network address"}
 
 
-def has_bad_port(place: str) -> bool:
+def has_bad_port(dsn: str) -> bool:
     """Whether a dsn or a URL names a port that no server can have."""
-    return any(map(_is_bad, _ports(place)))
+    return any(map(_is_bad, _ports(dsn)))
 
 
-def _ports(place: str) -> Iterator[str]:
-    url = _JDBC.match(place) or _URL.match(place)
+def _ports(dsn: str) -> Iterator[str]:
+    url = _JDBC.match(dsn) or _URL.match(dsn)
     if url:
         found = map(_PORT.search, url["hosts"].split(","))
         yield from (port[1] for port in found if port)
         yield from _listed(parse_qs(url.groupdict().get("query") or "").get("port", []))
-    elif dialect_of(place) == "sqlserver":
-        pairs = [(name.lower(), value.strip("{} ")) for name, value in _ODBC.findall(place)]
+    elif dialect_of(dsn) == "sqlserver":
+        pairs = [(name.lower(), value.strip("{} ")) for name, value in _ODBC.findall(dsn)]
         yield from (value.partition(",")[2] for name, value in pairs if name in _ODBC_SERVERS)
     else:
-        yield from _listed(v.strip("'") for name, v in _CONNINFO.findall(place) if name == "port")
+        yield from _listed(v.strip("'") for name, v in _CONNINFO.findall(dsn) if name == "port")
 
 
 def _listed(values: Iterable[str]) -> Iterator[str]:

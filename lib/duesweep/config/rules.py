@@ -55,12 +55,12 @@ def store_problem(config: Config) -> str | None:
         "table_prefix": store.kind == "sql-persistence",
     }
     for setting, has_meaning in only_of.items():
-        if getattr(store, setting) is not None and not has_meaning and not store.is_brought:
+        if getattr(store, setting) is not None and not has_meaning and not store.is_custom:
             return f"store.{setting} means nothing to a store of kind {_kind(store)}; leave it out"
-    if store.options and not store.is_brought:
+    if store.options and not store.is_custom:
         return f"store.options means nothing to a store of kind {store.kind}; leave it out"
     kindless = sorted(name for name, queue in _queues(config).items() if queue.kind is None)
-    if store.is_brought and kindless:
+    if store.is_custom and kindless:
         return (
             f"queues.{kindless[0]}.kind is not set, and a store of kind {store.kind} has no queues "
             "of its own; set it to postgresql, sqlserver or rabbitmq"
@@ -97,13 +97,13 @@ def route_notice(config: Config) -> str | None:
             "Without a [[route]], MSMQ's address Billing@HOST-2 is read as endpoint Billing@HOST-2 "
             "of RabbitMQ; add a [[route]] that says which endpoint it is"
         )
-    place = "queue Billing in schema HOST-2"
+    read_as = "queue Billing in schema HOST-2"
     if only.kind == "postgresql":
-        place = 'queue "Billing@HOST-2"'
+        read_as = 'queue "Billing@HOST-2"'
     server = "the store's own server" if only.dsn is None else "the server of queues.default"
     return (
-        f"Without a [[route]], MSMQ's address Billing@HOST-2 is read as {place} of {server}; add a "
-        "[[route]] that says which queue it is"
+        f"Without a [[route]], MSMQ's address Billing@HOST-2 is read as {read_as} of {server}; add "
+        "a [[route]] that says which queue it is"
     )
 
 

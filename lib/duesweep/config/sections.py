@@ -32,14 +32,14 @@ class _Section(BaseModel):
         return plain(value) if given.field_name == "options" else value
 
 
-def _checked(place: SecretStr | None) -> SecretStr | None:
-    if place is not None and has_bad_port(place.get_secret_value()):
+def _checked(dsn: SecretStr | None) -> SecretStr | None:
+    if dsn is not None and has_bad_port(dsn.get_secret_value()):
         raise ValueError(PROBLEM)
-    return place
+    return dsn
 
 
 class StoreConfig(_Section):
-    """Where delayed messages wait. `options` are a brought store's own."""
+    """Where delayed messages wait. `options` are a custom store's own."""
 
     kind: str = Field(default="postgresql", pattern=_STORE_KINDS)
     dsn: SecretStr = Field(min_length=1)
@@ -69,12 +69,12 @@ class StoreConfig(_Section):
 
     @field_validator("dsn", "jdbc_url")
     @classmethod
-    def _with_possible_ports(cls, place: SecretStr | None, given: ValidationInfo) -> Any:
+    def _with_possible_ports(cls, dsn: SecretStr | None, given: ValidationInfo) -> Any:
         # What the dsn of a store that users bring looks like is its own affair.
-        return place if ":" in given.data.get("kind", "") else _checked(place)
+        return dsn if ":" in given.data.get("kind", "") else _checked(dsn)
 
     @property
-    def is_brought(self) -> bool:
+    def is_custom(self) -> bool:
         """Whether it is a store that users bring."""
         return ":" in self.kind
 
@@ -117,8 +117,8 @@ class QueueConfig(_Section):
 
     @field_validator("dsn", "url", "management_url")
     @classmethod
-    def _with_possible_ports(cls, place: Any) -> Any:
-        return tuple(map(_checked, place)) if isinstance(place, tuple) else _checked(place)
+    def _with_possible_ports(cls, dsn: Any) -> Any:
+        return tuple(map(_checked, dsn)) if isinstance(dsn, tuple) else _checked(dsn)
 
     @property
     def urls(self) -> tuple[str, ...]:

@@ -75,7 +75,9 @@ def _run(folder: Path, traffic: Traffic) -> int:
 def _show(stage: Stage) -> bool:
     _prepare(stage)
     with step("4. Starting Spark"):
-        ledger = Ledger(spark_session(configuration.jars()), wiring.parts(stage.config).ledger_root)
+        ledger = Ledger(
+            spark_session(configuration.jars()), wiring.sweep_context(stage.config).ledger_root
+        )
         # PySpark's own handler calls into the JVM, in the middle of another call.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     say("5. First sweep: what is due goes to the queue that it is addressed to.")
@@ -106,9 +108,9 @@ def _prepare(stage: Stage) -> None:
 
 
 def _sweep(stage: Stage, ledger: Ledger) -> SweepSummary:
-    parts = wiring.parts(stage.config)
+    context = wiring.sweep_context(stage.config)
     started = time.monotonic()
-    summary = sweep(ledger.spark, parts, report.progress(parts.store))
+    summary = sweep(ledger.spark, context, report.progress(context.store))
     report.print_summary(summary)
     say(f"   That took {time.monotonic() - started:.1f} s, the writing of the ledger included.")
     return summary

@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from duesweep.context import SweepContext
 from duesweep.doctor.finding import Check, Finding, Severity, fault, ok, skipped, warning
 from duesweep.doctor.server import unreachable
 from duesweep.doctor.spark import Needs
 from duesweep.doctor.tables import NOT_SET_UP
 from duesweep.errors import DuesweepError
 from duesweep.missing_queues import refuse_missing_queues
-from duesweep.parts import SweepParts
 from duesweep.stores.base import DriverSession
 
 _STORE = "store.dsn"
@@ -19,7 +19,7 @@ _OUT_OF_REACH = {Check.SERVER_REACHABLE, Check.DRIVER_IMPORT}
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Service:
     """A database, and what is to be said of it; asking raises where it is out of reach."""
 
     setting: str
@@ -30,8 +30,8 @@ class Place:
 class Examination:
     """All that is to be looked at; `routes` is what was found without any look."""
 
-    parts: SweepParts
-    places: Sequence[Place]
+    context: SweepContext
+    services: Sequence[Service]
     routes: Sequence[Finding]
     needs: Needs
 
@@ -47,38 +47,38 @@ class Binding:
 def examine_services(examination: Examination) -> tuple[Sequence[Finding], Binding]:
     """What is to be said of databases, routes and the store; and what the journal is bound to."""
     findings = [*examination.routes]
-    for place in examination.places:
-        findings += _examine(place)
+    for service in examination.services:
+        findings += _examine(service)
     if any(f.check in _OUT_OF_REACH and _is_bad(f, _STORE) for f in findings):
         reason = "The store is out of reach"
         return [*findings, skipped(Check.SWEEP_START, _START, reason)], Binding(problem=reason)
-    more, binding = _examine_start(examination.parts, is_explained=any(map(_is_bad, findings)))
+    more, binding = _examine_start(examination.context, is_explained=any(map(_is_bad, findings)))
     if any(f.check == Check.SETUP and _is_bad(f) for f in findings):
         binding = Binding(problem=NOT_SET_UP)
     return [*findings, *more], binding
 
 
-def _examine(place: Place) -> Sequence[Finding]:
+def _examine(service: Service) -> Sequence[Finding]:
     try:
-        return list(place.findings())
+        return list(service.findings())
     except DuesweepError as error:
-        return [unreachable(place.setting, error)]
+        return [unreachable(service.setting, error)]
 
 
-def _examine_start(parts: SweepParts, *, is_explained: bool) -> tuple[list[Finding], Binding]:
+def _examine_start(context: SweepContext, *, is_explained: bool) -> tuple[list[Finding], Binding]:
     """What a sweep asks before it starts. Where it would not, and nothing else was found to say
     why, that is a fault of its own.
     """
     findings: list[Finding] = []
     binding = Binding(problem="The journal cannot be read")
     try:
-        with parts.store.open_driver() as session:
+        with context.store.open_driver() as session:
             session.check()
-            findings += _notices(parts.store.source, session)
+            findings += _notices(context.store.source, session)
             binding = Binding(session.binding())
-            parts.queue.check(parts.error_queue)
+            context.queue.check(context.error_queue)
             # Of all that is stored: what is due next would be refused, too.
-            refuse_missing_queues(parts, session, None)
+            refuse_missing_queues(context, session, None)
     except DuesweepError as error:
         return [*findings, _refusal(error, is_explained=is_explained)], binding
     return [*findings, ok(Check.SWEEP_START, _START, "A sweep would start")], binding

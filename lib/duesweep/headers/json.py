@@ -56,7 +56,7 @@ def _decoded(text: str) -> Any:
 
 
 def without_forward_destination(text: str) -> str:
-    """`text`, which `read` has accepted, less its forward destination; else to the letter."""
+    """`text`, which `read` has accepted, less its forward destination; else byte for byte."""
     # In a flat object the name can stand only for itself: inside a string its quotes are escaped,
     # so that it has a backslash before it. Whatever is not plain is rebuilt member by member.
     start = text.rfind(_FORWARD_NAME)

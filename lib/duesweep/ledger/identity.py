@@ -22,7 +22,7 @@ class TableFacts:
     """
 
     name: str
-    place: str
+    location: str
     properties: Mapping[str, str] | None = None
     holds_data: bool = False
     columns: frozenset[str] = field(default_factory=frozenset)
@@ -68,15 +68,15 @@ def identify(tables: Iterable[TableFacts]) -> Identity:
         if table.properties is None:
             missing.append(table.name)
             if table.holds_data:
-                stray.append(table.place)
+                stray.append(table.location)
         elif ID_PROPERTY in table.properties:
-            ids[table.place] = _id_of(table, table.properties)
+            ids[table.location] = _id_of(table, table.properties)
         elif table.name == TABLES[0] or not any(needed <= table.columns for needed in _COLUMNS):
             raise _not_ours(table)
         else:
             unmarked.append(table.name)
     if len(set(ids.values())) > 1:
-        listed = ", ".join(f"{place} is of ledger {one}" for place, one in ids.items())
+        listed = ", ".join(f"{location} is of ledger {one}" for location, one in ids.items())
         raise ConfigError(
             f"Tables of different ledgers lie under one root: {listed}; move away those that do "
             "not belong there, or set ledger.root to a place of its own"
@@ -89,8 +89,8 @@ def _id_of(table: TableFacts, properties: Mapping[str, str]) -> UUID:
     role = properties.get(ROLE_PROPERTY, table.name)
     if role != table.name:
         raise ConfigError(
-            f"{table.place} is the table {role} of a ledger, and should be {table.name}: move it "
-            "to where it belongs"
+            f"{table.location} is the table {role} of a ledger, and should be {table.name}: move "
+            "it to where it belongs"
         )
     try:
         return UUID(properties[ID_PROPERTY])
@@ -100,7 +100,7 @@ def _id_of(table: TableFacts, properties: Mapping[str, str]) -> UUID:
 
 def _not_ours(table: TableFacts) -> ConfigError:
     return ConfigError(
-        f"{table.place} is no table of a duesweep ledger; set ledger.root to a place of its own"
+        f"{table.location} is no table of a duesweep ledger; set ledger.root to a place of its own"
     )
 
 

@@ -16,7 +16,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 from duesweep.errors import ConfigError, LedgerError
-from duesweep.ledger import places
+from duesweep.ledger import locations
 from duesweep.ledger.identity import (
     ID_PROPERTY,
     ROLE_PROPERTY,
@@ -91,15 +91,15 @@ class Ledger:
 
     def check_writable(self) -> None:
         """Raise where a local root cannot be written; others say so themselves."""
-        places.check_writable(self.root)
+        locations.check_writable(self.root)
 
     def writing(self) -> AbstractContextManager[None]:
         """Be the only writer where Delta itself cannot see to it: under a local root."""
-        return places.writing(self.root)
+        return locations.writing(self.root)
 
     def table(self, name: str) -> str:
         """The table as SQL and `spark.read.table` name it."""
-        if places.is_path(self.root):
+        if locations.is_path(self.root):
             path = self._path(name).replace("`", "``")
             return f"delta.`{path}`"
         return ".".join(f"`{part}`" for part in (*self.root.split("."), name))
@@ -130,7 +130,7 @@ class Ledger:
                 write = writer().format("delta").option("mergeSchema", "true")
                 write = write.option("txnAppId", str(transaction[0]))
                 write = write.option("txnVersion", str(transaction[1]))
-                if places.is_path(self.root):
+                if locations.is_path(self.root):
                     write.save(self._path(name))
                 else:
                     write.saveAsTable(self.table(name))
@@ -147,11 +147,11 @@ class Ledger:
             return
 
     def _facts(self, name: str) -> TableFacts:
-        place = self.table(name)
+        location = self.table(name)
         try:
-            rows = self.spark.sql(f"SHOW TBLPROPERTIES {place}").collect()
+            rows = self.spark.sql(f"SHOW TBLPROPERTIES {location}").collect()
             found = {row["key"]: row["value"] for row in rows}
-            columns = () if ID_PROPERTY in found else self.spark.read.table(place).columns
+            columns = () if ID_PROPERTY in found else self.spark.read.table(location).columns
         except AnalysisException as error:
             if "SCHEMA_NOT_FOUND" in str(error):
                 raise ConfigError(
@@ -160,18 +160,18 @@ class Ledger:
                 ) from error
             if not _is_absence(error):
                 raise self._unreadable(error) from error
-            return TableFacts(name, place, holds_data=self._holds_data(name))
+            return TableFacts(name, location, holds_data=self._holds_data(name))
         except SPARK_ERRORS as error:
             raise self._unreadable(error) from error
-        return TableFacts(name, place, found, columns=frozenset(columns))
+        return TableFacts(name, location, found, columns=frozenset(columns))
 
     def _holds_data(self, name: str) -> bool:
         """Whether data lies where a table should be; a catalog sees to that itself."""
-        if not places.is_path(self.root):
+        if not locations.is_path(self.root):
             return False
-        folder = places.local_folder(self._path(name))
+        folder = locations.local_folder(self._path(name))
         if folder is not None:
-            return places.holds_data(folder)
+            return locations.holds_data(folder)
         try:
             # Looks for a file to take the schema from, and reads no more.
             self.spark.read.format("parquet").load(self._path(name))
@@ -187,9 +187,9 @@ class Ledger:
         return identity
 
     def _create(self, name: str, ledger_id: UUID) -> None:
-        folder = places.local_folder(self.root)
+        folder = locations.local_folder(self.root)
         if folder is not None:
-            places.clear_leftovers(folder / name)
+            locations.clear_leftovers(folder / name)
         properties = {"delta.setTransactionRetentionDuration": _RETENTION}
         properties |= _marks(name, ledger_id)
         if name == "tombstones":
@@ -222,7 +222,7 @@ class Ledger:
         return f"{self.root.rstrip('/')}/{name}"
 
     def _check_log_store(self) -> None:
-        scheme = places.scheme(self.root)
+        scheme = locations.scheme(self.root)
         if scheme not in {"s3", "s3a", "s3n"}:
             return
         setting = _S3_LOG_STORE.format(scheme=scheme)

@@ -90,7 +90,7 @@ class PromptQueueSession:
     def defer(
         self, destination: Destination, messages: Sequence[Message], clock: StoreClock
     ) -> dict[str, MessageError]:
-        """Nothing may be handed over early."""
+        """Nothing may be deferred early."""
         raise AssertionError(f"{destination} holds no messages back, {len(messages)} at {clock}")
 
     def confirm(self, seconds: float) -> Confirmation:  # noqa: ARG002 - there is nothing to wait for
@@ -108,8 +108,8 @@ class Queue(Protocol):
 
     @property
     def longest_delay(self) -> int:
-        """For how many seconds a message can be held back until it is due, by those of its queues
-        that can do it; 0 where none can.
+        """For how many seconds a message can be over the limit until it is due, by those of its
+        queues that can do it; 0 where none can.
         """
         ...
 

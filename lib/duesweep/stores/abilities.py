@@ -13,7 +13,7 @@ class KnowsDestinations(Protocol):
     """
 
     def due_destinations(self, horizon: Horizon) -> Sequence[str]:
-        """Where messages go that are due and ripe. Cheap: those due for the longest are enough."""
+        """Where messages go that are eligible. Cheap: those due for the longest are enough."""
         ...
 
     def stored_destinations(self) -> Sequence[str]:

@@ -37,20 +37,20 @@ class TaskSession(Protocol):
         """The transaction in which a batch is claimed and finished; nested: a savepoint."""
         ...
 
-    def claim(self, run: SweepRun, tickets: Sequence[str]) -> Claim:
-        """Lock what the tickets lead to, at most one message a ticket, where it is still there, due
-        by the horizon and ripe; skip what others hold, wait for no row. Raises `SweepClosedError`
-        when the sweep was closed meanwhile.
+    def claim(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
+        """Lock what the claim keys lead to, at most one message a claim key, where it is still
+        there, due by the horizon and eligible; skip what others hold, wait for no row. Raises
+        `SweepClosedError` when the sweep was closed meanwhile.
 
-        A ticket of a store that finds messages by their Due may lead to another one of that Due.
+        A claim key of a store that finds messages by their Due may lead to another one of that Due.
         """
         ...
 
-    def ticket(self, message: Message) -> str:
-        """The ticket by which a claimed message that is put back is found again."""
+    def claim_key(self, message: Message) -> str:
+        """The claim key by which a claimed message that is released is found again."""
         ...
 
-    def pass_over(self, messages: Sequence[Message]) -> None:
+    def exclude(self, messages: Sequence[Message]) -> None:
         """Claim these no more in this session: their destination takes nothing now."""
         ...
 
@@ -84,8 +84,8 @@ class MessageSession(Protocol):
         ...
 
     def fetch_next_due(self) -> Message | None:
-        """The ripe message that has been due for the longest, by the server's clock; locked. None
-        where there is none; what others hold is skipped.
+        """The eligible message that has been due for the longest, by the server's clock; locked.
+        None where there is none; what others hold is skipped.
         """
         ...
 
@@ -195,7 +195,7 @@ class DriverSession(Journal, Protocol):
         ...
 
     def has_work(self, ahead: timedelta) -> bool:
-        """Whether a message is due by `ahead` from now and ripe, or something unsettled. Cheap."""
+        """Whether anything is unsettled, or due by `ahead` from now and not in back-off. Cheap."""
         ...
 
     def horizon(self) -> Horizon:
@@ -207,11 +207,11 @@ class DriverSession(Journal, Protocol):
         ...
 
     def plan(self, run: SweepRun, slices: int) -> Slices:
-        """Cut what is due and ripe into at most `slices` slices of equal size, and note them."""
+        """Cut what is eligible into at most `slices` slices of equal size, and note them."""
         ...
 
     def count_pending(self, horizon: Horizon) -> int:
-        """How many messages are due and ripe."""
+        """How many messages are eligible."""
         ...
 
     def count_stored(self, since: datetime | None) -> int:

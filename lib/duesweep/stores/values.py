@@ -96,13 +96,13 @@ class SweepRun:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Messages whose rows this transaction has locked, ripe and due, in the order of their Due.
+    """Messages whose rows this transaction has locked, eligible and due, in the order of their Due.
 
     `server_us` is the server's time at the claim, microseconds since 1970-01-01 UTC. `unread` are
-    tickets for a claim of their own: what they lead to was more than a batch may hold in bytes.
-    Of the other tickets that led to no message, `skipped` led to rows that others hold, `gone` to
-    none, and `later` to messages that are not due, or not ripe, any more. So the number of tickets
-    is the sum of all five.
+    claim keys for a claim of their own: what they lead to was more than a batch may hold in bytes.
+    Of the other claim keys that led to no message, `skipped` led to rows that others hold, `gone`
+    to none, and `later` to messages that are not due, or not eligible, any more. So the number of
+    claim keys is the sum of all five.
     """
 
     messages: tuple[Message, ...]
@@ -115,21 +115,21 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Slices:
-    """A plan: how many messages each slice has, and the SQL of their tickets, for JDBC.
+    """A plan: how many messages each slice has, and the SQL of their claim keys, for JDBC.
 
-    A ticket is text without commas by which a claim finds one message again: its key, or where no
-    key is indexed its Due. The query's columns: `slice` (the number, from 0), `tickets` and `sizes`
-    (bytes of headers and body), the latter two lists separated by commas, oldest first, and
-    `total`: how many tickets all rows of the slice have together. A slice without tickets has a
-    row, too. Without one, an empty slice would look like a read that broke off.
+    A claim key is text without commas by which a claim finds one message again: its key, or where
+    no key is indexed its Due. The query's columns: `slice` (the number, from 0), `claim_keys` and
+    `sizes` (bytes of headers and body), the latter two lists separated by commas, oldest first, and
+    `total`: how many claim keys all rows of the slice have together. A slice without claim keys has
+    a row, too. Without one, an empty slice would look like a read that broke off.
     """
 
-    tickets_query: str
+    claim_keys_query: str
     planned: tuple[int, ...]
 
     @property
     def found(self) -> int:
-        """How many messages are due and ripe."""
+        """How many messages are eligible."""
         return sum(self.planned)
 
 
@@ -171,7 +171,7 @@ class SweepSummary:
     `claimed + skipped + gone + eligible_later + left`, `claimed` is
     `dispatched + failed + exhausted`. `skipped` were locked by others, `gone` were taken or removed
     by others, `eligible_later` came to have a later Due or attempt, `left` were not reached.
-    `held_back` are those of `failed` that the limit of exhausted messages kept in the store.
+    `over_limit` are those of `failed` that the limit of exhausted messages kept in the store.
     `failures`, the commonest reasons first, are not in the ledger's row: its `retries` and `errors`
     have the reason of each message.
     """
@@ -190,7 +190,7 @@ class SweepSummary:
     gone: int
     eligible_later: int
     left: int
-    held_back: int
+    over_limit: int
     bytes: int
     lateness_p50_ms: int | None
     lateness_p95_ms: int | None

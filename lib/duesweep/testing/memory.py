@@ -33,7 +33,7 @@ class MemorySweep:
 
     is_open: bool = True
     exhausted: int = 0
-    held_back: int = 0
+    over_limit: int = 0
     counting: "MemoryTaskSession | None" = None
     in_flight: "set[MemoryTaskSession]" = field(default_factory=set)
 
@@ -47,7 +47,7 @@ class MemoryStore:
     def __init__(self, rows: Iterable[DelayedRow] = (), clock: SettableClock | None = None) -> None:
         self.clock = clock or SettableClock(_START_SECONDS)
         self.rows = {row.key: row for row in rows}
-        # Failures, and when the message is ripe again in microseconds since 1970-01-01 UTC.
+        # Failures, and when the message is eligible again in microseconds since 1970-01-01 UTC.
         self.attempts: dict[str, tuple[int, int]] = {}
         self.journal: dict[UUID, list[JournalEntry]] = {}
         self.sweeps: dict[UUID, MemorySweep] = {}

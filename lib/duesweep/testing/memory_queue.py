@@ -16,7 +16,7 @@ Trouble = Callable[[Message], DuesweepError | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class ArrivedMessage:
     """A message as it lies in a queue."""
 
     headers: str
@@ -24,7 +24,7 @@ class Letter:
 
 
 class MemoryQueue:
-    """Queues `names`, in which `letters` arrive when the transaction that delivers them commits:
+    """Queues `names`. Messages count as `arrived` when the transaction that delivers them commits:
     the store's, or with `own_transaction` one of its own.
 
     `trouble` says what happens to a message that is delivered to a queue: a `MessageError` refuses
@@ -32,7 +32,7 @@ class MemoryQueue:
     """
 
     def __init__(self, *names: str, own_transaction: bool = False) -> None:
-        self.letters: dict[str, list[Letter]] = {name: [] for name in (ENDPOINT, *names)}
+        self.arrived: dict[str, list[ArrivedMessage]] = {name: [] for name in (ENDPOINT, *names)}
         self.trouble: dict[str, Trouble] = {}
         self._own_transaction = own_transaction
 
@@ -57,7 +57,7 @@ class MemoryQueue:
         own, the endpoint's own is among them.
         """
         for name in [ENDPOINT if self._own_transaction else None, error_queue]:
-            if name is not None and name not in self.letters:
+            if name is not None and name not in self.arrived:
                 raise ConfigError(f"There is no queue {name}")
 
 
@@ -72,7 +72,7 @@ class MemoryQueueSession(PromptQueueSession):
     def resolve(self, address: str | None) -> str:
         """The queue's name."""
         name = ENDPOINT if address is None else address
-        if name not in self._queue.letters:
+        if name not in self._queue.arrived:
             raise QueueNotFoundError(f"There is no queue {name}")
         return name
 
@@ -82,7 +82,7 @@ class MemoryQueueSession(PromptQueueSession):
         """Deliver what meets no trouble."""
         name = str(destination)
         refused: dict[str, MessageError] = {}
-        letters = []
+        sent = []
         trouble = self._queue.trouble.get(name)
         for message in messages:
             error = trouble(message) if trouble else None
@@ -91,8 +91,8 @@ class MemoryQueueSession(PromptQueueSession):
             elif error is not None:
                 raise error
             else:
-                letters.append(Letter(message.headers_text, message.body))
-        send = partial(self._queue.letters[name].extend, letters)
+                sent.append(ArrivedMessage(message.headers_text, message.body))
+        send = partial(self._queue.arrived[name].extend, sent)
         if self._store is not None:
             self._store.enlist(send)
         else:

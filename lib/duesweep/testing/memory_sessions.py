@@ -50,17 +50,19 @@ class MemoryTaskSession:
         assert self._depth, "outside a transaction"
         self._changes.append(change)
 
-    def claim(self, run: SweepRun, tickets: Sequence[str]) -> Claim:
-        """Lock what is due and ripe among these keys."""
+    def claim(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
+        """Lock what is eligible among these keys."""
         store, now_us = self._store, micros(self._store.now)
         with store.changed:
             self._fence(run)
-            rows = [store.rows[key] for key in dict.fromkeys(tickets) if key in store.rows]
+            rows = [store.rows[key] for key in dict.fromkeys(claim_keys) if key in store.rows]
             due = [row for row in rows if row.is_due(run.horizon.before)]
             free = [row for row in due if store.holders.get(row.key, self) is self]
             counted = [(row, *store.attempts.get(row.key, (0, now_us))) for row in free]
             messages = [
-                message(row, attempts) for row, attempts, ripe_us in counted if ripe_us <= now_us
+                message(row, attempts)
+                for row, attempts, eligible_us in counted
+                if eligible_us <= now_us
             ]
             self._locked += [m.key for m in messages]
             store.holders.update(dict.fromkeys(self._locked, self))
@@ -68,15 +70,15 @@ class MemoryTaskSession:
             tuple(sorted(messages, key=lambda m: m.due_us or 0)),
             now_us,
             skipped=len(due) - len(free),
-            gone=len(tickets) - len(rows),
+            gone=len(claim_keys) - len(rows),
             later=len(rows) - len(due) + len(free) - len(messages),
         )
 
-    def ticket(self, message: Message) -> str:
+    def claim_key(self, message: Message) -> str:
         """Its key."""
         return message.key
 
-    def pass_over(self, messages: Sequence[Message]) -> None:
+    def exclude(self, messages: Sequence[Message]) -> None:
         """Nothing to do: a key leads to its own message only."""
 
     def grant_exhausted(self, run: SweepRun, wanted: int, limit: int) -> int:
@@ -95,7 +97,7 @@ class MemoryTaskSession:
             for e in outcomes.exhausted
         ]
         entries.append(batch_entry(slice_number, outcomes, clock))
-        counted = (len(outcomes.exhausted), outcomes.held_back)
+        counted = (len(outcomes.exhausted), outcomes.over_limit)
         self.enlist(partial(_count_exhausted, store.sweeps[run.sweep_id], *counted))
         self.enlist(partial(store.journal[run.sweep_id].extend, entries))
         gone = [d.message.key for d in outcomes.delivered]
@@ -141,9 +143,9 @@ class MemoryTaskSession:
             del self._locked[kept:]
 
 
-def _count_exhausted(sweep: "MemorySweep", granted: int, held_back: int) -> None:
+def _count_exhausted(sweep: "MemorySweep", granted: int, over_limit: int) -> None:
     sweep.exhausted += granted
-    sweep.held_back += held_back
+    sweep.over_limit += over_limit
 
 
 class MemoryMessageSession(MemoryTaskSession):
@@ -158,13 +160,13 @@ class MemoryMessageSession(MemoryTaskSession):
         return row.key
 
     def fetch_next_due(self) -> Message | None:
-        """The message that has been due for the longest and is ripe, locked."""
+        """The message that has been due for the longest and is eligible, locked."""
         store, now = self._store, self._store.now
         with store.changed:
             for row in sorted(store.rows.values(), key=lambda row: row.due_us or 0):
-                attempts, ripe_us = store.attempts.get(row.key, (0, micros(now)))
+                attempts, eligible_us = store.attempts.get(row.key, (0, micros(now)))
                 is_free = store.holders.get(row.key, self) is self
-                if is_free and row.is_due(now) and ripe_us <= micros(now):
+                if is_free and row.is_due(now) and eligible_us <= micros(now):
                     self._locked.append(row.key)
                     store.holders[row.key] = self
                     return message(row, attempts)

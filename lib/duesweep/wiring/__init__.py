@@ -1,6 +1,14 @@
 """Configuration to adapters; the only place that knows which adapter a setting means."""
 
+from duesweep.wiring.context import handover_context, ledger_root, queue, store, sweep_context
 from duesweep.wiring.installing import Installer, installer
-from duesweep.wiring.parts import handover_parts, ledger_root, parts, queue, store
 
-__all__ = ["Installer", "handover_parts", "installer", "ledger_root", "parts", "queue", "store"]
+__all__ = [
+    "Installer",
+    "handover_context",
+    "installer",
+    "ledger_root",
+    "queue",
+    "store",
+    "sweep_context",
+]

@@ -12,7 +12,7 @@ from duesweep.errors import DuesweepError
 from duesweep.queues.shapes import ROUTED, WAITED_FOR
 from duesweep.routing import NoRouteError, Route, first_route
 from duesweep.wiring.dialects import QueueConnection
-from duesweep.wiring.places import places
+from duesweep.wiring.services import services
 
 # So many messages are looked at, and so many of their destinations.
 _MESSAGES, _MOST = 1_000, 50
@@ -64,8 +64,8 @@ class Destinations:
             try:
                 found = (
                     ()
-                    if store.is_brought
-                    else places(store.dialect).waiting(self.config, _MESSAGES)
+                    if store.is_custom
+                    else services(store.dialect).waiting(self.config, _MESSAGES)
                 )
             except DuesweepError:
                 found = ()

@@ -49,7 +49,7 @@ class QueueConnection:
         its users know, else the dialect's own.
         """
         store = self.config.store
-        is_shared = store.is_brought or store.dialect == dialect
+        is_shared = store.is_custom or store.dialect == dialect
         return self.section.db_schema or (is_shared and store.db_schema) or DEFAULT_SCHEMAS[dialect]
 
 
@@ -142,11 +142,11 @@ def timeouts_of(config: Config) -> Timeouts:
 
 
 def refuse_apart(connection: QueueConnection, store: Store) -> None:
-    """Raise `ConfigError` where a connection without a dsn would have to be a brought store's, and
+    """Raise `ConfigError` where a connection without a dsn would have to be a custom store's, and
     that one has no transaction which its queues could be in.
     """
     settings = connection.config.store
-    if not settings.is_brought or not connection.is_beside:
+    if not settings.is_custom or not connection.is_beside:
         return
     if not dialect(connection.kind).holds(store):
         raise ConfigError(

@@ -4,16 +4,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from duesweep.config import Config, route_notice
-from duesweep.doctor.examine import Examination, Place
+from duesweep.doctor.examine import Examination, Service
 from duesweep.doctor.finding import Check, Finding, fault, ok
 from duesweep.doctor.spark import Needs
 from duesweep.errors import ConfigError
 from duesweep.queues.shapes import ERROR, OWN
 from duesweep.routing import NoRouteError, Route, first_route, own_route
+from duesweep.wiring.context import own_names, sweep_context
 from duesweep.wiring.destinations import Destinations
 from duesweep.wiring.dialects import QueueConnection, connections, queue_kind
-from duesweep.wiring.parts import own_names, parts
-from duesweep.wiring.places import places
+from duesweep.wiring.services import services
 
 # By a queue's role, its address there.
 _Roles = dict[str, str | None]
@@ -22,10 +22,12 @@ _Roles = dict[str, str | None]
 def examination(config: Config) -> Examination:
     """What is to be looked at. Connects to nothing; `ConfigError` as for a sweep."""
     roles, routes = _roles_by_connection(config)
-    return Examination(parts(config), list(_places(config, roles)), routes, _needs(config))
+    return Examination(
+        sweep_context(config), list(_services(config, roles)), routes, _needs(config)
+    )
 
 
-def _places(config: Config, roles: dict[str, _Roles]) -> Iterator[Place]:
+def _services(config: Config, roles: dict[str, _Roles]) -> Iterator[Service]:
     found = connections(config)
     destinations = Destinations(config)
 
@@ -37,15 +39,15 @@ def _places(config: Config, roles: dict[str, _Roles]) -> Iterator[Place]:
                 tables.setdefault(table, role)
         return [(role, table) for table, role in tables.items()]
 
-    if not config.store.is_brought:
+    if not config.store.is_custom:
         beside = [connection for connection in found.values() if connection.is_beside]
         look = partial(queues, *beside)
-        yield places(config.store.dialect).place(config, None, look)
-        yield Place("store.dsn", destinations.findings)
+        yield services(config.store.dialect).service(config, None, look)
+        yield Service("store.dsn", destinations.findings)
     for connection in found.values():
         if not connection.is_beside:
             look = partial(queues, connection)
-            yield places(connection.kind).place(config, connection, look)
+            yield services(connection.kind).service(config, connection, look)
 
 
 def _tables(
@@ -107,11 +109,11 @@ def _no_route(role: str, written: str, error: NoRouteError) -> Finding:
 def _needs(config: Config) -> Needs:
     """What executors have to load, for the store and all connections."""
     dsns: dict[str, list[str]] = {}
-    if not config.store.is_brought:
+    if not config.store.is_custom:
         dsns[config.store.dialect] = [config.store.dsn.get_secret_value()]
     for connection in connections(config).values():
         own = [connection.dsn.get_secret_value()] if connection.dsn else []
         dsns.setdefault(connection.kind, []).extend(own)
-    found = [places(kind).needs(own) for kind, own in dsns.items()]
+    found = [services(kind).needs(own) for kind, own in dsns.items()]
     modules = ["duesweep", "pyarrow", *(name for needs in found for name in needs.modules)]
     return Needs(modules, [name for needs in found for name in needs.odbc_drivers])

@@ -7,9 +7,9 @@ from duesweep.config import Config
 from duesweep.errors import ConfigError
 from duesweep.routing import NoRouteError, Route, first_route, own_route
 from duesweep.stores.base import Store
-from duesweep.wiring import brought
+from duesweep.wiring import custom
+from duesweep.wiring.context import own_names
 from duesweep.wiring.dialects import SetupStep, connections, dialect, queue_kind, refuse_apart
-from duesweep.wiring.parts import own_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Installer:
     """
 
     steps: Sequence[SetupStep]
-    brought: str | None = None
+    custom: str | None = None
 
     def script(self) -> str:
         """All statements, for whoever is to run them; comments say where, if there is a choice."""
@@ -35,7 +35,7 @@ class Installer:
 
 
 @dataclass(frozen=True, slots=True)
-class BroughtStep:
+class CustomStoreStep:
     """A store that users bring sets itself up."""
 
     store: Store
@@ -58,21 +58,21 @@ class BroughtStep:
 
 def installer(config: Config) -> Installer:
     """What sets this configuration's endpoint up."""
-    own = brought.store(config) if config.store.is_brought else None
-    places = _queues_by_connection(config)
+    own = custom.store(config) if config.store.is_custom else None
+    services = _queues_by_connection(config)
     beside: tuple[object, ...] = ()
     steps: list[SetupStep] = []
     for name, connection in connections(config).items():
         if own is not None:
             refuse_apart(connection, own)
         kind = queue_kind(connection.kind)
-        queues = kind.queue_tables(connection, places.get(name, []))
+        queues = kind.queue_tables(connection, services.get(name, []))
         if connection.is_beside and own is None:
             beside += queues
         elif queues:
             steps.append(kind.queue_step(connection, queues))
     if own is not None:
-        return Installer([BroughtStep(own), *steps], type(own).__name__)
+        return Installer([CustomStoreStep(own), *steps], type(own).__name__)
     return Installer([dialect(config.store.dialect).store_step(config, beside), *steps])
 
 

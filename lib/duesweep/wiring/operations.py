@@ -6,8 +6,8 @@ from duesweep.config import Config
 from duesweep.errors import ConfigError
 from duesweep.queues.operations.base import Transport
 from duesweep.queues.operations.session import TransportSession, open_session
+from duesweep.wiring.context import store
 from duesweep.wiring.dialects import QueueConnection, connections, refuse_apart
-from duesweep.wiring.parts import store
 
 __all__ = ["TransportSession", "session", "transport"]
 
@@ -24,7 +24,7 @@ def transport(config: Config, connection: str | None = None) -> Transport:
             f"{lacking}Which queues are meant? Name one of the connections "
             f"{', '.join(sorted(found))}"
         )
-    if config.store.is_brought and found[name].is_beside:
+    if config.store.is_custom and found[name].is_beside:
         refuse_apart(found[name], store(config))
     makers = {"postgresql": _postgresql, "sqlserver": _sqlserver}
     if found[name].kind not in makers:

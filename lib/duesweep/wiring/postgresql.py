@@ -67,8 +67,8 @@ def queue_tables(
 
 def store_step(config: Config, queues: tuple[TableName, ...]) -> PostgreSqlSetup:
     """The store's tables, and these queues beside it."""
-    place = store(config)
-    return PostgreSqlSetup(place.dsn, "store.dsn", queues, place, place.timeouts)
+    service = store(config)
+    return PostgreSqlSetup(service.dsn, "store.dsn", queues, service, service.timeouts)
 
 
 def queue_step(connection: QueueConnection, queues: tuple[TableName, ...]) -> PostgreSqlSetup:

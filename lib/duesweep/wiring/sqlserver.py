@@ -12,7 +12,7 @@ from duesweep.stores.msmq.shape import TABLE_SUFFIXES
 from duesweep.stores.msmq.store import MsmqStore
 from duesweep.stores.sqlpersistence.sqlserver import SqlServerTimeoutStore
 from duesweep.stores.sqlpersistence.timeouts import table_name
-from duesweep.stores.sqlserver.place import SqlServerPlace
+from duesweep.stores.sqlserver.location import SqlServerLocation
 from duesweep.stores.sqlserver.setup import SqlServerSetup
 from duesweep.stores.sqlserver.store import SqlServerStore
 from duesweep.wiring.dialects import QueueConnection, timeouts_of
@@ -64,7 +64,7 @@ def queue(connection: QueueConnection) -> SqlServerQueue:
 
 def holds(store: Store) -> bool:
     """Whether queues without a dsn can be in this store's transaction."""
-    return isinstance(store, SqlServerPlace)
+    return isinstance(store, SqlServerLocation)
 
 
 def queue_tables(
@@ -80,8 +80,8 @@ def queue_tables(
 
 def store_step(config: Config, queues: tuple[SqlServerTable, ...]) -> SqlServerSetup:
     """The store's tables, and these queues beside it."""
-    place = store(config)
-    return SqlServerSetup(place.dsn, "store.dsn", queues, place, place.timeouts)
+    service = store(config)
+    return SqlServerSetup(service.dsn, "store.dsn", queues, service, service.timeouts)
 
 
 def queue_step(connection: QueueConnection, queues: tuple[SqlServerTable, ...]) -> SqlServerSetup:

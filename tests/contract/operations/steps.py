@@ -11,7 +11,7 @@ BILLING = "Billing"
 HOUR = timedelta(hours=1)
 
 
-class PutBackError(Exception):
+class ReleasedError(Exception):
     """Ends a block badly."""
 
 
@@ -47,10 +47,10 @@ def receive_all(queue: QueueTable) -> Iterator[int | None]:
 
 @contextmanager
 def held(queue: QueueTable) -> Iterator[int | None]:
-    """The number of a message that is received meanwhile, and then put back."""
+    """The number of a message that is received meanwhile, and then released."""
     try:
         with queue.receive() as received:
             yield number_of(received)
-            raise PutBackError
-    except PutBackError:
+            raise ReleasedError
+    except ReleasedError:
         return

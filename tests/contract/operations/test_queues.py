@@ -8,7 +8,7 @@ import pytest
 from contract.operations.steps import (
     BILLING,
     HOUR,
-    PutBackError,
+    ReleasedError,
     fill,
     held,
     message,
@@ -53,8 +53,8 @@ def test_message_is_received_as_it_was_sent(session: TransportSession, body: byt
 def test_message_is_back_in_its_place_where_its_block_raises(session: TransportSession) -> None:
     queue = fill(session.queue(BILLING), 3)
 
-    with pytest.raises(PutBackError), queue.receive():
-        raise PutBackError
+    with pytest.raises(ReleasedError), queue.receive():
+        raise ReleasedError
 
     assert list(receive_all(queue)) == [1, 2, 3]
 
@@ -82,7 +82,7 @@ def test_expired_message_is_dropped_on_the_way_to_the_next(
 
     with held(queue) as number:
         assert number == 3
-    # Dropped for good, though the message behind it was put back.
+    # Dropped for good, though the message behind it was released.
     assert len(subject.rows(queue.place)) == 2
     assert list(receive_all(queue)) == [3, 4]
 

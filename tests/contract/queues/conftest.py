@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from contract.letters import LOCK_WAIT_SECONDS
+from contract.queue_steps import LOCK_WAIT_SECONDS
 from endpoint import Endpoint
 
 from duesweep.drivers.postgresql import TASK_LIMITS

@@ -4,8 +4,8 @@ import time
 
 import psycopg
 import pytest
-from contract import letters
-from contract.letters import LOCK_WAIT_SECONDS
+from contract import queue_steps
+from contract.queue_steps import LOCK_WAIT_SECONDS
 from endpoint import Endpoint
 
 from duesweep.errors import (
@@ -50,7 +50,7 @@ def _blocked(text: str) -> pytest.RaisesExc[DestinationError]:
 def test_row_that_a_rule_of_the_table_refuses_costs_only_itself(
     endpoint: Endpoint, rule: str
 ) -> None:
-    letters.deliver(endpoint, *letters.with_bodies(b"bad"))
+    queue_steps.deliver(endpoint, *queue_steps.with_bodies(b"bad"))
     if "CHECK" in rule:
         endpoint.execute('TRUNCATE "Billing"')
     endpoint.execute(
@@ -58,24 +58,24 @@ def test_row_that_a_rule_of_the_table_refuses_costs_only_itself(
         " $$BEGIN RAISE EXCEPTION 'we take no such thing'; END$$"
     )
     endpoint.execute(rule)
-    messages = letters.with_bodies(b"1", b"2", b"bad", b"3", b"4")
+    messages = queue_steps.with_bodies(b"1", b"2", b"bad", b"3", b"4")
 
-    refused = letters.deliver(endpoint, *messages)
+    refused = queue_steps.deliver(endpoint, *messages)
 
     assert list(refused) == [messages[2].key]
     assert isinstance(refused[messages[2].key], RefusedMessageError)
-    taken = [row for row in letters.lying_in(endpoint) if row[1] != b"bad"]
-    assert taken == letters.expected(*messages[:2], *messages[3:])
+    taken = [row for row in queue_steps.lying_in(endpoint) if row[1] != b"bad"]
+    assert taken == queue_steps.expected(*messages[:2], *messages[3:])
 
 
 def test_headers_that_no_text_column_holds_cost_only_their_message(endpoint: Endpoint) -> None:
-    messages = letters.with_bodies(b"1", b"2", b"3")
+    messages = queue_steps.with_bodies(b"1", b"2", b"3")
     messages[1] = messages[1]._replace(headers_text='{"a":"\0"}')
 
-    refused = letters.deliver(endpoint, *messages)
+    refused = queue_steps.deliver(endpoint, *messages)
 
     assert list(refused) == [messages[1].key]
-    assert letters.lying_in(endpoint) == letters.expected(messages[0], messages[2])
+    assert queue_steps.lying_in(endpoint) == queue_steps.expected(messages[0], messages[2])
 
 
 def test_group_with_a_bad_row_is_not_delivered_in_part_when_the_table_then_takes_nothing(
@@ -83,26 +83,26 @@ def test_group_with_a_bad_row_is_not_delivered_in_part_when_the_table_then_takes
 ) -> None:
     endpoint.execute("ALTER TABLE \"Billing\" ADD CHECK (body <> 'bad')")
     endpoint.execute('CREATE UNIQUE INDEX ON "Billing" (body)')
-    messages = letters.with_bodies(b"1", b"bad", b"held", b"2")
+    messages = queue_steps.with_bodies(b"1", b"bad", b"held", b"2")
 
     with psycopg.connect(endpoint.dsn) as other:
         # Not committed: whoever inserts the same waits for it.
         other.execute("INSERT INTO \"Billing\" VALUES (gen_random_uuid(), NULL, '{}', 'held')")
-        with letters.batch(endpoint) as (_, queue), pytest.raises(DestinationError):
+        with queue_steps.batch(endpoint) as (_, queue), pytest.raises(DestinationError):
             queue.deliver(queue.resolve("Billing"), messages)
         other.rollback()
 
-    assert letters.lying_in(endpoint) == []
+    assert queue_steps.lying_in(endpoint) == []
 
 
 def test_locked_queue_table_is_given_up_after_the_lock_time_out(endpoint: Endpoint) -> None:
-    with psycopg.connect(endpoint.dsn) as other, letters.batch(endpoint) as (_, queue):
+    with psycopg.connect(endpoint.dsn) as other, queue_steps.batch(endpoint) as (_, queue):
         destination = queue.resolve("Billing")
         other.execute('LOCK TABLE "Billing"')
 
         began = time.monotonic()
         with _blocked("55P03"):
-            queue.deliver(destination, letters.with_bodies(b"x"))
+            queue.deliver(destination, queue_steps.with_bodies(b"x"))
 
     assert LOCK_WAIT_SECONDS <= time.monotonic() - began < LOCK_WAIT_SECONDS + 60
 
@@ -113,38 +113,38 @@ def test_role_without_the_right_to_insert_gets_nothing_delivered_and_charges_no_
     dsn = endpoint.role("reader", "SELECT ON ALL TABLES IN SCHEMA public")
 
     with (
-        letters.batch(endpoint, dsn) as (_, queue),
+        queue_steps.batch(endpoint, dsn) as (_, queue),
         _blocked("grant INSERT"),
     ):
-        queue.deliver(queue.resolve("Billing"), letters.with_bodies(b"x"))
+        queue.deliver(queue.resolve("Billing"), queue_steps.with_bodies(b"x"))
 
 
 def test_role_without_the_right_to_the_sequence_gets_nothing_delivered(endpoint: Endpoint) -> None:
     dsn = endpoint.role("inserter", 'INSERT ON TABLE "Billing"')
 
     with (
-        letters.batch(endpoint, dsn) as (_, queue),
+        queue_steps.batch(endpoint, dsn) as (_, queue),
         _blocked("sequence"),
     ):
-        queue.deliver(queue.resolve("Billing"), letters.with_bodies(b"x"))
+        queue.deliver(queue.resolve("Billing"), queue_steps.with_bodies(b"x"))
 
 
 def test_role_without_the_right_to_the_schema_gets_nothing_delivered(endpoint: Endpoint) -> None:
     endpoint.create_queue("Ship.ping")
     dsn = endpoint.role("outsider")
 
-    with letters.batch(endpoint, dsn) as (_, queue), pytest.raises(DestinationError):
-        queue.deliver(queue.resolve("Ship.ping"), letters.with_bodies(b"x"))
+    with queue_steps.batch(endpoint, dsn) as (_, queue), pytest.raises(DestinationError):
+        queue.deliver(queue.resolve("Ship.ping"), queue_steps.with_bodies(b"x"))
 
 
 def test_queue_whose_seq_is_used_up_takes_nothing_and_says_what_to_do(endpoint: Endpoint) -> None:
     endpoint.execute('ALTER SEQUENCE "Billing_seq_seq" RESTART WITH 2147483647')
-    messages = letters.with_bodies(b"1", b"2")
+    messages = queue_steps.with_bodies(b"1", b"2")
 
-    with letters.batch(endpoint) as (_, queue), _blocked("bigint"):
+    with queue_steps.batch(endpoint) as (_, queue), _blocked("bigint"):
         queue.deliver(queue.resolve("Billing"), messages)
 
-    assert letters.lying_in(endpoint) == []
+    assert queue_steps.lying_in(endpoint) == []
 
 
 def test_statement_that_takes_too_long_stops_the_queue_and_not_the_message(
@@ -160,28 +160,28 @@ def test_statement_that_takes_too_long_stops_the_queue_and_not_the_message(
     )
 
     with (
-        letters.batch(endpoint) as (_, queue),
+        queue_steps.batch(endpoint) as (_, queue),
         _blocked("took too long"),
     ):
-        queue.deliver(queue.resolve("Billing"), letters.with_bodies(b"x"))
+        queue.deliver(queue.resolve("Billing"), queue_steps.with_bodies(b"x"))
 
 
 def test_table_that_was_dropped_since_is_the_messages_fault(endpoint: Endpoint) -> None:
-    messages = letters.with_bodies(b"1", b"2")
-    with letters.batch(endpoint) as (_, queue):
+    messages = queue_steps.with_bodies(b"1", b"2")
+    with queue_steps.batch(endpoint) as (_, queue):
         destination = queue.resolve("Billing")
         endpoint.execute('DROP TABLE "Billing"')
 
         refused = queue.deliver(destination, messages)
 
     assert {key: type(error) for key, error in refused.items()} == {
-        letter.key: QueueNotFoundError for letter in messages
+        one.key: QueueNotFoundError for one in messages
     }
 
 
 def test_table_that_lost_a_column_since_is_the_messages_fault(endpoint: Endpoint) -> None:
-    messages = letters.with_bodies(b"1", b"2")
-    with letters.batch(endpoint) as (_, queue):
+    messages = queue_steps.with_bodies(b"1", b"2")
+    with queue_steps.batch(endpoint) as (_, queue):
         destination = queue.resolve("Billing")
         endpoint.execute('ALTER TABLE "Billing" RENAME COLUMN body TO content')
 
@@ -193,10 +193,10 @@ def test_table_that_lost_a_column_since_is_the_messages_fault(endpoint: Endpoint
 
 def test_connection_that_is_killed_is_a_passing_fault_of_the_service(endpoint: Endpoint) -> None:
     def deliver_over_a_killed_connection() -> None:
-        with letters.batch(endpoint) as (_, queue):
+        with queue_steps.batch(endpoint) as (_, queue):
             destination = queue.resolve("Billing")
             endpoint.kill_sessions()
-            queue.deliver(destination, letters.with_bodies(b"x"))
+            queue.deliver(destination, queue_steps.with_bodies(b"x"))
 
     with pytest.raises(StoreError) as failure:
         deliver_over_a_killed_connection()

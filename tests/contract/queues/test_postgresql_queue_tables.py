@@ -2,7 +2,7 @@
 
 import pytest
 import recordings
-from contract import letters
+from contract import queue_steps
 from endpoint import Endpoint
 
 from duesweep.errors import (
@@ -35,11 +35,11 @@ QUEUE_COLUMNS = "id uuid, expires timestamp, headers text, body bytea"
 )
 def test_queue_table_in_one_of_its_shapes_takes_messages(endpoint: Endpoint, columns: str) -> None:
     endpoint.execute(f'CREATE TABLE "Odd" ({columns})')
-    messages = letters.with_bodies(b"1", b"2")
+    messages = queue_steps.with_bodies(b"1", b"2")
 
-    assert letters.deliver(endpoint, *messages, address="Odd") == {}
+    assert queue_steps.deliver(endpoint, *messages, address="Odd") == {}
 
-    assert letters.lying_in(endpoint, "Odd") == letters.expected(*messages)
+    assert queue_steps.lying_in(endpoint, "Odd") == queue_steps.expected(*messages)
 
 
 @pytest.mark.parametrize(
@@ -73,14 +73,17 @@ def test_destination_that_is_no_queue_table_is_the_messages_fault(
     endpoint.execute(f"CREATE {definition}")
 
     with (
-        letters.batch(endpoint) as (_, queue),
+        queue_steps.batch(endpoint) as (_, queue),
         pytest.raises(NotAQueueError, match="is not a queue table"),
     ):
         queue.resolve("Other")
 
 
 def test_delayed_table_is_no_queue_table(endpoint: Endpoint) -> None:
-    with letters.batch(endpoint) as (_, queue), pytest.raises(NotAQueueError, match="expires, seq"):
+    with (
+        queue_steps.batch(endpoint) as (_, queue),
+        pytest.raises(NotAQueueError, match="expires, seq"),
+    ):
         queue.resolve('"Sales.Orders.Delayed"')
 
 
@@ -90,25 +93,25 @@ def test_delayed_table_is_no_queue_table(endpoint: Endpoint) -> None:
 )
 def test_queue_with_an_odd_name_takes_messages(endpoint: Endpoint, address: str) -> None:
     table = endpoint.create_queue(address)
-    (letter,) = letters.with_bodies(b"x")
+    (one,) = queue_steps.with_bodies(b"x")
 
-    with letters.batch(endpoint) as (_, queue):
+    with queue_steps.batch(endpoint) as (_, queue):
         destination = queue.resolve(address)
-        queue.deliver(destination, [letter])
+        queue.deliver(destination, [one])
 
     assert str(destination) == str(table)
-    assert letters.lying_in(endpoint, address) == letters.expected(letter)
+    assert queue_steps.lying_in(endpoint, address) == queue_steps.expected(one)
 
 
 def test_names_are_case_sensitive(endpoint: Endpoint) -> None:
-    with letters.batch(endpoint) as (_, queue), pytest.raises(QueueNotFoundError):
+    with queue_steps.batch(endpoint) as (_, queue), pytest.raises(QueueNotFoundError):
         queue.resolve("billing")
 
 
 def test_delivered_rows_have_ids_of_their_own_and_never_expire(endpoint: Endpoint) -> None:
-    messages = letters.with_bodies(*[b"x"] * 500)
+    messages = queue_steps.with_bodies(*[b"x"] * 500)
 
-    letters.deliver(endpoint, *messages)
+    queue_steps.deliver(endpoint, *messages)
 
     (row,) = endpoint.fetch(
         'SELECT count(DISTINCT id) AS ids, count(expires) AS kept FROM "Billing"'
@@ -116,7 +119,7 @@ def test_delivered_rows_have_ids_of_their_own_and_never_expire(endpoint: Endpoin
     assert row == (500, 0)
     (version,) = endpoint.fetch('SELECT DISTINCT substr(id::text, 15, 1) AS v FROM "Billing"')
     assert version.v == "4"
-    keys = {letter.key for letter in messages}
+    keys = {one.key for one in messages}
     assert not keys & {r.id for r in endpoint.fetch('SELECT id::text AS id FROM "Billing"')}
 
 
@@ -125,12 +128,12 @@ def test_recorded_messages_are_delivered_as_they_were_recorded(endpoint: Endpoin
     rows = [row for row in recordings.delayed_rows() if row.due.year == 2026]  # type: ignore[union-attr]
     unknown = []
 
-    with letters.batch(endpoint) as (_, queue):
-        for letter in map(message, rows):
+    with queue_steps.batch(endpoint) as (_, queue):
+        for one in map(message, rows):
             try:
-                queue.deliver(queue.resolve(letter.destination), [letter])
+                queue.deliver(queue.resolve(one.destination), [one])
             except QueueNotFoundError:
-                unknown.append(letter.destination)
+                unknown.append(one.destination)
 
     assert unknown == ["Nowhere"]
     for address, recorded in recordings.delivered_rows().items():

@@ -1,7 +1,7 @@
 """Triggers and policies on queue tables: what they do is never lost, doubled or charged wrongly."""
 
 import pytest
-from contract import letters
+from contract import queue_steps
 from endpoint import Endpoint
 
 from duesweep.errors import DestinationError, RefusedMessageError
@@ -20,13 +20,13 @@ _CALLS = """
 
 def test_row_that_a_trigger_drops_without_a_word_is_refused(endpoint: Endpoint) -> None:
     endpoint.execute(_DROP_BAD)
-    messages = letters.with_bodies(b"1", b"bad", b"2")
+    messages = queue_steps.with_bodies(b"1", b"bad", b"2")
 
-    refused = letters.deliver(endpoint, *messages)
+    refused = queue_steps.deliver(endpoint, *messages)
 
     assert list(refused) == [messages[1].key]
     assert isinstance(refused[messages[1].key], RefusedMessageError)
-    assert letters.lying_in(endpoint) == letters.expected(messages[0], messages[2])
+    assert queue_steps.lying_in(endpoint) == queue_steps.expected(messages[0], messages[2])
 
 
 @pytest.mark.parametrize(
@@ -37,10 +37,13 @@ def test_trigger_that_is_broken_stops_the_queue_and_charges_no_message(
 ) -> None:
     endpoint.execute(_CALLS.format(body=body))
 
-    with letters.batch(endpoint) as (_, queue), pytest.raises(DestinationError, match="trigger"):
-        queue.deliver(queue.resolve("Billing"), letters.with_bodies(b"1", b"2"))
+    with (
+        queue_steps.batch(endpoint) as (_, queue),
+        pytest.raises(DestinationError, match="trigger"),
+    ):
+        queue.deliver(queue.resolve("Billing"), queue_steps.with_bodies(b"1", b"2"))
 
-    assert letters.lying_in(endpoint) == []
+    assert queue_steps.lying_in(endpoint) == []
 
 
 def test_row_security_stops_the_queue_and_the_others_go_on(endpoint: Endpoint) -> None:
@@ -49,9 +52,9 @@ def test_row_security_stops_the_queue_and_the_others_go_on(endpoint: Endpoint) -
         "sweeper", "ALL ON ALL TABLES IN SCHEMA public", "ALL ON ALL SEQUENCES IN SCHEMA public"
     )
     endpoint.execute('ALTER TABLE "Billing" ENABLE ROW LEVEL SECURITY')
-    messages = letters.with_bodies(b"1")
+    messages = queue_steps.with_bodies(b"1")
 
-    with letters.batch(endpoint, dsn=sweeper) as (_, queue):
+    with queue_steps.batch(endpoint, dsn=sweeper) as (_, queue):
         with pytest.raises(DestinationError):
             queue.deliver(queue.resolve("Billing"), messages)
         assert queue.deliver(queue.resolve("Shipping"), messages) == {}

@@ -12,7 +12,7 @@ from duesweep.headers import json as headers_json
 from duesweep.queues.rabbitmq import declare, ladder
 from duesweep.queues.rabbitmq.topology import Style
 from duesweep.testing.builders import ENDPOINT
-from duesweep.testing.contract import BrokerContract, Letters
+from duesweep.testing.contract import ArrivedMessages, BrokerContract
 from duesweep.testing.memory import MemoryStore
 
 pytestmark = pytest.mark.services
@@ -28,26 +28,26 @@ class RabbitMqUnderTest:
         self.broker = broker
         self.queue = queue_of(broker.url, style=style)
         self.store = MemoryStore()
-        self._letters: dict[str, Letters] = {}
+        self._arrived: dict[str, ArrivedMessages] = {}
         for name in ("Billing", ENDPOINT):
             self.create(name)
 
     def create(self, address: str) -> None:
-        self._letters[address] = []
+        self._arrived[address] = []
         self.broker.create(address, x_queue_type="classic")
 
     def drop(self, address: str) -> None:
-        del self._letters[address]
+        del self._arrived[address]
         self.broker.delete(address)
 
-    def letters(self, address: str) -> Letters:
+    def arrived(self, address: str) -> ArrivedMessages:
         for _, properties, body in self.broker.take(address):
             headers = {n: v for n, v in properties.headers.items() if not n.startswith("x-")}
-            self._letters[address].append((headers_json.write(headers), body))
-        return self._letters[address]
+            self._arrived[address].append((headers_json.write(headers), body))
+        return self._arrived[address]
 
     def drop_all(self) -> None:
-        for address in list(self._letters):
+        for address in list(self._arrived):
             self.drop(address)
 
 

@@ -31,12 +31,12 @@ def address(endpoint: SqlServerEndpoint) -> str:
 
 @contextmanager
 def _sessions(endpoint: SqlServerEndpoint) -> Iterator[tuple[TaskSession, QueueSession]]:
-    parts = wiring.parts(endpoint.config())
-    with parts.store.open_task() as store, parts.queue.open(store) as queue:
+    context = wiring.sweep_context(endpoint.config())
+    with context.store.open_task() as store, context.queue.open(store) as queue:
         yield store, queue
 
 
-def _letters(endpoint: SqlServerEndpoint, address: str) -> list[tuple[str, bytes | None]]:
+def _arrived(endpoint: SqlServerEndpoint, address: str) -> list[tuple[str, bytes | None]]:
     return [(row.headers, row.body) for row in endpoint.queue_rows(address)]
 
 
@@ -55,8 +55,8 @@ def test_queue_in_another_database_takes_messages_beside_those_of_the_stores(
         queue.deliver(destination, [there])
 
     assert str(destination) == address
-    assert _letters(endpoint, "Billing") == _expected(here)
-    assert _letters(endpoint, address) == _expected(there)
+    assert _arrived(endpoint, "Billing") == _expected(here)
+    assert _arrived(endpoint, address) == _expected(there)
 
 
 def test_what_was_delivered_to_another_database_goes_back_with_the_stores_transaction(
@@ -65,7 +65,7 @@ def test_what_was_delivered_to_another_database_goes_back_with_the_stores_transa
     with _sessions(endpoint) as (store, queue), rolled_back(store):
         queue.deliver(queue.resolve(address), [message()])
 
-    assert _letters(endpoint, address) == []
+    assert _arrived(endpoint, address) == []
 
 
 @pytest.mark.parametrize("catalog", ["[{other}]", "[nowhere]"])

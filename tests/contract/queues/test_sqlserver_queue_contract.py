@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from contract.letters import LOCK_WAIT_SECONDS
+from contract.queue_steps import LOCK_WAIT_SECONDS
 from contract.sqlserver_subjects import SqlServerQueueUnderTest
 from sqlserver_endpoint import SqlServerEndpoint
 from sqlserver_server import SqlServer

@@ -8,7 +8,7 @@ from contract.sqlserver_subjects import SqlServerUnderTest
 from sqlserver_endpoint import SqlServerEndpoint
 
 from duesweep import wiring
-from duesweep.dispatch import DispatchJob, Tickets, dispatch_slice
+from duesweep.dispatch import ClaimKeys, DispatchJob, dispatch_slice
 from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import delayed_row
 from duesweep.testing.journal import BatchEntry, SliceEntry
@@ -38,19 +38,19 @@ def _dispatch(endpoint: SqlServerEndpoint) -> tuple[SqlServerUnderTest, SweepRun
     subject = SqlServerUnderTest(endpoint)
     due = endpoint.due_in(-60)
     rows = subject.load([delayed_row("Billing", due=due), delayed_row("Shipping", due=due)])
-    parts = wiring.parts(endpoint.config())
+    context = wiring.sweep_context(endpoint.config())
     run = subject.open_sweep()
     job = DispatchJob(
-        store=parts.store,
-        queue=parts.queue,
+        store=context.store,
+        queue=context.queue,
         run=run,
-        limits=parts.limits,
-        retry=parts.retry,
+        limits=context.limits,
+        retry=context.retry,
         max_exhausted=1_000,
         error_queue=None,
     )
-    tickets = Tickets(subject.tickets(rows), [100] * len(rows), len(rows))
-    dispatch_slice(job, 0, tickets)
+    claim_keys = ClaimKeys(subject.claim_keys(rows), [100] * len(rows), len(rows))
+    dispatch_slice(job, 0, claim_keys)
     return subject, run
 
 

@@ -59,7 +59,7 @@ def numbered(count: int, destination: str = "Billing", size: int = 0) -> list[De
     ]
 
 
-def letters(count: int, destination: str = "Billing", size: int = 0) -> list[Message]:
+def sent(count: int, destination: str = "Billing", size: int = 0) -> list[Message]:
     """Messages with a body each of its own, of `size` bytes at least."""
     return [message(row) for row in numbered(count, destination, size)]
 

@@ -13,9 +13,9 @@ from contract.rabbitmq.sessions import (
     arrived,
     bodies,
     connections,
-    letters,
     numbered,
     queue_of,
+    sent,
     session_of,
     world_on,
 )
@@ -58,7 +58,7 @@ def test_connection_that_is_cut_is_made_again_and_carries_the_rest(
 
 
 def test_connection_that_the_broker_closes_between_batches_is_made_again(billing: Broker) -> None:
-    first, second = letters(3), letters(2)
+    first, second = sent(3), sent(2)
     with session_of(queue_of(billing.url)) as session:
         session.deliver(session.resolve("Billing"), first)
         session.confirm(60)
@@ -86,10 +86,10 @@ def test_question_over_which_the_connection_breaks_is_asked_again(
         assert session.resolve("Shipping") == "Shipping"
 
 
-def test_publication_over_which_the_connection_breaks_is_put_back_not_refused(
+def test_publication_over_which_the_connection_breaks_is_released_not_refused(
     billing: Broker, proxy: Proxy
 ) -> None:
-    first, second = letters(2), letters(300)
+    first, second = sent(2), sent(300)
     url = billing.server.url(billing.vhost, proxy.port)
     with session_of(queue_of(url)) as session:
         found = session.resolve("Billing")
@@ -129,7 +129,7 @@ def test_broker_that_cuts_every_connection_is_left_alone_after_some(
 def test_broker_that_falls_silent_in_a_batch_is_not_waited_for_twice(
     billing: Broker, proxy: Proxy, fruitless: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("duesweep.courier.CLAIM_SECONDS", 3.0)
+    monkeypatch.setattr("duesweep.delivery.CLAIM_SECONDS", 3.0)
     monkeypatch.setattr(connection, "_CLOSE_SECONDS", 0.5)
     rows = numbered(200, size=1_000)
     world = world_on(queue_of(billing.server.url(billing.vhost, proxy.port)), *rows)
@@ -212,7 +212,7 @@ def test_second_broker_is_taken_when_the_first_is_down(
     # Often: it was a race between the first's thread and the second's.
     for _ in range(20):
         with session_of(queue_of(first, billing.url)) as session:
-            session.deliver(session.resolve("Billing"), letters(1))
+            session.deliver(session.resolve("Billing"), sent(1))
 
             assert session.confirm(60).unconfirmed == frozenset()
 
@@ -240,14 +240,14 @@ def test_check_of_a_connection_that_is_cut_is_no_wrong_setting(
 
 def test_heartbeats_go_on_while_the_store_works(billing: Broker) -> None:
     with session_of(queue_of(f"{billing.url}?heartbeat=2")) as session:
-        session.deliver(session.resolve("Billing"), letters(10))
+        session.deliver(session.resolve("Billing"), sent(10))
         before = connections()
         # As a store does: Python's lock is held most of the time. A broker hangs up after four.
         deadline, work = time.monotonic() + 7, Counter[int]()
         while time.monotonic() < deadline:
             work.update(range(1_000))
 
-        session.deliver(session.resolve("Billing"), letters(10))
+        session.deliver(session.resolve("Billing"), sent(10))
         answer = session.confirm(60)
 
         assert connections() == before

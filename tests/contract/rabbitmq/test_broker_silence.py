@@ -14,9 +14,9 @@ from broker_proxy import Proxy, Way
 from contract.rabbitmq.sessions import (
     arrived,
     bodies,
-    letters,
     numbered,
     queue_of,
+    sent,
     session_of,
     world_on,
 )
@@ -142,10 +142,10 @@ def test_full_socket_is_not_waited_for(billing: Broker, proxy: Proxy) -> None:
     url = billing.server.url(billing.vhost, proxy.port)
     with _in_time(), session_of(queue_of(url, timeouts=_TIMEOUTS)) as session:
         found = session.resolve("Billing")
-        session.deliver(found, letters(1))
+        session.deliver(found, sent(1))
         session.confirm(60)
         proxy.freeze()
-        many = letters(4_000, size=8_000)
+        many = sent(4_000, size=8_000)
         session.deliver(found, many)
         answer = session.confirm(60)
 

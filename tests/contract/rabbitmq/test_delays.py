@@ -1,4 +1,4 @@
-"""Messages that are handed over before they are due, through the real delay ladder."""
+"""Messages that are deferred before they are due, through the real delay ladder."""
 
 import time
 from dataclasses import replace
@@ -9,9 +9,9 @@ import pytest
 from broker import Broker
 from contract.rabbitmq.sessions import (
     arrived,
-    letters,
     queue_of,
     queue_session,
+    sent,
     session_of,
     world_on,
 )
@@ -61,7 +61,7 @@ class _Arrivals:
 
 
 def _due_in(seconds: float, body: str) -> Message:
-    (plain,) = letters(1)
+    (plain,) = sent(1)
     return plain._replace(due_us=int(seconds * 1_000_000), body=body.encode())
 
 

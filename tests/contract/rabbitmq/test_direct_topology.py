@@ -5,10 +5,10 @@ from broker import Broker
 from contract.rabbitmq.sessions import (
     arrived,
     bodies,
-    letters,
     numbered,
     queue_of,
     queue_session,
+    sent,
     world_on,
 )
 
@@ -44,9 +44,9 @@ def test_queue_that_goes_after_it_was_found_fails_alone(broker: Broker) -> None:
     with queue_session(broker, Style.DIRECT) as session:
         billing, gone = session.resolve("Billing"), session.resolve("Gone")
         broker.channel.queue_delete("Gone")
-        lost = letters(2)
+        lost = sent(2)
         session.deliver(gone, lost)
-        session.deliver(billing, letters(2))
+        session.deliver(billing, sent(2))
         answer = session.confirm(60)
 
     assert set(answer.refused) == {m.key for m in lost}

@@ -17,7 +17,14 @@ from contract.rabbitmq.commands import LIB, process, run
 from contract.rabbitmq.first_ladder import TIME_SENT, create_first_ladder, first_name, time_sent
 from waiting import until
 
-from duesweep.drivers.rabbitmq import Brokers, Connection, Consumer, Fate, Publication, Publisher
+from duesweep.drivers.rabbitmq import (
+    Brokers,
+    Connection,
+    Consumer,
+    Publication,
+    Publisher,
+    PublishResult,
+)
 from duesweep.queues.rabbitmq import ladder
 
 _COUNT, _IN_FLIGHT, _SECONDS = 8_000, 100, 100_000
@@ -50,7 +57,7 @@ def _load(broker: Broker) -> None:
             ]
         )
         publisher.wait(180)
-        assert set(publisher.take_fates()) == {Fate.CONFIRMED}
+        assert set(publisher.take_results()) == {PublishResult.CONFIRMED}
 
 
 def _bodies(broker: Broker) -> Counter[bytes]:

@@ -6,10 +6,10 @@ from contract.rabbitmq.sessions import (
     arrived,
     bodies,
     connections,
-    letters,
     numbered,
     queue_of,
     queue_session,
+    sent,
     world_on,
 )
 
@@ -47,7 +47,7 @@ def test_message_for_an_endpoint_that_is_not_there_fails_alone(billing: Broker) 
 @pytest.mark.parametrize("name", ["Gone", "Gone." + "x" * 245])
 def test_endpoint_that_goes_after_it_was_found_fails_alone(billing: Broker, name: str) -> None:
     billing.create(name, x_queue_type="classic")
-    good, lost, later = letters(200), letters(2, name), letters(5, "later")
+    good, lost, later = sent(200), sent(2, name), sent(5, "later")
 
     with queue_session(billing) as session:
         found, gone = session.resolve("Billing"), session.resolve(name)
@@ -60,8 +60,8 @@ def test_endpoint_that_goes_after_it_was_found_fails_alone(billing: Broker, name
 
         assert set(answer.refused) == {m.key for m in lost}
         assert all(isinstance(e, QueueNotFoundError) for e in answer.refused.values())
-        put_back = [m for m in good if m.key in answer.unconfirmed]
-        session.deliver(session.resolve("Billing"), [*put_back, *later])
+        released = [m for m in good if m.key in answer.unconfirmed]
+        session.deliver(session.resolve("Billing"), [*released, *later])
         again = session.confirm(60)
         with pytest.raises(QueueNotFoundError):
             session.resolve(name)
@@ -141,7 +141,7 @@ def test_message_that_amqp_has_no_room_for_fails_alone(billing: Broker) -> None:
         _with("Lone", "\ud800"),
         _with("\ud800", "lone"),
     ]
-    fits = [_with("Long", "x" * 100_000), _with("x" * 255, "name"), *letters(3)]
+    fits = [_with("Long", "x" * 100_000), _with("x" * 255, "name"), *sent(3)]
 
     with queue_session(billing) as session:
         found = session.resolve("Billing")
@@ -152,7 +152,7 @@ def test_message_that_amqp_has_no_room_for_fails_alone(billing: Broker) -> None:
         assert set(answer.refused) == {m.key for m in misfits}
         assert all(isinstance(e, RefusedMessageError) for e in answer.refused.values())
         assert answer.unconfirmed == frozenset()
-        session.deliver(session.resolve("Billing"), letters(1))
+        session.deliver(session.resolve("Billing"), sent(1))
         assert session.confirm(60).unconfirmed == frozenset()
         assert connections() == before
 
@@ -198,10 +198,10 @@ def test_what_was_rolled_back_is_not_told_to_the_next_batch(billing: Broker) -> 
     billing.channel.exchange_declare("Void", "fanout", durable=True)
 
     with queue_session(billing) as session:
-        session.deliver(session.resolve("Void"), letters(3))
+        session.deliver(session.resolve("Void"), sent(3))
         session.rollback()
         assert session.confirm(60).refused == {}
-        session.deliver(session.resolve("Billing"), letters(3))
+        session.deliver(session.resolve("Billing"), sent(3))
         answer = session.confirm(60)
 
     assert (answer.refused, answer.unconfirmed) == ({}, frozenset())

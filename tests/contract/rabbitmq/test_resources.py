@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from broker import Broker
 from broker_proxy import Proxy, Way
-from contract.rabbitmq.sessions import connections, letters, queue_of, session_of
+from contract.rabbitmq.sessions import connections, queue_of, sent, session_of
 from waiting import until
 
 from duesweep.drivers.rabbitmq import Publisher, connection
@@ -24,7 +24,7 @@ def _open_files() -> int:
 def test_fifty_sessions_leave_no_thread_and_no_connection(billing: Broker) -> None:
     def session_of_a_task() -> None:
         with session_of(queue_of(billing.url)) as session:
-            session.deliver(session.resolve("Billing"), letters(2))
+            session.deliver(session.resolve("Billing"), sent(2))
             session.confirm(60)
             with pytest.raises(QueueNotFoundError):
                 session.resolve("Nowhere")
@@ -63,10 +63,10 @@ def test_endpoints_that_are_gone_leave_no_channel_and_no_publisher(billing: Brok
             billing.create(name, x_queue_type="classic")
             gone = session.resolve(name)
             billing.delete(name)
-            session.deliver(gone, letters(1))
+            session.deliver(gone, sent(1))
             assert len(session.confirm(60).refused) == 1
 
-        session.deliver(session.resolve("Billing"), letters(1))
+        session.deliver(session.resolve("Billing"), sent(1))
         assert session.confirm(60).unconfirmed == frozenset()
         gc.collect()
         publishers = [one for one in gc.get_objects() if isinstance(one, Publisher)]
@@ -88,11 +88,11 @@ def test_no_more_goes_out_unconfirmed_than_may_be_in_flight(
     url = billing.server.url(billing.vhost, proxy.port)
     with session_of(queue_of(url, max_in_flight=7)) as session:
         found = session.resolve("Billing")
-        session.deliver(found, letters(1))
+        session.deliver(found, sent(1))
         session.confirm(60)
         proxy.hold_after(0, Way.TO_CLIENT)
 
-        session.deliver(found, letters(100))
+        session.deliver(found, sent(100))
         billing.wait_for("Billing", 1 + 7)
         answer = session.confirm(0.5)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from broker import Broker
 from certificates import Authority
-from contract.rabbitmq.sessions import letters, session_of
+from contract.rabbitmq.sessions import sent, session_of
 
 from duesweep.drivers.rabbitmq import Brokers
 from duesweep.errors import ConfigError, DuesweepError
@@ -36,7 +36,7 @@ def test_messages_arrive_over_tls_with_a_clients_certificate(billing: Broker) ->
     queue = _queue(url, authority.certificate, authority.sign("client"))
 
     with session_of(queue) as session:
-        session.deliver(session.resolve("Billing"), letters(500))
+        session.deliver(session.resolve("Billing"), sent(500))
         answer = session.confirm(60)
 
     assert (answer.refused, answer.unconfirmed) == ({}, frozenset())

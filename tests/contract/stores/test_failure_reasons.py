@@ -3,8 +3,8 @@
 from endpoint import Endpoint
 
 from duesweep import wiring
-from duesweep.dispatch import DispatchJob, Tickets, dispatch_slice
-from duesweep.parts import SweepParts
+from duesweep.context import SweepContext
+from duesweep.dispatch import ClaimKeys, DispatchJob, dispatch_slice
 from duesweep.stores.values import FailureReason, SweepSummary
 
 NOWHERE = 'There is no queue table "public"."Nowhere'
@@ -16,7 +16,7 @@ def test_commonest_reasons_come_first_with_an_example(endpoint: Endpoint) -> Non
         endpoint.delay_many(messages, [name])
     endpoint.delay_many(5)
 
-    summary = _swept(wiring.parts(endpoint.config()), endpoint.waiting())
+    summary = _swept(wiring.sweep_context(endpoint.config()), endpoint.waiting())
 
     assert (summary.dispatched, summary.failed) == (5, 10)
     assert [(f.count, f.destination) for f in summary.failures] == [
@@ -32,9 +32,9 @@ def test_messages_out_of_attempts_are_counted_with_those_that_failed(endpoint: E
     endpoint.delay_many(3, ["Nowhere"])
     config = endpoint.config(retry__max_attempts=1, retry__max_exhausted_per_sweep=2)
 
-    summary = _swept(wiring.parts(config), endpoint.waiting())
+    summary = _swept(wiring.sweep_context(config), endpoint.waiting())
 
-    assert (summary.exhausted, summary.failed, summary.held_back) == (2, 1, 1)
+    assert (summary.exhausted, summary.failed, summary.over_limit) == (2, 1, 1)
     assert [(f.count, f.destination) for f in summary.failures] == [(3, "Nowhere")]
 
 
@@ -42,7 +42,7 @@ def test_poison_has_its_reason_and_no_destination(endpoint: Endpoint) -> None:
     endpoint.set_up()
     endpoint.delay(headers="not JSON")
 
-    (failure,) = _swept(wiring.parts(endpoint.config()), endpoint.waiting()).failures
+    (failure,) = _swept(wiring.sweep_context(endpoint.config()), endpoint.waiting()).failures
 
     assert (failure.count, failure.destination) == (1, None)
     assert "JSON" in failure.reason
@@ -51,11 +51,11 @@ def test_poison_has_its_reason_and_no_destination(endpoint: Endpoint) -> None:
 def test_failures_of_earlier_sweeps_are_not_this_ones(endpoint: Endpoint) -> None:
     endpoint.set_up("Billing")
     endpoint.delay("Nowhere")
-    parts = wiring.parts(endpoint.config())
-    _swept(parts, endpoint.waiting())
+    context = wiring.sweep_context(endpoint.config())
+    _swept(context, endpoint.waiting())
     key = endpoint.delay()
 
-    summary = _swept(parts, [key])
+    summary = _swept(context, [key])
 
     assert (summary.dispatched, summary.failed, summary.failures) == (1, 0, ())
 
@@ -72,27 +72,27 @@ def test_long_reason_is_cut(endpoint: Endpoint) -> None:
     )
     endpoint.delay()
 
-    (failure,) = _swept(wiring.parts(endpoint.config()), endpoint.waiting()).failures
+    (failure,) = _swept(wiring.sweep_context(endpoint.config()), endpoint.waiting()).failures
 
     assert isinstance(failure, FailureReason)
     assert len(failure.reason) == 500
 
 
-def _swept(parts: SweepParts, tickets: list[str]) -> SweepSummary:
+def _swept(context: SweepContext, claim_keys: list[str]) -> SweepSummary:
     """What a sweep's summary says that has dispatched these."""
-    with parts.store.open_driver() as session:
+    with context.store.open_driver() as session:
         run = session.open_sweep(session.horizon())
         session.plan(run, 1)
         job = DispatchJob(
-            store=parts.store,
-            queue=parts.queue,
+            store=context.store,
+            queue=context.queue,
             run=run,
-            limits=parts.limits,
-            retry=parts.retry,
-            max_exhausted=parts.max_exhausted,
-            error_queue=parts.error_queue,
+            limits=context.limits,
+            retry=context.retry,
+            max_exhausted=context.max_exhausted,
+            error_queue=context.error_queue,
         )
-        dispatch_slice(job, 0, Tickets(tickets, [1_000] * len(tickets), len(tickets)))
+        dispatch_slice(job, 0, ClaimKeys(claim_keys, [1_000] * len(claim_keys), len(claim_keys)))
         session.close_sweep(run.sweep_id, abandoned=False, remaining=0)
         session.seal(run.sweep_id)
         return session.summary(run.sweep_id)[0]

@@ -14,14 +14,14 @@ def test_abort_closes_what_is_under_way_and_its_tasks_claim_nothing_more(
     endpoint: Endpoint,
 ) -> None:
     key = endpoint.set_up("Billing").delay()
-    parts = wiring.parts(endpoint.config())
-    with parts.store.open_driver() as session:
+    context = wiring.sweep_context(endpoint.config())
+    with context.store.open_driver() as session:
         run = session.open_sweep(session.horizon())
 
-        assert abort(parts) == 1
+        assert abort(context) == 1
 
         assert session.sweeps_under_way() == []
-        with parts.store.open_task() as task, pytest.raises(SweepClosedError), task.transaction():
+        with context.store.open_task() as task, pytest.raises(SweepClosedError), task.transaction():
             task.claim(run, [key])
         assert not session.close_sweep(run.sweep_id, abandoned=False, remaining=0)
     assert endpoint.waiting() == [key]
@@ -30,6 +30,6 @@ def test_abort_closes_what_is_under_way_and_its_tasks_claim_nothing_more(
 
 
 def test_abort_of_nothing_does_nothing(endpoint: Endpoint) -> None:
-    parts = wiring.parts(endpoint.set_up("Billing").config())
+    context = wiring.sweep_context(endpoint.set_up("Billing").config())
 
-    assert abort(parts) == 0
+    assert abort(context) == 0

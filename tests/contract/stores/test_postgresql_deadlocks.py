@@ -27,11 +27,11 @@ def _lose(endpoint: Endpoint, table: str, when: str, state: str, times: int) -> 
 def test_batch_that_is_given_up_is_claimed_again(endpoint: Endpoint, state: str) -> None:
     endpoint.set_up("Billing")
     endpoint.delay_many(7)
-    parts = wiring.parts(endpoint.config(sweep__batch_rows=3))
+    context = wiring.sweep_context(endpoint.config(sweep__batch_rows=3))
     _lose(endpoint, '"Billing"', "INSERT", state, times=3)
 
-    with parts.store.open_driver() as session:
-        run = dispatch_without_settling(parts, session)
+    with context.store.open_driver() as session:
+        run = dispatch_without_settling(context, session)
         _, done = session.progress(run.sweep_id)
 
     assert done == len(endpoint.queue_rows("Billing")) == 7
@@ -47,10 +47,10 @@ def test_statement_of_the_driver_that_is_given_up_is_done_again(
 ) -> None:
     endpoint.set_up("Billing")
     endpoint.delay()
-    parts = wiring.parts(endpoint.config())
+    context = wiring.sweep_context(endpoint.config())
     _lose(endpoint, "duesweep_sweeps", "UPDATE OR INSERT OR DELETE", state, times=2)
 
-    with parts.store.open_driver() as session:
+    with context.store.open_driver() as session:
         run = session.open_sweep(session.horizon())
         endpoint.execute("SELECT setval('losses', 1)")
         assert session.close_sweep(run.sweep_id, abandoned=False, remaining=1)
@@ -64,10 +64,10 @@ def test_statement_of_the_driver_that_is_given_up_is_done_again(
 
 def test_statement_that_is_given_up_every_time_is_a_passing_fault(endpoint: Endpoint) -> None:
     endpoint.set_up("Billing")
-    parts = wiring.parts(endpoint.config())
+    context = wiring.sweep_context(endpoint.config())
     _lose(endpoint, "duesweep_sweeps", "INSERT", "40P01", times=100)
 
-    with parts.store.open_driver() as session, pytest.raises(TransactionLostError) as failure:
+    with context.store.open_driver() as session, pytest.raises(TransactionLostError) as failure:
         session.open_sweep(session.horizon())
 
     assert failure.value.transient

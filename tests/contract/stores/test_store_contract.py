@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from contract.due_tickets import DueTicketsUnderTest
+from contract.due_keys import DueKeysUnderTest
 from contract.store_subjects import OpenEndpoint, PostgreSqlUnderTest, TimeoutsUnderTest
 from timeouts_endpoint import timeouts_of
 
@@ -23,10 +23,10 @@ class TestMemory(StoreContract):
         return MemoryUnderTest()
 
 
-class TestMemoryWithDuesForTickets(StoreContract):
+class TestMemoryWithDuesAsKeys(StoreContract):
     @pytest.fixture
-    def subject(self) -> DueTicketsUnderTest:
-        return DueTicketsUnderTest()
+    def subject(self) -> DueKeysUnderTest:
+        return DueKeysUnderTest()
 
 
 class TestPostgreSql(StoreContract):

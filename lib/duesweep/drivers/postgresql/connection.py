@@ -149,7 +149,7 @@ class Connection:
 
 def _jdbc_settings(limits: Limits) -> dict[str, str]:
     """What the driver itself is told; time-outs in whole seconds. In the URL, since Spark writes
-    properties in small letters, which the driver passes over.
+    properties in small letters, which that driver ignores.
     """
     connect = str(round(limits.connect_seconds))
     return {

@@ -141,5 +141,5 @@ def _sentence(error: psycopg.Error) -> str:
 
 def _where(dsn: str) -> str:
     parts = conninfo_to_dict(dsn)
-    place = f"{parts.get('host', 'the local socket')}:{parts.get('port', 5432)}"
-    return f"{place}/{parts.get('dbname', '')}"
+    server = f"{parts.get('host', 'the local socket')}:{parts.get('port', 5432)}"
+    return f"{server}/{parts.get('dbname', '')}"

@@ -16,7 +16,7 @@ from duesweep.drivers.rabbitmq.errors import (
 )
 from duesweep.drivers.rabbitmq.management import Management, NotAllowedError
 from duesweep.drivers.rabbitmq.publisher import Publisher
-from duesweep.drivers.rabbitmq.values import Copy, Delivery, Fate, Publication
+from duesweep.drivers.rabbitmq.values import Copy, Delivery, Publication, PublishResult
 
 __all__ = [
     "ACCESS_REFUSED",
@@ -30,10 +30,10 @@ __all__ = [
     "Copy",
     "Delivery",
     "Encoded",
-    "Fate",
     "Management",
     "NotAllowedError",
     "Publication",
+    "PublishResult",
     "Publisher",
     "UnansweredError",
 ]

@@ -47,8 +47,8 @@ class Connection:
         refusals: list[DuesweepError] = []
         parameters_of_all = brokers.parameters()
         deadline = time.monotonic() + timeouts.connect_seconds
-        for place, parameters in enumerate(parameters_of_all):
-            left = max(0.0, deadline - time.monotonic()) / (len(parameters_of_all) - place)
+        for index, parameters in enumerate(parameters_of_all):
+            left = max(0.0, deadline - time.monotonic()) / (len(parameters_of_all) - index)
             parameters.stack_timeout = min(parameters.stack_timeout, max(left, _LEAST_SECONDS))
             parameters.socket_timeout = parameters.stack_timeout
             try:

@@ -15,7 +15,7 @@ from duesweep.drivers.rabbitmq.channel import open_channel
 from duesweep.drivers.rabbitmq.connection import Connection
 from duesweep.drivers.rabbitmq.errors import channel_error
 from duesweep.drivers.rabbitmq.properties import properties_of
-from duesweep.drivers.rabbitmq.values import SEQUENCE_HEADER, Copy, Fate, Publication
+from duesweep.drivers.rabbitmq.values import SEQUENCE_HEADER, Copy, Publication, PublishResult
 from duesweep.errors import QueueError
 
 # Frames have a head and an end; a content header has its class, size and flags.
@@ -27,7 +27,7 @@ _UNWRITABLE = (pika.exceptions.AMQPError, ValueError, TypeError, OverflowError)
 
 class Publisher:
     """A confirming channel. Publications go out in their order, but for those that are to be held
-    for a while first, at most `max_in_flight` of them unconfirmed; `fates` says what became of
+    for a while first, at most `max_in_flight` of them unconfirmed; `results` says what became of
     each. Whatever ends the channel ends the publisher: then `fault` says why, and another is to be
     opened. For one thread beside the connection's.
     """
@@ -42,7 +42,7 @@ class Publisher:
         self._alarm: object | None = None
         self._in_flight: dict[int, int] = {}
         self._returned: set[int] = set()
-        self._fates: list[Fate | None] = []
+        self._results: list[PublishResult | None] = []
         self._tag = 0
         self._waited_seconds = 0.0
         self._fault: QueueError | None = None
@@ -60,12 +60,12 @@ class Publisher:
     def publish(
         self, publications: Sequence[Publication | Copy], hold_seconds: Sequence[float] = ()
     ) -> int:
-        """Hand publications over; the place of the first among `fates`. Does not wait. With
+        """Hand publications over; the place of the first among `results`. Does not wait. With
         `hold_seconds`, for each how long to hold it first.
         """
-        first = len(self._fates)
+        first = len(self._results)
         with self._changed:
-            self._fates += [None] * len(publications)
+            self._results += [None] * len(publications)
             if any(hold_seconds):
                 self._hold(publications, hold_seconds, first)
             else:
@@ -81,34 +81,34 @@ class Publisher:
         self, publications: Sequence[Publication | Copy], seconds: Sequence[float], first: int
     ) -> None:
         now = time.monotonic()
-        for place, (one, hold) in enumerate(zip(publications, seconds, strict=True), first):
-            heapq.heappush(self._held, (now + hold, place, one))
+        for index, (one, hold) in enumerate(zip(publications, seconds, strict=True), first):
+            heapq.heappush(self._held, (now + hold, index, one))
 
     def wait(self, seconds: float) -> None:
-        """Wait at most so long until the fate of everything handed over is known."""
+        """Wait at most so long until the result of everything deferred is known."""
         with self._changed:
             self._waited_seconds += seconds
             self._changed.wait_for(self._is_settled, seconds)
 
-    def take_fates(self) -> list[Fate]:
-        """The fate of each publication since the last time, in their order. Ends the publisher
+    def take_results(self) -> list[PublishResult]:
+        """The result of each publication since the last time, in their order. Ends the publisher
         where one is unknown: its confirm, should it come, is nobody's any more.
         """
         with self._changed:
-            unsent = {place for place, _ in self._waiting} | {place for _, place, _ in self._held}
+            unsent = {index for index, _ in self._waiting} | {index for _, index, _ in self._held}
             seconds, self._waited_seconds = self._waited_seconds, 0.0
-            fates = [
-                fate or (Fate.UNSENT if place in unsent else Fate.UNKNOWN)
-                for place, fate in enumerate(self._fates)
+            results = [
+                result or (PublishResult.UNSENT if index in unsent else PublishResult.UNKNOWN)
+                for index, result in enumerate(self._results)
             ]
             self._waiting.clear()
             self._held.clear()
-            self._fates.clear()
+            self._results.clear()
             is_certain = not self._in_flight
         if not is_certain and self._fault is None:
             self._end(self._connection.silence(seconds, "confirmed messages"))
             self._abandon()
-        return fates
+        return results
 
     def _abandon(self) -> None:
         with suppress(QueueError):
@@ -147,8 +147,8 @@ class Publisher:
         with self._changed:
             self._release()
             while self._waiting and self._takes_more():
-                place, publication = self._waiting.popleft()
-                self._send(place, publication)
+                index, publication = self._waiting.popleft()
+                self._send(index, publication)
             if self._is_settled():
                 self._changed.notify_all()
 
@@ -158,8 +158,8 @@ class Publisher:
             return
         now = time.monotonic()
         while self._held and self._held[0][0] <= now:
-            _, place, publication = heapq.heappop(self._held)
-            self._waiting.append((place, publication))
+            _, index, publication = heapq.heappop(self._held)
+            self._waiting.append((index, publication))
         if self._held and self._alarm is None and self._fault is None:
             seconds = max(_LEAST_HOLD_SECONDS, self._held[0][0] - now)
             self._alarm = self._loop.call_later(seconds, self._wake)
@@ -176,7 +176,7 @@ class Publisher:
             and self._connection.blocked_reason is None
         )
 
-    def _send(self, place: int, publication: Publication | Copy) -> None:
+    def _send(self, index: int, publication: Publication | Copy) -> None:
         tag = self._tag + 1
         try:
             properties = properties_of(publication, tag, self._header_bytes)
@@ -189,10 +189,10 @@ class Publisher:
             )
         except _UNWRITABLE:
             # Nothing of it was written: pika encodes a whole message before it writes any.
-            self._fates[place] = Fate.UNSENDABLE
+            self._results[index] = PublishResult.UNSENDABLE
             return
         self._tag = tag
-        self._in_flight[tag] = place
+        self._in_flight[tag] = index
 
     def _note_return(self, _: Any, __: Any, encoded: Any, ___: bytes) -> None:
         self._returned.add(encoded.number(SEQUENCE_HEADER))
@@ -201,9 +201,9 @@ class Publisher:
         method = frame.method
         with self._changed:
             for tag in self._tags(method.delivery_tag, multiple=method.multiple):
-                place = self._in_flight.pop(tag)
-                if place < len(self._fates):
-                    self._fates[place] = self._fate(method.NAME, tag)
+                index = self._in_flight.pop(tag)
+                if index < len(self._results):
+                    self._results[index] = self._result(method.NAME, tag)
         self._pump()
 
     def _tags(self, last: int, *, multiple: bool) -> Sequence[int]:
@@ -211,11 +211,11 @@ class Publisher:
             return list(takewhile(lambda tag: tag <= last, self._in_flight))
         return [last] if last in self._in_flight else []
 
-    def _fate(self, name: str, tag: int) -> Fate:
+    def _result(self, name: str, tag: int) -> PublishResult:
         if tag in self._returned:
             self._returned.discard(tag)
-            return Fate.RETURNED
-        return Fate.CONFIRMED if name == "Basic.Ack" else Fate.REFUSED
+            return PublishResult.RETURNED
+        return PublishResult.CONFIRMED if name == "Basic.Ack" else PublishResult.REFUSED
 
     def _end(self, fault: QueueError) -> None:
         with self._changed:

@@ -25,7 +25,7 @@ class Publication:
     body: bytes
 
 
-class Fate(Enum):
+class PublishResult(Enum):
     """What became of a publication. Of one that is `UNKNOWN` the broker may have it, or not; one
     that is `UNSENT` it cannot have; `UNSENDABLE` cannot be written in AMQP's format.
     """

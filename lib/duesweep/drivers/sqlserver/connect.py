@@ -29,8 +29,8 @@ def connect(dsn: str, limits: Limits) -> Connection:
     more = {"APP": "duesweep", **_KEEPALIVE}
     if not {"driver", "dsn", "filedsn"} & set(parsed.pairs):
         more["Driver"] = driver_library()
-    watch = Watch(parsed.place, parsed.port, limits.answer_seconds)
-    with connect_errors(parsed.place), watch.opening(limits.connect_seconds):
+    watch = Watch(parsed.server, parsed.port, limits.answer_seconds)
+    with connect_errors(parsed.server), watch.opening(limits.connect_seconds):
         # Longer than the watch waits, who can tell a silent server from none.
         login_seconds = ceil(limits.connect_seconds) + 1
         raw = pyodbc.connect(parsed.text(**more), autocommit=True, timeout=login_seconds)

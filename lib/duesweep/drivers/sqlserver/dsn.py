@@ -51,10 +51,10 @@ class OdbcDsn:
         return cls(pairs)
 
     def __repr__(self) -> str:
-        return f"OdbcDsn({self.place})"
+        return f"OdbcDsn({self.server})"
 
     @property
-    def place(self) -> str:
+    def server(self) -> str:
         """The server and the database, for people."""
         database = self.pairs.get("database", "")
         return f"{self.pairs.get('server') or self.pairs.get('dsn')}/{database}"

@@ -79,7 +79,7 @@ def destination_errors(table: object) -> Iterator[None]:
 
 
 @contextmanager
-def connect_errors(place: str) -> Iterator[None]:
+def connect_errors(server: str) -> Iterator[None]:
     """Errors of opening a session: a setting's fault, or the server's."""
     try:
         yield
@@ -91,14 +91,14 @@ def connect_errors(place: str) -> Iterator[None]:
                 "for the one that came with duesweep, or install it"
             ) from error
         if number in _REFUSED_LOGINS or (_state(error) == "28000" and number not in _PASSING):
-            raise ConfigError(f"{place} refuses the session: {text}") from error
+            raise ConfigError(f"{server} refuses the session: {text}") from error
         if _is_certificate(text):
             raise ConfigError(
-                f"{place} shows a certificate that cannot be trusted: {text}; install its "
+                f"{server} shows a certificate that cannot be trusted: {text}; install its "
                 "authority's certificate, or set HostNameInCertificate or TrustServerCertificate"
             ) from error
         raise StoreError(
-            f"No SQL Server takes a session at {place}: {text}", transient=True
+            f"No SQL Server takes a session at {server}: {text}", transient=True
         ) from error
 
 

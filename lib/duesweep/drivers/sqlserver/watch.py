@@ -33,8 +33,8 @@ class Watch:
     driver's own time-outs are all there is.
     """
 
-    def __init__(self, place: str, port: int | None, answer_seconds: float) -> None:
-        self._place = place
+    def __init__(self, server: str, port: int | None, answer_seconds: float) -> None:
+        self._server = server
         self._port = port
         self._answer_seconds = answer_seconds
         self._limit = answer_seconds
@@ -139,12 +139,12 @@ class Watch:
     def _silence(self) -> StoreError:
         if not self._is_open and self._own is None:
             return StoreError(
-                f"SQL Server at {self._place} could not be connected to within {self._limit:.0f} "
+                f"SQL Server at {self._server} could not be connected to within {self._limit:.0f} "
                 "s; see whether it runs, and whether its name and port are right",
                 transient=True,
             )
         return StoreError(
-            f"SQL Server at {self._place} has not answered for {self._limit:.0f} s; see whether "
+            f"SQL Server at {self._server} has not answered for {self._limit:.0f} s; see whether "
             "it, or what is between, is stuck, or raise timeouts.silence_seconds",
             transient=True,
         )

@@ -29,10 +29,12 @@ class QueueTable:
     is no such table and `NotAQueueError` where it is another kind of table.
     """
 
-    def __init__(self, dialect: Dialect, place: Destination, known: dict[Destination, str]) -> None:
-        self.place = place
+    def __init__(
+        self, dialect: Dialect, destination: Destination, known: dict[Destination, str]
+    ) -> None:
+        self.destination = destination
         self._dialect = dialect
-        self._tables = {"queue": place}
+        self._tables = {"queue": destination}
         # The session's: which statement sends to a table, by what its columns were.
         self._known = known
 
@@ -40,11 +42,11 @@ class QueueTable:
         """Create the table unless it is there, however many do so at once; with `readable_body`
         also the column in which people can read bodies.
         """
-        self._dialect.create("create_queue", "queue", self.place)
+        self._dialect.create("create_queue", "queue", self.destination)
         # Asked first: even an ALTER that changes nothing waits for everybody else.
-        if readable_body and _BODY_STRING not in self._dialect.columns(self.place):
-            self._dialect.create("add_body_string", "queue", self.place)
-        self._known.pop(self.place, None)
+        if readable_body and _BODY_STRING not in self._dialect.columns(self.destination):
+            self._dialect.create("add_body_string", "queue", self.destination)
+        self._known.pop(self.destination, None)
         self.check()
 
     def send(self, message: OutgoingMessage) -> None:
@@ -112,18 +114,18 @@ class QueueTable:
         self._send_statement()
 
     def _send_statement(self) -> str:
-        if self.place not in self._known:
-            columns = self._dialect.columns(self.place)
+        if self.destination not in self._known:
+            columns = self._dialect.columns(self.destination)
             if not columns:
                 raise QueueNotFoundError(
-                    f"There is no queue table {self.place}; correct the address, or create it"
+                    f"There is no queue table {self.destination}; correct the address, or create it"
                 )
             if absent := _COLUMNS - columns:
                 raise NotAQueueError(
-                    f"{self.place} is not a queue table: it lacks {', '.join(sorted(absent))}"
+                    f"{self.destination} is not a queue table: it lacks {', '.join(sorted(absent))}"
                 )
-            self._known[self.place] = self._dialect.send_statement(columns)
-        return self._known[self.place]
+            self._known[self.destination] = self._dialect.send_statement(columns)
+        return self._known[self.destination]
 
     def _append(
         self, message_id: UUID, headers_text: str, body: bytes | None, **lifetime: int | None
@@ -133,12 +135,12 @@ class QueueTable:
             self._dialect.execute(self._send_statement(), self._tables, **row)
         except StoreError:
             # Its columns may have changed; the next attempt looks again.
-            self._known.pop(self.place, None)
+            self._known.pop(self.destination, None)
             raise
 
     def _send_later(self, message: OutgoingMessage, delay: duration.Parts) -> None:
         delayed = self._delayed()
-        headers = _forwarded(message.headers, self.place, self._dialect.addresses.own_queue)
+        headers = _forwarded(message.headers, self.destination, self._dialect.addresses.own_queue)
         with self._dialect.writers_zone():
             self._dialect.execute(
                 _SEND_LATER,
@@ -169,10 +171,14 @@ class QueueTable:
         return rows[0] if rows else None
 
 
-def _forwarded(headers: Headers, place: Destination, own_queue: Destination) -> Headers:
+def _forwarded(headers: Headers, destination: Destination, own_queue: Destination) -> Headers:
     """`headers` with the real destination in the last, where it is not the endpoint itself."""
     others = {n: value for n, value in headers.items() if n != headers_json.FORWARD_DESTINATION}
-    return others if place == own_queue else others | {headers_json.FORWARD_DESTINATION: str(place)}
+    return (
+        others
+        if destination == own_queue
+        else others | {headers_json.FORWARD_DESTINATION: str(destination)}
+    )
 
 
 def _is_expired(row: Any) -> bool:

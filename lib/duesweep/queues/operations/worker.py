@@ -114,7 +114,7 @@ class Worker:
         self._kept.close()
 
     def receive_one(self, current: Round) -> None:
-        """Receive and hand over one message, if there is one. Never raises."""
+        """Receive and defer one message, if there is one. Never raises."""
         try:
             session = self._kept.get()
             with session.queue(self._route.address).receive() as message:
@@ -140,9 +140,9 @@ class Worker:
             queue = session.queue(self._error_queue)
             queue.append(message.id, message.headers_text, message.body)
         elif not self._is_forwarded(message, message.headers, session):
-            self._hand_over(message, session)
+            self._defer(message, session)
 
-    def _hand_over(self, message: ReceivedMessage, session: TransportSession) -> None:
+    def _defer(self, message: ReceivedMessage, session: TransportSession) -> None:
         try:
             self._route.handle(message, session)
         except Exception as error:
@@ -157,7 +157,7 @@ class Worker:
             return False
         try:
             queue = session.queue(destination)
-            if queue.place == session.queue(self._route.address).place:
+            if queue.destination == session.queue(self._route.address).destination:
                 return False
             queue.check()
         except MessageError as error:

@@ -10,8 +10,8 @@ from duesweep.drivers.rabbitmq import (
     NOT_FOUND,
     PRECONDITION_FAILED,
     ChannelClosedError,
-    Fate,
     Publication,
+    PublishResult,
 )
 from duesweep.errors import MessageError, QueueError, QueueNotFoundError, RefusedMessageError
 from duesweep.queues.base import Confirmation
@@ -19,7 +19,12 @@ from duesweep.queues.rabbitmq.ladder import DELAY_HEADER
 
 _TOO_LONG = re.compile(r"message size (\d+) is larger than")
 _LADDER_BROKEN = "{} lets nothing into the delay ladder: run `duesweep rabbitmq delays verify`"
-_ARE_ANSWERS = {Fate.CONFIRMED, Fate.REFUSED, Fate.RETURNED, Fate.UNSENDABLE}
+_ARE_ANSWERS = {
+    PublishResult.CONFIRMED,
+    PublishResult.REFUSED,
+    PublishResult.RETURNED,
+    PublishResult.UNSENDABLE,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,24 +55,24 @@ class Answer:
 
 def answer_of(
     sent: Sequence[Sent],
-    fates: Sequence[Fate],
+    results: Sequence[PublishResult],
     fault: QueueError | None,
     culprits: Mapping[str, MessageError] | None = None,
 ) -> Answer:
-    """What the fates of publications, and what ended their channel, mean for their messages;
+    """What the results of publications, and what ended their channel, mean for their messages;
     `culprits` are those, by key, over which it would be closed again.
     """
     culprits = culprits or {}
     closed = _closed(sent, fault)
     refused: dict[str, MessageError] = {}
     unconfirmed: set[str] = set()
-    for one, fate in zip(sent, fates, strict=True):
-        if fate is Fate.CONFIRMED:
+    for one, result in zip(sent, results, strict=True):
+        if result is PublishResult.CONFIRMED:
             continue
-        if fate is Fate.RETURNED and one.is_delayed:
+        if result is PublishResult.RETURNED and one.is_delayed:
             # Its level has lost a binding: no fault of the message's.
             closed |= {one.publication.exchange: _LADDER_BROKEN.format(one.publication.exchange)}
-        error = culprits.get(one.key) or _error(one, fate, fault)
+        error = culprits.get(one.key) or _error(one, result, fault)
         if error is None:
             unconfirmed.add(one.key)
         else:
@@ -76,12 +81,12 @@ def answer_of(
         Confirmation(refused, frozenset(unconfirmed)),
         closed,
         {one.destination for one in sent if isinstance(refused.get(one.key), QueueNotFoundError)},
-        not unconfirmed or bool(refused) or any(fate in _ARE_ANSWERS for fate in fates),
+        not unconfirmed or bool(refused) or any(result in _ARE_ANSWERS for result in results),
     )
 
 
 def suspects(
-    sent: Sequence[Sent], fates: Sequence[Fate], fault: QueueError | None
+    sent: Sequence[Sent], results: Sequence[PublishResult], fault: QueueError | None
 ) -> Sequence[Sent]:
     """Those over one of which the broker may have closed the channel, where it does not say which:
     the first of them, and others that it would close it over next.
@@ -89,8 +94,8 @@ def suspects(
     is_told = not isinstance(fault, ChannelClosedError) or fault.code in {NOT_FOUND, ACCESS_REFUSED}
     if is_told:
         return []
-    open_fates = {Fate.UNKNOWN, Fate.UNSENT}
-    return [one for one, fate in zip(sent, fates, strict=True) if fate in open_fates]
+    open_results = {PublishResult.UNKNOWN, PublishResult.UNSENT}
+    return [one for one, result in zip(sent, results, strict=True) if result in open_results]
 
 
 def culprit_error(fault: QueueError) -> MessageError:
@@ -110,22 +115,22 @@ def _closed(sent: Sequence[Sent], fault: QueueError | None) -> dict[str, str]:
     return {}
 
 
-def _error(sent: Sent, fate: Fate, fault: QueueError | None) -> MessageError | None:
+def _error(sent: Sent, result: PublishResult, fault: QueueError | None) -> MessageError | None:
     """The message's own fault; None where it has none, and may have arrived or not."""
     name = sent.destination
-    if fate is Fate.REFUSED:
+    if result is PublishResult.REFUSED:
         return RefusedMessageError(
             f"RabbitMQ refused the message for {name}: its queue may be full (x-max-length), or "
             "without a leader"
         )
-    if fate is Fate.UNSENDABLE:
+    if result is PublishResult.UNSENDABLE:
         return RefusedMessageError(
             "AMQP has no room for the message: a header's name, its id, type, content type, "
             "correlation id or reply address has over 255 bytes, or all headers over 128 kB"
         )
-    if fate is Fate.RETURNED and not sent.is_delayed:
+    if result is PublishResult.RETURNED and not sent.is_delayed:
         return QueueNotFoundError(f"No queue on RabbitMQ takes messages for {name}")
-    if fate is Fate.UNKNOWN and isinstance(fault, ChannelClosedError):
+    if result is PublishResult.UNKNOWN and isinstance(fault, ChannelClosedError):
         return _closing_error(sent, fault)
     return None
 

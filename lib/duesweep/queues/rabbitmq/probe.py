@@ -8,14 +8,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from duesweep.drivers.rabbitmq import ACCESS_REFUSED, ChannelClosedError, Fate
+from duesweep.drivers.rabbitmq import ACCESS_REFUSED, ChannelClosedError, PublishResult
 from duesweep.errors import DestinationError, MessageError
 from duesweep.queues.rabbitmq.answers import Sent, culprit_error
 from duesweep.queues.rabbitmq.link import Link
 
 # Together, until one of them is closed over.
 _AT_ONCE = 50
-_HARMLESS = {Fate.RETURNED, Fate.CONFIRMED, Fate.UNSENDABLE}
+_HARMLESS = {PublishResult.RETURNED, PublishResult.CONFIRMED, PublishResult.UNSENDABLE}
 
 
 class Probe:
@@ -53,11 +53,11 @@ class Probe:
         publisher = self._link.publisher()
         publisher.publish([replace(s.publication, exchange="", routing_key="") for s in suspects])
         publisher.wait(left)
-        fates = publisher.take_fates()
+        results = publisher.take_results()
         fault = publisher.fault
         # Without the right to publish to nowhere, a refusal says nothing of the message.
         if isinstance(fault, ChannelClosedError) and fault.code != ACCESS_REFUSED:
             return fault
-        if not _HARMLESS.issuperset(fates):
+        if not _HARMLESS.issuperset(results):
             raise TimeoutError
         return None

@@ -18,7 +18,7 @@ from duesweep.stores.base import TaskSession
 class RabbitMqQueue:
     """Endpoints of a vhost. At least once: what a broker has confirmed cannot be taken back.
 
-    `needs_ladder`: messages that are not due yet will be handed over, too, and with `is_punctual`
+    `needs_ladder`: messages that are not due yet will be deferred, too, and with `is_punctual`
     the first of them to the moment; `holds_own_queue`: the endpoint's own has to be there.
     """
 

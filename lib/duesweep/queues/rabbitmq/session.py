@@ -32,7 +32,7 @@ _SETUP = "run `duesweep rabbitmq delays create`"
 
 
 class LadderMissingError(DestinationError):
-    """Nothing can be handed over before it is due."""
+    """Nothing can be deferred before it is due."""
 
 
 class RabbitMqQueueSession:
@@ -107,11 +107,11 @@ class RabbitMqQueueSession:
         seconds = min(seconds, self._link.longest_wait_seconds)
         deadline = time.monotonic() + seconds
         publisher.wait(seconds)
-        fates = publisher.take_fates()
+        results = publisher.take_results()
         culprits: dict[str, MessageError] = {}
-        if found := suspects(self._sent, fates, publisher.fault):
+        if found := suspects(self._sent, results, publisher.fault):
             culprits = Probe(self._link, deadline).culprits(found)
-        answer = answer_of(self._sent, fates, publisher.fault, culprits)
+        answer = answer_of(self._sent, results, publisher.fault, culprits)
         self._publisher, self._sent = None, []
         if self._has_deferred:
             self._punctuality.end_batch()
@@ -128,7 +128,7 @@ class RabbitMqQueueSession:
     def rollback(self) -> None:
         """Nothing can be taken back; its answers are nobody's any more."""
         if self._publisher is not None:
-            self._publisher.take_fates()
+            self._publisher.take_results()
         self._publisher, self._sent, self._has_deferred = None, [], False
 
     def find_ladder(self) -> None:
@@ -145,7 +145,7 @@ class RabbitMqQueueSession:
         publications: Sequence[Publication],
         hold_seconds: Sequence[float] = (),
     ) -> None:
-        # Until its fates are told, a batch keeps to one publisher, though that may have ended.
+        # Until its results are told, a batch keeps to one publisher, though that may have ended.
         publisher = self._publisher or self._link.publisher()
         shut = next((p.exchange for p in publications if p.exchange in self._closed), None)
         if shut is not None:

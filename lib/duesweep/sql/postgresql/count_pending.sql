@@ -1,4 +1,4 @@
--- Returns how many messages are due and ripe. No locks.
+-- Returns how many messages are eligible. No locks.
 SELECT count(*) AS pending
 FROM {delayed} d
 WHERE d.{due} < %(horizon)s::timestamptz{utc} AND d.{due} >= %(since)s::timestamptz{utc}

@@ -13,7 +13,7 @@ CREATE TABLE IF NOT EXISTS {sweeps} (
     horizon timestamptz NOT NULL,
     planned bigint[] NOT NULL DEFAULT ARRAY[]::bigint[],
     exhausted bigint NOT NULL DEFAULT 0,
-    held_back bigint NOT NULL DEFAULT 0,
+    over_limit bigint NOT NULL DEFAULT 0,
     attempts_changed boolean NOT NULL DEFAULT false,
     closed_at timestamptz,
     abandoned boolean NOT NULL DEFAULT false,

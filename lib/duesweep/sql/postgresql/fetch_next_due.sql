@@ -1,4 +1,4 @@
--- Returns the message that has been due for the longest and is ripe, locked; skips what others hold.
+-- Returns the message that has been due for the longest and is eligible, locked; skips what others hold.
 SELECT d.{id}::text AS id, d.{headers} AS headers, d.{body} AS body, {destination} AS destination,
        CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM d.{due}) * 1000000)::bigint END AS due_us
 FROM {delayed} d

@@ -1,4 +1,4 @@
--- Returns whether a message is due and ripe. No locks.
+-- Returns whether a message is eligible. No locks.
 SELECT EXISTS (
     SELECT FROM {delayed} d
     WHERE d.{due} < %(horizon)s::timestamptz{utc}

@@ -1,5 +1,5 @@
 -- Returns the first (due, id) of each of at most %(slices)s slices of equal size, and how many
--- messages are due and ripe in all. Ordered by the pair, so that one Due can span slices. No locks.
+-- messages are eligible in all. Ordered by the pair, so that one Due can span slices. No locks.
 SELECT due::text AS due, id::text AS id, total
 FROM (
     SELECT d.{due} AS due, d.{id} AS id,

@@ -1,7 +1,7 @@
 -- Returns messages of these Dues, as many of each as is asked for, that are due, locked: row locks only,
 -- and on 2,000 rows of a Due at the most, with their pages under the 5,000 locks at which SQL Server
 -- would lock the table.
--- Skips what others hold. Leaves out known failures that are not ripe, and the keys @passed_over.
+-- Skips what others hold. Leaves out known failures that are not eligible, and the keys @excluded.
 -- An item of @dues is a Due and how many of it are wanted.
 SELECT d.message_key, CONVERT(varchar(27), CONVERT(datetime2(7), d.due), 121) AS due,
        d.headers, d.body, d.destination, d.attempts
@@ -22,7 +22,7 @@ CROSS APPLY (
           AND a.next_attempt_at > SYSUTCDATETIME()
       )
       AND NOT EXISTS (
-        SELECT 1 FROM STRING_SPLIT(CONVERT(nvarchar(max), @passed_over), CONVERT(nchar(1), @separator)) p
+        SELECT 1 FROM STRING_SPLIT(CONVERT(nvarchar(max), @excluded), CONVERT(nchar(1), @separator)) p
         WHERE p.[value] = l.message_key COLLATE DATABASE_DEFAULT
       )
 ) d;

@@ -1,4 +1,4 @@
--- Returns how many messages are due and ripe. Skips what others hold; keeps no locks.
+-- Returns how many messages are eligible. Skips what others hold; keeps no locks.
 SELECT COUNT_BIG(*) AS pending
 FROM {delayed} m WITH (READPAST)
 WHERE m.{due} < CONVERT(datetime2(7), @horizon, 121)

@@ -1,4 +1,4 @@
--- Returns how many known failures that are not ripe have one of these Dues. Skips what others hold; keeps no
+-- Returns how many known failures that are not eligible have one of these Dues. Skips what others hold; keeps no
 -- locks.
 SELECT COUNT_BIG(*) AS waiting
 FROM OPENJSON(CONVERT(nvarchar(max), @dues)) WITH (due varchar(27) '$.due') t

@@ -15,7 +15,7 @@ CREATE TABLE {sweeps} (
     horizon datetime2(7) NOT NULL,
     planned nvarchar(max) NOT NULL DEFAULT N'[]',
     exhausted bigint NOT NULL DEFAULT 0,
-    held_back bigint NOT NULL DEFAULT 0,
+    over_limit bigint NOT NULL DEFAULT 0,
     attempts_changed bit NOT NULL DEFAULT 0,
     closed_at datetime2(3),
     abandoned bit NOT NULL DEFAULT 0,

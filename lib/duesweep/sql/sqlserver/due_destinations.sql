@@ -1,4 +1,4 @@
--- Returns where the messages go that are due and ripe, of the 10,000 that have been due for the
+-- Returns where the messages go that are eligible, of the 10,000 that have been due for the
 -- longest, and how many go there; at most 100, the commonest first. Skips what others hold; keeps no
 -- locks.
 SELECT TOP (100) oldest.destination, COUNT_BIG(*) AS messages

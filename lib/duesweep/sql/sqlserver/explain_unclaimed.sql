@@ -1,5 +1,5 @@
 -- Returns what is at these Dues, a row for each: `present` rows, whoever holds them; of known failures
--- other than @passed_over, how many are `waiting` for their next attempt, and how many of these have
+-- other than @excluded, how many are `waiting` for their next attempt, and how many of these have
 -- `failed_since` the sweep began. A statement of its own, after the claim. Reads what others have not
 -- committed yet; keeps no locks.
 SELECT t.due, here.present, failures.waiting, failures.failed_since
@@ -18,7 +18,7 @@ CROSS APPLY (
     WHERE a.source = @source AND a.due_at = CONVERT(datetime2(7), t.due, 121)
       AND a.next_attempt_at > SYSUTCDATETIME()
       AND NOT EXISTS (
-        SELECT 1 FROM STRING_SPLIT(CONVERT(nvarchar(max), @passed_over), CONVERT(nchar(1), @separator)) p
+        SELECT 1 FROM STRING_SPLIT(CONVERT(nvarchar(max), @excluded), CONVERT(nchar(1), @separator)) p
         WHERE p.[value] = a.message_key COLLATE DATABASE_DEFAULT
       )
 ) failures;

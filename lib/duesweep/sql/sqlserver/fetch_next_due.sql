@@ -1,4 +1,4 @@
--- Returns the message that has been due for the longest and is ripe, locked: row locks only, and on
+-- Returns the message that has been due for the longest and is eligible, locked: row locks only, and on
 -- 2,000 rows at the most, with their pages under the 5,000 locks at which SQL Server would lock the
 -- table. Skips what others
 -- hold.

@@ -1,4 +1,4 @@
--- Returns whether a message is due and ripe. Skips what others hold; keeps no locks.
+-- Returns whether a message is eligible. Skips what others hold; keeps no locks.
 SELECT CASE WHEN EXISTS (
     SELECT 1
     FROM {delayed} m WITH (READPAST)

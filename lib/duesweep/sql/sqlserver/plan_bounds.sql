@@ -1,5 +1,5 @@
 -- Returns the first (due, key) of each of at most @slices slices of equal size, and how many messages
--- are due and ripe in all. Ordered by the pair, so that one Due can span slices. Skips what others
+-- are eligible in all. Ordered by the pair, so that one Due can span slices. Skips what others
 -- hold; keeps no locks.
 SELECT CONVERT(varchar(27), CONVERT(datetime2(7), p.due), 121) AS due,
        CONVERT(nvarchar(250), p.message_key) AS id, p.total

@@ -1,6 +1,6 @@
 """The columns of the MSMQ transport's delayed message store."""
 
-from duesweep.stores.sqlserver.place import SqlServerShape
+from duesweep.stores.sqlserver.location import SqlServerShape
 
 MSMQ_SHAPE = SqlServerShape(
     columns={

@@ -8,13 +8,13 @@ from duesweep.stores.msmq.driver import MsmqDriverSession
 from duesweep.stores.msmq.messages import MsmqMessageSession
 from duesweep.stores.msmq.shape import MSMQ_SHAPE
 from duesweep.stores.msmq.task import MsmqTaskSession
-from duesweep.stores.sqlserver.place import SqlServerPlace, SqlServerShape
+from duesweep.stores.sqlserver.location import SqlServerLocation, SqlServerShape
 from duesweep.stores.sqlserver.setup import SqlServerSetup
 from duesweep.stores.values import TransactionMode
 
 
 @dataclass(frozen=True, slots=True)
-class MsmqStore(SqlServerPlace):
+class MsmqStore(SqlServerLocation):
     """A place, and the kinds of session that it opens."""
 
     shape: SqlServerShape = MSMQ_SHAPE

@@ -5,7 +5,7 @@ from typing import Any
 from duesweep.address import TableName
 from duesweep.drivers.postgresql import Connection
 from duesweep.errors import ConfigError, StoreError
-from duesweep.stores.postgresql.place import TRANSPORT_SHAPE
+from duesweep.stores.postgresql.location import TRANSPORT_SHAPE
 from duesweep.stores.relational.delayed import DelayedShape
 from duesweep.stores.relational.shapes import RESHAPE
 

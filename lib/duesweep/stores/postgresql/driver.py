@@ -8,7 +8,7 @@ from uuid import UUID
 
 from duesweep.drivers.postgresql import Connection, literal
 from duesweep.stores.postgresql.check import check_tables
-from duesweep.stores.postgresql.place import PostgreSqlPlace
+from duesweep.stores.postgresql.location import PostgreSqlLocation
 from duesweep.stores.postgresql.statements import PostgreSqlStatements
 from duesweep.stores.postgresql.zone import horizon_in, zone_of
 from duesweep.stores.relational.driver import RelationalDriverSession, slice_sizes
@@ -21,7 +21,7 @@ _END = ("infinity", "ffffffff-ffff-ffff-ffff-ffffffffffff")
 class PostgreSqlDriverSession(RelationalDriverSession):
     """Its sweep lives as long as this session."""
 
-    def __init__(self, connection: Connection, store: PostgreSqlPlace) -> None:
+    def __init__(self, connection: Connection, store: PostgreSqlLocation) -> None:
         statements = PostgreSqlStatements(connection, store.names)
         super().__init__(statements, store.source, str(store.delayed))
         self._connection = connection
@@ -37,8 +37,8 @@ class PostgreSqlDriverSession(RelationalDriverSession):
 
     def check(self) -> None:
         """Raise `ConfigError` unless tables, shapes and rights are as needed."""
-        place = self._store
-        check_tables(self._connection, place.tables, place.writer_time_zone, place.shape)
+        location = self._store
+        check_tables(self._connection, location.tables, location.writer_time_zone, location.shape)
         self.jdbc()
 
     def notices(self) -> Sequence[str]:
@@ -52,7 +52,7 @@ class PostgreSqlDriverSession(RelationalDriverSession):
         return horizon_in(self._zone, self._statements)
 
     def count_pending(self, horizon: Horizon) -> int:
-        """How many messages are due and ripe."""
+        """How many messages are eligible."""
         with self._looking_at_all():
             pending = super().count_pending(horizon)
         self._found = max(self._found, pending)
@@ -73,7 +73,7 @@ class PostgreSqlDriverSession(RelationalDriverSession):
         self._found = sum(planned)
         self._statements.execute("set_planned", sweep_id=run.sweep_id, planned=list(planned))
         before = run.horizon.before.isoformat()
-        query = self._statements.query("plan_tickets", source=self.source, horizon=before)
+        query = self._statements.query("plan_claim_keys", source=self.source, horizon=before)
         return Slices(query.replace("/* bounds */", self._bounds(rows, run.horizon)), planned)
 
     def jdbc(self) -> JdbcSource:

@@ -15,7 +15,7 @@ from duesweep.drivers.postgresql import (
     connect_as_server,
 )
 from duesweep.errors import ConfigError, StoreError
-from duesweep.stores.postgresql.place import PostgreSqlPlace, journal_tables
+from duesweep.stores.postgresql.location import PostgreSqlLocation, journal_tables
 from duesweep.stores.postgresql.zone import writer_time_zone
 from duesweep.stores.relational.messages import destinations
 from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
@@ -36,7 +36,7 @@ class PostgreSqlQuestion:
     setting: str
     dsn: str = field(repr=False)
     wanted: WantedTables
-    store: PostgreSqlPlace | None = None
+    store: PostgreSqlLocation | None = None
     timeouts: Timeouts = DEFAULT_TIMEOUTS
 
 
@@ -76,12 +76,12 @@ def gather(question: PostgreSqlQuestion) -> PostgreSqlFacts:
         )
 
 
-def waiting_destinations(place: PostgreSqlPlace, most: int) -> Sequence[str]:
+def waiting_destinations(location: PostgreSqlLocation, most: int) -> Sequence[str]:
     """Where the messages go that are due first, so many of them; the endpoint's own queue left out,
     and what cannot be read. Raises `ConfigError` and `StoreError` as a sweep would.
     """
-    with connect(place.dsn, place.timeouts.task) as connection:
-        return destinations(connection.rows("doctor_waiting", place.names, most=most))
+    with connect(location.dsn, location.timeouts.task) as connection:
+        return destinations(connection.rows("doctor_waiting", location.names, most=most))
 
 
 def _table(connection: Connection, table: TableName, wanted: WantedTable) -> TableFacts:
@@ -124,7 +124,7 @@ def _sequences(connection: Connection) -> list[SequenceFacts]:
     ]
 
 
-def _zones(connection: Connection, store: PostgreSqlPlace | None) -> ZoneFacts | None:
+def _zones(connection: Connection, store: PostgreSqlLocation | None) -> ZoneFacts | None:
     # Only where the writers' sessions have a say in what a Due means.
     if store is None or store.shape.time_zone is not None:
         return None

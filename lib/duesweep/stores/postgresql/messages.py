@@ -7,7 +7,7 @@ from duesweep.errors import DeliveryFailedError
 from duesweep.headers import json as headers_json
 from duesweep.message import Message
 from duesweep.outcome import Failed
-from duesweep.stores.postgresql.place import PostgreSqlPlace
+from duesweep.stores.postgresql.location import PostgreSqlLocation
 from duesweep.stores.postgresql.task import PostgreSqlTaskSession
 from duesweep.stores.postgresql.zone import horizon_in, zone_of
 from duesweep.stores.values import Horizon, NewMessage
@@ -16,7 +16,7 @@ from duesweep.stores.values import Horizon, NewMessage
 class PostgreSqlMessageSession(PostgreSqlTaskSession):
     """Stores and compares Due in the writers' time zone, as the transport does."""
 
-    def __init__(self, connection: Connection, store: PostgreSqlPlace) -> None:
+    def __init__(self, connection: Connection, store: PostgreSqlLocation) -> None:
         super().__init__(connection, store)
         self._zone = zone_of(connection, store)
 
@@ -38,7 +38,7 @@ class PostgreSqlMessageSession(PostgreSqlTaskSession):
         return str(row.id)
 
     def fetch_next_due(self) -> Message | None:
-        """The message that has been due for the longest and is ripe, locked."""
+        """The message that has been due for the longest and is eligible, locked."""
         before = self._horizon().before
         for row in self._statements.rows("fetch_next_due", horizon=before, source=self._source):
             return self._message(row, self._read_attempts([row.id]).get(row.id))

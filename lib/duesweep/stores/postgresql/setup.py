@@ -9,7 +9,7 @@ from duesweep.drivers.postgresql import Connection, connect
 from duesweep.errors import ConfigError
 from duesweep.sql import statement
 from duesweep.stores.postgresql.check import check_session
-from duesweep.stores.postgresql.place import PostgreSqlPlace, journal_tables
+from duesweep.stores.postgresql.location import PostgreSqlLocation, journal_tables
 from duesweep.stores.relational.shapes import journal_columns
 from duesweep.stores.values import Completed, Unbound
 from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
@@ -30,7 +30,7 @@ class PostgreSqlSetup:
     dsn: str = field(repr=False)
     setting: str
     queues: tuple[TableName, ...] = ()
-    store: PostgreSqlPlace | None = None
+    store: PostgreSqlLocation | None = None
     timeouts: Timeouts = DEFAULT_TIMEOUTS
 
     def script(self) -> str:
@@ -62,7 +62,7 @@ class PostgreSqlSetup:
             yield [queue], _script("create_queue", queue=queue)
 
 
-def _unbind(connection: Connection, store: PostgreSqlPlace) -> Unbound:
+def _unbind(connection: Connection, store: PostgreSqlLocation) -> Unbound:
     rows = connection.rows("read_binding", store.tables, source=store.source)
     connection.execute("unbind", store.tables, source=store.source)
     return Unbound(store.source, UUID(str(rows[0].ledger_id)) if rows else None)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from duesweep.address import TableName, quoted
 from duesweep.doctor.tables import WantedIndex, WantedTable
-from duesweep.stores.postgresql.place import PostgreSqlPlace
+from duesweep.stores.postgresql.location import PostgreSqlLocation
 from duesweep.stores.relational.delayed import DelayedShape
 from duesweep.stores.relational.shapes import RESHAPE, SETUP, journal_columns
 
@@ -12,11 +12,13 @@ from duesweep.stores.relational.shapes import RESHAPE, SETUP, journal_columns
 _FULL_NAMES = {"timestamptz": "timestamp with time zone"}
 
 
-def store_tables(place: PostgreSqlPlace, grantee: str) -> Iterator[tuple[TableName, WantedTable]]:
+def store_tables(
+    location: PostgreSqlLocation, grantee: str
+) -> Iterator[tuple[TableName, WantedTable]]:
     """The delayed table and the journal's."""
-    yield place.delayed, _delayed(place.delayed, place.shape, grantee)
+    yield location.delayed, _delayed(location.delayed, location.shape, grantee)
     for name, columns in journal_columns("postgresql").items():
-        table = place.tables[name]
+        table = location.tables[name]
         yield (
             table,
             WantedTable(

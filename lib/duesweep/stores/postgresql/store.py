@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from duesweep.drivers.postgresql import connect
 from duesweep.stores.modes import refuse_distributed
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
+from duesweep.stores.postgresql.location import PostgreSqlLocation
 from duesweep.stores.postgresql.messages import PostgreSqlMessageSession
-from duesweep.stores.postgresql.place import PostgreSqlPlace
 from duesweep.stores.postgresql.setup import PostgreSqlSetup
 from duesweep.stores.postgresql.task import PostgreSqlTaskSession
 from duesweep.stores.values import TransactionMode
 
 
 @dataclass(frozen=True, slots=True)
-class PostgreSqlStore(PostgreSqlPlace):
+class PostgreSqlStore(PostgreSqlLocation):
     """A place, and the kinds of session that it opens."""
 
     def set_up_infrastructure(self) -> None:

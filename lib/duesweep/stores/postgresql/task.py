@@ -8,7 +8,7 @@ from duesweep.drivers.postgresql import Connection, array_text
 from duesweep.errors import stack_of, storable, type_name
 from duesweep.message import Message
 from duesweep.outcome import Exhausted, Failed
-from duesweep.stores.postgresql.place import PostgreSqlPlace
+from duesweep.stores.postgresql.location import PostgreSqlLocation
 from duesweep.stores.postgresql.statements import PostgreSqlStatements
 from duesweep.stores.relational.messages import json_message
 from duesweep.stores.relational.task import RelationalTaskSession, storable_or_none
@@ -24,7 +24,7 @@ class PostgreSqlTaskSession(RelationalTaskSession):
     database, which delivers in the claim's own transaction.
     """
 
-    def __init__(self, connection: Connection, store: PostgreSqlPlace) -> None:
+    def __init__(self, connection: Connection, store: PostgreSqlLocation) -> None:
         statements = PostgreSqlStatements(connection, store.names)
         super().__init__(statements, store.source, store.addresses.endpoint)
         self.connection = connection
@@ -35,37 +35,37 @@ class PostgreSqlTaskSession(RelationalTaskSession):
     def __exit__(self, *error: object) -> None:
         self.connection.__exit__(*error)
 
-    def claim(self, run: SweepRun, tickets: Sequence[str]) -> Claim:
-        """Lock what is due and ripe among these keys."""
+    def claim(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
+        """Lock what is eligible among these keys."""
         server_us = self._fence(run)
         horizon = run.horizon
         # What is due by now is, whatever the zone; only of what is not it matters by how far.
         zone = horizon.zone if horizon.ahead else None
         rows = self._statements.rows(
-            "claim", keys=array_text(tickets), horizon=horizon.before, zone=zone
+            "claim", keys=array_text(claim_keys), horizon=horizon.before, zone=zone
         )
-        skipped, gone, later = self._unclaimed(tickets, {row.id for row in rows}, horizon.before)
+        skipped, gone, later = self._unclaimed(claim_keys, {row.id for row in rows}, horizon.before)
         counters = self._read_attempts([row.id for row in rows])
         messages = [
             self._message(row, counters.get(row.id))._replace(instant_us=row.instant_us)
             for row in rows
-            if row.id not in counters or counters[row.id].is_ripe
+            if row.id not in counters or counters[row.id].is_eligible
         ]
         messages.sort(key=lambda message: message.due_us or 0)
         later += len(rows) - len(messages)
         return Claim(tuple(messages), server_us, (), skipped, gone, later)
 
     def _unclaimed(
-        self, tickets: Sequence[str], claimed: Set[str], horizon: datetime
+        self, claim_keys: Sequence[str], claimed: Set[str], horizon: datetime
     ) -> tuple[int, int, int]:
         """How many of the keys that were not claimed are held by others, gone, and due later."""
-        missing = [key for key in tickets if key not in claimed]
+        missing = [key for key in claim_keys if key not in claimed]
         if not missing:
             return 0, 0, 0
         row = self._statements.row("explain_unclaimed", keys=array_text(missing), horizon=horizon)
         return row.skipped, len(missing) - row.skipped - row.later, row.later
 
-    def ticket(self, message: Message) -> str:
+    def claim_key(self, message: Message) -> str:
         """Its key, which is indexed."""
         return message.key
 
@@ -73,7 +73,7 @@ class PostgreSqlTaskSession(RelationalTaskSession):
         attempts = counter.attempts if counter else 0
         return json_message(row.id, row.due_us, row.headers, row.body, attempts)
 
-    def pass_over(self, messages: Sequence[Message]) -> None:
+    def exclude(self, messages: Sequence[Message]) -> None:
         """Nothing to do: a key leads to its own message only, and the plan has it once."""
 
     def grant_exhausted(self, run: SweepRun, wanted: int, limit: int) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 from duesweep.address import TableName
 from duesweep.drivers.postgresql import Connection, connect_as_server, server_time_zone
 from duesweep.errors import ConfigError
-from duesweep.stores.postgresql.place import PostgreSqlPlace
+from duesweep.stores.postgresql.location import PostgreSqlLocation
 from duesweep.stores.relational.statements import Statements
 from duesweep.stores.values import Horizon
 from duesweep.timeouts import Limits
@@ -19,14 +19,14 @@ from duesweep.timeouts import Limits
 _OVERRIDE = "set store.writer_time_zone to the time zone of the sessions that write to it"
 
 
-def zone_of(connection: Connection, place: PostgreSqlPlace) -> str:
+def zone_of(connection: Connection, location: PostgreSqlLocation) -> str:
     """The zone whose clock Due shows: the table's own, else the writers', as it is configured or as
     it is found.
     """
-    zone = place.shape.time_zone or place.writer_time_zone
+    zone = location.shape.time_zone or location.writer_time_zone
     if zone is not None:
         return zone
-    return writer_time_zone(connection, place.dsn, place.delayed)
+    return writer_time_zone(connection, location.dsn, location.delayed)
 
 
 def horizon_in(zone: str, statements: Statements) -> Horizon:

@@ -21,7 +21,7 @@ class RelationalDriverSession(RelationalJournal, ABC):
         """What is due now."""
 
     def has_work(self, ahead: timedelta = timedelta()) -> bool:
-        """Whether a message is due within `ahead` and ripe, or something is to be settled."""
+        """Whether a message is due within `ahead` and eligible, or something is to be settled."""
         horizon = self.horizon().looking_ahead(ahead)
         pending = {"source": self.source, "horizon": horizon.before}
         if self._statements.row("find_pending", **pending).found:
@@ -31,7 +31,7 @@ class RelationalDriverSession(RelationalJournal, ABC):
         return bool(self._dead(keep=False))
 
     def count_pending(self, horizon: Horizon) -> int:
-        """How many messages are due and ripe."""
+        """How many messages are eligible."""
         row = self._statements.row("count_pending", **self._pending(horizon))
         return int(row.pending)
 
@@ -80,7 +80,7 @@ class RelationalDriverSession(RelationalJournal, ABC):
         )
 
     def _pending(self, horizon: Horizon) -> dict[str, object]:
-        """The values by which statements know what is due and ripe."""
+        """The values by which statements know what is eligible."""
         since = self._due_text(horizon.since)
         return {"source": self.source, "horizon": horizon.before, "since": since}
 

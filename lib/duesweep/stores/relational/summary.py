@@ -64,7 +64,7 @@ def summary_of(
         gone=account.gone,
         eligible_later=account.later,
         left=account.left + account.unexplained,
-        held_back=row.held_back,
+        over_limit=row.over_limit,
         bytes=_sum(totals, "bytes"),
         lateness_p50_ms=lateness.p50,
         lateness_p95_ms=lateness.p95,

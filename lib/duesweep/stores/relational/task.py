@@ -38,12 +38,12 @@ class RelationalTaskSession(ABC):
             self._remove_all(gone)
         if outcomes.failed:
             self._raise_attempts(outcomes.failed)
-        if outcomes.exhausted or outcomes.held_back:
+        if outcomes.exhausted or outcomes.over_limit:
             self._statements.execute(
                 "add_exhausted",
                 sweep_id=run.sweep_id,
                 exhausted=len(outcomes.exhausted),
-                held_back=outcomes.held_back,
+                over_limit=outcomes.over_limit,
             )
         self._journal_batch(run, slice_number, outcomes, clock)
 

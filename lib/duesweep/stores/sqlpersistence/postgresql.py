@@ -7,8 +7,8 @@ from typing import Any
 from duesweep.drivers.postgresql import connect
 from duesweep.message import Message
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
+from duesweep.stores.postgresql.location import PostgreSqlShape
 from duesweep.stores.postgresql.messages import PostgreSqlMessageSession
-from duesweep.stores.postgresql.place import PostgreSqlShape
 from duesweep.stores.postgresql.store import PostgreSqlStore
 from duesweep.stores.postgresql.task import PostgreSqlTaskSession
 from duesweep.stores.relational.destinations import DestinationColumn

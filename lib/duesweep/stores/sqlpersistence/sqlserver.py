@@ -11,8 +11,8 @@ from duesweep.stores.relational.destinations import DestinationColumn
 from duesweep.stores.sqlpersistence.timeouts import SETTINGS, new_row, timeout_message
 from duesweep.stores.sqlserver.driver import SqlServerDriverSession
 from duesweep.stores.sqlserver.indexed import IndexedTaskSession
+from duesweep.stores.sqlserver.location import SqlServerShape
 from duesweep.stores.sqlserver.messages import SqlServerMessageSession
-from duesweep.stores.sqlserver.place import SqlServerShape
 from duesweep.stores.sqlserver.statements import due_of, due_text
 from duesweep.stores.sqlserver.store import SqlServerStore
 from duesweep.stores.values import NewMessage

@@ -27,7 +27,7 @@ class SqlServerAccount(RelationalTaskSession):
         self.connection = connection
         self._names = names
         # By Due, since a Due is what leads to them.
-        self._passed_over: dict[str, set[str]] = {}
+        self._excluded: dict[str, set[str]] = {}
         # Rows of the claim under way, by key: their Due to the tick, and headers as stored.
         self._claimed: dict[str, Any] = {}
         self._failing: list[Message] = []
@@ -39,16 +39,16 @@ class SqlServerAccount(RelationalTaskSession):
         with super().transaction():
             yield
         if is_batch:
-            # Ripe again before the slice ends, they would take others' tickets. Not before the
-            # commit: what was rolled back is to be claimed again.
-            self.pass_over(self._failing)
+            # Eligible again before the slice ends, they would take others' claim keys. Not before
+            # the commit: what was rolled back is to be claimed again.
+            self.exclude(self._failing)
             self._failing = []
 
-    def pass_over(self, messages: Sequence[Message]) -> None:
+    def exclude(self, messages: Sequence[Message]) -> None:
         """Remember their keys: their Due leads to them again."""
         for message in messages:
             due = self._claimed[message.key].due
-            self._passed_over.setdefault(due, set()).add(message.key)
+            self._excluded.setdefault(due, set()).add(message.key)
 
     def _stored(self, message: Message) -> tuple[str | None, str]:
         """The headers of a claimed message as JSON, where they can be read, and as they were

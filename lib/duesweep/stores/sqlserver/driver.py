@@ -13,7 +13,7 @@ from duesweep.errors import StoreError
 from duesweep.stores.relational.driver import RelationalDriverSession, slice_sizes
 from duesweep.stores.relational.journal import sweep_lock
 from duesweep.stores.relational.summary import Lateness, lateness_of
-from duesweep.stores.sqlserver.place import SqlServerPlace
+from duesweep.stores.sqlserver.location import SqlServerLocation
 from duesweep.stores.sqlserver.statements import SqlServerStatements, due_of, due_text
 from duesweep.stores.sqlserver.table import check_tables, find_delayed
 from duesweep.stores.values import Horizon, JdbcSource, Slices, SweepRun, SweepSummary
@@ -26,7 +26,7 @@ _END = "9999-12-31 23:59:59.997"
 class SqlServerDriverSession(RelationalDriverSession):
     """Its sweep lives as long as this session, whose application lock says so."""
 
-    def __init__(self, connection: Connection, store: SqlServerPlace) -> None:
+    def __init__(self, connection: Connection, store: SqlServerLocation) -> None:
         self._delayed_table: SqlServerTable = find_delayed(connection, store)
         statements = SqlServerStatements(connection, store.names(self._delayed_table))
         super().__init__(statements, store.source, self._delayed_table.sql)
@@ -55,7 +55,7 @@ class SqlServerDriverSession(RelationalDriverSession):
         return Horizon(now, now)
 
     def count_pending(self, horizon: Horizon) -> int:
-        """How many messages are due and ripe."""
+        """How many messages are eligible."""
         with self._looking_at_all():
             return super().count_pending(horizon)
 
@@ -73,7 +73,7 @@ class SqlServerDriverSession(RelationalDriverSession):
         self._found = sum(planned)
         self._statements.execute("set_planned", sweep_id=run.sweep_id, planned=list(planned))
         before = due_text(run.horizon.before)
-        query = self._statements.query("plan_tickets", source=self.source, horizon=before)
+        query = self._statements.query("plan_claim_keys", source=self.source, horizon=before)
         return Slices(query.replace("/* bounds */", self._bounds(rows, run.horizon)), planned)
 
     def jdbc(self) -> JdbcSource:

@@ -11,7 +11,7 @@ from duesweep.doctor.tables import FoundTable, TableFacts, WantedTable
 from duesweep.drivers.sqlserver import Connection, connect
 from duesweep.errors import ConfigError, StoreError
 from duesweep.stores.relational.messages import destinations
-from duesweep.stores.sqlserver.place import SqlServerPlace
+from duesweep.stores.sqlserver.location import SqlServerLocation
 from duesweep.stores.sqlserver.shapes import delayed_table, journal
 from duesweep.stores.sqlserver.table import find_delayed
 from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
@@ -28,7 +28,7 @@ class SqlServerQuestion:
     setting: str
     dsn: str = field(repr=False)
     queues: WantedTables
-    store: SqlServerPlace | None = None
+    store: SqlServerLocation | None = None
     timeouts: Timeouts = DEFAULT_TIMEOUTS
 
 
@@ -62,7 +62,7 @@ def gather(question: SqlServerQuestion) -> SqlServerFacts:
 
 
 def _delayed(
-    connection: Connection, store: SqlServerPlace | None
+    connection: Connection, store: SqlServerLocation | None
 ) -> tuple[SqlServerTable | None, str | None]:
     """The delayed table, or why it is not clear which one it is."""
     try:
@@ -72,7 +72,7 @@ def _delayed(
 
 
 def _store_tables(
-    store: SqlServerPlace | None, delayed: SqlServerTable | None, user: str
+    store: SqlServerLocation | None, delayed: SqlServerTable | None, user: str
 ) -> Iterator[tuple[SqlServerTable, WantedTable]]:
     if store is None:
         return
@@ -82,17 +82,17 @@ def _store_tables(
 
 
 def _journal(
-    store: SqlServerPlace | None, user: str
+    store: SqlServerLocation | None, user: str
 ) -> Iterator[tuple[SqlServerTable, WantedTable]]:
     return journal(store.candidates[0], user) if store else iter(())
 
 
-def waiting_destinations(place: SqlServerPlace, most: int) -> Sequence[str]:
+def waiting_destinations(location: SqlServerLocation, most: int) -> Sequence[str]:
     """Where the messages go that are due first, so many of them; the endpoint's own queue left out,
     and what cannot be read. Raises `ConfigError` and `StoreError` as a sweep would.
     """
-    with connect(place.dsn, place.timeouts.task) as connection:
-        names = place.names(find_delayed(connection, place))
+    with connect(location.dsn, location.timeouts.task) as connection:
+        names = location.names(find_delayed(connection, location))
         return destinations(connection.rows("doctor_waiting", names, most=most))
 
 

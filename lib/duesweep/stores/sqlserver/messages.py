@@ -16,7 +16,7 @@ class OneByOne(SqlServerTaskSession):
     """What both stores have in common: a claim of one, without a sweep."""
 
     def fetch_next_due(self) -> Message | None:
-        """The message that has been due for the longest and is ripe, locked."""
+        """The message that has been due for the longest and is eligible, locked."""
         for row in self._statements.rows("fetch_next_due", source=self._source):
             key = str(row.message_key)
             self._claimed[key] = row

@@ -9,7 +9,7 @@ from duesweep.drivers.sqlserver import Connection, connect, database_of
 from duesweep.errors import ConfigError, StoreError
 from duesweep.sql import statement
 from duesweep.stores.relational.shapes import journal_columns
-from duesweep.stores.sqlserver.place import SqlServerPlace, journal_tables, name_literal
+from duesweep.stores.sqlserver.location import SqlServerLocation, journal_tables, name_literal
 from duesweep.stores.sqlserver.table import (
     check_session,
     columns_of,
@@ -39,7 +39,7 @@ class SqlServerSetup:
     dsn: str = field(repr=False)
     setting: str
     queues: tuple[SqlServerTable, ...] = ()
-    store: SqlServerPlace | None = None
+    store: SqlServerLocation | None = None
     timeouts: Timeouts = DEFAULT_TIMEOUTS
 
     def script(self) -> str:
@@ -90,7 +90,7 @@ def lock_of(table: SqlServerTable) -> str:
     return name.replace("'", "''")
 
 
-def _unbind(connection: Connection, store: SqlServerPlace, delayed: SqlServerTable) -> Unbound:
+def _unbind(connection: Connection, store: SqlServerLocation, delayed: SqlServerTable) -> Unbound:
     names = store.names(delayed)
     rows = connection.rows("read_binding", names, source=store.source)
     connection.execute("unbind", names, source=store.source)

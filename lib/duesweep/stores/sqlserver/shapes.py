@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from duesweep.address import SqlServerTable, bracketed
 from duesweep.doctor.tables import WantedIndex, WantedTable
 from duesweep.stores.relational.shapes import RESHAPE, SETUP, journal_columns
-from duesweep.stores.sqlserver.place import SqlServerPlace, SqlServerShape, journal_tables
+from duesweep.stores.sqlserver.location import SqlServerLocation, SqlServerShape, journal_tables
 
 
-def delayed_table(place: SqlServerPlace, table: SqlServerTable, grantee: str) -> WantedTable:
+def delayed_table(location: SqlServerLocation, table: SqlServerTable, grantee: str) -> WantedTable:
     """The delayed table."""
-    shape = place.shape
+    shape = location.shape
     create_index = f"CREATE NONCLUSTERED INDEX {bracketed(shape.index)} ON {table.sql}"
     return WantedTable(
         role="delayed table",

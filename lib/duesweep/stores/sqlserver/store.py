@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from duesweep.drivers.sqlserver import connect
 from duesweep.stores.modes import refuse_distributed
 from duesweep.stores.sqlserver.driver import SqlServerDriverSession
+from duesweep.stores.sqlserver.location import SqlServerLocation
 from duesweep.stores.sqlserver.messages import SqlServerMessageSession
-from duesweep.stores.sqlserver.place import SqlServerPlace
 from duesweep.stores.sqlserver.setup import SqlServerSetup
 from duesweep.stores.sqlserver.task import SqlServerTaskSession
 from duesweep.stores.values import TransactionMode
 
 
 @dataclass(frozen=True, slots=True)
-class SqlServerStore(SqlServerPlace):
+class SqlServerStore(SqlServerLocation):
     """A place, and the kinds of session that it opens."""
 
     def set_up_infrastructure(self) -> None:

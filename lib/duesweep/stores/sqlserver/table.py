@@ -6,7 +6,7 @@ from duesweep.address import SqlServerTable, bracketed
 from duesweep.drivers.sqlserver import Connection
 from duesweep.errors import ConfigError, StoreError
 from duesweep.stores.relational.shapes import RESHAPE
-from duesweep.stores.sqlserver.place import SqlServerPlace, journal_tables
+from duesweep.stores.sqlserver.location import SqlServerLocation, journal_tables
 
 _COLUMNS = {
     "journal": {"sweep_id": "uniqueidentifier", "kind": "varchar", "given": "bigint"},
@@ -19,20 +19,20 @@ _RIGHTS = ["SELECT", "INSERT", "UPDATE", "DELETE"]
 _DELAYED_RIGHTS = ["SELECT", "UPDATE", "DELETE"]
 
 
-def find_delayed(connection: Connection, place: SqlServerPlace) -> SqlServerTable:
+def find_delayed(connection: Connection, location: SqlServerLocation) -> SqlServerTable:
     """The delayed table: the only candidate, or the one that is there.
 
     Raises `ConfigError` where there are two: each may hold messages.
     """
-    if len(place.candidates) == 1:
-        return place.candidates[0]
-    found = [table for table in place.candidates if is_there(connection, table)]
+    if len(location.candidates) == 1:
+        return location.candidates[0]
+    found = [table for table in location.candidates if is_there(connection, table)]
     if len(found) > 1:
         raise ConfigError(
             f"There are both {found[0].sql} and {found[1].sql}: set store.delayed_table to the one "
             "that the endpoint stores its delayed messages in"
         )
-    return found[0] if found else place.candidates[0]
+    return found[0] if found else location.candidates[0]
 
 
 def is_there(connection: Connection, table: SqlServerTable) -> bool:
@@ -40,13 +40,15 @@ def is_there(connection: Connection, table: SqlServerTable) -> bool:
     return bool(connection.row("find_table", {}, name=table.sql).found)
 
 
-def check_tables(connection: Connection, place: SqlServerPlace, delayed: SqlServerTable) -> None:
+def check_tables(
+    connection: Connection, location: SqlServerLocation, delayed: SqlServerTable
+) -> None:
     """Raise `ConfigError` for a session that cannot sweep, and for the first table that is missing,
     foreign or closed to this user.
     """
     check_session(connection, "store.dsn")
-    missing = f"There is no delayed table {delayed.sql}; {place.shape.advice}"
-    _check_table(connection, delayed, place.shape.columns, _DELAYED_RIGHTS, missing)
+    missing = f"There is no delayed table {delayed.sql}; {location.shape.advice}"
+    _check_table(connection, delayed, location.shape.columns, _DELAYED_RIGHTS, missing)
     for name, table in journal_tables(delayed).items():
         missing = (
             f"There is no table {table.sql}, which duesweep keeps; run the command `setup` once"

@@ -1,9 +1,9 @@
 """One task's session on a store on SQL Server: the batch contract, by Due.
 
 The transport's table is a heap with one index, on Due. To find rows by their keys is to look at
-every row of their span of Due, and thousands may share one. So a ticket is a Due, and a batch
-claims as many rows of each Due as it has tickets, of those that nobody else holds, and removes many
-of one Due as its first.
+every row of their span of Due, and thousands may share one. So a claim key is a Due, and a batch
+claims as many rows of each Due as it has claim keys, of those that nobody else holds, and removes
+many of one Due as its first.
 """
 
 import json
@@ -19,7 +19,7 @@ from duesweep.policy import SCANNED_ROWS
 from duesweep.stores.relational.messages import json_message
 from duesweep.stores.sqlserver.account import SqlServerAccount, listed, listed_as
 from duesweep.stores.sqlserver.driver import batches_lock
-from duesweep.stores.sqlserver.place import SqlServerPlace
+from duesweep.stores.sqlserver.location import SqlServerLocation
 from duesweep.stores.sqlserver.statements import due_of, due_text
 from duesweep.stores.sqlserver.table import find_delayed
 from duesweep.stores.values import Claim, SweepRun
@@ -38,7 +38,7 @@ class SqlServerTaskSession(SqlServerAccount):
     server, which delivers in the claim's own transaction.
     """
 
-    def __init__(self, connection: Connection, store: SqlServerPlace) -> None:
+    def __init__(self, connection: Connection, store: SqlServerLocation) -> None:
         names = store.names(find_delayed(connection, store))
         super().__init__(connection, names, store.source, store.addresses.endpoint)
         self._batch_bytes = store.batch_bytes
@@ -50,15 +50,15 @@ class SqlServerTaskSession(SqlServerAccount):
     def __exit__(self, *error: object) -> None:
         self.connection.__exit__(*error)
 
-    def claim(self, run: SweepRun, tickets: Sequence[str]) -> Claim:
-        """Lock what is due and ripe of these Dues, at most a row a ticket."""
+    def claim(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
+        """Lock what is eligible of these Dues, at most a row a claim key."""
         server_us = self._fence(run)
         self._claimed, self._failing = {}, []
-        tickets, unread = self._narrowed(sorted(tickets))
-        if not tickets:
+        claim_keys, unread = self._narrowed(sorted(claim_keys))
+        if not claim_keys:
             return Claim((), server_us)
-        rows, is_all = self._read(run, tickets)
-        missing = Counter(tickets) - Counter(row.due for row in rows)
+        rows, is_all = self._read(run, claim_keys)
+        missing = Counter(claim_keys) - Counter(row.due for row in rows)
         skipped, gone, later = 0, 0, 0
         if not is_all:
             unread += missing.elements()
@@ -68,7 +68,7 @@ class SqlServerTaskSession(SqlServerAccount):
         messages = [
             self._message(row, counters.get(str(row.message_key)))
             for row in rows
-            if _is_ripe(counters.get(str(row.message_key)))
+            if _is_eligible(counters.get(str(row.message_key)))
         ]
         messages.sort(key=lambda message: message.due_us or 0)
         self._claimed = {str(row.message_key): row for row in rows}
@@ -87,42 +87,44 @@ class SqlServerTaskSession(SqlServerAccount):
             source=self._source,
             sweep_id=run.sweep_id,
             dues=_dues(missing.elements()),
-            **listed_as("passed_over", self._passed_over_among(missing)),
+            **listed_as("excluded", self._excluded_among(missing)),
         )
         for row in rows:
-            here = self._passed_over.get(row.due, ())
-            # A row that is neither ours, nor in back-off, nor passed over, is somebody else's.
+            here = self._excluded.get(row.due, ())
+            # A row that is neither ours, nor in back-off, nor excluded, is somebody else's.
             others = row.present - claimed[row.due] - row.waiting - len(here)
             held = max(0, min(missing[row.due], others))
             skipped += held
             later += max(0, min(missing[row.due] - held, row.failed_since))
         return skipped, missing.total() - skipped - later, later
 
-    def ticket(self, message: Message) -> str:
+    def claim_key(self, message: Message) -> str:
         """Its Due, to the tick."""
         return str(self._claimed[message.key].due)
 
-    def _narrowed(self, tickets: list[str]) -> tuple[list[str], list[str]]:
-        """Tickets whose Dues a claim may look through, and those for another claim.
+    def _narrowed(self, claim_keys: list[str]) -> tuple[list[str], list[str]]:
+        """Claim keys whose Dues a claim may look through, and those for another claim.
 
         A claim locks what it looks at. So that it never looks at more than its bound, the known
-        failures of the same Dues, and what was passed over, have to leave room.
+        failures of the same Dues, and what was excluded, have to leave room.
         """
         later: list[str] = []
-        while len(set(tickets)) > 1 and self._waiting(tickets) + len(tickets) > SCANNED_ROWS:
-            middle = len(tickets) // 2
-            tickets, later = tickets[:middle], tickets[middle:] + later
-        return tickets, later
+        while (
+            len(set(claim_keys)) > 1 and self._waiting(claim_keys) + len(claim_keys) > SCANNED_ROWS
+        ):
+            middle = len(claim_keys) // 2
+            claim_keys, later = claim_keys[:middle], claim_keys[middle:] + later
+        return claim_keys, later
 
-    def _waiting(self, tickets: list[str]) -> int:
-        row = self._statements.row("count_waiting", source=self._source, dues=_dues(tickets))
-        return int(row.waiting) + len(self._passed_over_among(tickets))
+    def _waiting(self, claim_keys: list[str]) -> int:
+        row = self._statements.row("count_waiting", source=self._source, dues=_dues(claim_keys))
+        return int(row.waiting) + len(self._excluded_among(claim_keys))
 
-    def _passed_over_among(self, tickets: Iterable[str]) -> set[str]:
-        found = (self._passed_over.get(due, ()) for due in set(tickets))
+    def _excluded_among(self, claim_keys: Iterable[str]) -> set[str]:
+        found = (self._excluded.get(due, ()) for due in set(claim_keys))
         return {key for keys in found for key in keys}
 
-    def _read(self, run: SweepRun, tickets: list[str]) -> tuple[list[Any], bool]:
+    def _read(self, run: SweepRun, claim_keys: list[str]) -> tuple[list[Any], bool]:
         left = self._batch_bytes
 
         def wanted(row: Any) -> bool:
@@ -134,10 +136,10 @@ class SqlServerTaskSession(SqlServerAccount):
             wanted,
             "claim",
             self._names,
-            dues=_dues(tickets),
+            dues=_dues(claim_keys),
             horizon=due_text(run.horizon.before),
             source=self._source,
-            **listed_as("passed_over", self._passed_over_among(tickets)),
+            **listed_as("excluded", self._excluded_among(claim_keys)),
         )
 
     def _message(self, row: Any, counter: Any) -> Message:
@@ -186,7 +188,7 @@ class SqlServerTaskSession(SqlServerAccount):
         """Remove messages of one Due as the first of those that nobody else holds, but for those
         that stay, unless others have come among them.
         """
-        kept = json.dumps([*staying, *self._passed_over.get(due, ())])
+        kept = json.dumps([*staying, *self._excluded.get(due, ())])
         with suppress(_OthersRemovedError), self.transaction():
             rows = self._statements.rows(
                 "remove_first", source=self._source, rows=len(keys), due=due, kept=kept
@@ -207,10 +209,10 @@ class SqlServerTaskSession(SqlServerAccount):
         return TransactionLostError(text)
 
 
-def _is_ripe(counter: Any) -> bool:
-    return counter is None or bool(counter.is_ripe)
+def _is_eligible(counter: Any) -> bool:
+    return counter is None or bool(counter.is_eligible)
 
 
-def _dues(tickets: Iterable[str]) -> str:
-    """Each Due of the tickets, and how many of them it has, as JSON."""
-    return json.dumps([{"due": due, "wanted": n} for due, n in Counter(tickets).items()])
+def _dues(claim_keys: Iterable[str]) -> str:
+    """Each Due of the claim keys, and how many of them it has, as JSON."""
+    return json.dumps([{"due": due, "wanted": n} for due, n in Counter(claim_keys).items()])

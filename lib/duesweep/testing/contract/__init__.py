@@ -22,7 +22,7 @@ the tests, and define the fixture `subject`, an empty store for each of them:
         def load(self, rows):
             return [replace(row, key=self.server.insert(row)) for row in rows]
 
-        def tickets(self, rows):
+        def claim keys(self, rows):
             return [row.key for row in rows]
 
         ...
@@ -56,9 +56,9 @@ from duesweep.testing.contract.stores import StoreContract  # noqa: E402 - see a
 from duesweep.testing.contract.subjects import (  # noqa: E402 - see above
     REFUSED_BODY,
     Abilities,
+    ArrivedMessages,
     BrokerUnderTest,
     JsonHeaders,
-    Letters,
     QueueUnderTest,
     StoreUnderTest,
 )
@@ -67,10 +67,10 @@ from duesweep.testing.contract.transactions import rolled_back  # noqa: E402 - s
 __all__ = [
     "REFUSED_BODY",
     "Abilities",
+    "ArrivedMessages",
     "BrokerContract",
     "BrokerUnderTest",
     "JsonHeaders",
-    "Letters",
     "QueueContract",
     "QueueUnderTest",
     "StoreContract",

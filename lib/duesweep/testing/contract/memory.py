@@ -9,7 +9,7 @@ from duesweep.errors import DestinationError, DuesweepError, RefusedMessageError
 from duesweep.message import Message
 from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import ENDPOINT, DelayedRow
-from duesweep.testing.contract.subjects import REFUSED_BODY, Abilities, JsonHeaders, Letters
+from duesweep.testing.contract.subjects import REFUSED_BODY, Abilities, ArrivedMessages, JsonHeaders
 from duesweep.testing.journal import JournalEntry
 from duesweep.testing.memory import MemoryStore
 from duesweep.testing.memory_queue import MemoryQueue
@@ -39,7 +39,7 @@ class MemoryUnderTest(JsonHeaders):
         self.store.rows.update({row.key: row for row in stored})
         return stored
 
-    def tickets(self, rows: Iterable[DelayedRow]) -> list[str]:
+    def claim_keys(self, rows: Iterable[DelayedRow]) -> list[str]:
         """Keys."""
         return [row.key for row in rows]
 
@@ -63,7 +63,7 @@ class MemoryUnderTest(JsonHeaders):
         """The counters without their times."""
         return {key: count for key, (count, _) in self.store.attempts.items()}
 
-    def ripen(self) -> None:
+    def end_back_off(self) -> None:
         """Set all times to long ago."""
         self.store.attempts = {key: (n, 0) for key, (n, _) in self.store.attempts.items()}
 
@@ -74,11 +74,11 @@ class MemoryUnderTest(JsonHeaders):
     def counters(self, run: SweepRun) -> tuple[int, int]:
         """As the sweep has them."""
         sweep = self.store.sweeps[run.sweep_id]
-        return sweep.exhausted, sweep.held_back
+        return sweep.exhausted, sweep.over_limit
 
     def delivered(self) -> list[str]:
-        """The letters' headers."""
-        return [letter.headers for letter in self.queue.letters["Billing"]]
+        """The headers of what arrived."""
+        return [one.headers for one in self.queue.arrived["Billing"]]
 
 
 @dataclass(slots=True)
@@ -96,15 +96,15 @@ class MemoryQueueUnderTest:
 
     def create(self, address: str) -> None:
         """An empty list more."""
-        self.queue.letters[address] = []
+        self.queue.arrived[address] = []
 
     def drop(self, address: str) -> None:
         """One less."""
-        del self.queue.letters[address]
+        del self.queue.arrived[address]
 
-    def letters(self, address: str) -> Letters:
+    def arrived(self, address: str) -> ArrivedMessages:
         """As they lie there."""
-        return [(letter.headers, letter.body) for letter in self.queue.letters[address]]
+        return [(one.headers, one.body) for one in self.queue.arrived[address]]
 
     def refuse(self, address: str) -> None:
         """The trouble of a queue refuses."""

@@ -15,7 +15,7 @@ from duesweep.testing.journal import JournalEntry
 
 REFUSED_BODY = b"unwanted"
 
-Letters = list[tuple[str, bytes | None]]
+ArrivedMessages = list[tuple[str, bytes | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +77,8 @@ class StoreUnderTest(Protocol):
         """Store these rows; the same with the keys and Dues that they have in the store."""
         ...
 
-    def tickets(self, rows: Iterable[DelayedRow]) -> list[str]:
-        """A ticket for each of these rows, whether it is in the store or not, in their order."""
+    def claim_keys(self, rows: Iterable[DelayedRow]) -> list[str]:
+        """A claim key for each of these rows, whether it is in the store or not, in their order."""
         ...
 
     def message(self, row: DelayedRow, attempts: int = 0) -> Message:
@@ -109,7 +109,7 @@ class StoreUnderTest(Protocol):
         """The retry counters."""
         ...
 
-    def ripen(self) -> None:
+    def end_back_off(self) -> None:
         """Let every back-off be over."""
         ...
 
@@ -118,7 +118,7 @@ class StoreUnderTest(Protocol):
         ...
 
     def counters(self, run: SweepRun) -> tuple[int, int]:
-        """How many messages the sweep exhausted, and how many its limit held back."""
+        """How many messages the sweep exhausted, and how many its limit over the limit."""
         ...
 
     def delivered(self) -> list[str]:
@@ -181,7 +181,7 @@ class BrokerUnderTest(Protocol):
         """Remove a queue."""
         ...
 
-    def letters(self, address: str) -> Letters:
+    def arrived(self, address: str) -> ArrivedMessages:
         """Headers and bodies of what lies in a queue, in order, as others see it."""
         ...
 

@@ -7,7 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from duesweep.drivers.rabbitmq import Channel, Connection, Consumer, Delivery, Fate, Publisher
+from duesweep.drivers.rabbitmq import (
+    Channel,
+    Connection,
+    Consumer,
+    Delivery,
+    Publisher,
+    PublishResult,
+)
 from duesweep.errors import QueueError
 from duesweep.queues.rabbitmq import declare
 from duesweep.queues.rabbitmq.migration.destinations import Destinations
@@ -17,9 +24,9 @@ from duesweep.queues.rabbitmq.migration.report import LevelReport, MigrationRepo
 _QUIET_SECONDS = 0.25
 _NOTHING_COMES_SECONDS = 60.0
 _REFUSALS = {
-    Fate.RETURNED: "the second ladder leads nowhere; run `duesweep rabbitmq delays verify`",
-    Fate.REFUSED: "RabbitMQ refused it: a queue may be full, or without a leader",
-    Fate.UNSENDABLE: "its headers are too long to be sent",
+    PublishResult.RETURNED: "the second ladder lacks a binding; `duesweep rabbitmq delays verify`",
+    PublishResult.REFUSED: "RabbitMQ refused it: a queue may be full, or without a leader",
+    PublishResult.UNSENDABLE: "its headers are too long to be sent",
 }
 
 
@@ -96,14 +103,18 @@ class LevelMove:
         publisher = self._ways.publisher
         publisher.publish([plan.copy(delivery) for delivery, plan in going])
         publisher.wait(self._ways.confirm_seconds)
-        fates = publisher.take_fates()
-        safe = [one for one, fate in zip(going, fates, strict=True) if fate is Fate.CONFIRMED]
+        results = publisher.take_results()
+        safe = [
+            one
+            for one, result in zip(going, results, strict=True)
+            if result is PublishResult.CONFIRMED
+        ]
         consumer.acknowledge([delivery for delivery, _ in safe])
         for delivery, plan in safe:
             self._count(delivery, plan)
-        for (_, plan), fate in zip(going, fates, strict=True):
-            if fate in _REFUSALS:
-                self._hold(plan.destination, _REFUSALS[fate])
+        for (_, plan), result in zip(going, results, strict=True):
+            if result in _REFUSALS:
+                self._hold(plan.destination, _REFUSALS[result])
         self._raise_fault()
 
     def _plan(self, delivery: Delivery, now: datetime) -> Entry | Poison | None:

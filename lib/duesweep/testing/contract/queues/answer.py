@@ -27,12 +27,12 @@ class AnswerContract:
 
     def test_what_was_confirmed_is_not_spoken_of_again(self, subject: BrokerUnderTest) -> None:
         with steps.sessions(subject) as (store, queue), store.transaction():
-            assert steps.carry(queue, "Billing", *steps.messages(3)) == {}
+            assert steps.deliver_in(queue, "Billing", *steps.messages(3)) == {}
 
             _assert_nothing_to_say(queue)
             queue.commit()
 
-        assert len(subject.letters("Billing")) == 3
+        assert len(subject.arrived("Billing")) == 3
 
     def test_what_was_rolled_back_is_not_spoken_of(self, subject: BrokerUnderTest) -> None:
         with steps.sessions(subject) as (store, queue), store.transaction():
@@ -49,7 +49,7 @@ class AnswerContract:
 
         assert 0 <= longest <= subject.queue.longest_delay
 
-    def test_message_that_was_handed_over_arrives_when_it_is_due(
+    def test_message_that_was_deferred_arrives_when_it_is_due(
         self, subject: BrokerUnderTest
     ) -> None:
         if not subject.queue.longest_delay:
@@ -63,7 +63,7 @@ class AnswerContract:
             assert list(queue.confirm(steps.ANSWER_SECONDS).unconfirmed) == []
             queue.commit()
 
-        assert [body for _, body in _first_letters(subject)] == [early.body]
+        assert [body for _, body in _first_arrived(subject)] == [early.body]
         assert time.monotonic() >= due_at
 
 
@@ -77,10 +77,10 @@ def _due_in(seconds: float) -> Message:
     return message(delayed_row(body=b"early", due=DUE + timedelta(seconds=seconds)))
 
 
-def _first_letters(subject: BrokerUnderTest) -> list[tuple[str, bytes | None]]:
+def _first_arrived(subject: BrokerUnderTest) -> list[tuple[str, bytes | None]]:
     deadline = time.monotonic() + _ARRIVAL_SECONDS
     while time.monotonic() < deadline:
-        found = subject.letters("Billing")
+        found = subject.arrived("Billing")
         if found:
             return found
         time.sleep(_POLL_SECONDS)

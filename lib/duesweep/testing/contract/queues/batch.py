@@ -8,15 +8,15 @@ class BatchContract:
     """Every batch counts, and those that deliver nothing do nothing."""
 
     def test_batches_follow_each_other_in_one_session(self, subject: BrokerUnderTest) -> None:
-        letters = steps.messages(3)
+        sent = steps.messages(3)
 
         with steps.sessions(subject) as (store, queue):
-            for letter in letters:
+            for one in sent:
                 with store.transaction():
-                    steps.carry(queue, "Billing", letter)
+                    steps.deliver_in(queue, "Billing", one)
                     queue.commit()
 
-        assert subject.letters("Billing") == steps.letters(*letters)
+        assert subject.arrived("Billing") == steps.expected(*sent)
 
     def test_commit_without_deliveries_does_nothing(self, subject: BrokerUnderTest) -> None:
         with steps.sessions(subject) as (store, queue):
@@ -24,17 +24,17 @@ class BatchContract:
                 with store.transaction():
                     queue.commit()
 
-        assert subject.letters("Billing") == []
+        assert subject.arrived("Billing") == []
 
     def test_rollback_without_deliveries_does_nothing(self, subject: BrokerUnderTest) -> None:
-        (letter,) = steps.messages(1)
+        (one,) = steps.messages(1)
 
         with steps.sessions(subject) as (store, queue):
             for _ in range(2):
                 queue.rollback()
             with store.transaction():
-                steps.carry(queue, "Billing", letter)
+                steps.deliver_in(queue, "Billing", one)
                 queue.commit()
             queue.rollback()
 
-        assert subject.letters("Billing") == steps.letters(letter)
+        assert subject.arrived("Billing") == steps.expected(one)

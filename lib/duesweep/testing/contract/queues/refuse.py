@@ -20,40 +20,40 @@ class RefuseContract:
         arrived = 0
         with steps.sessions(subject) as (store, queue):
             for wanted in _patterns():
-                letters = [_letter(number, is_wanted=w) for number, w in enumerate(wanted)]
+                sent = [_message_to_send(number, is_wanted=w) for number, w in enumerate(wanted)]
 
                 with store.transaction():
-                    refused = steps.carry(queue, "Billing", *letters)
+                    refused = steps.deliver_in(queue, "Billing", *sent)
                     queue.commit()
 
-                taken = [letter for letter, w in zip(letters, wanted, strict=True) if w]
-                assert subject.letters("Billing")[arrived:] == steps.letters(*taken)
-                assert set(refused) == {letter.key for letter in letters if letter not in taken}
+                taken = [one for one, w in zip(sent, wanted, strict=True) if w]
+                assert subject.arrived("Billing")[arrived:] == steps.expected(*taken)
+                assert set(refused) == {one.key for one in sent if one not in taken}
                 assert all(isinstance(error, MessageError) for error in refused.values())
                 arrived += len(taken)
 
     def test_what_is_refused_says_why(self, subject: QueueUnderTest) -> None:
         subject.refuse("Billing")
-        letter = message(delayed_row(body=REFUSED_BODY))
+        one = message(delayed_row(body=REFUSED_BODY))
 
-        (error,) = steps.deliver(subject, "Billing", letter).values()
+        (error,) = steps.deliver(subject, "Billing", one).values()
 
         assert str(error)
 
     def test_locked_queue_takes_nothing_and_the_others_go_on(self, subject: QueueUnderTest) -> None:
         subject.create("Shipping")
-        letters = steps.messages(3)
+        sent = steps.messages(3)
 
         with steps.sessions(subject) as (store, queue):
             try:
                 with store.transaction():
-                    queue.deliver(queue.resolve("Shipping"), letters[:1])
+                    queue.deliver(queue.resolve("Shipping"), sent[:1])
                     with (
                         subject.locked("Billing"),
                         pytest.raises(DestinationError, match="Billing"),
                     ):
-                        queue.deliver(queue.resolve("Billing"), letters[1:])
-                    queue.deliver(queue.resolve("Shipping"), letters[2:])
+                        queue.deliver(queue.resolve("Billing"), sent[1:])
+                    queue.deliver(queue.resolve("Shipping"), sent[2:])
                     queue.commit()
             except TransactionLostError as error:
                 # Allowed as well: the batch is undone, and done again without this destination.
@@ -61,26 +61,26 @@ class RefuseContract:
                     raise
                 queue.rollback()
                 with store.transaction():
-                    queue.deliver(queue.resolve("Shipping"), [letters[0], letters[2]])
+                    queue.deliver(queue.resolve("Shipping"), [sent[0], sent[2]])
                     queue.commit()
 
-        assert subject.letters("Billing") == []
-        assert subject.letters("Shipping") == steps.letters(letters[0], letters[2])
+        assert subject.arrived("Billing") == []
+        assert subject.arrived("Shipping") == steps.expected(sent[0], sent[2])
 
     def test_queue_that_was_locked_takes_messages_again(self, subject: QueueUnderTest) -> None:
-        (letter,) = steps.messages(1)
+        (one,) = steps.messages(1)
         blocked = pytest.raises((DestinationError, TransactionLostError))
         with steps.sessions(subject) as (store, queue):
             with subject.locked("Billing"), blocked as failure, store.transaction():
-                queue.deliver(queue.resolve("Billing"), [letter])
+                queue.deliver(queue.resolve("Billing"), [one])
             if isinstance(failure.value, TransactionLostError):
                 queue.rollback()
 
             with store.transaction():
-                queue.deliver(queue.resolve("Billing"), [letter])
+                queue.deliver(queue.resolve("Billing"), [one])
                 queue.commit()
 
-        assert subject.letters("Billing") == steps.letters(letter)
+        assert subject.arrived("Billing") == steps.expected(one)
 
 
 def _patterns() -> Iterator[Sequence[bool]]:
@@ -91,5 +91,5 @@ def _patterns() -> Iterator[Sequence[bool]]:
     yield [number not in {0, 500, 501, 999} for number in range(1_000)]
 
 
-def _letter(number: int, *, is_wanted: bool) -> Message:
+def _message_to_send(number: int, *, is_wanted: bool) -> Message:
     return message(delayed_row(body=str(number).encode() if is_wanted else REFUSED_BODY))

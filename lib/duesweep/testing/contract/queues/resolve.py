@@ -21,12 +21,12 @@ class ResolveContract:
             queue.resolve("Nowhere")
 
     def test_no_destination_is_the_endpoints_own_queue(self, subject: BrokerUnderTest) -> None:
-        (letter,) = steps.messages(1)
+        (one,) = steps.messages(1)
 
-        assert steps.deliver(subject, None, letter) == {}
+        assert steps.deliver(subject, None, one) == {}
 
-        assert subject.letters(ENDPOINT) == steps.letters(letter)
-        assert subject.letters("Billing") == []
+        assert subject.arrived(ENDPOINT) == steps.expected(one)
+        assert subject.arrived("Billing") == []
 
     def test_queue_made_while_the_session_is_open_is_found(self, subject: BrokerUnderTest) -> None:
         with steps.sessions(subject) as (_, queue):

@@ -8,7 +8,7 @@ from duesweep.message import Message
 from duesweep.queues.base import QueueSession
 from duesweep.stores.base import TaskSession
 from duesweep.testing.builders import delayed_row, message
-from duesweep.testing.contract.subjects import BrokerUnderTest, Letters
+from duesweep.testing.contract.subjects import ArrivedMessages, BrokerUnderTest
 
 ANSWER_SECONDS = 30.0
 
@@ -25,12 +25,14 @@ def deliver(
 ) -> dict[str, MessageError]:
     """Deliver in a batch of its own; what was refused."""
     with sessions(subject) as (store, queue), store.transaction():
-        refused = carry(queue, address, *messages)
+        refused = deliver_in(queue, address, *messages)
         queue.commit()
     return refused
 
 
-def carry(queue: QueueSession, address: str | None, *messages: Message) -> dict[str, MessageError]:
+def deliver_in(
+    queue: QueueSession, address: str | None, *messages: Message
+) -> dict[str, MessageError]:
     """Deliver in a batch that is under way, and wait for late answers; what was refused."""
     refused = queue.deliver(queue.resolve(address), messages)
     answer = queue.confirm(ANSWER_SECONDS)
@@ -43,6 +45,6 @@ def messages(count: int) -> list[Message]:
     return [message(delayed_row(body=str(number).encode())) for number in range(count)]
 
 
-def letters(*messages: Message) -> Letters:
+def expected(*messages: Message) -> ArrivedMessages:
     """Headers and bodies of these messages as they are to be delivered."""
     return [(m.headers_text, m.body) for m in messages]

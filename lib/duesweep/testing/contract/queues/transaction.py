@@ -12,7 +12,7 @@ class TransactionContract:
         with steps.sessions(subject) as (store, queue), store.transaction():
             queue.deliver(queue.resolve("Billing"), steps.messages(2))
 
-            assert subject.letters("Billing") == []
+            assert subject.arrived("Billing") == []
 
     def test_batch_that_fails_before_the_queues_commit_has_delivered_nothing(
         self, subject: QueueUnderTest
@@ -20,19 +20,19 @@ class TransactionContract:
         with steps.sessions(subject) as (store, queue), rolled_back(store):
             queue.deliver(queue.resolve("Billing"), steps.messages(2))
 
-        assert subject.letters("Billing") == []
+        assert subject.arrived("Billing") == []
 
     def test_batch_that_fails_after_the_queues_commit_was_delivered_where_the_queue_has_its_own(
         self, subject: QueueUnderTest
     ) -> None:
-        letters = steps.messages(2)
+        sent = steps.messages(2)
 
         with steps.sessions(subject) as (store, queue), rolled_back(store):
-            steps.carry(queue, "Billing", *letters)
+            steps.deliver_in(queue, "Billing", *sent)
             queue.commit()
 
-        durable = letters if subject.has_own_transaction else []
-        assert subject.letters("Billing") == steps.letters(*durable)
+        durable = sent if subject.has_own_transaction else []
+        assert subject.arrived("Billing") == steps.expected(*durable)
 
     def test_rollback_forgets_what_was_delivered_and_the_next_batch_is_a_new_one(
         self, subject: QueueUnderTest
@@ -42,15 +42,15 @@ class TransactionContract:
 
         with steps.sessions(subject) as (store, queue):
             with store.transaction():
-                steps.carry(queue, "Billing", before)
+                steps.deliver_in(queue, "Billing", before)
                 queue.commit()
             with rolled_back(store):
                 queue.deliver(queue.resolve("Billing"), [lost])
                 queue.deliver(queue.resolve("Shipping"), [lost_elsewhere])
             queue.rollback()
             with store.transaction():
-                steps.carry(queue, "Billing", after)
+                steps.deliver_in(queue, "Billing", after)
                 queue.commit()
 
-        assert subject.letters("Billing") == steps.letters(before, after)
-        assert subject.letters("Shipping") == []
+        assert subject.arrived("Billing") == steps.expected(before, after)
+        assert subject.arrived("Shipping") == []

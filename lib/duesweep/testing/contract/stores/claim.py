@@ -88,26 +88,26 @@ class ClaimContract:
         assert not isinstance(claimed.headers, MessageError)
         assert {name: claimed.headers[name] for name in more} == more
 
-    def test_claim_of_more_than_a_batch_holds_names_the_tickets_that_it_has_not_reached(
+    def test_claim_of_more_than_a_batch_holds_names_the_claim_keys_that_it_has_not_reached(
         self, subject: StoreUnderTest
     ) -> None:
         rows = [steps.row(subject, body=b"x" * 3_000_000) for _ in range(6)]
         run, rows = steps.load(subject, *rows)
-        tickets, claimed = subject.tickets(rows), []
+        claim_keys, claimed = subject.claim_keys(rows), []
 
         with subject.store.open_task() as session:
-            while tickets:
+            while claim_keys:
                 with session.transaction():
-                    claim = session.claim(run, tickets)
+                    claim = session.claim(run, claim_keys)
                     session.finish(run, 0, steps.delivered(*claim.messages), claim.server_us)
-                assert 0 < len(claim.messages) == len(tickets) - len(claim.unread)
+                assert 0 < len(claim.messages) == len(claim_keys) - len(claim.unread)
                 claimed += steps.keys(claim)
-                tickets = list(claim.unread)
+                claim_keys = list(claim.unread)
 
         assert sorted(claimed) == sorted(row.key for row in rows)
         assert subject.waiting() == set()
 
-    def test_tickets_that_lead_to_nothing_are_told_by_their_reason(
+    def test_claim_keys_that_lead_to_nothing_are_told_by_their_reason(
         self, subject: StoreUnderTest
     ) -> None:
         rows = [steps.row(subject) for _ in range(5)]
@@ -124,10 +124,12 @@ class ClaimContract:
 
         assert sorted(steps.keys(claim)) == sorted([free.key, also_free.key])
         assert claim.skipped == len(claim.unread) == 0
-        # Where a ticket is a Due, a message with another Due is gone from it.
+        # Where a claim key is a Due, a message with another Due is gone from it.
         assert (claim.gone, claim.later) in {(1, 2), (2, 1)}
 
-    def test_tickets_of_what_others_hold_are_told_as_skipped(self, subject: StoreUnderTest) -> None:
+    def test_claim_keys_of_what_others_hold_are_told_as_skipped(
+        self, subject: StoreUnderTest
+    ) -> None:
         steps.need_skipping(subject)
         due = subject.now() - steps.MINUTE
         run, rows = steps.load(subject, *[delayed_row(due=due) for _ in range(6)])

@@ -69,7 +69,7 @@ class FinishContract:
         delivered, exhausted, other = rows
         for row in rows:
             steps.fail(subject, run, row)
-        subject.ripen()
+        subject.end_back_off()
 
         with steps.batch(subject) as session:
             claim = steps.claim(subject, session, run, delivered, exhausted)

@@ -111,7 +111,7 @@ class MessageContract:
                     fetched = session.fetch_next_due()
                     assert fetched is not None
                     assert session.raise_failure_count(fetched) is True
-                subject.ripen()
+                subject.end_back_off()
                 assert subject.attempts() == {fetched.key: count}
 
             with session.transaction():

@@ -1,11 +1,11 @@
-"""What a claim takes for ripe."""
+"""What a claim takes for eligible."""
 
 from duesweep.testing.contract.stores import steps
 from duesweep.testing.contract.subjects import StoreUnderTest
 
 
 class RetryContract:
-    """A message that failed is left alone until it is ripe."""
+    """A message that failed is left alone until it is eligible."""
 
     def test_claim_releases_what_another_session_has_counted_a_failure_for(
         self, subject: StoreUnderTest
@@ -18,11 +18,11 @@ class RetryContract:
         assert steps.claimable(subject, second_run, failing, other) == [other.key]
         assert subject.attempts() == {failing.key: 1}
 
-    def test_ripe_message_is_claimed_with_its_failures(self, subject: StoreUnderTest) -> None:
+    def test_eligible_message_is_claimed_with_its_failures(self, subject: StoreUnderTest) -> None:
         run, [row] = steps.load(subject, steps.row(subject))
         for _ in range(3):
             steps.fail(subject, run, row)
-            subject.ripen()
+            subject.end_back_off()
 
         with steps.batch(subject) as session:
             claim = steps.claim(subject, session, run, row)
@@ -33,14 +33,14 @@ class RetryContract:
     def test_message_that_fails_again_waits_again(self, subject: StoreUnderTest) -> None:
         run, [row] = steps.load(subject, steps.row(subject))
         steps.fail(subject, run, row)
-        subject.ripen()
+        subject.end_back_off()
         assert steps.claimable(subject, run, row) == [row.key]
 
         steps.fail(subject, run, row)
 
         assert steps.claimable(subject, run, row) == []
 
-    def test_message_without_backoff_is_ripe_at_once(self, subject: StoreUnderTest) -> None:
+    def test_message_without_backoff_is_eligible_at_once(self, subject: StoreUnderTest) -> None:
         run, [row] = steps.load(subject, steps.row(subject))
         with steps.batch(subject) as session:
             claim = steps.claim(subject, session, run, row)

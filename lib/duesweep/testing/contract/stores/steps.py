@@ -49,8 +49,8 @@ def batch(subject: StoreUnderTest) -> Iterator[TaskSession]:
 
 
 def claim(subject: StoreUnderTest, session: TaskSession, run: SweepRun, *rows: DelayedRow) -> Claim:
-    """What the session claims by the rows' tickets."""
-    return session.claim(run, subject.tickets(rows))
+    """What the session claims by the rows' claim keys."""
+    return session.claim(run, subject.claim_keys(rows))
 
 
 def claimable(subject: StoreUnderTest, run: SweepRun, *rows: DelayedRow) -> list[str]:

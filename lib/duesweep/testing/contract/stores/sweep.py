@@ -8,7 +8,7 @@ import pytest
 
 from duesweep import tombstone
 from duesweep.account import SliceAccount, SliceEnd
-from duesweep.dispatch import DispatchJob, Tickets, dispatch_slice
+from duesweep.dispatch import ClaimKeys, DispatchJob, dispatch_slice
 from duesweep.errors import QueueNotFoundError, SweepClosedError
 from duesweep.outcome import Exhausted, Outcomes
 from duesweep.policy import BatchLimits, Retry
@@ -108,7 +108,7 @@ class SweepContract:
         rows = subject.load(_rows(subject, 300))
         run = subject.open_sweep()
 
-        _sweep(subject, run, subject.tickets(rows), threading.Barrier(1))
+        _sweep(subject, run, subject.claim_keys(rows), threading.Barrier(1))
 
         _assert_each_delivered_once(subject, rows, [run])
         account = SliceAccount(given=len(rows), claimed=len(rows))
@@ -120,12 +120,12 @@ class SweepContract:
         steps.need_skipping(subject)
         rows = subject.load(_rows(subject, 4_000))
         runs = [subject.open_sweep(), subject.open_sweep()]
-        tickets = subject.tickets(rows)
+        claim_keys = subject.claim_keys(rows)
 
         with ThreadPoolExecutor() as pool:
             # From both ends, so that both have work and meet in the middle.
             start = threading.Barrier(2)
-            list(pool.map(_sweep, [subject] * 2, runs, [tickets, tickets[::-1]], [start] * 2))
+            list(pool.map(_sweep, [subject] * 2, runs, [claim_keys, claim_keys[::-1]], [start] * 2))
 
         _assert_each_delivered_once(subject, rows, runs)
 
@@ -161,13 +161,13 @@ def _exhaust(subject: StoreUnderTest, run: SweepRun, rows: Sequence[DelayedRow])
         granted = session.grant_exhausted(run, len(rows), limit=5)
         error = QueueNotFoundError("There is no queue")
         gone = tuple(Exhausted(m, error, None) for m in claim.messages[:granted])
-        outcomes = Outcomes(exhausted=gone, held_back=len(rows) - granted)
+        outcomes = Outcomes(exhausted=gone, over_limit=len(rows) - granted)
         session.finish(run, 0, outcomes, claim.server_us)
         return granted
 
 
 def _sweep(
-    subject: StoreUnderTest, run: SweepRun, tickets: Sequence[str], start: threading.Barrier
+    subject: StoreUnderTest, run: SweepRun, claim_keys: Sequence[str], start: threading.Barrier
 ) -> None:
     job = DispatchJob(
         store=subject.store,
@@ -179,7 +179,7 @@ def _sweep(
         error_queue=None,
     )
     start.wait(10)
-    dispatch_slice(job, 0, Tickets(tickets, [1_000] * len(tickets), len(tickets)))
+    dispatch_slice(job, 0, ClaimKeys(claim_keys, [1_000] * len(claim_keys), len(claim_keys)))
 
 
 def _batches(subject: StoreUnderTest, run: SweepRun) -> list[BatchEntry]:

@@ -15,7 +15,7 @@ from duesweep.config import Config, load
 from duesweep.errors import ConfigError
 from duesweep.stores.postgresql.setup import PostgreSqlSetup
 from duesweep.wiring import operations
-from duesweep.wiring.installing import BroughtStep
+from duesweep.wiring.installing import CustomStoreStep
 
 DSN = "postgresql://sweeper:s3cret@db.example:5432/sales"
 SETTINGS = {
@@ -43,7 +43,7 @@ def _config(**more: str) -> Config:
 
 def _refused(**more: str) -> ConfigError:
     with pytest.raises(ConfigError) as caught:
-        wiring.parts(_config(**more))
+        wiring.sweep_context(_config(**more))
     return caught.value
 
 
@@ -64,10 +64,10 @@ def test_store_is_made_from_the_settings_of_its_section() -> None:
 
 
 def test_store_travels_to_tasks_and_shows_no_secrets() -> None:
-    parts = wiring.parts(_config())
+    context = wiring.sweep_context(_config())
 
-    assert pickle.loads(pickle.dumps(parts)) == parts
-    assert "s3cret" not in repr(parts)
+    assert pickle.loads(pickle.dumps(context)) == context
+    assert "s3cret" not in repr(context)
 
 
 def test_example_in_the_documentation_is_this_store() -> None:
@@ -76,7 +76,7 @@ def test_example_in_the_documentation_is_this_store() -> None:
     assert dedent(inspect.getsource(AcmeStore)) in text
 
 
-def test_schema_of_a_brought_store_is_its_queues_too() -> None:
+def test_schema_of_a_custom_store_is_its_queues_too() -> None:
     transport = operations.transport(_config(store__schema="my schema"))
 
     assert transport.addresses.parse("Billing") == TableName("my schema", "Billing")
@@ -179,24 +179,24 @@ def test_queues_that_can_be_in_no_transaction_of_the_stores_need_a_dsn(
         store__kind=f"acme_stores:{name}", queues__default__kind=kind, store__dsn="Server=h"
     )
 
-    for use in (wiring.parts, wiring.queue, wiring.installer, operations.transport):
+    for use in (wiring.sweep_context, wiring.queue, wiring.installer, operations.transport):
         with pytest.raises(ConfigError, match=r"queues\.default\.dsn is not set, and acme_stores"):
             use(config)
 
 
 def test_queues_of_a_strange_store_are_where_their_dsn_leads() -> None:
-    parts = wiring.parts(
+    context = wiring.sweep_context(
         _config(store__kind="acme_stores:StrangeStore", queues__default__dsn="postgresql://other/q")
     )
 
-    assert not parts.queue.shares_transaction
+    assert not context.queue.shares_transaction
 
 
 def test_store_sets_itself_up_and_queues_beside_it_are_created() -> None:
     installer = wiring.installer(_config(retry__error_queue="error"))
 
     store_step, queue_step = installer.steps
-    assert isinstance(store_step, BroughtStep)
+    assert isinstance(store_step, CustomStoreStep)
     assert queue_step == PostgreSqlSetup(
         DSN, "store.dsn", (TableName("public", "Sales.Orders"), TableName("public", "error"))
     )
@@ -228,7 +228,7 @@ def test_rebind_is_refused_before_anything_is_created(monkeypatch: pytest.Monkey
     assert asked == []
 
 
-def test_nothing_is_sent_later_through_a_brought_store(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_sent_later_through_a_custom_store(capsys: pytest.CaptureFixture[str]) -> None:
     given = [part for setting in _settings() for part in ("--set", setting)]
 
     assert main(["queue", "send", "Billing", "--delay", "1s", *given]) == 2

@@ -13,24 +13,24 @@ from duesweep.testing.memory import MemoryStore, MemoryTaskSession
 from duesweep.tombstone import micros
 
 
-class DueTicketStore(MemoryStore):
-    """Tickets are Dues."""
+class DueKeyStore(MemoryStore):
+    """Claim keys are Dues."""
 
     @contextmanager
-    def open_task(self) -> Iterator["DueTicketSession"]:
-        yield DueTicketSession(self)
+    def open_task(self) -> Iterator["DueKeySession"]:
+        yield DueKeySession(self)
 
 
-class DueTicketSession(MemoryTaskSession):
-    """For each ticket the first message of its Due that can be claimed."""
+class DueKeySession(MemoryTaskSession):
+    """For each claim key the first message of its Due that can be claimed."""
 
     def __init__(self, store: MemoryStore) -> None:
         super().__init__(store)
         self._store = store
-        self._passed_over: set[str] = set()
+        self._excluded: set[str] = set()
 
-    def claim(self, run: SweepRun, tickets: Sequence[str]) -> Claim:
-        wanted, keys = Counter(tickets), []
+    def claim(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
+        wanted, keys = Counter(claim_keys), []
         with self._store.changed:
             for row in self._store.rows.values():
                 if wanted[str(row.due_us)] and self._is_free(row):
@@ -43,35 +43,35 @@ class DueTicketSession(MemoryTaskSession):
 
     def _explained(self, missing: Counter[str]) -> tuple[int, int]:
         """How many of the missing are held by others, and how many wait for another attempt."""
-        rows = [row for row in self._store.rows.values() if row.key not in self._passed_over]
+        rows = [row for row in self._store.rows.values() if row.key not in self._excluded]
         held = Counter(str(row.due_us) for row in rows if row.key in self._others())
-        waiting = Counter(str(row.due_us) for row in rows if not self._is_ripe(row))
+        waiting = Counter(str(row.due_us) for row in rows if not self._is_eligible(row))
         skipped = missing & held
         return skipped.total(), ((missing - skipped) & waiting).total()
 
     def _others(self) -> set[str]:
         return {key for key, holder in self._store.holders.items() if holder is not self}
 
-    def ticket(self, message: Message) -> str:
+    def claim_key(self, message: Message) -> str:
         return str(message.due_us)
 
-    def pass_over(self, messages: Sequence[Message]) -> None:
-        self._passed_over.update(message.key for message in messages)
+    def exclude(self, messages: Sequence[Message]) -> None:
+        self._excluded.update(message.key for message in messages)
 
     def _is_free(self, row: DelayedRow) -> bool:
-        is_held = row.key in self._store.holders or row.key in self._passed_over
-        return not is_held and self._is_ripe(row)
+        is_held = row.key in self._store.holders or row.key in self._excluded
+        return not is_held and self._is_eligible(row)
 
-    def _is_ripe(self, row: DelayedRow) -> bool:
-        _, ripe_us = self._store.attempts.get(row.key, (0, 0))
-        return ripe_us <= micros(self._store.now)
+    def _is_eligible(self, row: DelayedRow) -> bool:
+        _, eligible_us = self._store.attempts.get(row.key, (0, 0))
+        return eligible_us <= micros(self._store.now)
 
 
-class DueTicketsUnderTest(MemoryUnderTest):
-    """The store in memory, with Dues for tickets."""
+class DueKeysUnderTest(MemoryUnderTest):
+    """The store in memory, with Dues for claim keys."""
 
     def __init__(self) -> None:
-        super().__init__(DueTicketStore())
+        super().__init__(DueKeyStore())
 
-    def tickets(self, rows: Iterable[DelayedRow]) -> list[str]:
+    def claim_keys(self, rows: Iterable[DelayedRow]) -> list[str]:
         return [str(row.due_us) for row in rows]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from duesweep.config import Config
-from duesweep.doctor.examine import Place
+from duesweep.doctor.examine import Service
 from duesweep.doctor.finding import Finding
 from duesweep.doctor.spark import Needs
 from duesweep.queues.rabbitmq.topology import Style
@@ -13,11 +13,11 @@ from duesweep.wiring.dialects import QueueConnection
 from duesweep.wiring.rabbitmq import brokers
 
 
-def place(
+def service(
     config: Config,  # noqa: ARG001 - as for a database
     connection: QueueConnection | None,
     queues: Callable[[], Sequence[tuple[str, str]]],
-) -> Place:
+) -> Service:
     """A connection's brokers, with these endpoints and, where sweeps need it, the delay ladder."""
     assert connection is not None  # a store is in a database
     section, where = connection.section, brokers(connection)
@@ -29,7 +29,7 @@ def place(
         style = Style(section.topology)
         return EndpointsQuestion(where, style, queues(), ladder_wanted).findings()
 
-    return Place(connection.setting, findings)
+    return Service(connection.setting, findings)
 
 
 def waiting(config: Config, most: int) -> Sequence[str]:  # noqa: ARG001 - a store is in a database

@@ -42,7 +42,7 @@ TRANSPORT_SHAPE = SqlServerShape(
 
 
 @dataclass(frozen=True, slots=True)
-class SqlServerPlace:
+class SqlServerLocation:
     """A delayed table, the first of `candidates` that is there, with duesweep's own tables in the
     same schema. `batch_bytes` bounds what a claim reads.
     """

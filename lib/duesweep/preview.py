@@ -12,11 +12,11 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 
 from duesweep.clock import SystemClock
-from duesweep.dispatch import read_tickets
+from duesweep.context import SweepContext
+from duesweep.dispatch import read_claim_keys
 from duesweep.errors import DestinationError, MessageError
 from duesweep.message import Message
-from duesweep.parts import SweepParts
-from duesweep.plan import plan_slices, tickets_df
+from duesweep.plan import claim_keys_df, plan_slices
 from duesweep.policy import delay_level
 from duesweep.queues.base import Queue, QueueSession
 from duesweep.store_clock import StoreClock
@@ -27,7 +27,7 @@ _TOO_LATE = "It is due later than the delay ladder can hold it"
 _HOLDS_NOTHING = "It is not due, and its queue holds no messages back"
 
 
-class Heading(NamedTuple):
+class PreviewEntry(NamedTuple):
     """Where messages would go: `level` of the delay ladder, None for at once; or `problem`, why
     they would stay. `destination` None is the endpoint's own queue.
     """
@@ -41,76 +41,76 @@ class _LetGoError(Exception):
     """Rolls a claim back."""
 
 
-def census(
-    spark: SparkSession, parts: SweepParts, reach: Callable[[Horizon], Horizon]
-) -> Counter[Heading]:
+def count_destinations(
+    spark: SparkSession, context: SweepContext, reach: Callable[[Horizon], Horizon]
+) -> Counter[PreviewEntry]:
     """How many messages would go where. What others hold meanwhile is not counted."""
-    with parts.store.open_driver() as session:
+    with context.store.open_driver() as session:
         session.check()
         run = session.open_sweep(reach(session.horizon()), prunes=False)
         try:
-            plan = plan_slices(session, run, 1, parts.limits)
+            plan = plan_slices(session, run, 1, context.limits)
             if not plan.found:
                 return Counter()
-            rows_df = tickets_df(spark, session.jdbc(), plan)
-            found = read_tickets(rows_df.toLocalIterator())
-            batches = parts.limits.batches(found.tickets, found.sizes)
-            return counted(parts.store, parts.queue, run, batches)
+            rows_df = claim_keys_df(spark, session.jdbc(), plan)
+            found = read_claim_keys(rows_df.toLocalIterator())
+            batches = context.limits.batches(found.claim_keys, found.sizes)
+            return count_of_batches(context.store, context.queue, run, batches)
         finally:
             # It did nothing, so nobody needs to hear of it.
             session.close_sweep(run.sweep_id, abandoned=False, remaining=0)
             session.delete_settled(run.sweep_id)
 
 
-def counted(
+def count_of_batches(
     swept: Store, queues: Queue, run: SweepRun, batches: Iterable[Sequence[str]]
-) -> Counter[Heading]:
-    """How many messages that these batches of tickets lead to would go where."""
-    found: Counter[Heading] = Counter()
+) -> Counter[PreviewEntry]:
+    """How many messages that these batches of claim keys lead to would go where."""
+    found: Counter[PreviewEntry] = Counter()
     with swept.open_task() as store, queues.open(store) as queue:
-        compass = _Compass(queue)
+        lookup = _DestinationLookup(queue)
         for batch in batches:
             left: Sequence[str] = batch
             while left:
                 claim = _looked_at(store, run, left)
                 clock = StoreClock(claim.server_us, run.horizon.shift_us, SystemClock())
-                found.update(compass.heading(message, clock) for message in claim.messages)
+                found.update(lookup.entry(message, clock) for message in claim.messages)
                 left = claim.unread
     return found
 
 
-def _looked_at(store: TaskSession, run: SweepRun, tickets: Sequence[str]) -> Claim:
+def _looked_at(store: TaskSession, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
     with suppress(_LetGoError), store.transaction():
-        claim = store.claim(run, tickets)
-        # Where tickets are Dues, the next claim would find the same ones.
-        store.pass_over(claim.messages)
+        claim = store.claim(run, claim_keys)
+        # Where claim keys are Dues, the next claim would find the same ones.
+        store.exclude(claim.messages)
         raise _LetGoError
     return claim
 
 
-class _Compass:
+class _DestinationLookup:
     """Says where a message would go; asks a queue once for each destination."""
 
     def __init__(self, queue: QueueSession) -> None:
         self._queue = queue
         self._known: dict[str | None, int | str] = {}
 
-    def heading(self, message: Message, clock: StoreClock) -> Heading:
+    def entry(self, message: Message, clock: StoreClock) -> PreviewEntry:
         """Where it would go now."""
         if isinstance(message.headers, MessageError):
-            return Heading(None, problem=str(message.headers))
+            return PreviewEntry(None, problem=str(message.headers))
         address = message.destination
         if address not in self._known:
             self._known[address] = self._longest_or_problem(address)
         known = self._known[address]
         seconds = clock.seconds_until(message.due_us, message.instant_us)
         if isinstance(known, str):
-            return Heading(address, problem=known)
+            return PreviewEntry(address, problem=known)
         if not seconds:
-            return Heading(address)
+            return PreviewEntry(address)
         if seconds > known:
-            return Heading(address, problem=_TOO_LATE if known else _HOLDS_NOTHING)
-        return Heading(address, delay_level(seconds))
+            return PreviewEntry(address, problem=_TOO_LATE if known else _HOLDS_NOTHING)
+        return PreviewEntry(address, delay_level(seconds))
 
     def _longest_or_problem(self, address: str | None) -> int | str:
         try:

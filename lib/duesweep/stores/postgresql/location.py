@@ -38,7 +38,7 @@ TRANSPORT_SHAPE = PostgreSqlShape(
 
 
 @dataclass(frozen=True, slots=True)
-class PostgreSqlPlace:
+class PostgreSqlLocation:
     """A delayed table, with duesweep's own tables in the same schema."""
 
     dsn: str = field(repr=False)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from duesweep.address import SqlServerTable
 from duesweep.config import Config
-from duesweep.doctor.examine import Place
+from duesweep.doctor.examine import Service
 from duesweep.doctor.spark import Needs
 from duesweep.doctor.sqlserver import sqlserver_findings
 from duesweep.drivers.sqlserver import OdbcDsn
@@ -14,11 +14,11 @@ from duesweep.wiring.dialects import QueueConnection, timeouts_of
 from duesweep.wiring.sqlserver import store
 
 
-def place(
+def service(
     config: Config,
     connection: QueueConnection | None,
     queues: Callable[[], Sequence[tuple[str, SqlServerTable]]],
-) -> Place:
+) -> Service:
     """The store's database, or a connection's own, with these queues, for the doctor."""
     own = connection.dsn if connection else None
     question = SqlServerQuestion(
@@ -30,7 +30,7 @@ def place(
         store=store(config) if connection is None else None,
         timeouts=timeouts_of(config),
     )
-    return Place(question.setting, lambda: sqlserver_findings(gather(question)))
+    return Service(question.setting, lambda: sqlserver_findings(gather(question)))
 
 
 def waiting(config: Config, most: int) -> Sequence[str]:

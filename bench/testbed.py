@@ -37,7 +37,7 @@ class Count:
         return (self.lost, self.doubled, self.early) == (0, 0, 0)
 
 
-class Ground:
+class Testbed:
     """The tables, on a server where `config` finds them."""
 
     def __init__(self, config: Config, rows: int) -> None:

@@ -19,8 +19,12 @@ LOCK_WAIT_SECONDS = 0.3
 @contextmanager
 def batch(endpoint: Endpoint, dsn: str | None = None) -> Iterator[tuple[TaskSession, QueueSession]]:
     """A store's and a queue's session, on `dsn` if given, with a transaction under way."""
-    parts = wiring.parts(endpoint.config(**{"store__dsn": dsn} if dsn else {}))
-    with parts.store.open_task() as store, parts.queue.open(store) as queue, store.transaction():
+    context = wiring.sweep_context(endpoint.config(**{"store__dsn": dsn} if dsn else {}))
+    with (
+        context.store.open_task() as store,
+        context.queue.open(store) as queue,
+        store.transaction(),
+    ):
         yield store, queue
 
 

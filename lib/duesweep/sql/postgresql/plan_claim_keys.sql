@@ -1,11 +1,11 @@
--- Returns the keys that are due and ripe, oldest first, a thousand to a row: `tickets` and, in
+-- Returns the keys that are eligible, oldest first, a thousand to a row: `claim_keys` and, in
 -- bytes, `sizes`, each separated by commas; `total` is how many the slice has in all its rows. A slice
 -- without keys has a row, too. For JDBC, as a subquery whose `slice` is a partition's predicate;
 -- {horizon} and {source} are literals, and so is what takes the place of the comment. No locks.
-SELECT s.slice, chunk.tickets, chunk.sizes, chunk.total
+SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total
 FROM (VALUES /* bounds */) AS s (slice, first_due, first_id, end_due, end_id)
 LEFT JOIN LATERAL (
-    SELECT string_agg(k.id::text, ',' ORDER BY k.position) AS tickets,
+    SELECT string_agg(k.id::text, ',' ORDER BY k.position) AS claim_keys,
            string_agg(k.bytes::text, ',' ORDER BY k.position) AS sizes,
            (sum(count(*)) OVER ())::bigint AS total
     FROM (

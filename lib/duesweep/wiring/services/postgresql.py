@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from duesweep.address import TableName
 from duesweep.config import Config
-from duesweep.doctor.examine import Place
+from duesweep.doctor.examine import Service
 from duesweep.doctor.postgresql import postgresql_findings
 from duesweep.doctor.spark import Needs
 from duesweep.queues.shapes import postgresql_queue
@@ -14,11 +14,11 @@ from duesweep.wiring.dialects import QueueConnection, timeouts_of
 from duesweep.wiring.postgresql import store
 
 
-def place(
+def service(
     config: Config,
     connection: QueueConnection | None,
     queues: Callable[[], Sequence[tuple[str, TableName]]],
-) -> Place:
+) -> Service:
     """The store's database, or a connection's own, with these queues, for the doctor."""
     own = connection.dsn if connection else None
     beside = store(config) if connection is None else None
@@ -32,7 +32,7 @@ def place(
         store=beside,
         timeouts=timeouts_of(config),
     )
-    return Place(question.setting, lambda: postgresql_findings(gather(question)))
+    return Service(question.setting, lambda: postgresql_findings(gather(question)))
 
 
 def waiting(config: Config, most: int) -> Sequence[str]:

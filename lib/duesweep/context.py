@@ -12,7 +12,7 @@ from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 
 @dataclass(frozen=True, slots=True)
-class SweepParts:
+class SweepContext:
     """`slices` 0 is one for each core; `error_queue` is an address, None for none."""
 
     store: Store

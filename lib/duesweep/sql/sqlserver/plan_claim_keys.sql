@@ -1,13 +1,13 @@
--- Returns the Dues of what is due and ripe, oldest first, a thousand to a row: `tickets` and, in bytes,
+-- Returns the Dues of what is eligible, oldest first, a thousand to a row: `claim_keys` and, in bytes,
 -- `sizes`, each separated by commas; `total` is how many the slice has in all its rows. A slice without
 -- Dues has a row, too. Due travels as text, to the tick: no driver's rounding has a
 -- say. For JDBC, as a subquery whose `slice` is a partition's predicate; {horizon} and {source} are
 -- literals, and so is what takes the place of the comment. Skips what others hold; keeps no locks.
-SELECT s.slice, chunk.tickets, chunk.sizes, chunk.total
+SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total
 FROM (VALUES /* bounds */) AS s (slice, first_due, first_key, end_due, end_key)
 OUTER APPLY (
     SELECT STRING_AGG(CONVERT(varchar(max), CONVERT(varchar(27), CONVERT(datetime2(7), k.due), 121)), ',')
-               WITHIN GROUP (ORDER BY k.position) AS tickets,
+               WITHIN GROUP (ORDER BY k.position) AS claim_keys,
            STRING_AGG(CONVERT(varchar(max), k.bytes), ',')
                WITHIN GROUP (ORDER BY k.position) AS sizes,
            SUM(COUNT_BIG(*)) OVER () AS total

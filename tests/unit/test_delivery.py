@@ -1,11 +1,11 @@
-"""A courier, whose queue answers late and holds messages back."""
+"""A delivery, whose queue answers late and holds messages back."""
 
 from datetime import timedelta
 
 from unit.late_queue import LateQueue
 
 from duesweep.clock import SettableClock
-from duesweep.courier import Carried, Courier
+from duesweep.delivery import Delivery, DeliveryResult
 from duesweep.errors import (
     DestinationError,
     QueueNotFoundError,
@@ -32,50 +32,50 @@ def early(destination: str | None = "Billing", seconds: float = 30) -> Message:
 
 
 class World:
-    """A courier of `queue`; the store's clock shows the second after `DUE`."""
+    """A delivery of `queue`; the store's clock shows the second after `DUE`."""
 
     def __init__(self, queue: LateQueue) -> None:
         self.clock = SettableClock()
         self.store_clock = StoreClock(micros(DUE) + 1_000_000, 0, self.clock)
         self.queue = queue
-        self.courier = Courier(queue, self.clock)
+        self.delivery = Delivery(queue, self.clock)
 
-    def carry(self, *messages: Message) -> Carried:
-        return self.courier.carry(messages, self.store_clock)
+    def deliver_all(self, *messages: Message) -> DeliveryResult:
+        return self.delivery.deliver_all(messages, self.store_clock)
 
 
-def _sent(carried: Carried) -> set[str]:
-    return {one.message.key for one in carried.delivered}
+def _sent(result: DeliveryResult) -> set[str]:
+    return {one.message.key for one in result.delivered}
 
 
 def test_late_refusals_are_charged_and_the_others_have_arrived() -> None:
-    letters = [due(), due(), due("Shipping")]
-    world = World(LateQueue(late={letters[1].key: REFUSED}))
+    sent = [due(), due(), due("Shipping")]
+    world = World(LateQueue(late={sent[1].key: REFUSED}))
 
-    carried = world.carry(*letters)
+    result = world.deliver_all(*sent)
 
-    assert carried == Carried(
-        delivered=[Delivered(letters[0], "Billing"), Delivered(letters[2], "Shipping")],
-        faulty=[(letters[1], REFUSED)],
+    assert result == DeliveryResult(
+        delivered=[Delivered(sent[0], "Billing"), Delivered(sent[2], "Shipping")],
+        faulty=[(sent[1], REFUSED)],
     )
-    assert world.courier.blocked_reason is None
+    assert world.delivery.blocked_reason is None
 
 
-def test_unconfirmed_messages_are_put_back_and_charged_nothing() -> None:
-    letters = [due(), early(), due()]
-    world = World(LateQueue(silent={letters[0].key, letters[1].key}))
+def test_unconfirmed_messages_are_released_and_charged_nothing() -> None:
+    sent = [due(), early(), due()]
+    world = World(LateQueue(silent={sent[0].key, sent[1].key}))
 
-    carried = world.carry(*letters)
+    result = world.deliver_all(*sent)
 
-    assert carried == Carried(
-        delivered=[Delivered(letters[2], "Billing")], put_back=[letters[0], letters[1]]
+    assert result == DeliveryResult(
+        delivered=[Delivered(sent[2], "Billing")], released=[sent[0], sent[1]]
     )
 
 
 def test_answers_are_waited_for_once_a_batch_and_within_its_time() -> None:
     world = World(LateQueue())
 
-    world.carry(due(), due("Shipping"), early())
+    world.deliver_all(due(), due("Shipping"), early())
 
     assert world.queue.waited == [CLAIM_SECONDS]
 
@@ -86,33 +86,33 @@ def test_answers_get_a_second_however_late_a_batch_is() -> None:
         world.clock.advance(2 * CLAIM_SECONDS) if step == "resolve" else None
     )
 
-    carried = world.carry(due(), due("Shipping"))
+    result = world.deliver_all(due(), due("Shipping"))
 
     assert world.queue.waited == [1.0]
-    assert [m.destination for m in carried.put_back] == ["Shipping"]
+    assert [m.destination for m in result.released] == ["Shipping"]
 
 
 def test_batch_that_sent_nothing_asks_for_no_answers() -> None:
     world = World(LateQueue(trouble={("resolve", "Billing"): QueueNotFoundError("gone")}))
 
-    world.carry(due())
+    world.deliver_all(due())
 
     assert world.queue.waited == []
 
 
-def test_messages_that_are_not_due_yet_are_handed_over_as_far_as_the_queue_can() -> None:
+def test_messages_that_are_not_due_yet_are_deferred_as_far_as_the_queue_can() -> None:
     now, soon, edge, far = due(), early(seconds=30), early(seconds=61), early(seconds=61.000001)
     world = World(LateQueue(longest=60))
 
-    carried = world.carry(far, edge, now, soon)
+    result = world.deliver_all(far, edge, now, soon)
 
     assert world.queue.delivered == [("Billing", [now.key])]
     assert world.queue.deferred == [("Billing", [edge.key, soon.key])]
-    assert carried == Carried(
+    assert result == DeliveryResult(
         delivered=[
             Delivered(now, "Billing"),
-            Delivered(edge, "Billing", is_handed_over=True),
-            Delivered(soon, "Billing", is_handed_over=True),
+            Delivered(edge, "Billing", is_deferred=True),
+            Delivered(soon, "Billing", is_deferred=True),
         ],
         early=[far],
     )
@@ -122,7 +122,7 @@ def test_queue_that_holds_nothing_back_is_given_nothing_early() -> None:
     soon = early()
     world = World(LateQueue(longest=0))
 
-    assert world.carry(soon) == Carried(early=[soon])
+    assert world.deliver_all(soon) == DeliveryResult(early=[soon])
     assert world.queue.deferred == world.queue.delivered == []
 
 
@@ -136,10 +136,10 @@ def test_early_messages_are_charged_with_no_fault_of_any_kind() -> None:
         )
     )
 
-    carried = world.carry(refused, unknown, unreadable)
+    result = world.deliver_all(refused, unknown, unreadable)
 
-    assert carried.faulty == carried.delivered == carried.put_back == []
-    assert carried.early == [unreadable, unknown, refused]
+    assert result.faulty == result.delivered == result.released == []
+    assert result.early == [unreadable, unknown, refused]
 
 
 def test_early_message_that_comes_due_while_its_refusal_is_waited_for_is_not_charged() -> None:
@@ -147,7 +147,7 @@ def test_early_message_that_comes_due_while_its_refusal_is_waited_for_is_not_cha
     world = World(LateQueue(late={soon.key: REFUSED}))
     world.queue.on_step = lambda step: world.clock.advance(3) if step == "confirm" else None
 
-    assert world.carry(soon) == Carried(early=[soon])
+    assert world.deliver_all(soon) == DeliveryResult(early=[soon])
 
 
 def test_due_messages_of_a_queue_that_is_not_there_are_charged_and_early_ones_are_not() -> None:
@@ -155,29 +155,29 @@ def test_due_messages_of_a_queue_that_is_not_there_are_charged_and_early_ones_ar
     now, soon = due(), early()
     world = World(LateQueue(trouble={("resolve", "Billing"): error}))
 
-    assert world.carry(now, soon) == Carried(faulty=[(now, error)], early=[soon])
+    assert world.deliver_all(now, soon) == DeliveryResult(faulty=[(now, error)], early=[soon])
 
 
 def test_due_messages_that_went_before_the_ladder_failed_are_counted_as_delivered() -> None:
     now, soon = due(), early()
     world = World(LateQueue(trouble={("defer", "Billing"): SHUT}))
 
-    carried = world.carry(now, soon)
+    result = world.deliver_all(now, soon)
 
-    assert carried == Carried(delivered=[Delivered(now, "Billing")], blocked=[soon])
-    assert world.courier.blocked_reason == "the ladder is gone"
+    assert result == DeliveryResult(delivered=[Delivered(now, "Billing")], blocked=[soon])
+    assert world.delivery.blocked_reason == "the ladder is gone"
 
 
 def test_destination_without_a_ladder_still_gets_what_is_due_in_later_batches() -> None:
     world = World(LateQueue(trouble={("defer", "Billing"): SHUT}))
-    world.carry(early())
+    world.deliver_all(early())
     world.queue.trouble.clear()
     now, soon = due(), early()
 
-    carried = world.carry(now, soon)
+    result = world.deliver_all(now, soon)
 
-    assert _sent(carried) == {now.key}
-    assert carried.blocked == [soon]
+    assert _sent(result) == {now.key}
+    assert result.blocked == [soon]
     assert world.queue.deferred == [], "tried again in the same slice"
 
 
@@ -185,43 +185,43 @@ def test_queue_that_cannot_be_bound_to_the_ladder_costs_its_messages_nothing() -
     now, soon = due(), early()
     world = World(LateQueue(trouble={("defer", "Billing"): QueueNotFoundError("no such queue")}))
 
-    carried = world.carry(now, soon)
+    result = world.deliver_all(now, soon)
 
-    assert carried == Carried(delivered=[Delivered(now, "Billing")], early=[soon])
+    assert result == DeliveryResult(delivered=[Delivered(now, "Billing")], early=[soon])
 
 
 def test_destination_that_takes_nothing_keeps_its_early_messages_too() -> None:
     world = World(LateQueue(trouble={("deliver", "Billing"): DestinationError("blocked")}))
     now, soon, other = due(), early(), due("Shipping")
 
-    carried = world.carry(now, soon, other)
+    result = world.deliver_all(now, soon, other)
 
-    assert carried.blocked == [now, soon]
-    assert _sent(carried) == {other.key}
-    assert world.courier.blocked_reason == "blocked"
+    assert result.blocked == [now, soon]
+    assert _sent(result) == {other.key}
+    assert world.delivery.blocked_reason == "blocked"
 
 
 def test_unreadable_message_that_is_due_is_charged() -> None:
-    letter = message(DelayedRow(headers="{", due=DUE))
+    one = message(DelayedRow(headers="{", due=DUE))
     world = World(LateQueue())
 
-    ((charged, error),) = world.carry(letter).faulty
+    ((charged, error),) = world.deliver_all(one).faulty
 
-    assert charged is letter
+    assert charged is one
     assert isinstance(error, UnreadableHeadersError)
 
 
 def test_letters_that_were_refused_late_or_not_confirmed_have_not_arrived() -> None:
-    letters = [due() for _ in range(3)]
-    world = World(LateQueue(late={letters[0].key: REFUSED}, silent={letters[1].key}))
+    sent = [due() for _ in range(3)]
+    world = World(LateQueue(late={sent[0].key: REFUSED}, silent={sent[1].key}))
 
-    assert world.courier.carry_letters("error", letters) == ("error", {letters[2].key})
+    assert world.delivery.deliver_error_messages("error", sent) == ("error", {sent[2].key})
     assert world.queue.waited == [CLAIM_SECONDS]
 
 
 def test_letters_go_at_once_however_early_their_messages_are() -> None:
-    letter = early()
+    one = early()
     world = World(LateQueue())
 
-    assert world.courier.carry_letters("error", [letter]) == ("error", {letter.key})
-    assert world.queue.delivered == [("error", [letter.key])]
+    assert world.delivery.deliver_error_messages("error", [one]) == ("error", {one.key})
+    assert world.queue.delivered == [("error", [one.key])]

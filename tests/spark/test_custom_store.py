@@ -14,7 +14,7 @@ from duesweep.sweep import sweep
 
 pytestmark = [pytest.mark.spark, pytest.mark.services]
 
-BROUGHT = {
+CUSTOM = {
     "store__kind": "acme_stores:AcmeStore",
     "store__options__zone": "UTC",
     "queues__default__kind": "postgresql",
@@ -30,16 +30,16 @@ def _by_value() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_by_value")
-def test_messages_of_a_brought_store_are_delivered_in_its_transaction(
+def test_messages_of_a_custom_store_are_delivered_in_its_transaction(
     spark: SparkSession, endpoint: Endpoint
 ) -> None:
-    endpoint.set_up("Billing", **BROUGHT)
+    endpoint.set_up("Billing", **CUSTOM)
     endpoint.delay_many(300)
 
-    parts = wiring.parts(endpoint.config(**BROUGHT))
-    summary = sweep(spark, parts)
+    context = wiring.sweep_context(endpoint.config(**CUSTOM))
+    summary = sweep(spark, context)
 
-    assert parts.queue.shares_transaction
+    assert context.queue.shares_transaction
     assert (summary.source, summary.dispatched, summary.failed) == ("acme/Sales.Orders", 300, 0)
     assert len({row.message_id for row in endpoint.queue_rows("Billing")}) == 300
     assert endpoint.waiting() == []
@@ -48,7 +48,7 @@ def test_messages_of_a_brought_store_are_delivered_in_its_transaction(
 def test_setup_tells_that_the_store_has_set_itself_up_and_which_queues_it_created(
     endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = str(endpoint.config_file(retry__error_queue="error", **BROUGHT))
+    file = str(endpoint.config_file(retry__error_queue="error", **CUSTOM))
 
     assert main(["setup", "--config", file]) == 0
     first = capsys.readouterr().out

@@ -3,24 +3,24 @@
 from pathlib import Path
 
 from duesweep.config import Config, started
+from duesweep.context import SweepContext
 from duesweep.errors import ConfigError, QueueNotFoundError
-from duesweep.parts import SweepParts
 from duesweep.policy import BatchLimits, LookAhead, Retry
 from duesweep.queues.base import Queue
 from duesweep.queues.routed import RoutedQueue
 from duesweep.routing import Route
 from duesweep.stores.base import Store
 from duesweep.stores.values import TransactionMode
-from duesweep.wiring import brought
+from duesweep.wiring import custom
 from duesweep.wiring.dialects import connections, dialect, queue_kind, refuse_apart, timeouts_of
 
 
-def parts(config: Config, *, needs_ladder: bool = False) -> SweepParts:
+def sweep_context(config: Config, *, needs_ladder: bool = False) -> SweepContext:
     """What a sweep with this configuration is made of. Connects to nothing."""
     swept = store(config)
     queues = _queue(config, swept, needs_ladder=needs_ladder)
     swept.initialise(config.store.endpoint, _mode(config, queues))
-    return SweepParts(
+    return SweepContext(
         store=swept,
         queue=queues,
         ledger_root=ledger_root(config.ledger.root),
@@ -34,15 +34,15 @@ def parts(config: Config, *, needs_ladder: bool = False) -> SweepParts:
     )
 
 
-def handover_parts(config: Config) -> SweepParts:
+def handover_context(config: Config) -> SweepContext:
     """What a handover is made of: its queues will have to hold messages until they are due."""
-    return parts(config, needs_ladder=True)
+    return sweep_context(config, needs_ladder=True)
 
 
 def store(config: Config) -> Store:
     """The store to sweep."""
-    if config.store.is_brought:
-        return brought.store(config)
+    if config.store.is_custom:
+        return custom.store(config)
     return dialect(config.store.dialect).store(config)
 
 

@@ -5,20 +5,20 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from duesweep.config import Config
-from duesweep.doctor.examine import Place
+from duesweep.doctor.examine import Service
 from duesweep.doctor.spark import Needs
 from duesweep.wiring.dialects import QueueConnection
 
 
-class Places(Protocol):
+class Services(Protocol):
     """One module of this package."""
 
-    def place(
+    def service(
         self,
         config: Config,
         connection: QueueConnection | None,
         queues: Callable[[], Sequence[tuple[str, Any]]],
-    ) -> Place:
+    ) -> Service:
         """What the doctor looks at: the store's database, or a connection's own, with the queues
         there, each as its role and its table; which they are is asked when it looks.
         """
@@ -35,7 +35,7 @@ class Places(Protocol):
         ...
 
 
-def places(dialect: str) -> Places:
+def services(dialect: str) -> Services:
     """The places of a dialect."""
-    module: Places = import_module(f"duesweep.wiring.places.{dialect}")
+    module: Services = import_module(f"duesweep.wiring.services.{dialect}")
     return module

@@ -1,7 +1,7 @@
 """Carrying a batch's messages to their destinations, and learning what became of each.
 
 A destination that takes nothing is left alone for the rest of the slice. What nobody knows to have
-arrived is put back: to be claimed, and carried, again.
+arrived is released: to be claimed, and carried, again.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,8 +22,8 @@ _LEAST_ANSWER_SECONDS = 1.0
 
 
 @dataclass(slots=True)
-class Carried:
-    """What became of a batch's messages: `faulty` ones with their fault, `put_back` ones for
+class DeliveryResult:
+    """What became of a batch's messages: `faulty` ones with their fault, `released` ones for
     another batch of this slice. The others stay in the store: `blocked` ones, whose destination
     takes nothing, and `early` ones, which are not due yet.
     """
@@ -32,10 +32,10 @@ class Carried:
     faulty: list[_Fault] = field(default_factory=list)
     blocked: list[Message] = field(default_factory=list)
     early: list[Message] = field(default_factory=list)
-    put_back: list[Message] = field(default_factory=list)
+    released: list[Message] = field(default_factory=list)
 
     @property
-    def passed_over(self) -> list[Message]:
+    def excluded(self) -> list[Message]:
         """What this slice is not to claim again."""
         return self.blocked + self.early
 
@@ -44,16 +44,16 @@ class Carried:
         """Whether the batch changes anything in the store."""
         return bool(self.delivered or self.faulty)
 
-    def add(self, more: "Carried") -> None:
+    def add(self, more: "DeliveryResult") -> None:
         """Count other messages in."""
         self.delivered += more.delivered
         self.faulty += more.faulty
         self.blocked += more.blocked
         self.early += more.early
-        self.put_back += more.put_back
+        self.released += more.released
 
 
-class Courier:
+class Delivery:
     """One slice's way to its destinations."""
 
     def __init__(self, queue: QueueSession, clock: Clock) -> None:
@@ -69,47 +69,47 @@ class Courier:
         reasons = {*self._blocked.values(), *self._takes_due_only.values()}
         return "; ".join(sorted(reasons)) or None
 
-    def carry(self, messages: Sequence[Message], store_clock: StoreClock) -> Carried:
+    def deliver_all(self, messages: Sequence[Message], store_clock: StoreClock) -> DeliveryResult:
         """Carry each message to its destination, or hand it to the delayed delivery there if it is
-        not due yet. Destinations not begun within a claim's time are put back.
+        not due yet. Destinations not begun within a claim's time are released.
         """
         deadline = self._clock.seconds() + CLAIM_SECONDS
         unreadable, groups = _by_destination(messages)
-        carried = Carried()
+        result = DeliveryResult()
         for message, error in unreadable:
             if store_clock.seconds_until(message.due_us, message.instant_us):
-                carried.early.append(message)
+                result.early.append(message)
             else:
-                carried.faulty.append((message, error))
+                result.faulty.append((message, error))
         for address, group in groups.items():
-            if carried.has_results and self._clock.seconds() > deadline:
-                carried.put_back += group
+            if result.has_results and self._clock.seconds() > deadline:
+                result.released += group
             elif address in self._blocked:
-                carried.blocked += group
+                result.blocked += group
             else:
-                carried.add(self._carry_group(address, group, store_clock))
-        self._confirm(carried, deadline)
-        return carried
+                result.add(self._deliver_group(address, group, store_clock))
+        self._confirm(result, deadline)
+        return result
 
-    def carry_letters(
-        self, address: str, letters: Sequence[Message]
+    def deliver_error_messages(
+        self, address: str, messages: Sequence[Message]
     ) -> tuple[str | None, frozenset[str]]:
-        """Carry letters to one destination now; its queue's name and the keys that arrived."""
+        """Carry messages to one destination now; its queue's name and the keys that arrived."""
         if address in self._blocked:
             return None, frozenset()
         try:
             destination = self._queue.resolve(address)
-            refused = self._try_deliver(address, destination, letters)
+            refused = self._try_deliver(address, destination, messages)
         except (DestinationError, MessageError) as error:
             self._blocked[address] = str(error)
             return None, frozenset()
         answer = self._queue.confirm(CLAIM_SECONDS)
         missing = {*refused, *answer.refused, *answer.unconfirmed}
-        return str(destination), frozenset(m.key for m in letters if m.key not in missing)
+        return str(destination), frozenset(m.key for m in messages if m.key not in missing)
 
-    def _carry_group(
+    def _deliver_group(
         self, address: str | None, group: Sequence[Message], store_clock: StoreClock
-    ) -> Carried:
+    ) -> DeliveryResult:
         """What became of messages with one destination."""
         waits = {m.key: store_clock.seconds_until(m.due_us, m.instant_us) for m in group}
         due = [message for message in group if not waits[message.key]]
@@ -119,37 +119,37 @@ class Courier:
             refused = self._try_deliver(address, destination, due) if due else {}
         except DestinationError as error:
             self._blocked[address] = str(error)
-            return Carried(blocked=list(group))
+            return DeliveryResult(blocked=list(group))
         except MessageError as error:
-            return Carried(faulty=[(message, error) for message in due], early=early)
-        carried = _taken([Delivered(m, str(destination)) for m in due], refused)
+            return DeliveryResult(faulty=[(message, error) for message in due], early=early)
+        result = _taken([Delivered(m, str(destination)) for m in due], refused)
         longest = self._queue.longest_delay(destination)
-        carried.early += [message for message in early if waits[message.key] > longest]
+        result.early += [message for message in early if waits[message.key] > longest]
         in_reach = [message for message in early if waits[message.key] <= longest]
         if in_reach:
-            carried.add(self._hand_over(address, destination, in_reach, store_clock))
-        return carried
+            result.add(self._defer(address, destination, in_reach, store_clock))
+        return result
 
-    def _hand_over(
+    def _defer(
         self,
         address: str | None,
         destination: Destination,
         early: Sequence[Message],
         store_clock: StoreClock,
-    ) -> Carried:
-        """What became of messages that are not due yet. Where they cannot be handed over, what is
+    ) -> DeliveryResult:
+        """What became of messages that are not due yet. Where they cannot be deferred, what is
         due still goes its way; it may have gone already.
         """
         if address in self._takes_due_only:
-            return Carried(blocked=list(early))
+            return DeliveryResult(blocked=list(early))
         try:
             refused = self._queue.defer(destination, early, store_clock)
         except DestinationError as error:
             self._takes_due_only[address] = str(error)
-            return Carried(blocked=list(early))
+            return DeliveryResult(blocked=list(early))
         except MessageError:
-            return Carried(early=list(early))
-        sent = [Delivered(m, str(destination), is_handed_over=True) for m in early]
+            return DeliveryResult(early=list(early))
+        sent = [Delivered(m, str(destination), is_deferred=True) for m in early]
         return _taken(sent, refused)
 
     def _try_deliver(
@@ -163,33 +163,33 @@ class Courier:
                 self._blocked[address] = str(error)
             raise
 
-    def _confirm(self, carried: Carried, deadline: float) -> None:
+    def _confirm(self, result: DeliveryResult, deadline: float) -> None:
         """Take back what the queue's late answers deny."""
-        if not carried.delivered:
+        if not result.delivered:
             return
         answer = self._queue.confirm(max(_LEAST_ANSWER_SECONDS, deadline - self._clock.seconds()))
         if not (answer.refused or answer.unconfirmed):
             return
-        sent, carried.delivered = carried.delivered, []
-        carried.put_back += [o.message for o in sent if o.message.key in answer.unconfirmed]
+        sent, result.delivered = result.delivered, []
+        result.released += [o.message for o in sent if o.message.key in answer.unconfirmed]
         certain = [one for one in sent if one.message.key not in answer.unconfirmed]
-        carried.add(_taken(certain, answer.refused))
+        result.add(_taken(certain, answer.refused))
 
 
-def _taken(sent: Sequence[Delivered], refused: Mapping[str, MessageError]) -> Carried:
-    """What was sent, less what was refused. Those of it that were handed over early are not
+def _taken(sent: Sequence[Delivered], refused: Mapping[str, MessageError]) -> DeliveryResult:
+    """What was sent, less what was refused. Those of it that were deferred early are not
     charged: until they are due, all may be well.
     """
-    carried = Carried()
+    result = DeliveryResult()
     for one in sent:
         error = refused.get(one.message.key)
         if error is None:
-            carried.delivered.append(one)
-        elif one.is_handed_over:
-            carried.early.append(one.message)
+            result.delivered.append(one)
+        elif one.is_deferred:
+            result.early.append(one.message)
         else:
-            carried.faulty.append((one.message, error))
-    return carried
+            result.faulty.append((one.message, error))
+    return result
 
 
 def _by_destination(

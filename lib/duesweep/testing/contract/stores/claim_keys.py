@@ -1,28 +1,28 @@
-"""What tickets lead to."""
+"""What claim keys lead to."""
 
 from duesweep.testing.builders import delayed_row
 from duesweep.testing.contract.stores import steps
 from duesweep.testing.contract.subjects import StoreUnderTest
 
 
-class TicketContract:
-    """A ticket leads to a message of its Due, and never to more than one."""
+class ClaimKeyContract:
+    """A claim key leads to a message of its Due, and never to more than one."""
 
-    def test_tickets_of_one_due_lead_to_as_many_messages(self, subject: StoreUnderTest) -> None:
+    def test_claim_keys_of_one_due_lead_to_as_many_messages(self, subject: StoreUnderTest) -> None:
         due = subject.now() - steps.MINUTE
         run, rows = steps.load(subject, *[delayed_row(due=due) for _ in range(20)])
-        tickets = subject.tickets(rows)
+        claim_keys = subject.claim_keys(rows)
 
         with steps.batch(subject) as session:
-            few = steps.keys(session.claim(run, tickets[:7]))
+            few = steps.keys(session.claim(run, claim_keys[:7]))
         with steps.batch(subject) as session:
-            all_of_them = steps.keys(session.claim(run, tickets))
+            all_of_them = steps.keys(session.claim(run, claim_keys))
 
         assert len(few) == len(set(few)) == 7
         assert set(few) <= {row.key for row in rows}
         assert sorted(all_of_them) == sorted(row.key for row in rows)
 
-    def test_claim_leaves_what_lies_between_its_tickets(self, subject: StoreUnderTest) -> None:
+    def test_claim_leaves_what_lies_between_its_claim_keys(self, subject: StoreUnderTest) -> None:
         rows = [steps.row(subject) for _ in range(9)]
         run, rows = steps.load(subject, *rows)
         wanted = [rows[6], rows[0], rows[2], rows[8]]
@@ -31,7 +31,7 @@ class TicketContract:
 
         assert sorted(claimed) == sorted(row.key for row in wanted)
 
-    def test_tickets_of_dues_that_several_share_lead_to_as_many_of_each(
+    def test_claim_keys_of_dues_that_several_share_lead_to_as_many_of_each(
         self, subject: StoreUnderTest
     ) -> None:
         now, shares = subject.now(), {1: 3, 2: 1, 3: 4, 4: 2}
@@ -45,7 +45,7 @@ class TicketContract:
         counts = [sum(row.key in claimed for row in rows[5 * n - 5 :][:5]) for n in shares]
         assert counts == list(shares.values())
 
-    def test_ticket_of_a_claimed_message_that_is_put_back_finds_it_again(
+    def test_claim_key_of_a_claimed_message_that_is_released_finds_it_again(
         self, subject: StoreUnderTest
     ) -> None:
         run, rows = steps.load(subject, *[steps.row(subject) for _ in range(3)])
@@ -54,37 +54,37 @@ class TicketContract:
             with session.transaction():
                 claim = steps.claim(subject, session, run, *rows)
                 first, *others = claim.messages
-                tickets = [session.ticket(message) for message in others]
+                claim_keys = [session.claim_key(message) for message in others]
                 session.finish(run, 0, steps.delivered(first), claim.server_us)
             with session.transaction():
-                again = session.claim(run, tickets)
+                again = session.claim(run, claim_keys)
 
         assert again.messages == tuple(others)
 
-    def test_ticket_of_a_ripe_message_that_is_put_back_finds_it_again(
+    def test_claim_key_of_a_eligible_message_that_is_released_finds_it_again(
         self, subject: StoreUnderTest
     ) -> None:
         run, [row] = steps.load(subject, steps.row(subject))
         steps.fail(subject, run, row)
-        subject.ripen()
+        subject.end_back_off()
 
         with subject.store.open_task() as session:
             with session.transaction():
                 (message,) = steps.claim(subject, session, run, row).messages
             with session.transaction():
-                again = session.claim(run, [session.ticket(message)])
+                again = session.claim(run, [session.claim_key(message)])
 
         assert again.messages == (message,)
 
-    def test_what_is_passed_over_is_left_to_other_sessions(self, subject: StoreUnderTest) -> None:
+    def test_what_is_excluded_is_left_to_other_sessions(self, subject: StoreUnderTest) -> None:
         due = subject.now() - steps.MINUTE
         run, rows = steps.load(subject, *[delayed_row(due=due) for _ in range(6)])
 
         with subject.store.open_task() as session:
             with session.transaction():
-                passed_over = steps.claim(subject, session, run, *rows[:2]).messages
-                session.pass_over(passed_over)
-            left = [row for row in rows if row.key not in {m.key for m in passed_over}]
+                excluded = steps.claim(subject, session, run, *rows[:2]).messages
+                session.exclude(excluded)
+            left = [row for row in rows if row.key not in {m.key for m in excluded}]
             for wanted in (left[:1], left):
                 with session.transaction():
                     claimed = steps.keys(steps.claim(subject, session, run, *wanted))
@@ -93,9 +93,7 @@ class TicketContract:
 
         assert sorted(steps.claimable(subject, run, *rows)) == sorted(row.key for row in rows)
 
-    def test_what_is_passed_over_bit_by_bit_stays_passed_over(
-        self, subject: StoreUnderTest
-    ) -> None:
+    def test_what_is_excluded_bit_by_bit_stays_excluded(self, subject: StoreUnderTest) -> None:
         due = subject.now() - steps.MINUTE
         run, rows = steps.load(subject, *[delayed_row(due=due) for _ in range(6)])
         left = {row.key: row for row in rows}
@@ -105,7 +103,7 @@ class TicketContract:
                 wanted = list(left.values())[:2]
                 with session.transaction():
                     claimed = steps.claim(subject, session, run, *wanted).messages
-                    session.pass_over(claimed)
+                    session.exclude(claimed)
                 assert len(claimed) == 2
                 # Raises where one comes a second time.
                 for message in claimed:

@@ -3,29 +3,29 @@
 from typing import Any
 
 import pytest
-from unit.dispatch_world import letter, slice_end, world_of
+from unit.dispatch_world import one, slice_end, world_of
 
 from duesweep.account import CUT, slice_account
-from duesweep.dispatch import Tickets, read_tickets
+from duesweep.dispatch import ClaimKeys, read_claim_keys
 from duesweep.testing.builders import delayed_row
 
 
 def rows(*chunks: tuple[str | None, str | None, int | None]) -> Any:
     """Rows as Spark hands them to a task."""
-    names = ("tickets", "sizes", "total")
+    names = ("claim_keys", "sizes", "total")
     return [dict(zip(names, chunk, strict=True)) for chunk in chunks]
 
 
-def test_tickets_of_all_rows_are_read() -> None:
-    found = read_tickets(rows(("a,b", "1,2", 3), ("c", "30", 3)))
+def test_claim_keys_of_all_rows_are_read() -> None:
+    found = read_claim_keys(rows(("a,b", "1,2", 3), ("c", "30", 3)))
 
-    assert (found.tickets, list(found.sizes), found.total) == (["a", "b", "c"], [1, 2, 30], 3)
+    assert (found.claim_keys, list(found.sizes), found.total) == (["a", "b", "c"], [1, 2, 30], 3)
     assert found.fault is None
 
 
-def test_slice_without_tickets_has_a_row_and_is_whole() -> None:
-    assert read_tickets(rows((None, None, None))) == Tickets([], read_tickets([]).sizes, 0)
-    assert read_tickets(rows((None, None, None))).fault is None
+def test_slice_without_claim_keys_has_a_row_and_is_whole() -> None:
+    assert read_claim_keys(rows((None, None, None))) == ClaimKeys([], read_claim_keys([]).sizes, 0)
+    assert read_claim_keys(rows((None, None, None))).fault is None
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_slice_without_tickets_has_a_row_and_is_whole() -> None:
 def test_read_that_broke_off_is_told_from_one_that_came_to_its_end(
     chunks: list[tuple[str, str, int]], says: str
 ) -> None:
-    fault = read_tickets(rows(*chunks)).fault
+    fault = read_claim_keys(rows(*chunks)).fault
 
     assert fault is not None
     assert says in fault
@@ -50,8 +50,8 @@ def test_slice_that_was_read_in_part_delivers_that_part_and_ends_as_cut() -> Non
 
     world.run_slice(run, keys, total=5)
 
-    assert world.queue.letters["Billing"] == [letter(row) for row in stored[:2]]
-    fault = Tickets(keys, [100, 100], 5).fault
+    assert world.queue.arrived["Billing"] == [one(row) for row in stored[:2]]
+    fault = ClaimKeys(keys, [100, 100], 5).fault
     assert fault is not None
     assert world.ends(run) == [slice_end(fault, given=2, claimed=2)]
     account = slice_account(5, 2, [world.ends(run)[0].end])
