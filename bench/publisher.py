@@ -16,7 +16,13 @@ from typing import Any
 
 import pika
 
-from duesweep.drivers.rabbitmq import Brokers, Connection, Publication, Publisher, PublishResult
+from duesweep.drivers.rabbitmq import (
+    Brokers,
+    Publication,
+    Publisher,
+    PublishResult,
+    RabbitMqConnection,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 PIPELINED, ONE_BY_ONE = "pipelined", "one confirm at a time"
@@ -30,7 +36,7 @@ _SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Contender:
+class PublisherContender:
     """How `count` messages are published; it returns when all are confirmed."""
 
     name: str
@@ -42,8 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run all; 1 where a message is missing, or the ratio is under ten."""
     options = _options(arguments)
     contenders = [
-        Contender(PIPELINED, _pipelined, options.messages),
-        Contender(ONE_BY_ONE, _one_by_one, options.one_by_one),
+        PublisherContender(PIPELINED, _pipelined, options.messages),
+        PublisherContender(ONE_BY_ONE, _one_by_one, options.one_by_one),
     ]
     ratios = []
     with _broker(options.url) as url:
@@ -56,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if ratio >= LEAST_RATIO else 1
 
 
-def _rate(url: str, contender: Contender, number: int) -> float:
+def _rate(url: str, contender: PublisherContender, number: int) -> float:
     """Messages a second, into an empty queue."""
     with _empty_queue(url) as count:
         load = os.getloadavg()[0]
@@ -76,7 +82,7 @@ def _rate(url: str, contender: Contender, number: int) -> float:
 
 def _pipelined(url: str, count: int) -> None:
     publication = Publication("", _QUEUE, _HEADERS, _PROPERTIES, _BODY)
-    with Connection(Brokers((url,), "bench")) as connection:
+    with RabbitMqConnection(Brokers((url,), "bench")) as connection:
         publisher = Publisher(connection, _IN_FLIGHT)
         # As a task does it: batch by batch.
         for start in range(0, count, 1_000):

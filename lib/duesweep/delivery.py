@@ -53,7 +53,7 @@ class DeliveryResult:
         self.released += more.released
 
 
-class Delivery:
+class SliceDelivery:
     """One slice's way to its destinations."""
 
     def __init__(self, queue: QueueSession, clock: Clock) -> None:

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, Row
 
 from duesweep.account import SliceAccount, SliceEnd
 from duesweep.clock import Clock, SystemClock
-from duesweep.delivery import Delivery, DeliveryResult
+from duesweep.delivery import DeliveryResult, SliceDelivery
 from duesweep.errors import (
     ConfigError,
     DuesweepError,
@@ -140,7 +140,7 @@ class _Batches:
         self._slice_number = slice_number
         self._store = store
         self._queue = queue
-        self._delivery = Delivery(queue, job.clock)
+        self._delivery = SliceDelivery(queue, job.clock)
         self._rng = random.Random()
         self.account = SliceAccount()
 

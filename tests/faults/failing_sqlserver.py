@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 from pyspark import TaskContext
 
-from duesweep.drivers.sqlserver import Connection, connect
+from duesweep.drivers.sqlserver import SqlServerConnection, connect
 from duesweep.stores.sqlserver.store import SqlServerStore
 from duesweep.stores.sqlserver.task import SqlServerTaskSession
 
@@ -37,7 +37,7 @@ class FailingSqlServerStore(SqlServerStore):
 
 
 class _FailingSession(SqlServerTaskSession):
-    def __init__(self, connection: Connection, failing: FailingSqlServerStore) -> None:
+    def __init__(self, connection: SqlServerConnection, failing: FailingSqlServerStore) -> None:
         super().__init__(connection, failing)
         self._failing = failing
         self._transactions = 0

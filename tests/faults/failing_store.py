@@ -10,7 +10,7 @@ from typing import Any, Literal
 import psycopg
 from pyspark import TaskContext
 
-from duesweep.drivers.postgresql import DRIVER_LIMITS, TASK_LIMITS, Connection, connect
+from duesweep.drivers.postgresql import DRIVER_LIMITS, TASK_LIMITS, PostgreSqlConnection, connect
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
 from duesweep.stores.postgresql.store import PostgreSqlStore
 from duesweep.stores.postgresql.task import PostgreSqlTaskSession
@@ -60,7 +60,7 @@ class FailingStore:
 
 
 class _FailingSession(PostgreSqlTaskSession):
-    def __init__(self, connection: Connection, failing: FailingStore) -> None:
+    def __init__(self, connection: PostgreSqlConnection, failing: FailingStore) -> None:
         super().__init__(connection, failing.store)
         self._failing = failing
         self._transactions = 0

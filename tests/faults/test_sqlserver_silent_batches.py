@@ -11,7 +11,7 @@ from contract.sqlserver_subjects import SqlServerUnderTest
 
 from duesweep import wiring
 from duesweep.dispatch import ClaimKeys, DispatchJob, dispatch_slice
-from duesweep.drivers.sqlserver.connection import Connection
+from duesweep.drivers.sqlserver.connection import SqlServerConnection
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.testing.builders import delayed_row
 from duesweep.timeouts import Limits, Timeouts
@@ -30,7 +30,7 @@ _LATE_SECONDS = 60.0
 
 def _fall_silent(moment: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the second call of this method of a session's."""
-    known = getattr(Connection, moment)
+    known = getattr(SqlServerConnection, moment)
     calls = count(1)
 
     def watched(*arguments: Any, **named: Any) -> Any:
@@ -38,7 +38,7 @@ def _fall_silent(moment: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> 
             proxy.fall_silent()
         return known(*arguments, **named)
 
-    monkeypatch.setattr(Connection, moment, watched)
+    monkeypatch.setattr(SqlServerConnection, moment, watched)
 
 
 @pytest.mark.parametrize("moment", ["begin", "rows", "insert_messages", "commit"])

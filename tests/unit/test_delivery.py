@@ -5,7 +5,7 @@ from datetime import timedelta
 from unit.late_queue import LateQueue
 
 from duesweep.clock import SettableClock
-from duesweep.delivery import Delivery, DeliveryResult
+from duesweep.delivery import DeliveryResult, SliceDelivery
 from duesweep.errors import (
     DestinationError,
     QueueNotFoundError,
@@ -38,7 +38,7 @@ class World:
         self.clock = SettableClock()
         self.store_clock = StoreClock(micros(DUE) + 1_000_000, 0, self.clock)
         self.queue = queue
-        self.delivery = Delivery(queue, self.clock)
+        self.delivery = SliceDelivery(queue, self.clock)
 
     def deliver_all(self, *messages: Message) -> DeliveryResult:
         return self.delivery.deliver_all(messages, self.store_clock)

@@ -5,25 +5,25 @@ from uuid import UUID
 import pytest
 
 from duesweep.errors import ConfigError
-from duesweep.ledger.identity import ID_PROPERTY, ROLE_PROPERTY, TABLES, TableFacts, identify
+from duesweep.ledger.identity import ID_PROPERTY, ROLE_PROPERTY, TABLES, LedgerTableFacts, identify
 
 _ONE, _OTHER = UUID(int=1), UUID(int=2)
 _COLUMNS = frozenset({"source", "sweep_id"})
 
 
-def _table(name: str, ledger_id: UUID | None, role: str | None = None) -> TableFacts:
+def _table(name: str, ledger_id: UUID | None, role: str | None = None) -> LedgerTableFacts:
     properties = {} if ledger_id is None else {ID_PROPERTY: str(ledger_id)}
     if role is not None:
         properties[ROLE_PROPERTY] = role
-    return TableFacts(name, f"`{name}`", properties, columns=_COLUMNS)
+    return LedgerTableFacts(name, f"`{name}`", properties, columns=_COLUMNS)
 
 
-def _all_but(name: str, ledger_id: UUID | None = _ONE) -> list[TableFacts]:
+def _all_but(name: str, ledger_id: UUID | None = _ONE) -> list[LedgerTableFacts]:
     return [_table(other, ledger_id, other) for other in TABLES if other != name]
 
 
 def test_nothing_is_no_ledger() -> None:
-    identity = identify(TableFacts(name, name) for name in TABLES)
+    identity = identify(LedgerTableFacts(name, name) for name in TABLES)
 
     assert (identity.ledger_id, identity.missing) == (None, TABLES)
     identity.refuse_incomplete("/ledger")
@@ -38,7 +38,7 @@ def test_whole_ledger() -> None:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_missing_table_is_named(name: str) -> None:
-    identity = identify([*_all_but(name), TableFacts(name, name)])
+    identity = identify([*_all_but(name), LedgerTableFacts(name, name)])
 
     identity.refuse_stray()
     with pytest.raises(ConfigError, match=f"has lost the table {name}; .*--rebind"):
@@ -47,7 +47,7 @@ def test_missing_table_is_named(name: str) -> None:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_data_without_a_log_is_named(name: str) -> None:
-    identity = identify([*_all_but(name), TableFacts(name, name, holds_data=True)])
+    identity = identify([*_all_but(name), LedgerTableFacts(name, name, holds_data=True)])
 
     with pytest.raises(ConfigError, match=f"without a Delta log at {name}; "):
         identity.refuse_stray()
@@ -74,8 +74,11 @@ def test_first_versions_ledger_has_its_id_in_one_table() -> None:
 
 @pytest.mark.parametrize(
     "foreign",
-    [_table("tombstones", None), TableFacts("errors", "`errors`", {}, columns=frozenset({"id"}))],
+    [
+        _table("tombstones", None),
+        LedgerTableFacts("errors", "`errors`", {}, columns=frozenset({"id"})),
+    ],
 )
-def test_other_peoples_tables_are_refused(foreign: TableFacts) -> None:
+def test_other_peoples_tables_are_refused(foreign: LedgerTableFacts) -> None:
     with pytest.raises(ConfigError, match="is no table of a duesweep ledger"):
         identify([*_all_but(foreign.name), foreign])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from duesweep.drivers.rabbitmq import Delivery, Encoded
 from duesweep.queues.rabbitmq import ladder
-from duesweep.queues.rabbitmq.migration.plan import Entry, Poison, decide
+from duesweep.queues.rabbitmq.migration.plan import PlannedDelay, Poison, decide
 
 _SENT = datetime(2026, 11, 21, 8, 0, 0, 123456, tzinfo=UTC)
 _TEXT = "2026-11-21 08:00:00:123456 Z"
@@ -47,7 +47,7 @@ def test_recorded_messages_go_where_they_were_recorded_or_a_second_later(
 
         plan = decide(delivery, now)
 
-        assert isinstance(plan, Entry)
+        assert isinstance(plan, PlannedDelay)
         copy = plan.copy(delivery)
         seconds = int(one["routing_key"].removesuffix(".Billing").replace(".", ""), 2) + more
         assert copy.routing_key == ladder.routing_key(seconds, "Billing")
@@ -79,7 +79,7 @@ def test_new_delay_is_what_is_left_rounded_up(delay: int, passed_us: int, destin
     if left_us > ladder.LONGEST_DELAY_SECONDS * 1_000_000:
         assert isinstance(plan, Poison)
         return
-    assert isinstance(plan, Entry)
+    assert isinstance(plan, PlannedDelay)
     assert plan.destination == destination
     assert plan.seconds * 1_000_000 >= left_us
     assert plan.seconds == 0 or (plan.seconds - 1) * 1_000_000 < left_us
@@ -95,7 +95,7 @@ def test_expired_delay_enters_at_level_00_with_only_zeros() -> None:
 
     plan = decide(delivery, _SENT + timedelta(days=1))
 
-    assert plan == Entry("Billing", 0)
+    assert plan == PlannedDelay("Billing", 0)
     copy = plan.copy(delivery)
     assert (copy.exchange, copy.routing_key) == ("nsb.v2.delay-level-00", "0." * 28 + "Billing")
 
@@ -104,7 +104,7 @@ def test_expired_delay_enters_at_level_00_with_only_zeros() -> None:
 def test_time_sent_may_be_a_byte_array(sent: str | bytes) -> None:
     plan = decide(_delivery({**_HEADERS, "NServiceBus.TimeSent": sent}), _SENT)
 
-    assert plan == Entry("Billing", 10)
+    assert plan == PlannedDelay("Billing", 10)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duesweep.queues.rabbitmq.punctuality import Entry, Punctuality
+from duesweep.queues.rabbitmq.punctuality import LadderEntry, Punctuality
 
 _left = st.integers(0, 2**28 * 1_000_000)
 
@@ -27,10 +27,10 @@ def test_what_is_not_held_is_rounded_up(left_us: int) -> None:
 def test_only_the_first_batches_are_held() -> None:
     punctuality = Punctuality(is_wanted=True)
     held = 0
-    while punctuality.entry(1_500_000) == Entry(1, 0.5):
+    while punctuality.entry(1_500_000) == LadderEntry(1, 0.5):
         punctuality.end_batch()
         held += 1
     punctuality.end_batch()
 
     assert held == 10
-    assert punctuality.entry(1_500_000) == Entry(2)
+    assert punctuality.entry(1_500_000) == LadderEntry(2)

@@ -89,7 +89,7 @@ def handover(
     """
     from duesweep.cli import handover as command  # noqa: PLC0415
 
-    options = command.Options(cutoff=cutoff, dry_run=dry_run, abort=abort, as_json=as_json)
+    options = command.HandoverOptions(cutoff=cutoff, dry_run=dry_run, abort=abort, as_json=as_json)
     return command.run(config, settings or [], options)
 
 
@@ -129,7 +129,7 @@ def doctor(
     """
     from duesweep.cli import doctor as command  # noqa: PLC0415
 
-    options = command.Options(as_json=as_json, with_spark=not no_spark, ignored=ignore or [])
+    options = command.DoctorOptions(as_json=as_json, with_spark=not no_spark, ignored=ignore or [])
     return command.run(config, settings or [], options)
 
 

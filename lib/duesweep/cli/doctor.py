@@ -11,7 +11,7 @@ from rich.text import Text
 
 from duesweep import config as configuration
 from duesweep.config import Config
-from duesweep.doctor.examine import Binding, Examination, examine_services
+from duesweep.doctor.examine import Examination, LedgerBinding, examine_services
 from duesweep.doctor.finding import (
     Check,
     Finding,
@@ -29,7 +29,7 @@ _COLOURS = {Severity.FAULT: "red", Severity.WARNING: "yellow", Severity.OK: "gre
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class DoctorOptions:
     """What the command line asks for."""
 
     as_json: bool = False
@@ -37,7 +37,7 @@ class Options:
     ignored: Sequence[str] = field(default_factory=list)
 
 
-def run(file: Path | None, overrides: Sequence[str], options: Options) -> int:
+def run(file: Path | None, overrides: Sequence[str], options: DoctorOptions) -> int:
     """Look at everything; 3 where there is something to mend."""
     without([], options.ignored)
     config = configuration.load(file, overrides)
@@ -89,10 +89,10 @@ def _cells(severity: Severity, check: Check, text: str) -> Iterable[Text]:
     return Text(severity, style=_COLOURS.get(severity, "")), Text(check), Text(text)
 
 
-def _examine(config: Config, options: Options) -> list[Finding]:
+def _examine(config: Config, options: DoctorOptions) -> list[Finding]:
     examination: Examination | None = None
     findings: list[Finding] = []
-    binding = Binding(problem="The journal was not read")
+    binding = LedgerBinding(problem="The journal was not read")
     try:
         examination = _examination(config)
     except ImportError as error:
@@ -122,7 +122,7 @@ def _not_imported(error: ImportError) -> Finding:
     )
 
 
-def _examine_spark(examination: Examination | None, binding: Binding) -> list[Finding]:
+def _examine_spark(examination: Examination | None, binding: LedgerBinding) -> list[Finding]:
     from duesweep.doctor.cluster import ledger_facts, spark_facts  # noqa: PLC0415 - loads Spark
     from duesweep.session import spark_session  # noqa: PLC0415
     from duesweep.spark_errors import SPARK_ERRORS, sentence  # noqa: PLC0415

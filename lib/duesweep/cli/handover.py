@@ -19,7 +19,7 @@ _WIRE_FORMAT = "%Y-%m-%d %H:%M:%S:%f Z"
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class HandoverOptions:
     """`cutoff` as it was written."""
 
     cutoff: str | None
@@ -28,7 +28,7 @@ class Options:
     as_json: bool
 
 
-def run(file: Path | None, overrides: Sequence[str], options: Options) -> int:
+def run(file: Path | None, overrides: Sequence[str], options: HandoverOptions) -> int:
     """Hand over, look, or stop."""
     if options.abort and (options.dry_run or options.cutoff):
         raise ConfigError("--abort stops what runs elsewhere, and takes no other option with it")
@@ -84,7 +84,7 @@ def _abort(context: SweepContext) -> int:
     return ExitCode.DONE
 
 
-def _run(context: SweepContext, cutoff: datetime | None, options: Options) -> int:
+def _run(context: SweepContext, cutoff: datetime | None, options: HandoverOptions) -> int:
     from duesweep.cli import report  # noqa: PLC0415
     from duesweep.handover import handover  # noqa: PLC0415
     from duesweep.session import spark_session  # noqa: PLC0415
@@ -111,7 +111,7 @@ def _run(context: SweepContext, cutoff: datetime | None, options: Options) -> in
     return done.exit_code
 
 
-def _preview(context: SweepContext, cutoff: datetime | None, options: Options) -> int:
+def _preview(context: SweepContext, cutoff: datetime | None, options: HandoverOptions) -> int:
     from duesweep.cli import report  # noqa: PLC0415
     from duesweep.handover import preview  # noqa: PLC0415
     from duesweep.preview import PreviewEntry  # noqa: PLC0415

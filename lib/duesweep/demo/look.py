@@ -95,7 +95,7 @@ def show(ledger: Ledger, look: Look) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class Comparison:
     """One line of the account: what is there, and what the ledger says."""
 
     place: str
@@ -110,7 +110,7 @@ class Entry:
 
 def account(
     ledger: Ledger, dsn: str, delayed: TableName, queues: Sequence[TableName], loaded: int
-) -> Sequence[Entry]:
+) -> Sequence[Comparison]:
     """Each queue table against its tombstones, what still waits against what has none, and the
     other ledger tables against what the demonstration leaves: all that failed is out of attempts.
     """
@@ -125,16 +125,18 @@ def account(
     with psycopg.connect(dsn) as connection:
         found = {table: _count(connection, table) for table in (*queues, delayed)}
     return [
-        *(Entry(f"queue {q}", found[q][0], recorded.pop(str(q), 0)) for q in queues),
-        *(Entry(f"queue {queue}", 0, count) for queue, count in recorded.items()),
-        Entry(f"store {delayed}", found[delayed][0], loaded - sum(int(row[1]) for row in rows)),
-        Entry("ledger table errors", others["errors"], others["exhausted"]),
-        Entry("ledger table retries", others["retries"], 0),
-        Entry("messages twice in a table", sum(twice for _, twice in found.values()), 0),
+        *(Comparison(f"queue {q}", found[q][0], recorded.pop(str(q), 0)) for q in queues),
+        *(Comparison(f"queue {queue}", 0, count) for queue, count in recorded.items()),
+        Comparison(
+            f"store {delayed}", found[delayed][0], loaded - sum(int(row[1]) for row in rows)
+        ),
+        Comparison("ledger table errors", others["errors"], others["exhausted"]),
+        Comparison("ledger table retries", others["retries"], 0),
+        Comparison("messages twice in a table", sum(twice for _, twice in found.values()), 0),
     ]
 
 
-def show_account(entries: Sequence[Entry]) -> None:
+def show_account(entries: Sequence[Comparison]) -> None:
     """Print the account."""
     table = Table()
     table.add_column("place")

@@ -67,7 +67,7 @@ class Traffic:
 
 
 @dataclass(frozen=True, slots=True)
-class DelayedRow:
+class DemoRow:
     """A row of a delayed table."""
 
     id: UUID
@@ -76,7 +76,7 @@ class DelayedRow:
     due: datetime
 
 
-def generate(traffic: Traffic, now: datetime) -> Iterator[DelayedRow]:
+def generate(traffic: Traffic, now: datetime) -> Iterator[DemoRow]:
     """The rows, in the order in which they were stored; the same for the same seed and `now`.
 
     `now` is the transport's clock, see `stored_now`.
@@ -93,7 +93,7 @@ def generate(traffic: Traffic, now: datetime) -> Iterator[DelayedRow]:
         headers = write(_headers(rng, UNKNOWN_QUEUE if kind == "unknown" else address, due))
         if kind == "unreadable":
             headers = headers[: len(headers) // 2]
-        yield DelayedRow(_uuid(rng), headers, _body(rng, number, traffic.body_bytes), due)
+        yield DemoRow(_uuid(rng), headers, _body(rng, number, traffic.body_bytes), due)
 
 
 def stored_now(dsn: str) -> datetime:
@@ -103,9 +103,7 @@ def stored_now(dsn: str) -> datetime:
     return now
 
 
-def load(
-    connection: psycopg.Connection[Any], delayed: TableName, rows: Iterable[DelayedRow]
-) -> None:
+def load(connection: psycopg.Connection[Any], delayed: TableName, rows: Iterable[DemoRow]) -> None:
     """Append the rows to a delayed table, by COPY."""
     statement = f"COPY {delayed} (id, headers, body, due) FROM STDIN (FORMAT BINARY)"
     with connection.cursor() as cursor, cursor.copy(statement.encode()) as copy:

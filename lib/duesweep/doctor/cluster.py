@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 import duesweep
-from duesweep.doctor.examine import Binding
+from duesweep.doctor.examine import LedgerBinding
 from duesweep.doctor.question import question
 from duesweep.doctor.spark import ExecutorFacts, LedgerFacts, Needs, SparkFacts, Versions
 from duesweep.errors import DuesweepError
@@ -47,7 +47,7 @@ def spark_facts(spark: SparkSession, needs: Needs) -> SparkFacts:
     )
 
 
-def ledger_facts(spark: SparkSession, root: str, binding: Binding) -> LedgerFacts:
+def ledger_facts(spark: SparkSession, root: str, binding: LedgerBinding) -> LedgerFacts:
     """Which ledger there is, and which one the journal belongs to."""
     try:
         identity = Ledger(spark, root).read()

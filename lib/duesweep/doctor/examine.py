@@ -37,24 +37,26 @@ class Examination:
 
 
 @dataclass(frozen=True, slots=True)
-class Binding:
+class LedgerBinding:
     """The ledger that the journal belongs to, None for none as yet; or why that is not known."""
 
     ledger_id: UUID | None = None
     problem: str | None = None
 
 
-def examine_services(examination: Examination) -> tuple[Sequence[Finding], Binding]:
+def examine_services(examination: Examination) -> tuple[Sequence[Finding], LedgerBinding]:
     """What is to be said of databases, routes and the store; and what the journal is bound to."""
     findings = [*examination.routes]
     for service in examination.services:
         findings += _examine(service)
     if any(f.check in _OUT_OF_REACH and _is_bad(f, _STORE) for f in findings):
         reason = "The store is out of reach"
-        return [*findings, skipped(Check.SWEEP_START, _START, reason)], Binding(problem=reason)
+        return [*findings, skipped(Check.SWEEP_START, _START, reason)], LedgerBinding(
+            problem=reason
+        )
     more, binding = _examine_start(examination.context, is_explained=any(map(_is_bad, findings)))
     if any(f.check == Check.SETUP and _is_bad(f) for f in findings):
-        binding = Binding(problem=NOT_SET_UP)
+        binding = LedgerBinding(problem=NOT_SET_UP)
     return [*findings, *more], binding
 
 
@@ -65,17 +67,19 @@ def _examine(service: Service) -> Sequence[Finding]:
         return [unreachable(service.setting, error)]
 
 
-def _examine_start(context: SweepContext, *, is_explained: bool) -> tuple[list[Finding], Binding]:
+def _examine_start(
+    context: SweepContext, *, is_explained: bool
+) -> tuple[list[Finding], LedgerBinding]:
     """What a sweep asks before it starts. Where it would not, and nothing else was found to say
     why, that is a fault of its own.
     """
     findings: list[Finding] = []
-    binding = Binding(problem="The journal cannot be read")
+    binding = LedgerBinding(problem="The journal cannot be read")
     try:
         with context.store.open_driver() as session:
             session.check()
             findings += _notices(context.store.source, session)
-            binding = Binding(session.binding())
+            binding = LedgerBinding(session.binding())
             context.queue.check(context.error_queue)
             # Of all that is stored: what is due next would be refused, too.
             refuse_missing_queues(context, session, None)

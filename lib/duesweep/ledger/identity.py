@@ -15,7 +15,7 @@ _COLUMNS = {"source", "message_key"}, {"source", "sweep_id"}
 
 
 @dataclass(frozen=True, slots=True)
-class TableFacts:
+class LedgerTableFacts:
     """What lies at the place of the table `name`. `properties` None: no Delta table; then
     `holds_data` says whether there are files without a log. `columns` are only those of a table
     without an id.
@@ -60,7 +60,7 @@ class Identity:
             )
 
 
-def identify(tables: Iterable[TableFacts]) -> Identity:
+def identify(tables: Iterable[LedgerTableFacts]) -> Identity:
     """Which ledger these tables are; `ConfigError` where one is another's, or of another ledger."""
     ids: dict[str, UUID] = {}
     missing, stray, unmarked = [], [], []
@@ -85,7 +85,7 @@ def identify(tables: Iterable[TableFacts]) -> Identity:
     return Identity(ledger_id, tuple(missing), tuple(stray), tuple(unmarked))
 
 
-def _id_of(table: TableFacts, properties: Mapping[str, str]) -> UUID:
+def _id_of(table: LedgerTableFacts, properties: Mapping[str, str]) -> UUID:
     role = properties.get(ROLE_PROPERTY, table.name)
     if role != table.name:
         raise ConfigError(
@@ -98,7 +98,7 @@ def _id_of(table: TableFacts, properties: Mapping[str, str]) -> UUID:
         raise _not_ours(table) from error
 
 
-def _not_ours(table: TableFacts) -> ConfigError:
+def _not_ours(table: LedgerTableFacts) -> ConfigError:
     return ConfigError(
         f"{table.location} is no table of a duesweep ledger; set ledger.root to a place of its own"
     )

@@ -22,7 +22,7 @@ from duesweep.ledger.identity import (
     ROLE_PROPERTY,
     TABLES,
     Identity,
-    TableFacts,
+    LedgerTableFacts,
     identify,
 )
 from duesweep.ledger.schemas import SCHEMAS
@@ -146,7 +146,7 @@ class Ledger:
                 ) from error
             return
 
-    def _facts(self, name: str) -> TableFacts:
+    def _facts(self, name: str) -> LedgerTableFacts:
         location = self.table(name)
         try:
             rows = self.spark.sql(f"SHOW TBLPROPERTIES {location}").collect()
@@ -160,10 +160,10 @@ class Ledger:
                 ) from error
             if not _is_absence(error):
                 raise self._unreadable(error) from error
-            return TableFacts(name, location, holds_data=self._holds_data(name))
+            return LedgerTableFacts(name, location, holds_data=self._holds_data(name))
         except SPARK_ERRORS as error:
             raise self._unreadable(error) from error
-        return TableFacts(name, location, found, columns=frozenset(columns))
+        return LedgerTableFacts(name, location, found, columns=frozenset(columns))
 
     def _holds_data(self, name: str) -> bool:
         """Whether data lies where a table should be; a catalog sees to that itself."""

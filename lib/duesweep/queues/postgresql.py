@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from duesweep.address import PostgreSqlAddresses, TableName
-from duesweep.drivers.postgresql import Connection, connect
+from duesweep.drivers.postgresql import PostgreSqlConnection, connect
 from duesweep.errors import (
     ConfigError,
     MessageError,
@@ -75,7 +75,7 @@ class PostgreSqlQueue:
             if error_queue is not None:
                 _check_error_queue(connection, self.addresses, error_queue)
 
-    def _connect(self) -> Connection:
+    def _connect(self) -> PostgreSqlConnection:
         if self.dsn is None:
             return connect(self.store_dsn, self.timeouts.task)
         try:
@@ -89,7 +89,7 @@ class PostgreSqlQueueSession(QueueTableSession):
 
     def __init__(
         self,
-        connection: Connection,
+        connection: PostgreSqlConnection,
         addresses: PostgreSqlAddresses,
         *,
         own_transaction: bool = False,
@@ -132,7 +132,7 @@ class PostgreSqlQueueSession(QueueTableSession):
         self._known.add(table)
 
 
-def _missing_rights(connection: Connection, table: TableName) -> Sequence[str]:
+def _missing_rights(connection: PostgreSqlConnection, table: TableName) -> Sequence[str]:
     """What this role lacks to fill a queue table; a `MessageError` where `table` is none."""
     rows = connection.rows(
         "describe_table", {}, schema=table.schema, table=table.table, rights=["INSERT"]
@@ -147,7 +147,9 @@ def _missing_rights(connection: Connection, table: TableName) -> Sequence[str]:
     return list(rows[0].missing_rights)
 
 
-def _check_database(connection: Connection, setting: str, own_queue: TableName | None) -> None:
+def _check_database(
+    connection: PostgreSqlConnection, setting: str, own_queue: TableName | None
+) -> None:
     if connection.row("describe_session", {}).is_read_only:
         raise ConfigError(
             f"The session that {setting}.dsn opens is read-only; connect to the primary "
@@ -165,7 +167,7 @@ def _check_database(connection: Connection, setting: str, own_queue: TableName |
 
 
 def _check_error_queue(
-    connection: Connection, addresses: PostgreSqlAddresses, address: str
+    connection: PostgreSqlConnection, addresses: PostgreSqlAddresses, address: str
 ) -> None:
     try:
         table = addresses.parse(address)

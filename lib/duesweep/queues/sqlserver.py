@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from duesweep.address import SqlServerAddresses, SqlServerTable, bracketed
-from duesweep.drivers.sqlserver import Connection, connect
+from duesweep.drivers.sqlserver import SqlServerConnection, connect
 from duesweep.errors import (
     ConfigError,
     DestinationError,
@@ -81,7 +81,7 @@ class SqlServerQueue:
             if error_queue is not None:
                 _check_error_queue(connection, self.addresses, error_queue)
 
-    def _check_own_queue(self, connection: Connection) -> None:
+    def _check_own_queue(self, connection: SqlServerConnection) -> None:
         if not self.holds_own_queue:
             return
         try:
@@ -92,7 +92,7 @@ class SqlServerQueue:
                 "dsn, or create the queue with the command `setup`"
             ) from error
 
-    def _connect(self) -> Connection:
+    def _connect(self) -> SqlServerConnection:
         if self.dsn is None:
             return connect(self.store_dsn, self.timeouts.task)
         try:
@@ -106,7 +106,7 @@ class SqlServerQueueSession(QueueTableSession):
 
     def __init__(
         self,
-        connection: Connection,
+        connection: SqlServerConnection,
         addresses: SqlServerAddresses,
         *,
         own_transaction: bool = False,
@@ -155,7 +155,7 @@ class SqlServerQueueSession(QueueTableSession):
         self._has_recoverable[table] = describe_queue(self._connection, table)
 
 
-def describe_queue(connection: Connection, table: SqlServerTable) -> bool:
+def describe_queue(connection: SqlServerConnection, table: SqlServerTable) -> bool:
     """Whether a queue table is of the older shape; a `MessageError` where `table` is none, a
     `DestinationError` where that cannot be seen now.
     """
@@ -171,7 +171,7 @@ def describe_queue(connection: Connection, table: SqlServerTable) -> bool:
     return _RECOVERABLE in found
 
 
-def _columns_of(connection: Connection, table: SqlServerTable) -> dict[str, str]:
+def _columns_of(connection: SqlServerConnection, table: SqlServerTable) -> dict[str, str]:
     database = connection.row("describe_catalog", {}, catalog=table.catalog)
     if not database.found:
         raise QueueNotFoundError(f"There is no queue table {table}: no database {table.catalog}")
@@ -190,7 +190,7 @@ def _columns_of(connection: Connection, table: SqlServerTable) -> dict[str, str]
     return {row.name: row.type.lower() for row in rows}
 
 
-def _refuse_unseen(connection: Connection, table: SqlServerTable) -> None:
+def _refuse_unseen(connection: SqlServerConnection, table: SqlServerTable) -> None:
     """Raise `DestinationError` for a table that is there, but that this user has no right on: SQL
     Server does not show it such a table, and its messages would be given up for a missing GRANT.
     """
@@ -202,7 +202,9 @@ def _refuse_unseen(connection: Connection, table: SqlServerTable) -> None:
         )
 
 
-def _check_error_queue(connection: Connection, addresses: SqlServerAddresses, address: str) -> None:
+def _check_error_queue(
+    connection: SqlServerConnection, addresses: SqlServerAddresses, address: str
+) -> None:
     try:
         table = addresses.parse(address)
         describe_queue(connection, table)

@@ -5,14 +5,18 @@ from collections.abc import Sequence
 from duesweep.config import Config
 from duesweep.errors import ConfigError
 from duesweep.queues.rabbitmq.migration.migrate import Migration
-from duesweep.queues.rabbitmq.migration.report import LevelReport, MigrationReport, Watch
+from duesweep.queues.rabbitmq.migration.report import (
+    LevelReport,
+    MigrationProgress,
+    MigrationReport,
+)
 from duesweep.queues.rabbitmq.setup import RabbitMqSetup
 from duesweep.queues.rabbitmq.topology import Style
 from duesweep.queues.rabbitmq.verification.verify import Verification
 from duesweep.wiring.dialects import QueueConnection, connections
 from duesweep.wiring.rabbitmq import brokers, queue_step
 
-__all__ = ["LevelReport", "Migration", "MigrationReport", "Watch"]
+__all__ = ["LevelReport", "Migration", "MigrationProgress", "MigrationReport"]
 
 
 def installer(config: Config, connection: str | None, endpoints: Sequence[str]) -> RabbitMqSetup:

@@ -7,7 +7,7 @@ from broker import Broker
 from broker_server import BrokerServer
 from contract.rabbitmq.sessions import queue_of
 
-from duesweep.drivers.rabbitmq import Brokers, Channel, Connection
+from duesweep.drivers.rabbitmq import Brokers, Channel, RabbitMqConnection
 from duesweep.headers import json as headers_json
 from duesweep.queues.rabbitmq import declare, ladder
 from duesweep.queues.rabbitmq.topology import Style
@@ -55,7 +55,7 @@ class RabbitMqUnderTest:
 def broker_with_ladder(broker_server: BrokerServer) -> Iterator[Broker]:
     """A vhost with a delay ladder, which takes a second to make."""
     broker = Broker(broker_server, "contract")
-    with Connection(Brokers((broker.url,), "queues.default")) as connection:
+    with RabbitMqConnection(Brokers((broker.url,), "queues.default")) as connection:
         declare.create(Channel(connection), ladder.ladder())
     yield broker
     broker.close()

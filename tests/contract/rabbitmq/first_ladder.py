@@ -8,10 +8,10 @@ from typing import Any
 import pika
 from broker import Broker
 
-from duesweep.drivers.rabbitmq import Brokers, Channel, Connection
+from duesweep.drivers.rabbitmq import Brokers, Channel, RabbitMqConnection
 from duesweep.policy import delay_level
 from duesweep.queues.rabbitmq import declare, ladder
-from duesweep.queues.rabbitmq.topology import Queue, Topology
+from duesweep.queues.rabbitmq.topology import BrokerQueue, Topology
 
 TIME_SENT = "NServiceBus.TimeSent"
 
@@ -25,13 +25,13 @@ def create_first_ladder(broker: Broker) -> None:
     second = ladder.ladder()
     first = Topology(
         tuple(replace(one, name=_first(one.name)) for one in second.exchanges),
-        tuple(Queue(_first(one.name), _classic(one.arguments)) for one in second.queues),
+        tuple(BrokerQueue(_first(one.name), _classic(one.arguments)) for one in second.queues),
         tuple(
             replace(one, source=_first(one.source), destination=_first(one.destination))
             for one in second.bindings
         ),
     )
-    with Connection(Brokers((broker.url,), "queues.default")) as connection:
+    with RabbitMqConnection(Brokers((broker.url,), "queues.default")) as connection:
         declare.create(Channel(connection), first)
 
 

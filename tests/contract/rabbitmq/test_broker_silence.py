@@ -21,7 +21,7 @@ from contract.rabbitmq.sessions import (
     world_on,
 )
 
-from duesweep.drivers.rabbitmq import Brokers, Channel, Connection, Management
+from duesweep.drivers.rabbitmq import Brokers, Channel, Management, RabbitMqConnection
 from duesweep.errors import DestinationError, QueueError
 from duesweep.policy import BatchLimits
 from duesweep.queues.rabbitmq.migration.migrate import Migration
@@ -75,7 +75,7 @@ def test_connection_is_not_waited_for(brokers: Brokers, proxy: Proxy, answered_b
     proxy.hold_after(answered_bytes, Way.TO_CLIENT)
 
     with _in_time(_TIMEOUTS.connect_seconds), pytest.raises(QueueError) as caught:
-        Connection(brokers)
+        RabbitMqConnection(brokers)
 
     assert caught.value.transient
 

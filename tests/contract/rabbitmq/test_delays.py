@@ -19,10 +19,10 @@ from unit.dispatch_world import World
 from waiting import until
 
 from duesweep.clock import SettableClock, SystemClock
-from duesweep.drivers.rabbitmq import Brokers, Channel, Connection
+from duesweep.drivers.rabbitmq import Brokers, Channel, RabbitMqConnection
 from duesweep.message import Message
 from duesweep.queues.rabbitmq import declare, ladder
-from duesweep.queues.rabbitmq.punctuality import Entry, Punctuality
+from duesweep.queues.rabbitmq.punctuality import LadderEntry, Punctuality
 from duesweep.queues.rabbitmq.topology import Style
 from duesweep.store_clock import StoreClock
 from duesweep.testing.builders import DelayedRow, delayed_row
@@ -35,7 +35,7 @@ DELAYS = (1, 2, 3, 5)
 @pytest.fixture
 def with_ladder(billing: Broker) -> Broker:
     """With the delay ladder."""
-    with Connection(Brokers((billing.url,), "queues.default")) as connection:
+    with RabbitMqConnection(Brokers((billing.url,), "queues.default")) as connection:
         declare.create(Channel(connection), ladder.ladder())
     return billing
 
@@ -119,7 +119,9 @@ def test_what_is_still_held_when_time_is_up_was_not_sent(
     with_ladder: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # For longer than a fraction of a second, in which a busy machine may do nothing at all.
-    monkeypatch.setattr(Punctuality, "entry", lambda _, left_us: Entry(0, left_us / 1_000_000))
+    monkeypatch.setattr(
+        Punctuality, "entry", lambda _, left_us: LadderEntry(0, left_us / 1_000_000)
+    )
     punctual = replace(queue_of(with_ladder.url), is_punctual=True)
     clock = StoreClock(0, 0, SettableClock())
     with session_of(punctual) as session:

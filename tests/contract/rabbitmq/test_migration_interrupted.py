@@ -19,11 +19,11 @@ from waiting import until
 
 from duesweep.drivers.rabbitmq import (
     Brokers,
-    Connection,
     Consumer,
     Publication,
     Publisher,
     PublishResult,
+    RabbitMqConnection,
 )
 from duesweep.queues.rabbitmq import ladder
 
@@ -48,7 +48,7 @@ def _brokers(broker: Broker) -> Brokers:
 def _load(broker: Broker) -> None:
     headers = {TIME_SENT: time_sent(datetime.now(UTC)), ladder.DELAY_HEADER: _SECONDS}
     key = ladder.routing_key(_SECONDS, "Billing")
-    with Connection(_brokers(broker)) as connection:
+    with RabbitMqConnection(_brokers(broker)) as connection:
         publisher = Publisher(connection, 2_000)
         publisher.publish(
             [
@@ -63,7 +63,10 @@ def _load(broker: Broker) -> None:
 def _bodies(broker: Broker) -> Counter[bytes]:
     """All that is on the second ladder; they are taken from there."""
     bodies: Counter[bytes] = Counter()
-    with Connection(_brokers(broker)) as connection, Consumer(connection, _SECOND, 500) as consumer:
+    with (
+        RabbitMqConnection(_brokers(broker)) as connection,
+        Consumer(connection, _SECOND, 500) as consumer,
+    ):
         while deliveries := consumer.take(_COUNT, 3):
             bodies.update(delivery.body for delivery in deliveries)
             consumer.acknowledge(deliveries)

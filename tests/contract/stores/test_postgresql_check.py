@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from endpoint import Endpoint
 
-from duesweep.drivers.postgresql import DRIVER_LIMITS, Connection, connect
+from duesweep.drivers.postgresql import DRIVER_LIMITS, PostgreSqlConnection, connect
 from duesweep.errors import ConfigError, StoreError
 from duesweep.stores.postgresql.check import check_tables
 
@@ -29,14 +29,14 @@ def test_time_zone_that_postgresql_knows_is_only_tried(database: str, zone: str)
 def test_session_that_is_lost_meanwhile_is_no_wrong_time_zone(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    row = Connection.row
+    row = PostgreSqlConnection.row
 
-    def killed(self: Connection, name: str, *arguments: Any, **values: object) -> object:
+    def killed(self: PostgreSqlConnection, name: str, *arguments: Any, **values: object) -> object:
         if name == "set_zone":
             endpoint.kill_sessions()
         return row(self, name, *arguments, **values)
 
-    monkeypatch.setattr(Connection, "row", killed)
+    monkeypatch.setattr(PostgreSqlConnection, "row", killed)
     with connect(endpoint.dsn, DRIVER_LIMITS) as connection, pytest.raises(StoreError) as failure:
         check_tables(connection, {}, "UTC")
 

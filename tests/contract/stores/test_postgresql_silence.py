@@ -11,7 +11,7 @@ from waiting import until
 
 from duesweep.address import TableName
 from duesweep.drivers.postgresql import (
-    Connection,
+    PostgreSqlConnection,
     bounded,
     connect,
     connect_as_server,
@@ -37,7 +37,7 @@ def dsn(endpoint: Endpoint, proxy: SilentProxy) -> str:
 
 @pytest.mark.parametrize("opened", [connect, connect_as_server])
 def test_server_that_takes_a_connection_and_says_nothing_is_a_passing_fault(
-    opened: Callable[[str, Limits], Connection], dsn: str, proxy: SilentProxy
+    opened: Callable[[str, Limits], PostgreSqlConnection], dsn: str, proxy: SilentProxy
 ) -> None:
     proxy.fall_silent()
 
@@ -67,22 +67,22 @@ def test_server_that_falls_silent_as_it_is_asked_for_its_time_zone_hides_it(
     assert server_time_zone(dsn, LIMITS) is None
 
 
-def _ask(connection: Connection) -> None:
+def _ask(connection: PostgreSqlConnection) -> None:
     connection.row("session_zone", {})
 
 
-def _ask_within_a_transaction(connection: Connection) -> None:
+def _ask_within_a_transaction(connection: PostgreSqlConnection) -> None:
     with connection.transaction(), connection.transaction():
         connection.row("session_zone", {})
 
 
-def _run_a_script(connection: Connection) -> None:
+def _run_a_script(connection: PostgreSqlConnection) -> None:
     connection.script("SELECT 'session_zone'")
 
 
 @pytest.mark.parametrize("ask", [_ask, _ask_within_a_transaction, _run_a_script])
 def test_statement_that_is_not_answered_ends_its_session(
-    ask: Callable[[Connection], None], dsn: str, proxy: SilentProxy
+    ask: Callable[[PostgreSqlConnection], None], dsn: str, proxy: SilentProxy
 ) -> None:
     with connect(dsn, LIMITS) as connection:
         ask(connection)

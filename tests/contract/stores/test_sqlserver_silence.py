@@ -11,7 +11,7 @@ from broker_proxy import Proxy, Way, proxied
 
 from duesweep.drivers.sqlserver import binding, connection
 from duesweep.drivers.sqlserver.connect import connect
-from duesweep.drivers.sqlserver.connection import Connection
+from duesweep.drivers.sqlserver.connection import SqlServerConnection
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.errors import StoreError
 from duesweep.stores.sqlserver.statements import SqlServerStatements
@@ -33,7 +33,7 @@ _CROSS = "SELECT a.object_id FROM sys.all_objects a CROSS JOIN sys.all_objects b
 # A file of SQL with so many rows there is not.
 _MANY = "many"
 
-Ask = Callable[[Connection], object]
+Ask = Callable[[SqlServerConnection], object]
 
 
 @pytest.fixture
@@ -84,15 +84,15 @@ def test_session_is_not_waited_for(dsn: str, proxy: Proxy, answered_bytes: int) 
     assert time.monotonic() - started < _IMPATIENT.connect_seconds + _LATE_SECONDS
 
 
-def _insert(session: Connection) -> None:
+def _insert(session: SqlServerConnection) -> None:
     names = {"queue": "tempdb..duesweep_none"}
     session.insert_messages("none", "insert_message", names, [("{}", b"body")])
 
 
 _ASKS: dict[str, Ask] = {
     "statement": lambda session: session.rows("describe_session", {}),
-    "begin": Connection.begin,
-    "state": Connection.is_alive_in_transaction,
+    "begin": SqlServerConnection.begin,
+    "state": SqlServerConnection.is_alive_in_transaction,
     "script": lambda session: session.script("SELECT 1"),
     "insert": _insert,
 }

@@ -8,12 +8,12 @@ from duesweep.drivers.postgresql.connect import (
     database_of,
     server_time_zone,
 )
-from duesweep.drivers.postgresql.connection import Connection, array_text, literal
+from duesweep.drivers.postgresql.connection import PostgreSqlConnection, array_text, literal
 
 __all__ = [
     "DRIVER_LIMITS",
     "TASK_LIMITS",
-    "Connection",
+    "PostgreSqlConnection",
     "array_text",
     "connect",
     "connect_as_server",

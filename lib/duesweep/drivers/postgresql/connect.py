@@ -10,7 +10,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Conninfo
 
 from duesweep.drivers.postgresql.bounded import BoundedConnection
-from duesweep.drivers.postgresql.connection import Connection
+from duesweep.drivers.postgresql.connection import PostgreSqlConnection
 from duesweep.drivers.postgresql.errors import connect_errors
 from duesweep.drivers.postgresql.settings import UTC_SETTINGS, settings_query, time_outs
 from duesweep.timeouts import DEFAULT_TIMEOUTS, Limits
@@ -21,7 +21,7 @@ DRIVER_LIMITS = DEFAULT_TIMEOUTS.driver
 _KEEPALIVE = {"keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3}
 
 
-def connect(dsn: str, limits: Limits) -> Connection:
+def connect(dsn: str, limits: Limits) -> PostgreSqlConnection:
     """Open a session whose time zone is UTC, whatever role, server or process say.
 
     Raises `ConfigError` for a dsn or credentials that are wrong, `StoreError` where the server
@@ -30,7 +30,7 @@ def connect(dsn: str, limits: Limits) -> Connection:
     with connect_errors(dsn):
         raw = _open(dsn, limits)
         _set_up(raw, UTC_SETTINGS | time_outs(limits), limits)
-    return Connection(raw, limits)
+    return PostgreSqlConnection(raw, limits)
 
 
 def database_of(dsn: str) -> str:
@@ -42,12 +42,12 @@ def database_of(dsn: str) -> str:
     return str(name or _text(defaults.get("user")))
 
 
-def connect_as_server(dsn: str, limits: Limits) -> Connection:
+def connect_as_server(dsn: str, limits: Limits) -> PostgreSqlConnection:
     """Open a session that asks for no time zone of its own, so that its zone is the server's."""
     with connect_errors(dsn), _without_own_zone():
         raw = _open(dsn, limits, options=" ")
         _set_up(raw, time_outs(limits), limits)
-    return Connection(raw, limits)
+    return PostgreSqlConnection(raw, limits)
 
 
 def server_time_zone(dsn: str, limits: Limits) -> str | None:

@@ -27,7 +27,7 @@ Names = Mapping[str, TableName | str]
 _JDBC_TLS = ("sslmode", "sslrootcert", "sslcert", "sslkey")
 
 
-class Connection:
+class PostgreSqlConnection:
     """One session: in UTC, with time-outs on everything, each statement a file of SQL.
 
     `names` are the identifiers that a statement names in braces.
@@ -37,7 +37,7 @@ class Connection:
         self.limits = limits
         self._raw = raw
 
-    def __enter__(self) -> "Connection":
+    def __enter__(self) -> "PostgreSqlConnection":
         return self
 
     def __exit__(self, *_: object) -> None:

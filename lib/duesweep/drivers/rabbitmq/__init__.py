@@ -4,7 +4,7 @@ imports it. Beside it the broker's management API.
 
 from duesweep.drivers.rabbitmq.brokers import Brokers
 from duesweep.drivers.rabbitmq.channel import Channel
-from duesweep.drivers.rabbitmq.connection import Connection
+from duesweep.drivers.rabbitmq.connection import RabbitMqConnection
 from duesweep.drivers.rabbitmq.consumer import Consumer
 from duesweep.drivers.rabbitmq.encoded import Encoded
 from duesweep.drivers.rabbitmq.errors import (
@@ -25,7 +25,6 @@ __all__ = [
     "Brokers",
     "Channel",
     "ChannelClosedError",
-    "Connection",
     "Consumer",
     "Copy",
     "Delivery",
@@ -35,5 +34,6 @@ __all__ = [
     "Publication",
     "PublishResult",
     "Publisher",
+    "RabbitMqConnection",
     "UnansweredError",
 ]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from duesweep.drivers.rabbitmq.connection import Connection
+from duesweep.drivers.rabbitmq.connection import RabbitMqConnection
 from duesweep.drivers.rabbitmq.errors import channel_error
 
 Ask = Callable[[Any, Callable[[Any], None]], object]
@@ -15,7 +15,7 @@ class Channel:
     next question opens another.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: RabbitMqConnection) -> None:
         self._connection = connection
         self._pika: Any = None
         self._answer: Future[Any] = Future()
@@ -46,7 +46,7 @@ class Channel:
             self._answer.set_exception(fault)
 
 
-def open_channel(connection: Connection) -> Any:
+def open_channel(connection: RabbitMqConnection) -> Any:
     """A new channel of pika's, open."""
 
     def start(pika_connection: Any, answer: "Future[Any]") -> None:

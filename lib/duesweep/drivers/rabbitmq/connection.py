@@ -33,7 +33,7 @@ _LEAST_SECONDS = 0.2
 _NO_LINGER = struct.pack("ii", 1, 0)
 
 
-class Connection:
+class RabbitMqConnection:
     """An open connection to the first broker that answers, and is to answer each question within
     so many seconds; by default within what the driver waits. All brokers together have the time
     for one connection. Closed on leaving.
@@ -58,7 +58,7 @@ class Connection:
                 refusals.append(error)
         raise _worst(refusals)
 
-    def __enter__(self) -> "Connection":
+    def __enter__(self) -> "RabbitMqConnection":
         return self
 
     def __exit__(self, *error: object) -> None:

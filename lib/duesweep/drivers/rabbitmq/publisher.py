@@ -12,7 +12,7 @@ from typing import Any
 import pika.exceptions
 
 from duesweep.drivers.rabbitmq.channel import open_channel
-from duesweep.drivers.rabbitmq.connection import Connection
+from duesweep.drivers.rabbitmq.connection import RabbitMqConnection
 from duesweep.drivers.rabbitmq.errors import channel_error
 from duesweep.drivers.rabbitmq.properties import properties_of
 from duesweep.drivers.rabbitmq.values import SEQUENCE_HEADER, Copy, Publication, PublishResult
@@ -32,7 +32,7 @@ class Publisher:
     opened. For one thread beside the connection's.
     """
 
-    def __init__(self, connection: Connection, max_in_flight: int) -> None:
+    def __init__(self, connection: RabbitMqConnection, max_in_flight: int) -> None:
         self._connection = connection
         self._max_in_flight = max_in_flight
         self._changed = threading.Condition()

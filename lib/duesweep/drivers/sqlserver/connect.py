@@ -4,11 +4,11 @@ from math import ceil
 
 import pyodbc
 
-from duesweep.drivers.sqlserver.connection import Connection
+from duesweep.drivers.sqlserver.connection import SqlServerConnection
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.drivers.sqlserver.errors import connect_errors
 from duesweep.drivers.sqlserver.library import driver_library
-from duesweep.drivers.sqlserver.watch import Watch
+from duesweep.drivers.sqlserver.watch import SilenceWatch
 from duesweep.timeouts import Limits
 
 # unixODBC's pool is the process's, and a forked worker would share its parent's connections.
@@ -19,7 +19,7 @@ pyodbc.pooling = False
 _KEEPALIVE = {"KeepAlive": "15", "KeepAliveInterval": "5", "ConnectRetryCount": "0"}
 
 
-def connect(dsn: str, limits: Limits) -> Connection:
+def connect(dsn: str, limits: Limits) -> SqlServerConnection:
     """Open a session at READ COMMITTED, with time-outs on everything.
 
     Raises `ConfigError` for a dsn or a login that is wrong, `StoreError` where the server cannot be
@@ -29,7 +29,7 @@ def connect(dsn: str, limits: Limits) -> Connection:
     more = {"APP": "duesweep", **_KEEPALIVE}
     if not {"driver", "dsn", "filedsn"} & set(parsed.pairs):
         more["Driver"] = driver_library()
-    watch = Watch(parsed.server, parsed.port, limits.answer_seconds)
+    watch = SilenceWatch(parsed.server, parsed.port, limits.answer_seconds)
     with connect_errors(parsed.server), watch.opening(limits.connect_seconds):
         # Longer than the watch waits, who can tell a silent server from none.
         login_seconds = ceil(limits.connect_seconds) + 1
@@ -48,4 +48,4 @@ def connect(dsn: str, limits: Limits) -> Connection:
         ):
             cursor.execute(f"SET {setting}")
         cursor.close()
-    return Connection(raw, parsed, watch, limits)
+    return SqlServerConnection(raw, parsed, watch, limits)

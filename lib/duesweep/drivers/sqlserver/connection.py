@@ -14,7 +14,7 @@ from duesweep.drivers.sqlserver.binding import Names, asked, bound, groups, text
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.drivers.sqlserver.errors import destination_errors, number_of
 from duesweep.drivers.sqlserver.transactions import Transactions, drain
-from duesweep.drivers.sqlserver.watch import Watch
+from duesweep.drivers.sqlserver.watch import SilenceWatch
 from duesweep.errors import RefusedMessageError, StoreError
 from duesweep.timeouts import Limits
 
@@ -23,13 +23,15 @@ _LONG_TEXT, _LONG_BYTES = 2_000, 8_000
 _CLOSE_SECONDS = 2.0
 
 
-class Connection(Transactions):
+class SqlServerConnection(Transactions):
     """One session, with time-outs on everything, each statement a file of SQL.
 
     `names` are the identifiers that a statement names in braces, quoted already.
     """
 
-    def __init__(self, raw: pyodbc.Connection, dsn: OdbcDsn, watch: Watch, limits: Limits) -> None:
+    def __init__(
+        self, raw: pyodbc.Connection, dsn: OdbcDsn, watch: SilenceWatch, limits: Limits
+    ) -> None:
         super().__init__(raw, watch)
         self._dsn = dsn
         self.limits = limits
@@ -39,7 +41,7 @@ class Connection(Transactions):
         # FreeTDS has no arrays of parameters.
         self._sends_arrays = "msodbcsql" in driver.lower()
 
-    def __enter__(self) -> "Connection":
+    def __enter__(self) -> "SqlServerConnection":
         return self
 
     def __exit__(self, *_: object) -> None:

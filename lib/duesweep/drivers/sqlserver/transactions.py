@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 import pyodbc
 
 from duesweep.drivers.sqlserver.errors import mapped
-from duesweep.drivers.sqlserver.watch import Watch
+from duesweep.drivers.sqlserver.watch import SilenceWatch
 from duesweep.errors import DestinationError, MessageError, StoreError, TransactionLostError
 
 _COMMITTABLE = 1
@@ -15,7 +15,7 @@ _COMMITTABLE = 1
 class Transactions:
     """The session commits each statement by itself, unless a transaction was begun."""
 
-    def __init__(self, raw: pyodbc.Connection, watch: Watch) -> None:
+    def __init__(self, raw: pyodbc.Connection, watch: SilenceWatch) -> None:
         self._raw = raw
         self._watch = watch
         self._depth = 0

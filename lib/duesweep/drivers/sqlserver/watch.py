@@ -28,7 +28,7 @@ _opening = threading.Lock()
 Name = tuple[object, ...]
 
 
-class Watch:
+class SilenceWatch:
     """One session's. Where the system does not list a process's files, nothing is cut, and the
     driver's own time-outs are all there is.
     """
@@ -150,7 +150,7 @@ class Watch:
         )
 
 
-def _guard(reference: "weakref.ref[Watch]", closed: threading.Event, pause: float) -> None:
+def _guard(reference: "weakref.ref[SilenceWatch]", closed: threading.Event, pause: float) -> None:
     while not closed.wait(pause):
         watch = reference()
         if watch is None:

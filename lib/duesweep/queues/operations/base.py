@@ -20,7 +20,7 @@ class Addresses(Protocol):
         ...
 
 
-class Dialect(Protocol):
+class QueueDialect(Protocol):
     """Statements on one session; each is a file, see `duesweep.sql`. `tables` are those that the
     statement names. Raises the `StoreError`s of the driver.
     """
@@ -69,6 +69,6 @@ class Dialect(Protocol):
 class Transport(Protocol):
     """A database with an endpoint's queues. A value; no secrets in its repr."""
 
-    def connect(self) -> AbstractContextManager[Dialect]:
+    def connect(self) -> AbstractContextManager[QueueDialect]:
         """A session of its own, closed at the end of the block."""
         ...

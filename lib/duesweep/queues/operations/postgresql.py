@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from duesweep.address import PostgreSqlAddresses, TableName, quoted
-from duesweep.drivers.postgresql import Connection, connect
+from duesweep.drivers.postgresql import PostgreSqlConnection, connect
 from duesweep.errors import ConfigError
 from duesweep.queues.base import Destination
 from duesweep.sql import statement
 from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
-FindZone = Callable[[Connection], str]
+FindZone = Callable[[PostgreSqlConnection], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class PostgreSqlTransport:
 class PostgreSqlDialect:
     """Names are quoted tables, values are bound."""
 
-    def __init__(self, connection: Connection, transport: PostgreSqlTransport) -> None:
+    def __init__(self, connection: PostgreSqlConnection, transport: PostgreSqlTransport) -> None:
         self.addresses = transport.addresses
         self.delayed = transport.delayed
         self._connection = connection

@@ -11,7 +11,7 @@ from duesweep.errors import ConfigError, NotAQueueError, QueueNotFoundError, Sto
 from duesweep.headers import json as headers_json
 from duesweep.message import Headers
 from duesweep.queues.base import Destination
-from duesweep.queues.operations.base import Dialect
+from duesweep.queues.operations.base import QueueDialect
 from duesweep.transport_message import OutgoingMessage, ReceivedMessage
 
 PURGE_BATCH_SIZE = 1_000
@@ -30,7 +30,7 @@ class QueueTable:
     """
 
     def __init__(
-        self, dialect: Dialect, destination: Destination, known: dict[Destination, str]
+        self, dialect: QueueDialect, destination: Destination, known: dict[Destination, str]
     ) -> None:
         self.destination = destination
         self._dialect = dialect

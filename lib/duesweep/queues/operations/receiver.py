@@ -11,7 +11,13 @@ from duesweep.errors import DuesweepError
 from duesweep.queues.operations.base import Transport
 from duesweep.queues.operations.options import ReceiverOptions
 from duesweep.queues.operations.session import KeptSession, open_session
-from duesweep.queues.operations.worker import Handle, Round, Route, Trouble, Worker
+from duesweep.queues.operations.worker import (
+    Handle,
+    ReceiveFaults,
+    ReceiveRound,
+    ReceiveRoute,
+    Worker,
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -46,36 +52,38 @@ class Receiver:
         what passes is logged, and tried again after the peek delay.
         """
         self._check()
-        trouble = Trouble(self._address)
-        route = Route(self._transport, self._address, self._error_queue, handle, self._options)
+        faults = ReceiveFaults(self._address)
+        route = ReceiveRoute(
+            self._transport, self._address, self._error_queue, handle, self._options
+        )
         with ExitStack() as stack:
             peeker = stack.enter_context(closing(KeptSession(self._transport)))
             free: SimpleQueue[Worker] = SimpleQueue()
             for _ in range(self._options.concurrency):
-                free.put(stack.enter_context(closing(Worker(route, trouble))))
+                free.put(stack.enter_context(closing(Worker(route, faults))))
             # Left first: its threads end before their sessions are closed.
             pool = stack.enter_context(ThreadPoolExecutor(self._options.concurrency))
-            while not stop.is_set() and trouble.lasting is None:
-                waiting = self._peek(peeker, trouble)
+            while not stop.is_set() and faults.lasting is None:
+                waiting = self._peek(peeker, faults)
                 if waiting:
                     _receive(waiting, pool, free, stop)
                 # What fails at once is not to be tried again at once, and for ever.
-                if trouble.take() or not waiting:
+                if faults.take() or not waiting:
                     stop.wait(self._options.peek_delay.total_seconds())
-        if trouble.lasting is not None:
-            raise trouble.lasting
+        if faults.lasting is not None:
+            raise faults.lasting
 
     def _check(self) -> None:
         with open_session(self._transport) as session:
             for address in (self._address, self._error_queue):
                 session.queue(address).check()
 
-    def _peek(self, peeker: KeptSession, trouble: Trouble) -> int:
+    def _peek(self, peeker: KeptSession, faults: ReceiveFaults) -> int:
         try:
             return peeker.get().queue(self._address).peek(self._options.peek_batch)
         except DuesweepError as error:
             peeker.close()
-            trouble.report(error)
+            faults.report(error)
             return 0
 
 
@@ -83,7 +91,7 @@ def _receive(
     waiting: int, pool: ThreadPoolExecutor, free: SimpleQueue[Worker], stop: threading.Event
 ) -> None:
     """Try as many receives as messages wait, each on a free thread, until one finds nothing."""
-    current, receives = Round(), 0
+    current, receives = ReceiveRound(), 0
 
     def receive_one(worker: Worker) -> None:
         try:

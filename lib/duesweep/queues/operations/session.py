@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from duesweep.queues.base import Destination
-from duesweep.queues.operations.base import Dialect, Transport
+from duesweep.queues.operations.base import QueueDialect, Transport
 from duesweep.queues.operations.queue_table import QueueTable
 from duesweep.queues.operations.subscriptions import SUBSCRIPTION_TABLE, Subscriptions
 
@@ -12,7 +12,7 @@ from duesweep.queues.operations.subscriptions import SUBSCRIPTION_TABLE, Subscri
 class TransportSession:
     """One session; not thread-safe."""
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: QueueDialect) -> None:
         self._dialect = dialect
         self._known: dict[Destination, str] = {}
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from duesweep.address import SqlServerAddresses, SqlServerTable, bracketed
-from duesweep.drivers.sqlserver import Connection, connect
+from duesweep.drivers.sqlserver import SqlServerConnection, connect
 from duesweep.errors import ConfigError, StoreError
 from duesweep.queues.base import Destination
 from duesweep.sql import statement
@@ -37,7 +37,7 @@ class SqlServerTransport:
 class SqlServerDialect:
     """Names are bracketed three-part names, values are bound."""
 
-    def __init__(self, connection: Connection, transport: SqlServerTransport) -> None:
+    def __init__(self, connection: SqlServerConnection, transport: SqlServerTransport) -> None:
         self.addresses = transport.addresses
         self.delayed = transport.delayed
         self._connection = connection

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from duesweep.errors import ConfigError
 from duesweep.queues.base import Destination
-from duesweep.queues.operations.base import Dialect
+from duesweep.queues.operations.base import QueueDialect
 
 # The transports' own, in the default schema. All endpoints of a system have to agree on it.
 SUBSCRIPTION_TABLE = "SubscriptionRouting"
@@ -15,7 +15,7 @@ _LONGEST = 200
 class Subscriptions:
     """One table of subscriptions on one session; a topic is a type's full name."""
 
-    def __init__(self, dialect: Dialect, table: Destination) -> None:
+    def __init__(self, dialect: QueueDialect, table: Destination) -> None:
         self._dialect = dialect
         self._table = table
         self._tables = {"subscriptions": table}

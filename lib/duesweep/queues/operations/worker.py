@@ -32,7 +32,7 @@ class HandlerFailedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class ReceiveRoute:
     """From where, to whom, and where to with what nobody can read."""
 
     transport: Transport
@@ -42,7 +42,7 @@ class Route:
     options: ReceiverOptions
 
 
-class Round:
+class ReceiveRound:
     """The receives that one peek has called for."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Round:
 
 
 @dataclass(slots=True)
-class Trouble:
+class ReceiveFaults:
     """What the threads of a receiver tell it: that something failed, or failed for good."""
 
     queue: str
@@ -104,16 +104,16 @@ class Trouble:
 class Worker:
     """One thread's session, kept from one message to the next."""
 
-    def __init__(self, route: Route, trouble: Trouble) -> None:
+    def __init__(self, route: ReceiveRoute, faults: ReceiveFaults) -> None:
         self._route = route
-        self._trouble = trouble
+        self._faults = faults
         self._kept = KeptSession(route.transport)
 
     def close(self) -> None:
         """Close its session."""
         self._kept.close()
 
-    def receive_one(self, current: Round) -> None:
+    def receive_one(self, current: ReceiveRound) -> None:
         """Receive and defer one message, if there is one. Never raises."""
         try:
             session = self._kept.get()
@@ -125,14 +125,14 @@ class Worker:
                     self._take(message, session)
         except Exception as error:  # noqa: BLE001 - the receiver raises it, in its own thread
             # What is back would be the next that is received: not again in this round.
-            self._trouble.report(error)
+            self._faults.report(error)
             current.end()
             self._kept.close()
 
     def _take(self, message: ReceivedMessage, session: TransportSession) -> None:
         caution = self._route.options.caution_about(message.time_to_be_received)
         if caution is not None:
-            self._trouble.caution(caution)
+            self._faults.caution(caution)
         if isinstance(message.headers, MessageError):
             _log.error(
                 "poison", queue=self._route.address, id=str(message.id), to=self._error_queue

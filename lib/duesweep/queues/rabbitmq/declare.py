@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from duesweep.drivers.rabbitmq import NOT_FOUND, Channel, ChannelClosedError
-from duesweep.queues.rabbitmq.topology import Binding, Exchange, Kind, Queue, Topology
+from duesweep.queues.rabbitmq.topology import Binding, BrokerQueue, Exchange, Kind, Topology
 
 
 def find(channel: Channel, kind: Kind, name: str) -> None:
@@ -91,7 +91,7 @@ def _create_exchange(channel: Channel, exchange: Exchange) -> None:
     )
 
 
-def _create_queue(channel: Channel, queue: Queue) -> None:
+def _create_queue(channel: Channel, queue: BrokerQueue) -> None:
     channel.ask(
         lambda pika, answer: pika.queue_declare(
             queue.name, durable=True, arguments=dict(queue.arguments), callback=answer

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 
 from duesweep.queues.rabbitmq.topology import (
     Binding,
+    BrokerQueue,
     Exchange,
     Kind,
-    Queue,
     Style,
     Topology,
     delivery_binding,
@@ -80,8 +80,8 @@ def ladder() -> Topology:
     )
 
 
-def _queue(level: int) -> Queue:
-    return Queue(
+def _queue(level: int) -> BrokerQueue:
+    return BrokerQueue(
         level_name(level),
         {
             "x-queue-type": "quorum",

@@ -8,8 +8,8 @@ from duesweep.drivers.rabbitmq import (
     Brokers,
     Channel,
     ChannelClosedError,
-    Connection,
     Publisher,
+    RabbitMqConnection,
     UnansweredError,
 )
 from duesweep.errors import ConfigError, DestinationError, QueueError
@@ -31,13 +31,13 @@ class Link:
         # A claim is held meanwhile.
         self._answer_seconds = min(2 * CLAIM_SECONDS, brokers.timeouts.batch_seconds)
         self._max_in_flight = max_in_flight
-        self._connection: Connection | None = None
+        self._connection: RabbitMqConnection | None = None
         self._channel: Channel | None = None
         self._publisher: Publisher | None = None
         self._down: str | None = None
         self._fruitless = 0
 
-    def connect(self) -> Connection:
+    def connect(self) -> RabbitMqConnection:
         """The connection. Raises `DestinationError` where the broker is down, or takes nothing."""
         if self._down is not None:
             raise DestinationError(self._down)
@@ -107,11 +107,11 @@ class Link:
             self._connection.close()
         self._connection = self._channel = self._publisher = None
 
-    def _connected(self) -> Connection:
+    def _connected(self) -> RabbitMqConnection:
         deadline = time.monotonic() + min(CLAIM_SECONDS, self._brokers.timeouts.connect_seconds)
         for tries_left in reversed(range(_TRIES)):
             try:
-                return Connection(self._brokers, self._answer_seconds)
+                return RabbitMqConnection(self._brokers, self._answer_seconds)
             except (QueueError, ConfigError) as error:
                 is_last = not tries_left or time.monotonic() > deadline
                 if is_last or isinstance(error, ConfigError):

@@ -7,7 +7,7 @@ _SECOND_US = 1_000_000
 _HELD_BATCHES = 10
 
 
-class Entry(NamedTuple):
+class LadderEntry(NamedTuple):
     """A message is held for `hold_seconds` before it enters, to wait there for `seconds`."""
 
     seconds: int
@@ -23,12 +23,12 @@ class Punctuality:
     def __init__(self, *, is_wanted: bool) -> None:
         self._batches_left = _HELD_BATCHES if is_wanted else 0
 
-    def entry(self, left_us: int) -> Entry:
+    def entry(self, left_us: int) -> LadderEntry:
         """How a message enters that is due in so many microseconds; never early."""
         if not self._batches_left:
-            return Entry(-(-left_us // _SECOND_US))
+            return LadderEntry(-(-left_us // _SECOND_US))
         seconds, rest_us = divmod(left_us, _SECOND_US)
-        return Entry(seconds, rest_us / _SECOND_US)
+        return LadderEntry(seconds, rest_us / _SECOND_US)
 
     def end_batch(self) -> None:
         """Count a batch that was held."""

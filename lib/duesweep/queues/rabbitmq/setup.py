@@ -9,7 +9,7 @@ from duesweep.drivers.rabbitmq import (
     Brokers,
     Channel,
     ChannelClosedError,
-    Connection,
+    RabbitMqConnection,
 )
 from duesweep.errors import ConfigError
 from duesweep.queues.rabbitmq import declare, ladder
@@ -36,7 +36,7 @@ class RabbitMqSetup:
         Raises `ConfigError` for a ladder that is there and different, or what this user may not
         create.
         """
-        with Connection(self.brokers) as connection:
+        with RabbitMqConnection(self.brokers) as connection:
             channel = Channel(connection)
             try:
                 created = list(declare.missing(channel, ladder.ladder()))

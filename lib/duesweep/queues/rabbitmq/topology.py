@@ -32,7 +32,7 @@ class Exchange:
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
+class BrokerQueue:
     """A durable queue."""
 
     name: str
@@ -54,7 +54,7 @@ class Topology:
     """Things that belong together on a broker."""
 
     exchanges: tuple[Exchange, ...] = ()
-    queues: tuple[Queue, ...] = ()
+    queues: tuple[BrokerQueue, ...] = ()
     bindings: tuple[Binding, ...] = ()
 
     def __add__(self, other: "Topology") -> "Topology":
@@ -68,8 +68,10 @@ class Topology:
 def endpoint(style: Style, name: str) -> Topology:
     """What an endpoint, or any queue that is sent to, needs."""
     if style is Style.DIRECT:
-        return Topology(queues=(Queue(name),))
-    return Topology((Exchange(name, "fanout"),), (Queue(name),), (Binding(name, name, Kind.QUEUE),))
+        return Topology(queues=(BrokerQueue(name),))
+    return Topology(
+        (Exchange(name, "fanout"),), (BrokerQueue(name),), (Binding(name, name, Kind.QUEUE),)
+    )
 
 
 def entry(style: Style, name: str) -> tuple[str, str]:

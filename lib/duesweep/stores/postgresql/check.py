@@ -3,7 +3,7 @@
 from typing import Any
 
 from duesweep.address import TableName
-from duesweep.drivers.postgresql import Connection
+from duesweep.drivers.postgresql import PostgreSqlConnection
 from duesweep.errors import ConfigError, StoreError
 from duesweep.stores.postgresql.location import TRANSPORT_SHAPE
 from duesweep.stores.relational.delayed import DelayedShape
@@ -23,7 +23,7 @@ _ORDINARY, _PARTITIONED = "r", "p"
 
 
 def check_tables(
-    connection: Connection,
+    connection: PostgreSqlConnection,
     tables: dict[str, TableName],
     writer_time_zone: str | None = None,
     shape: DelayedShape = TRANSPORT_SHAPE,
@@ -45,7 +45,7 @@ def check_tables(
         _check_table(name, table, columns, rows[0])
 
 
-def check_session(connection: Connection, setting: str) -> None:
+def check_session(connection: PostgreSqlConnection, setting: str) -> None:
     """Raise `ConfigError` for a database that takes no writes, or whose text has no encoding;
     `setting` is the one that names it.
     """
@@ -62,7 +62,7 @@ def check_session(connection: Connection, setting: str) -> None:
         )
 
 
-def _check_zone(connection: Connection, zone: str) -> None:
+def _check_zone(connection: PostgreSqlConnection, zone: str) -> None:
     try:
         with connection.transaction():
             connection.row("set_zone", {}, zone=zone)

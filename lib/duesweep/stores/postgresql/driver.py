@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from duesweep.drivers.postgresql import Connection, literal
+from duesweep.drivers.postgresql import PostgreSqlConnection, literal
 from duesweep.stores.postgresql.check import check_tables
 from duesweep.stores.postgresql.location import PostgreSqlLocation
 from duesweep.stores.postgresql.statements import PostgreSqlStatements
@@ -21,7 +21,7 @@ _END = ("infinity", "ffffffff-ffff-ffff-ffff-ffffffffffff")
 class PostgreSqlDriverSession(RelationalDriverSession):
     """Its sweep lives as long as this session."""
 
-    def __init__(self, connection: Connection, store: PostgreSqlLocation) -> None:
+    def __init__(self, connection: PostgreSqlConnection, store: PostgreSqlLocation) -> None:
         statements = PostgreSqlStatements(connection, store.names)
         super().__init__(statements, store.source, str(store.delayed))
         self._connection = connection

@@ -10,7 +10,7 @@ from duesweep.doctor.server import read_clock
 from duesweep.doctor.tables import FoundTable, TableFacts, WantedTable
 from duesweep.doctor.time_outs import TimeOut
 from duesweep.drivers.postgresql import (
-    Connection,
+    PostgreSqlConnection,
     connect,
     connect_as_server,
 )
@@ -84,7 +84,7 @@ def waiting_destinations(location: PostgreSqlLocation, most: int) -> Sequence[st
         return destinations(connection.rows("doctor_waiting", location.names, most=most))
 
 
-def _table(connection: Connection, table: TableName, wanted: WantedTable) -> TableFacts:
+def _table(connection: PostgreSqlConnection, table: TableName, wanted: WantedTable) -> TableFacts:
     names = {"schema": table.schema, "table": table.table}
     rows = connection.rows("describe_table", {}, **names, rights=list(wanted.rights))
     if not rows:
@@ -109,7 +109,7 @@ def _named(column: str, wanted: WantedTable) -> tuple[str, str]:
     return name, kind
 
 
-def _sequences(connection: Connection) -> list[SequenceFacts]:
+def _sequences(connection: PostgreSqlConnection) -> list[SequenceFacts]:
     return [
         SequenceFacts(
             table=str(TableName(row.schema, row.table)),
@@ -124,7 +124,7 @@ def _sequences(connection: Connection) -> list[SequenceFacts]:
     ]
 
 
-def _zones(connection: Connection, store: PostgreSqlLocation | None) -> ZoneFacts | None:
+def _zones(connection: PostgreSqlConnection, store: PostgreSqlLocation | None) -> ZoneFacts | None:
     # Only where the writers' sessions have a say in what a Due means.
     if store is None or store.shape.time_zone is not None:
         return None
@@ -144,7 +144,7 @@ def _zones(connection: Connection, store: PostgreSqlLocation | None) -> ZoneFact
     return ZoneFacts(server.zone, server.source, writers, problem, override, minutes)
 
 
-def _minutes(connection: Connection, zone: str | None) -> tuple[int, int] | None:
+def _minutes(connection: PostgreSqlConnection, zone: str | None) -> tuple[int, int] | None:
     if zone is None:
         return None
     try:

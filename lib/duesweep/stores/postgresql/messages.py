@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from duesweep.drivers.postgresql import Connection
+from duesweep.drivers.postgresql import PostgreSqlConnection
 from duesweep.errors import DeliveryFailedError
 from duesweep.headers import json as headers_json
 from duesweep.message import Message
@@ -16,7 +16,7 @@ from duesweep.stores.values import Horizon, NewMessage
 class PostgreSqlMessageSession(PostgreSqlTaskSession):
     """Stores and compares Due in the writers' time zone, as the transport does."""
 
-    def __init__(self, connection: Connection, store: PostgreSqlLocation) -> None:
+    def __init__(self, connection: PostgreSqlConnection, store: PostgreSqlLocation) -> None:
         super().__init__(connection, store)
         self._zone = zone_of(connection, store)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from duesweep.address import TableName, quoted
-from duesweep.drivers.postgresql import Connection, connect
+from duesweep.drivers.postgresql import PostgreSqlConnection, connect
 from duesweep.errors import ConfigError
 from duesweep.sql import statement
 from duesweep.stores.postgresql.check import check_session
@@ -62,14 +62,14 @@ class PostgreSqlSetup:
             yield [queue], _script("create_queue", queue=queue)
 
 
-def _unbind(connection: Connection, store: PostgreSqlLocation) -> Unbound:
+def _unbind(connection: PostgreSqlConnection, store: PostgreSqlLocation) -> Unbound:
     rows = connection.rows("read_binding", store.tables, source=store.source)
     connection.execute("unbind", store.tables, source=store.source)
     return Unbound(store.source, UUID(str(rows[0].ledger_id)) if rows else None)
 
 
 def _create_missing(
-    connection: Connection, creations: Sequence[_Creation]
+    connection: PostgreSqlConnection, creations: Sequence[_Creation]
 ) -> list[TableName | Completed]:
     done: list[TableName | Completed] = []
     scripts = []
@@ -86,20 +86,20 @@ def _create_missing(
     return done
 
 
-def _columns(connection: Connection, table: TableName) -> set[str]:
+def _columns(connection: PostgreSqlConnection, table: TableName) -> set[str]:
     """The names of a table's columns; none where there is no such table."""
     rows = connection.rows("describe_table", {}, schema=table.schema, table=table.table, rights=[])
     return {column.partition(" ")[0] for row in rows for column in row.columns}
 
 
-def _is_complete(connection: Connection, table: TableName) -> bool:
+def _is_complete(connection: PostgreSqlConnection, table: TableName) -> bool:
     """Whether the table is there; one of duesweep's own, with the columns of this version."""
     found = _columns(connection, table)
     own = {f"duesweep_{name}": wanted for name, wanted in journal_columns("postgresql").items()}
     return bool(found) and found >= own.get(table.table, {}).keys()
 
 
-def _check_schema(connection: Connection, schema: str) -> None:
+def _check_schema(connection: PostgreSqlConnection, schema: str) -> None:
     rows = connection.rows("describe_schema", {}, schema=schema)
     if not rows:
         raise ConfigError(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
-from duesweep.drivers.postgresql import Connection, literal
+from duesweep.drivers.postgresql import PostgreSqlConnection, literal
 from duesweep.sql import statement
 
 _POLL_SECONDS = 0.2
@@ -15,7 +15,7 @@ _POLL_SECONDS = 0.2
 class PostgreSqlStatements:
     """Locks are session-level advisory ones. `names` are what statements have in braces."""
 
-    def __init__(self, connection: Connection, names: Mapping[str, str]) -> None:
+    def __init__(self, connection: PostgreSqlConnection, names: Mapping[str, str]) -> None:
         self._connection = connection
         self._names = names
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence, Set
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from duesweep.drivers.postgresql import Connection, array_text
+from duesweep.drivers.postgresql import PostgreSqlConnection, array_text
 from duesweep.errors import stack_of, storable, type_name
 from duesweep.message import Message
 from duesweep.outcome import Exhausted, Failed
@@ -24,7 +24,7 @@ class PostgreSqlTaskSession(RelationalTaskSession):
     database, which delivers in the claim's own transaction.
     """
 
-    def __init__(self, connection: Connection, store: PostgreSqlLocation) -> None:
+    def __init__(self, connection: PostgreSqlConnection, store: PostgreSqlLocation) -> None:
         statements = PostgreSqlStatements(connection, store.names)
         super().__init__(statements, store.source, store.addresses.endpoint)
         self.connection = connection

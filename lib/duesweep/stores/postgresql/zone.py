@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from duesweep.address import TableName
-from duesweep.drivers.postgresql import Connection, connect_as_server, server_time_zone
+from duesweep.drivers.postgresql import PostgreSqlConnection, connect_as_server, server_time_zone
 from duesweep.errors import ConfigError
 from duesweep.stores.postgresql.location import PostgreSqlLocation
 from duesweep.stores.relational.statements import Statements
@@ -19,7 +19,7 @@ from duesweep.timeouts import Limits
 _OVERRIDE = "set store.writer_time_zone to the time zone of the sessions that write to it"
 
 
-def zone_of(connection: Connection, location: PostgreSqlLocation) -> str:
+def zone_of(connection: PostgreSqlConnection, location: PostgreSqlLocation) -> str:
     """The zone whose clock Due shows: the table's own, else the writers', as it is configured or as
     it is found.
     """
@@ -37,7 +37,7 @@ def horizon_in(zone: str, statements: Statements) -> Horizon:
     return Horizon(row.horizon, row.server_time, zone=zone)
 
 
-def writer_time_zone(connection: Connection, dsn: str, delayed: TableName) -> str:
+def writer_time_zone(connection: PostgreSqlConnection, dsn: str, delayed: TableName) -> str:
     """The writers' time zone; `ConfigError` where roles disagree or the server's is hidden."""
     rows = connection.rows("writer_zones", {}, schema=delayed.schema, table=delayed.table)
     writers = _writers(rows)

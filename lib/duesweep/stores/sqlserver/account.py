@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from duesweep.drivers.sqlserver import Connection, key_list
+from duesweep.drivers.sqlserver import SqlServerConnection, key_list
 from duesweep.errors import MessageError, stack_of, storable, type_name
 from duesweep.message import Message
 from duesweep.outcome import Exhausted, Failed
@@ -21,7 +21,7 @@ class SqlServerAccount(RelationalTaskSession):
     """
 
     def __init__(
-        self, connection: Connection, names: dict[str, str], source: str, endpoint: str
+        self, connection: SqlServerConnection, names: dict[str, str], source: str, endpoint: str
     ) -> None:
         super().__init__(SqlServerStatements(connection, names), source, endpoint)
         self.connection = connection

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from duesweep.address import SqlServerTable
-from duesweep.drivers.sqlserver import Connection, literal
+from duesweep.drivers.sqlserver import SqlServerConnection, literal
 from duesweep.errors import StoreError
 from duesweep.stores.relational.driver import RelationalDriverSession, slice_sizes
 from duesweep.stores.relational.journal import sweep_lock
@@ -26,7 +26,7 @@ _END = "9999-12-31 23:59:59.997"
 class SqlServerDriverSession(RelationalDriverSession):
     """Its sweep lives as long as this session, whose application lock says so."""
 
-    def __init__(self, connection: Connection, store: SqlServerLocation) -> None:
+    def __init__(self, connection: SqlServerConnection, store: SqlServerLocation) -> None:
         self._delayed_table: SqlServerTable = find_delayed(connection, store)
         statements = SqlServerStatements(connection, store.names(self._delayed_table))
         super().__init__(statements, store.source, self._delayed_table.sql)

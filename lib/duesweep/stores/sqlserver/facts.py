@@ -8,7 +8,7 @@ from duesweep.address import SqlServerTable, bracketed
 from duesweep.doctor.server import read_clock
 from duesweep.doctor.sqlserver import SqlServerFacts
 from duesweep.doctor.tables import FoundTable, TableFacts, WantedTable
-from duesweep.drivers.sqlserver import Connection, connect
+from duesweep.drivers.sqlserver import SqlServerConnection, connect
 from duesweep.errors import ConfigError, StoreError
 from duesweep.stores.relational.messages import destinations
 from duesweep.stores.sqlserver.location import SqlServerLocation
@@ -62,7 +62,7 @@ def gather(question: SqlServerQuestion) -> SqlServerFacts:
 
 
 def _delayed(
-    connection: Connection, store: SqlServerLocation | None
+    connection: SqlServerConnection, store: SqlServerLocation | None
 ) -> tuple[SqlServerTable | None, str | None]:
     """The delayed table, or why it is not clear which one it is."""
     try:
@@ -96,7 +96,9 @@ def waiting_destinations(location: SqlServerLocation, most: int) -> Sequence[str
         return destinations(connection.rows("doctor_waiting", names, most=most))
 
 
-def _table(connection: Connection, table: SqlServerTable, wanted: WantedTable) -> TableFacts:
+def _table(
+    connection: SqlServerConnection, table: SqlServerTable, wanted: WantedTable
+) -> TableFacts:
     database = connection.row("describe_catalog", {}, catalog=table.catalog)
     if not (database.found and database.is_open):
         return TableFacts(wanted, None)
@@ -122,7 +124,7 @@ def _table(connection: Connection, table: SqlServerTable, wanted: WantedTable) -
     return TableFacts(wanted, found)
 
 
-def _json_problem(connection: Connection) -> str | None:
+def _json_problem(connection: SqlServerConnection) -> str | None:
     try:
         connection.rows("doctor_json", {}, numbers="[1]")
     except StoreError as error:
@@ -132,12 +134,12 @@ def _json_problem(connection: Connection) -> str | None:
     return None
 
 
-def _now(connection: Connection) -> datetime:
+def _now(connection: SqlServerConnection) -> datetime:
     now: datetime = connection.row("doctor_clock", {}).now
     return now.replace(tzinfo=UTC)
 
 
-def _lock_escalation(connection: Connection, delayed: SqlServerTable | None) -> str | None:
+def _lock_escalation(connection: SqlServerConnection, delayed: SqlServerTable | None) -> str | None:
     if delayed is None:
         return None
     names = {"catalog": bracketed(delayed.catalog)}

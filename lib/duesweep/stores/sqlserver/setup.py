@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from duesweep.address import SqlServerTable, bracketed
-from duesweep.drivers.sqlserver import Connection, connect, database_of
+from duesweep.drivers.sqlserver import SqlServerConnection, connect, database_of
 from duesweep.errors import ConfigError, StoreError
 from duesweep.sql import statement
 from duesweep.stores.relational.shapes import journal_columns
@@ -90,7 +90,9 @@ def lock_of(table: SqlServerTable) -> str:
     return name.replace("'", "''")
 
 
-def _unbind(connection: Connection, store: SqlServerLocation, delayed: SqlServerTable) -> Unbound:
+def _unbind(
+    connection: SqlServerConnection, store: SqlServerLocation, delayed: SqlServerTable
+) -> Unbound:
     names = store.names(delayed)
     rows = connection.rows("read_binding", names, source=store.source)
     connection.execute("unbind", names, source=store.source)
@@ -98,7 +100,7 @@ def _unbind(connection: Connection, store: SqlServerLocation, delayed: SqlServer
 
 
 def _create_missing(
-    connection: Connection, creations: Iterator[_Creation]
+    connection: SqlServerConnection, creations: Iterator[_Creation]
 ) -> list[SqlServerTable | Completed]:
     done: list[SqlServerTable | Completed] = []
     for tables, text in creations:
@@ -110,7 +112,7 @@ def _create_missing(
     return done
 
 
-def _is_complete(connection: Connection, table: SqlServerTable) -> bool:
+def _is_complete(connection: SqlServerConnection, table: SqlServerTable) -> bool:
     """Whether the table is there; one of duesweep's own, with the columns of this version."""
     if not is_there(connection, table):
         return False
@@ -121,7 +123,7 @@ def _is_complete(connection: Connection, table: SqlServerTable) -> bool:
     return found >= own[table.table].keys()
 
 
-def _create(connection: Connection, tables: Sequence[SqlServerTable], text: str) -> None:
+def _create(connection: SqlServerConnection, tables: Sequence[SqlServerTable], text: str) -> None:
     try:
         connection.script(text)
     except StoreError as error:

@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from duesweep.drivers.sqlserver import Connection, literal
+from duesweep.drivers.sqlserver import SqlServerConnection, literal
 from duesweep.sql import statement
 
 
 class SqlServerStatements:
     """Locks are the session's application locks. `names` are what statements have in braces."""
 
-    def __init__(self, connection: Connection, names: Mapping[str, str]) -> None:
+    def __init__(self, connection: SqlServerConnection, names: Mapping[str, str]) -> None:
         self._connection = connection
         self._names = names
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from duesweep.address import SqlServerTable, bracketed
-from duesweep.drivers.sqlserver import Connection
+from duesweep.drivers.sqlserver import SqlServerConnection
 from duesweep.errors import ConfigError, StoreError
 from duesweep.stores.relational.shapes import RESHAPE
 from duesweep.stores.sqlserver.location import SqlServerLocation, journal_tables
@@ -19,7 +19,7 @@ _RIGHTS = ["SELECT", "INSERT", "UPDATE", "DELETE"]
 _DELAYED_RIGHTS = ["SELECT", "UPDATE", "DELETE"]
 
 
-def find_delayed(connection: Connection, location: SqlServerLocation) -> SqlServerTable:
+def find_delayed(connection: SqlServerConnection, location: SqlServerLocation) -> SqlServerTable:
     """The delayed table: the only candidate, or the one that is there.
 
     Raises `ConfigError` where there are two: each may hold messages.
@@ -35,13 +35,13 @@ def find_delayed(connection: Connection, location: SqlServerLocation) -> SqlServ
     return found[0] if found else location.candidates[0]
 
 
-def is_there(connection: Connection, table: SqlServerTable) -> bool:
+def is_there(connection: SqlServerConnection, table: SqlServerTable) -> bool:
     """Whether there is a table of this name."""
     return bool(connection.row("find_table", {}, name=table.sql).found)
 
 
 def check_tables(
-    connection: Connection, location: SqlServerLocation, delayed: SqlServerTable
+    connection: SqlServerConnection, location: SqlServerLocation, delayed: SqlServerTable
 ) -> None:
     """Raise `ConfigError` for a session that cannot sweep, and for the first table that is missing,
     foreign or closed to this user.
@@ -56,7 +56,7 @@ def check_tables(
         _check_table(connection, table, _COLUMNS[name], _RIGHTS, missing)
 
 
-def check_session(connection: Connection, setting: str) -> None:
+def check_session(connection: SqlServerConnection, setting: str) -> None:
     """Raise `ConfigError` for a database, which `setting` names, that is read-only or too old."""
     session = connection.row("describe_session", {})
     if session.updateability == "READ_ONLY":
@@ -74,7 +74,7 @@ def check_session(connection: Connection, setting: str) -> None:
         ) from error
 
 
-def columns_of(connection: Connection, table: SqlServerTable) -> dict[str, str]:
+def columns_of(connection: SqlServerConnection, table: SqlServerTable) -> dict[str, str]:
     """The columns and their types of a table; none where there is no such table."""
     names = {"catalog": bracketed(table.catalog)}
     rows = connection.rows("describe_table", names, schema=table.schema, table=table.table)
@@ -84,7 +84,7 @@ def columns_of(connection: Connection, table: SqlServerTable) -> dict[str, str]:
 
 
 def missing_rights(
-    connection: Connection, table: SqlServerTable, rights: Sequence[str]
+    connection: SqlServerConnection, table: SqlServerTable, rights: Sequence[str]
 ) -> Sequence[str]:
     """Those of `rights` that this user lacks on a table."""
     rows = connection.rows("describe_rights", {}, name=table.sql, rights=",".join(rights))
@@ -92,7 +92,7 @@ def missing_rights(
 
 
 def _check_table(
-    connection: Connection,
+    connection: SqlServerConnection,
     table: SqlServerTable,
     wanted: dict[str, str],
     rights: Sequence[str],

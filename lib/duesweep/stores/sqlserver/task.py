@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from duesweep.drivers.sqlserver import Connection
+from duesweep.drivers.sqlserver import SqlServerConnection
 from duesweep.errors import StoreError, TransactionLostError
 from duesweep.message import Message
 from duesweep.policy import SCANNED_ROWS
@@ -38,7 +38,7 @@ class SqlServerTaskSession(SqlServerAccount):
     server, which delivers in the claim's own transaction.
     """
 
-    def __init__(self, connection: Connection, store: SqlServerLocation) -> None:
+    def __init__(self, connection: SqlServerConnection, store: SqlServerLocation) -> None:
         names = store.names(find_delayed(connection, store))
         super().__init__(connection, names, store.source, store.addresses.endpoint)
         self._batch_bytes = store.batch_bytes

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from duesweep.drivers.rabbitmq import Channel, ChannelClosedError
 from duesweep.queues.rabbitmq import declare, ladder
 from duesweep.queues.rabbitmq.migration.plan import POISON_QUEUE
-from duesweep.queues.rabbitmq.topology import Kind, Queue, Style, Topology
+from duesweep.queues.rabbitmq.topology import BrokerQueue, Kind, Style, Topology
 
 
-class Destinations:
+class MigrationDestinations:
     """Each is looked for once, and bound to the delivery exchange."""
 
     def __init__(self, channel: Channel, style: Style) -> None:
@@ -29,7 +29,7 @@ class Destinations:
         """See to it that there is a queue for poison."""
         if not self._takes_poison and not declare.is_there(self._channel, Kind.QUEUE, POISON_QUEUE):
             # Without arguments, as NServiceBus's own tool declares it.
-            declare.create(self._channel, Topology(queues=(Queue(POISON_QUEUE, {}),)))
+            declare.create(self._channel, Topology(queues=(BrokerQueue(POISON_QUEUE, {}),)))
         self._takes_poison = True
 
     def _prepare(self, name: str) -> str | None:

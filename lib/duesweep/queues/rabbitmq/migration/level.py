@@ -9,17 +9,21 @@ from datetime import datetime
 
 from duesweep.drivers.rabbitmq import (
     Channel,
-    Connection,
     Consumer,
     Delivery,
     Publisher,
     PublishResult,
+    RabbitMqConnection,
 )
 from duesweep.errors import QueueError
 from duesweep.queues.rabbitmq import declare
-from duesweep.queues.rabbitmq.migration.destinations import Destinations
-from duesweep.queues.rabbitmq.migration.plan import Entry, Poison, decide
-from duesweep.queues.rabbitmq.migration.report import LevelReport, MigrationReport, Watch
+from duesweep.queues.rabbitmq.migration.destinations import MigrationDestinations
+from duesweep.queues.rabbitmq.migration.plan import PlannedDelay, Poison, decide
+from duesweep.queues.rabbitmq.migration.report import (
+    LevelReport,
+    MigrationProgress,
+    MigrationReport,
+)
 
 _QUIET_SECONDS = 0.25
 _NOTHING_COMES_SECONDS = 60.0
@@ -34,10 +38,10 @@ _REFUSALS = {
 class Ways:
     """What all levels are moved with."""
 
-    connection: Connection
+    connection: RabbitMqConnection
     channel: Channel
     publisher: Publisher
-    destinations: Destinations
+    destinations: MigrationDestinations
     max_in_flight: int
     now: Callable[[], datetime]
     confirm_seconds: float
@@ -53,7 +57,7 @@ class LevelMove:
         self._taken = 0
         self._held = 0
 
-    def run(self, watch: Watch) -> None:
+    def run(self, watch: MigrationProgress) -> None:
         """Move what is there, and what comes until that is done."""
         limit = self._ready()
         if not limit:
@@ -71,7 +75,7 @@ class LevelMove:
                 continue
             self._level.left = consumer.unacknowledged + self._ready()
 
-    def _run_to(self, limit: int, consumer: Consumer, watch: Watch) -> None:
+    def _run_to(self, limit: int, consumer: Consumer, watch: MigrationProgress) -> None:
         last, held = time.monotonic(), 0
         # Half, so that the other half can come meanwhile.
         most = max(self._ways.max_in_flight // 2, 1)
@@ -117,7 +121,7 @@ class LevelMove:
                 self._hold(plan.destination, _REFUSALS[result])
         self._raise_fault()
 
-    def _plan(self, delivery: Delivery, now: datetime) -> Entry | Poison | None:
+    def _plan(self, delivery: Delivery, now: datetime) -> PlannedDelay | Poison | None:
         plan = decide(delivery, now)
         if isinstance(plan, Poison):
             self._ways.destinations.create_poison_queue()
@@ -132,7 +136,7 @@ class LevelMove:
         self._held += 1
         self._report.note_left(destination, reason)
 
-    def _count(self, delivery: Delivery, plan: Entry | Poison) -> None:
+    def _count(self, delivery: Delivery, plan: PlannedDelay | Poison) -> None:
         self._level.redelivered += delivery.is_redelivered
         if isinstance(plan, Poison):
             self._level.poison += 1

@@ -4,11 +4,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from duesweep.drivers.rabbitmq import Brokers, Channel, Connection, Publisher
+from duesweep.drivers.rabbitmq import Brokers, Channel, Publisher, RabbitMqConnection
 from duesweep.queues.rabbitmq import declare, ladder
-from duesweep.queues.rabbitmq.migration.destinations import Destinations
+from duesweep.queues.rabbitmq.migration.destinations import MigrationDestinations
 from duesweep.queues.rabbitmq.migration.level import LevelMove, Ways
-from duesweep.queues.rabbitmq.migration.report import LevelReport, MigrationReport, Watch
+from duesweep.queues.rabbitmq.migration.report import (
+    LevelReport,
+    MigrationProgress,
+    MigrationReport,
+)
 from duesweep.queues.rabbitmq.setup import RabbitMqSetup
 from duesweep.queues.rabbitmq.topology import Kind, Style
 
@@ -29,15 +33,15 @@ class Migration:
 
     def count(self) -> MigrationReport:
         """How many messages wait on each level, highest first; moves none."""
-        with Connection(self.brokers) as connection:
+        with RabbitMqConnection(self.brokers) as connection:
             return MigrationReport(_levels(Channel(connection)))
 
-    def run(self, report: MigrationReport, watch: Watch) -> None:
+    def run(self, report: MigrationReport, watch: MigrationProgress) -> None:
         """Move them, and note in `report` what was done, also where that ends in an error.
 
         From the highest level down: what runs out meanwhile is met again below.
         """
-        with Connection(self.brokers) as connection:
+        with RabbitMqConnection(self.brokers) as connection:
             channel = Channel(connection)
             levels = _levels(channel)
             if not levels:
@@ -47,7 +51,7 @@ class Migration:
                 connection,
                 channel,
                 Publisher(connection, self.max_in_flight),
-                Destinations(channel, self.style),
+                MigrationDestinations(channel, self.style),
                 self.max_in_flight,
                 self.now,
                 self.brokers.timeouts.driver_seconds,

@@ -20,7 +20,7 @@ _SECOND = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class PlannedDelay:
     """A message enters the second ladder, to be at its destination in so many seconds."""
 
     destination: str
@@ -48,7 +48,7 @@ class Poison:
         return Copy("", POISON_QUEUE, delivery.encoded, delivery.body)
 
 
-def decide(delivery: Delivery, now: datetime) -> Entry | Poison:
+def decide(delivery: Delivery, now: datetime) -> PlannedDelay | Poison:
     """Where a message is to go, at the time `now`."""
     destination = ladder.destination_of(delivery.routing_key)
     if destination is None:
@@ -59,7 +59,7 @@ def decide(delivery: Delivery, now: datetime) -> Entry | Poison:
     seconds = max(-((now - due) // _SECOND), 0)
     if seconds > ladder.LONGEST_DELAY_SECONDS:
         return Poison(destination, f"due {due:%Y-%m-%d}, which is longer than a ladder holds")
-    return Entry(destination, seconds)
+    return PlannedDelay(destination, seconds)
 
 
 def _due(encoded: Encoded) -> datetime | str:

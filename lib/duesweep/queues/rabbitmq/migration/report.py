@@ -60,7 +60,7 @@ class MigrationReport:
         self.reasons[f"left, for {destination or 'nobody'}: {reason}"] += 1
 
 
-class Watch(Protocol):
+class MigrationProgress(Protocol):
     """Who looks on."""
 
     @property

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from duesweep.doctor.finding import Check, Finding, fault, ok
-from duesweep.drivers.rabbitmq import Brokers, Channel, Connection
+from duesweep.drivers.rabbitmq import Brokers, Channel, RabbitMqConnection
 from duesweep.queues.rabbitmq import declare
 from duesweep.queues.rabbitmq.topology import Style, endpoint
 from duesweep.queues.rabbitmq.verification.verify import Verification
@@ -23,7 +23,7 @@ class EndpointsQuestion:
         """What is right and what is not. Raises `DuesweepError` where the broker is out of reach,
         or does not let this user in.
         """
-        with Connection(self.brokers) as connection:
+        with RabbitMqConnection(self.brokers) as connection:
             channel = Channel(connection)
             if self.ladder is None:
                 yield ok(Check.SERVER_REACHABLE, self.brokers.setting, "It lets this user in")

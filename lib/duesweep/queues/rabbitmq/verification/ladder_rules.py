@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from duesweep.doctor.finding import Check, Finding, fault, ok, warning
 from duesweep.queues.rabbitmq import ladder
-from duesweep.queues.rabbitmq.topology import Binding, Exchange, Kind, Queue
+from duesweep.queues.rabbitmq.topology import Binding, BrokerQueue, Exchange, Kind
 from duesweep.queues.rabbitmq.verification.facts import BrokerFacts, QueueFacts
 
 LADDER = f"{ladder.PREFIX}delay-…"
@@ -81,7 +81,7 @@ def _exchange(wanted: Exchange, facts: BrokerFacts) -> Iterator[Finding]:
         yield different(Kind.EXCHANGE, wanted.name, text)
 
 
-def _queue(wanted: Queue, facts: BrokerFacts) -> Iterator[Finding]:
+def _queue(wanted: BrokerQueue, facts: BrokerFacts) -> Iterator[Finding]:
     found = facts.queues.get(wanted.name)
     if found is None:
         yield missing(Kind.QUEUE, wanted.name)
@@ -98,7 +98,7 @@ def _queue(wanted: Queue, facts: BrokerFacts) -> Iterator[Finding]:
         yield different(Kind.QUEUE, wanted.name, "; ".join(differences))
 
 
-def _policy(wanted: Queue, facts: BrokerFacts) -> Iterator[Finding]:
+def _policy(wanted: BrokerQueue, facts: BrokerFacts) -> Iterator[Finding]:
     found = facts.queues.get(wanted.name)
     if found is not None:
         harms = list(_harms(found, int(wanted.arguments["x-message-ttl"])))

@@ -4,7 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from duesweep.doctor.finding import Check, Finding, ok, skipped
-from duesweep.drivers.rabbitmq import Brokers, Channel, Connection, Management, NotAllowedError
+from duesweep.drivers.rabbitmq import (
+    Brokers,
+    Channel,
+    Management,
+    NotAllowedError,
+    RabbitMqConnection,
+)
 from duesweep.queues.rabbitmq.verification import by_amqp, facts
 from duesweep.queues.rabbitmq.verification.broker_rules import broker_findings, version_finding
 from duesweep.queues.rabbitmq.verification.delivery_rules import delivery_findings
@@ -24,7 +30,7 @@ class Verification:
         or does not let this user in.
         """
         setting = self.brokers.setting
-        with Connection(self.brokers) as connection:
+        with RabbitMqConnection(self.brokers) as connection:
             yield ok(Check.SERVER_REACHABLE, setting, "It lets this user in")
             if self.management_url is None:
                 yield from _by_amqp(connection, setting)
@@ -39,7 +45,7 @@ class Verification:
         yield from waiting_findings({name: q.messages for name, q in found.queues.items()})
 
 
-def _by_amqp(connection: Connection, setting: str) -> Iterator[Finding]:
+def _by_amqp(connection: RabbitMqConnection, setting: str) -> Iterator[Finding]:
     channel = Channel(connection)
     yield version_finding(setting, connection.server_version)
     yield from by_amqp.ladder_findings(channel)
