@@ -13,9 +13,8 @@ from duesweep.drivers.sqlserver.binding import bound, key_list
 from duesweep.drivers.sqlserver.connection import _text_of_wide
 from duesweep.policy import MAX_BATCH_ROWS, SCANNED_ROWS
 from duesweep.sql import statement
-from duesweep.stores.msmq.shape import MSMQ_SHAPE
-from duesweep.stores.sqlpersistence.sqlserver import TIMEOUT_SHAPE
-from duesweep.stores.sqlserver.location import TRANSPORT_SHAPE, SqlServerShape, name_literal
+from duesweep.stores.sqlserver.kinds import MSMQ, SQL_PERSISTENCE, TRANSPORT, SqlServerTableKind
+from duesweep.stores.sqlserver.location import name_literal
 from duesweep.stores.sqlserver.setup import creation, lock_of
 
 ESCALATES_AT = 5_000
@@ -23,27 +22,27 @@ FOLDER = Path(duesweep.__file__).parent / "sql" / "sqlserver"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.sql"))
 UGLY = SqlServerTable("my.c@ta]]og", "my.[sch@ma", "my.tb[e 'q' \"d\" a]b")
 TABLES = ("attempts", "bindings", "delayed", "journal", "queue", "subscriptions", "sweeps")
-SHAPES = {"transport": TRANSPORT_SHAPE, "msmq": MSMQ_SHAPE, "timeouts": TIMEOUT_SHAPE}
+KINDS = {"transport": TRANSPORT, "msmq": MSMQ, "timeouts": SQL_PERSISTENCE}
 
 
-def _names(shape: SqlServerShape = TRANSPORT_SHAPE) -> dict[str, str]:
+def _names(kind: SqlServerTableKind = TRANSPORT) -> dict[str, str]:
     names = {"catalog": bracketed(UGLY.catalog), "horizon": "N''", "source": "N''"}
-    names |= {"sweep_id": "N''", **shape.names}
+    names |= {"sweep_id": "N''", **kind.names}
     for table in TABLES:
         names |= {table: UGLY.sql, f"{table}_literal": name_literal(UGLY)}
         names[f"{table}_lock"] = lock_of(UGLY)
     return names
 
 
-def _text(name: str, shape: SqlServerShape = TRANSPORT_SHAPE) -> str:
+def _text(name: str, kind: SqlServerTableKind = TRANSPORT) -> str:
     bounds = "(0, CONVERT(datetime, N'', 121), 1, CONVERT(datetime, N'', 121), 2)"
-    return statement("sqlserver", name).replace("/* bounds */", bounds).format(**_names(shape))
+    return statement("sqlserver", name).replace("/* bounds */", bounds).format(**_names(kind))
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", NAMES)
-def test_statement_parses_as_t_sql_with_ugly_names(name: str, shape: str) -> None:
-    parsed = sqlglot.parse(_text(name, SHAPES[shape]), read="tsql")
+def test_statement_parses_as_t_sql_with_ugly_names(name: str, kind: str) -> None:
+    parsed = sqlglot.parse(_text(name, KINDS[kind]), read="tsql")
 
     assert any(parsed)
     # What it does not know it takes for a command, unread.
@@ -103,9 +102,9 @@ def test_statement_refuses_values_that_it_does_not_take() -> None:
 
 
 @pytest.mark.parametrize("name", ["claim", "remove_first", "fetch_next_due"])
-@pytest.mark.parametrize("shape", SHAPES)
-def test_claim_locks_rows_only_and_skips_what_others_hold(name: str, shape: str) -> None:
-    (hints,) = re.findall(r"\bWITH \(([^)]+)\)", _delayed_only(_text(name, SHAPES[shape])))
+@pytest.mark.parametrize("kind", KINDS)
+def test_claim_locks_rows_only_and_skips_what_others_hold(name: str, kind: str) -> None:
+    (hints,) = re.findall(r"\bWITH \(([^)]+)\)", _delayed_only(_text(name, KINDS[kind])))
 
     assert set(hints.split(", ")) == {"UPDLOCK", "READPAST", "ROWLOCK"}
 

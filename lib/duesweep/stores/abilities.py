@@ -9,7 +9,8 @@ from duesweep.stores.values import Horizon
 @runtime_checkable
 class KnowsDestinations(Protocol):
     """A driver's session of a store that finds destinations without a look into messages. Both are
-    bounded in number, the commonest first, without the empty ones.
+    bounded in number, the commonest first, without the empty ones. One that has to look into them
+    after all says none.
     """
 
     def due_destinations(self, horizon: Horizon) -> Sequence[str]:

@@ -8,7 +8,6 @@ from duesweep.drivers.sqlserver import database_of
 from duesweep.errors import ConfigError, MessageError
 from duesweep.queues.sqlserver import SqlServerQueue
 from duesweep.stores.base import Store
-from duesweep.stores.msmq.shape import TABLE_SUFFIXES
 from duesweep.stores.msmq.store import MsmqStore
 from duesweep.stores.sqlpersistence.sqlserver import SqlServerTimeoutStore
 from duesweep.stores.sqlpersistence.timeouts import table_name
@@ -17,6 +16,8 @@ from duesweep.stores.sqlserver.setup import SqlServerSetup
 from duesweep.stores.sqlserver.store import SqlServerStore
 from duesweep.wiring.dialects import QueueConnection, timeouts_of
 
+# The documentation names the first, the code of the transport's later versions takes the second.
+TABLE_SUFFIXES = (".delayed", ".timeouts")
 _KINDS: dict[str, type[SqlServerStore | MsmqStore]] = {
     "sqlserver": SqlServerStore,
     "msmq": MsmqStore,

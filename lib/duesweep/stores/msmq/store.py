@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 from duesweep.drivers.sqlserver import connect
 from duesweep.stores.modes import refuse_distributed
-from duesweep.stores.msmq.driver import MsmqDriverSession
 from duesweep.stores.msmq.messages import MsmqMessageSession
-from duesweep.stores.msmq.shape import MSMQ_SHAPE
 from duesweep.stores.msmq.task import MsmqTaskSession
-from duesweep.stores.sqlserver.location import SqlServerLocation, SqlServerShape
+from duesweep.stores.sqlserver.driver import SqlServerDriverSession
+from duesweep.stores.sqlserver.kinds import MSMQ, SqlServerTableKind
+from duesweep.stores.sqlserver.location import SqlServerLocation
 from duesweep.stores.sqlserver.setup import SqlServerSetup
 from duesweep.stores.values import TransactionMode
 
@@ -17,12 +17,7 @@ from duesweep.stores.values import TransactionMode
 class MsmqStore(SqlServerLocation):
     """A place, and the kinds of session that it opens."""
 
-    shape: SqlServerShape = MSMQ_SHAPE
-
-    @property
-    def own_queue(self) -> str:
-        """The endpoint's own queue, in MSMQ."""
-        return self.addresses.endpoint
+    kind: SqlServerTableKind = MSMQ
 
     def set_up_infrastructure(self) -> None:
         """Create the message store's table and the journal, where they are missing."""
@@ -38,9 +33,9 @@ class MsmqStore(SqlServerLocation):
         """A session for one slice."""
         return MsmqTaskSession(connect(self.dsn, self.timeouts.task), self)
 
-    def open_driver(self) -> MsmqDriverSession:
+    def open_driver(self) -> SqlServerDriverSession:
         """A session for the driver."""
-        return MsmqDriverSession(connect(self.dsn, self.timeouts.driver), self)
+        return SqlServerDriverSession(connect(self.dsn, self.timeouts.driver), self)
 
     def open_messages(self) -> MsmqMessageSession:
         """A session for one message at a time."""

@@ -5,8 +5,8 @@ from typing import Any
 from duesweep.address import TableName
 from duesweep.drivers.postgresql import PostgreSqlConnection
 from duesweep.errors import ConfigError, StoreError
-from duesweep.stores.postgresql.location import TRANSPORT_SHAPE
-from duesweep.stores.relational.delayed import DelayedShape
+from duesweep.stores.postgresql.kinds import TRANSPORT
+from duesweep.stores.relational.kinds import TableKind
 from duesweep.stores.relational.shapes import RESHAPE
 
 _COLUMNS = {
@@ -26,7 +26,7 @@ def check_tables(
     connection: PostgreSqlConnection,
     tables: dict[str, TableName],
     writer_time_zone: str | None = None,
-    shape: DelayedShape = TRANSPORT_SHAPE,
+    kind: TableKind = TRANSPORT,
 ) -> None:
     """Raise `ConfigError` for a session that cannot sweep, and for the first table that is missing,
     foreign or closed to this role.
@@ -40,8 +40,8 @@ def check_tables(
             "describe_table", {}, schema=table.schema, table=table.table, rights=rights
         )
         if not rows:
-            raise ConfigError(_missing(name, table, shape))
-        columns = _typed(shape) if name == "delayed" else _COLUMNS[name]
+            raise ConfigError(_missing(name, table, kind))
+        columns = _typed(kind) if name == "delayed" else _COLUMNS[name]
         _check_table(name, table, columns, rows[0])
 
 
@@ -75,8 +75,8 @@ def _check_zone(connection: PostgreSqlConnection, zone: str) -> None:
         ) from error
 
 
-def _typed(shape: DelayedShape) -> set[str]:
-    return {f"{name} {kind}" for name, kind in shape.columns.items()}
+def _typed(kind: TableKind) -> set[str]:
+    return {f"{name} {column_type}" for name, column_type in kind.columns.items()}
 
 
 def _check_table(name: str, table: TableName, columns: set[str], found: Any) -> None:
@@ -99,7 +99,7 @@ def _check_table(name: str, table: TableName, columns: set[str], found: Any) -> 
         )
 
 
-def _missing(name: str, table: TableName, shape: DelayedShape) -> str:
+def _missing(name: str, table: TableName, kind: TableKind) -> str:
     if name == "delayed":
-        return f"There is no delayed table {table}; {shape.advice}"
+        return f"There is no delayed table {table}; {kind.advice}"
     return f"There is no table {table}, which keeps duesweep's {name}; run the command `setup` once"

@@ -23,7 +23,7 @@ class PostgreSqlDriverSession(RelationalDriverSession):
 
     def __init__(self, connection: PostgreSqlConnection, store: PostgreSqlLocation) -> None:
         statements = PostgreSqlStatements(connection, store.names)
-        super().__init__(statements, store.source, str(store.delayed))
+        super().__init__(statements, store.source, str(store.delayed), store.kind)
         self._connection = connection
         self._store = store
         self._zone: str | None = None
@@ -38,12 +38,8 @@ class PostgreSqlDriverSession(RelationalDriverSession):
     def check(self) -> None:
         """Raise `ConfigError` unless tables, shapes and rights are as needed."""
         location = self._store
-        check_tables(self._connection, location.tables, location.writer_time_zone, location.shape)
+        check_tables(self._connection, location.tables, location.writer_time_zone, location.kind)
         self.jdbc()
-
-    def notices(self) -> Sequence[str]:
-        """Nothing: no row of this table can be out of a sweep's reach."""
-        return ()
 
     def horizon(self) -> Horizon:
         """NServiceBus's predicate, evaluated by the server in the writers' time zone."""
@@ -105,5 +101,5 @@ class PostgreSqlDriverSession(RelationalDriverSession):
 
     def _pair(self, bound: tuple[str, str]) -> str:
         due, key = bound
-        due_type = self._store.shape.names["due_type"]
+        due_type = self._store.kind.names["due_type"]
         return f"{literal(due)}::{due_type}, {literal(key)}::uuid"

@@ -126,7 +126,7 @@ def _sequences(connection: PostgreSqlConnection) -> list[SequenceFacts]:
 
 def _zones(connection: PostgreSqlConnection, store: PostgreSqlLocation | None) -> ZoneFacts | None:
     # Only where the writers' sessions have a say in what a Due means.
-    if store is None or store.shape.time_zone is not None:
+    if store is None or store.kind.time_zone is not None:
         return None
     delayed = store.delayed
     names = {"schema": delayed.schema, "table": delayed.table}

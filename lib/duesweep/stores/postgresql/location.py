@@ -3,38 +3,8 @@
 from dataclasses import dataclass, field
 
 from duesweep.address import PostgreSqlAddresses, TableName
-from duesweep.stores.relational.delayed import DelayedShape
+from duesweep.stores.postgresql.kinds import TRANSPORT, PostgreSqlTableKind
 from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PostgreSqlShape(DelayedShape):
-    """`time_zone` is the one whose clock Due shows; None: that of the writers' sessions. The alias
-    of the delayed table is `d` where a name needs one.
-    """
-
-    time_zone: str | None = None
-
-
-TRANSPORT_SHAPE = PostgreSqlShape(
-    columns={
-        "id": "uuid",
-        "headers": "text",
-        "body": "bytea",
-        "due": "timestamp with time zone",
-    },
-    due="due",
-    names={
-        "id": "id",
-        "headers": "headers",
-        "body": "body",
-        "due": "due",
-        "due_type": "timestamptz",
-        # From an instant to what the column holds, and back.
-        "utc": "",
-        "destination": "NULL",
-    },
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +16,7 @@ class PostgreSqlLocation:
     delayed: TableName
     addresses: PostgreSqlAddresses
     writer_time_zone: str | None = None
-    shape: PostgreSqlShape = TRANSPORT_SHAPE
+    kind: PostgreSqlTableKind = TRANSPORT
     timeouts: Timeouts = DEFAULT_TIMEOUTS
 
     @property
@@ -57,12 +27,13 @@ class PostgreSqlLocation:
     @property
     def names(self) -> dict[str, str]:
         """The names that statements have in braces."""
-        return {name: str(table) for name, table in self.tables.items()} | self.shape.names
+        return {name: str(table) for name, table in self.tables.items()} | self.kind.names
 
     @property
     def own_queue(self) -> str:
-        """The endpoint's own queue table."""
-        return str(self.addresses.own_queue)
+        """The endpoint's own queue: its table, or its name where that is not beside the store."""
+        addresses = self.addresses
+        return str(addresses.own_queue) if self.kind.has_own_queue else addresses.endpoint
 
 
 def journal_tables(schema: str) -> dict[str, TableName]:

@@ -53,7 +53,7 @@ class PostgreSqlSetup:
     def _creations(self) -> Iterator[_Creation]:
         if self.store is not None:
             delayed = self.store.delayed
-            create = self.store.shape.create
+            create = self.store.kind.create
             if create is not None:
                 yield [delayed], _script(create, delayed=delayed, index=_index_name(delayed))
             journal = journal_tables(delayed.schema)

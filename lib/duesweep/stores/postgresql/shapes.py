@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from duesweep.address import TableName, quoted
 from duesweep.doctor.tables import WantedIndex, WantedTable
 from duesweep.stores.postgresql.location import PostgreSqlLocation
-from duesweep.stores.relational.delayed import DelayedShape
+from duesweep.stores.relational.kinds import TableKind
 from duesweep.stores.relational.shapes import RESHAPE, SETUP, journal_columns
 
 # As the catalog writes what a statement calls otherwise.
@@ -16,7 +16,7 @@ def store_tables(
     location: PostgreSqlLocation, grantee: str
 ) -> Iterator[tuple[TableName, WantedTable]]:
     """The delayed table and the journal's."""
-    yield location.delayed, _delayed(location.delayed, location.shape, grantee)
+    yield location.delayed, _delayed(location.delayed, location.kind, grantee)
     for name, columns in journal_columns("postgresql").items():
         table = location.tables[name]
         yield (
@@ -36,20 +36,20 @@ def store_tables(
         )
 
 
-def _delayed(table: TableName, shape: DelayedShape, grantee: str) -> WantedTable:
+def _delayed(table: TableName, kind: TableKind, grantee: str) -> WantedTable:
     return WantedTable(
         role="delayed table",
         name=str(table),
-        columns={name: frozenset({kind}) for name, kind in shape.columns.items()},
+        columns={name: frozenset({of_type}) for name, of_type in kind.columns.items()},
         # To lock a row takes the right to change it.
         rights=("SELECT", "UPDATE", "DELETE"),
         grant=_grant(table, grantee),
-        create=shape.advice.capitalize(),
+        create=kind.advice.capitalize(),
         indexes=(
             WantedIndex(
-                shape.due,
+                kind.due,
                 "every look for what is due reads the whole table",
-                f"CREATE INDEX CONCURRENTLY ON {table} ({shape.names['due']})",
+                f"CREATE INDEX CONCURRENTLY ON {table} ({kind.names['due']})",
             ),
         ),
     )

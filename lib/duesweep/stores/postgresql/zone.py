@@ -23,7 +23,7 @@ def zone_of(connection: PostgreSqlConnection, location: PostgreSqlLocation) -> s
     """The zone whose clock Due shows: the table's own, else the writers', as it is configured or as
     it is found.
     """
-    zone = location.shape.time_zone or location.writer_time_zone
+    zone = location.kind.time_zone or location.writer_time_zone
     if zone is not None:
         return zone
     return writer_time_zone(connection, location.dsn, location.delayed)

@@ -10,11 +10,19 @@ from uuid import UUID
 
 from duesweep.lost import tried_again
 from duesweep.stores.relational.journal import RelationalJournal, sweep_lock
+from duesweep.stores.relational.kinds import TableKind
+from duesweep.stores.relational.statements import Statements
 from duesweep.stores.values import Horizon, SweepRun
 
 
 class RelationalDriverSession(RelationalJournal, ABC):
-    """Its sweep lives as long as this session. A dialect adds `check`, `horizon` and `plan`."""
+    """Its sweep lives as long as this session. A dialect adds `check`, `horizon` and `plan`. It
+    `KnowsDestinations`, unless the destination is in the headers.
+    """
+
+    def __init__(self, statements: Statements, source: str, delayed: str, kind: TableKind) -> None:
+        super().__init__(statements, source, delayed)
+        self._kind = kind
 
     @abstractmethod
     def horizon(self) -> Horizon:
@@ -69,8 +77,10 @@ class RelationalDriverSession(RelationalJournal, ABC):
             )
         return SweepRun(sweep_id, horizon)
 
-    def _timeless(self) -> Sequence[str]:
-        """The notice of messages without a Time, where the table allows them and has some."""
+    def notices(self) -> Sequence[str]:
+        """Messages that are never due, since they have no Due."""
+        if not self._kind.may_lack_due:
+            return ()
         timeless = self._statements.row("count_timeless").timeless
         if not timeless:
             return ()
@@ -78,6 +88,22 @@ class RelationalDriverSession(RelationalJournal, ABC):
             f"{timeless} messages in {self._delayed} have no Time, so that they never come due: "
             "give them one, or remove them",
         )
+
+    def due_destinations(self, horizon: Horizon) -> Sequence[str]:
+        """Those of the messages that have been due for the longest; none where they are in the
+        headers.
+        """
+        if not self._kind.has_destination:
+            return ()
+        rows = self._statements.rows("due_destinations", **self._pending(horizon))
+        return [row.destination for row in rows]
+
+    def stored_destinations(self) -> Sequence[str]:
+        """Those of all messages; none where they are in the headers."""
+        if not self._kind.has_destination:
+            return ()
+        with self._looking_at_all():
+            return [row.destination for row in self._statements.rows("stored_destinations")]
 
     def _pending(self, horizon: Horizon) -> dict[str, object]:
         """The values by which statements know what is eligible."""

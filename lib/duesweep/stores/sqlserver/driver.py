@@ -29,7 +29,7 @@ class SqlServerDriverSession(RelationalDriverSession):
     def __init__(self, connection: SqlServerConnection, store: SqlServerLocation) -> None:
         self._delayed_table: SqlServerTable = find_delayed(connection, store)
         statements = SqlServerStatements(connection, store.names(self._delayed_table))
-        super().__init__(statements, store.source, self._delayed_table.sql)
+        super().__init__(statements, store.source, self._delayed_table.sql, store.kind)
         self._connection = connection
         self._store = store
         self._found = 0
@@ -44,10 +44,6 @@ class SqlServerDriverSession(RelationalDriverSession):
         """Raise `ConfigError` unless tables, shapes and rights are as needed."""
         check_tables(self._connection, self._store, self._delayed_table)
         self.jdbc()
-
-    def notices(self) -> Sequence[str]:
-        """Messages without a Time, which the transport's column does not allow."""
-        return ()
 
     def horizon(self) -> Horizon:
         """NServiceBus's predicate, evaluated by the server."""
@@ -120,7 +116,7 @@ class SqlServerDriverSession(RelationalDriverSession):
 
     def _bounds(self, rows: Sequence[Any], horizon: Horizon) -> str:
         """Each slice's number and the (Due, key) from which and before which it goes."""
-        lowest = self._store.shape.lowest_key
+        lowest = self._store.kind.lowest_key
         pairs = [(row.due, row.id) for row in rows[1:]]
         first = (self._due_text(horizon.since), lowest)
         firsts, ends = [first, *pairs], [*pairs, (_END, lowest)]
@@ -131,7 +127,7 @@ class SqlServerDriverSession(RelationalDriverSession):
 
     def _pair(self, bound: tuple[str, str]) -> str:
         due, key = bound
-        key_type = self._store.shape.names["key_type"]
+        key_type = self._store.kind.names["key_type"]
         return f"CONVERT(datetime2(7), {literal(due)}, 121), CONVERT({key_type}, {literal(key)})"
 
 

@@ -3,42 +3,9 @@
 from dataclasses import dataclass, field
 
 from duesweep.address import SqlServerAddresses, SqlServerTable
-from duesweep.stores.relational.delayed import DelayedShape
 from duesweep.stores.relational.statements import JOURNAL_TABLES
+from duesweep.stores.sqlserver.kinds import TRANSPORT, SqlServerTableKind
 from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SqlServerShape(DelayedShape):
-    """With the name of its index on Due, and the lowest key that there can be. The alias of the
-    delayed table is `m` where a name needs one.
-    """
-
-    index: str
-    lowest_key: str
-
-
-TRANSPORT_SHAPE = SqlServerShape(
-    columns={
-        "RowVersion": "bigint",
-        "Headers": "nvarchar",
-        "Body": "varbinary",
-        "Due": "datetime",
-    },
-    due="Due",
-    index="Index_Due",
-    lowest_key=str(-(2**63)),
-    names={
-        "due": "[Due]",
-        "key": "[RowVersion]",
-        "key_type": "bigint",
-        "key_text": "CONVERT(nvarchar(250), m.[RowVersion])",
-        "collate": "",
-        "body": "[Body]",
-        "destination": "CONVERT(nvarchar(200), NULL)",
-        "retry_count": "0",
-    },
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +20,21 @@ class SqlServerLocation:
     addresses: SqlServerAddresses
     batch_bytes: int
     jdbc_url: str | None = None
-    shape: SqlServerShape = TRANSPORT_SHAPE
+    kind: SqlServerTableKind = TRANSPORT
     timeouts: Timeouts = DEFAULT_TIMEOUTS
 
     @property
     def own_queue(self) -> str:
-        """The address of the endpoint's own queue table."""
-        return str(self.addresses.own_queue)
+        """The endpoint's own queue: its table's address, or its name where that is not beside the
+        store.
+        """
+        addresses = self.addresses
+        return str(addresses.own_queue) if self.kind.has_own_queue else addresses.endpoint
 
     def names(self, delayed: SqlServerTable) -> dict[str, str]:
         """The names that statements have in braces."""
         tables = {"delayed": delayed, **journal_tables(delayed)}
-        return {name: table.sql for name, table in tables.items()} | self.shape.names
+        return {name: table.sql for name, table in tables.items()} | self.kind.names
 
 
 def journal_tables(beside: SqlServerTable) -> dict[str, SqlServerTable]:

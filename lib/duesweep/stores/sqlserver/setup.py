@@ -64,7 +64,7 @@ class SqlServerSetup:
 
     def _creations(self, delayed: SqlServerTable | None) -> Iterator[_Creation]:
         if self.store is not None and delayed is not None:
-            create = self.store.shape.create
+            create = self.store.kind.create
             if create is not None:
                 yield [delayed], creation(create, delayed=delayed)
             journal = journal_tables(delayed)

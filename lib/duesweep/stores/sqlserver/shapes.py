@@ -5,29 +5,30 @@ from collections.abc import Iterator
 from duesweep.address import SqlServerTable, bracketed
 from duesweep.doctor.tables import WantedIndex, WantedTable
 from duesweep.stores.relational.shapes import RESHAPE, SETUP, journal_columns
-from duesweep.stores.sqlserver.location import SqlServerLocation, SqlServerShape, journal_tables
+from duesweep.stores.sqlserver.kinds import SqlServerTableKind
+from duesweep.stores.sqlserver.location import SqlServerLocation, journal_tables
 
 
 def delayed_table(location: SqlServerLocation, table: SqlServerTable, grantee: str) -> WantedTable:
     """The delayed table."""
-    shape = location.shape
-    create_index = f"CREATE NONCLUSTERED INDEX {bracketed(shape.index)} ON {table.sql}"
+    kind = location.kind
+    create_index = f"CREATE NONCLUSTERED INDEX {bracketed(kind.index)} ON {table.sql}"
     return WantedTable(
         role="delayed table",
         name=table.sql,
-        columns={name: frozenset({kind}) for name, kind in shape.columns.items()},
+        columns={name: frozenset({of_type}) for name, of_type in kind.columns.items()},
         # A lock for an update takes the right to one.
         rights=("SELECT", "UPDATE", "DELETE"),
         grant=_grant(table, grantee),
-        create=shape.advice.capitalize(),
+        create=kind.advice.capitalize(),
         indexes=(
             WantedIndex(
-                shape.due,
+                kind.due,
                 "every look for what is due reads the whole table, and a claim locks more of it",
-                f"{create_index} ({shape.names['due']})",
+                f"{create_index} ({kind.names['due']})",
             ),
         ),
-        unicode=_headers_text(shape),
+        unicode=_headers_text(kind),
     )
 
 
@@ -49,9 +50,9 @@ def journal(delayed: SqlServerTable, grantee: str) -> Iterator[tuple[SqlServerTa
         )
 
 
-def _headers_text(shape: SqlServerShape) -> str | None:
+def _headers_text(kind: SqlServerTableKind) -> str | None:
     """The headers' column, where they are text: the MSMQ transport's are bytes."""
-    return "Headers" if shape.columns["Headers"] == "nvarchar" else None
+    return "Headers" if kind.columns["Headers"] == "nvarchar" else None
 
 
 def _grant(table: SqlServerTable, grantee: str) -> str:

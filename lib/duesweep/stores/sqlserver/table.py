@@ -47,8 +47,8 @@ def check_tables(
     foreign or closed to this user.
     """
     check_session(connection, "store.dsn")
-    missing = f"There is no delayed table {delayed.sql}; {location.shape.advice}"
-    _check_table(connection, delayed, location.shape.columns, _DELAYED_RIGHTS, missing)
+    missing = f"There is no delayed table {delayed.sql}; {location.kind.advice}"
+    _check_table(connection, delayed, location.kind.columns, _DELAYED_RIGHTS, missing)
     for name, table in journal_tables(delayed).items():
         missing = (
             f"There is no table {table.sql}, which duesweep keeps; run the command `setup` once"
