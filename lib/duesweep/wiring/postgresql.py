@@ -8,25 +8,24 @@ from duesweep.drivers.postgresql import database_of
 from duesweep.errors import ConfigError, MessageError
 from duesweep.queues.postgresql import PostgreSqlQueue
 from duesweep.stores.base import Store
+from duesweep.stores.postgresql.kinds import KINDS
 from duesweep.stores.postgresql.setup import PostgreSqlSetup
 from duesweep.stores.postgresql.store import PostgreSqlStore
-from duesweep.stores.sqlpersistence.postgresql import PostgreSqlTimeoutStore
-from duesweep.stores.sqlpersistence.timeouts import table_name
 from duesweep.wiring.dialects import QueueConnection, timeouts_of
 
 
 def store(config: Config) -> PostgreSqlStore:
-    """The delayed table of the PostgreSQL transport, or SQL persistence's table of timeouts."""
+    """The store of a kind of table in PostgreSQL."""
     settings, dsn = config.store, config.store.dsn.get_secret_value()
-    kind, table = PostgreSqlStore, f"{settings.endpoint}.Delayed"
-    if settings.kind == "sql-persistence":
-        kind, table = PostgreSqlTimeoutStore, table_name(settings.endpoint, settings.table_prefix)
+    kind = KINDS[settings.kind]
+    (table,) = kind.table_names(settings.endpoint, settings.table_prefix)
     delayed = TableName(settings.schema_name, settings.delayed_table or table)
-    return kind(
+    return PostgreSqlStore(
         dsn=dsn,
         source=settings.name or f"{database_of(dsn)}/{delayed.schema}.{delayed.table}",
         delayed=delayed,
         addresses=PostgreSqlAddresses(settings.endpoint, delayed.schema),
+        kind=kind,
         writer_time_zone=settings.writer_time_zone,
         timeouts=timeouts_of(config),
     )

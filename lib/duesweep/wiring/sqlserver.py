@@ -10,14 +10,12 @@ from duesweep.queues.sqlserver import SqlServerQueue
 from duesweep.stores.base import Store
 from duesweep.stores.msmq.store import MsmqStore
 from duesweep.stores.sqlpersistence.sqlserver import SqlServerTimeoutStore
-from duesweep.stores.sqlpersistence.timeouts import table_name
+from duesweep.stores.sqlserver.kinds import KINDS
 from duesweep.stores.sqlserver.location import SqlServerLocation
 from duesweep.stores.sqlserver.setup import SqlServerSetup
 from duesweep.stores.sqlserver.store import SqlServerStore
 from duesweep.wiring.dialects import QueueConnection, timeouts_of
 
-# The documentation names the first, the code of the transport's later versions takes the second.
-TABLE_SUFFIXES = (".delayed", ".timeouts")
 _KINDS: dict[str, type[SqlServerStore | MsmqStore]] = {
     "sqlserver": SqlServerStore,
     "msmq": MsmqStore,
@@ -97,14 +95,9 @@ def queue_step(connection: QueueConnection, queues: tuple[SqlServerTable, ...]) 
 
 def _candidates(config: Config, addresses: SqlServerAddresses) -> tuple[SqlServerTable, ...]:
     settings = config.store
+    names = KINDS[settings.kind].table_names(settings.endpoint, settings.table_prefix)
     if settings.delayed_table is not None:
         names = [settings.delayed_table]
-    elif settings.kind == "msmq":
-        names = [settings.endpoint + suffix for suffix in TABLE_SUFFIXES]
-    elif settings.kind == "sql-persistence":
-        names = [table_name(settings.endpoint, settings.table_prefix)]
-    else:
-        names = [f"{settings.endpoint}.Delayed"]
     catalog = addresses.default_catalog
     return tuple(SqlServerTable(catalog, settings.schema_name, name) for name in names)
 

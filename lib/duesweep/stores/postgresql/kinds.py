@@ -1,9 +1,15 @@
-"""The kinds of delayed table in PostgreSQL."""
+"""The kinds of delayed table in PostgreSQL; `KINDS` has them by `store.kind`."""
 
 from dataclasses import dataclass
 
-from duesweep.stores.relational.kinds import TableKind
-from duesweep.stores.sqlpersistence.timeouts import SETTINGS
+from duesweep.stores.relational.kinds import TableKind, delayed_tables
+from duesweep.stores.relational.messages import json_message, json_row
+from duesweep.stores.relational.timeouts import (
+    SETTINGS,
+    timeout_message,
+    timeout_row,
+    timeout_tables,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +29,9 @@ TRANSPORT = PostgreSqlTableKind(
         "due": "timestamp with time zone",
     },
     due="due",
+    table_names=delayed_tables,
+    read_message=json_message,
+    new_row=json_row,
     names={
         "id": "id",
         "headers": "headers",
@@ -49,6 +58,10 @@ SQL_PERSISTENCE = PostgreSqlTableKind(
     time_zone="UTC",
     create=None,
     settings=SETTINGS,
+    table_names=timeout_tables,
+    read_message=timeout_message,
+    new_row=timeout_row,
+    store="store_timeout",
     may_lack_due=True,
     has_destination=True,
     has_own_queue=False,
@@ -62,3 +75,5 @@ SQL_PERSISTENCE = PostgreSqlTableKind(
         "destination": 'd."Destination"',
     },
 )
+
+KINDS = {"postgresql": TRANSPORT, "sql-persistence": SQL_PERSISTENCE}

@@ -4,12 +4,12 @@ from datetime import datetime, timedelta
 
 from duesweep.drivers.postgresql import PostgreSqlConnection
 from duesweep.errors import DeliveryFailedError
-from duesweep.headers import json as headers_json
 from duesweep.message import Message
 from duesweep.outcome import Failed
 from duesweep.stores.postgresql.location import PostgreSqlLocation
 from duesweep.stores.postgresql.task import PostgreSqlTaskSession
 from duesweep.stores.postgresql.zone import horizon_in, zone_of
+from duesweep.stores.relational.kinds import store_row
 from duesweep.stores.values import Horizon, NewMessage
 
 
@@ -25,17 +25,10 @@ class PostgreSqlMessageSession(PostgreSqlTaskSession):
 
     def store(self, message: NewMessage) -> str:
         """Store a message until it is due; its key."""
+        row = self._kind.new_row(message, self._endpoint)
         with self.transaction():
             self._statements.row("set_zone", zone=self._zone)
-            row = self._statements.row(
-                "store_message",
-                headers=headers_json.write(
-                    headers_json.addressed(message.headers, message.destination)
-                ),
-                body=message.body,
-                due=message.due,
-            )
-        return str(row.id)
+            return store_row(self._statements, self._kind, {"due": message.due, **row})
 
     def fetch_next_due(self) -> Message | None:
         """The message that has been due for the longest and is eligible, locked."""

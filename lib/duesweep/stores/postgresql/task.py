@@ -10,7 +10,6 @@ from duesweep.message import Message
 from duesweep.outcome import Exhausted, Failed
 from duesweep.stores.postgresql.location import PostgreSqlLocation
 from duesweep.stores.postgresql.statements import PostgreSqlStatements
-from duesweep.stores.relational.messages import json_message
 from duesweep.stores.relational.task import RelationalTaskSession, storable_or_none
 from duesweep.stores.values import Claim, SweepRun
 from duesweep.tombstone import BatchClock
@@ -28,6 +27,7 @@ class PostgreSqlTaskSession(RelationalTaskSession):
         statements = PostgreSqlStatements(connection, store.names)
         super().__init__(statements, store.source, store.addresses.endpoint)
         self.connection = connection
+        self._kind = store.kind
 
     def __enter__(self) -> "PostgreSqlTaskSession":
         return self
@@ -71,7 +71,7 @@ class PostgreSqlTaskSession(RelationalTaskSession):
 
     def _message(self, row: Any, counter: Any) -> Message:
         attempts = counter.attempts if counter else 0
-        return json_message(row.id, row.due_us, row.headers, row.body, attempts)
+        return self._kind.read_message(row.id, row.due_us, row, attempts)
 
     def exclude(self, messages: Sequence[Message]) -> None:
         """Nothing to do: a key leads to its own message only, and the plan has it once."""

@@ -1,24 +1,40 @@
 """Kinds of delayed table: what tells one from another, as values."""
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from duesweep.message import Message
+from duesweep.stores.relational.statements import Statements
+from duesweep.stores.values import NewMessage
+
+_KEY = "message_key"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableKind:
     """A kind of delayed table.
 
-    `columns` are its columns and their types, `due` is the one of them with the Due, and `names`
-    are what statements call them (in braces). `create` is the statement that makes such a table;
-    None: somebody else does. `settings` are those that say which table it is.
-
-    The rest is where a kind may differ from the transport's table: Due may be NULL
-    (`may_lack_due`), the destination may be a column (`has_destination`), and the endpoint's own
-    queue may not be a table beside it (`has_own_queue`).
+    `columns`: its columns and their types. `due`: the column with the Due. `names`: what statements
+    call the columns (in braces).
+    `table_names`: from the endpoint's name and `store.table_prefix`, the names that the table may
+    have; `settings` are those that decide it.
+    `read_message`: a message from its key, its Due in microseconds, its claimed row, and its
+    failures so far.
+    `new_row`: from a message and the endpoint's name, the values that the statement `store` takes,
+    less the Due; without a key where the table makes one.
+    `create`: the statement that creates the table; None: duesweep never does.
+    `may_lack_due`: Due may be NULL. `has_destination`: the destination is a column, not a header.
+    `has_own_queue`: the endpoint's own queue is a table in the same database.
     """
 
     columns: dict[str, str]
     due: str
     names: dict[str, str]
+    table_names: Callable[[str, str | None], Sequence[str]]
+    read_message: Callable[[str, int | None, Any, int], Message]
+    new_row: Callable[[NewMessage, str], dict[str, object]]
+    store: str = "store_message"
     create: str | None = "create_delayed"
     settings: str = "store.endpoint, store.schema and store.delayed_table"
     may_lack_due: bool = False
@@ -31,3 +47,16 @@ class TableKind:
         if self.create is None:
             return f"check {self.settings}; `setup` does not create it"
         return f"check {self.settings}, or create it with the command `setup`"
+
+
+def delayed_tables(endpoint: str, prefix: str | None) -> Sequence[str]:  # noqa: ARG001 - other kinds need it
+    """The name of the transport's table."""
+    return [f"{endpoint}.Delayed"]
+
+
+def store_row(statements: Statements, kind: TableKind, values: Mapping[str, object]) -> str:
+    """Store a row of these values; its key."""
+    if _KEY in values:
+        statements.execute(kind.store, **values)
+        return str(values[_KEY])
+    return str(statements.row(kind.store, **values)[0])

@@ -1,4 +1,4 @@
-"""A row of a delayed table with headers in JSON as a message."""
+"""Rows of the transports' delayed tables: headers in JSON, with the destination among them."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -6,12 +6,14 @@ from typing import Any
 from duesweep.errors import UnreadableHeadersError
 from duesweep.headers import json as headers_json
 from duesweep.message import Message
+from duesweep.stores.values import NewMessage
 
 
-def json_message(
-    key: str, due_us: int | None, text: str | None, body: bytes | None, attempts: int
-) -> Message:
-    """The message; one whose headers cannot be read has the reason in their place."""
+def json_message(key: str, due_us: int | None, row: Any, attempts: int) -> Message:
+    """The message in a claimed row; one whose headers cannot be read has the reason in their
+    place.
+    """
+    text, body = row.headers, row.body
     try:
         headers = headers_json.read(text)
     except UnreadableHeadersError as error:
@@ -21,6 +23,12 @@ def json_message(
     if headers_json.FORWARD_DESTINATION in headers:
         text = headers_json.without_forward_destination(text)
     return Message(key, due_us, headers, text, body, destination, attempts)
+
+
+def json_row(message: NewMessage, endpoint: str) -> dict[str, object]:  # noqa: ARG001 - other kinds need it
+    """The values of a new row, less its Due; the table gives it a key."""
+    headers = headers_json.addressed(message.headers, message.destination)
+    return {"headers": headers_json.write(headers), "body": message.body}
 
 
 def destinations(rows: Iterable[Any]) -> Sequence[str]:

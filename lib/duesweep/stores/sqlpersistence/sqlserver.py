@@ -5,7 +5,7 @@ from typing import Any
 
 from duesweep.drivers.sqlserver import connect
 from duesweep.message import Message
-from duesweep.stores.sqlpersistence.timeouts import new_row, timeout_message
+from duesweep.stores.relational.timeouts import timeout_message, timeout_row
 from duesweep.stores.sqlserver.indexed import IndexedTaskSession
 from duesweep.stores.sqlserver.kinds import SQL_PERSISTENCE, SqlServerTableKind
 from duesweep.stores.sqlserver.messages import SqlServerMessageSession
@@ -31,7 +31,7 @@ class SqlServerTimeoutMessageSession(SqlServerTimeoutTaskSession, SqlServerMessa
 
     def store(self, message: NewMessage) -> str:
         """Store a message until it is due; its key."""
-        row = new_row(message, self._endpoint)
+        row = timeout_row(message, self._endpoint)
         due = due_text(message.due, "milliseconds")
         self._statements.execute("store_timeout", due=due, **row)
         return str(row["message_key"])

@@ -1,10 +1,17 @@
-"""The kinds of delayed table on SQL Server."""
+"""The kinds of delayed table on SQL Server; `KINDS` has them by `store.kind`."""
 
 from dataclasses import dataclass
 from uuid import UUID
 
-from duesweep.stores.relational.kinds import TableKind
-from duesweep.stores.sqlpersistence.timeouts import SETTINGS
+from duesweep.stores.relational.kinds import TableKind, delayed_tables
+from duesweep.stores.relational.messages import json_message, json_row
+from duesweep.stores.relational.timeouts import (
+    SETTINGS,
+    timeout_message,
+    timeout_row,
+    timeout_tables,
+)
+from duesweep.stores.sqlserver.msmq import msmq_message, msmq_row, msmq_tables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +32,9 @@ TRANSPORT = SqlServerTableKind(
         "Due": "datetime",
     },
     due="Due",
+    table_names=delayed_tables,
+    read_message=json_message,
+    new_row=json_row,
     index="Index_Due",
     lowest_key=str(-(2**63)),
     names={
@@ -49,6 +59,10 @@ MSMQ = SqlServerTableKind(
         "RetryCount": "int",
     },
     due="Time",
+    table_names=msmq_tables,
+    read_message=msmq_message,
+    new_row=msmq_row,
+    store="store_msmq_message",
     create="create_msmq_delayed",
     index="Index_Time",
     lowest_key="",
@@ -81,6 +95,10 @@ SQL_PERSISTENCE = SqlServerTableKind(
     due="Time",
     create=None,
     settings=SETTINGS,
+    table_names=timeout_tables,
+    read_message=timeout_message,
+    new_row=timeout_row,
+    store="store_timeout",
     index="Index_Time",
     lowest_key=str(UUID(int=0)),
     may_lack_due=True,
@@ -98,3 +116,5 @@ SQL_PERSISTENCE = SqlServerTableKind(
         "retry_count": "0",
     },
 )
+
+KINDS = {"sqlserver": TRANSPORT, "msmq": MSMQ, "sql-persistence": SQL_PERSISTENCE}

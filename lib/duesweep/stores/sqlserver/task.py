@@ -145,7 +145,7 @@ class SqlServerTaskSession(SqlServerAccount):
     def _message(self, row: Any, counter: Any) -> Message:
         due_us = micros(due_of(row.due))
         attempts = counter.attempts if counter else 0
-        return json_message(str(row.message_key), due_us, row.headers, row.body, attempts)
+        return json_message(str(row.message_key), due_us, row, attempts)
 
     def _fence_rows(self, run: SweepRun) -> Sequence[Any]:
         lock = batches_lock(run.sweep_id)

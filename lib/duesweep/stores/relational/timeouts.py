@@ -4,6 +4,7 @@ The source of names and columns is NServiceBus.Persistence.Sql, version 6 and ol
 """
 
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 import duesweep
@@ -15,11 +16,11 @@ from duesweep.stores.values import NewMessage
 SETTINGS = "store.endpoint, store.table_prefix and store.schema"
 
 
-def table_name(endpoint: str, prefix: str | None) -> str:
+def timeout_tables(endpoint: str, prefix: str | None) -> Sequence[str]:
     """The table's name; without a prefix of its own that is made of the endpoint's name."""
     if prefix is None:
         prefix = endpoint.replace(".", "_") + "_"
-    return f"{prefix}TimeoutData"
+    return [f"{prefix}TimeoutData"]
 
 
 def timeout_message(key: str, due_us: int | None, row: Any, attempts: int) -> Message:
@@ -33,11 +34,11 @@ def timeout_message(key: str, due_us: int | None, row: Any, attempts: int) -> Me
     return Message(key, due_us, headers, text, row.body, destination, attempts)
 
 
-def new_row(message: NewMessage, own_queue: str) -> dict[str, Any]:
-    """The values of a new row, less its Time, as text where they can be."""
+def timeout_row(message: NewMessage, endpoint: str) -> dict[str, object]:
+    """The values of a new row, less its Time, as text where they can be; of no saga."""
     return {
         "message_key": str(uuid.uuid4()),
-        "destination": message.destination or own_queue,
+        "destination": message.destination or endpoint,
         # As SQL persistence writes it for a timeout of no saga, which it cannot read as NULL.
         "saga_id": str(uuid.UUID(int=0)),
         "body": message.body,
