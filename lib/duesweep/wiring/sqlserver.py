@@ -8,36 +8,26 @@ from duesweep.drivers.sqlserver import database_of
 from duesweep.errors import ConfigError, MessageError
 from duesweep.queues.sqlserver import SqlServerQueue
 from duesweep.stores.base import Store
-from duesweep.stores.msmq.store import MsmqStore
-from duesweep.stores.sqlpersistence.sqlserver import SqlServerTimeoutStore
 from duesweep.stores.sqlserver.kinds import KINDS
-from duesweep.stores.sqlserver.location import SqlServerLocation
 from duesweep.stores.sqlserver.setup import SqlServerSetup
 from duesweep.stores.sqlserver.store import SqlServerStore
 from duesweep.wiring.dialects import QueueConnection, timeouts_of
 
-_KINDS: dict[str, type[SqlServerStore | MsmqStore]] = {
-    "sqlserver": SqlServerStore,
-    "msmq": MsmqStore,
-    "sql-persistence": SqlServerTimeoutStore,
-}
 
-
-def store(config: Config) -> SqlServerStore | MsmqStore:
-    """The delayed table of the SQL Server transport, the MSMQ transport's message store, or SQL
-    persistence's table of timeouts.
-    """
+def store(config: Config) -> SqlServerStore:
+    """The store of a kind of table on SQL Server."""
     settings = config.store
     dsn = settings.dsn.get_secret_value()
     addresses = SqlServerAddresses(settings.endpoint, settings.schema_name, database_of(dsn))
     candidates = _candidates(config, addresses)
     first = candidates[0]
-    return _KINDS[settings.kind](
+    return SqlServerStore(
         dsn=dsn,
         source=settings.name or f"{first.catalog}/{first.schema}.{first.table}",
         candidates=candidates,
         addresses=addresses,
         batch_bytes=config.sweep.batch_bytes,
+        kind=KINDS[settings.kind],
         jdbc_url=settings.jdbc_url.get_secret_value() if settings.jdbc_url else None,
         timeouts=timeouts_of(config),
     )
@@ -63,7 +53,7 @@ def queue(connection: QueueConnection) -> SqlServerQueue:
 
 def holds(store: Store) -> bool:
     """Whether queues without a dsn can be in this store's transaction."""
-    return isinstance(store, SqlServerLocation)
+    return isinstance(store, SqlServerStore)
 
 
 def queue_tables(

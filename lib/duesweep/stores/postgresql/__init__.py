@@ -1,1 +1,1 @@
-"""The PostgreSQL transport's delayed table as a store, and the journal beside it."""
+"""Delayed tables in PostgreSQL as stores, and the journal beside them."""

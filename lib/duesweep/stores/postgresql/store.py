@@ -1,4 +1,4 @@
-"""The PostgreSQL transport's delayed table as a store."""
+"""A delayed table in PostgreSQL as a store."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from duesweep.stores.values import TransactionMode
 
 @dataclass(frozen=True, slots=True)
 class PostgreSqlStore(PostgreSqlLocation):
-    """A place, and the kinds of session that it opens."""
+    """Where it is, of which kind, and the sessions that it opens."""
 
     def set_up_infrastructure(self) -> None:
         """Create the delayed table and the journal, where they are missing."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from duesweep.errors import UnreadableHeadersError
+from duesweep.errors import MessageError, UnreadableHeadersError
 from duesweep.headers import json as headers_json
 from duesweep.message import Message
 from duesweep.stores.values import NewMessage
@@ -23,6 +23,12 @@ def json_message(key: str, due_us: int | None, row: Any, attempts: int) -> Messa
     if headers_json.FORWARD_DESTINATION in headers:
         text = headers_json.without_forward_destination(text)
     return Message(key, due_us, headers, text, body, destination, attempts)
+
+
+def json_headers(message: Message, stored: str | None) -> tuple[str | None, str]:
+    """Stored headers as JSON, None where they cannot be read, and as text."""
+    text = stored or ""
+    return (None if isinstance(message.headers, MessageError) else text), text
 
 
 def json_row(message: NewMessage, endpoint: str) -> dict[str, object]:  # noqa: ARG001 - other kinds need it

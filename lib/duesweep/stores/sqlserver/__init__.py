@@ -1,1 +1,1 @@
-"""The SQL Server transport's delayed table as a store, and the journal beside it."""
+"""Delayed tables on SQL Server as stores, and the journal beside them."""

@@ -5,11 +5,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from duesweep.drivers.sqlserver import SqlServerConnection, key_list
-from duesweep.errors import MessageError, stack_of, storable, type_name
+from duesweep.errors import stack_of, storable, type_name
 from duesweep.message import Message
 from duesweep.outcome import Exhausted, Failed
 from duesweep.stores.relational.summary import packed
 from duesweep.stores.relational.task import RelationalTaskSession, storable_or_none
+from duesweep.stores.sqlserver.location import SqlServerLocation
 from duesweep.stores.sqlserver.statements import SqlServerStatements
 from duesweep.stores.values import SweepRun
 from duesweep.tombstone import BatchClock
@@ -21,10 +22,12 @@ class SqlServerAccount(RelationalTaskSession):
     """
 
     def __init__(
-        self, connection: SqlServerConnection, names: dict[str, str], source: str, endpoint: str
+        self, connection: SqlServerConnection, names: dict[str, str], store: SqlServerLocation
     ) -> None:
-        super().__init__(SqlServerStatements(connection, names), source, endpoint)
+        statements = SqlServerStatements(connection, names)
+        super().__init__(statements, store.source, store.addresses.endpoint)
         self.connection = connection
+        self._kind = store.kind
         self._names = names
         # By Due, since a Due is what leads to them.
         self._excluded: dict[str, set[str]] = {}
@@ -50,13 +53,6 @@ class SqlServerAccount(RelationalTaskSession):
             due = self._claimed[message.key].due
             self._excluded.setdefault(due, set()).add(message.key)
 
-    def _stored(self, message: Message) -> tuple[str | None, str]:
-        """The headers of a claimed message as JSON, where they can be read, and as they were
-        stored.
-        """
-        text: str = self._claimed[message.key].headers or ""
-        return (None if isinstance(message.headers, MessageError) else text), text
-
     def _clear_attempts(self, keys: Sequence[str]) -> None:
         self._statements.execute("clear_attempts", source=self._source, **listed(keys))
 
@@ -68,6 +64,9 @@ class SqlServerAccount(RelationalTaskSession):
         self.connection.execute_many(
             "raise_attempts", self._names, [self._failure(outcome) for outcome in failed]
         )
+        if self._kind.raise_counters is not None:
+            keys = listed(outcome.message.key for outcome in failed)
+            self._statements.execute(self._kind.raise_counters, **keys)
 
     def _failure(self, failed: Failed) -> dict[str, object]:
         message = failed.message
@@ -90,7 +89,8 @@ class SqlServerAccount(RelationalTaskSession):
     ) -> None:
         for outcome in exhausted:
             message, error = outcome.message, outcome.error
-            headers, headers_text = self._stored(message)
+            stored = self._claimed[message.key].headers
+            headers, headers_text = self._kind.stored_headers(message, stored)
             self._statements.execute(
                 "journal_exhausted",
                 source=self._source,

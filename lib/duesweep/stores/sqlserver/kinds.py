@@ -1,27 +1,39 @@
 """The kinds of delayed table on SQL Server; `KINDS` has them by `store.kind`."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
+from duesweep.message import Message
 from duesweep.stores.relational.kinds import TableKind, delayed_tables
-from duesweep.stores.relational.messages import json_message, json_row
+from duesweep.stores.relational.messages import json_headers, json_message, json_row
 from duesweep.stores.relational.timeouts import (
     SETTINGS,
     timeout_message,
     timeout_row,
     timeout_tables,
 )
-from duesweep.stores.sqlserver.msmq import msmq_message, msmq_row, msmq_tables
+from duesweep.stores.sqlserver.msmq import msmq_headers, msmq_message, msmq_row, msmq_tables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlServerTableKind(TableKind):
-    """With the name of its index on Due, and the lowest key that there can be. The alias of the
-    delayed table is `m` where a name needs one.
+    """The alias of the delayed table is `m` where a name needs one.
+
+    `index`: the name of its index on Due. `lowest_key`: no key is lower.
+    `has_indexed_key`: rows are removed by their keys; else by their Dues.
+    `raise_counters`: the statement that raises the failures that rows count themselves; None: only
+    duesweep's table counts.
+    `stored_headers`: a message's headers as they are stored, given besides the message: as JSON
+    (None where they cannot be read) and as text.
     """
 
     index: str
     lowest_key: str
+    has_indexed_key: bool = False
+    raise_counters: str | None = None
+    stored_headers: Callable[[Message, Any], tuple[str | None, str]] = json_headers
 
 
 TRANSPORT = SqlServerTableKind(
@@ -65,7 +77,10 @@ MSMQ = SqlServerTableKind(
     store="store_msmq_message",
     create="create_msmq_delayed",
     index="Index_Time",
+    has_indexed_key=True,
     lowest_key="",
+    raise_counters="raise_retry_counts",
+    stored_headers=msmq_headers,
     may_lack_due=True,
     has_destination=True,
     has_own_queue=False,
@@ -100,6 +115,7 @@ SQL_PERSISTENCE = SqlServerTableKind(
     new_row=timeout_row,
     store="store_timeout",
     index="Index_Time",
+    has_indexed_key=True,
     lowest_key=str(UUID(int=0)),
     may_lack_due=True,
     has_destination=True,

@@ -1,19 +1,28 @@
-"""Sessions for one message at a time on stores in SQL Server."""
+"""A session for one message at a time on a store in SQL Server."""
 
 from collections.abc import Sequence
 from datetime import datetime
 
 from duesweep.errors import DeliveryFailedError
-from duesweep.headers import json as headers_json
 from duesweep.message import Message
 from duesweep.outcome import Failed
+from duesweep.stores.relational.kinds import store_row
 from duesweep.stores.sqlserver.statements import due_of, due_text
 from duesweep.stores.sqlserver.task import SqlServerTaskSession
 from duesweep.stores.values import NewMessage
 
 
-class OneByOne(SqlServerTaskSession):
-    """What both stores have in common: a claim of one, without a sweep."""
+class SqlServerMessageSession(SqlServerTaskSession):
+    """A claim of one, without a sweep."""
+
+    def __enter__(self) -> "SqlServerMessageSession":
+        return self
+
+    def store(self, message: NewMessage) -> str:
+        """Store a message until it is due; its key."""
+        row = self._kind.new_row(message, self._endpoint)
+        due = due_text(message.due, "milliseconds")
+        return store_row(self._statements, self._kind, {"due": due, **row})
 
     def fetch_next_due(self) -> Message | None:
         """The message that has been due for the longest and is eligible, locked."""
@@ -49,22 +58,3 @@ class OneByOne(SqlServerTaskSession):
             "find_message", message_key=message.key, due=row.due
         )
         return bool(found)
-
-
-class SqlServerMessageSession(OneByOne):
-    """On the SQL Server transport's delayed table."""
-
-    def __enter__(self) -> "SqlServerMessageSession":
-        return self
-
-    def store(self, message: NewMessage) -> str:
-        """Store a message until it is due; its key."""
-        row = self._statements.row(
-            "store_message",
-            headers=headers_json.write(
-                headers_json.addressed(message.headers, message.destination)
-            ),
-            body=message.body,
-            due=due_text(message.due, "milliseconds"),
-        )
-        return str(row.message_key)

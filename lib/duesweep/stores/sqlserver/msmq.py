@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from duesweep.errors import UnreadableHeadersError, storable
+from duesweep.errors import MessageError, UnreadableHeadersError, storable
 from duesweep.headers import json as headers_json
 from duesweep.headers import xml as headers_xml
 from duesweep.message import MESSAGE_ID, Message
@@ -25,10 +25,16 @@ def msmq_message(key: str, due_us: int | None, row: Any, attempts: int) -> Messa
     try:
         headers, _ = headers_xml.split(headers_xml.read(row.headers))
     except UnreadableHeadersError as error:
-        text = text_of_bytes(row.headers)
+        text = _text(row.headers)
         return Message(key, due_us, error, text, row.body, destination, attempts)
     text = headers_json.write(headers)
     return Message(key, due_us, headers, text, row.body, destination, attempts)
+
+
+def msmq_headers(message: Message, stored: bytes | None) -> tuple[str | None, str]:
+    """Stored headers as JSON, None where they cannot be read, and as text."""
+    is_read = not isinstance(message.headers, MessageError)
+    return (message.headers_text if is_read else None), _text(stored)
 
 
 def msmq_row(message: NewMessage, endpoint: str) -> dict[str, object]:  # noqa: ARG001 - other kinds need it
@@ -43,6 +49,6 @@ def msmq_row(message: NewMessage, endpoint: str) -> dict[str, object]:  # noqa: 
     }
 
 
-def text_of_bytes(stored: bytes | None) -> str:
+def _text(stored: bytes | None) -> str:
     """Stored headers for people, whatever bytes they are."""
     return storable((stored or b"").decode("utf-8", "backslashreplace"))

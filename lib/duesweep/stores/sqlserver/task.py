@@ -16,7 +16,6 @@ from duesweep.drivers.sqlserver import SqlServerConnection
 from duesweep.errors import StoreError, TransactionLostError
 from duesweep.message import Message
 from duesweep.policy import SCANNED_ROWS
-from duesweep.stores.relational.messages import json_message
 from duesweep.stores.sqlserver.account import SqlServerAccount, listed, listed_as
 from duesweep.stores.sqlserver.driver import batches_lock
 from duesweep.stores.sqlserver.location import SqlServerLocation
@@ -40,7 +39,7 @@ class SqlServerTaskSession(SqlServerAccount):
 
     def __init__(self, connection: SqlServerConnection, store: SqlServerLocation) -> None:
         names = store.names(find_delayed(connection, store))
-        super().__init__(connection, names, store.source, store.addresses.endpoint)
+        super().__init__(connection, names, store)
         self._batch_bytes = store.batch_bytes
         self._removes_firsts = bool(connection.row("describe_server", {}).deletes_expressions)
 
@@ -144,8 +143,11 @@ class SqlServerTaskSession(SqlServerAccount):
 
     def _message(self, row: Any, counter: Any) -> Message:
         due_us = micros(due_of(row.due))
-        attempts = counter.attempts if counter else 0
-        return json_message(str(row.message_key), due_us, row, attempts)
+        if self._kind.raise_counters is not None:
+            attempts = row.attempts
+        else:
+            attempts = counter.attempts if counter else 0
+        return self._kind.read_message(str(row.message_key), due_us, row, attempts)
 
     def _fence_rows(self, run: SweepRun) -> Sequence[Any]:
         lock = batches_lock(run.sweep_id)
@@ -167,6 +169,12 @@ class SqlServerTaskSession(SqlServerAccount):
 
     def _remove(self, messages: Sequence[Message]) -> int:
         self.connection.require_transaction()
+        if self._kind.has_indexed_key:
+            keys = listed(message.key for message in messages)
+            return self._statements.execute("remove_by_id", **keys)
+        return self._remove_by_due(messages)
+
+    def _remove_by_due(self, messages: Sequence[Message]) -> int:
         gone = self._by_due(message.key for message in messages)
         claimed = self._by_due(self._claimed)
         few: list[tuple[str, str]] = []

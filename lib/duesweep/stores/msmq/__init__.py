@@ -1,1 +1,0 @@
-"""The MSMQ transport's delayed message store, a table in SQL Server, as a store."""
