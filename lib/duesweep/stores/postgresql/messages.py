@@ -34,20 +34,22 @@ class PostgreSqlMessageSession(PostgreSqlTaskSession):
         """The message that has been due for the longest and is eligible, locked."""
         before = self._horizon().before
         for row in self._statements.rows("fetch_next_due", horizon=before, source=self._source):
-            return self._message(row, self._read_attempts([row.id]).get(row.id))
+            return self._message(row, self._account.read_attempts([row.id]).get(row.id))
         return None
 
     def remove(self, message: Message) -> bool:
         """Remove a message; False where it is gone already."""
         is_removed = bool(self._remove([message]))
-        self._clear_attempts([message.key])
+        self._account.clear_attempts([message.key])
         return is_removed
 
     def raise_failure_count(self, message: Message) -> bool:
         """Count a failure for a message; False where it is gone already."""
         if not self._statements.rows("find_message", key=message.key):
             return False
-        self._raise_attempts([Failed(message, DeliveryFailedError("It was not delivered"), 0)])
+        self._account.raise_attempts(
+            [Failed(message, DeliveryFailedError("It was not delivered"), 0)]
+        )
         return True
 
     def next_due(self) -> datetime | None:

@@ -1,21 +1,18 @@
 """One task's session on a PostgreSQL store: the batch contract."""
 
 from collections.abc import Sequence, Set
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from duesweep.drivers.postgresql import PostgreSqlConnection, array_text
-from duesweep.errors import stack_of, storable, type_name
 from duesweep.message import Message
-from duesweep.outcome import Exhausted, Failed
+from duesweep.stores.postgresql.account import PostgreSqlAccount
 from duesweep.stores.postgresql.location import PostgreSqlLocation
 from duesweep.stores.postgresql.statements import PostgreSqlStatements
-from duesweep.stores.relational.task import RelationalTaskSession, storable_or_none
+from duesweep.stores.relational.task import RelationalTaskSession
 from duesweep.stores.values import Claim, SweepRun
-from duesweep.tombstone import BatchClock
 
 _TURN_WAIT = "10s"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class PostgreSqlTaskSession(RelationalTaskSession):
@@ -25,7 +22,8 @@ class PostgreSqlTaskSession(RelationalTaskSession):
 
     def __init__(self, connection: PostgreSqlConnection, store: PostgreSqlLocation) -> None:
         statements = PostgreSqlStatements(connection, store.names)
-        super().__init__(statements, store.source, store.addresses.endpoint)
+        account = PostgreSqlAccount(statements, store)
+        super().__init__(statements, account, store.source, store.addresses.endpoint)
         self.connection = connection
         self._kind = store.kind
 
@@ -45,7 +43,7 @@ class PostgreSqlTaskSession(RelationalTaskSession):
             "claim", keys=array_text(claim_keys), horizon=horizon.before, zone=zone
         )
         skipped, gone, later = self._unclaimed(claim_keys, {row.id for row in rows}, horizon.before)
-        counters = self._read_attempts([row.id for row in rows])
+        counters = self._account.read_attempts([row.id for row in rows])
         messages = [
             self._message(row, counters.get(row.id))._replace(instant_us=row.instant_us)
             for row in rows
@@ -85,51 +83,5 @@ class PostgreSqlTaskSession(RelationalTaskSession):
         exhausted: int = row.exhausted
         return max(0, min(wanted, limit - exhausted))
 
-    def _read_attempts(self, keys: Sequence[str]) -> dict[str, Any]:
-        if not keys:
-            return {}
-        rows = self._statements.rows("read_attempts", source=self._source, keys=array_text(keys))
-        return {row.message_key: row for row in rows}
-
     def _remove(self, messages: Sequence[Message]) -> int:
         return self._statements.execute("remove", keys=array_text([m.key for m in messages]))
-
-    def _clear_attempts(self, keys: Sequence[str]) -> None:
-        self._statements.execute("clear_attempts", source=self._source, keys=array_text(keys))
-
-    def _late(self, late_ms: Sequence[int]) -> object:
-        return array_text(map(str, late_ms))
-
-    def _raise_attempts(self, failed: Sequence[Failed]) -> None:
-        self._statements.execute(
-            "raise_attempts",
-            source=self._source,
-            keys=[f.message.key for f in failed],
-            message_ids=[storable_or_none(f.message.message_id) for f in failed],
-            destinations=[self._destination(f.message) for f in failed],
-            retry_seconds=[f.retry_seconds for f in failed],
-            error_classes=[type_name(f.error) for f in failed],
-            error_texts=[storable(str(f.error)) for f in failed],
-        )
-
-    def _journal_exhausted(
-        self, run: SweepRun, slice_number: int, exhausted: Sequence[Exhausted], clock: BatchClock
-    ) -> None:
-        messages = [e.message for e in exhausted]
-        self._statements.execute(
-            "journal_exhausted",
-            source=self._source,
-            sweep_id=run.sweep_id,
-            slice=slice_number,
-            clock_shift=timedelta(microseconds=clock.shift_us),
-            dispatched_at=_EPOCH + timedelta(microseconds=clock.now_us),
-            keys=[m.key for m in messages],
-            message_ids=[storable_or_none(m.message_id) for m in messages],
-            message_types=[storable_or_none(m.message_type) for m in messages],
-            destinations=[self._destination(m) for m in messages],
-            queues=[e.queue for e in exhausted],
-            attempts=[m.attempts + 1 for m in messages],
-            error_classes=[type_name(e.error) for e in exhausted],
-            error_texts=[storable(str(e.error)) for e in exhausted],
-            stacks=[stack_of(e.error) for e in exhausted],
-        )

@@ -8,19 +8,23 @@ from typing import Any
 
 from duesweep import tombstone
 from duesweep.account import SliceEnd
-from duesweep.errors import MessageError, StoreError, SweepClosedError, storable
+from duesweep.errors import StoreError, SweepClosedError, storable
 from duesweep.message import Message
-from duesweep.outcome import Exhausted, Failed, Outcomes
+from duesweep.outcome import Outcomes
+from duesweep.stores.relational.account import BatchAccount
 from duesweep.stores.relational.statements import Statements
 from duesweep.stores.values import SweepRun
 from duesweep.tombstone import BatchClock
 
 
 class RelationalTaskSession(ABC):
-    """What is the same in every dialect; a dialect claims, removes, and writes what it counts."""
+    """What is the same in every dialect; a dialect claims and removes, and brings its `account`."""
 
-    def __init__(self, statements: Statements, source: str, endpoint: str) -> None:
+    def __init__(
+        self, statements: Statements, account: BatchAccount, source: str, endpoint: str
+    ) -> None:
         self._statements = statements
+        self._account = account
         self._source = source
         self._endpoint = endpoint
 
@@ -32,12 +36,12 @@ class RelationalTaskSession(ABC):
         """Carry `outcomes` out in the claim's transaction."""
         clock = BatchClock(server_us, run.horizon.shift_us)
         if outcomes.exhausted:
-            self._journal_exhausted(run, slice_number, outcomes.exhausted, clock)
+            self._account.journal_exhausted(run, slice_number, outcomes.exhausted, clock)
         gone = [o.message for o in outcomes.delivered] + [o.message for o in outcomes.exhausted]
         if gone:
             self._remove_all(gone)
         if outcomes.failed:
-            self._raise_attempts(outcomes.failed)
+            self._account.raise_attempts(outcomes.failed)
         if outcomes.exhausted or outcomes.over_limit:
             self._statements.execute(
                 "add_exhausted",
@@ -80,7 +84,7 @@ class RelationalTaskSession(ABC):
             )
         counted = [m.key for m in messages if m.attempts]
         if counted:
-            self._clear_attempts(counted)
+            self._account.clear_attempts(counted)
 
     def _not_removed(self, text: str) -> StoreError:
         """A trigger kept the rows, and will do so again."""
@@ -100,14 +104,9 @@ class RelationalTaskSession(ABC):
             failed=len(outcomes.failed),
             body_bytes=sum(o.message.body_bytes for o in delivered),
             attempts_changed=bool(outcomes.failed) or any(o.message.attempts for o in delivered),
-            lateness_ms=self._late([ms for ms in late if ms is not None]),
+            lateness_ms=self._account.lateness([ms for ms in late if ms is not None]),
             outcomes=tombstones if delivered else None,
         )
-
-    def _destination(self, message: Message) -> str | None:
-        if isinstance(message.headers, MessageError) and message.destination is None:
-            return None
-        return storable(self._endpoint if message.destination is None else message.destination)
 
     def _fence_rows(self, run: SweepRun) -> Sequence[Any]:
         return self._statements.rows("fence", sweep_id=run.sweep_id)
@@ -115,26 +114,3 @@ class RelationalTaskSession(ABC):
     @abstractmethod
     def _remove(self, messages: Sequence[Message]) -> int:
         """Remove claimed messages; how many there were."""
-
-    @abstractmethod
-    def _clear_attempts(self, keys: Sequence[str]) -> None:
-        """Drop the counters of messages that leave."""
-
-    @abstractmethod
-    def _raise_attempts(self, failed: Sequence[Failed]) -> None:
-        """Count a failure for each."""
-
-    @abstractmethod
-    def _journal_exhausted(
-        self, run: SweepRun, slice_number: int, exhausted: Sequence[Exhausted], clock: BatchClock
-    ) -> None:
-        """Journal messages out of attempts, whole."""
-
-    @abstractmethod
-    def _late(self, late_ms: Sequence[int]) -> object:
-        """Lateness as the dialect keeps it."""
-
-
-def storable_or_none(text: str | None) -> str | None:
-    """`text` without what a text column cannot hold; None stays None."""
-    return None if text is None else storable(text)

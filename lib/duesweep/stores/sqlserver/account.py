@@ -1,69 +1,53 @@
-"""What a task on SQL Server writes down: counters, and messages that are given up."""
+"""What a task on SQL Server writes down: retry counters, and messages that are given up."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from duesweep.drivers.sqlserver import SqlServerConnection, key_list
+from duesweep.drivers.sqlserver import key_list
 from duesweep.errors import stack_of, storable, type_name
-from duesweep.message import Message
 from duesweep.outcome import Exhausted, Failed
+from duesweep.stores.relational.account import destination_of, storable_or_none
 from duesweep.stores.relational.summary import packed
-from duesweep.stores.relational.task import RelationalTaskSession, storable_or_none
+from duesweep.stores.sqlserver.claimed import ClaimedRows
 from duesweep.stores.sqlserver.location import SqlServerLocation
 from duesweep.stores.sqlserver.statements import SqlServerStatements
 from duesweep.stores.values import SweepRun
 from duesweep.tombstone import BatchClock
 
 
-class SqlServerAccount(RelationalTaskSession):
-    """The part of a task's session that counts and journals; `names` are what statements have in
-    braces.
+class SqlServerAccount:
+    """A `BatchAccount`: a row of its own for each message. `claimed` are the rows of the session's
+    claim.
     """
 
     def __init__(
-        self, connection: SqlServerConnection, names: dict[str, str], store: SqlServerLocation
+        self, statements: SqlServerStatements, store: SqlServerLocation, claimed: ClaimedRows
     ) -> None:
-        statements = SqlServerStatements(connection, names)
-        super().__init__(statements, store.source, store.addresses.endpoint)
-        self.connection = connection
+        self._statements = statements
         self._kind = store.kind
-        self._names = names
-        # By Due, since a Due is what leads to them.
-        self._excluded: dict[str, set[str]] = {}
-        # Rows of the claim under way, by key: their Due to the tick, and headers as stored.
-        self._claimed: dict[str, Any] = {}
-        self._failing: list[Message] = []
+        self._source = store.source
+        self._endpoint = store.addresses.endpoint
+        self._claimed = claimed
 
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """A transaction; nested, a savepoint."""
-        is_batch = not self.connection.is_in_transaction
-        with super().transaction():
-            yield
-        if is_batch:
-            # Eligible again before the slice ends, they would take others' claim keys. Not before
-            # the commit: what was rolled back is to be claimed again.
-            self.exclude(self._failing)
-            self._failing = []
+    def read_attempts(self, keys: Sequence[str]) -> Mapping[str, Any]:
+        """The retry counters of claimed messages, by their keys."""
+        if not keys:
+            return {}
+        rows = self._statements.rows("read_attempts", source=self._source, **listed(keys))
+        return {row.message_key: row for row in rows}
 
-    def exclude(self, messages: Sequence[Message]) -> None:
-        """Remember their keys: their Due leads to them again."""
-        for message in messages:
-            due = self._claimed[message.key].due
-            self._excluded.setdefault(due, set()).add(message.key)
-
-    def _clear_attempts(self, keys: Sequence[str]) -> None:
+    def clear_attempts(self, keys: Sequence[str]) -> None:
+        """Drop the counters of messages that leave."""
         self._statements.execute("clear_attempts", source=self._source, **listed(keys))
 
-    def _late(self, late_ms: Sequence[int]) -> object:
+    def lateness(self, late_ms: Sequence[int]) -> object:
+        """Packed, since there are no arrays."""
         return packed(late_ms)
 
-    def _raise_attempts(self, failed: Sequence[Failed]) -> None:
-        self._failing += [outcome.message for outcome in failed]
-        self.connection.execute_many(
-            "raise_attempts", self._names, [self._failure(outcome) for outcome in failed]
-        )
+    def raise_attempts(self, failed: Sequence[Failed]) -> None:
+        """Count a failure for each."""
+        self._claimed.fail(outcome.message for outcome in failed)
+        self._statements.execute_many("raise_attempts", [self._failure(f) for f in failed])
         if self._kind.raise_counters is not None:
             keys = listed(outcome.message.key for outcome in failed)
             self._statements.execute(self._kind.raise_counters, **keys)
@@ -75,8 +59,8 @@ class SqlServerAccount(RelationalTaskSession):
             "source": self._source,
             "message_key": message.key,
             "message_id": storable_or_none(message.message_id),
-            "destination": self._destination(message),
-            "due": self._claimed[message.key].due,
+            "destination": destination_of(message, self._endpoint),
+            "due": self._claimed.due(message),
             "attempts": message.attempts + 1,
             "retry_seconds": seconds,
             "retry_ms": milliseconds,
@@ -84,12 +68,13 @@ class SqlServerAccount(RelationalTaskSession):
             "error_text": storable(str(failed.error)),
         }
 
-    def _journal_exhausted(
+    def journal_exhausted(
         self, run: SweepRun, slice_number: int, exhausted: Sequence[Exhausted], clock: BatchClock
     ) -> None:
+        """Journal messages out of attempts, whole."""
         for outcome in exhausted:
             message, error = outcome.message, outcome.error
-            stored = self._claimed[message.key].headers
+            stored = self._claimed.headers(message)
             headers, headers_text = self._kind.stored_headers(message, stored)
             self._statements.execute(
                 "journal_exhausted",
@@ -99,7 +84,7 @@ class SqlServerAccount(RelationalTaskSession):
                 message_key=message.key,
                 message_id=storable_or_none(message.message_id),
                 message_type=storable_or_none(message.message_type),
-                destination=self._destination(message),
+                destination=destination_of(message, self._endpoint),
                 queue=outcome.queue,
                 due_us=message.due_us,
                 dispatched_us=clock.now_us,

@@ -28,21 +28,23 @@ class SqlServerMessageSession(SqlServerTaskSession):
         """The message that has been due for the longest and is eligible, locked."""
         for row in self._statements.rows("fetch_next_due", source=self._source):
             key = str(row.message_key)
-            self._claimed[key] = row
-            return self._message(row, self._read_attempts([key]).get(key))
+            self._claimed.add([row])
+            return self._message(row, self._account.read_attempts([key]).get(key))
         return None
 
     def remove(self, message: Message) -> bool:
         """Remove a message; False where it is gone already."""
         is_removed = self._is_there(message) and bool(self._remove([message]))
-        self._clear_attempts([message.key])
+        self._account.clear_attempts([message.key])
         return is_removed
 
     def raise_failure_count(self, message: Message) -> bool:
         """Count a failure for a message; False where it is gone already."""
         if not self._is_there(message):
             return False
-        self._raise_attempts([Failed(message, DeliveryFailedError("It was not delivered"), 0)])
+        self._account.raise_attempts(
+            [Failed(message, DeliveryFailedError("It was not delivered"), 0)]
+        )
         return True
 
     def next_due(self) -> datetime | None:
@@ -51,7 +53,7 @@ class SqlServerMessageSession(SqlServerTaskSession):
         return None if due is None else due_of(due)
 
     def _is_there(self, message: Message) -> bool:
-        row = self._claimed.get(message.key)
+        row = self._claimed.row(message)
         if row is None:
             return False
         found: Sequence[object] = self._statements.rows(

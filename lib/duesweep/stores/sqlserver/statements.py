@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import Any
@@ -30,6 +30,18 @@ class SqlServerStatements:
     def execute(self, name: str, **values: object) -> int:
         """Run the named statement; how many rows it touched."""
         return self._connection.execute(name, self._names, **_adapted(values))
+
+    def execute_many(self, name: str, rows: Sequence[Mapping[str, object]]) -> None:
+        """Run the named statement once for each of these sets of values, all of the same names."""
+        self._connection.execute_many(name, self._names, [_adapted(values) for values in rows])
+
+    def read_while(
+        self, wanted: Callable[[Any], bool], name: str, **values: object
+    ) -> tuple[list[Any], bool]:
+        """Rows of the named statement, one at a time, up to the first after which no more are
+        `wanted`; and whether these are all.
+        """
+        return self._connection.read_while(wanted, name, self._names, **_adapted(values))
 
     def query(self, name: str, **literals: str) -> str:
         """The text of a statement for JDBC, with `literals` quoted in it."""

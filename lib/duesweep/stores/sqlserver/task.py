@@ -8,18 +8,20 @@ many of one Due as its first.
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from duesweep.drivers.sqlserver import SqlServerConnection
 from duesweep.errors import StoreError, TransactionLostError
 from duesweep.message import Message
 from duesweep.policy import SCANNED_ROWS
+from duesweep.stores.relational.task import RelationalTaskSession
 from duesweep.stores.sqlserver.account import SqlServerAccount, listed, listed_as
+from duesweep.stores.sqlserver.claimed import ClaimedRows
 from duesweep.stores.sqlserver.driver import batches_lock
 from duesweep.stores.sqlserver.location import SqlServerLocation
-from duesweep.stores.sqlserver.statements import due_of, due_text
+from duesweep.stores.sqlserver.statements import SqlServerStatements, due_of, due_text
 from duesweep.stores.sqlserver.table import find_delayed
 from duesweep.stores.values import Claim, SweepRun
 from duesweep.tombstone import micros
@@ -32,14 +34,21 @@ class _OthersRemovedError(Exception):
     """Rows that were not claimed came among the first of a Due: go back, and remove by key."""
 
 
-class SqlServerTaskSession(SqlServerAccount):
+class SqlServerTaskSession(RelationalTaskSession):
     """Claims by Due and finishes, on one connection; `connection` is for a queue on the same
     server, which delivers in the claim's own transaction.
     """
 
+    _statements: SqlServerStatements
+
     def __init__(self, connection: SqlServerConnection, store: SqlServerLocation) -> None:
         names = store.names(find_delayed(connection, store))
-        super().__init__(connection, names, store)
+        statements, claimed = SqlServerStatements(connection, names), ClaimedRows()
+        account = SqlServerAccount(statements, store, claimed)
+        super().__init__(statements, account, store.source, store.addresses.endpoint)
+        self.connection = connection
+        self._kind = store.kind
+        self._claimed = claimed
         self._batch_bytes = store.batch_bytes
         self._removes_firsts = bool(connection.row("describe_server", {}).deletes_expressions)
 
@@ -49,10 +58,25 @@ class SqlServerTaskSession(SqlServerAccount):
     def __exit__(self, *error: object) -> None:
         self.connection.__exit__(*error)
 
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """A transaction; nested, a savepoint."""
+        is_batch = not self.connection.is_in_transaction
+        with super().transaction():
+            yield
+        if is_batch:
+            # Eligible again before the slice ends, they would take others' claim keys. Not before
+            # the commit: what was rolled back is to be claimed again.
+            self._claimed.exclude_failed()
+
+    def exclude(self, messages: Sequence[Message]) -> None:
+        """Remember their keys: their Due leads to them again."""
+        self._claimed.exclude(messages)
+
     def claim(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
         """Lock what is eligible of these Dues, at most a row a claim key."""
         server_us = self._fence(run)
-        self._claimed, self._failing = {}, []
+        self._claimed.begin()
         claim_keys, unread = self._narrowed(sorted(claim_keys))
         if not claim_keys:
             return Claim((), server_us)
@@ -63,14 +87,14 @@ class SqlServerTaskSession(SqlServerAccount):
             unread += missing.elements()
         elif missing:
             skipped, gone, later = self._explained(run, missing, Counter(row.due for row in rows))
-        counters = self._read_attempts([str(row.message_key) for row in rows])
+        counters = self._account.read_attempts([str(row.message_key) for row in rows])
         messages = [
             self._message(row, counters.get(str(row.message_key)))
             for row in rows
             if _is_eligible(counters.get(str(row.message_key)))
         ]
         messages.sort(key=lambda message: message.due_us or 0)
-        self._claimed = {str(row.message_key): row for row in rows}
+        self._claimed.add(rows)
         later += len(rows) - len(messages)
         return Claim(tuple(messages), server_us, unread, skipped, gone, later)
 
@@ -86,10 +110,10 @@ class SqlServerTaskSession(SqlServerAccount):
             source=self._source,
             sweep_id=run.sweep_id,
             dues=_dues(missing.elements()),
-            **listed_as("excluded", self._excluded_among(missing)),
+            **listed_as("excluded", self._claimed.excluded(missing)),
         )
         for row in rows:
-            here = self._excluded.get(row.due, ())
+            here = self._claimed.excluded([row.due])
             # A row that is neither ours, nor in back-off, nor excluded, is somebody else's.
             others = row.present - claimed[row.due] - row.waiting - len(here)
             held = max(0, min(missing[row.due], others))
@@ -99,7 +123,7 @@ class SqlServerTaskSession(SqlServerAccount):
 
     def claim_key(self, message: Message) -> str:
         """Its Due, to the tick."""
-        return str(self._claimed[message.key].due)
+        return self._claimed.due(message)
 
     def _narrowed(self, claim_keys: list[str]) -> tuple[list[str], list[str]]:
         """Claim keys whose Dues a claim may look through, and those for another claim.
@@ -117,11 +141,7 @@ class SqlServerTaskSession(SqlServerAccount):
 
     def _waiting(self, claim_keys: list[str]) -> int:
         row = self._statements.row("count_waiting", source=self._source, dues=_dues(claim_keys))
-        return int(row.waiting) + len(self._excluded_among(claim_keys))
-
-    def _excluded_among(self, claim_keys: Iterable[str]) -> set[str]:
-        found = (self._excluded.get(due, ()) for due in set(claim_keys))
-        return {key for keys in found for key in keys}
+        return int(row.waiting) + len(self._claimed.excluded(claim_keys))
 
     def _read(self, run: SweepRun, claim_keys: list[str]) -> tuple[list[Any], bool]:
         left = self._batch_bytes
@@ -131,14 +151,13 @@ class SqlServerTaskSession(SqlServerAccount):
             left -= 2 * len(row.headers or "") + len(row.body or b"")
             return left > 0
 
-        return self.connection.read_while(
+        return self._statements.read_while(
             wanted,
             "claim",
-            self._names,
             dues=_dues(claim_keys),
             horizon=due_text(run.horizon.before),
             source=self._source,
-            **listed_as("excluded", self._excluded_among(claim_keys)),
+            **listed_as("excluded", self._claimed.excluded(claim_keys)),
         )
 
     def _message(self, row: Any, counter: Any) -> Message:
@@ -161,12 +180,6 @@ class SqlServerTaskSession(SqlServerAccount):
         row = self._statements.row("lock_sweep_counters", sweep_id=run.sweep_id, lock=lock)
         return 0 if row.answer < 0 else max(0, min(wanted, limit - row.exhausted))
 
-    def _read_attempts(self, keys: Sequence[str]) -> dict[str, Any]:
-        if not keys:
-            return {}
-        rows = self._statements.rows("read_attempts", source=self._source, **listed(keys))
-        return {row.message_key: row for row in rows}
-
     def _remove(self, messages: Sequence[Message]) -> int:
         self.connection.require_transaction()
         if self._kind.has_indexed_key:
@@ -175,8 +188,7 @@ class SqlServerTaskSession(SqlServerAccount):
         return self._remove_by_due(messages)
 
     def _remove_by_due(self, messages: Sequence[Message]) -> int:
-        gone = self._by_due(message.key for message in messages)
-        claimed = self._by_due(self._claimed)
+        gone, claimed = self._claimed.by_due(messages), self._claimed.by_due()
         few: list[tuple[str, str]] = []
         removed = 0
         for due, keys in gone.items():
@@ -186,17 +198,11 @@ class SqlServerTaskSession(SqlServerAccount):
                 few += [(due, key) for key in keys]
         return removed + self._remove_by_key(few)
 
-    def _by_due(self, keys: Iterable[str]) -> dict[str, set[str]]:
-        found: dict[str, set[str]] = {}
-        for key in keys:
-            found.setdefault(self._claimed[key].due, set()).add(key)
-        return found
-
     def _remove_firsts(self, due: str, keys: set[str], staying: set[str]) -> int:
         """Remove messages of one Due as the first of those that nobody else holds, but for those
         that stay, unless others have come among them.
         """
-        kept = json.dumps([*staying, *self._excluded.get(due, ())])
+        kept = json.dumps([*staying, *self._claimed.excluded([due])])
         with suppress(_OthersRemovedError), self.transaction():
             rows = self._statements.rows(
                 "remove_first", source=self._source, rows=len(keys), due=due, kept=kept

@@ -1,0 +1,76 @@
+"""What a task in PostgreSQL writes down: retry counters, and messages that are given up."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from duesweep.drivers.postgresql import array_text
+from duesweep.errors import stack_of, storable, type_name
+from duesweep.outcome import Exhausted, Failed
+from duesweep.stores.postgresql.location import PostgreSqlLocation
+from duesweep.stores.postgresql.statements import PostgreSqlStatements
+from duesweep.stores.relational.account import destination_of, storable_or_none
+from duesweep.stores.values import SweepRun
+from duesweep.tombstone import BatchClock
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class PostgreSqlAccount:
+    """A `BatchAccount`: many messages a statement."""
+
+    def __init__(self, statements: PostgreSqlStatements, store: PostgreSqlLocation) -> None:
+        self._statements = statements
+        self._source = store.source
+        self._endpoint = store.addresses.endpoint
+
+    def read_attempts(self, keys: Sequence[str]) -> Mapping[str, Any]:
+        """The retry counters of claimed messages, by their keys."""
+        if not keys:
+            return {}
+        rows = self._statements.rows("read_attempts", source=self._source, keys=array_text(keys))
+        return {row.message_key: row for row in rows}
+
+    def clear_attempts(self, keys: Sequence[str]) -> None:
+        """Drop the counters of messages that leave."""
+        self._statements.execute("clear_attempts", source=self._source, keys=array_text(keys))
+
+    def lateness(self, late_ms: Sequence[int]) -> object:
+        """As an array."""
+        return array_text(map(str, late_ms))
+
+    def raise_attempts(self, failed: Sequence[Failed]) -> None:
+        """Count a failure for each."""
+        self._statements.execute(
+            "raise_attempts",
+            source=self._source,
+            keys=[f.message.key for f in failed],
+            message_ids=[storable_or_none(f.message.message_id) for f in failed],
+            destinations=[destination_of(f.message, self._endpoint) for f in failed],
+            retry_seconds=[f.retry_seconds for f in failed],
+            error_classes=[type_name(f.error) for f in failed],
+            error_texts=[storable(str(f.error)) for f in failed],
+        )
+
+    def journal_exhausted(
+        self, run: SweepRun, slice_number: int, exhausted: Sequence[Exhausted], clock: BatchClock
+    ) -> None:
+        """Journal messages out of attempts, whole."""
+        messages = [e.message for e in exhausted]
+        self._statements.execute(
+            "journal_exhausted",
+            source=self._source,
+            sweep_id=run.sweep_id,
+            slice=slice_number,
+            clock_shift=timedelta(microseconds=clock.shift_us),
+            dispatched_at=_EPOCH + timedelta(microseconds=clock.now_us),
+            keys=[m.key for m in messages],
+            message_ids=[storable_or_none(m.message_id) for m in messages],
+            message_types=[storable_or_none(m.message_type) for m in messages],
+            destinations=[destination_of(m, self._endpoint) for m in messages],
+            queues=[e.queue for e in exhausted],
+            attempts=[m.attempts + 1 for m in messages],
+            error_classes=[type_name(e.error) for e in exhausted],
+            error_texts=[storable(str(e.error)) for e in exhausted],
+            stacks=[stack_of(e.error) for e in exhausted],
+        )

@@ -1,0 +1,48 @@
+"""What a task's session writes down besides its messages: failures, and messages given up."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from duesweep.errors import MessageError, storable
+from duesweep.message import Message
+from duesweep.outcome import Exhausted, Failed
+from duesweep.stores.values import SweepRun
+from duesweep.tombstone import BatchClock
+
+
+class BatchAccount(Protocol):
+    """The retry counters of a source and what it exhausts, in one dialect, on one session."""
+
+    def read_attempts(self, keys: Sequence[str]) -> Mapping[str, Any]:
+        """The retry counters of claimed messages, by their keys."""
+        ...
+
+    def clear_attempts(self, keys: Sequence[str]) -> None:
+        """Drop the counters of messages that leave."""
+        ...
+
+    def raise_attempts(self, failed: Sequence[Failed]) -> None:
+        """Count a failure for each."""
+        ...
+
+    def journal_exhausted(
+        self, run: SweepRun, slice_number: int, exhausted: Sequence[Exhausted], clock: BatchClock
+    ) -> None:
+        """Journal messages out of attempts, whole."""
+        ...
+
+    def lateness(self, late_ms: Sequence[int]) -> object:
+        """Lateness in milliseconds as the dialect keeps it."""
+        ...
+
+
+def destination_of(message: Message, endpoint: str) -> str | None:
+    """The destination to write down; None where it cannot be read."""
+    if isinstance(message.headers, MessageError) and message.destination is None:
+        return None
+    return storable(endpoint if message.destination is None else message.destination)
+
+
+def storable_or_none(text: str | None) -> str | None:
+    """`text` without what a text column cannot hold; None stays None."""
+    return None if text is None else storable(text)
