@@ -9,7 +9,7 @@ many of one Due as its first.
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 from duesweep.drivers.sqlserver import SqlServerConnection
@@ -21,17 +21,11 @@ from duesweep.stores.sqlserver.account import SqlServerAccount, listed, listed_a
 from duesweep.stores.sqlserver.claimed import ClaimedRows
 from duesweep.stores.sqlserver.driver import batches_lock
 from duesweep.stores.sqlserver.location import SqlServerLocation
+from duesweep.stores.sqlserver.removal import RemovalByDue
 from duesweep.stores.sqlserver.statements import SqlServerStatements, due_of, due_text
 from duesweep.stores.sqlserver.table import find_delayed
 from duesweep.stores.values import Claim, SweepRun
 from duesweep.tombstone import micros
-
-# So many messages of one Due are removed by their keys, more of them as the Due's first.
-_FEW = 4
-
-
-class _OthersRemovedError(Exception):
-    """Rows that were not claimed came among the first of a Due: go back, and remove by key."""
 
 
 class SqlServerTaskSession(RelationalTaskSession):
@@ -50,7 +44,10 @@ class SqlServerTaskSession(RelationalTaskSession):
         self._kind = store.kind
         self._claimed = claimed
         self._batch_bytes = store.batch_bytes
-        self._removes_firsts = bool(connection.row("describe_server", {}).deletes_expressions)
+        server = connection.row("describe_server", {})
+        self._removal = RemovalByDue(
+            statements, store.source, claimed, removes_firsts=bool(server.deletes_expressions)
+        )
 
     def __enter__(self) -> "SqlServerTaskSession":
         return self
@@ -185,38 +182,7 @@ class SqlServerTaskSession(RelationalTaskSession):
         if self._kind.has_indexed_key:
             keys = listed(message.key for message in messages)
             return self._statements.execute("remove_by_id", **keys)
-        return self._remove_by_due(messages)
-
-    def _remove_by_due(self, messages: Sequence[Message]) -> int:
-        gone, claimed = self._claimed.by_due(messages), self._claimed.by_due()
-        few: list[tuple[str, str]] = []
-        removed = 0
-        for due, keys in gone.items():
-            if self._removes_firsts and len(keys) > _FEW:
-                removed += self._remove_firsts(due, keys, claimed[due] - keys)
-            else:
-                few += [(due, key) for key in keys]
-        return removed + self._remove_by_key(few)
-
-    def _remove_firsts(self, due: str, keys: set[str], staying: set[str]) -> int:
-        """Remove messages of one Due as the first of those that nobody else holds, but for those
-        that stay, unless others have come among them.
-        """
-        kept = json.dumps([*staying, *self._claimed.excluded([due])])
-        with suppress(_OthersRemovedError), self.transaction():
-            rows = self._statements.rows(
-                "remove_first", source=self._source, rows=len(keys), due=due, kept=kept
-            )
-            if {str(row.message_key) for row in rows} != keys:
-                raise _OthersRemovedError
-            return len(rows)
-        return self._remove_by_key([(due, key) for key in keys])
-
-    def _remove_by_key(self, messages: Sequence[tuple[str, str]]) -> int:
-        if not messages:
-            return 0
-        listed = json.dumps([{"due": due, "key": key} for due, key in messages])
-        return self._statements.execute("remove", messages=listed)
+        return self._removal.remove(messages)
 
     def _not_removed(self, text: str) -> StoreError:
         """Or somebody took them who heeds no locks, as on servers that have no such hints."""
