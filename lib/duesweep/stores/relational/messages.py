@@ -26,7 +26,7 @@ def json_message(key: str, due_us: int | None, row: Any, attempts: int) -> Messa
 
 
 def json_headers(message: Message, stored: str | None) -> tuple[str | None, str]:
-    """Stored headers as JSON, None where they cannot be read, and as text."""
+    """What the journal keeps of stored headers: JSON (None where they cannot be read), and text."""
     text = stored or ""
     return (None if isinstance(message.headers, MessageError) else text), text
 

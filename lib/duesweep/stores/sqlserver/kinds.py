@@ -21,12 +21,12 @@ from duesweep.stores.sqlserver.msmq import msmq_headers, msmq_message, msmq_row,
 class SqlServerTableKind(TableKind):
     """The alias of the delayed table is `m` where a name needs one.
 
-    `index`: the name of its index on Due. `lowest_key`: no key is lower.
-    `has_indexed_key`: rows are removed by their keys; else by their Dues.
-    `raise_counters`: the statement that raises the failures that rows count themselves; None: only
-    duesweep's table counts.
-    `stored_headers`: a message's headers as they are stored, given besides the message: as JSON
-    (None where they cannot be read) and as text.
+    `index`: the name of the index on Due. `lowest_key`: no key is lower.
+    `has_indexed_key`: rows are removed by their keys; False: by their Dues.
+    `raise_counters`: the statement that raises the rows' own counters of failures; None: they have
+    none, so that duesweep's own table counts.
+    `stored_headers`: from a message and its headers as they are stored, what the journal keeps of
+    them: JSON (None where they cannot be read), and text.
     """
 
     index: str

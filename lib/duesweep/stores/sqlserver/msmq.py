@@ -32,7 +32,7 @@ def msmq_message(key: str, due_us: int | None, row: Any, attempts: int) -> Messa
 
 
 def msmq_headers(message: Message, stored: bytes | None) -> tuple[str | None, str]:
-    """Stored headers as JSON, None where they cannot be read, and as text."""
+    """What the journal keeps of stored headers: JSON (None where they cannot be read), and text."""
     is_read = not isinstance(message.headers, MessageError)
     return (message.headers_text if is_read else None), _text(stored)
 
