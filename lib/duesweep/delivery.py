@@ -77,7 +77,7 @@ class SliceDelivery:
         unreadable, groups = _by_destination(messages)
         result = DeliveryResult()
         for message, error in unreadable:
-            if store_clock.seconds_until(message.due_us, message.instant_us):
+            if store_clock.seconds_until(message):
                 result.early.append(message)
             else:
                 result.faulty.append((message, error))
@@ -111,7 +111,7 @@ class SliceDelivery:
         self, address: str | None, group: Sequence[Message], store_clock: StoreClock
     ) -> DeliveryResult:
         """What became of messages with one destination."""
-        waits = {m.key: store_clock.seconds_until(m.due_us, m.instant_us) for m in group}
+        waits = {m.key: store_clock.seconds_until(m) for m in group}
         due = [message for message in group if not waits[message.key]]
         early = [message for message in group if waits[message.key]]
         try:

@@ -169,13 +169,13 @@ class _Batches:
         job = self._job
         with self._store.transaction():
             claim = self._store.claim(job.run, claim_keys)
-            clock = StoreClock(claim.server_us, job.run.horizon.shift_us, job.clock)
+            clock = StoreClock(claim.server_us, job.clock)
             result = self._delivery.deliver_all(claim.messages, clock)
             self._store.exclude(result.excluded)
             outcomes = self._outcomes(result)
             released = [self._store.claim_key(message) for message in result.released]
             if outcomes.claimed:
-                self._store.finish(job.run, self._slice_number, outcomes, clock.server_us())
+                self._store.finish(job.run, self._slice_number, outcomes, clock.now_us())
                 # Last, so that only the store's COMMIT can still fail: where the queue has a
                 # transaction of its own, the batch would then be delivered again.
                 self._queue.commit()

@@ -98,7 +98,8 @@ class SweepRun:
 class Claim:
     """Messages whose rows this transaction has locked, eligible and due, in the order of their Due.
 
-    `server_us` is the server's time at the claim, microseconds since 1970-01-01 UTC. `unread` are
+    Each message says at which instant it is due (`Message.instant_us`). `server_us` is the server's
+    time at the claim, microseconds since 1970-01-01 UTC. `unread` are
     claim keys for a claim of their own: what they lead to was more than a batch may hold in bytes.
     Of the other claim keys that led to no message, `skipped` led to rows that others hold, `gone`
     to none, and `later` to messages that are not due, or not eligible, any more. So the number of
@@ -111,6 +112,11 @@ class Claim:
     skipped: int = 0
     gone: int = 0
     later: int = 0
+
+    def __post_init__(self) -> None:
+        # Without it a message that is not due yet would pass for one that is.
+        if any(m.instant_us is None and m.due_us is not None for m in self.messages):
+            raise ValueError("A claim has to set the instant_us of each message with a finite Due")
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,8 +86,7 @@ class RabbitMqQueueSession:
         name = str(destination)
         self._enter_ladder(name)
         entries = [
-            self._punctuality.entry(clock.microseconds_until(message.due_us, message.instant_us))
-            for message in messages
+            self._punctuality.entry(clock.microseconds_until(message)) for message in messages
         ]
         publications = [
             delayed_publication(message, name, entry.seconds)
