@@ -10,12 +10,10 @@ from dataclasses import dataclass, field
 from duesweep.clock import Clock
 from duesweep.errors import DestinationError, MessageError, TransactionLostError
 from duesweep.message import Message
-from duesweep.outcome import Delivered
+from duesweep.outcome import Delivered, Fault
 from duesweep.policy import CLAIM_SECONDS
 from duesweep.queues.base import Destination, QueueSession
 from duesweep.store_clock import StoreClock
-
-_Fault = tuple[Message, MessageError]
 
 # What is left of a batch's time for answers, however long it took to ask.
 _LEAST_ANSWER_SECONDS = 1.0
@@ -29,7 +27,7 @@ class DeliveryResult:
     """
 
     delivered: list[Delivered] = field(default_factory=list)
-    faulty: list[_Fault] = field(default_factory=list)
+    faulty: list[Fault] = field(default_factory=list)
     blocked: list[Message] = field(default_factory=list)
     early: list[Message] = field(default_factory=list)
     released: list[Message] = field(default_factory=list)
@@ -194,9 +192,9 @@ def _taken(sent: Sequence[Delivered], refused: Mapping[str, MessageError]) -> De
 
 def _by_destination(
     messages: Iterable[Message],
-) -> tuple[list[_Fault], dict[str | None, list[Message]]]:
+) -> tuple[list[Fault], dict[str | None, list[Message]]]:
     """Messages that cannot be read, and the others by their destination."""
-    unreadable: list[_Fault] = []
+    unreadable: list[Fault] = []
     groups: dict[str | None, list[Message]] = {}
     for message in messages:
         if isinstance(message.headers, MessageError):

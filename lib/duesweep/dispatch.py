@@ -10,25 +10,31 @@ from array import array
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row
 
 from duesweep.account import SliceAccount, SliceEnd
 from duesweep.clock import Clock, SystemClock
-from duesweep.delivery import DeliveryResult, SliceDelivery
+from duesweep.decision import (
+    Decision,
+    SentErrors,
+    conclude,
+    count_exhausted,
+    decide,
+    write_error_messages,
+)
+from duesweep.delivery import SliceDelivery
 from duesweep.errors import (
     ConfigError,
     DuesweepError,
-    MessageError,
     StoreError,
     SweepClosedError,
     TransactionLostError,
 )
-from duesweep.fault_headers import faulted
 from duesweep.lost import MAX_LOST_TRANSACTIONS, wait_seconds
-from duesweep.message import Message
-from duesweep.outcome import Exhausted, Failed, Outcomes
+from duesweep.outcome import Fault
 from duesweep.policy import BatchLimits, Retry
 from duesweep.queues.base import Queue, QueueSession
 from duesweep.store_clock import StoreClock
@@ -165,14 +171,17 @@ class _Batches:
                     _log.info("Slice %d claims a batch again: %s", self._slice_number, error)
                     job.clock.sleep(wait_seconds(lost, self._rng))
 
-    def _run(self, claim_keys: Sequence[str]) -> Sequence[str]:
+    def _run(self, keys: Sequence[str]) -> Sequence[str]:
+        """Run a batch in one transaction; the claim keys that are left for another batch."""
         job = self._job
         with self._store.transaction():
-            claim = self._store.claim(job.run, claim_keys)
+            claim = self._store.claim(job.run, keys)
             clock = StoreClock(claim.server_us, job.clock)
             result = self._delivery.deliver_all(claim.messages, clock)
             self._store.exclude(result.excluded)
-            outcomes = self._outcomes(result)
+            decision = self._decide(result.faulty)
+            sent = self._deliver_error_messages(decision)
+            outcomes = conclude(result.delivered, decision, sent, job.retry, self._rng)
             released = [self._store.claim_key(message) for message in result.released]
             if outcomes.claimed:
                 self._store.finish(job.run, self._slice_number, outcomes, clock.now_us())
@@ -189,29 +198,20 @@ class _Batches:
         )
         return [*released, *claim.unread]
 
-    def _outcomes(self, result: DeliveryResult) -> Outcomes:
-        retry = self._job.retry
-        last = [(m, e) for m, e in result.faulty if retry.is_last(m.attempts, e)]
-        granted = self._grant(len(last))
-        exhausted = self._exhaust(last[:granted])
-        gone = {outcome.message.key for outcome in exhausted}
-        failed = [
-            Failed(m, e, retry.backoff_seconds(m.attempts, self._rng))
-            for m, e in result.faulty
-            if m.key not in gone
-        ]
-        over_limit = len(last) - granted
-        return Outcomes(tuple(result.delivered), tuple(failed), tuple(exhausted), over_limit)
-
-    def _grant(self, wanted: int) -> int:
+    def _decide(self, faulty: Sequence[Fault]) -> Decision:
+        """Decide with what the sweep's limit grants, before any error message is sent."""
         job = self._job
-        return self._store.grant_exhausted(job.run, wanted, job.max_exhausted) if wanted else 0
+        wanted = count_exhausted(faulty, job.retry)
+        granted = 0
+        if wanted:
+            granted = self._store.grant_exhausted(job.run, wanted, job.max_exhausted)
+        return decide(faulty, job.retry, granted)
 
-    def _exhaust(self, chosen: Sequence[tuple[Message, MessageError]]) -> list[Exhausted]:
+    def _deliver_error_messages(self, decision: Decision) -> SentErrors | None:
         job = self._job
-        if job.error_queue is None or not chosen:
-            return [Exhausted(message, error, None) for message, error in chosen]
-        error_messages = [faulted(m, e, own_queue=job.store.own_queue) for m, e in chosen]
-        # What did not get there stays, as a failure.
-        queue, arrived = self._delivery.deliver_error_messages(job.error_queue, error_messages)
-        return [Exhausted(m, e, queue) for m, e in chosen if m.key in arrived]
+        if job.error_queue is None:
+            return None
+        if not decision.exhausted:
+            return SentErrors()
+        messages = write_error_messages(decision, job.store.own_queue, datetime.now(UTC))
+        return SentErrors(*self._delivery.deliver_error_messages(job.error_queue, messages))
