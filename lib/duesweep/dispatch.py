@@ -1,7 +1,8 @@
-"""What one Spark task does with its slice: claim, deliver, finish, batch by batch.
+"""What one Spark task does with its slice: claim, deliver, decide, finish, batch by batch.
 
-A slice is safe to run twice: what is gone or locked is somebody else's work. A service's fault ends
-the slice with its reason journalled; only what nobody foresaw raises, and Spark runs it again.
+A slice is safe to run twice: rows that are gone or locked are somebody else's work. A service that
+fails ends the slice, and the reason is journalled. An unforeseen error is raised: Spark runs the
+task again.
 """
 
 import logging
@@ -41,13 +42,13 @@ from duesweep.store_clock import StoreClock
 from duesweep.stores.base import Store, TaskSession
 from duesweep.stores.values import SweepRun
 
-# The standard library's: it writes to the executor's stderr as it is, without set-up in a worker.
+# The standard library's logger: it writes to the executor's stderr without any set-up in a worker.
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class DispatchJob:
-    """Everything a task needs; plain values, so that it can be shipped."""
+    """Everything that a task needs, as plain values: Spark ships it to executors."""
 
     store: Store
     queue: Queue
@@ -60,11 +61,11 @@ class DispatchJob:
 
 
 def dispatch(claim_keys_df: DataFrame, job: DispatchJob) -> None:
-    """Dispatch every slice (partition) of `claim_keys_df`, by one action."""
-    claim_keys_df.foreachPartition(_task(job))
+    """Dispatch every slice (partition) of `claim_keys_df` in one Spark action."""
+    claim_keys_df.foreachPartition(_make_task(job))
 
 
-def _task(job: DispatchJob) -> Callable[[Iterable[Row]], None]:
+def _make_task(job: DispatchJob) -> Callable[[Iterable[Row]], None]:
     def run(rows: Iterable[Row]) -> None:
         context = TaskContext.get()
         assert context is not None  # runs in a task only
@@ -75,48 +76,49 @@ def _task(job: DispatchJob) -> Callable[[Iterable[Row]], None]:
 
 @dataclass(frozen=True, slots=True)
 class ClaimKeys:
-    """The claim keys of a slice and, beside them, their messages' sizes in bytes. `total` is how
-    many there were to read; None: the read brought nothing, not even the row that each slice has.
+    """The claim keys of a slice, and the sizes of their messages in bytes, in the same order.
+    `total` is how many keys the slice has. None: the read returned nothing, not even the row that
+    every slice has.
     """
 
-    claim_keys: Sequence[str]
+    keys: Sequence[str]
     sizes: Sequence[int]
     total: int | None
 
     @property
     def fault(self) -> str | None:
-        """Why not all of the slice is here, where that is so.
+        """Why keys of the slice are missing; None where it is complete.
 
-        A read that breaks off in the JVM looks like its end to the task.
+        If the read breaks off in the JVM, the task sees an ordinary end of the data.
         """
-        if self.total == len(self.claim_keys):
+        if self.total == len(self.keys):
             return None
         planned = "its" if self.total is None else f"{self.total}"
         return (
-            f"The task read {len(self.claim_keys)} of {planned} keys: the session that read them "
+            f"The task read {len(self.keys)} of {planned} keys: the session that read them "
             "from the store ended early (DUESWEEP_SPARK_LOG=warn shows why); the next sweep plans "
             "the rest again"
         )
 
 
 def read_claim_keys(rows: Iterable[Row]) -> ClaimKeys:
-    """All claim keys of a slice. They are read to the end before anything is claimed: the JDBC
-    cursor behind them holds a snapshot as long as it is open.
+    """All claim keys of a slice. They are read to the end before anything is claimed: an open JDBC
+    cursor holds a snapshot, and the server cannot vacuum what the sweep removes.
     """
-    claim_keys: list[str] = []
+    keys: list[str] = []
     sizes = array("q")
     total: int | None = None
     for row in rows:
         total = row["total"] or 0
         if row["claim_keys"]:
-            claim_keys += row["claim_keys"].split(",")
+            keys += row["claim_keys"].split(",")
             sizes.extend(map(int, row["sizes"].split(",")))
-    return ClaimKeys(claim_keys, sizes, total)
+    return ClaimKeys(keys, sizes, total)
 
 
 def dispatch_slice(job: DispatchJob, slice_number: int, claim_keys: ClaimKeys) -> None:
     """Dispatch the messages that the claim keys lead to."""
-    account = SliceAccount(given=len(claim_keys.claim_keys))
+    account = SliceAccount(given=len(claim_keys.keys))
     reason: str | None = None
     try:
         with job.store.open_task() as store, job.queue.open(store) as queue:
@@ -131,13 +133,13 @@ def dispatch_slice(job: DispatchJob, slice_number: int, claim_keys: ClaimKeys) -
         _log.warning("Slice %d stops: %s", slice_number, error)
     except (StoreError, ConfigError) as error:
         _log.warning("Slice %d is cut: %s", slice_number, error)
-        # On a new session; where there is none to be had, the missing row says that it was cut.
+        # On a new session. Where none can be opened, the missing row says that the slice was cut.
         with suppress(DuesweepError), job.store.open_task() as store:
             store.end_slice(job.run, slice_number, SliceEnd(account, str(error)))
 
 
 class _Batches:
-    """The batches of one slice, over its two sessions."""
+    """Runs the batches of one slice on its two sessions; `account` counts what they did."""
 
     def __init__(
         self, job: DispatchJob, slice_number: int, store: TaskSession, queue: QueueSession
@@ -152,13 +154,13 @@ class _Batches:
 
     @property
     def blocked_reason(self) -> str | None:
-        """Why destinations took nothing, where some did; their messages were left."""
+        """Why destinations took nothing; their messages stay in the store. None: all took some."""
         return self._delivery.blocked_reason
 
-    def run_all(self, slice_: ClaimKeys) -> None:
-        """Run batch after batch; what a slow batch released goes into one of its own."""
+    def run_all(self, claim_keys: ClaimKeys) -> None:
+        """Run batch after batch. Messages that a batch released get a batch of their own."""
         job = self._job
-        for batch in job.limits.batches(slice_.claim_keys, slice_.sizes):
+        for batch in job.limits.batches(claim_keys.keys, claim_keys.sizes):
             left, lost = batch, 0
             while left:
                 try:
@@ -185,10 +187,10 @@ class _Batches:
             released = [self._store.claim_key(message) for message in result.released]
             if outcomes.claimed:
                 self._store.finish(job.run, self._slice_number, outcomes, clock.now_us())
-                # Last, so that only the store's COMMIT can still fail: where the queue has a
-                # transaction of its own, the batch would then be delivered again.
+                # The last step before the store's COMMIT. If that fails, and the queue has a
+                # transaction of its own, the batch is delivered twice.
                 self._queue.commit()
-        # After the commit: what was rolled back is claimed, and counted, again.
+        # Only after the commit: a batch that is rolled back is claimed and counted again.
         self.account += SliceAccount(
             claimed=outcomes.claimed,
             skipped=claim.skipped,

@@ -54,7 +54,7 @@ def count_destinations(
                 return Counter()
             rows_df = claim_keys_df(spark, session.jdbc(), plan)
             found = read_claim_keys(rows_df.toLocalIterator())
-            batches = context.limits.batches(found.claim_keys, found.sizes)
+            batches = context.limits.batches(found.keys, found.sizes)
             return count_of_batches(context.store, context.queue, run, batches)
         finally:
             # It did nothing, so nobody needs to hear of it.
