@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from duesweep.fault_headers import faulted
+from duesweep.fault_headers import make_error_message
 from duesweep.message import Message
 from duesweep.outcome import Delivered, Exhausted, Failed, Fault, Outcomes
 from duesweep.policy import Retry
@@ -49,7 +49,7 @@ def decide(faulty: Sequence[Fault], retry: Retry, granted: int) -> Decision:
 
 def write_error_messages(decision: Decision, own_queue: str, now: datetime) -> list[Message]:
     """The exhausted messages as they go to the error queue, with the time of their failure."""
-    return [faulted(m, e, own_queue=own_queue, now=now) for m, e in decision.exhausted]
+    return [make_error_message(m, e, own_queue=own_queue, now=now) for m, e in decision.exhausted]
 
 
 def conclude(

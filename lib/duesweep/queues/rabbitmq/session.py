@@ -82,7 +82,7 @@ class RabbitMqQueueSession:
     def defer(
         self, destination: Destination, messages: Sequence[Message], clock: StoreClock
     ) -> dict[str, MessageError]:
-        """Publish into the delay ladder, out of which they reach the endpoint when they are due."""
+        """Publish into the delay ladder, which brings them to the endpoint when they are due."""
         name = str(destination)
         self._enter_ladder(name)
         entries = [
