@@ -81,7 +81,10 @@ class Horizon:
 
     @property
     def shift_us(self) -> int:
-        """How far the stored clock is ahead of the server's, in microseconds."""
+        """How far the clock that stored Dues show is ahead of the server's, in microseconds, when
+        the sweep asked. For the instant of a Due the zone's own rules are exact, where they are
+        known.
+        """
         shift = self.before - self.ahead - self.server_time
         return (shift.days * 86_400 + shift.seconds) * 1_000_000 + shift.microseconds
 
@@ -99,11 +102,11 @@ class Claim:
     """Messages whose rows this transaction has locked, eligible and due, in the order of their Due.
 
     Each message says at which instant it is due (`Message.instant_us`). `server_us` is the server's
-    time at the claim, microseconds since 1970-01-01 UTC. `unread` are
-    claim keys for a claim of their own: what they lead to was more than a batch may hold in bytes.
-    Of the other claim keys that led to no message, `skipped` led to rows that others hold, `gone`
-    to none, and `later` to messages that are not due, or not eligible, any more. So the number of
-    claim keys is the sum of all five.
+    time at the claim, microseconds since 1970-01-01 UTC. `unread` are claim keys for a claim of
+    their own: what they lead to was more than a batch may hold in bytes. Of the other claim keys
+    that led to no message, `skipped` led to rows that others hold, `gone` to none, and `later` to
+    messages that are not due, or not eligible, any more. So the number of claim keys is the sum of
+    all five.
     """
 
     messages: tuple[Message, ...]
