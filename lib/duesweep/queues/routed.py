@@ -35,7 +35,7 @@ class RoutedQueue:
 
     @property
     def longest_delay(self) -> int:
-        """What the most patient of its connections holds back."""
+        """The longest time in seconds for which any of its connections can defer a message."""
         return max(queue.longest_delay for queue in self.connections.values())
 
     def way(self, address: str) -> tuple[str, str]:
@@ -114,7 +114,7 @@ class RoutedQueueSession:
         return RoutedDestination(route.connection, session.resolve(route.name_of(written)))
 
     def longest_delay(self, destination: Destination) -> int:
-        """What the destination's connection can hold back."""
+        """For how many seconds the destination's connection can defer a message."""
         session, own = self._of(destination)
         return session.longest_delay(own)
 
@@ -128,7 +128,7 @@ class RoutedQueueSession:
     def defer(
         self, destination: Destination, messages: Sequence[Message], clock: StoreClock
     ) -> dict[str, MessageError]:
-        """Hand over to the destination's connection."""
+        """Defer on the destination's connection."""
         session, own = self._of(destination)
         return self._send(destination, lambda: session.defer(own, messages, clock))
 

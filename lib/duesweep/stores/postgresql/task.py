@@ -12,8 +12,7 @@ from duesweep.stores.postgresql.location import PostgreSqlLocation
 from duesweep.stores.postgresql.statements import PostgreSqlStatements
 from duesweep.stores.relational.messages import json_message
 from duesweep.stores.relational.task import RelationalTaskSession, storable_or_none
-from duesweep.stores.values import Claim, SweepRun
-from duesweep.tombstone import BatchClock
+from duesweep.stores.values import Claim, Horizon, SweepRun
 
 _TURN_WAIT = "10s"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -39,15 +38,16 @@ class PostgreSqlTaskSession(RelationalTaskSession):
         """Lock what is eligible among these keys."""
         server_us = self._fence(run)
         horizon = run.horizon
-        # What is due by now is, whatever the zone; only of what is not it matters by how far.
-        zone = horizon.zone if horizon.ahead else None
         rows = self._statements.rows(
-            "claim", keys=array_text(claim_keys), horizon=horizon.before, zone=zone
+            "claim",
+            keys=array_text(claim_keys),
+            horizon=horizon.before,
+            **instant_values(horizon),
         )
         skipped, gone, later = self._unclaimed(claim_keys, {row.id for row in rows}, horizon.before)
         counters = self._read_attempts([row.id for row in rows])
         messages = [
-            self._message(row, counters.get(row.id))._replace(instant_us=row.instant_us)
+            self._due_message(row, counters.get(row.id))
             for row in rows
             if row.id not in counters or counters[row.id].is_eligible
         ]
@@ -68,6 +68,10 @@ class PostgreSqlTaskSession(RelationalTaskSession):
     def claim_key(self, message: Message) -> str:
         """Its key, which is indexed."""
         return message.key
+
+    def _due_message(self, row: Any, counter: Any) -> Message:
+        """The message in a claimed row, with the instant that the server made of its Due."""
+        return self._message(row, counter)._replace(instant_us=row.instant_us)
 
     def _message(self, row: Any, counter: Any) -> Message:
         attempts = counter.attempts if counter else 0
@@ -113,7 +117,7 @@ class PostgreSqlTaskSession(RelationalTaskSession):
         )
 
     def _journal_exhausted(
-        self, run: SweepRun, slice_number: int, exhausted: Sequence[Exhausted], clock: BatchClock
+        self, run: SweepRun, slice_number: int, exhausted: Sequence[Exhausted], server_us: int
     ) -> None:
         messages = [e.message for e in exhausted]
         self._statements.execute(
@@ -121,9 +125,9 @@ class PostgreSqlTaskSession(RelationalTaskSession):
             source=self._source,
             sweep_id=run.sweep_id,
             slice=slice_number,
-            clock_shift=timedelta(microseconds=clock.shift_us),
-            dispatched_at=_EPOCH + timedelta(microseconds=clock.now_us),
+            dispatched_at=_EPOCH + timedelta(microseconds=server_us),
             keys=[m.key for m in messages],
+            instants_us=[m.instant_us for m in messages],
             message_ids=[storable_or_none(m.message_id) for m in messages],
             message_types=[storable_or_none(m.message_type) for m in messages],
             destinations=[self._destination(m) for m in messages],
@@ -133,3 +137,13 @@ class PostgreSqlTaskSession(RelationalTaskSession):
             error_texts=[storable(str(e.error)) for e in exhausted],
             stacks=[stack_of(e.error) for e in exhausted],
         )
+
+
+def instant_values(horizon: Horizon) -> dict[str, object]:
+    """The values by which the server makes an instant of a Due.
+
+    Without looking ahead only what is due is claimed, so no instant may be later than the sweep's
+    own time. In the hour of a clock change the zone's rules alone could name a later one.
+    """
+    latest = None if horizon.ahead else horizon.server_time
+    return {"zone": horizon.zone or "UTC", "latest": latest}

@@ -11,9 +11,9 @@ from duesweep.account import SliceEnd
 from duesweep.errors import MessageError, StoreError, SweepClosedError, storable
 from duesweep.message import Message
 from duesweep.outcome import Exhausted, Failed, Outcomes
+from duesweep.store_clock import StoreClock
 from duesweep.stores.relational.statements import Statements
 from duesweep.stores.values import SweepRun
-from duesweep.tombstone import BatchClock
 
 
 class RelationalTaskSession(ABC):
@@ -30,9 +30,8 @@ class RelationalTaskSession(ABC):
 
     def finish(self, run: SweepRun, slice_number: int, outcomes: Outcomes, server_us: int) -> None:
         """Carry `outcomes` out in the claim's transaction."""
-        clock = BatchClock(server_us, run.horizon.shift_us)
         if outcomes.exhausted:
-            self._journal_exhausted(run, slice_number, outcomes.exhausted, clock)
+            self._journal_exhausted(run, slice_number, outcomes.exhausted, server_us)
         gone = [o.message for o in outcomes.delivered] + [o.message for o in outcomes.exhausted]
         if gone:
             self._remove_all(gone)
@@ -45,7 +44,7 @@ class RelationalTaskSession(ABC):
                 exhausted=len(outcomes.exhausted),
                 over_limit=outcomes.over_limit,
             )
-        self._journal_batch(run, slice_number, outcomes, clock)
+        self._journal_batch(run, slice_number, outcomes, server_us)
 
     def end_slice(self, run: SweepRun, slice_number: int, end: SliceEnd) -> None:
         """Journal the end of a slice, in a transaction of its own."""
@@ -87,11 +86,11 @@ class RelationalTaskSession(ABC):
         return StoreError(text, transient=False)
 
     def _journal_batch(
-        self, run: SweepRun, slice_number: int, outcomes: Outcomes, clock: BatchClock
+        self, run: SweepRun, slice_number: int, outcomes: Outcomes, server_us: int
     ) -> None:
         delivered = outcomes.delivered
-        late = clock.lateness_ms(delivered)
-        tombstones = tombstone.encode(delivered, late, clock, self._endpoint)
+        late = tombstone.measure_lateness(delivered, StoreClock(server_us))
+        tombstones = tombstone.encode(delivered, late, server_us, self._endpoint)
         self._statements.execute(
             "journal_batch",
             sweep_id=run.sweep_id,
@@ -126,7 +125,7 @@ class RelationalTaskSession(ABC):
 
     @abstractmethod
     def _journal_exhausted(
-        self, run: SweepRun, slice_number: int, exhausted: Sequence[Exhausted], clock: BatchClock
+        self, run: SweepRun, slice_number: int, exhausted: Sequence[Exhausted], server_us: int
     ) -> None:
         """Journal messages out of attempts, whole."""
 

@@ -12,7 +12,6 @@ from duesweep.stores.relational.summary import packed
 from duesweep.stores.relational.task import RelationalTaskSession, storable_or_none
 from duesweep.stores.sqlserver.statements import SqlServerStatements
 from duesweep.stores.values import SweepRun
-from duesweep.tombstone import BatchClock
 
 
 class SqlServerAccount(RelationalTaskSession):
@@ -86,7 +85,7 @@ class SqlServerAccount(RelationalTaskSession):
         }
 
     def _journal_exhausted(
-        self, run: SweepRun, slice_number: int, exhausted: Sequence[Exhausted], clock: BatchClock
+        self, run: SweepRun, slice_number: int, exhausted: Sequence[Exhausted], server_us: int
     ) -> None:
         for outcome in exhausted:
             message, error = outcome.message, outcome.error
@@ -101,8 +100,8 @@ class SqlServerAccount(RelationalTaskSession):
                 message_type=storable_or_none(message.message_type),
                 destination=self._destination(message),
                 queue=outcome.queue,
-                due_us=message.due_us,
-                dispatched_us=clock.now_us,
+                due_us=message.instant_us,
+                dispatched_us=server_us,
                 attempts=message.attempts + 1,
                 error_class=type_name(error),
                 error_text=storable(str(error)),

@@ -20,7 +20,7 @@ class OneByOne(SqlServerTaskSession):
         for row in self._statements.rows("fetch_next_due", source=self._source):
             key = str(row.message_key)
             self._claimed[key] = row
-            return self._message(row, self._read_attempts([key]).get(key))
+            return self._due_message(row, self._read_attempts([key]).get(key))
         return None
 
     def remove(self, message: Message) -> bool:

@@ -66,7 +66,7 @@ class SqlServerTaskSession(SqlServerAccount):
             skipped, gone, later = self._explained(run, missing, Counter(row.due for row in rows))
         counters = self._read_attempts([str(row.message_key) for row in rows])
         messages = [
-            self._message(row, counters.get(str(row.message_key)))
+            self._due_message(row, counters.get(str(row.message_key)))
             for row in rows
             if _is_eligible(counters.get(str(row.message_key)))
         ]
@@ -141,6 +141,11 @@ class SqlServerTaskSession(SqlServerAccount):
             source=self._source,
             **listed_as("excluded", self._excluded_among(claim_keys)),
         )
+
+    def _due_message(self, row: Any, counter: Any) -> Message:
+        """The message in a claimed row. Its Due is UTC's: it is the instant itself."""
+        message = self._message(row, counter)
+        return message._replace(instant_us=message.due_us)
 
     def _message(self, row: Any, counter: Any) -> Message:
         due_us = micros(due_of(row.due))
