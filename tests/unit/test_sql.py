@@ -1,4 +1,4 @@
-"""The files of SQL: each says what it does, is used, and takes only what is known."""
+"""The statements: each says what it does, is used, and takes only what is known."""
 
 import re
 from pathlib import Path
@@ -6,14 +6,11 @@ from pathlib import Path
 import pytest
 
 import duesweep
-from duesweep.sql import statement
+from duesweep.sql import statement, statements
 
 PACKAGE = Path(duesweep.__file__).parent
 DIALECTS = ("postgresql", "sqlserver")
-NAMES = {
-    dialect: {path.stem for path in (PACKAGE / "sql" / dialect).glob("*.sql")}
-    for dialect in DIALECTS
-}
+NAMES = {dialect: set(statements(dialect)) for dialect in DIALECTS}
 ALL = sorted((dialect, name) for dialect, names in NAMES.items() for name in names)
 # Spark puts these into a query of its own, and can bind no values.
 FOR_JDBC = {"plan_claim_keys", "read_exhausted", "read_retries"}
@@ -103,7 +100,7 @@ def test_statement_is_named_where_its_dialect_can_use_it(dialect: str, name: str
         if f'"{name}"' in source and not any(other in path for other in OF_OTHERS[dialect])
     ]
 
-    assert named, f"sql/{dialect}/{name}.sql is not used"
+    assert named, f"{name} in sql/{dialect}/ is not used"
 
 
 @every_statement
@@ -135,7 +132,7 @@ def test_query_for_jdbc_is_a_subquery_without_values(dialect: str, name: str) ->
 
 
 @pytest.mark.parametrize("name", sorted(NAMES["postgresql"] - FOR_JDBC))
-def test_file_of_postgresql_holds_one_statement(name: str) -> None:
+def test_name_of_postgresql_holds_one_statement(name: str) -> None:
     code = _code("postgresql", name)
     if not name.startswith("create_"):
         assert code.index(";") == len(code) - 1
