@@ -4,6 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
+import sqlglot
+from sqlglot import exp
 
 import duesweep
 from duesweep.sql import statement, statements
@@ -34,6 +36,13 @@ NAMES_IN = {
     },
 }
 LITERALS = {"horizon", "source", "sweep_id"}
+# What PostgreSQL's statements hold in braces, for the parser; the other names are columns.
+POSTGRESQL_NAMES = (
+    dict.fromkeys(NAMES_IN["postgresql"], '"c""ol"')
+    | dict.fromkeys(TABLES, '"my.sch@ma"."a\'b""c"')
+    | dict.fromkeys(LITERALS, "''")
+    | {"index": '"in""dex"', "utc": " AT TIME ZONE 'UTC'"}
+)
 
 
 def _comment(dialect: str, name: str) -> str:
@@ -111,6 +120,18 @@ def test_only_known_names_and_literals_are_put_into_the_text(dialect: str, name:
 
     assert set(placeholders) <= known
     assert text.count("{") == text.count("}") == len(placeholders)
+
+
+@pytest.mark.parametrize("name", sorted(NAMES["postgresql"]))
+def test_statement_of_postgresql_parses_with_ugly_names(name: str) -> None:
+    text = statement("postgresql", name).replace("/* bounds */", "(0, now(), 'a', now(), 'b')")
+    marked = re.sub(r"%\(\w+\)s", "$1", text.format(**POSTGRESQL_NAMES)).replace("%%", "%")
+
+    parsed = sqlglot.parse(marked, read="postgres")
+
+    assert any(parsed)
+    # What it does not know it takes for a command, unread.
+    assert not [part.sql() for part in parsed if isinstance(part, exp.Command)]
 
 
 @pytest.mark.parametrize("name", sorted(NAMES["postgresql"]))
