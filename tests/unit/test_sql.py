@@ -96,9 +96,15 @@ def test_first_line_says_what_the_statement_does(dialect: str, name: str) -> Non
     assert re.match(r"-- [A-Z][a-z]+s .{10,}\n", statement(dialect, name))
 
 
+@every_statement
+def test_comment_takes_no_names_and_no_values(dialect: str, name: str) -> None:
+    """A table's name may hold a line break: it would end the comment."""
+    assert not re.search("[{}%]", _comment(dialect, name))
+
+
 @pytest.mark.parametrize(("dialect", "name"), [each for each in ALL if _is_reading(*each)])
 def test_statement_that_reads_tables_says_how_it_locks(dialect: str, name: str) -> None:
-    assert re.search("lock|holds", _comment(dialect, name))
+    assert re.search("[Ll]ock|holds", _comment(dialect, name))
 
 
 @every_statement

@@ -1,17 +1,18 @@
 -- Doctor: what the command `doctor` asks the server. Nothing here changes anything.
 
 -- name: doctor_server
--- Returns the server's version, whether it is a replica, and this session's role. No locks.
+-- Returns the server's version, whether it is a replica, and this session's role. Takes no locks.
 SELECT current_setting('server_version') AS version,
        current_setting('server_version_num')::integer AS version_number,
        pg_is_in_recovery() AS is_replica, current_user::text AS role;
 
 -- name: doctor_clock
--- Returns the server's clock, and which of its processes answers.
+-- Returns the server's clock, and the id of the server process that answers.
 SELECT clock_timestamp() AS now, pg_backend_pid() AS backend;
 
 -- name: doctor_zone
--- Returns how many minutes a time zone is ahead of UTC in the coming year, at the least and at the most.
+-- Returns how many minutes a time zone is ahead of UTC in the coming year, at the least and at the
+-- most.
 SELECT min(minutes) AS least, max(minutes) AS most
 FROM (
     SELECT (EXTRACT(EPOCH FROM (moment AT TIME ZONE %(zone)s) - (moment AT TIME ZONE 'UTC')) / 60)::integer AS minutes
@@ -19,8 +20,8 @@ FROM (
 ) AS offsets;
 
 -- name: doctor_time_outs
--- Returns the session's time-outs in milliseconds and where they come from; and what they would be if nobody
--- had set them in the session, and for whom that is set. No locks.
+-- Returns the session's time-outs in milliseconds, and where each comes from. Also returns what
+-- each is when the session sets nothing, and who that value is set for. Takes no locks.
 SELECT s.name, s.setting::bigint AS milliseconds, s.source, s.reset_val::bigint AS default_milliseconds,
        coalesce((
            SELECT CASE
@@ -44,8 +45,8 @@ WHERE s.name IN (
 ORDER BY s.name;
 
 -- name: doctor_indexes
--- Returns the first column of each index of a table that ranges can be looked up in, and whether that
--- index leaves rows out. No locks.
+-- Returns the first column of each index of a table that can find ranges, and whether the index
+-- leaves rows out. Takes no locks.
 SELECT a.attname AS column_name, i.indpred IS NOT NULL AS is_partial
 FROM pg_index i
 JOIN pg_class c ON c.oid = i.indrelid
@@ -56,9 +57,9 @@ JOIN pg_am m ON m.oid = x.relam
 WHERE n.nspname = %(schema)s AND c.relname = %(table)s AND i.indisvalid AND m.amname = 'btree';
 
 -- name: doctor_sequences
--- Returns the sequence behind `seq` of every table of the database that has the columns of a queue table:
--- how far it is (NULL where it is new, or this role may not look), how far it can go, and whether this
--- role may draw from it. No locks.
+-- Returns the sequence behind `seq` of every table that has the columns of a queue table: its last
+-- number (NULL if it is new, or if this role may not read it), its highest number, and whether this
+-- role may use it. Takes no locks.
 WITH queue_tables AS (
     SELECT c.oid, n.nspname AS schema, c.relname AS table
     FROM pg_class c
@@ -86,7 +87,8 @@ JOIN pg_namespace sn ON sn.oid = sc.relnamespace
 ORDER BY q.schema, q.table;
 
 -- name: doctor_waiting
--- Returns headers and, where it is a column, the destination of the messages that are due first. No locks.
+-- Returns the headers of the messages that are due first, and their destinations if these are a
+-- column. Takes no locks.
 SELECT d.{headers} AS headers, {destination} AS destination
 FROM {delayed} d
 WHERE d.{due} IS NOT NULL

@@ -1,11 +1,12 @@
--- Message: one delayed message at a time, for the store's own operations.
+-- Message: operations on one delayed message.
 
 -- name: next_due
--- Returns the earliest Due that is stored, NULL where there is none. No locks.
+-- Returns the earliest Due in the store. NULL: there is none. Takes no locks.
 SELECT min(d.{due}){utc} AS due FROM {delayed} d WHERE isfinite(d.{due});
 
 -- name: fetch_next_due
--- Returns the message that has been due for the longest and is eligible, locked; skips what others hold.
+-- Returns the eligible message that has been due longest. Locks it until this transaction ends;
+-- skips rows that others hold.
 SELECT d.{id}::text AS id, d.{headers} AS headers, d.{body} AS body, {destination} AS destination,
        CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM d.{due}) * 1000000)::bigint END AS due_us
 FROM {delayed} d
@@ -19,19 +20,21 @@ LIMIT 1
 FOR UPDATE OF d SKIP LOCKED;
 
 -- name: find_message
--- Returns a message's key if it is (still) there, locked.
+-- Returns a message's key if the message is still there. Locks it until this transaction ends;
+-- waits for others that hold it.
 SELECT d.{id}::text AS id FROM {delayed} d WHERE d.{id} = %(key)s::uuid FOR UPDATE OF d;
 
 -- name: store_message
--- Stores a message until an instant; returns its key. As the transport does: to be run in the writers'
--- time zone, through which the cast to timestamptz goes. Locks the new row only.
+-- Stores a message until an instant, as the transport does, and returns its key. The cast to
+-- timestamptz depends on the session's time zone, so this must run in the writers' time zone. Locks
+-- the new row only.
 INSERT INTO {delayed} (headers, body, due)
 VALUES (%(headers)s, %(body)s, timestamptz (%(due)s::timestamptz AT TIME ZONE 'UTC'))
 RETURNING id::text AS id;
 
 -- name: store_timeout
--- Stores a timeout until an instant, as SQL persistence does: its Time is UTC's clock. Locks the new
--- row only.
+-- Stores a timeout until an instant, as SQL persistence does: its Time is the clock time in UTC.
+-- Locks the new row only.
 INSERT INTO {delayed} (
     "Id", "Destination", "SagaId", "State", "Time", "Headers", "PersistenceVersion"
 )
@@ -41,8 +44,9 @@ VALUES (
 );
 
 -- name: send_later
--- Stores a message until it is due, as the transport does: to be run in the writers' time zone, through
--- which both the cast to timestamptz and whole days go. Locks the new row only.
+-- Stores a message until a delay has passed, as the transport does. The cast to timestamptz and
+-- whole days depend on the session's time zone, so this must run in the writers' time zone. Locks
+-- the new row only.
 INSERT INTO {delayed} (headers, body, due)
 VALUES (
     %(headers)s, %(body)s,

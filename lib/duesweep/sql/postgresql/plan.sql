@@ -1,13 +1,13 @@
--- Plan: the horizon, what is due and eligible, and how it is cut into slices. In the order of a sweep.
+-- Plan: the horizon, what is due and eligible, and how it is cut into slices. In a sweep's order.
 
 -- name: session_zone
--- Returns the session's time zone and where it comes from.
+-- Returns the session's time zone and where this setting comes from. Takes no locks.
 SELECT setting AS zone, source FROM pg_settings WHERE name = 'TimeZone';
 
 -- name: writer_zones
--- Returns the time zone that a role's or the database's settings give to each role that writes to
--- the delayed table: its owner, and whoever may log in and insert; NULL where the server's default
--- holds. No locks.
+-- Returns the roles that write to the delayed table (its owner, and each role that may log in and
+-- insert), and the time zone that the settings of each role or of the database give it. NULL: the
+-- server's default applies. Takes no locks.
 SELECT r.rolname AS role, r.rolname = current_user AS is_sweeper, r.rolsuper AS is_superuser,
        c.relowner = r.oid AS is_owner,
        (
@@ -25,16 +25,17 @@ JOIN pg_roles r ON r.oid = c.relowner OR (r.rolcanlogin AND has_table_privilege(
 WHERE n.nspname = %(schema)s AND c.relname = %(table)s;
 
 -- name: set_zone
--- Returns the session's time zone, set for this transaction only.
+-- Sets the session's time zone for this transaction only, and returns it.
 SELECT set_config('TimeZone', %(zone)s, true) AS zone;
 
 -- name: horizon
--- Returns the instant before which NServiceBus's own predicate (Due < now() AT TIME ZONE 'UTC')
--- calls a message due, and the server's time. To be run in the writers' time zone. No locks.
+-- Returns the horizon and the server's time. NServiceBus's own predicate (Due < now() AT TIME ZONE
+-- 'UTC') treats a message as due if its Due is before the horizon. That predicate depends on the
+-- session's time zone, so this must run in the writers' time zone. Takes no locks.
 SELECT timezone('UTC', now())::timestamptz AS horizon, now() AS server_time;
 
 -- name: find_pending
--- Returns whether a message is eligible. No locks.
+-- Returns whether any message is due and eligible. Takes no locks.
 SELECT EXISTS (
     SELECT FROM {delayed} d
     WHERE d.{due} < %(horizon)s::timestamptz{utc}
@@ -45,7 +46,7 @@ SELECT EXISTS (
 ) AS found;
 
 -- name: count_pending
--- Returns how many messages are eligible. No locks.
+-- Returns how many messages are due and eligible. Takes no locks.
 SELECT count(*) AS pending
 FROM {delayed} d
 WHERE d.{due} < %(horizon)s::timestamptz{utc} AND d.{due} >= %(since)s::timestamptz{utc}
@@ -55,20 +56,21 @@ WHERE d.{due} < %(horizon)s::timestamptz{utc} AND d.{due} >= %(since)s::timestam
   );
 
 -- name: count_timeless
--- Returns how many messages have no Time, and so are never due. No locks.
+-- Returns how many messages have no Time. They never become due. Takes no locks.
 SELECT count(*) AS timeless FROM {delayed} d WHERE d.{due} IS NULL;
 
 -- name: count_stored
--- Returns how many messages there are. No locks.
+-- Returns how many messages the store holds. Takes no locks.
 SELECT count(*) AS stored FROM {delayed};
 
 -- name: count_stored_since
--- Returns how many messages have a Due from then on. No locks.
+-- Returns how many messages have this Due or a later one. Takes no locks.
 SELECT count(*) AS stored FROM {delayed} d WHERE d.{due} >= %(since)s::timestamptz{utc};
 
 -- name: due_destinations
--- Returns where the messages go that are eligible, of the 10,000 that have been due for the
--- longest, and how many go there; at most 100, the commonest first. No locks.
+-- Returns where due and eligible messages go, and how many go there. Looks at the 10,000 of them
+-- that have been due longest. Returns at most 100 destinations, those with the most messages first.
+-- Takes no locks.
 SELECT destination, count(*) AS messages
 FROM (
     SELECT {destination} AS destination
@@ -87,8 +89,8 @@ ORDER BY messages DESC, destination
 LIMIT 100;
 
 -- name: stored_destinations
--- Returns where all messages with a Due go, and how many go there; at most 1,000, the commonest first.
--- No locks.
+-- Returns where all messages with a Due go, due or not, and how many go there. Returns at most
+-- 1,000 destinations, those with the most messages first. Reads the whole table. Takes no locks.
 SELECT {destination} AS destination, count(*) AS messages
 FROM {delayed} d
 WHERE {destination} <> '' AND d.{due} IS NOT NULL
@@ -97,7 +99,8 @@ ORDER BY messages DESC, destination
 LIMIT 1000;
 
 -- name: estimate_rows
--- Returns about how many rows a table has, with its partitions: by statistics and size. No locks.
+-- Returns about how many rows a table and its partitions hold, by the planner's statistics and the
+-- tables' sizes. Takes no locks.
 SELECT coalesce(sum(greatest(c.reltuples, pg_relation_size(c.oid) / 2000)), 0)::bigint AS rows
 FROM pg_class t
 JOIN pg_namespace n ON n.oid = t.relnamespace
@@ -108,12 +111,14 @@ JOIN pg_class c ON c.oid = part.oid
 WHERE n.nspname = %(schema)s AND t.relname = %(table)s;
 
 -- name: set_sort_memory
--- Returns the session's sort memory, set for this transaction only: a million keys sort in memory.
+-- Sets the session's sort memory for this transaction only, and returns it. With it, a million keys
+-- are sorted in memory.
 SELECT set_config('work_mem', '128MB', true) AS work_mem;
 
 -- name: plan_bounds
--- Returns the first (due, id) of each of at most %(slices)s slices of equal size, and how many
--- messages are eligible in all. Ordered by the pair, so that one Due can span slices. No locks.
+-- Returns the first Due and id of each slice, and how many messages are due and eligible in all.
+-- The slices have equal size. The order is by Due and id, so that messages with one Due can go to
+-- several slices. Takes no locks.
 SELECT due::text AS due, id::text AS id, total
 FROM (
     SELECT d.{due} AS due, d.{id} AS id,
@@ -130,10 +135,12 @@ WHERE position %% ((total + %(slices)s - 1) / %(slices)s) = 0
 ORDER BY position;
 
 -- name: plan_claim_keys
--- Returns the keys that are eligible, oldest first, a thousand to a row: `claim_keys` and, in
--- bytes, `sizes`, each separated by commas; `total` is how many the slice has in all its rows. A slice
--- without keys has a row, too. For JDBC, as a subquery whose `slice` is a partition's predicate;
--- {horizon} and {source} are literals, and so is what takes the place of the comment. No locks.
+-- Returns the keys of due and eligible messages, oldest first, a thousand in a row. `claim_keys`
+-- are the keys and `sizes` the messages' bytes, both separated by commas; `total` counts the keys
+-- in all rows of the slice. A slice without keys has a row too: so the task can tell an empty slice
+-- from a read that broke off. Spark runs this over JDBC as a subquery, with a condition on `slice`
+-- for each partition. It can bind no values, so the horizon and the source are literals, and the
+-- slices' bounds are put into the text. Takes no locks.
 SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total
 FROM (VALUES /* bounds */) AS s (slice, first_due, first_id, end_due, end_id)
 LEFT JOIN LATERAL (

@@ -1,7 +1,7 @@
 -- Queue: queue tables, what is put into them and taken from them, and subscriptions.
 
 -- name: queue_tables
--- Returns all tables of the database that have the columns of a queue table. No locks.
+-- Returns all tables of the database that have the columns of a queue table. Takes no locks.
 SELECT n.nspname AS schema, c.relname AS table
 FROM pg_class c
 JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -12,12 +12,14 @@ HAVING array_agg(a.attname || ' ' || format_type(a.atttypid, NULL)) @> %(typed)s
    AND array_agg(a.attname::text) @> %(named)s::text[];
 
 -- name: lock_creation
--- Returns nothing of use; waits for an advisory lock that this transaction then holds to its end.
+-- Waits for an advisory lock, and holds it until this transaction ends. What it returns means
+-- nothing.
 SELECT pg_advisory_xact_lock(%(lock_key)s);
 
 -- name: create_queue
--- Creates a queue table as the transport does; one session at a time, by an advisory lock that its
--- transaction holds, since IF NOT EXISTS alone fails where two create at once.
+-- Creates a queue table as the transport does, unless it exists. An advisory lock, which its
+-- transaction holds, lets one session at a time do so: IF NOT EXISTS alone fails when two sessions
+-- create one table at once.
 SELECT pg_advisory_xact_lock(hashtextextended('duesweep/create', 0));
 CREATE TABLE IF NOT EXISTS {queue} (
     id uuid NOT NULL PRIMARY KEY,
@@ -28,14 +30,14 @@ CREATE TABLE IF NOT EXISTS {queue} (
 );
 
 -- name: add_body_string
--- Adds the column in which people can read bodies, unless it is there; rewrites the table under an
+-- Adds the column that shows bodies as text, unless it exists. Rewrites the table under an
 -- exclusive lock.
 ALTER TABLE {queue} ADD COLUMN IF NOT EXISTS bodystring text
     GENERATED ALWAYS AS (encode(body, 'escape')) STORED;
 
 -- name: send
--- Appends a message to a queue table; without a time to be received it never expires. Locks the new
--- row only.
+-- Appends a message to a queue table. Without a time to be received, the message never expires.
+-- Locks the new row only.
 INSERT INTO {queue} (id, expires, headers, body)
 VALUES (
     %(id)s,
@@ -45,27 +47,29 @@ VALUES (
 );
 
 -- name: receive
--- Returns the first message that nobody holds, its expiry and the server's time, and removes it: locks
--- its row, skips locked ones, waits for none. No row: there is nothing to receive.
+-- Returns the first message that nobody holds, its expiry and the server's time, and removes the
+-- message. No row: there is nothing to receive. Locks the message's row; skips locked rows; never
+-- waits.
 DELETE FROM {queue}
 WHERE id = (SELECT id FROM {queue} ORDER BY seq LIMIT 1 FOR UPDATE SKIP LOCKED)
 RETURNING id, headers, body, expires, now() AT TIME ZONE 'UTC' AS utc_now;
 
 -- name: peek
--- Returns about how many messages nobody holds, up to a batch: from the numbers of the first and the
--- last, gaps included. Skips locked rows; locks two, so that receivers skip those, until it ends.
+-- Returns about how many messages nobody holds, at most a batch: the distance between the numbers
+-- of the first and the last, so gaps count too. Skips locked rows. Locks these two rows until the
+-- transaction ends; receivers skip them meanwhile.
 SELECT least(coalesce(
     (SELECT seq FROM {queue} ORDER BY seq DESC LIMIT 1 FOR KEY SHARE SKIP LOCKED)
     - (SELECT seq FROM {queue} ORDER BY seq LIMIT 1 FOR KEY SHARE SKIP LOCKED) + 1, 0
 ), %(batch)s) AS messages;
 
 -- name: purge
--- Removes up to a batch of messages, oldest first; locks their rows, skips locked ones.
+-- Removes at most a batch of messages, oldest first. Locks their rows; skips locked rows.
 DELETE FROM {queue}
 WHERE id = ANY(ARRAY(SELECT id FROM {queue} ORDER BY seq LIMIT %(batch)s FOR UPDATE SKIP LOCKED));
 
 -- name: purge_expired
--- Removes up to a batch of messages that have expired; locks their rows, skips locked ones.
+-- Removes at most a batch of expired messages. Locks their rows; skips locked rows.
 DELETE FROM {queue}
 WHERE id = ANY(ARRAY(
     SELECT id FROM {queue} WHERE expires < now() AT TIME ZONE 'UTC'
@@ -73,8 +77,8 @@ WHERE id = ANY(ARRAY(
 ));
 
 -- name: create_subscriptions
--- Creates the table of subscriptions as the transport does; one session at a time, by an advisory
--- lock that its transaction holds.
+-- Creates the table of subscriptions as the transport does, unless it exists. An advisory lock,
+-- which its transaction holds, lets one session at a time do so.
 SELECT pg_advisory_xact_lock(hashtextextended('duesweep/create', 0));
 CREATE TABLE IF NOT EXISTS {subscriptions} (
     queueaddress varchar(200) NOT NULL,
@@ -84,15 +88,15 @@ CREATE TABLE IF NOT EXISTS {subscriptions} (
 ) WITH (fillfactor=100);
 
 -- name: subscribe
--- Subscribes an endpoint to a topic, or moves its subscription to another address. Locks that row.
+-- Subscribes an endpoint to a topic, or replaces the address of its subscription. Locks that row.
 INSERT INTO {subscriptions} (queueaddress, endpoint, topic)
 VALUES (%(queue_address)s, %(endpoint)s, %(topic)s)
 ON CONFLICT (endpoint, topic) DO UPDATE SET queueaddress = excluded.queueaddress;
 
 -- name: unsubscribe
--- Unsubscribes an endpoint from a topic. Locks that row.
+-- Removes an endpoint's subscription to a topic. Locks that row.
 DELETE FROM {subscriptions} WHERE endpoint = %(endpoint)s AND topic = %(topic)s;
 
 -- name: list_subscribers
--- Returns the addresses that subscribe to a topic, each once. No locks.
+-- Returns the addresses that subscribe to a topic, each once. Takes no locks.
 SELECT DISTINCT queueaddress AS queue_address FROM {subscriptions} WHERE topic = %(topic)s;

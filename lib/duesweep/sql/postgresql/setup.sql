@@ -1,20 +1,21 @@
--- Setup: what the server and a table are, the tables of the store and of the journal, and the ledger
--- that a source is bound to. Queue tables are in queue.sql.
+-- Setup: what the server and a table are, the tables of the store and of the journal, and the
+-- ledger that a source is bound to. Queue tables are in queue.sql.
 
 -- name: describe_session
--- Returns whether the session can only read, and the database's encoding. No locks.
+-- Returns whether the session is read-only, and the database's encoding. Takes no locks.
 SELECT current_setting('transaction_read_only') = 'on' AS is_read_only,
        current_setting('server_encoding') AS encoding;
 
 -- name: describe_schema
--- Returns whether the session may create tables in a schema: no row where there is no such schema. No locks.
+-- Returns whether the session may create tables in a schema. No row: the schema does not exist.
+-- Takes no locks.
 SELECT has_schema_privilege(oid, 'USAGE') AND has_schema_privilege(oid, 'CREATE') AS may_create
 FROM pg_namespace
 WHERE nspname = %(schema)s;
 
 -- name: describe_table
--- Returns a table's kind, owner, columns (name to type) and the rights that the session lacks on it:
--- no row where there is no such table. No locks.
+-- Returns a table's kind, its owner, its columns (name and type) and the rights on it that the
+-- session lacks. No row: the table does not exist. Takes no locks.
 SELECT c.relkind::text AS kind, pg_get_userbyid(c.relowner) AS owner,
        ARRAY(
            SELECT a.attname || ' ' || format_type(a.atttypid, NULL)
@@ -30,7 +31,7 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %(schema)s AND c.relname = %(table)s;
 
 -- name: create_delayed
--- Creates the delayed table as the transport does; {index} is its index on Due.
+-- Creates the delayed table and its index on Due as the transport does, unless they exist.
 CREATE TABLE IF NOT EXISTS {delayed} (
     id uuid NOT NULL DEFAULT gen_random_uuid() PRIMARY KEY,
     headers text NOT NULL,
@@ -40,8 +41,8 @@ CREATE TABLE IF NOT EXISTS {delayed} (
 CREATE INDEX IF NOT EXISTS {index} ON {delayed} (due);
 
 -- name: create_journal
--- Creates what duesweep keeps beside the store: which ledger a source is bound to, the sweeps that
--- are not settled yet, what their batches did, and the retry counters.
+-- Creates the tables that duesweep keeps beside the store: the ledger that each source is bound to,
+-- the sweeps that are not settled yet, what their batches did, and the retry counters.
 CREATE TABLE IF NOT EXISTS {bindings} (
     source text PRIMARY KEY,
     delayed text NOT NULL,
@@ -70,14 +71,14 @@ CREATE TABLE IF NOT EXISTS {journal} (
     slice integer NOT NULL,
     kind text NOT NULL CHECK (kind IN ('batch', 'exhausted', 'slice')),
     written_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    -- kind 'batch': what was delivered, and how many were not
+    -- kind 'batch': what was delivered, and how many messages failed
     dispatched integer,
     failed integer,
     body_bytes bigint,
     attempts_changed boolean,
     lateness_ms bigint[],
     outcomes bytea,
-    -- kind 'slice': its end, and what became of the keys that its task was given
+    -- kind 'slice': the end of a slice, and what became of the claim keys of its task
     given bigint,
     claimed bigint,
     skipped bigint,
@@ -115,7 +116,7 @@ CREATE TABLE IF NOT EXISTS {attempts} (
     error_text text NOT NULL,
     PRIMARY KEY (source, message_key)
 );
--- What tables of an earlier version lack.
+-- Columns that tables of earlier versions lack.
 ALTER TABLE {sweeps} ADD COLUMN IF NOT EXISTS reason text;
 ALTER TABLE {journal}
     ADD COLUMN IF NOT EXISTS given bigint,
@@ -126,14 +127,15 @@ ALTER TABLE {journal}
     ADD COLUMN IF NOT EXISTS "left" bigint;
 
 -- name: read_binding
--- Returns the source's delayed table and the ledger that it is bound to. No locks.
+-- Returns a source's delayed table and the ledger that the source is bound to. Takes no locks.
 SELECT delayed, ledger_id FROM {bindings} WHERE source = %(source)s;
 
 -- name: bind
--- Binds a source, which is a delayed table, to a ledger.
+-- Binds a source, which is a delayed table, to a ledger, unless the source is bound already. Waits
+-- for another session that binds the same source.
 INSERT INTO {bindings} (source, delayed, ledger_id) VALUES (%(source)s, %(delayed)s, %(ledger_id)s)
 ON CONFLICT (source) DO NOTHING;
 
 -- name: unbind
--- Frees a source from its ledger.
+-- Removes a source's binding to its ledger. Locks that row.
 DELETE FROM {bindings} WHERE source = %(source)s;

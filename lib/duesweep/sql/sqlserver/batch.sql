@@ -1,11 +1,12 @@
--- Batch: what one transaction of a task does, in its order: fence, claim, finish. The last statement
--- ends a slice.
+-- Batch: what one transaction of a task does, in its order: fence, claim, finish. The last
+-- statement ends a slice.
 
 -- name: fence
--- Returns whether the sweep is still open, and the server's time in microseconds since 1970-01-01 UTC;
--- shares the sweep's lock until this transaction ends (closing takes it alone). An application lock,
--- which holds whatever isolation the database reads with, and which alone is waited for: the row is
--- read as it is, since another slice may count in it.
+-- Returns whether the sweep is still open, and the server's time in microseconds since 1970-01-01
+-- UTC. Shares the sweep's application lock until this transaction ends: closing takes that lock
+-- alone, so nobody closes the sweep before that. An application lock works under every isolation
+-- level. It is the only thing that is waited for: the row is read with NOLOCK, because another
+-- slice may be counting in it.
 DECLARE @Answer int;
 EXEC @Answer = sp_getapplock @Resource = @lock, @LockMode = 'Shared', @LockOwner = 'Transaction',
     @LockTimeout = 10000;
@@ -15,19 +16,18 @@ FROM {sweeps} s WITH (NOLOCK)
 WHERE s.sweep_id = @sweep_id;
 
 -- name: count_waiting
--- Returns how many known failures that are not eligible have one of these Dues. Skips what others hold; keeps no
--- locks.
+-- Returns how many failed messages with one of these Dues are in back-off. Skips rows that others
+-- hold; keeps no locks.
 SELECT COUNT_BIG(*) AS waiting
 FROM OPENJSON(CONVERT(nvarchar(max), @dues)) WITH (due varchar(27) '$.due') t
 JOIN {attempts} a WITH (READPAST) ON a.due_at = CONVERT(datetime2(7), t.due, 121)
 WHERE a.source = @source AND a.next_attempt_at > SYSUTCDATETIME();
 
 -- name: claim
--- Returns messages of these Dues, as many of each as is asked for, that are due, locked: row locks only,
--- and on 2,000 rows of a Due at the most, with their pages under the 5,000 locks at which SQL Server
--- would lock the table.
--- Skips what others hold. Leaves out known failures that are not eligible, and the keys @excluded.
--- An item of @dues is a Due and how many of it are wanted.
+-- Returns due messages with these Dues. An item of @dues is a Due and how many of its messages are
+-- wanted. Leaves out failed messages in back-off and the keys in @excluded. Locks rows only, until
+-- this transaction ends; skips rows that others hold. Looks at no more than 2,000 rows of a Due:
+-- with their pages, they stay below the 5,000 locks at which SQL Server locks the whole table.
 SELECT d.message_key, CONVERT(varchar(27), CONVERT(datetime2(7), d.due), 121) AS due,
        d.headers, d.body, d.destination, d.attempts
 FROM OPENJSON(CONVERT(nvarchar(max), @dues)) WITH (due varchar(27) '$.due', wanted int '$.wanted') t
@@ -53,10 +53,10 @@ CROSS APPLY (
 ) d;
 
 -- name: explain_unclaimed
--- Returns what is at these Dues, a row for each: `present` rows, whoever holds them; of known failures
--- other than @excluded, how many are `waiting` for their next attempt, and how many of these have
--- `failed_since` the sweep began. A statement of its own, after the claim. Reads what others have not
--- committed yet; keeps no locks.
+-- Returns a row for each of these Dues. `present`: how many rows have it, whoever holds them.
+-- `waiting`: how many failed messages with it are in back-off, without the keys in @excluded.
+-- `failed_since`: how many of the waiting ones failed since the sweep began. Runs after the claim,
+-- as a statement of its own. Reads what others have not committed yet; keeps no locks.
 SELECT t.due, here.present, failures.waiting, failures.failed_since
 FROM OPENJSON(CONVERT(nvarchar(max), @dues)) WITH (due varchar(27) '$.due') t
 CROSS JOIN (SELECT started_at FROM {sweeps} WHERE sweep_id = @sweep_id) s
@@ -79,9 +79,10 @@ CROSS APPLY (
 ) failures;
 
 -- name: read_attempts
--- Returns the retry counters of claimed messages. A statement of its own, after the claim: under
--- READ_COMMITTED_SNAPSHOT it has to see what was committed before the locks were had. Skips what others hold: a
--- counter is written only by who holds its message. Keeps no locks.
+-- Returns the retry counters of claimed messages. Runs after the claim, as a statement of its own:
+-- under READ_COMMITTED_SNAPSHOT it must see what was committed before the claim got its locks.
+-- Skips rows that others hold, which loses nothing: only the session that holds a message writes
+-- its counter. Keeps no locks.
 SELECT a.message_key, a.attempts,
        CASE WHEN a.next_attempt_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_eligible
 FROM STRING_SPLIT(CONVERT(nvarchar(max), @keys), CONVERT(nchar(1), @separator)) k
@@ -89,15 +90,16 @@ JOIN {attempts} a WITH (READPAST)
   ON a.source = @source AND a.message_key = k.[value] COLLATE DATABASE_DEFAULT;
 
 -- name: lock_sweep_counters
--- Returns how many messages the sweep has exhausted, under a lock that its slices take in turn until
--- the transaction ends.
+-- Returns how many messages the sweep has exhausted. Holds an application lock until this
+-- transaction ends, so that the sweep's slices count one after another. Waits at most 10 s;
+-- `answer` is negative if that was not enough.
 DECLARE @Answer int;
 EXEC @Answer = sp_getapplock @Resource = @lock, @LockMode = 'Exclusive', @LockOwner = 'Transaction',
     @LockTimeout = 10000;
 SELECT @Answer AS answer, s.exhausted FROM {sweeps} s WHERE s.sweep_id = @sweep_id;
 
 -- name: journal_exhausted
--- Journals a message out of attempts, whole.
+-- Journals a message that is out of attempts, with its headers and body. Locks the new row only.
 INSERT INTO {journal} (
     sweep_id, slice, kind, message_key, message_id, message_type, destination, queue, due_us,
     dispatched_us, attempts, first_failed_us, error_class, error_text, stack, headers, headers_text,
@@ -113,9 +115,11 @@ SELECT @sweep_id, @slice, 'exhausted', @message_key, @message_id, @message_type,
        @error_class, @error_text, @stack, @headers, @headers_text, CONVERT(varbinary(max), @body);
 
 -- name: remove_first
--- Removes the first @rows messages of a Due that nobody else holds; returns their keys, for the caller
--- to compare with what it has claimed. Row locks only; no key is indexed, so that this costs the same
--- however many messages share the Due. By way of a table, since triggers allow no other OUTPUT.
+-- Removes the first @rows messages of a Due that nobody else holds. Leaves failed messages in
+-- back-off and the keys in @kept. Returns the keys of the removed messages: the caller compares
+-- them with its claim. Locks rows only. The key is not indexed, so this way costs the same however
+-- many messages share the Due. OUTPUT goes into a table variable, because a table with triggers
+-- allows no other OUTPUT.
 SET NOCOUNT ON;
 DECLARE @Gone TABLE (message_key nvarchar(250));
 WITH firsts AS (
@@ -138,8 +142,9 @@ SET NOCOUNT OFF;
 SELECT g.message_key FROM @Gone g;
 
 -- name: remove
--- Removes claimed messages by their Dues and keys; their locks are held, others' rows are passed by. No
--- key is indexed: each takes a look at all messages of its Due.
+-- Removes claimed messages by their Dues and keys. This transaction holds their locks; rows that
+-- others hold are skipped. The key is not indexed, so all messages with that Due are looked at for
+-- each.
 DELETE d
 FROM {delayed} d WITH (READPAST, ROWLOCK)
 JOIN OPENJSON(CONVERT(nvarchar(max), @messages)) WITH (
@@ -148,7 +153,7 @@ JOIN OPENJSON(CONVERT(nvarchar(max), @messages)) WITH (
   ON d.{due} = CONVERT(datetime2(7), k.due, 121) AND d.{key} = k.message_key;
 
 -- name: remove_by_id
--- Removes claimed messages by their keys, which are indexed; their locks are held.
+-- Removes claimed messages by their keys, which are indexed. This transaction holds their locks.
 DELETE FROM {delayed} WITH (READPAST, ROWLOCK)
 WHERE {key} IN (
     SELECT CONVERT({key_type}, k.[value]){collate}
@@ -156,7 +161,8 @@ WHERE {key} IN (
 );
 
 -- name: clear_attempts
--- Drops the retry counters of messages that leave; the messages' locks are held.
+-- Deletes the retry counters of messages that leave the store. This transaction holds the messages'
+-- locks.
 DELETE a
 FROM {attempts} a
 JOIN STRING_SPLIT(CONVERT(nvarchar(max), @keys), CONVERT(nchar(1), @separator)) k
@@ -164,7 +170,8 @@ JOIN STRING_SPLIT(CONVERT(nvarchar(max), @keys), CONVERT(nchar(1), @separator)) 
 WHERE a.source = @source;
 
 -- name: raise_attempts
--- Counts a failure for a message, whose lock is held: raises its counter, or begins one.
+-- Counts one failure for a message: raises its retry counter, or inserts one. This transaction
+-- holds the message's lock, so no other session does the same at that time.
 SET NOCOUNT ON;
 UPDATE {attempts}
 SET attempts = @attempts,
@@ -190,7 +197,8 @@ INSERT INTO {attempts} (
 SET NOCOUNT OFF;
 
 -- name: raise_retry_counts
--- Raises the messages' own counters, as the MSMQ transport does; their locks are held.
+-- Raises RetryCount in the messages' own rows, as the MSMQ transport does. This transaction holds
+-- their locks.
 UPDATE {delayed} WITH (READPAST, ROWLOCK)
 SET RetryCount = RetryCount + 1
 WHERE {key} IN (
@@ -198,12 +206,13 @@ WHERE {key} IN (
 );
 
 -- name: add_exhausted
--- Adds to the sweep's counts of messages exhausted, and over the limit by the limit; its slices take turns.
+-- Adds to the sweep's counts of exhausted messages and of messages over the limit. Locks the
+-- sweep's row until this transaction ends.
 UPDATE {sweeps} SET exhausted = exhausted + @exhausted, over_limit = over_limit + @over_limit
 WHERE sweep_id = @sweep_id;
 
 -- name: journal_batch
--- Journals what a batch did, in the batch's own transaction.
+-- Journals what a batch did, in the batch's own transaction. Locks the new row only.
 INSERT INTO {journal} (
     sweep_id, slice, kind, dispatched, failed, body_bytes, attempts_changed, lateness_ms, outcomes
 ) VALUES (
@@ -212,6 +221,7 @@ INSERT INTO {journal} (
 );
 
 -- name: journal_slice
--- Journals the end of a slice: its account, and why it was cut, if it was.
+-- Journals the end of a slice: its account, and the reason if the slice was cut. Locks the new row
+-- only.
 INSERT INTO {journal} (sweep_id, slice, kind, given, claimed, skipped, gone, later, [left], reason)
 VALUES (@sweep_id, @slice, 'slice', @given, @claimed, @skipped, @gone, @later, @left, @reason);

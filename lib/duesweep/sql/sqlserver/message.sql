@@ -1,15 +1,14 @@
--- Message: one delayed message at a time, for the store's own operations.
+-- Message: operations on one delayed message.
 
 -- name: next_due
--- Returns the earliest Due that is stored, NULL where there is none. Skips what others hold; keeps no
+-- Returns the earliest Due in the store. NULL: there is none. Skips rows that others hold; keeps no
 -- locks.
 SELECT CONVERT(varchar(27), CONVERT(datetime2(7), MIN(d.{due})), 121) AS due FROM {delayed} d WITH (READPAST);
 
 -- name: fetch_next_due
--- Returns the message that has been due for the longest and is eligible, locked: row locks only, and on
--- 2,000 rows at the most, with their pages under the 5,000 locks at which SQL Server would lock the
--- table. Skips what others
--- hold.
+-- Returns the eligible message that has been due longest. Locks rows only, until this transaction
+-- ends; skips rows that others hold. Looks at no more than 2,000 rows: with their pages, they stay
+-- below the 5,000 locks at which SQL Server locks the whole table.
 SELECT TOP (1) l.message_key, CONVERT(varchar(27), CONVERT(datetime2(7), l.due), 121) AS due,
        l.headers, l.body, l.destination, l.attempts
 FROM (
@@ -28,19 +27,20 @@ WHERE NOT EXISTS (
 ORDER BY l.due;
 
 -- name: find_message
--- Returns a message's key if it is (still) there with its Due, locked.
+-- Returns a message's key if the message is still there with this Due. Locks it until this
+-- transaction ends; waits for others that hold it.
 SELECT d.{key} AS message_key
 FROM {delayed} d WITH (UPDLOCK, ROWLOCK)
 WHERE d.{due} = CONVERT(datetime2(7), @due, 121) AND d.{key} = CONVERT({key_type}, @message_key){collate};
 
 -- name: store_message
--- Stores a message until a moment; returns its key. Locks the new row only.
+-- Stores a message until an instant, and returns its key. Locks the new row only.
 INSERT INTO {delayed} (Headers, Body, Due)
 OUTPUT inserted.RowVersion AS message_key
 VALUES (@headers, CONVERT(varbinary(max), @body), CONVERT(datetime, @due, 121));
 
 -- name: store_msmq_message
--- Stores a message until a moment. Locks the new row only.
+-- Stores a message until an instant, in the MSMQ transport's table. Locks the new row only.
 INSERT INTO {delayed} (Id, Destination, Time, Headers, State)
 VALUES (
     @message_key, @destination, CONVERT(datetime, @due, 121), CONVERT(varbinary(max), @headers),
@@ -48,7 +48,7 @@ VALUES (
 );
 
 -- name: store_timeout
--- Stores a timeout until a moment, as SQL persistence does. Locks the new row only.
+-- Stores a timeout until an instant, as SQL persistence does. Locks the new row only.
 INSERT INTO {delayed} (Id, Destination, SagaId, State, Time, Headers, PersistenceVersion)
 VALUES (
     CONVERT(uniqueidentifier, @message_key), @destination, CONVERT(uniqueidentifier, @saga_id),
@@ -56,7 +56,7 @@ VALUES (
 );
 
 -- name: send_later
--- Stores a message until it is due, as the transport does. Locks the new row only.
+-- Stores a message until a delay has passed, as the transport does. Locks the new row only.
 DECLARE @Nocount varchar(3) = 'OFF';
 IF ((512 & @@OPTIONS) = 512) SET @Nocount = 'ON';
 SET NOCOUNT ON;

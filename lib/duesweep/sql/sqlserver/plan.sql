@@ -1,12 +1,12 @@
--- Plan: the horizon, what is due and eligible, and how it is cut into slices. In the order of a sweep.
+-- Plan: the horizon, what is due and eligible, and how it is cut into slices. In a sweep's order.
 
 -- name: horizon
--- Returns the moment before which NServiceBus's own predicate (Due < GETUTCDATE()) calls a message due,
--- which is the server's time, to the tick.
+-- Returns the horizon, which is the server's time, as text that is exact to the tick. NServiceBus's
+-- own predicate (Due < GETUTCDATE()) treats a message as due if its Due is before the horizon.
 SELECT CONVERT(varchar(27), CONVERT(datetime2(7), GETUTCDATE()), 121) AS horizon;
 
 -- name: find_pending
--- Returns whether a message is eligible. Skips what others hold; keeps no locks.
+-- Returns whether any message is due and eligible. Skips rows that others hold; keeps no locks.
 SELECT CASE WHEN EXISTS (
     SELECT 1
     FROM {delayed} m WITH (READPAST)
@@ -19,7 +19,7 @@ SELECT CASE WHEN EXISTS (
 ) THEN 1 ELSE 0 END AS found;
 
 -- name: count_pending
--- Returns how many messages are eligible. Skips what others hold; keeps no locks.
+-- Returns how many messages are due and eligible. Skips rows that others hold; keeps no locks.
 SELECT COUNT_BIG(*) AS pending
 FROM {delayed} m WITH (READPAST)
 WHERE m.{due} < CONVERT(datetime2(7), @horizon, 121)
@@ -31,23 +31,26 @@ WHERE m.{due} < CONVERT(datetime2(7), @horizon, 121)
   );
 
 -- name: count_timeless
--- Returns how many messages have no Time, and so are never due. Skips what others hold; keeps no locks.
+-- Returns how many messages have no Time. They never become due. Skips rows that others hold; keeps
+-- no locks.
 SELECT COUNT_BIG(*) AS timeless FROM {delayed} d WITH (READPAST) WHERE d.{due} IS NULL;
 
 -- name: count_stored
--- Returns how many messages there are. What others hold counts, too; no locks.
+-- Returns how many messages the store holds, with those that others hold or have not committed yet.
+-- Takes no locks on rows.
 SELECT COUNT_BIG(*) AS stored FROM {delayed} m WITH (NOLOCK);
 
 -- name: count_stored_since
--- Returns how many messages have a Due from then on. What others hold counts, too; no locks.
+-- Returns how many messages have this Due or a later one, with those that others hold or have not
+-- committed yet. Takes no locks on rows.
 SELECT COUNT_BIG(*) AS stored
 FROM {delayed} m WITH (NOLOCK)
 WHERE m.{due} >= CONVERT(datetime2(7), @since, 121);
 
 -- name: due_destinations
--- Returns where the messages go that are eligible, of the 10,000 that have been due for the
--- longest, and how many go there; at most 100, the commonest first. Skips what others hold; keeps no
--- locks.
+-- Returns where due and eligible messages go, and how many go there. Looks at the 10,000 of them
+-- that have been due longest. Returns at most 100 destinations, those with the most messages first.
+-- Skips rows that others hold; keeps no locks.
 SELECT TOP (100) oldest.destination, COUNT_BIG(*) AS messages
 FROM (
     SELECT TOP (10000) {destination} AS destination
@@ -66,8 +69,9 @@ GROUP BY oldest.destination
 ORDER BY messages DESC, oldest.destination;
 
 -- name: stored_destinations
--- Returns where all messages with a Due go, and how many go there; at most 1,000, the commonest first.
--- Skips what others hold; keeps no locks.
+-- Returns where all messages with a Due go, due or not, and how many go there. Returns at most
+-- 1,000 destinations, those with the most messages first. Reads the whole table. Skips rows that
+-- others hold; keeps no locks.
 SELECT TOP (1000) stored.destination, COUNT_BIG(*) AS messages
 FROM (
     SELECT {destination} AS destination
@@ -78,15 +82,15 @@ GROUP BY stored.destination
 ORDER BY messages DESC, stored.destination;
 
 -- name: estimate_rows
--- Returns about how many rows a table has, as the server keeps count. No locks.
+-- Returns about how many rows a table holds, by the counts that the server keeps. Takes no locks.
 SELECT COALESCE(SUM(p.rows), 0) AS rows
 FROM sys.partitions p
 WHERE p.object_id = OBJECT_ID(@table) AND p.index_id IN (0, 1);
 
 -- name: plan_bounds
--- Returns the first (due, key) of each of at most @slices slices of equal size, and how many messages
--- are eligible in all. Ordered by the pair, so that one Due can span slices. Skips what others
--- hold; keeps no locks.
+-- Returns the first Due and key of each slice, and how many messages are due and eligible in all.
+-- The slices have equal size. The order is by Due and key, so that messages with one Due can go to
+-- several slices. Skips rows that others hold; keeps no locks.
 SELECT CONVERT(varchar(27), CONVERT(datetime2(7), p.due), 121) AS due,
        CONVERT(nvarchar(250), p.message_key) AS id, p.total
 FROM (
@@ -106,11 +110,13 @@ WHERE p.position % ((p.total + @slices - 1) / @slices) = 0
 ORDER BY p.position;
 
 -- name: plan_claim_keys
--- Returns the Dues of what is eligible, oldest first, a thousand to a row: `claim_keys` and, in bytes,
--- `sizes`, each separated by commas; `total` is how many the slice has in all its rows. A slice without
--- Dues has a row, too. Due travels as text, to the tick: no driver's rounding has a
--- say. For JDBC, as a subquery whose `slice` is a partition's predicate; {horizon} and {source} are
--- literals, and so is what takes the place of the comment. Skips what others hold; keeps no locks.
+-- Returns the Dues of due and eligible messages, oldest first, a thousand in a row. `claim_keys`
+-- are the Dues and `sizes` the messages' bytes, both separated by commas; `total` counts the Dues
+-- in all rows of the slice. A slice without Dues has a row too: so the task can tell an empty slice
+-- from a read that broke off. A Due is text, exact to the tick, so that no driver rounds it. Spark
+-- runs this over JDBC as a subquery, with a condition on `slice` for each partition. It can bind no
+-- values, so the horizon and the source are literals, and the slices' bounds are put into the text.
+-- Skips rows that others hold; keeps no locks.
 SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total
 FROM (VALUES /* bounds */) AS s (slice, first_due, first_key, end_due, end_key)
 OUTER APPLY (

@@ -1,8 +1,8 @@
 -- Queue: queue tables, what is put into them and taken from them, and subscriptions.
 
 -- name: queue_tables
--- Returns all tables of the database that have the columns of a queue table, and whether they are of
--- the older shape, with Recoverable. No locks kept.
+-- Returns all tables of the database that have the columns of a queue table, and whether each has
+-- the older shape, with a column Recoverable. Keeps no locks.
 SELECT c.TABLE_SCHEMA AS [schema], c.TABLE_NAME AS [table],
        MAX(CASE WHEN c.COLUMN_NAME = 'Recoverable' THEN 1 ELSE 0 END) AS has_recoverable
 FROM INFORMATION_SCHEMA.COLUMNS c
@@ -17,8 +17,8 @@ HAVING COUNT(CASE
 END) = 5;
 
 -- name: create_queue
--- Creates a queue table as the transport does, unless it is there; an application lock lets one
--- session do it at a time.
+-- Creates a queue table as the transport does, unless it exists. An application lock lets one
+-- session at a time create it.
 IF OBJECT_ID(N'{queue_literal}', 'U') IS NULL
 BEGIN
     DECLARE @Answer int;
@@ -51,8 +51,8 @@ BEGIN
 END;
 
 -- name: add_body_string
--- Adds the column in which people can read bodies, unless it is there; an application lock lets one
--- session do it at a time, and the table is locked for the moment that it takes.
+-- Adds the column that shows bodies as text, unless it exists. An application lock lets one session
+-- at a time do so. The table is locked for a moment.
 DECLARE @Answer int;
 EXEC @Answer = sp_getapplock @Resource = N'{queue_lock}', @LockMode = 'Exclusive',
     @LockOwner = 'Session', @LockTimeout = 30000;
@@ -68,7 +68,8 @@ END CATCH;
 EXEC sp_releaseapplock @Resource = N'{queue_lock}', @LockOwner = 'Session';
 
 -- name: probe_queue
--- Inserts nothing: an error says whether a queue table is missing or closed to this user.
+-- Inserts nothing. An error tells whether the queue table is missing or this user may not insert
+-- into it. Locks no row.
 INSERT INTO {queue} (Id, Headers) SELECT NEWID(), N'' WHERE 1 = 0;
 
 -- name: insert_message
@@ -80,21 +81,21 @@ INSERT INTO {queue} (Id, Headers, Body) VALUES (@id, @headers, @body);
 INSERT INTO {queue} (Id, Recoverable, Headers, Body) VALUES (@id, 1, @headers, @body);
 
 -- name: last_message
--- Returns the number of the newest message of a queue; 0 where it is empty. Skips what others hold;
--- keeps no locks.
+-- Returns the number of the newest message in a queue, or 0 if the queue is empty. Skips rows that
+-- others hold; keeps no locks.
 SELECT COALESCE(MAX(q.RowVersion), 0) AS number FROM {queue} q WITH (READPAST);
 
 -- name: count_arrived
--- Returns how many of these messages have arrived in a queue since a number. Skips what others
--- hold, as other slices do that deliver to it at the same time; keeps no locks.
+-- Returns how many of these messages are in a queue with a number above @number. Skips rows that
+-- others hold, such as other slices that deliver to the same queue; keeps no locks.
 SELECT COUNT_BIG(*) AS arrived
 FROM {queue} q WITH (READPAST)
 JOIN OPENJSON(CONVERT(nvarchar(max), @ids)) WITH (id uniqueidentifier '$') i ON i.id = q.Id
 WHERE q.RowVersion > @number;
 
 -- name: send
--- Appends a message to a queue table; without a time to be received it never expires. Locks the new
--- row only.
+-- Appends a message to a queue table. Without a time to be received, the message never expires.
+-- Locks the new row only.
 DECLARE @Nocount varchar(3) = 'OFF';
 IF ((512 & @@OPTIONS) = 512) SET @Nocount = 'ON';
 SET NOCOUNT ON;
@@ -107,8 +108,8 @@ VALUES (
 IF @Nocount = 'OFF' SET NOCOUNT OFF;
 
 -- name: send_recoverable
--- Appends a message to a queue table of the older shape; without a time to be received it never
--- expires. Locks the new row only.
+-- Appends a message to a queue table of the older shape. Without a time to be received, the message
+-- never expires. Locks the new row only.
 DECLARE @Nocount varchar(3) = 'OFF';
 IF ((512 & @@OPTIONS) = 512) SET @Nocount = 'ON';
 SET NOCOUNT ON;
@@ -121,10 +122,10 @@ VALUES (
 IF @Nocount = 'OFF' SET NOCOUNT OFF;
 
 -- name: receive
--- Returns the first message that nobody holds, its expiry and the server's time, and removes it: locks
--- its row, skips locked ones, waits for none. No row: there is nothing to receive.
--- The update lock on the row that the subquery finds is held to the transaction's end, so nobody else
--- finds that row, and the DELETE cannot miss it.
+-- Returns the first message that nobody holds, its expiry and the server's time, and removes the
+-- message. No row: there is nothing to receive. Locks the message's row; skips locked rows; never
+-- waits. The update lock on the row that the subquery finds is held until the transaction ends. No
+-- other session finds that row meanwhile, so the DELETE cannot miss it.
 DECLARE @Nocount varchar(3) = 'OFF';
 IF ((512 & @@OPTIONS) = 512) SET @Nocount = 'ON';
 SET NOCOUNT ON;
@@ -139,24 +140,24 @@ WHERE q.RowVersion = (
 IF @Nocount = 'OFF' SET NOCOUNT OFF;
 
 -- name: peek
--- Returns how many messages nobody holds, up to a batch. Locks a row for the moment that it takes to
--- read it, also under snapshots, and skips locked ones.
+-- Returns how many messages nobody holds, at most a batch. Skips locked rows. Locks each row only
+-- while it is read, under snapshot isolation too.
 SELECT COUNT(*) AS messages
 FROM (
     SELECT TOP (@batch) RowVersion FROM {queue} WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
 ) AS Waiting;
 
 -- name: purge
--- Removes up to a batch of messages; locks their rows, skips locked ones.
+-- Removes at most a batch of messages. Locks their rows; skips locked rows.
 DELETE TOP (@batch) FROM {queue} WITH (ROWLOCK, READPAST);
 
 -- name: purge_expired
--- Removes up to a batch of messages that have expired; locks their rows, skips locked ones.
+-- Removes at most a batch of expired messages. Locks their rows; skips locked rows.
 DELETE TOP (@batch) FROM {queue} WITH (ROWLOCK, READPAST) WHERE Expires < GETUTCDATE();
 
 -- name: create_subscriptions
--- Creates the table of subscriptions as the transport does, unless it is there; an application lock
--- lets one session do it at a time.
+-- Creates the table of subscriptions as the transport does, unless it exists. An application lock
+-- lets one session at a time create it.
 IF OBJECT_ID(N'{subscriptions_literal}', 'U') IS NULL
 BEGIN
     DECLARE @Answer int;
@@ -182,8 +183,8 @@ BEGIN
 END;
 
 -- name: subscribe
--- Subscribes an endpoint to a topic, or moves its subscription to another address. To be run in a
--- transaction: locks that row, or where there is none the gap in which it will be.
+-- Subscribes an endpoint to a topic, or replaces the address of its subscription. Must run in a
+-- transaction: locks that row, or the gap where it will be, until the transaction ends.
 DECLARE @Address nvarchar(200) = @queue_address, @Endpoint nvarchar(200) = @endpoint,
     @Topic nvarchar(200) = @topic;
 UPDATE {subscriptions} WITH (UPDLOCK, SERIALIZABLE, ROWLOCK) SET QueueAddress = @Address
@@ -193,9 +194,9 @@ IF @@ROWCOUNT = 0
     VALUES (@Address, @Endpoint, @Topic);
 
 -- name: unsubscribe
--- Unsubscribes an endpoint from a topic. Locks that row.
+-- Removes an endpoint's subscription to a topic. Locks that row.
 DELETE FROM {subscriptions} WITH (ROWLOCK) WHERE Endpoint = @endpoint AND Topic = @topic;
 
 -- name: list_subscribers
--- Returns the addresses that subscribe to a topic, each once. No locks kept.
+-- Returns the addresses that subscribe to a topic, each once. Keeps no locks.
 SELECT DISTINCT QueueAddress AS queue_address FROM {subscriptions} WHERE Topic = @topic;

@@ -1,32 +1,34 @@
--- Setup: what the server and a table are, the tables of the store and of the journal, and the ledger
--- that a source is bound to. Queue tables are in queue.sql.
+-- Setup: what the server and a table are, the tables of the store and of the journal, and the
+-- ledger that a source is bound to. Queue tables are in queue.sql.
 
 -- name: describe_session
--- Returns whether the database takes writes.
+-- Returns whether the database accepts writes. Takes no locks.
 SELECT CONVERT(nvarchar(60), DATABASEPROPERTYEX(DB_NAME(), 'Updateability')) AS updateability;
 
 -- name: describe_catalog
--- Returns whether there is such a database, and whether this login gets in.
+-- Returns whether the database exists, and whether this login can open it. Takes no locks.
 SELECT CASE WHEN DB_ID(@catalog) IS NULL THEN 0 ELSE 1 END AS found,
        COALESCE(HAS_DBACCESS(@catalog), 0) AS is_open;
 
 -- name: describe_server
--- Returns whether the server deletes from table expressions: SQL Server does, Babelfish does not.
+-- Returns whether the server can delete through a table expression. SQL Server can; Babelfish
+-- cannot. Takes no locks.
 SELECT CASE WHEN CONVERT(int, SERVERPROPERTY('babelfish')) = 1 THEN 0 ELSE 1 END AS deletes_expressions;
 
 -- name: read_lists
--- Returns what is in a list and in a JSON array: an error where the database is too old to read them.
+-- Returns the elements of a list and of a JSON array. Fails if the server or the database's
+-- compatibility level is too old to read them. Takes no locks.
 SELECT s.[value] FROM STRING_SPLIT(@words, ',') s
 UNION ALL
 SELECT j.[value] FROM OPENJSON(@numbers) j;
 
 -- name: find_table
--- Returns whether there is a table of this quoted name.
+-- Returns whether a table with this quoted name exists. Takes no locks.
 SELECT CASE WHEN OBJECT_ID(@name, 'U') IS NULL THEN 0 ELSE 1 END AS found;
 
 -- name: describe_table
--- Returns the columns of a table in {catalog}, name and type: no row where there is no such table or it
--- is closed to this user. No locks kept.
+-- Returns the columns of a table (name and type) and the table's kind. No row: the table does not
+-- exist, or this user may not see it. Keeps no locks.
 SELECT c.COLUMN_NAME AS name, c.DATA_TYPE AS type, t.TABLE_TYPE AS kind
 FROM {catalog}.INFORMATION_SCHEMA.COLUMNS c
 JOIN {catalog}.INFORMATION_SCHEMA.TABLES t
@@ -35,13 +37,14 @@ WHERE c.TABLE_SCHEMA = @schema AND c.TABLE_NAME = @table
 ORDER BY c.ORDINAL_POSITION;
 
 -- name: describe_rights
--- Returns which of these rights on a table the session has: 1, 0, or NULL where there is no such table.
+-- Returns for each of these rights whether the session has it on a table: 1, 0, or NULL if the
+-- table does not exist. Takes no locks.
 SELECT r.[value] AS name, HAS_PERMS_BY_NAME(@name, 'OBJECT', r.[value]) AS is_granted
 FROM STRING_SPLIT(@rights, ',') r;
 
 -- name: create_delayed
--- Creates the delayed table as the transport does, unless it is there; an application lock lets one
--- session do it at a time.
+-- Creates the delayed table as the transport does, unless it exists. An application lock lets one
+-- session at a time create it.
 IF OBJECT_ID(N'{delayed_literal}', 'U') IS NULL
 BEGIN
     DECLARE @Answer int;
@@ -68,8 +71,8 @@ BEGIN
 END;
 
 -- name: create_msmq_delayed
--- Creates the MSMQ transport's delayed message store as its installer does, unless it is there; an
--- application lock lets one session do it at a time.
+-- Creates the MSMQ transport's table of delayed messages as its installer does, unless it exists.
+-- An application lock lets one session at a time create it.
 IF OBJECT_ID(N'{delayed_literal}', 'U') IS NULL
 BEGIN
     DECLARE @Answer int;
@@ -98,8 +101,8 @@ BEGIN
 END;
 
 -- name: create_journal
--- Creates what duesweep keeps beside the store: which ledger a source is bound to, the sweeps that are
--- not settled yet, what their batches did, and the retry counters.
+-- Creates the tables that duesweep keeps beside the store: the ledger that each source is bound to,
+-- the sweeps that are not settled yet, what their batches did, and the retry counters.
 IF OBJECT_ID(N'{bindings_literal}', 'U') IS NULL
 CREATE TABLE {bindings} (
     source nvarchar(400) NOT NULL PRIMARY KEY,
@@ -130,14 +133,14 @@ CREATE TABLE {journal} (
     slice int NOT NULL,
     kind varchar(10) NOT NULL CHECK (kind IN ('batch', 'exhausted', 'slice')),
     written_at datetime2(3) NOT NULL DEFAULT SYSUTCDATETIME(),
-    -- kind 'batch': what was delivered, and how many were not
+    -- kind 'batch': what was delivered, and how many messages failed
     dispatched int,
     failed int,
     body_bytes bigint,
     attempts_changed bit,
     lateness_ms varbinary(max),
     outcomes varbinary(max),
-    -- kind 'slice': its end, and what became of the Dues that its task was given
+    -- kind 'slice': the end of a slice, and what became of the claim keys of its task
     given bigint,
     claimed bigint,
     skipped bigint,
@@ -183,27 +186,29 @@ IF NOT EXISTS (
     JOIN sys.columns c ON c.object_id = i.object_id AND c.column_id = i.column_id
     WHERE i.object_id = OBJECT_ID(N'{attempts_literal}') AND LOWER(c.name) = 'message_key'
 )
--- Not the table's primary key: a clustered one would be too long.
+-- Not the primary key: a clustered key may have 900 bytes, and this one can have more.
 BEGIN
     CREATE UNIQUE NONCLUSTERED INDEX duesweep_attempts_key ON {attempts} (source, message_key);
     CREATE NONCLUSTERED INDEX duesweep_attempts_due ON {attempts} (source, due_at);
 END;
--- What tables of an earlier version lack.
+-- Columns that tables of earlier versions lack.
 IF COL_LENGTH(N'{sweeps_literal}', 'reason') IS NULL
 ALTER TABLE {sweeps} ADD reason nvarchar(max);
 IF COL_LENGTH(N'{journal_literal}', 'given') IS NULL
 ALTER TABLE {journal} ADD given bigint, claimed bigint, skipped bigint, gone bigint, later bigint, [left] bigint;
 
 -- name: read_binding
--- Returns the source's delayed table and the ledger that it is bound to. No locks kept.
+-- Returns a source's delayed table and the ledger that the source is bound to. Keeps no locks.
 SELECT b.delayed, LOWER(CONVERT(varchar(36), b.ledger_id)) AS ledger_id FROM {bindings} b WHERE b.source = @source;
 
 -- name: bind
--- Binds a source, which is a delayed table, to a ledger, unless it is bound.
+-- Binds a source, which is a delayed table, to a ledger, unless the source is bound already. Locks
+-- the source's place in the table until the transaction ends, so that two sessions cannot both bind
+-- it.
 INSERT INTO {bindings} (source, delayed, ledger_id)
 SELECT @source, @delayed, @ledger_id
 WHERE NOT EXISTS (SELECT 1 FROM {bindings} b WITH (UPDLOCK, HOLDLOCK) WHERE b.source = @source);
 
 -- name: unbind
--- Frees a source from its ledger.
+-- Removes a source's binding to its ledger. Locks that row.
 DELETE FROM {bindings} WHERE source = @source;
