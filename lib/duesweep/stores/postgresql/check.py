@@ -12,7 +12,7 @@ from duesweep.stores.relational.shapes import RESHAPE
 _COLUMNS = {
     "journal": {"sweep_id uuid", "kind text", "outcomes bytea", "given bigint"},
     "attempts": {"source text", "message_key uuid", "attempts integer"},
-    "sweeps": {"sweep_id uuid", "reason text", "planned bigint[]"},
+    "sweeps": {"sweep_id uuid", "reason text", "planned bigint[]", "over_limit bigint"},
     "bindings": {"source text", "delayed text", "ledger_id uuid"},
 }
 # Locking a row takes the right to change it.

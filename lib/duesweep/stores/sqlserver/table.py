@@ -11,7 +11,12 @@ from duesweep.stores.sqlserver.location import SqlServerLocation, journal_tables
 _COLUMNS = {
     "journal": {"sweep_id": "uniqueidentifier", "kind": "varchar", "given": "bigint"},
     "attempts": {"source": "nvarchar", "message_key": "nvarchar", "due_at": "datetime2"},
-    "sweeps": {"sweep_id": "uniqueidentifier", "reason": "nvarchar", "planned": "nvarchar"},
+    "sweeps": {
+        "sweep_id": "uniqueidentifier",
+        "reason": "nvarchar",
+        "planned": "nvarchar",
+        "over_limit": "bigint",
+    },
     "bindings": {"source": "nvarchar", "ledger_id": "uniqueidentifier"},
 }
 _RIGHTS = ["SELECT", "INSERT", "UPDATE", "DELETE"]
