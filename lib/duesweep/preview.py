@@ -24,7 +24,7 @@ from duesweep.stores.base import Store, TaskSession
 from duesweep.stores.values import Claim, Horizon, SweepRun
 
 _TOO_LATE = "It is due later than the delay ladder can hold it"
-_HOLDS_NOTHING = "It is not due, and its queue holds no messages back"
+_HOLDS_NOTHING = "It is not due, and its queue cannot hold a message until it is due"
 
 
 class PreviewEntry(NamedTuple):

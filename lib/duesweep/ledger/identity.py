@@ -16,7 +16,7 @@ _COLUMNS = {"source", "message_key"}, {"source", "sweep_id"}
 
 @dataclass(frozen=True, slots=True)
 class LedgerTableFacts:
-    """What lies at the place of the table `name`. `properties` None: no Delta table; then
+    """What is at the location of the table `name`. `properties` None: no Delta table; then
     `holds_data` says whether there are files without a log. `columns` are only those of a table
     without an id.
     """
@@ -31,8 +31,8 @@ class LedgerTableFacts:
 @dataclass(frozen=True, slots=True)
 class Identity:
     """`ledger_id` None: there is no ledger. `missing` tables are not there, `stray` ones have data
-    and no log, `unmarked` ones are of a version that gave only `tombstones` an id. Names of tables,
-    but for `stray`: places.
+    and no log, `unmarked` ones are of a version that gave only `tombstones` an id. `stray` holds
+    locations, the others names of tables.
     """
 
     ledger_id: UUID | None

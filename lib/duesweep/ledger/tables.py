@@ -1,7 +1,7 @@
 """The ledger's tables: where they are, whose they are, and appends that count once.
 
 Delta records (txnAppId, txnVersion) with a commit and silently ignores a version that it has seen,
-so an append under a settle id happens once, however often it is tried:
+so an append with the sweep's id happens once, however often it is tried:
 https://docs.delta.io/latest/delta-batch.html#idempotent-table-writes-in-foreachbatch
 """
 

@@ -267,7 +267,7 @@ class JournalBatch:
 
 @dataclass(frozen=True, slots=True)
 class JournalExtent:
-    """How many messages a sealed group exhausted, and the size of the largest."""
+    """How many messages a closed sweep exhausted, and the size of the largest."""
 
     rows: int
     longest_bytes: int
