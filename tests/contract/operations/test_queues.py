@@ -103,7 +103,9 @@ def test_expiry_is_the_servers_time_in_utc_and_the_time_to_be_received(
     long = timedelta(days=2_000, milliseconds=7)
     queue.send(message(1, time_to_be_received=long))
     queue.send(message(2))
-    subject.run(f"UPDATE {subject.quoted(queue.destination)} SET headers = '{{}}' WHERE expires IS NULL")
+    subject.run(
+        f"UPDATE {subject.quoted(queue.destination)} SET headers = '{{}}' WHERE expires IS NULL"
+    )
 
     (kept,) = [moment for moment in subject.expiries(queue.destination) if moment]
 
