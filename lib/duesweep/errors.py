@@ -2,11 +2,14 @@
 
 Two families, never mixed: a :class:`MessageError` is one message's own fault and costs that
 message an attempt; every other :class:`DuesweepError` is the fault of a setting or a service and
-costs no message anything.
+costs no message an attempt.
 """
 
+import copyreg
 import traceback
+from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 
 class ExitCode(IntEnum):
@@ -19,10 +22,50 @@ class ExitCode(IntEnum):
     WORK_LEFT = 4
 
 
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """`text` says what happened, and to what; `advice` says what to do, None if nothing is to do.
+
+    As text it is one sentence: `<text>; <advice>`.
+    """
+
+    text: str
+    advice: str | None = None
+
+    def __str__(self) -> str:
+        return self.text if self.advice is None else f"{self.text}; {self.advice}"
+
+
 class DuesweepError(Exception):
-    """Base of all errors that duesweep raises on purpose: what happened, to what, what to do."""
+    """Base of all errors that duesweep raises on purpose.
+
+    `text` says what happened, and to what; `advice` says what to do. `str` gives both. All fields
+    survive pickling: tasks send errors to the driver.
+    """
 
     exit_code = ExitCode.UNEXPECTED
+    advice: str | None = None
+
+    def __init__(self, text: str, *, advice: str | None = None) -> None:
+        super().__init__(text)
+        self.advice = advice
+
+    @property
+    def text(self) -> str:
+        """What happened, without the advice."""
+        return str(self.args[0])
+
+    @property
+    def problem(self) -> Problem:
+        """Text and advice as a value."""
+        return Problem(self.text, self.advice)
+
+    def __str__(self) -> str:
+        return str(self.problem)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The default calls the class with `args` alone, and some need keyword arguments.
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
 class ConfigError(DuesweepError):
@@ -31,16 +74,23 @@ class ConfigError(DuesweepError):
     exit_code = ExitCode.CONFIGURATION
 
 
-class ServiceError(DuesweepError):
-    """Something that duesweep works with failed or is out of reach."""
+class OdbcDriverError(ConfigError):
+    """The ODBC driver for SQL Server is missing on this machine, or cannot be loaded."""
 
-    def __init__(self, text: str, *, transient: bool) -> None:
-        super().__init__(text)
+
+class ServiceError(DuesweepError):
+    """A service that duesweep works with failed or is out of reach.
+
+    `transient`: it may pass by itself.
+    """
+
+    def __init__(self, text: str, *, transient: bool, advice: str | None = None) -> None:
+        super().__init__(text, advice=advice)
         self.transient = transient
 
     @property
     def exit_code(self) -> ExitCode:  # type: ignore[override]
-        """A passing fault leaves work for the next sweep; a lasting one is unexpected."""
+        """A transient fault leaves work for the next sweep; a lasting one is unexpected."""
         return ExitCode.WORK_LEFT if self.transient else ExitCode.UNEXPECTED
 
 
@@ -55,18 +105,20 @@ class QueueError(StoreError):
 class DestinationError(QueueError):
     """One destination takes no messages now; the others do."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text, transient=True)
+    def __init__(self, text: str, *, advice: str | None = None) -> None:
+        super().__init__(text, transient=True, advice=advice)
 
 
 class TransactionLostError(StoreError):
-    """The server rolled the batch's transaction back, claim and all; the session is still good.
+    """The server rolled back the batch's transaction, with its claim; the session still works.
 
     `destination_is_at_fault`: delivering to one destination did it, and would do it again.
     """
 
-    def __init__(self, text: str, *, destination_is_at_fault: bool = False) -> None:
-        super().__init__(text, transient=True)
+    def __init__(
+        self, text: str, *, destination_is_at_fault: bool = False, advice: str | None = None
+    ) -> None:
+        super().__init__(text, transient=True, advice=advice)
         self.destination_is_at_fault = destination_is_at_fault
 
 

@@ -33,7 +33,9 @@ class ChannelClosedError(QueueError):
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text, transient=True)
         self.code = code
-        self._found = _NAME.search(text)
+        found = _NAME.search(text)
+        # A match itself cannot be pickled.
+        self._found = None if found is None else found.groupdict()
 
     def is_about(self, exchange: str) -> bool:
         """Whether the broker's text names this exchange."""
