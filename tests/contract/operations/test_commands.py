@@ -128,7 +128,7 @@ def test_poison_stays_where_there_is_no_error_queue(
         (["send", BILLING, "--body", "a", "--body-file", "b"], "two bodies"),
         (["send", BILLING, "--body-file", "/nowhere"], "cannot be read"),
         (["purge-expired", BILLING, "--batch-size", "5000"], "size from 1 to 4999"),
-        (["peek", BILLING, "--connection", "nowhere"], "There is no connection nowhere"),
+        (["peek", BILLING, "--connection", "nowhere"], "Unknown connection nowhere"),
         (["receive", BILLING, "--count", "0"], "see --help"),
     ],
 )

@@ -79,7 +79,7 @@ class Link:
         except (ChannelClosedError, DestinationError):
             raise
         except QueueError as error:
-            raise DestinationError(str(error)) from error
+            raise DestinationError(error.text, advice=error.advice) from error
 
     def _answered(self, act: Callable[[], Found]) -> Found:
         """What `act` returns. Whoever has not answered one question is asked no other."""
