@@ -233,6 +233,6 @@ def test_nothing_is_sent_later_through_a_custom_store(capsys: pytest.CaptureFixt
 
     assert main(["queue", "send", "Billing", "--delay", "1s", *given]) == 2
 
-    assert "the store is of kind acme_stores:AcmeStore: send it without a delay" in (
+    assert "the store is of kind acme_stores:AcmeStore; send it without a delay" in (
         capsys.readouterr().err
     )

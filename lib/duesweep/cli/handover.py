@@ -50,11 +50,11 @@ def instant(text: str) -> datetime:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
         raise ConfigError(
-            f"--cutoff {text!r} is no time; write one as in 2026-12-01T08:00:00Z"
+            f"--cutoff {text!r} is no time", advice="write one as in 2026-12-01T08:00:00Z"
         ) from error
     if moment.tzinfo is None:
         raise ConfigError(
-            f"--cutoff {text!r} has no time zone; write one as in 2026-12-01T08:00:00Z"
+            f"--cutoff {text!r} has no time zone", advice="write one as in 2026-12-01T08:00:00Z"
         )
     return moment
 

@@ -64,7 +64,7 @@ def outgoing(
 def body_of(text: str | None, file: Path | None) -> bytes | None:
     """The body that is given as text or as a file; None without either."""
     if text is not None and file is not None:
-        raise ConfigError("--body and --body-file are two bodies; give one")
+        raise ConfigError("--body and --body-file are two bodies", advice="give one")
     if file is None:
         return None if text is None else text.encode()
     try:
@@ -113,22 +113,25 @@ def require_delayed_table(at: At) -> None:
     if kind not in {"postgresql", "sqlserver"}:
         raise ConfigError(
             "--delay stores a message in the delayed table of the PostgreSQL or SQL Server "
-            f"transport, and the store is of kind {kind}: send it without a delay, or let the "
-            "endpoint itself delay it"
+            f"transport, and the store is of kind {kind}",
+            advice="send it without a delay, or let the endpoint itself delay it",
         )
 
 
 def require_yes(address: str, *, given: bool) -> None:
     """`ConfigError` unless it is meant."""
     if not given:
-        raise ConfigError(f"All messages in {address} would be lost for good; if so, give --yes")
+        raise ConfigError(
+            f"All messages in {address} would be lost for good", advice="if so, give --yes"
+        )
 
 
 def _move(message: ReceivedMessage, error_queue: str | None, session: TransportSession) -> None:
     if error_queue is None:
         raise ConfigError(
             f"The message with id {message.id} stays where it is, since its headers cannot be read "
-            f"({message.headers}); set retry.error_queue, which it would then go to"
+            f"({message.headers})",
+            advice="set retry.error_queue, which it would then go to",
         )
     session.queue(error_queue).append(message.id, message.headers_text, message.body)
     print(

@@ -29,5 +29,5 @@ def run(file: Path | None, overrides: Sequence[str], *, print_sql: bool, rebind:
 
 def show(file: Path | None, overrides: Sequence[str]) -> int:
     """Print the effective configuration."""
-    print(json.dumps(configuration.masked(configuration.load(file, overrides)), indent=2))
+    print(json.dumps(configuration.mask_secrets(configuration.load(file, overrides)), indent=2))
     return ExitCode.DONE

@@ -10,7 +10,7 @@ from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.cli import documents
 from duesweep.context import SweepContext
-from duesweep.errors import ExitCode
+from duesweep.errors import ExitCode, Problem
 from duesweep.missing_queues import refuse_missing_queues
 
 # What the gate answers when Spark is needed: not an exit code of any command.
@@ -33,7 +33,7 @@ def run(file: Path | None, overrides: Sequence[str], *, as_json: bool, gate: boo
     return ExitCode.DONE
 
 
-def look(context: SweepContext) -> tuple[bool, Sequence[str]]:
+def look(context: SweepContext) -> tuple[bool, Sequence[Problem]]:
     """Whether anything is eligible, or unsettled, and what somebody should see to; raises where
     the settings are wrong.
     """
