@@ -98,7 +98,7 @@ def _run(context: SweepContext, cutoff: datetime | None, options: HandoverOption
         document = documents.ended(report.as_json(done.summary), done.exit_code)
         print(json.dumps({**document, "left_in_store": done.left}))
     else:
-        report.print_summary(done.summary)
+        report.print_summary(done.summary, only_due=False)
     if done.left:
         print(
             f"duesweep: {done.left} messages are left in the store. `handover --dry-run` says "

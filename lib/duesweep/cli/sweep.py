@@ -61,7 +61,7 @@ def _sweep(context: SweepContext, *, as_json: bool) -> int:
     if as_json:
         print(json.dumps(documents.ended(report.as_json(summary), code)))
     else:
-        report.print_summary(summary)
+        report.print_summary(summary, only_due=not context.look_ahead.longest_seconds)
     if summary.over_limit:
         print(
             f"duesweep: {summary.over_limit} messages are out of attempts and stay in the store, "
