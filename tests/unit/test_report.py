@@ -60,9 +60,10 @@ def test_table_is_followed_by_the_reasons_of_failures(capsys: pytest.CaptureFixt
     report.print_summary(_summary(*_FAILURES))
 
     lines = capsys.readouterr().out.splitlines()
-    at = lines.index("Why messages failed, the commonest reasons:")
+    at = lines.index("Why messages failed, most frequent reasons first:")
     assert lines[at + 1 :] == [
-        '  1,200 messages, as for Nowhere: There is no queue table "public"."Nowhere"; create it',
+        '  1,200 messages, for example to Nowhere: There is no queue table "public"."Nowhere"; '
+        "create it",
         "  1 message: The headers are not JSON [x]",
     ]
     assert not any("failures" in line and "Nowhere" in line for line in lines[:at])

@@ -214,7 +214,7 @@ def test_store_that_has_set_itself_up_is_said_to_have_done_so(
 
     assert main(["setup", *given]) == 0
 
-    assert capsys.readouterr().out == "AcmeStore has set itself up.\ncreated False\n"
+    assert capsys.readouterr().out == "AcmeStore has run its own setup.\ncreated False\n"
     assert asked == [wiring.store(_config())]
 
 

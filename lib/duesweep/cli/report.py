@@ -1,4 +1,4 @@
-"""What a sweep shows: progress on a terminal, a table or JSON at the end, logs on stderr."""
+"""What a sweep prints: progress on a terminal, a summary as text or JSON, logs on stderr."""
 
 import logging
 import sys
@@ -26,7 +26,7 @@ _POLL_SECONDS = 0.5
 
 
 def configure_logging() -> None:
-    """JSON lines on stderr: stdout belongs to the summary."""
+    """Log JSON lines to stderr: stdout is for the summary."""
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -39,7 +39,7 @@ def configure_logging() -> None:
 
 
 def progress(store: Store) -> Watch | None:
-    """Batches, rows and rows/s while a sweep dispatches; None where stderr is no terminal."""
+    """Show batches, rows and rows/s while a sweep dispatches; None if stderr is not a terminal."""
     if not sys.stderr.isatty():
         return None
 
@@ -70,7 +70,7 @@ def _progress_bar(store: Store, run: SweepRun, found: int) -> Iterator[None]:
                     elapsed = bar.tasks[0].elapsed or _POLL_SECONDS
                     bar.update(task, completed=rows, batches=batches, rate=rows / elapsed)
         except StoreError:
-            return  # only a display: the sweep itself will say what is wrong
+            return  # only the display ends: the sweep itself reports the error
 
     watcher = threading.Thread(target=poll, daemon=True)
     with bar:
@@ -83,8 +83,8 @@ def _progress_bar(store: Store, run: SweepRun, found: int) -> Iterator[None]:
 
 
 def as_json(summary: SweepSummary) -> dict[str, Any]:
-    """The summary under the names of the ledger's `sweeps`, and why messages failed; times in ISO
-    8601.
+    """The summary with the column names of the ledger's `sweeps`, and why messages failed. Times
+    are in ISO 8601, all numbers are raw.
     """
     values = asdict(summary)
     return {
@@ -104,10 +104,10 @@ def print_summary(summary: SweepSummary, *, only_due: bool = True) -> None:
         table.add_row(name, text)
     Console().print(table)
     if summary.failures:
-        print("Why messages failed, the commonest reasons:")
+        print("Why messages failed, most frequent reasons first:")
     for failure in summary.failures:
         messages = count_text(failure.count, "message")
-        example = "" if failure.destination is None else f", as for {failure.destination}"
+        example = "" if failure.destination is None else f", for example to {failure.destination}"
         print(f"  {messages}{example}: {failure.reason}")
 
 
