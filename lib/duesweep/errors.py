@@ -1,4 +1,4 @@
-"""What can go wrong, by whose fault it is.
+"""The errors of duesweep, by whose fault they are.
 
 Two families, never mixed: a :class:`MessageError` is one message's own fault and costs that
 message an attempt; every other :class:`DuesweepError` is the fault of a setting or a service and
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class ExitCode(IntEnum):
-    """What the process tells the shell, cron or Databricks."""
+    """The exit codes of the process, for a shell, cron or Databricks."""
 
     DONE = 0
     UNEXPECTED = 1
@@ -69,7 +69,7 @@ class DuesweepError(Exception):
 
 
 class ConfigError(DuesweepError):
-    """The configuration, or the database as it was set up, cannot be swept."""
+    """The configuration, or the setup of a database or a broker, does not allow a sweep."""
 
     exit_code = ExitCode.CONFIGURATION
 
@@ -123,35 +123,35 @@ class TransactionLostError(StoreError):
 
 
 class LedgerError(ServiceError):
-    """The Delta ledger could not be read or written; the journal keeps what it should have got."""
+    """The Delta ledger could not be read or written. The journal keeps its rows until it can."""
 
 
 class SparkError(ServiceError):
-    """Spark did not start, or ended."""
+    """Spark did not start, or stopped."""
 
 
 class SweepClosedError(DuesweepError):
-    """Another process took this sweep for dead and closed it: its tasks must stop."""
+    """Another process closed this sweep, so its tasks must stop."""
 
     exit_code = ExitCode.WORK_LEFT
 
 
 class MessageError(DuesweepError):
-    """One message's own fault."""
+    """One message's own fault, which costs it an attempt."""
 
     exit_code = ExitCode.MESSAGES_FAILED
 
 
 class UnreadableHeadersError(MessageError):
-    """The headers are not what the transport writes."""
+    """The headers do not have the transport's format."""
 
 
 class UnreadableAddressError(MessageError):
-    """The destination is not an address."""
+    """The destination cannot be read as an address."""
 
 
 class QueueNotFoundError(MessageError):
-    """There is no table of the destination's name."""
+    """There is no queue with the destination's name."""
 
 
 class NotAQueueError(MessageError):
@@ -163,11 +163,11 @@ class RefusedMessageError(MessageError):
 
 
 class DeliveryFailedError(MessageError):
-    """Whoever moves messages one by one has counted a failure, and gave no reason."""
+    """A caller that moves messages one by one reported a failure without a reason."""
 
 
 def type_name(error: BaseException) -> str:
-    """The exception's full type name, as NServiceBus writes it into fault headers."""
+    """The full name of the error's type, as NServiceBus writes it into fault headers."""
     return f"{type(error).__module__}.{type(error).__qualname__}"
 
 

@@ -60,9 +60,9 @@ class EmbeddedServer:
         except subprocess.SubprocessError as error:
             log = self._data / "log"
             raise StoreError(
-                f"The embedded PostgreSQL did not start: {error}"
-                + (f"; its log is {log}" if log.exists() else ""),
+                f"The embedded PostgreSQL did not start: {error}",
                 transient=False,
+                advice=f"read its log, {log}" if log.exists() else None,
             ) from error
         return self
 

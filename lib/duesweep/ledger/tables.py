@@ -71,7 +71,8 @@ class Ledger:
                 identity = self._creatable()
             if identity.ledger_id is None:
                 raise LedgerError(
-                    f"The ledger at {self.root} was created, but is not to be seen there",
+                    f"The ledger at {self.root} was created, but cannot be found there",
+                    advice="check that all processes see the same ledger.root",
                     transient=False,
                 )
             for name in others:
@@ -216,6 +217,7 @@ class Ledger:
     def _unreadable(self, error: Exception) -> LedgerError:
         return LedgerError(
             f"The ledger at {self.root} is unreadable: {sentence(error)}",
+            advice="check ledger.root and the right to read there",
             transient=is_transient(error),
         )
 

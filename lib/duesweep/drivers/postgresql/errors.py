@@ -20,6 +20,7 @@ from duesweep.errors import (
     storable,
 )
 
+_UNREACHED = "see that it runs, and that this machine and every executor can connect to it"
 # Their texts name no table. A lock that was waited for, a statement that took long, a deadlock.
 _NAMELESS = {
     "55P03": Problem("; somebody holds a lock there", "look for ALTER, TRUNCATE or VACUUM FULL"),
@@ -77,7 +78,7 @@ def connect_errors(dsn: str) -> Iterator[None]:
                 advice="check user, password and database in the dsn, and the server's pg_hba.conf",
             ) from error
         text = f"No PostgreSQL server takes a session at {_where(dsn)}: {_sentence(error)}"
-        raise StoreError(text, transient=True) from error
+        raise StoreError(text, transient=True, advice=_UNREACHED) from error
 
 
 # Data exception, integrity violation, program limit (a value too large), raised by a trigger,

@@ -61,7 +61,11 @@ def connect_error(broker: str, error: BaseException) -> DuesweepError:
     if "SSLEOFError" in text:
         # The last word of TLS 1.3 to a wrong client may be lost, as it is to a broker's end.
         text += "; it may want another client certificate, or none may be there to serve"
-    return QueueError(text, transient=True)
+    return QueueError(
+        text,
+        transient=True,
+        advice="see that it runs, and that this machine and every executor can connect to it",
+    )
 
 
 def _is_about_tls(error: BaseException) -> bool:

@@ -108,7 +108,9 @@ def connect_errors(server: str) -> Iterator[None]:
                 ),
             ) from error
         raise StoreError(
-            f"No SQL Server takes a session at {server}: {text}", transient=True
+            f"No SQL Server takes a session at {server}: {text}",
+            transient=True,
+            advice="see that it runs, and that this machine and every executor can connect to it",
         ) from error
 
 
