@@ -42,7 +42,7 @@ def test_setup_creates_what_the_transport_would(
     assert run("setup", "--config", file) == 0
     assert 'created "public"."Sales.Orders.Delayed"' in capsys.readouterr().out
     assert run("setup", "--config", file) == 0
-    assert "Everything is there already" in capsys.readouterr().out
+    assert "Everything exists already" in capsys.readouterr().out
 
     columns = endpoint.fetch(
         "SELECT table_name, column_name, data_type FROM information_schema.columns"

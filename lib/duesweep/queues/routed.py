@@ -66,7 +66,7 @@ class RoutedQueue:
             try:
                 holder, name = self.way(error_queue)
             except NoRouteError as error:
-                raise ConfigError(f"retry.error_queue: {error}; add one for it") from error
+                raise ConfigError(f"retry.error_queue: {error}", advice="add one for it") from error
         for connection, queue in self.connections.items():
             try:
                 queue.check(name if connection == holder else None)
@@ -173,7 +173,7 @@ class RoutedQueueSession:
                 raise
             # What it had taken of this batch is lost with it, so the batch starts again without.
             self.block(name, error)
-            raise TransactionLostError(str(error)) from error
+            raise TransactionLostError(error.text, advice=error.advice) from error
 
     def _of(self, destination: Destination) -> tuple[QueueSession, Destination]:
         assert isinstance(destination, RoutedDestination)  # ours, from resolve

@@ -102,7 +102,7 @@ def test_poison_goes_to_the_error_queue_and_is_reported(
     code, lines, said = run("queue", "receive", BILLING)
 
     assert (code, lines) == (3, [])
-    assert "went to error" in said
+    assert " to error, since" in said
     assert [row[0] for row in subject.rows(error.destination)] == ["no JSON"]
 
 
@@ -125,10 +125,10 @@ def test_poison_stays_where_there_is_no_error_queue(
         (["peek", " "], "names no table"),
         (["send", BILLING, "--header", "a"], "not of the form NAME=VALUE"),
         (["send", BILLING, "--delay", "30"], "is no duration"),
-        (["send", BILLING, "--body", "a", "--body-file", "b"], "two bodies"),
+        (["send", BILLING, "--body", "a", "--body-file", "b"], "are both given"),
         (["send", BILLING, "--body-file", "/nowhere"], "cannot be read"),
         (["purge-expired", BILLING, "--batch-size", "5000"], "size from 1 to 4999"),
-        (["peek", BILLING, "--connection", "nowhere"], "There is no connection nowhere"),
+        (["peek", BILLING, "--connection", "nowhere"], "Unknown connection nowhere"),
         (["receive", BILLING, "--count", "0"], "see --help"),
     ],
 )

@@ -135,7 +135,7 @@ class RabbitMqQueueSession:
         try:
             self._find(Kind.EXCHANGE, ladder.DELIVERY_EXCHANGE)
         except QueueNotFoundError as error:
-            raise LadderMissingError(f"The broker has no delay ladder; {_SETUP}") from error
+            raise LadderMissingError("The broker has no delay ladder", advice=_SETUP) from error
 
     def _publish(
         self,

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from duesweep.errors import Problem
 from duesweep.stores.relational.destinations import DestinationColumn
 from duesweep.stores.sqlserver.driver import SqlServerDriverSession
 
@@ -9,6 +10,6 @@ from duesweep.stores.sqlserver.driver import SqlServerDriverSession
 class MsmqDriverSession(SqlServerDriverSession, DestinationColumn):
     """As on any SQL Server; only that the destination is a column, and columns may be NULL."""
 
-    def notices(self) -> Sequence[str]:
+    def notices(self) -> Sequence[Problem]:
         """Messages without a Time, which are never due."""
         return self._timeless()

@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from duesweep.drivers.postgresql import PostgreSqlConnection, literal
+from duesweep.errors import Problem
 from duesweep.stores.postgresql.check import check_tables
 from duesweep.stores.postgresql.location import PostgreSqlLocation
 from duesweep.stores.postgresql.statements import PostgreSqlStatements
@@ -41,7 +42,7 @@ class PostgreSqlDriverSession(RelationalDriverSession):
         check_tables(self._connection, location.tables, location.writer_time_zone, location.shape)
         self.jdbc()
 
-    def notices(self) -> Sequence[str]:
+    def notices(self) -> Sequence[Problem]:
         """Nothing: no row of this table can be out of a sweep's reach."""
         return ()
 

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from duesweep.errors import Problem
 from duesweep.lost import tried_again
 from duesweep.stores.relational.journal import RelationalJournal, sweep_lock
 from duesweep.stores.values import Horizon, SweepRun
@@ -69,14 +70,16 @@ class RelationalDriverSession(RelationalJournal, ABC):
             )
         return SweepRun(sweep_id, horizon)
 
-    def _timeless(self) -> Sequence[str]:
+    def _timeless(self) -> Sequence[Problem]:
         """The notice of messages without a Time, where the table allows them and has some."""
         timeless = self._statements.row("count_timeless").timeless
         if not timeless:
             return ()
         return (
-            f"{timeless} messages in {self._delayed} have no Time, so that they never come due: "
-            "give them one, or remove them",
+            Problem(
+                f"{timeless} messages in {self._delayed} have no Time, so that they never come due",
+                "give them one, or remove them",
+            ),
         )
 
     def _pending(self, horizon: Horizon) -> dict[str, object]:

@@ -75,15 +75,16 @@ class RelationalTaskSession(ABC):
             # They are delivered already: roll everything back.
             raise self._not_removed(
                 f"{self._source} removed {removed} of {len(messages)} rows that this sweep holds "
-                "locked; look for triggers or rules on the delayed table"
+                "locked",
+                "look for triggers or rules on the delayed table",
             )
         counted = [m.key for m in messages if m.attempts]
         if counted:
             self._clear_attempts(counted)
 
-    def _not_removed(self, text: str) -> StoreError:
+    def _not_removed(self, text: str, advice: str) -> StoreError:
         """A trigger kept the rows, and will do so again."""
-        return StoreError(text, transient=False)
+        return StoreError(text, transient=False, advice=advice)
 
     def _journal_batch(
         self, run: SweepRun, slice_number: int, outcomes: Outcomes, server_us: int

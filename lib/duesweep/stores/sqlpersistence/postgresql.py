@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from duesweep.drivers.postgresql import connect
+from duesweep.errors import Problem
 from duesweep.message import Message
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
 from duesweep.stores.postgresql.location import PostgreSqlShape
@@ -52,7 +53,7 @@ class PostgreSqlTimeoutTaskSession(PostgreSqlTaskSession):
 class PostgreSqlTimeoutDriverSession(PostgreSqlDriverSession, DestinationColumn):
     """As on any PostgreSQL; only that the destination is a column, and Time may be NULL."""
 
-    def notices(self) -> Sequence[str]:
+    def notices(self) -> Sequence[Problem]:
         """Messages without a Time, which are never due."""
         return self._timeless()
 

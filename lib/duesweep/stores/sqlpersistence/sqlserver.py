@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from duesweep.drivers.sqlserver import connect
+from duesweep.errors import Problem
 from duesweep.message import Message
 from duesweep.stores.relational.destinations import DestinationColumn
 from duesweep.stores.sqlpersistence.timeouts import SETTINGS, new_row, timeout_message
@@ -58,7 +59,7 @@ class SqlServerTimeoutTaskSession(IndexedTaskSession):
 class SqlServerTimeoutDriverSession(SqlServerDriverSession, DestinationColumn):
     """As on any SQL Server; only that the destination is a column, and Time may be NULL."""
 
-    def notices(self) -> Sequence[str]:
+    def notices(self) -> Sequence[Problem]:
         """Messages without a Time, which are never due."""
         return self._timeless()
 

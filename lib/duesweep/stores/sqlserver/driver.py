@@ -9,7 +9,7 @@ from uuid import UUID
 
 from duesweep.address import SqlServerTable
 from duesweep.drivers.sqlserver import SqlServerConnection, literal
-from duesweep.errors import StoreError
+from duesweep.errors import Problem, StoreError
 from duesweep.stores.relational.driver import RelationalDriverSession, slice_sizes
 from duesweep.stores.relational.journal import sweep_lock
 from duesweep.stores.relational.summary import Lateness, lateness_of
@@ -45,7 +45,7 @@ class SqlServerDriverSession(RelationalDriverSession):
         check_tables(self._connection, self._store, self._delayed_table)
         self.jdbc()
 
-    def notices(self) -> Sequence[str]:
+    def notices(self) -> Sequence[Problem]:
         """Messages without a Time, which the transport's column does not allow."""
         return ()
 

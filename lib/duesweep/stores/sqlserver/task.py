@@ -209,9 +209,9 @@ class SqlServerTaskSession(SqlServerAccount):
         listed = json.dumps([{"due": due, "key": key} for due, key in messages])
         return self._statements.execute("remove", messages=listed)
 
-    def _not_removed(self, text: str) -> StoreError:
+    def _not_removed(self, text: str, advice: str) -> StoreError:
         """Or somebody took them who heeds no locks, as on servers that have no such hints."""
-        return TransactionLostError(text)
+        return TransactionLostError(text, advice=advice)
 
 
 def _is_eligible(counter: Any) -> bool:
