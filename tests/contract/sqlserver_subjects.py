@@ -118,7 +118,7 @@ class SqlServerUnderTest:
         return [row.headers for row in self.endpoint.queue_rows("Billing")]
 
     def _claim_key(self, due: str) -> str:
-        (row,) = self.endpoint.fetch(f"SELECT {shown(AS_DUE)} AS claim key", due)
+        (row,) = self.endpoint.fetch(f"SELECT {shown(AS_DUE)} AS claim_key", due)
         claim_key: str = row.claim_key
         return claim_key
 
