@@ -121,7 +121,8 @@ class Case:
                 8
             )
         text = headers_json.write(headers)
-        return Message(str(uuid.uuid4()), due_us, headers, text, self.body, self.to)
+        key = str(uuid.uuid4())
+        return Message(key, due_us, headers, text, self.body, self.to, instant_us=due_us)
 
 
 def cases() -> list[Case]:

@@ -1,7 +1,7 @@
-"""Carrying a batch's messages to their destinations, and learning what became of each.
+"""Delivers a batch's messages to their destinations, and finds out what became of each.
 
-A destination that takes nothing is left alone for the rest of the slice. What nobody knows to have
-arrived is released: to be claimed, and carried, again.
+A destination that takes nothing is not tried again within the slice. A message that may have
+arrived or not is released: the slice claims and delivers it again.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,42 +10,41 @@ from dataclasses import dataclass, field
 from duesweep.clock import Clock
 from duesweep.errors import DestinationError, MessageError, TransactionLostError
 from duesweep.message import Message
-from duesweep.outcome import Delivered
+from duesweep.outcome import Delivered, Fault
 from duesweep.policy import CLAIM_SECONDS
 from duesweep.queues.base import Destination, QueueSession
 from duesweep.store_clock import StoreClock
 
-_Fault = tuple[Message, MessageError]
-
-# What is left of a batch's time for answers, however long it took to ask.
+# The queue gets at least so long to answer, even if the batch has used up its time.
 _LEAST_ANSWER_SECONDS = 1.0
 
 
 @dataclass(slots=True)
 class DeliveryResult:
-    """What became of a batch's messages: `faulty` ones with their fault, `released` ones for
-    another batch of this slice. The others stay in the store: `blocked` ones, whose destination
-    takes nothing, and `early` ones, which are not due yet.
+    """What became of a batch's messages. `delivered` ones are in their queue. `faulty` ones could
+    not be delivered; each has its error. `released` ones get another batch of this slice. `blocked`
+    ones stay in the store, since their destination takes nothing; `early` ones too, since they are
+    not due yet.
     """
 
     delivered: list[Delivered] = field(default_factory=list)
-    faulty: list[_Fault] = field(default_factory=list)
+    faulty: list[Fault] = field(default_factory=list)
     blocked: list[Message] = field(default_factory=list)
     early: list[Message] = field(default_factory=list)
     released: list[Message] = field(default_factory=list)
 
     @property
     def excluded(self) -> list[Message]:
-        """What this slice is not to claim again."""
+        """Messages that this slice must not claim again."""
         return self.blocked + self.early
 
     @property
     def has_results(self) -> bool:
-        """Whether the batch changes anything in the store."""
+        """Whether the batch changes the store."""
         return bool(self.delivered or self.faulty)
 
     def add(self, more: "DeliveryResult") -> None:
-        """Count other messages in."""
+        """Add the result of other messages of the batch."""
         self.delivered += more.delivered
         self.faulty += more.faulty
         self.blocked += more.blocked
@@ -54,30 +53,31 @@ class DeliveryResult:
 
 
 class SliceDelivery:
-    """One slice's way to its destinations."""
+    """Delivers the messages of one slice; remembers which destinations take nothing."""
 
     def __init__(self, queue: QueueSession, clock: Clock) -> None:
         self._queue = queue
         self._clock = clock
+        # By address: why the destination takes nothing.
         self._blocked: dict[str | None, str] = {}
-        # Why destinations took nothing that is not due yet.
-        self._takes_due_only: dict[str | None, str] = {}
+        # By address: why the destination cannot defer messages. It still takes what is due.
+        self._cannot_defer: dict[str | None, str] = {}
 
     @property
     def blocked_reason(self) -> str | None:
-        """Why destinations took nothing, or nothing early, where some did."""
-        reasons = {*self._blocked.values(), *self._takes_due_only.values()}
+        """Why destinations took nothing, or could not defer messages; None: all could."""
+        reasons = {*self._blocked.values(), *self._cannot_defer.values()}
         return "; ".join(sorted(reasons)) or None
 
     def deliver_all(self, messages: Sequence[Message], store_clock: StoreClock) -> DeliveryResult:
-        """Carry each message to its destination, or hand it to the delayed delivery there if it is
-        not due yet. Destinations not begun within a claim's time are released.
+        """Deliver each message to its destination, or defer it there if it is not due yet. Messages
+        for destinations that are not reached within a claim's time are released.
         """
         deadline = self._clock.seconds() + CLAIM_SECONDS
-        unreadable, groups = _by_destination(messages)
+        unreadable, groups = _group_by_destination(messages)
         result = DeliveryResult()
         for message, error in unreadable:
-            if store_clock.seconds_until(message.due_us, message.instant_us):
+            if store_clock.seconds_until(message):
                 result.early.append(message)
             else:
                 result.faulty.append((message, error))
@@ -94,7 +94,9 @@ class SliceDelivery:
     def deliver_error_messages(
         self, address: str, messages: Sequence[Message]
     ) -> tuple[str | None, frozenset[str]]:
-        """Carry messages to one destination now; its queue's name and the keys that arrived."""
+        """Deliver messages to one destination at once: its queue's name and the keys that arrived.
+        The name is None where the destination takes nothing.
+        """
         if address in self._blocked:
             return None, frozenset()
         try:
@@ -110,8 +112,8 @@ class SliceDelivery:
     def _deliver_group(
         self, address: str | None, group: Sequence[Message], store_clock: StoreClock
     ) -> DeliveryResult:
-        """What became of messages with one destination."""
-        waits = {m.key: store_clock.seconds_until(m.due_us, m.instant_us) for m in group}
+        """Deliver or defer messages with one destination."""
+        waits = {m.key: store_clock.seconds_until(m) for m in group}
         due = [message for message in group if not waits[message.key]]
         early = [message for message in group if waits[message.key]]
         try:
@@ -122,7 +124,7 @@ class SliceDelivery:
             return DeliveryResult(blocked=list(group))
         except MessageError as error:
             return DeliveryResult(faulty=[(message, error) for message in due], early=early)
-        result = _taken([Delivered(m, str(destination)) for m in due], refused)
+        result = _separate_refused([Delivered(m, str(destination)) for m in due], refused)
         longest = self._queue.longest_delay(destination)
         result.early += [message for message in early if waits[message.key] > longest]
         in_reach = [message for message in early if waits[message.key] <= longest]
@@ -137,20 +139,20 @@ class SliceDelivery:
         early: Sequence[Message],
         store_clock: StoreClock,
     ) -> DeliveryResult:
-        """What became of messages that are not due yet. Where they cannot be deferred, what is
-        due still goes its way; it may have gone already.
+        """Defer messages that are not due yet. Where that fails, the destination is not blocked:
+        it still takes what is due, and may have taken some already.
         """
-        if address in self._takes_due_only:
+        if address in self._cannot_defer:
             return DeliveryResult(blocked=list(early))
         try:
             refused = self._queue.defer(destination, early, store_clock)
         except DestinationError as error:
-            self._takes_due_only[address] = str(error)
+            self._cannot_defer[address] = str(error)
             return DeliveryResult(blocked=list(early))
         except MessageError:
             return DeliveryResult(early=list(early))
         sent = [Delivered(m, str(destination), is_deferred=True) for m in early]
-        return _taken(sent, refused)
+        return _separate_refused(sent, refused)
 
     def _try_deliver(
         self, address: str | None, destination: Destination, messages: Sequence[Message]
@@ -158,13 +160,13 @@ class SliceDelivery:
         try:
             return self._queue.deliver(destination, messages)
         except TransactionLostError as error:
-            # Claimed again, the batch is to do without it.
+            # When the batch is claimed again, it leaves this destination out.
             if error.destination_is_at_fault:
                 self._blocked[address] = str(error)
             raise
 
     def _confirm(self, result: DeliveryResult, deadline: float) -> None:
-        """Take back what the queue's late answers deny."""
+        """Wait for the queue's answers, and correct `result` by them."""
         if not result.delivered:
             return
         answer = self._queue.confirm(max(_LEAST_ANSWER_SECONDS, deadline - self._clock.seconds()))
@@ -173,12 +175,14 @@ class SliceDelivery:
         sent, result.delivered = result.delivered, []
         result.released += [o.message for o in sent if o.message.key in answer.unconfirmed]
         certain = [one for one in sent if one.message.key not in answer.unconfirmed]
-        result.add(_taken(certain, answer.refused))
+        result.add(_separate_refused(certain, answer.refused))
 
 
-def _taken(sent: Sequence[Delivered], refused: Mapping[str, MessageError]) -> DeliveryResult:
-    """What was sent, less what was refused. Those of it that were deferred early are not
-    charged: until they are due, all may be well.
+def _separate_refused(
+    sent: Sequence[Delivered], refused: Mapping[str, MessageError]
+) -> DeliveryResult:
+    """Separate the messages that were refused from the others. A refused message that is not due
+    yet is not charged: the fault may be gone by then.
     """
     result = DeliveryResult()
     for one in sent:
@@ -192,11 +196,11 @@ def _taken(sent: Sequence[Delivered], refused: Mapping[str, MessageError]) -> De
     return result
 
 
-def _by_destination(
+def _group_by_destination(
     messages: Iterable[Message],
-) -> tuple[list[_Fault], dict[str | None, list[Message]]]:
-    """Messages that cannot be read, and the others by their destination."""
-    unreadable: list[_Fault] = []
+) -> tuple[list[Fault], dict[str | None, list[Message]]]:
+    """Separate messages that cannot be read from the others, and group those by destination."""
+    unreadable: list[Fault] = []
     groups: dict[str | None, list[Message]] = {}
     for message in messages:
         if isinstance(message.headers, MessageError):

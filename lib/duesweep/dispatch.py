@@ -1,7 +1,8 @@
-"""What one Spark task does with its slice: claim, deliver, finish, batch by batch.
+"""What one Spark task does with its slice: claim, deliver, decide, finish, batch by batch.
 
-A slice is safe to run twice: what is gone or locked is somebody else's work. A service's fault ends
-the slice with its reason journalled; only what nobody foresaw raises, and Spark runs it again.
+A slice is safe to run twice: rows that are gone or locked are somebody else's work. A service that
+fails ends the slice, and the reason is journalled. An unforeseen error is raised: Spark runs the
+task again.
 """
 
 import logging
@@ -10,38 +11,44 @@ from array import array
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row
 
 from duesweep.account import SliceAccount, SliceEnd
 from duesweep.clock import Clock, SystemClock
-from duesweep.delivery import DeliveryResult, SliceDelivery
+from duesweep.decision import (
+    Decision,
+    SentErrors,
+    conclude,
+    count_exhausted,
+    decide,
+    write_error_messages,
+)
+from duesweep.delivery import SliceDelivery
 from duesweep.errors import (
     ConfigError,
     DuesweepError,
-    MessageError,
     StoreError,
     SweepClosedError,
     TransactionLostError,
 )
-from duesweep.fault_headers import faulted
 from duesweep.lost import MAX_LOST_TRANSACTIONS, wait_seconds
-from duesweep.message import Message
-from duesweep.outcome import Exhausted, Failed, Outcomes
+from duesweep.outcome import Fault
 from duesweep.policy import BatchLimits, Retry
 from duesweep.queues.base import Queue, QueueSession
 from duesweep.store_clock import StoreClock
 from duesweep.stores.base import Store, TaskSession
 from duesweep.stores.values import SweepRun
 
-# The standard library's: it writes to the executor's stderr as it is, without set-up in a worker.
+# The standard library's logger: it writes to the executor's stderr without any set-up in a worker.
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class DispatchJob:
-    """Everything a task needs; plain values, so that it can be shipped."""
+    """Everything that a task needs, as plain values: Spark ships it to executors."""
 
     store: Store
     queue: Queue
@@ -54,11 +61,11 @@ class DispatchJob:
 
 
 def dispatch(claim_keys_df: DataFrame, job: DispatchJob) -> None:
-    """Dispatch every slice (partition) of `claim_keys_df`, by one action."""
-    claim_keys_df.foreachPartition(_task(job))
+    """Dispatch every slice (partition) of `claim_keys_df` in one Spark action."""
+    claim_keys_df.foreachPartition(_make_task(job))
 
 
-def _task(job: DispatchJob) -> Callable[[Iterable[Row]], None]:
+def _make_task(job: DispatchJob) -> Callable[[Iterable[Row]], None]:
     def run(rows: Iterable[Row]) -> None:
         context = TaskContext.get()
         assert context is not None  # runs in a task only
@@ -69,48 +76,49 @@ def _task(job: DispatchJob) -> Callable[[Iterable[Row]], None]:
 
 @dataclass(frozen=True, slots=True)
 class ClaimKeys:
-    """The claim keys of a slice and, beside them, their messages' sizes in bytes. `total` is how
-    many there were to read; None: the read brought nothing, not even the row that each slice has.
+    """The claim keys of a slice, and the sizes of their messages in bytes, in the same order.
+    `total` is how many keys the slice has. None: the read returned nothing, not even the row that
+    every slice has.
     """
 
-    claim_keys: Sequence[str]
+    keys: Sequence[str]
     sizes: Sequence[int]
     total: int | None
 
     @property
     def fault(self) -> str | None:
-        """Why not all of the slice is here, where that is so.
+        """Why keys of the slice are missing; None where it is complete.
 
-        A read that breaks off in the JVM looks like its end to the task.
+        If the read breaks off in the JVM, the task sees an ordinary end of the data.
         """
-        if self.total == len(self.claim_keys):
+        if self.total == len(self.keys):
             return None
         planned = "its" if self.total is None else f"{self.total}"
         return (
-            f"The task read {len(self.claim_keys)} of {planned} keys: the session that read them "
+            f"The task read {len(self.keys)} of {planned} keys: the session that read them "
             "from the store ended early (DUESWEEP_SPARK_LOG=warn shows why); the next sweep plans "
             "the rest again"
         )
 
 
 def read_claim_keys(rows: Iterable[Row]) -> ClaimKeys:
-    """All claim keys of a slice. They are read to the end before anything is claimed: the JDBC
-    cursor behind them holds a snapshot as long as it is open.
+    """All claim keys of a slice. They are read to the end before anything is claimed: an open JDBC
+    cursor holds a snapshot, and the server cannot vacuum what the sweep removes.
     """
-    claim_keys: list[str] = []
+    keys: list[str] = []
     sizes = array("q")
     total: int | None = None
     for row in rows:
         total = row["total"] or 0
         if row["claim_keys"]:
-            claim_keys += row["claim_keys"].split(",")
+            keys += row["claim_keys"].split(",")
             sizes.extend(map(int, row["sizes"].split(",")))
-    return ClaimKeys(claim_keys, sizes, total)
+    return ClaimKeys(keys, sizes, total)
 
 
 def dispatch_slice(job: DispatchJob, slice_number: int, claim_keys: ClaimKeys) -> None:
     """Dispatch the messages that the claim keys lead to."""
-    account = SliceAccount(given=len(claim_keys.claim_keys))
+    account = SliceAccount(given=len(claim_keys.keys))
     reason: str | None = None
     try:
         with job.store.open_task() as store, job.queue.open(store) as queue:
@@ -125,13 +133,13 @@ def dispatch_slice(job: DispatchJob, slice_number: int, claim_keys: ClaimKeys) -
         _log.warning("Slice %d stops: %s", slice_number, error)
     except (StoreError, ConfigError) as error:
         _log.warning("Slice %d is cut: %s", slice_number, error)
-        # On a new session; where there is none to be had, the missing row says that it was cut.
+        # On a new session. Where none can be opened, the missing row says that the slice was cut.
         with suppress(DuesweepError), job.store.open_task() as store:
             store.end_slice(job.run, slice_number, SliceEnd(account, str(error)))
 
 
 class _Batches:
-    """The batches of one slice, over its two sessions."""
+    """Runs the batches of one slice on its two sessions; `account` counts what they did."""
 
     def __init__(
         self, job: DispatchJob, slice_number: int, store: TaskSession, queue: QueueSession
@@ -146,13 +154,13 @@ class _Batches:
 
     @property
     def blocked_reason(self) -> str | None:
-        """Why destinations took nothing, where some did; their messages were left."""
+        """Why destinations took nothing; their messages stay in the store. None: all took some."""
         return self._delivery.blocked_reason
 
-    def run_all(self, slice_: ClaimKeys) -> None:
-        """Run batch after batch; what a slow batch released goes into one of its own."""
+    def run_all(self, claim_keys: ClaimKeys) -> None:
+        """Run batch after batch. Messages that a batch released get a batch of their own."""
         job = self._job
-        for batch in job.limits.batches(slice_.claim_keys, slice_.sizes):
+        for batch in job.limits.batches(claim_keys.keys, claim_keys.sizes):
             left, lost = batch, 0
             while left:
                 try:
@@ -165,21 +173,24 @@ class _Batches:
                     _log.info("Slice %d claims a batch again: %s", self._slice_number, error)
                     job.clock.sleep(wait_seconds(lost, self._rng))
 
-    def _run(self, claim_keys: Sequence[str]) -> Sequence[str]:
+    def _run(self, keys: Sequence[str]) -> Sequence[str]:
+        """Run a batch in one transaction; the claim keys that are left for another batch."""
         job = self._job
         with self._store.transaction():
-            claim = self._store.claim(job.run, claim_keys)
-            clock = StoreClock(claim.server_us, job.run.horizon.shift_us, job.clock)
+            claim = self._store.claim(job.run, keys)
+            clock = StoreClock(claim.server_us, job.clock)
             result = self._delivery.deliver_all(claim.messages, clock)
             self._store.exclude(result.excluded)
-            outcomes = self._outcomes(result)
+            decision = self._decide(result.faulty)
+            sent = self._deliver_error_messages(decision)
+            outcomes = conclude(result.delivered, decision, sent, job.retry, self._rng)
             released = [self._store.claim_key(message) for message in result.released]
             if outcomes.claimed:
-                self._store.finish(job.run, self._slice_number, outcomes, clock.server_us())
-                # Last, so that only the store's COMMIT can still fail: where the queue has a
-                # transaction of its own, the batch would then be delivered again.
+                self._store.finish(job.run, self._slice_number, outcomes, clock.now_us())
+                # The last step before the store's COMMIT. If that fails, and the queue has a
+                # transaction of its own, the batch is delivered twice.
                 self._queue.commit()
-        # After the commit: what was rolled back is claimed, and counted, again.
+        # Only after the commit: a batch that is rolled back is claimed and counted again.
         self.account += SliceAccount(
             claimed=outcomes.claimed,
             skipped=claim.skipped,
@@ -189,29 +200,20 @@ class _Batches:
         )
         return [*released, *claim.unread]
 
-    def _outcomes(self, result: DeliveryResult) -> Outcomes:
-        retry = self._job.retry
-        last = [(m, e) for m, e in result.faulty if retry.is_last(m.attempts, e)]
-        granted = self._grant(len(last))
-        exhausted = self._exhaust(last[:granted])
-        gone = {outcome.message.key for outcome in exhausted}
-        failed = [
-            Failed(m, e, retry.backoff_seconds(m.attempts, self._rng))
-            for m, e in result.faulty
-            if m.key not in gone
-        ]
-        over_limit = len(last) - granted
-        return Outcomes(tuple(result.delivered), tuple(failed), tuple(exhausted), over_limit)
-
-    def _grant(self, wanted: int) -> int:
+    def _decide(self, faulty: Sequence[Fault]) -> Decision:
+        """Decide with what the sweep's limit grants, before any error message is sent."""
         job = self._job
-        return self._store.grant_exhausted(job.run, wanted, job.max_exhausted) if wanted else 0
+        wanted = count_exhausted(faulty, job.retry)
+        granted = 0
+        if wanted:
+            granted = self._store.grant_exhausted(job.run, wanted, job.max_exhausted)
+        return decide(faulty, job.retry, granted)
 
-    def _exhaust(self, chosen: Sequence[tuple[Message, MessageError]]) -> list[Exhausted]:
+    def _deliver_error_messages(self, decision: Decision) -> SentErrors | None:
         job = self._job
-        if job.error_queue is None or not chosen:
-            return [Exhausted(message, error, None) for message, error in chosen]
-        error_messages = [faulted(m, e, own_queue=job.store.own_queue) for m, e in chosen]
-        # What did not get there stays, as a failure.
-        queue, arrived = self._delivery.deliver_error_messages(job.error_queue, error_messages)
-        return [Exhausted(m, e, queue) for m, e in chosen if m.key in arrived]
+        if job.error_queue is None:
+            return None
+        if not decision.exhausted:
+            return SentErrors()
+        messages = write_error_messages(decision, job.store.own_queue, datetime.now(UTC))
+        return SentErrors(*self._delivery.deliver_error_messages(job.error_queue, messages))

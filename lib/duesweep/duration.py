@@ -36,8 +36,11 @@ def parse(text: str) -> timedelta:
     found = _PATTERN.fullmatch(text.strip())
     if found is None or not found[0]:
         raise ConfigError(
-            f"{text!r} is no duration; write days, hours, minutes, seconds and milliseconds in "
-            "this order, as in 30s, 500ms or 1d2h3m4s5ms"
+            f"{text!r} is no duration",
+            advice=(
+                "write days, hours, minutes, seconds and milliseconds in this order, as in "
+                "30s, 500ms or 1d2h3m4s5ms"
+            ),
         )
     duration = timedelta(**{unit: int(count or 0) for unit, count in found.groupdict().items()})
     return checked(duration)
@@ -47,7 +50,8 @@ def checked(duration: timedelta) -> timedelta:
     """`duration`, unless it is negative or longer than the servers can count: `ConfigError`."""
     if not timedelta() <= duration <= LONGEST:
         raise ConfigError(
-            f"A duration of {duration} cannot be used; give one from 0 to {LONGEST.days} days"
+            f"A duration of {duration} cannot be used",
+            advice=f"give one from 0 to {LONGEST.days} days",
         )
     return duration
 

@@ -1,16 +1,19 @@
-"""What can go wrong, by whose fault it is.
+"""The errors of duesweep, by whose fault they are.
 
 Two families, never mixed: a :class:`MessageError` is one message's own fault and costs that
 message an attempt; every other :class:`DuesweepError` is the fault of a setting or a service and
-costs no message anything.
+costs no message an attempt.
 """
 
+import copyreg
 import traceback
+from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 
 class ExitCode(IntEnum):
-    """What the process tells the shell, cron or Databricks."""
+    """The exit codes of the process, for a shell, cron or Databricks."""
 
     DONE = 0
     UNEXPECTED = 1
@@ -19,28 +22,75 @@ class ExitCode(IntEnum):
     WORK_LEFT = 4
 
 
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """`text` says what happened, and to what; `advice` says what to do, None if nothing is to do.
+
+    As text it is one sentence: `<text>; <advice>`.
+    """
+
+    text: str
+    advice: str | None = None
+
+    def __str__(self) -> str:
+        return self.text if self.advice is None else f"{self.text}; {self.advice}"
+
+
 class DuesweepError(Exception):
-    """Base of all errors that duesweep raises on purpose: what happened, to what, what to do."""
+    """Base of all errors that duesweep raises on purpose.
+
+    `text` says what happened, and to what; `advice` says what to do. `str` gives both. All fields
+    survive pickling: tasks send errors to the driver.
+    """
 
     exit_code = ExitCode.UNEXPECTED
+    advice: str | None = None
+
+    def __init__(self, text: str, *, advice: str | None = None) -> None:
+        super().__init__(text)
+        self.advice = advice
+
+    @property
+    def text(self) -> str:
+        """What happened, without the advice."""
+        return str(self.args[0])
+
+    @property
+    def problem(self) -> Problem:
+        """Text and advice as a value."""
+        return Problem(self.text, self.advice)
+
+    def __str__(self) -> str:
+        return str(self.problem)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The default calls the class with `args` alone, and some need keyword arguments.
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
 class ConfigError(DuesweepError):
-    """The configuration, or the database as it was set up, cannot be swept."""
+    """The configuration, or the setup of a database or a broker, does not allow a sweep."""
 
     exit_code = ExitCode.CONFIGURATION
 
 
-class ServiceError(DuesweepError):
-    """Something that duesweep works with failed or is out of reach."""
+class OdbcDriverError(ConfigError):
+    """The ODBC driver for SQL Server is missing on this machine, or cannot be loaded."""
 
-    def __init__(self, text: str, *, transient: bool) -> None:
-        super().__init__(text)
+
+class ServiceError(DuesweepError):
+    """A service that duesweep works with failed or is out of reach.
+
+    `transient`: it may pass by itself.
+    """
+
+    def __init__(self, text: str, *, transient: bool, advice: str | None = None) -> None:
+        super().__init__(text, advice=advice)
         self.transient = transient
 
     @property
     def exit_code(self) -> ExitCode:  # type: ignore[override]
-        """A passing fault leaves work for the next sweep; a lasting one is unexpected."""
+        """A transient fault leaves work for the next sweep; a lasting one is unexpected."""
         return ExitCode.WORK_LEFT if self.transient else ExitCode.UNEXPECTED
 
 
@@ -55,51 +105,53 @@ class QueueError(StoreError):
 class DestinationError(QueueError):
     """One destination takes no messages now; the others do."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text, transient=True)
+    def __init__(self, text: str, *, advice: str | None = None) -> None:
+        super().__init__(text, transient=True, advice=advice)
 
 
 class TransactionLostError(StoreError):
-    """The server rolled the batch's transaction back, claim and all; the session is still good.
+    """The server rolled back the batch's transaction, with its claim; the session still works.
 
     `destination_is_at_fault`: delivering to one destination did it, and would do it again.
     """
 
-    def __init__(self, text: str, *, destination_is_at_fault: bool = False) -> None:
-        super().__init__(text, transient=True)
+    def __init__(
+        self, text: str, *, destination_is_at_fault: bool = False, advice: str | None = None
+    ) -> None:
+        super().__init__(text, transient=True, advice=advice)
         self.destination_is_at_fault = destination_is_at_fault
 
 
 class LedgerError(ServiceError):
-    """The Delta ledger could not be read or written; the journal keeps what it should have got."""
+    """The Delta ledger could not be read or written. The journal keeps its rows until it can."""
 
 
 class SparkError(ServiceError):
-    """Spark did not start, or ended."""
+    """Spark did not start, or stopped."""
 
 
 class SweepClosedError(DuesweepError):
-    """Another process took this sweep for dead and closed it: its tasks must stop."""
+    """Another process closed this sweep, so its tasks must stop."""
 
     exit_code = ExitCode.WORK_LEFT
 
 
 class MessageError(DuesweepError):
-    """One message's own fault."""
+    """One message's own fault, which costs it an attempt."""
 
     exit_code = ExitCode.MESSAGES_FAILED
 
 
 class UnreadableHeadersError(MessageError):
-    """The headers are not what the transport writes."""
+    """The headers do not have the transport's format."""
 
 
 class UnreadableAddressError(MessageError):
-    """The destination is not an address."""
+    """The destination cannot be read as an address."""
 
 
 class QueueNotFoundError(MessageError):
-    """There is no table of the destination's name."""
+    """There is no queue with the destination's name."""
 
 
 class NotAQueueError(MessageError):
@@ -111,11 +163,11 @@ class RefusedMessageError(MessageError):
 
 
 class DeliveryFailedError(MessageError):
-    """Whoever moves messages one by one has counted a failure, and gave no reason."""
+    """A caller that moves messages one by one reported a failure without a reason."""
 
 
 def type_name(error: BaseException) -> str:
-    """The exception's full type name, as NServiceBus writes it into fault headers."""
+    """The full name of the error's type, as NServiceBus writes it into fault headers."""
     return f"{type(error).__module__}.{type(error).__qualname__}"
 
 

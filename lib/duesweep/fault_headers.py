@@ -22,7 +22,7 @@ FAILED_QUEUE = "NServiceBus.FailedQ"
 UNREADABLE_HEADERS = "duesweep.UnreadableHeaders"
 
 
-def faulted(
+def make_error_message(
     message: Message, error: MessageError, *, own_queue: str, now: datetime | None = None
 ) -> Message:
     """The message as it goes to the error queue: without its forward destination, with the fault.

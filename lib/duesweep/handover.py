@@ -80,7 +80,8 @@ def longest_delay(context: SweepContext) -> int:
     if not longest:
         raise ConfigError(
             "None of the queues can hold messages until they are due, so nothing can be handed "
-            "over: configure a [queues] section of kind rabbitmq, and routes that lead to it"
+            "over",
+            advice="configure a [queues] section of kind rabbitmq, and routes that lead to it",
         )
     return longest
 

@@ -19,9 +19,9 @@ class Message(NamedTuple):
     (None: the row holds an infinite time), `headers` the parsed headers or, where they are
     unreadable, the reason, `headers_text` the headers as they are to be delivered (where they are
     unreadable, as they were stored), `destination` the address as it was written (None: the
-    endpoint's own queue), `attempts` the failures so far,
-    `instant_us` the instant that Due means, where the claim has asked the server (a zone whose
-    clocks change makes it differ from Due by another shift than today's).
+    endpoint's own queue), `attempts` the failures so far, `instant_us` the instant at which the
+    message is due, in microseconds since 1970-01-01 UTC. It differs from `due_us` where the stored
+    Due is read on the clock of another time zone. Every claim sets it; None only where `due_us` is.
     """
 
     key: str

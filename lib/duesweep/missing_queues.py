@@ -50,7 +50,7 @@ def refuse_missing_queues(
             stored = _without_queues(context.queue, queue, list(dict.fromkeys(everywhere)))
             found = {name: found[name] for name in sorted(found) if name in stored}
     if found:
-        raise ConfigError(_sentence(found))
+        raise _refusal(found)
 
 
 def _without_queues(
@@ -98,11 +98,12 @@ def _ask(session: QueueSession, address: str, target: str, connection: _Connecti
         connection.may_deliver = True
 
 
-def _sentence(found: dict[str, dict[str, str]]) -> str:
+def _refusal(found: dict[str, dict[str, str]]) -> ConfigError:
     if "" in found:
-        return (
+        return ConfigError(
             f"No [[route]] takes any of the messages' destinations: {_some(list(found['']))}. "
-            "Nothing was claimed; add a [[route]] that does"
+            "Nothing was claimed",
+            advice="add a [[route]] that does",
         )
     told = [
         f"queues.{name} has none of the queues that its messages go to: "
@@ -110,9 +111,12 @@ def _sentence(found: dict[str, dict[str, str]]) -> str:
         for name, missing in sorted(found.items())
     ]
     sections = " and ".join(f"[queues.{name}]" for name in sorted(found))
-    return (
-        f"{'. '.join(told)}. Nothing was claimed; correct [[route]] or {sections}, or, if these "
-        "queues are gone for good, route their messages to a queue that is there"
+    return ConfigError(
+        f"{'. '.join(told)}. Nothing was claimed",
+        advice=(
+            f"correct [[route]] or {sections}, or, if these queues are gone for good, route their "
+            "messages to a queue that is there"
+        ),
     )
 
 

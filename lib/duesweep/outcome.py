@@ -6,6 +6,9 @@ from typing import NamedTuple
 from duesweep.errors import MessageError
 from duesweep.message import Message
 
+# A message and why it could not be delivered.
+Fault = tuple[Message, MessageError]
+
 
 class Delivered(NamedTuple):
     """The message lies in `queue`; its row leaves the store. With `is_deferred` it was not due

@@ -24,7 +24,7 @@ from duesweep.stores.base import Store, TaskSession
 from duesweep.stores.values import Claim, Horizon, SweepRun
 
 _TOO_LATE = "It is due later than the delay ladder can hold it"
-_HOLDS_NOTHING = "It is not due, and its queue holds no messages back"
+_HOLDS_NOTHING = "It is not due, and its queue cannot hold a message until it is due"
 
 
 class PreviewEntry(NamedTuple):
@@ -54,7 +54,7 @@ def count_destinations(
                 return Counter()
             rows_df = claim_keys_df(spark, session.jdbc(), plan)
             found = read_claim_keys(rows_df.toLocalIterator())
-            batches = context.limits.batches(found.claim_keys, found.sizes)
+            batches = context.limits.batches(found.keys, found.sizes)
             return count_of_batches(context.store, context.queue, run, batches)
         finally:
             # It did nothing, so nobody needs to hear of it.
@@ -73,7 +73,7 @@ def count_of_batches(
             left: Sequence[str] = batch
             while left:
                 claim = _looked_at(store, run, left)
-                clock = StoreClock(claim.server_us, run.horizon.shift_us, SystemClock())
+                clock = StoreClock(claim.server_us, SystemClock())
                 found.update(lookup.entry(message, clock) for message in claim.messages)
                 left = claim.unread
     return found
@@ -103,7 +103,7 @@ class _DestinationLookup:
         if address not in self._known:
             self._known[address] = self._longest_or_problem(address)
         known = self._known[address]
-        seconds = clock.seconds_until(message.due_us, message.instant_us)
+        seconds = clock.seconds_until(message)
         if isinstance(known, str):
             return PreviewEntry(address, problem=known)
         if not seconds:

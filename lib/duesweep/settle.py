@@ -107,8 +107,11 @@ def check_binding(journal: Journal, ledger: Ledger) -> None:
         identity.refuse_stray()
         raise ConfigError(
             f"The journal of {journal.source} belongs to ledger {bound}, but {there} at "
-            f"{ledger.root}: set ledger.root to where the old one is, or, if it is gone for good, "
-            f"free the journal from it with the command `setup --rebind`{stray}"
+            f"{ledger.root}",
+            advice=(
+                "set ledger.root to where the old one is, or, if it is gone for good, free "
+                f"the journal from it with the command `setup --rebind`{stray}"
+            ),
         )
     identity.refuse_incomplete(ledger.root)
     if identity.unmarked:
@@ -185,9 +188,12 @@ def _check_age(sweep: UnsettledSweep) -> None:
     oldest = datetime.now(UTC) - timedelta(days=TRANSACTION_RETENTION_DAYS)
     if sweep.sealed_at is not None and sweep.sealed_at < oldest:
         raise LedgerError(
-            f"Sweep {sweep.sweep_id} was sealed on {sweep.sealed_at:%Y-%m-%d}, longer ago than "
-            f"the ledger remembers its transactions ({TRANSACTION_RETENTION_DAYS} days), so "
-            "settling it could double its rows: compare the ledger's tables with the journal "
-            "for its sweep_id, and delete the sweep's rows from the journal",
+            f"Sweep {sweep.sweep_id} was sealed on {sweep.sealed_at:%Y-%m-%d}, longer ago than the "
+            f"ledger remembers its transactions ({TRANSACTION_RETENTION_DAYS} days), so settling "
+            "it could double its rows",
+            advice=(
+                "compare the ledger's tables with the journal for its sweep_id, and delete "
+                "the sweep's rows from the journal"
+            ),
             transient=False,
         )

@@ -38,7 +38,7 @@ def sweep(
     """Sweep once; what the ledger's `sweeps` says of it, and whether it says so already.
 
     `watch` is entered around dispatch with the open sweep and how many messages it found; `reach`
-    says how far the sweep looks from what is due now, by default what `parts` say.
+    says how far the sweep looks from what is due now, by default what `context` says.
     Raises the `DuesweepError`s of its parts; whatever happens, the journal says what was done.
     """
     ledger = Ledger(spark, context.ledger_root)

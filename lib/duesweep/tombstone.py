@@ -5,41 +5,17 @@ An Arrow IPC stream (zstd) in the columns of the ledger's `tombstones` that only
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING
 
 from duesweep.outcome import Delivered
+from duesweep.store_clock import StoreClock
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-@dataclass(frozen=True, slots=True)
-class BatchClock:
-    """The times of one batch, in microseconds since 1970-01-01 UTC.
-
-    `now_us` is the server's time. `shift_us` is what the store's own clock is ahead of it: 0 where
-    its writers' time zone is UTC, else their reading of UTC's wall clock less the real instant.
-    """
-
-    now_us: int
-    shift_us: int
-
-    def lateness_ms(self, delivered: Sequence[Delivered]) -> list[int | None]:
-        """Milliseconds since each message's stored Due; 0 for one that was deferred before."""
-        now = self.now_us + self.shift_us
-        return [_lateness_ms(now, one) for one in delivered]
-
-
-def _lateness_ms(now_us: int, delivered: Delivered) -> int | None:
-    due_us = delivered.message.due_us
-    if due_us is None:
-        return None
-    return 0 if delivered.is_deferred else (now_us - due_us) // 1_000
 
 
 @cache
@@ -64,25 +40,34 @@ def schema() -> "pa.Schema":
     )
 
 
+def measure_lateness(delivered: Sequence[Delivered], clock: StoreClock) -> list[int | None]:
+    """Milliseconds that each message is late; 0 for one that was deferred before it was due. None
+    where its Due is infinite.
+    """
+    late_ms = ((one, clock.late_ms(one.message)) for one in delivered)
+    return [0 if one.is_deferred and late is not None else late for one, late in late_ms]
+
+
 def encode(
     delivered: Sequence[Delivered],
     lateness_ms: Sequence[int | None],
-    clock: BatchClock,
+    dispatched_us: int,
     own_queue: str,
 ) -> bytes:
-    """The batch's tombstones; `own_queue` stands for a destination that was not written."""
+    """The tombstones of a batch that was dispatched at `dispatched_us`, microseconds since
+    1970-01-01 UTC; `own_queue` stands for a destination that was not written.
+    """
     import pyarrow as pa  # noqa: PLC0415 - see schema
 
     messages = [outcome.message for outcome in delivered]
-    shift = clock.shift_us
     columns = [
         [m.key for m in messages],
         [m.message_id for m in messages],
         [m.message_type for m in messages],
         [own_queue if m.destination is None else m.destination for m in messages],
         [outcome.queue for outcome in delivered],
-        [None if m.due_us is None else m.due_us - shift for m in messages],
-        [clock.now_us] * len(messages),
+        [m.instant_us for m in messages],
+        [dispatched_us] * len(messages),
         lateness_ms,
         [m.attempts + 1 for m in messages],
         [outcome.name for outcome in delivered],

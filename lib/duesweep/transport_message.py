@@ -29,8 +29,9 @@ class OutgoingMessage:
     def __post_init__(self) -> None:
         if self.delay is not None and self.time_to_be_received is not None:
             raise ConfigError(
-                "A message with a time to be received cannot be sent later: the transports take no "
-                "delay for it; leave one of the two out"
+                "A message with a time to be received cannot be sent later: the transports take "
+                "no delay for it",
+                advice="leave one of the two out",
             )
         if self.delay is not None:
             duration.checked(self.delay)
@@ -39,7 +40,8 @@ class OutgoingMessage:
             if self.time_to_be_received < timedelta(milliseconds=1):
                 raise ConfigError(
                     "A message with a time to be received under 1 ms would expire before anybody "
-                    "could receive it; give it more, or leave it out"
+                    "could receive it",
+                    advice="give it more, or leave it out",
                 )
 
 

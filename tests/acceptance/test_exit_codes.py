@@ -51,7 +51,7 @@ def test_file_that_is_not_toml(
     file = tmp_path / "broken.toml"
     file.write_text("[store\n")
 
-    assert_refused(capsys, endpoint, 2, "is not TOML", "--config", str(file))
+    assert_refused(capsys, endpoint, 2, "is not valid TOML", "--config", str(file))
 
 
 def test_file_that_is_not_there(capsys: pytest.CaptureFixture[str], endpoint: Endpoint) -> None:

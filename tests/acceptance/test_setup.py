@@ -42,7 +42,7 @@ def test_setup_creates_what_the_transport_would(
     assert run("setup", "--config", file) == 0
     assert 'created "public"."Sales.Orders.Delayed"' in capsys.readouterr().out
     assert run("setup", "--config", file) == 0
-    assert "Everything is there already" in capsys.readouterr().out
+    assert "Everything exists already" in capsys.readouterr().out
 
     columns = endpoint.fetch(
         "SELECT table_name, column_name, data_type FROM information_schema.columns"
@@ -171,6 +171,7 @@ def test_setup_completes_tables_of_an_earlier_version_and_keeps_their_rows(
     for column in ("given", "claimed", "skipped", "gone", "later", '"left"'):
         endpoint.execute(f"ALTER TABLE {journal} DROP COLUMN {column}")
     endpoint.execute(f"ALTER TABLE {sweeps} DROP COLUMN reason")
+    endpoint.execute(f"ALTER TABLE {sweeps} RENAME COLUMN over_limit TO held_back")
     endpoint.execute(
         f"INSERT INTO {journal} (sweep_id, slice, kind) VALUES (gen_random_uuid(), 0, 'slice')"
     )

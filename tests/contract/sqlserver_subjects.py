@@ -73,7 +73,8 @@ class SqlServerUnderTest:
         return [claim_keys[due] for due in dues]
 
     def message(self, row: DelayedRow, attempts: int = 0) -> Message:
-        return self.endpoint.rows.message(row, attempts)
+        found = self.endpoint.rows.message(row, attempts)
+        return found._replace(instant_us=found.due_us)
 
     def stored_headers(self, row: DelayedRow) -> str:
         return self.endpoint.rows.stored_headers(row)

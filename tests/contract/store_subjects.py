@@ -46,6 +46,16 @@ class PostgreSqlUnderTest(JsonHeaders):
         self.endpoint.load(stored)
         return stored
 
+    def message(self, row: DelayedRow, attempts: int = 0) -> Message:
+        return super().message(row, attempts)._replace(instant_us=self._instant_us(row))
+
+    def _instant_us(self, row: DelayedRow) -> int | None:
+        """What this session's clock, the writers', shows at Due is what UTC's shows then."""
+        if row.due_us is None:
+            return None
+        text = "SELECT (extract(epoch FROM $1::timestamptz::timestamp) * 1000000)::bigint"
+        return int(self.endpoint.fetch(text, row.due)[0][0])
+
     def claim_keys(self, rows: Iterable[DelayedRow]) -> list[str]:
         return [row.key for row in rows]
 

@@ -56,8 +56,9 @@ def test_setup_tells_that_the_store_has_set_itself_up_and_which_queues_it_create
     again = capsys.readouterr().out
 
     assert first == (
-        'AcmeStore has set itself up.\ncreated "public"."Sales.Orders"\ncreated "public"."error"\n'
+        "AcmeStore has run its own setup.\n"
+        'created "public"."Sales.Orders"\ncreated "public"."error"\n'
     )
-    assert again == "AcmeStore has set itself up.\n"
+    assert again == "AcmeStore has run its own setup.\n"
     assert endpoint.waiting() == []
     assert endpoint.queue_rows("error") == []

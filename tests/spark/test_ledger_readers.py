@@ -25,7 +25,7 @@ from duesweep.stores.base import Journal
 from duesweep.stores.values import JournalBatch
 from duesweep.sweep import sweep
 from duesweep.testing.builders import Due, delayed_row, message
-from duesweep.tombstone import BatchClock, encode, micros
+from duesweep.tombstone import encode, micros
 
 _YEAR_1 = datetime(1, 1, 1, 0, 0, 0, 1, tzinfo=UTC)
 _YEAR_9999 = datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
@@ -75,7 +75,7 @@ class _OneBatch:
 
     def batches(self, sweep_id: UUID) -> Iterator[list[JournalBatch]]:
         delivered = [Delivered(message(delayed_row(due=_YEAR_9999)), "Billing")]
-        yield [JournalBatch(sweep_id, encode(delivered, [0], BatchClock(0, 0), "Sales"))]
+        yield [JournalBatch(sweep_id, encode(delivered, [0], 0, "Sales"))]
 
 
 def _append_what_nobody_waits_for(ledger: Ledger) -> None:

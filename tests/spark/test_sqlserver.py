@@ -212,8 +212,8 @@ def test_msmq_message_without_a_time_is_never_due_and_is_told_of(
         assert not session.has_work()
         (notice,) = session.notices()
 
-    assert notice.startswith("1 messages in [")
-    assert "have no Time" in notice
+    assert notice.text.startswith("1 messages in [")
+    assert "have no Time" in notice.text
     assert len(endpoint.waiting()) == 1
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from unit.config_files import MINIMAL, file_of
 
-from duesweep.config import jars, load, masked
+from duesweep.config import jars, load, mask_secrets
 from duesweep.errors import ConfigError
 
 
@@ -16,7 +16,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_everything_but_store_and_ledger_has_a_default() -> None:
-    assert masked(load(file_of())) == {
+    assert mask_secrets(load(file_of())) == {
         "store": {
             "kind": "postgresql",
             "dsn": "**********",
@@ -115,7 +115,7 @@ def test_secrets_are_masked_for_people_and_in_every_repr(monkeypatch: pytest.Mon
     monkeypatch.setenv("DUESWEEP_QUEUES__DEFAULT__DSN", "postgresql://q:0ther@db.example/q")
     config = load(file_of())
 
-    shown = json.dumps(masked(config)) + repr(config) + str(config) + config.model_dump_json()
+    shown = json.dumps(mask_secrets(config)) + repr(config) + str(config) + config.model_dump_json()
 
     assert "s3cret" not in shown
     assert "0ther" not in shown
@@ -130,7 +130,7 @@ def test_options_of_a_custom_store_are_masked_whatever_they_are() -> None:
     custom = ["store.kind=acme:Store", "queues.default.kind=postgresql"]
     config = load(file_of(MINIMAL.replace("[ledger]", options + "[ledger]")), custom)
 
-    shown = masked(config)
+    shown = mask_secrets(config)
 
     assert shown["store"]["options"] == dict.fromkeys(["wallet", "port", "more"], "*" * 10)
     for secret in ("s3cret", "5099", "0ther"):
@@ -162,7 +162,7 @@ def test_folder_without_jars_is_refused_by_name(
 ) -> None:
     monkeypatch.setenv("DUESWEEP_JARS", str(tmp_path))
 
-    with pytest.raises(ConfigError, match="there are no jars"):
+    with pytest.raises(ConfigError, match="has no jars"):
         jars()
 
 

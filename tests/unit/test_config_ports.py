@@ -61,7 +61,7 @@ def _with_store(kind: str, dsn: str) -> str:
 def test_bad_port_of_a_store_is_a_wrong_setting(kind: str, dsn: str) -> None:
     refusal = _refused(_with_store(kind, dsn))
 
-    assert refusal.startswith("store.dsn is wrong: its port is no number from 1 to 65535")
+    assert refusal.startswith("store.dsn is wrong: its port is not a number from 1 to 65535")
     assert "s3cret" not in refusal
     assert "w0rd" not in refusal
 
@@ -73,7 +73,7 @@ def test_bad_port_of_a_store_is_a_wrong_setting(kind: str, dsn: str) -> None:
 def test_bad_port_of_a_queue_is_a_wrong_setting(kind: str, dsn: str) -> None:
     queue = f"[queues.main]\nkind = \"{kind}\"\ndsn = '''{dsn}'''\n{ROUTED}"
 
-    assert "queues.main.dsn is wrong: its port is no number" in _refused(MINIMAL + queue)
+    assert "queues.main.dsn is wrong: its port is not a number" in _refused(MINIMAL + queue)
 
 
 @pytest.mark.parametrize("url", AMQP)
@@ -81,7 +81,7 @@ def test_bad_port_of_a_broker_is_a_wrong_setting(url: str) -> None:
     for given in (f'"{url}"', f'["amqp://other", "{url}"]'):
         refusal = _refused(f'{MINIMAL}[queues.main]\nkind = "rabbitmq"\nurl = {given}\n{ROUTED}')
 
-        assert "queues.main.url is wrong: its port is no number" in refusal
+        assert "queues.main.url is wrong: its port is not a number" in refusal
         assert "s3cret" not in refusal
 
 
@@ -96,7 +96,7 @@ def test_bad_port_of_the_jdbc_url_is_a_wrong_setting() -> None:
 
     refusal = _refused(text, "store.jdbc_url=jdbc:sqlserver://h:abc;encrypt=true")
 
-    assert refusal.startswith("store.jdbc_url is wrong: its port is no number")
+    assert refusal.startswith("store.jdbc_url is wrong: its port is not a number")
 
 
 @pytest.mark.parametrize("command", [["sweep", "--gate"], ["setup"], ["doctor"], ["config"]])

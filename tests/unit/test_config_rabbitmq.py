@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from unit.config_files import MINIMAL, file_of
 
-from duesweep.config import Config, load, masked
+from duesweep.config import Config, load, mask_secrets
 from duesweep.errors import ConfigError
 
 URL = "amqps://sweeper:s3cret@mq.example:5671/sales"
@@ -64,7 +64,7 @@ def test_urls_are_masked_for_people_and_in_every_repr(written: str) -> None:
     management = f'management_url = "{OTHER}"\n'
     config = load(file_of(f"{RABBITMQ}url = {written}\n{management}"))
 
-    shown = json.dumps(masked(config)) + repr(config) + str(config) + config.model_dump_json()
+    shown = json.dumps(mask_secrets(config)) + repr(config) + str(config) + config.model_dump_json()
 
     assert "s3cret" not in shown
     assert "0ther" not in shown
@@ -77,8 +77,8 @@ def test_urls_are_masked_for_people_and_in_every_repr(written: str) -> None:
         ([], "queues.default.url is not set; give it, as in amqps://user@host:5671/vhost"),
         (["queues.default.url="], "queues.default.url is wrong: it is empty"),
         (["queues.default.url.x=1"], "queues.default.url is wrong: input should be a valid"),
-        (["queues.default.dsn=x"], "queues.default.dsn means nothing to RabbitMQ"),
-        (["queues.default.schema=x"], "queues.default.schema means nothing to RabbitMQ"),
+        (["queues.default.dsn=x"], "queues.default.dsn has no effect on RabbitMQ"),
+        (["queues.default.schema=x"], "queues.default.schema has no effect on RabbitMQ"),
         (["queues.default.topology=fanout"], "queues.default.topology is wrong"),
         (["queues.default.max_in_flight=0"], "queues.default.max_in_flight is wrong"),
         (
@@ -87,11 +87,11 @@ def test_urls_are_masked_for_people_and_in_every_repr(written: str) -> None:
         ),
         (
             ["queues.default.url=amqp://u:s3cret@host/v", "queues.default.ca_file=ca.pem"],
-            "ca_file is set, but not all of url begin with amqps:",
+            "ca_file is set, but has no effect on a url that does not begin with amqps:",
         ),
         (
             ["queues.default.kind=postgresql", "queues.default.topology=direct"],
-            'queues.default.topology means nothing without kind = "rabbitmq"',
+            'queues.default.topology has no effect without kind = "rabbitmq"',
         ),
     ],
 )

@@ -153,13 +153,19 @@ def test_setting_without_a_value_is_refused(override: str) -> None:
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
-        (["store=x"], "store is wrong: it is a section with settings of its own"),
-        (["queues=x"], "queues is wrong: it is a section with settings of its own"),
-        (["queues.default=x"], "queues.default is wrong: it is a section with settings"),
-        (["route=x"], "route is wrong: it is a list of sections, each headed [[route]]"),
+        (["store=x"], "store is wrong: it is a section, and a value was given"),
+        (["queues=x"], "queues is wrong: it is a section, and a value was given"),
+        (["queues.default=x"], "queues.default is wrong: it is a section"),
+        (["route=x"], "route is wrong: it is a list of sections, each with the header [[route]]"),
         (["store.dsn.x=1"], "store.dsn is wrong: input should be a valid string"),
-        (["store=x", "store.dsn=y"], "--set store.dsn: store was given a value, and is no section"),
-        (["sweep.slices=1", "sweep.slices.x=1"], "sweep.slices.x: slices was given a value"),
+        (
+            ["store=x", "store.dsn=y"],
+            "--set store.dsn: another --set gives store a value, so it is no section",
+        ),
+        (
+            ["sweep.slices=1", "sweep.slices.x=1"],
+            "sweep.slices.x: another --set gives slices a value",
+        ),
     ],
 )
 def test_setting_that_is_no_key_of_a_section_is_refused(overrides: list[str], words: str) -> None:
@@ -185,7 +191,7 @@ def test_file_that_is_not_there_is_refused_by_name() -> None:
 
 @pytest.mark.parametrize("text", ["[store", 'x = "', "store"])
 def test_file_that_is_not_toml_is_refused_by_name(text: str) -> None:
-    assert "sales.toml is not TOML" in _refused(text)
+    assert "sales.toml is not valid TOML" in _refused(text)
 
 
 def test_variable_that_cannot_be_read_is_not_blamed_on_the_file(

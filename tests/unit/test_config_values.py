@@ -40,8 +40,8 @@ def _refused(text: str = MINIMAL, *overrides: str) -> str:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ("true", "it is true, and has to be a number"),
-        ('"60"', "it is text, and has to be a number: write it without quotes"),
+        ("true", "it is true, and must be a number"),
+        ('"60"', "it is text, and must be a number: write it without quotes"),
     ],
 )
 def test_what_is_no_number_in_the_file_is_refused(
@@ -52,14 +52,14 @@ def test_what_is_no_number_in_the_file_is_refused(
 
 @pytest.mark.parametrize("value", ["5.0", "5.5", "1e3"])
 def test_whole_number_with_a_fraction_is_refused(value: str) -> None:
-    expected = "sweep.slices is wrong: it has to be a whole number, without a decimal point"
+    expected = "sweep.slices is wrong: it must be a whole number, without a decimal point"
 
     assert _refused(f"{MINIMAL}[sweep]\nslices = {value}\n") == expected
     assert _refused(MINIMAL, f"sweep.slices={value}") == expected
 
 
 def test_number_where_text_belongs_is_refused() -> None:
-    expected = "store.name is wrong: it is a number, and has to be text: write it in quotes"
+    expected = "store.name is wrong: it is a number, and must be text: write it in quotes"
     numbered = MINIMAL.replace("[store]", "[store]\nname = 7")
 
     assert _refused(numbered) == expected
@@ -128,15 +128,15 @@ def test_queue_connection_has_a_name(name: str) -> None:
         f'{MINIMAL}[queues."{name}"]\ndsn = "postgresql://h/d"\n'.replace("\t", "\\t")
     )
 
-    assert refusal == "queues has a section whose name is empty; name it, as [queues.default]"
+    assert refusal == "queues has a section with an empty name; name it, as [queues.default]"
 
 
 def test_names_of_connections_differ_by_more_than_case() -> None:
     two = "[queues.main]\nschema = 'a'\n[queues.Main]\nschema = 'b'\n"
 
     assert _refused(MINIMAL + two) == (
-        "queues.Main and queues.main differ only by case, which variables of the environment do "
-        "not tell apart; give one of them another name"
+        "queues.Main and queues.main differ only by case, and environment variables are not "
+        "case-sensitive; rename one of them"
     )
 
 
@@ -158,10 +158,10 @@ def test_variable_is_for_the_connection_however_the_file_writes_it(
             "destinaton in [[route]] 2; did you mean route.destination?",
         ),
         ("[[routes]]\ndestination = 'x'", "routes; did you mean route?"),
-        ("[[queues]]\nurl = 'x'", "queues is wrong: it is one section for each connection"),
+        ("[[queues]]\nurl = 'x'", "queues is wrong: it must be one section for each connection"),
         (
             f"{BROKER}[route]\ndestination = '*'\nconnection = 'main'",
-            "route is wrong: it is a list of sections, each headed [[route]]",
+            "route is wrong: it is a list of sections, each with the header [[route]]",
         ),
     ],
 )

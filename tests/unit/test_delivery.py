@@ -36,7 +36,7 @@ class World:
 
     def __init__(self, queue: LateQueue) -> None:
         self.clock = SettableClock()
-        self.store_clock = StoreClock(micros(DUE) + 1_000_000, 0, self.clock)
+        self.store_clock = StoreClock(micros(DUE) + 1_000_000, self.clock)
         self.queue = queue
         self.delivery = SliceDelivery(queue, self.clock)
 

@@ -19,7 +19,7 @@ def rows(*chunks: tuple[str | None, str | None, int | None]) -> Any:
 def test_claim_keys_of_all_rows_are_read() -> None:
     found = read_claim_keys(rows(("a,b", "1,2", 3), ("c", "30", 3)))
 
-    assert (found.claim_keys, list(found.sizes), found.total) == (["a", "b", "c"], [1, 2, 30], 3)
+    assert (found.keys, list(found.sizes), found.total) == (["a", "b", "c"], [1, 2, 30], 3)
     assert found.fault is None
 
 

@@ -116,6 +116,18 @@ def test_exhausted_message_lies_in_the_error_queue_as_well() -> None:
     assert world.store.rows == {}
 
 
+def test_error_queue_gets_no_message_that_the_limit_keeps_in_the_store() -> None:
+    rows = [delayed_row("Nowhere") for _ in range(3)]
+    world = world_of(*rows, retry=Retry(max_attempts=1), error_queue="error")
+
+    run = world.sweep(max_exhausted=1)
+
+    assert len(world.queue.arrived["error"]) == 1
+    assert [e.queue for e in world.exhausted(run)] == ["error"]
+    assert world.batches(run) == [(0, 2)]
+    assert world.store.sweeps[run.sweep_id].over_limit == 2
+
+
 @pytest.mark.parametrize(
     "trouble",
     [DestinationError("error is locked"), RefusedMessageError("error wants no sent")],

@@ -26,17 +26,17 @@ _FOUND = FoundTable(is_table=True, columns={})
 class _Context:
     """Of a sweep whose store refuses it."""
 
-    def __init__(self, error: str) -> None:
+    def __init__(self, error: ConfigError) -> None:
         self.store = self
         self._error = error
 
     def open_driver(self) -> Any:
-        raise ConfigError(self._error)
+        raise self._error
 
 
-def _examined(*findings: Finding, error: str = "It is not there; make it") -> Any:
+def _examined(*findings: Finding, error: ConfigError | None = None) -> Any:
     place = Service("store.dsn", lambda: findings)
-    context: Any = _Context(error)
+    context: Any = _Context(error or ConfigError("It is not there", advice="make it"))
     return examine_services(Examination(context, [place], [], Needs([])))
 
 
@@ -49,7 +49,7 @@ def test_what_setup_has_not_made_is_why_the_journal_is_not_known() -> None:
 def test_refusal_that_nothing_else_explains_is_a_fault_of_its_own() -> None:
     findings, binding = _examined(
         ok(Check.SETUP, "store.dsn", "It has run"),
-        error="The source a is b; set another store.name",
+        error=ConfigError("The source a is b", advice="set another store.name"),
     )
 
     (refusal,) = [f for f in findings if f.severity == Severity.FAULT]

@@ -56,7 +56,7 @@ def test_ignored_checks_keep_what_was_found() -> None:
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("clock-skews", "did you mean clock-skew?"), ("q", "there are driver-import")],
+    [("clock-skews", "did you mean clock-skew?"), ("q", "give one of driver-import")],
 )
 def test_unknown_check_cannot_be_ignored(name: str, hint: str) -> None:
     with pytest.raises(ConfigError, match=hint):

@@ -23,7 +23,7 @@ def _looked_for_anew() -> Iterator[None]:
 
 def _about(error: ConfigError | StoreError) -> tuple[str, str]:
     finding = unreachable("store.dsn", error)
-    assert finding.found == str(error)
+    assert finding.found == error.text
     assert finding.advice
     return finding.check, finding.about
 

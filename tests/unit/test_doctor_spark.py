@@ -17,6 +17,7 @@ from duesweep.doctor.spark import (
     ledger_finding,
     spark_findings,
 )
+from duesweep.errors import Problem
 
 OURS = Versions("3.11", "0.1.0")
 FACTS = SparkFacts(
@@ -96,7 +97,7 @@ def test_ledger_is_the_journals(
 
 
 def test_ledger_that_cannot_be_read_is_a_fault() -> None:
-    facts = LedgerFacts("/ledger", None, None, "unreadable")
+    facts = LedgerFacts("/ledger", None, None, Problem("unreadable"))
 
     assert ledger_finding(facts).severity == Severity.FAULT
 

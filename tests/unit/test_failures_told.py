@@ -90,7 +90,7 @@ def test_command_that_fails_prints_one_document_and_one_sentence(
     assert expected in said
     assert expected in told["error"]
     assert (told["outcome"], told["exit_code"], told["dispatched"]) == ("error", code, 0)
-    assert told.keys() == documents.idle("x").keys()
+    assert told.keys() == documents.idle_document("x").keys()
 
 
 def test_option_that_is_not_known_is_a_document_too(capsys: Capture) -> None:
@@ -131,7 +131,7 @@ def test_sigterm_is_a_sentence_and_4(capsys: Capture, monkeypatch: pytest.Monkey
     assert app.main(["sweep", "--json"]) == 4
 
     output = capsys.readouterr()
-    assert output.err == "duesweep: terminated; the next sweep settles what was done\n"
+    assert output.err == "duesweep: terminated; the next sweep settles what this one did\n"
     assert json.loads(output.out)["exit_code"] == 4
     assert signal.getsignal(signal.SIGTERM) == before
 

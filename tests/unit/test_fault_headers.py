@@ -16,7 +16,7 @@ from duesweep.fault_headers import (
     SOURCE,
     STACK_TRACE,
     UNREADABLE_HEADERS,
-    faulted,
+    make_error_message,
     wire_time,
 )
 from duesweep.headers.json import FORWARD_DESTINATION
@@ -36,7 +36,7 @@ def _failure(cause: Exception | None = None) -> MessageError:
 
 
 def _headers(row: DelayedRow, error: MessageError) -> Headers:
-    one = faulted(message(row), error, own_queue='"public"."Sales.Orders"', now=NOW)
+    one = make_error_message(message(row), error, own_queue='"public"."Sales.Orders"', now=NOW)
     assert not isinstance(one.headers, MessageError)
     assert json.loads(one.headers_text) == one.headers
     assert list(json.loads(one.headers_text)) == list(one.headers)
@@ -82,7 +82,7 @@ def test_without_a_cause_there_is_no_inner_exception() -> None:
 def test_body_and_key_are_the_messages_own() -> None:
     row = delayed_row("Nowhere", body=b"\0\xff")
 
-    one = faulted(message(row), _failure(), own_queue="own", now=NOW)
+    one = make_error_message(message(row), _failure(), own_queue="own", now=NOW)
 
     assert (one.key, one.body) == (row.key, b"\0\xff")
 

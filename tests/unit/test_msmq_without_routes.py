@@ -70,4 +70,4 @@ def test_gate_leaves_the_sentence_to_the_sweep_that_follows(
 def test_nothing_is_sent_later_by_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["queue", "send", "Billing", "--delay", "1s", *_given()]) == 2
 
-    assert "the store is of kind msmq: send it without a delay" in capsys.readouterr().err
+    assert "the store is of kind msmq; send it without a delay" in capsys.readouterr().err

@@ -42,6 +42,5 @@ def test_connection_that_there_is_not_is_named(
     assert main(["queue", "peek", "Billing", "--connection", "nope", *given]) == 2
 
     assert capsys.readouterr().err == (
-        "duesweep: There is no connection nope. Which queues are meant? Name one of the "
-        "connections default\n"
+        "duesweep: Unknown connection nope; name one of default with --connection\n"
     )

@@ -7,7 +7,7 @@ from recordings import cases
 
 from duesweep.drivers.rabbitmq import Publication
 from duesweep.errors import RefusedMessageError
-from duesweep.fault_headers import faulted
+from duesweep.fault_headers import make_error_message
 from duesweep.headers import json as headers_json
 from duesweep.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Message
 from duesweep.queues.rabbitmq import ladder
@@ -126,7 +126,7 @@ def test_in_the_ladder_nothing_expires() -> None:
 
 def test_letter_of_the_error_queue_does_not_expire() -> None:
     plain = one(**{TIME_TO_BE_RECEIVED: "00:10:00"})
-    given_up = faulted(plain, RefusedMessageError("too long"), own_queue="Sales.Orders")
+    given_up = make_error_message(plain, RefusedMessageError("too long"), own_queue="Sales.Orders")
 
     publication = direct_publication(given_up, Style.CONVENTIONAL, "error")
 

@@ -1,7 +1,9 @@
 """What is shown of a sweep at its end."""
 
 import json
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -58,9 +60,10 @@ def test_table_is_followed_by_the_reasons_of_failures(capsys: pytest.CaptureFixt
     report.print_summary(_summary(*_FAILURES))
 
     lines = capsys.readouterr().out.splitlines()
-    at = lines.index("Why messages failed, the commonest reasons:")
+    at = lines.index("Why messages failed, most frequent reasons first:")
     assert lines[at + 1 :] == [
-        '  1,200 messages, as for Nowhere: There is no queue table "public"."Nowhere"; create it',
+        '  1,200 messages, for example to Nowhere: There is no queue table "public"."Nowhere"; '
+        "create it",
         "  1 message: The headers are not JSON [x]",
     ]
     assert not any("failures" in line and "Nowhere" in line for line in lines[:at])
@@ -71,3 +74,74 @@ def test_sweep_without_failures_names_no_reasons(capsys: pytest.CaptureFixture[s
 
     assert "Why" not in capsys.readouterr().out
     assert report.as_json(_summary())["failures"] == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (
+            {"found": 19_000, "dispatched": 18_970, "failed": 30},
+            "Dispatched 18,970 of 19,000 due messages in 16 s; 30 failed (still in the store).",
+        ),
+        ({"found": 1, "dispatched": 1, "failed": 0}, "Dispatched 1 of 1 due message in 16 s."),
+        ({"found": 0, "failed": 0}, "Found no due messages in 16 s."),
+        (
+            {"found": 9, "failed": 0, "exhausted": 3, "skipped": 2, "gone": 1, "left": 3}
+            | {"outcome": "incomplete"},
+            "Dispatched 0 of 9 due messages in 16 s; 3 exhausted (in the ledger's `errors`), "
+            "2 skipped (locked by others), 1 taken or removed by others, 3 not reached. "
+            "The sweep is incomplete.",
+        ),
+        (
+            {"found": 2, "failed": 0, "eligible_later": 2, "outcome": "done"},
+            "Dispatched 0 of 2 due messages in 16 s; 2 no longer eligible.",
+        ),
+    ],
+)
+def test_summary_begins_with_a_sentence(
+    changes: dict[str, Any], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    summary = replace(_summary(), end=_START + timedelta(seconds=16.2), **changes)
+
+    report.print_summary(summary)
+
+    assert capsys.readouterr().out.splitlines()[0] == expected
+
+
+def test_sentence_of_a_sweep_that_looked_ahead_does_not_call_all_messages_due(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    report.print_summary(replace(_summary(), dispatched=1_201, failed=0), only_due=False)
+
+    assert capsys.readouterr().out.startswith("Dispatched 1,201 of 1,201 messages in 0 ms.\n")
+
+
+def _table(capsys: pytest.CaptureFixture[str], summary: SweepSummary) -> dict[str, str]:
+    report.print_summary(summary)
+    cells = [line.split("│") for line in capsys.readouterr().out.splitlines() if "│" in line]
+    return {name.strip(): text.strip() for _, name, text, _ in cells}
+
+
+def test_table_shows_times_and_sizes_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    late = {"lateness_p50_ms": 10_800_625, "lateness_p95_ms": 59_000, "lateness_max_ms": 5}
+    shown = _table(capsys, replace(_summary(), bytes=12_345_678, rows_per_second=1_234.5, **late))
+
+    assert shown["lateness"] == "3 h 0 min (p50), 59 s (p95), 5 ms (max)"
+    assert (shown["bodies"], shown["rate"]) == ("12.3 MB", "1,234 rows/s")
+    assert (shown["start"], shown["claimed"]) == ("2026-11-01 08:00:00 UTC", "1,201")
+    assert "eligible later" in shown
+
+
+def test_table_of_a_sweep_that_dispatched_nothing_has_no_lateness(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert "lateness" not in _table(capsys, _summary())
+
+
+def test_json_keeps_raw_numbers_and_names() -> None:
+    late = replace(_summary(), lateness_p50_ms=10_800_625, bytes=12_345_678)
+
+    document = report.as_json(late)
+
+    assert (document["lateness_p50_ms"], document["bytes"]) == (10_800_625, 12_345_678)
+    assert document["start"] == "2026-11-01T08:00:00+00:00"

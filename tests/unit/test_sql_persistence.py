@@ -120,24 +120,24 @@ def test_endpoints_own_queue_is_neither_created_nor_asked_for(dsn: str) -> None:
 @pytest.mark.parametrize(
     ("dsn", "settings", "words"),
     [
-        (POSTGRESQL, {"store__writer_time_zone": "UTC"}, "store.writer_time_zone means nothing"),
-        (SQL_SERVER, {"store__writer_time_zone": "UTC"}, "store.writer_time_zone means nothing"),
-        (SQL_SERVER, {"store__number_of_retries": "1"}, "store.number_of_retries means nothing"),
+        (POSTGRESQL, {"store__writer_time_zone": "UTC"}, "store.writer_time_zone has no effect"),
+        (SQL_SERVER, {"store__writer_time_zone": "UTC"}, "store.writer_time_zone has no effect"),
+        (SQL_SERVER, {"store__number_of_retries": "1"}, "store.number_of_retries has no effect"),
         (
             POSTGRESQL,
             {"store__jdbc_url": "jdbc:x"},
-            "store.jdbc_url means nothing to a store of kind sql-persistence in PostgreSQL",
+            "store.jdbc_url has no effect on a store of kind sql-persistence in PostgreSQL",
         ),
-        (SQL_SERVER, {"sweep__batch_rows": "1001"}, "on SQL Server 1000 are the most"),
+        (SQL_SERVER, {"sweep__batch_rows": "1001"}, "set it to at most 1000"),
         (
             POSTGRESQL,
             {"store__kind": "postgresql", "store__table_prefix": "Old."},
-            "store.table_prefix means nothing to a store of kind postgresql",
+            "store.table_prefix has no effect on a store of kind postgresql",
         ),
         (
             SQL_SERVER,
             {"store__kind": "msmq", "store__table_prefix": "Old."},
-            "store.table_prefix means nothing to a store of kind msmq",
+            "store.table_prefix has no effect on a store of kind msmq",
         ),
     ],
 )
@@ -159,8 +159,8 @@ def test_settings_that_mean_something_are_taken() -> None:
 @pytest.mark.parametrize(
     ("dsn", "kind", "words"),
     [
-        (POSTGRESQL, "sqlserver", "the store is in PostgreSQL: give it a dsn"),
-        (SQL_SERVER, "postgresql", "the store is in SQL Server: give it a dsn"),
+        (POSTGRESQL, "sqlserver", "the store is in PostgreSQL; give it a dsn"),
+        (SQL_SERVER, "postgresql", "the store is in SQL Server; give it a dsn"),
     ],
 )
 def test_queues_of_the_other_server_need_a_dsn(dsn: str, kind: str, words: str) -> None:

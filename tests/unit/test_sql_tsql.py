@@ -1,25 +1,22 @@
 """T-SQL as it is sent: it parses, takes ugly names, and locks rows only."""
 
 import re
-from pathlib import Path
 
 import pytest
 import sqlglot
 from sqlglot import exp
 
-import duesweep
 from duesweep.address import SqlServerTable, bracketed
 from duesweep.drivers.sqlserver.binding import bound, key_list
 from duesweep.drivers.sqlserver.connection import _text_of_wide
 from duesweep.policy import MAX_BATCH_ROWS, SCANNED_ROWS
-from duesweep.sql import statement
+from duesweep.sql import statement, statements
 from duesweep.stores.sqlserver.kinds import MSMQ, SQL_PERSISTENCE, TRANSPORT, SqlServerTableKind
 from duesweep.stores.sqlserver.location import name_literal
 from duesweep.stores.sqlserver.setup import creation, lock_of
 
 ESCALATES_AT = 5_000
-FOLDER = Path(duesweep.__file__).parent / "sql" / "sqlserver"
-NAMES = sorted(path.stem for path in FOLDER.glob("*.sql"))
+NAMES = sorted(statements("sqlserver"))
 UGLY = SqlServerTable("my.c@ta]]og", "my.[sch@ma", "my.tb[e 'q' \"d\" a]b")
 TABLES = ("attempts", "bindings", "delayed", "journal", "queue", "subscriptions", "sweeps")
 KINDS = {"transport": TRANSPORT, "msmq": MSMQ, "timeouts": SQL_PERSISTENCE}

@@ -4,57 +4,84 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duesweep.clock import SettableClock
+from duesweep.message import Message
 from duesweep.store_clock import StoreClock
+from duesweep.testing.builders import message
 
 microseconds = st.integers(-(2**62), 2**62)
 
 
+def due_at(instant_us: int | None, due_us: int | None = None) -> Message:
+    """A claimed message; its Due, where it is not given, is UTC's."""
+    due_us = instant_us if due_us is None else due_us
+    return message()._replace(due_us=due_us, instant_us=instant_us)
+
+
 def test_clock_goes_on_from_the_servers_time() -> None:
     clock = SettableClock(500.0)
-    store_clock = StoreClock(1_000_000, 0, clock)
+    store_clock = StoreClock(1_000_000, clock)
 
     clock.advance(2.5)
 
-    assert store_clock.server_us() == 3_500_000
+    assert store_clock.now_us() == 3_500_000
 
 
 def test_seconds_until_a_due_are_rounded_up() -> None:
-    store_clock = StoreClock(10_000_000, 0, SettableClock())
+    store_clock = StoreClock(10_000_000)
 
     waits = [
-        store_clock.seconds_until(10_000_000 + us) for us in (1, 999_999, 1_000_000, 1_000_001)
+        store_clock.seconds_until(due_at(10_000_000 + us))
+        for us in (1, 999_999, 1_000_000, 1_000_001)
     ]
 
     assert waits == [1, 1, 1, 2]
 
 
 def test_what_is_due_now_or_was_before_waits_for_nothing() -> None:
-    store_clock = StoreClock(10_000_000, 0, SettableClock())
+    store_clock = StoreClock(10_000_000)
 
-    assert [store_clock.seconds_until(us) for us in (10_000_000, 9_999_999, 0, None)] == [0] * 4
+    assert [store_clock.seconds_until(due_at(us)) for us in (10_000_000, 9_999_999, 0, None)] == [
+        0
+    ] * 4
 
 
-def test_dues_of_writers_in_another_zone_are_shifted() -> None:
+def test_dues_of_writers_in_another_zone_count_by_their_instant() -> None:
     hour_us = 3_600_000_000
-    store_clock = StoreClock(10 * hour_us, -5 * hour_us, SettableClock())
+    store_clock = StoreClock(10 * hour_us)
 
-    assert store_clock.seconds_until(5 * hour_us) == 0
-    assert store_clock.seconds_until(6 * hour_us) == 3_600
+    assert store_clock.seconds_until(due_at(10 * hour_us, due_us=5 * hour_us)) == 0
+    assert store_clock.seconds_until(due_at(11 * hour_us, due_us=6 * hour_us)) == 3_600
 
 
 def test_time_that_passes_shortens_the_wait() -> None:
     clock = SettableClock()
-    store_clock = StoreClock(0, 0, clock)
+    store_clock = StoreClock(0, clock)
     clock.advance(1.5)
 
-    assert store_clock.seconds_until(5_000_000) == 4
+    assert store_clock.seconds_until(due_at(5_000_000)) == 4
+
+
+def test_time_that_passes_makes_a_message_later() -> None:
+    clock = SettableClock()
+    store_clock = StoreClock(10_000_000, clock)
+
+    assert [store_clock.late_ms(due_at(us)) for us in (9_998_001, 10_000_000, 10_000_001)] == [
+        1,
+        0,
+        -1,
+    ]
+    clock.advance(1.5)
+    assert store_clock.late_ms(due_at(10_000_000)) == 1_500
+    assert store_clock.late_ms(due_at(None)) is None
 
 
 @given(microseconds, microseconds, microseconds)
 def test_wait_is_never_too_short_and_less_than_a_second_too_long(
     server_us: int, shift_us: int, due_us: int
 ) -> None:
-    wait = StoreClock(server_us, shift_us, SettableClock()).seconds_until(due_us)
+    stored = due_at(due_us - shift_us, due_us=due_us)
+
+    wait = StoreClock(server_us).seconds_until(stored)
 
     left_us = due_us - server_us - shift_us
     assert wait * 1_000_000 >= left_us

@@ -7,21 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duesweep.outcome import Delivered
+from duesweep.store_clock import StoreClock
 from duesweep.testing.builders import BODY, DUE, MESSAGE_TYPE, DelayedRow, delayed_row, message
-from duesweep.tombstone import BatchClock, decode, encode, micros, schema
+from duesweep.tombstone import decode, encode, measure_lateness, micros, schema
 
 NOW = DUE + timedelta(seconds=90, microseconds=1_999)
-CLOCK = BatchClock(now_us=micros(NOW), shift_us=0)
-HOUR_US = 3_600_000_000
+CLOCK = StoreClock(micros(NOW))
 
 moments = st.timedeltas(timedelta(days=-25_000), timedelta(days=50_000)).map(
     lambda since: datetime(1970, 1, 1, tzinfo=UTC) + since
 )
 
 
-def _decoded(delivered: list[Delivered], clock: BatchClock = CLOCK) -> list[dict[str, object]]:
-    late_ms = clock.lateness_ms(delivered)
-    batch = decode(encode(delivered, late_ms, clock, "Sales.Orders"))
+def _decoded(delivered: list[Delivered]) -> list[dict[str, object]]:
+    late_ms = measure_lateness(delivered, CLOCK)
+    batch = decode(encode(delivered, late_ms, CLOCK.now_us(), "Sales.Orders"))
     assert batch.schema == schema()
     rows: list[dict[str, object]] = batch.to_pylist()
     return rows
@@ -63,12 +63,11 @@ def test_infinite_due_id_and_type_may_be_absent() -> None:
     assert row["body_bytes"] == 0
 
 
-def test_stored_due_is_shifted_back_to_the_instant_that_it_means() -> None:
+def test_due_is_the_instant_that_the_stored_due_means() -> None:
     # A writer in New York reads UTC's wall clock as its own, five hours ahead.
-    stored = message(delayed_row(due=DUE + timedelta(hours=5)))
-    clock = BatchClock(now_us=micros(NOW), shift_us=5 * HOUR_US)
+    stored = message(delayed_row(due=DUE + timedelta(hours=5)))._replace(instant_us=micros(DUE))
 
-    (row,) = _decoded([Delivered(stored, "q")], clock)
+    (row,) = _decoded([Delivered(stored, "q")])
 
     assert row["due"] == DUE
     assert row["lateness_ms"] == 90_001
@@ -92,20 +91,25 @@ def test_every_delivery_comes_back_in_its_place(
 def test_lateness_is_the_time_since_the_instant_that_due_means(
     due: datetime, now: datetime, shift: timedelta
 ) -> None:
-    clock = BatchClock(micros(now), shift // timedelta(microseconds=1))
+    late = message()._replace(due_us=micros(due + shift), instant_us=micros(due))
 
-    late = message()._replace(due_us=micros(due + shift))
-
-    (late_ms,) = clock.lateness_ms([Delivered(late, "q")])
+    (late_ms,) = measure_lateness([Delivered(late, "q")], StoreClock(micros(now)))
 
     assert late_ms == (now - due) // timedelta(milliseconds=1)
 
 
 def test_a_thousand_tombstones_are_about_fifty_kilobytes() -> None:
     delivered = [Delivered(message(), '"public"."Billing"') for _ in range(1_000)]
-    late_ms = CLOCK.lateness_ms(delivered)
+    late_ms = measure_lateness(delivered, CLOCK)
 
-    assert len(encode(delivered, late_ms, CLOCK, "Sales.Orders")) < 60_000
+    assert len(encode(delivered, late_ms, CLOCK.now_us(), "Sales.Orders")) < 60_000
+
+
+def test_message_that_was_deferred_was_not_late() -> None:
+    early, eternal = message(), message(DelayedRow(due="-infinity"))
+    sent = [Delivered(one, "q", is_deferred=True) for one in (early, eternal)]
+
+    assert measure_lateness(sent, CLOCK) == [0, None]
 
 
 @given(moments)

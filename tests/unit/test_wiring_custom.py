@@ -214,7 +214,7 @@ def test_store_that_has_set_itself_up_is_said_to_have_done_so(
 
     assert main(["setup", *given]) == 0
 
-    assert capsys.readouterr().out == "AcmeStore has set itself up.\ncreated False\n"
+    assert capsys.readouterr().out == "AcmeStore has run its own setup.\ncreated False\n"
     assert asked == [wiring.store(_config())]
 
 
@@ -233,6 +233,6 @@ def test_nothing_is_sent_later_through_a_custom_store(capsys: pytest.CaptureFixt
 
     assert main(["queue", "send", "Billing", "--delay", "1s", *given]) == 2
 
-    assert "the store is of kind acme_stores:AcmeStore: send it without a delay" in (
+    assert "the store is of kind acme_stores:AcmeStore; send it without a delay" in (
         capsys.readouterr().err
     )

@@ -10,10 +10,10 @@ from typer.exceptions import TyperException
 
 from duesweep.cli import documents, queue, rabbitmq, subscriptions
 from duesweep.cli.options import ConfigFile, Overrides
-from duesweep.cli.signals import TerminatedError, terminable
+from duesweep.cli.signals import TerminatedError, raise_on_sigterm
 from duesweep.errors import DuesweepError, ExitCode
 
-# As shells say it: 128 and the signal's number.
+# The shells' convention: 128 plus the signal's number.
 INTERRUPTED = 130
 
 app = typer.Typer(
@@ -30,7 +30,7 @@ app.add_typer(subscriptions.app, name="subscriptions")
 
 def _print_version(value: bool) -> None:
     if value:
-        from duesweep.cli import version  # noqa: PLC0415 - a command imports only its own
+        from duesweep.cli import version  # noqa: PLC0415 - each command imports only what it needs
 
         print(version.line())
         raise typer.Exit
@@ -55,11 +55,11 @@ def duesweep(
 def sweep(
     config: ConfigFile = None,
     settings: Overrides = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The summary as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     gate: Annotated[bool, typer.Option("--gate", hidden=True)] = False,
 ) -> int:
-    """Sweep what is due now, once."""
-    from duesweep.cli import sweep as command  # noqa: PLC0415 - a command imports only its own
+    """Sweep once: move the messages that are due now to their queues."""
+    from duesweep.cli import sweep as command  # noqa: PLC0415 - each command imports only what it needs
 
     return command.run(config, settings or [], as_json=as_json, gate=gate)
 
@@ -69,23 +69,25 @@ def handover(
     config: ConfigFile = None,
     settings: Overrides = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Count what would go where; move nothing.")
+        bool, typer.Option("--dry-run", help="Count where messages would go; move nothing.")
     ] = False,
     cutoff: Annotated[
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Leave what is due before, as in 2026-12-01T08:00:00Z; default: leave nothing.",
+            help="Leave messages that are due before this time in the store, as in "
+            "2026-12-01T08:00:00Z; default: leave none.",
         ),
     ] = None,
     abort: Annotated[
-        bool, typer.Option("--abort", help="Stop one that runs elsewhere, before its next batch.")
+        bool,
+        typer.Option("--abort", help="Stop a handover that runs elsewhere, before its next batch."),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The summary as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> int:
-    """Drain the store: dispatch what is due, hand the rest to RabbitMQ's delayed delivery.
+    """Empty the store: dispatch due messages, and defer all others in RabbitMQ's delay ladder.
 
-    Run it again to go on after a stop. Exits with 4 where messages are left in the store.
+    Run it again to continue after a stop. Exits with 4 if messages are left in the store.
     """
     from duesweep.cli import handover as command  # noqa: PLC0415
 
@@ -101,10 +103,10 @@ def setup(
         bool, typer.Option("--print-sql", help="Print the statements; connect to nothing.")
     ] = False,
     rebind: Annotated[
-        bool, typer.Option("--rebind", help="Bind the journal anew, to the ledger of ledger.root.")
+        bool, typer.Option("--rebind", help="Bind the journal to the ledger of ledger.root again.")
     ] = False,
 ) -> int:
-    """Create what NServiceBus would create for the endpoint, plus duesweep's journal."""
+    """Create the tables that NServiceBus would create for the endpoint, and duesweep's journal."""
     from duesweep.cli import setup as command  # noqa: PLC0415
 
     return command.run(config, settings or [], print_sql=print_sql, rebind=rebind)
@@ -114,18 +116,18 @@ def setup(
 def doctor(
     config: ConfigFile = None,
     settings: Overrides = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     no_spark: Annotated[
-        bool, typer.Option("--no-spark", help="Leave Spark, its executors and the ledger out.")
+        bool, typer.Option("--no-spark", help="Do not check Spark, its executors and the ledger.")
     ] = False,
     ignore: Annotated[
         list[str] | None,
-        typer.Option(metavar="CHECK", help="Accept what a check finds; as many as needed."),
+        typer.Option(metavar="CHECK", help="Ignore the findings of a check; may be repeated."),
     ] = None,
 ) -> int:
-    """Look for what is wrong with services and settings, and say what to do; changes nothing.
+    """Check services and settings, and say what to do about each problem. Changes nothing.
 
-    Exits with 3 where there is a fault or a warning, else with 0.
+    Exits with 3 if there is a fault or a warning, else with 0.
     """
     from duesweep.cli import doctor as command  # noqa: PLC0415
 
@@ -135,7 +137,7 @@ def doctor(
 
 @app.command("config")
 def show_config(config: ConfigFile = None, settings: Overrides = None) -> int:
-    """Print the effective configuration, secrets masked."""
+    """Print the effective configuration, with secrets masked."""
     from duesweep.cli import setup as command  # noqa: PLC0415
 
     return command.show(config, settings or [])
@@ -143,25 +145,25 @@ def show_config(config: ConfigFile = None, settings: Overrides = None) -> int:
 
 @app.command()
 def demo(
-    folder: Annotated[Path, typer.Option(help="Where the demonstration keeps its data.")] = Path(
+    folder: Annotated[Path, typer.Option(help="The folder for the demonstration's data.")] = Path(
         "build/demo"
     ),
     messages: Annotated[int, typer.Option(min=100, help="How many messages to load.")] = 20_000,
 ) -> int:
-    """Sweep 20,000 messages of an embedded PostgreSQL, twice, and look at the ledger."""
+    """Sweep 20,000 messages in an embedded PostgreSQL twice, and show the ledger."""
     from duesweep.demo import run as command  # noqa: PLC0415
 
     return command.run(folder, messages)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; its exit code. One sentence on stderr says what went wrong."""
+    """Run a command and return its exit code. An error is one sentence on stderr."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        with terminable():
+        with raise_on_sigterm():
             result = app(args=given, prog_name="duesweep", standalone_mode=False)
         if result == INTERRUPTED:
-            # Typer makes an exit code of Ctrl-C, and says nothing.
+            # Typer turns Ctrl-C into an exit code without a message.
             raise KeyboardInterrupt
     except TyperException as error:
         code, sentence = int(ExitCode.CONFIGURATION), f"{error.format_message()} (see --help)"
@@ -169,11 +171,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code, sentence = int(error.exit_code), str(error)
     except TerminatedError:
         code = int(ExitCode.WORK_LEFT)
-        sentence = "terminated; the next sweep settles what was done"
+        sentence = "terminated; the next sweep settles what this one did"
     except KeyboardInterrupt:
-        code, sentence = INTERRUPTED, "interrupted; the next sweep settles what was done"
+        code, sentence = INTERRUPTED, "interrupted; the next sweep settles what this one did"
     except Exception as error:
-        # Nobody foresaw it, so whoever mends it needs the stack.
+        # An unexpected error: the stack is needed to correct it.
         documents.print_failure(given, ExitCode.UNEXPECTED, f"{type(error).__name__}: {error}")
         raise
     else:

@@ -1,4 +1,4 @@
-"""`duesweep doctor`: what is wrong with services and settings, and what to do."""
+"""`duesweep doctor`: checks services and settings, and says what to do."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -30,7 +30,7 @@ _COLOURS = {Severity.FAULT: "red", Severity.WARNING: "yellow", Severity.OK: "gre
 
 @dataclass(frozen=True, slots=True)
 class DoctorOptions:
-    """What the command line asks for."""
+    """The options of the command."""
 
     as_json: bool = False
     with_spark: bool = True
@@ -38,7 +38,7 @@ class DoctorOptions:
 
 
 def run(file: Path | None, overrides: Sequence[str], options: DoctorOptions) -> int:
-    """Look at everything; 3 where there is something to mend."""
+    """Run all checks and print the findings; 3 if there is a fault or a warning."""
     without([], options.ignored)
     config = configuration.load(file, overrides)
     findings = worst_first(without(_examine(config, options), options.ignored))
@@ -46,12 +46,11 @@ def run(file: Path | None, overrides: Sequence[str], options: DoctorOptions) -> 
         print(as_json(config.store.endpoint, findings))
     else:
         print_findings(findings)
-    # As wherever something is done, and somebody should look at what came of it.
     return ExitCode.MESSAGES_FAILED if any(map(is_to_mend, findings)) else ExitCode.DONE
 
 
 def as_json(endpoint: str, findings: Sequence[Finding]) -> str:
-    """One document: whose findings, how bad the worst is, and all of them."""
+    """One JSON document: the endpoint, the worst severity, and all findings."""
     worst = findings[0].severity if findings else Severity.OK
     is_bad = any(map(is_to_mend, findings))
     document = {
@@ -63,7 +62,7 @@ def as_json(endpoint: str, findings: Sequence[Finding]) -> str:
 
 
 def print_findings(findings: Sequence[Finding]) -> None:
-    """A table, worst first; what is as it should be in a row for all that is so."""
+    """Print a table, worst first; equal findings without a problem share a row."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     for is_wrapped in (False, False, True):
         table.add_column(no_wrap=not is_wrapped, overflow="fold")
@@ -85,7 +84,7 @@ def _paragraph(finding: Finding) -> str:
 
 
 def _cells(severity: Severity, check: Check, text: str) -> Iterable[Text]:
-    # As Text: brackets in names are not to be read as mark-up.
+    # As Text: rich would read brackets in names as mark-up.
     return Text(severity, style=_COLOURS.get(severity, "")), Text(check), Text(text)
 
 
@@ -102,7 +101,7 @@ def _examine(config: Config, options: DoctorOptions) -> list[Finding]:
         findings += services
     if options.with_spark:
         return [*findings, *_examine_spark(examination, binding)]
-    reason = "--no-spark leaves it, its executors and the ledger out"
+    reason = "--no-spark: Spark, its executors and the ledger were not checked"
     return [*findings, skipped(Check.SPARK_START, "the Spark session", reason)]
 
 
@@ -116,9 +115,9 @@ def _not_imported(error: ImportError) -> Finding:
     return fault(
         Check.DRIVER_IMPORT,
         "this machine",
-        f"A database's driver cannot be loaded: {error}",
-        "Install what it names; pyodbc and Microsoft's driver load unixODBC and Kerberos from the "
-        "machine (Debian, Ubuntu: apt-get install libodbc2 libgssapi-krb5-2)",
+        f"A database driver cannot be loaded: {error}",
+        "Install what the error names; pyodbc and Microsoft's driver load unixODBC and Kerberos "
+        "from the machine (Debian, Ubuntu: apt-get install libodbc2 libgssapi-krb5-2)",
     )
 
 

@@ -1,4 +1,4 @@
-"""`duesweep handover`: a store's messages to RabbitMQ, for good."""
+"""`duesweep handover`: moves all of a store's messages to RabbitMQ."""
 
 import json
 import sys
@@ -11,16 +11,17 @@ from pathlib import Path
 from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.cli import documents
+from duesweep.cli.quantities import count_text
 from duesweep.context import SweepContext
 from duesweep.errors import ConfigError, ExitCode
 
-# As NServiceBus's own migration tool takes it.
+# The format of NServiceBus's own migration tool.
 _WIRE_FORMAT = "%Y-%m-%d %H:%M:%S:%f Z"
 
 
 @dataclass(frozen=True, slots=True)
 class HandoverOptions:
-    """`cutoff` as it was written."""
+    """`cutoff` is the text of the option."""
 
     cutoff: str | None
     dry_run: bool
@@ -29,9 +30,11 @@ class HandoverOptions:
 
 
 def run(file: Path | None, overrides: Sequence[str], options: HandoverOptions) -> int:
-    """Hand over, look, or stop."""
+    """Hand over, count what would go (`dry_run`), or stop a handover that runs (`abort`)."""
     if options.abort and (options.dry_run or options.cutoff):
-        raise ConfigError("--abort stops what runs elsewhere, and takes no other option with it")
+        raise ConfigError(
+            "--abort cannot be used with --dry-run or --cutoff", advice="remove the others"
+        )
     cutoff = instant(options.cutoff) if options.cutoff else None
     context = wiring.handover_context(configuration.load(file, overrides))
     if options.abort:
@@ -41,7 +44,7 @@ def run(file: Path | None, overrides: Sequence[str], options: HandoverOptions) -
 
 
 def instant(text: str) -> datetime:
-    """The instant that a cut-off writes; `ConfigError` for anything else."""
+    """The instant of a cut-off's text. Raises `ConfigError` for a text without time or zone."""
     try:
         return datetime.strptime(text, _WIRE_FORMAT).replace(tzinfo=UTC)
     except ValueError:
@@ -50,17 +53,17 @@ def instant(text: str) -> datetime:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
         raise ConfigError(
-            f"--cutoff {text!r} is no time; write one as in 2026-12-01T08:00:00Z"
+            f"--cutoff {text!r} is not a time", advice="write one as in 2026-12-01T08:00:00Z"
         ) from error
     if moment.tzinfo is None:
         raise ConfigError(
-            f"--cutoff {text!r} has no time zone; write one as in 2026-12-01T08:00:00Z"
+            f"--cutoff {text!r} has no time zone", advice="write one as in 2026-12-01T08:00:00Z"
         )
     return moment
 
 
 def _check(context: SweepContext) -> None:
-    """Whatever would stop it is said before Spark starts."""
+    """Raise what would stop a handover, before Spark starts."""
     from duesweep.handover import longest_delay  # noqa: PLC0415 - takes pyspark
 
     longest_delay(context)
@@ -76,10 +79,10 @@ def _abort(context: SweepContext) -> int:
 
     stopped = abort(context)
     print(
-        f"{context.store.source}: stopped {stopped}. What was deferred stays with RabbitMQ, the "
-        "rest stays in the store; run `handover` again to go on."
+        f"{context.store.source}: stopped {stopped}. Deferred messages stay in RabbitMQ, all "
+        "others stay in the store. Run `handover` again to continue."
         if stopped
-        else f"{context.store.source}: nothing is under way."
+        else f"{context.store.source}: no handover is running."
     )
     return ExitCode.DONE
 
@@ -95,15 +98,15 @@ def _run(context: SweepContext, cutoff: datetime | None, options: HandoverOption
         spark = spark_session(configuration.jars())
         done = handover(spark, context, cutoff, report.progress(context.store))
     if options.as_json:
-        document = documents.ended(report.as_json(done.summary), done.exit_code)
+        document = documents.end_document(report.as_json(done.summary), done.exit_code)
         print(json.dumps({**document, "left_in_store": done.left}))
     else:
-        report.print_summary(done.summary)
+        report.print_summary(done.summary, only_due=False)
     if done.left:
         print(
-            f"duesweep: {done.left} messages are left in the store. `handover --dry-run` says "
-            "which cannot go, and why; those that failed and are in back-off are in the ledger's "
-            "`retries`; `handover` tries all of them again",
+            f"duesweep: {count_text(done.left, 'message')} left in the store; `handover --dry-run` "
+            "lists which cannot be moved, and why; those in back-off after a failure are in the "
+            "ledger's `retries`; run `handover` again to try all of them",
             file=sys.stderr,
         )
     if done.summary.ledger_error:

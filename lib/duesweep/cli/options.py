@@ -7,15 +7,15 @@ import typer
 
 ConfigFile = Annotated[
     Path | None,
-    typer.Option("--config", "-c", help="TOML file; default: duesweep.toml where there is one."),
+    typer.Option("--config", "-c", help="TOML file; default: duesweep.toml if it exists."),
 ]
 Overrides = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="SECTION.KEY=VALUE", help="A setting, over file and environment."
+        "--set", metavar="SECTION.KEY=VALUE", help="A setting that overrides file and environment."
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="One line of JSON for each result.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one line of JSON for each result.")]
 Connection = Annotated[
-    str | None, typer.Option(help="Which of the configured queues.NAME; default: queues.default.")
+    str | None, typer.Option(help="The NAME of a [queues.NAME] section; default: default.")
 ]

@@ -1,4 +1,4 @@
-"""`duesweep queue …`: the transport's own operations on one queue."""
+"""`duesweep queue …`: the transport's operations on one queue."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,8 +14,10 @@ app = typer.Typer(
     help="Create, fill, read and purge queues as the endpoint's transport does.",
 )
 
-Address = Annotated[str, typer.Argument(help="A queue, as the transport addresses it.")]
-BatchSize = Annotated[int, typer.Option(help="How many messages one transaction removes.")]
+Address = Annotated[str, typer.Argument(help="The address of a queue.")]
+BatchSize = Annotated[
+    int, typer.Option(help="The number of messages that one transaction removes.")
+]
 
 
 @app.command()
@@ -29,13 +31,13 @@ def create(
     config: ConfigFile = None,
     settings: Overrides = None,
 ) -> int:
-    """Create a queue table, unless it is there."""
-    from duesweep.cli import queue_commands as commands  # noqa: PLC0415 - not on the gate's way
+    """Create a queue table if it does not exist."""
+    from duesweep.cli import queue_commands as commands  # noqa: PLC0415 - the gate does not need it
 
-    with commands.opened(commands.At(config, settings, connection)) as session:
+    with commands.open_session(commands.At(config, settings, connection)) as session:
         queue = session.queue(address)
         queue.create(readable_body=readable_body)
-        print(f"{queue.destination} is there")
+        print(f"{queue.destination} exists")
     return ExitCode.DONE
 
 
@@ -44,15 +46,16 @@ def send(  # noqa: PLR0913 - its options
     address: Address,
     *,
     header: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A header; as many as needed.")
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A header; may be repeated.")
     ] = None,
     body: Annotated[str | None, typer.Option(help="The body, as text in UTF-8.")] = None,
-    body_file: Annotated[Path | None, typer.Option(help="The body, from a file.")] = None,
+    body_file: Annotated[Path | None, typer.Option(help="A file with the body.")] = None,
     time_to_be_received: Annotated[
-        str | None, typer.Option(help="How long until it expires, as in 30s; not with --delay.")
+        str | None, typer.Option(help="The time until it expires, as in 30s; not with --delay.")
     ] = None,
     delay: Annotated[
-        str | None, typer.Option(help="Send it later, as in 1d2h3m4s5ms, by the delayed table.")
+        str | None,
+        typer.Option(help="Send it after this time, as in 1d2h3m4s5ms, through the delayed table."),
     ] = None,
     connection: Connection = None,
     config: ConfigFile = None,
@@ -61,13 +64,13 @@ def send(  # noqa: PLR0913 - its options
     """Send a message, now or later."""
     from duesweep.cli import queue_commands as commands  # noqa: PLC0415
 
-    message = commands.outgoing(
+    message = commands.outgoing_message(
         header or [], commands.body_of(body, body_file), time_to_be_received, delay
     )
     at = commands.At(config, settings, connection)
     if message.delay is not None:
         commands.require_delayed_table(at)
-    with commands.opened(at) as session:
+    with commands.open_session(at) as session:
         queue = session.queue(address)
         queue.send(message)
         print(f"{'stored for' if message.delay is not None else 'sent to'} {queue.destination}")
@@ -78,14 +81,14 @@ def send(  # noqa: PLR0913 - its options
 def receive(  # noqa: PLR0913 - its options
     address: Address,
     *,
-    count: Annotated[int, typer.Option(min=1, help="How many messages at the most.")] = 1,
+    count: Annotated[int, typer.Option(min=1, help="The maximum number of messages.")] = 1,
     as_json: AsJson = False,
     connection: Connection = None,
     config: ConfigFile = None,
     settings: Overrides = None,
 ) -> int:
-    """Take messages out of a queue and print them; one that cannot be read goes to the error queue
-    of retry.error_queue, or stays.
+    """Remove messages from a queue and print them. A message that cannot be read is moved to the
+    queue of retry.error_queue, or stays if that is not set.
     """
     from duesweep.cli import queue_commands as commands  # noqa: PLC0415
 
@@ -97,16 +100,18 @@ def receive(  # noqa: PLR0913 - its options
 def peek(  # noqa: PLR0913 - its options
     address: Address,
     *,
-    batch_size: Annotated[int, typer.Option(min=1, help="Where to stop counting.")] = 100,
+    batch_size: Annotated[
+        int, typer.Option(min=1, help="The number at which to stop counting.")
+    ] = 100,
     as_json: AsJson = False,
     connection: Connection = None,
     config: ConfigFile = None,
     settings: Overrides = None,
 ) -> int:
-    """Say how many messages nobody holds; on PostgreSQL an estimate."""
+    """Print the number of messages that are not locked; on PostgreSQL an estimate."""
     from duesweep.cli import queue_commands as commands  # noqa: PLC0415
 
-    with commands.opened(commands.At(config, settings, connection)) as session:
+    with commands.open_session(commands.At(config, settings, connection)) as session:
         queue = session.queue(address)
         waiting = queue.peek(batch_size)
         commands.print_count("messages", waiting, destination=queue.destination, as_json=as_json)
@@ -117,17 +122,17 @@ def peek(  # noqa: PLR0913 - its options
 def purge(  # noqa: PLR0913 - its options
     address: Address,
     *,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it: messages are lost for good.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Confirm: the messages are lost.")] = False,
     as_json: AsJson = False,
     connection: Connection = None,
     config: ConfigFile = None,
     settings: Overrides = None,
 ) -> int:
-    """Remove all messages that nobody holds."""
+    """Remove all messages that are not locked."""
     from duesweep.cli import queue_commands as commands  # noqa: PLC0415
 
     commands.require_yes(address, given=yes)
-    with commands.opened(commands.At(config, settings, connection)) as session:
+    with commands.open_session(commands.At(config, settings, connection)) as session:
         queue = session.queue(address)
         purged = queue.purge()
         commands.print_count("purged", purged, destination=queue.destination, as_json=as_json)
@@ -147,7 +152,7 @@ def purge_expired(  # noqa: PLR0913 - its options
     """Remove the messages that have expired."""
     from duesweep.cli import queue_commands as commands  # noqa: PLC0415
 
-    with commands.opened(commands.At(config, settings, connection)) as session:
+    with commands.open_session(commands.At(config, settings, connection)) as session:
         queue = session.queue(address)
         purged = queue.purge(expired_only=True, batch_size=batch_size)
         commands.print_count("purged", purged, destination=queue.destination, as_json=as_json)

@@ -1,4 +1,4 @@
-"""What the commands of `duesweep queue` and `duesweep subscriptions` do."""
+"""The commands of `duesweep queue` and `duesweep subscriptions`."""
 
 import base64
 import json
@@ -20,7 +20,7 @@ from duesweep.wiring.operations import TransportSession
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """Which configuration, and which of its connections."""
+    """A configuration and one of its connections."""
 
     file: Path | None
     overrides: Sequence[str] | None
@@ -32,24 +32,27 @@ class At:
 
 
 @contextmanager
-def opened(at: At) -> Iterator[TransportSession]:
-    """A session; an address that names no queue is a wrong argument here."""
+def open_session(at: At) -> Iterator[TransportSession]:
+    """A session. A `MessageError`, as of an address without a queue, becomes a `ConfigError`."""
     try:
         with operations.session(at.config(), at.connection) as session:
             yield session
     except MessageError as error:
-        raise ConfigError(str(error)) from error
+        raise ConfigError(error.text, advice=error.advice) from error
 
 
-def outgoing(
+def outgoing_message(
     headers: Sequence[str], body: bytes | None, time_to_be_received: str | None, delay: str | None
 ) -> OutgoingMessage:
-    """The message that options describe."""
+    """The message that the options describe."""
     named: dict[str, str | None] = {}
     for header in headers:
         name, separator, value = header.partition("=")
         if not separator or not name:
-            raise ConfigError(f"--header {header!r} is not of the form NAME=VALUE")
+            raise ConfigError(
+                f"--header {header!r} is not of the form NAME=VALUE",
+                advice="write it as in --header Colour=blue",
+            )
         named[name] = value
     return OutgoingMessage(
         named,
@@ -62,24 +65,26 @@ def outgoing(
 
 
 def body_of(text: str | None, file: Path | None) -> bytes | None:
-    """The body that is given as text or as a file; None without either."""
+    """The body from a text or a file; None if neither is given."""
     if text is not None and file is not None:
-        raise ConfigError("--body and --body-file are two bodies; give one")
+        raise ConfigError("--body and --body-file are both given", advice="give one of them")
     if file is None:
         return None if text is None else text.encode()
     try:
         return file.read_bytes()
     except OSError as error:
-        raise ConfigError(f"--body-file cannot be read: {error}") from error
+        raise ConfigError(
+            f"--body-file cannot be read: {error}", advice="check its path and its permissions"
+        ) from error
 
 
 def receive(at: At, address: str, count: int, *, as_json: bool) -> ExitCode:
-    """Receive and print up to `count` messages. Poison goes to the error queue; where there is none
-    it stays, and nothing behind it is received.
+    """Receive and print up to `count` messages. Poison goes to the error queue; without an error
+    queue it stays, and the messages behind it are not received.
     """
     error_queue = at.config().retry.error_queue
     outcome = ExitCode.DONE
-    with opened(at) as session:
+    with open_session(at) as session:
         for _ in range(count):
             with session.queue(address).receive() as message:
                 if message is None:
@@ -88,51 +93,54 @@ def receive(at: At, address: str, count: int, *, as_json: bool) -> ExitCode:
                     _move(message, error_queue, session)
                     outcome = ExitCode.MESSAGES_FAILED
                 else:
-                    # Seen before it is gone: a reader that has left puts it back.
+                    # Printed before it is removed: a broken pipe puts it back.
                     print(_line(message) if as_json else _page(message), flush=True)
     return outcome
 
 
 def print_count(name: str, count: int, *, destination: object, as_json: bool) -> None:
-    """One number about a queue."""
+    """Print one number about a queue."""
     if as_json:
         print(json.dumps({"queue": str(destination), name: count}))
     else:
-        print(f"{destination}: {count} {'message' if (name, count) == ('messages', 1) else name}")
+        print(f"{destination}: {count:,} {'message' if (name, count) == ('messages', 1) else name}")
 
 
 def print_lines(name: str, values: Sequence[str], *, as_json: bool) -> None:
-    """A line for each value."""
+    """Print a line for each value."""
     for value in values:
         print(json.dumps({name: value}, ensure_ascii=False) if as_json else value)
 
 
 def require_delayed_table(at: At) -> None:
-    """`ConfigError` unless the store is a delayed table of the transport that sends."""
+    """Raise `ConfigError` unless the store is a delayed table of the transport that sends."""
     kind = at.config().store.kind
     if kind not in {"postgresql", "sqlserver"}:
         raise ConfigError(
             "--delay stores a message in the delayed table of the PostgreSQL or SQL Server "
-            f"transport, and the store is of kind {kind}: send it without a delay, or let the "
-            "endpoint itself delay it"
+            f"transport, and the store is of kind {kind}",
+            advice="send it without a delay, or let the endpoint itself delay it",
         )
 
 
 def require_yes(address: str, *, given: bool) -> None:
-    """`ConfigError` unless it is meant."""
+    """Raise `ConfigError` unless --yes is given."""
     if not given:
-        raise ConfigError(f"All messages in {address} would be lost for good; if so, give --yes")
+        raise ConfigError(
+            f"All messages in {address} would be lost", advice="give --yes to confirm"
+        )
 
 
 def _move(message: ReceivedMessage, error_queue: str | None, session: TransportSession) -> None:
     if error_queue is None:
         raise ConfigError(
-            f"The message with id {message.id} stays where it is, since its headers cannot be read "
-            f"({message.headers}); set retry.error_queue, which it would then go to"
+            f"The headers of the message with id {message.id} cannot be read, so it stays in its "
+            f"queue ({message.headers})",
+            advice="set retry.error_queue, and it is moved to that queue",
         )
     session.queue(error_queue).append(message.id, message.headers_text, message.body)
     print(
-        f"duesweep: the message with id {message.id} went to {error_queue}, since its headers "
+        f"duesweep: moved the message with id {message.id} to {error_queue}, since its headers "
         f"cannot be read: {message.headers}",
         file=sys.stderr,
     )

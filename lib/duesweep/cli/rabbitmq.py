@@ -1,4 +1,4 @@
-"""`duesweep rabbitmq …`: the delay ladder, and endpoints, on a broker."""
+"""`duesweep rabbitmq …`: the delay ladder and endpoints on a broker."""
 
 from typing import Annotated
 
@@ -9,12 +9,14 @@ from duesweep.cli.options import AsJson, ConfigFile, Connection, Overrides
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Create and verify what NServiceBus needs on RabbitMQ.",
+    help="Create and verify the queues and exchanges of NServiceBus on RabbitMQ.",
 )
 delays = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="The ladder in which messages are delayed."
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="The delay ladder: queues and exchanges that hold delayed messages.",
 )
-endpoint = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Endpoints' queues.")
+endpoint = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The queues of endpoints.")
 
 app.add_typer(delays, name="delays")
 app.add_typer(endpoint, name="endpoint")
@@ -24,7 +26,7 @@ app.add_typer(endpoint, name="endpoint")
 def create_delays(
     connection: Connection = None, config: ConfigFile = None, settings: Overrides = None
 ) -> int:
-    """Create the delay ladder, as far as it is missing."""
+    """Create the missing parts of the delay ladder."""
     from duesweep.cli import rabbitmq_commands as commands  # noqa: PLC0415 - loads pika
 
     return commands.create(commands.At(config, settings, connection), [])
@@ -33,14 +35,14 @@ def create_delays(
 @delays.command()
 def verify(
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     connection: Connection = None,
     config: ConfigFile = None,
     settings: Overrides = None,
 ) -> int:
-    """Say what differs from the ladder that is to be there, and what would break; changes nothing.
+    """Compare the delay ladder with the expected one, and list what would fail. Changes nothing.
 
-    Exits with 3 where there is a fault or a warning, else with 0.
+    Exits with 3 if there is a fault or a warning, else with 0.
     """
     from duesweep.cli import rabbitmq_commands as commands  # noqa: PLC0415
 
@@ -50,15 +52,17 @@ def verify(
 @delays.command()
 def migrate(
     *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count; move nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Count messages; move nothing.")
+    ] = False,
     as_json: AsJson = False,
     connection: Connection = None,
     config: ConfigFile = None,
     settings: Overrides = None,
 ) -> int:
-    """Move messages from the ladder of the transport's first versions to today's.
+    """Move messages from the delay ladder of the transport's first versions to the current one.
 
-    Exits with 3 where some are left or went to the queue for poison, 4 where it was stopped.
+    Exits with 3 if messages are left or went to the poison queue, with 4 if it was stopped.
     """
     from duesweep.cli import rabbitmq_migration as command  # noqa: PLC0415
 
@@ -68,13 +72,13 @@ def migrate(
 
 @endpoint.command("create")
 def create_endpoint(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Endpoints' names.")],
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The names of endpoints.")],
     *,
     connection: Connection = None,
     config: ConfigFile = None,
     settings: Overrides = None,
 ) -> int:
-    """Create endpoints' queues, exchanges and bindings, and the delay ladder, where missing."""
+    """Create the missing queues, exchanges and bindings of endpoints, and the delay ladder."""
     from duesweep.cli import rabbitmq_commands as commands  # noqa: PLC0415
 
     return commands.create(commands.At(config, settings, connection), names)

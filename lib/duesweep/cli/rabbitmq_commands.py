@@ -1,4 +1,4 @@
-"""What the commands of `duesweep rabbitmq` do."""
+"""The commands of `duesweep rabbitmq`."""
 
 from collections.abc import Sequence
 
@@ -13,18 +13,18 @@ __all__ = ["At", "create", "verify"]
 
 
 def create(at: At, endpoints: Sequence[str]) -> ExitCode:
-    """Create the delay ladder and these endpoints, as far as they are missing."""
+    """Create what is missing of the delay ladder and of these endpoints."""
     created = rabbitmq_tools.installer(at.config(), at.connection, endpoints).install(rebind=False)
     for one in created:
         print(f"created {one}")
     if not created:
-        # Bindings, too: to declare one that is there does nothing, and no broker says which it was.
-        print("Everything is there.")
+        # A broker does not say whether a binding was new, so bindings are never listed.
+        print("Everything exists.")
     return ExitCode.DONE
 
 
 def verify(at: At, *, as_json: bool) -> ExitCode:
-    """Look at the delay ladder; 3 where there is something to mend."""
+    """Check the delay ladder and print the findings; 3 if there is a fault or a warning."""
     config = at.config()
     findings = worst_first(rabbitmq_tools.verification(config, at.connection).findings())
     if as_json:

@@ -1,4 +1,4 @@
-"""`duesweep rabbitmq delays migrate`: progress, and what came of it."""
+"""`duesweep rabbitmq delays migrate`: progress and result."""
 
 import json
 import signal
@@ -22,11 +22,11 @@ _NOTHING = "There is nothing to migrate: the broker has no ladder of the transpo
 
 
 def count(at: At) -> ExitCode:
-    """Say how many messages wait on each level."""
+    """Print how many messages wait on each level."""
     report = rabbitmq_tools.migration(at.config(), at.connection).count()
     for level in report.levels:
         if level.waiting:
-            print(f"{level.queue}: {level.waiting:,} wait")
+            print(f"{level.queue}: {level.waiting:,} waiting")
     if report.levels:
         print(f"{sum(level.waiting for level in report.levels):,} messages to migrate")
     else:
@@ -35,14 +35,14 @@ def count(at: At) -> ExitCode:
 
 
 def run(at: At, *, as_json: bool) -> ExitCode:
-    """Move them, and say what came of it; also where it ends in an error."""
+    """Move the messages and print the result, also after an error."""
     migration = rabbitmq_tools.migration(at.config(), at.connection)
     report = MigrationReport()
     try:
-        with _shown() as bar, _stopped_by_signals() as stop:
+        with _progress_bar() as bar, _stop_on_signals() as stop:
             migration.run(report, _Progress(stop, bar))
     except DuesweepError:
-        # Before the first level there is nothing to say but the error.
+        # Before the first level there is no result, only the error.
         if report.levels:
             _print(report, as_json=as_json)
         raise
@@ -53,13 +53,13 @@ def run(at: At, *, as_json: bool) -> ExitCode:
 
 
 class _Stop:
-    """Whether somebody wants it to end."""
+    """Whether a signal asked the migration to stop."""
 
     is_wanted = False
 
 
 class _Progress:
-    """A bar a level on a terminal; without one nothing, as `run` prints levels in the end."""
+    """Shows a bar for each level on a terminal; elsewhere nothing: `run` prints all levels."""
 
     def __init__(self, stop: _Stop, bar: Progress | None) -> None:
         self._stop = stop
@@ -68,11 +68,11 @@ class _Progress:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether to end soon."""
+        """Whether the migration has to stop."""
         return self._stop.is_wanted
 
     def tell(self, level: LevelReport) -> None:
-        """Show how far a level is."""
+        """Show the progress of a level."""
         if self._bar is None or not level.waiting:
             return
         if level.queue not in self._tasks:
@@ -82,7 +82,7 @@ class _Progress:
 
 
 @contextmanager
-def _shown() -> Iterator[Progress | None]:
+def _progress_bar() -> Iterator[Progress | None]:
     if not sys.stderr.isatty():
         yield None
         return
@@ -97,9 +97,11 @@ def _shown() -> Iterator[Progress | None]:
 
 
 @contextmanager
-def _stopped_by_signals() -> Iterator[_Stop]:
-    """What is confirmed must be acknowledged, or it would be there twice: the first signal only
-    asks. A second one ends it as usual.
+def _stop_on_signals() -> Iterator[_Stop]:
+    """At the first signal, ask the migration to stop; the second signal has its usual effect.
+
+    A message that the broker confirmed but that was not acknowledged would exist twice, so the
+    first signal must not interrupt.
     """
     stop = _Stop()
     signals = (signal.SIGINT, signal.SIGTERM)
@@ -137,11 +139,11 @@ def _print_lines(report: MigrationReport) -> None:
     print(f"All levels: {_counts(report)}")
     if report.redelivered:
         print(
-            f"{report.redelivered:,} of them had been handed out before, to a run that was "
-            "interrupted perhaps: so many, at the most, may be there twice"
+            f"{report.redelivered:,} of them were delivered before, perhaps to a run that was "
+            "interrupted: at most that many may exist twice"
         )
     if report.is_stopped:
-        print("Stopped; run it again for the rest")
+        print("Stopped; run the command again to move the rest")
 
 
 def _counts(one: LevelReport | MigrationReport) -> str:

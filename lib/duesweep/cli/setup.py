@@ -11,7 +11,7 @@ from duesweep.stores.values import Completed, Unbound
 
 
 def run(file: Path | None, overrides: Sequence[str], *, print_sql: bool, rebind: bool) -> int:
-    """Create what is missing, or print the statements that would."""
+    """Create what is missing, or print the SQL statements that would create it."""
     config = configuration.load(file, overrides)
     installer = wiring.installer(config)
     if print_sql:
@@ -19,15 +19,15 @@ def run(file: Path | None, overrides: Sequence[str], *, print_sql: bool, rebind:
         return ExitCode.DONE
     created = installer.install(rebind=rebind)
     if installer.custom:
-        print(f"{installer.custom} has set itself up.")
+        print(f"{installer.custom} has run its own setup.")
     for one in created:
         print(one if isinstance(one, Completed | Unbound) else f"created {one}")
     if not created and not installer.custom:
-        print("Everything is there already.")
+        print("Everything exists already.")
     return ExitCode.DONE
 
 
 def show(file: Path | None, overrides: Sequence[str]) -> int:
     """Print the effective configuration."""
-    print(json.dumps(configuration.masked(configuration.load(file, overrides)), indent=2))
+    print(json.dumps(configuration.mask_secrets(configuration.load(file, overrides)), indent=2))
     return ExitCode.DONE

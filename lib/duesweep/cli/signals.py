@@ -1,4 +1,4 @@
-"""SIGTERM as an exception, so that a command ends as it should."""
+"""SIGTERM as an exception, so that a command cleans up before it ends."""
 
 import signal
 import threading
@@ -7,12 +7,15 @@ from contextlib import contextmanager
 
 
 class TerminatedError(BaseException):
-    """Somebody asks this process to end; as with Ctrl-C, nothing on the way is to catch it."""
+    """SIGTERM has arrived. Like `KeyboardInterrupt`, it passes `except Exception`."""
 
 
 @contextmanager
-def terminable() -> Iterator[None]:
-    """Raise `TerminatedError` in the main thread at the first SIGTERM; a second one ends it."""
+def raise_on_sigterm() -> Iterator[None]:
+    """Raise `TerminatedError` in the main thread at the first SIGTERM.
+
+    The second SIGTERM ends the process.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""`duesweep subscriptions …`: which endpoint wants which topic."""
+"""`duesweep subscriptions …`: which endpoint subscribes to which topic."""
 
 from typing import Annotated
 
@@ -10,13 +10,13 @@ from duesweep.errors import ExitCode
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Look after the transport's table of subscriptions.",
+    help="Read and change the transport's table of subscriptions.",
 )
 
-# The library's `SUBSCRIPTION_TABLE`, which is not imported before it is needed.
-Table = Annotated[str, typer.Option("--table", help="The table, as the transport addresses it.")]
-Topic = Annotated[str, typer.Argument(help="A topic: the full name of a type.")]
-Endpoint = Annotated[str, typer.Option("--endpoint", help="The subscriber's endpoint name.")]
+# Equal to `SUBSCRIPTION_TABLE`, whose module is imported only when a command runs.
+Table = Annotated[str, typer.Option("--table", help="The address of the table.")]
+Topic = Annotated[str, typer.Argument(help="A topic: the full name of a message type.")]
+Endpoint = Annotated[str, typer.Option("--endpoint", help="The name of the subscribing endpoint.")]
 _DEFAULT_TABLE = "SubscriptionRouting"
 
 
@@ -28,18 +28,18 @@ def create(
     config: ConfigFile = None,
     settings: Overrides = None,
 ) -> int:
-    """Create the table, unless it is there."""
-    from duesweep.cli import queue_commands as commands  # noqa: PLC0415 - not on the gate's way
+    """Create the table if it does not exist."""
+    from duesweep.cli import queue_commands as commands  # noqa: PLC0415 - the gate does not need it
 
-    with commands.opened(commands.At(config, settings, connection)) as session:
+    with commands.open_session(commands.At(config, settings, connection)) as session:
         session.subscriptions(table).create()
-    print(f"{table} is there")
+    print(f"{table} exists")
     return ExitCode.DONE
 
 
 @app.command("list")
 def list_subscribers(  # noqa: PLR0913 - its options
-    topics: Annotated[list[str], typer.Argument(help="Topics: full names of types.")],
+    topics: Annotated[list[str], typer.Argument(help="Topics: full names of message types.")],
     *,
     as_json: AsJson = False,
     table: Table = _DEFAULT_TABLE,
@@ -47,10 +47,10 @@ def list_subscribers(  # noqa: PLR0913 - its options
     config: ConfigFile = None,
     settings: Overrides = None,
 ) -> int:
-    """Print the addresses that subscribe to any of these topics."""
+    """Print the addresses that are subscribed to any of these topics."""
     from duesweep.cli import queue_commands as commands  # noqa: PLC0415
 
-    with commands.opened(commands.At(config, settings, connection)) as session:
+    with commands.open_session(commands.At(config, settings, connection)) as session:
         addresses = session.subscriptions(table).subscribers(topics)
     commands.print_lines("address", addresses, as_json=as_json)
     return ExitCode.DONE
@@ -59,7 +59,7 @@ def list_subscribers(  # noqa: PLR0913 - its options
 @app.command()
 def add(  # noqa: PLR0913 - its options
     topic: Topic,
-    address: Annotated[str, typer.Argument(help="The queue that its messages are to go to.")],
+    address: Annotated[str, typer.Argument(help="The queue for its messages.")],
     *,
     endpoint: Endpoint,
     table: Table = _DEFAULT_TABLE,
@@ -70,7 +70,7 @@ def add(  # noqa: PLR0913 - its options
     """Subscribe an endpoint to a topic, or move its subscription to another address."""
     from duesweep.cli import queue_commands as commands  # noqa: PLC0415
 
-    with commands.opened(commands.At(config, settings, connection)) as session:
+    with commands.open_session(commands.At(config, settings, connection)) as session:
         session.subscriptions(table).subscribe(endpoint, address, topic)
     print(f"{endpoint} is subscribed to {topic}")
     return ExitCode.DONE
@@ -89,7 +89,7 @@ def remove(  # noqa: PLR0913 - its options
     """End an endpoint's subscription to a topic."""
     from duesweep.cli import queue_commands as commands  # noqa: PLC0415
 
-    with commands.opened(commands.At(config, settings, connection)) as session:
+    with commands.open_session(commands.At(config, settings, connection)) as session:
         was_there = session.subscriptions(table).unsubscribe(endpoint, topic)
     ended = "is no longer" if was_there else "was not"
     print(f"{endpoint} {ended} subscribed to {topic}")

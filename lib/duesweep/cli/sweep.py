@@ -1,4 +1,4 @@
-"""`duesweep sweep`: ask the store first, start Spark only where there is work."""
+"""`duesweep sweep`: asks the store first, and starts Spark only if there is work."""
 
 import json
 import sys
@@ -9,16 +9,17 @@ from pathlib import Path
 from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.cli import documents
+from duesweep.cli.quantities import count_text
 from duesweep.context import SweepContext
-from duesweep.errors import ExitCode
+from duesweep.errors import ExitCode, Problem
 from duesweep.missing_queues import refuse_missing_queues
 
-# What the gate answers when Spark is needed: not an exit code of any command.
+# The gate's answer that Spark is needed. No command exits with it.
 WORK_FOR_SPARK = 10
 
 
 def run(file: Path | None, overrides: Sequence[str], *, as_json: bool, gate: bool) -> int:
-    """Sweep once. With `gate`, only say whether Spark is needed (10), else do all that is left."""
+    """Sweep once. With `gate`: return 10 if Spark is needed, else do what can be done without."""
     config = configuration.load(file, overrides)
     context = wiring.sweep_context(config)
     is_needed, found = look(context)
@@ -33,9 +34,10 @@ def run(file: Path | None, overrides: Sequence[str], *, as_json: bool, gate: boo
     return ExitCode.DONE
 
 
-def look(context: SweepContext) -> tuple[bool, Sequence[str]]:
-    """Whether anything is eligible, or unsettled, and what somebody should see to; raises where
-    the settings are wrong.
+def look(context: SweepContext) -> tuple[bool, Sequence[Problem]]:
+    """Whether any message is eligible or any sweep unsettled, and the store's notices.
+
+    Raises `ConfigError` for wrong settings.
     """
     with context.store.open_driver() as session:
         session.check()
@@ -59,14 +61,15 @@ def _sweep(context: SweepContext, *, as_json: bool) -> int:
         summary = sweep(spark, context, report.progress(context.store))
     code = exit_code(summary)
     if as_json:
-        print(json.dumps(documents.ended(report.as_json(summary), code)))
+        print(json.dumps(documents.end_document(report.as_json(summary), code)))
     else:
-        report.print_summary(summary)
+        report.print_summary(summary, only_due=not context.look_ahead.longest_seconds)
     if summary.over_limit:
         print(
-            f"duesweep: {summary.over_limit} messages are out of attempts and stay in the store, "
-            f"since a sweep gives up {context.max_exhausted} at the most: if a setting is wrong, "
-            "mend it now; if not, the next sweeps go on, or raise retry.max_exhausted_per_sweep",
+            f"duesweep: {count_text(summary.over_limit, 'message')} out of attempts, but kept in "
+            f"the store: a sweep gives up {context.max_exhausted:,} at most; if a setting is "
+            "wrong, correct it now; if not, the next sweeps give them up, or raise "
+            "retry.max_exhausted_per_sweep",
             file=sys.stderr,
         )
     if summary.ledger_error:
@@ -77,6 +80,6 @@ def _sweep(context: SweepContext, *, as_json: bool) -> int:
 def _print_idle(context: SweepContext, *, as_json: bool) -> None:
     source = context.store.source
     if as_json:
-        print(json.dumps(documents.idle(source)))
+        print(json.dumps(documents.idle_document(source)))
     else:
-        print(f"{source}: nothing is due, nothing is to be settled.", file=sys.stdout)
+        print(f"{source}: nothing is due, and nothing is left to settle.")

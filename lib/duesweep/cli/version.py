@@ -7,10 +7,10 @@ import duesweep
 
 
 def line() -> str:
-    """The versions of what a sweep runs on. Loads no Spark."""
+    """The versions of duesweep, Python and PySpark, without loading Spark."""
     try:
         spark = f"PySpark {metadata.version('pyspark')}"
     except metadata.PackageNotFoundError:
-        # Where spark-submit brings its own, it is no installed package.
+        # spark-submit has a PySpark of its own, which is not an installed package.
         spark = "PySpark not installed"
     return f"duesweep {duesweep.__version__} (Python {platform.python_version()}, {spark})"

@@ -1,7 +1,7 @@
-"""Configuration. Nothing else in the package reads the environment."""
+"""Configuration. No other part of the package reads the environment."""
 
 from duesweep.config.jars import jars
-from duesweep.config.load import load, masked
+from duesweep.config.load import load, mask_secrets
 from duesweep.config.model import Config
 from duesweep.config.rules import route_notice
 from duesweep.config.sections import DEFAULT_SCHEMAS, QueueConfig, RouteConfig
@@ -14,7 +14,7 @@ __all__ = [
     "RouteConfig",
     "jars",
     "load",
-    "masked",
+    "mask_secrets",
     "route_notice",
     "started",
 ]

@@ -1,18 +1,18 @@
-"""Whose a dsn is, by its form."""
+"""Which database a dsn is for, by its form."""
 
 import re
 
 _URL = re.compile(r"\s*postgres(ql)?://")
-# What leads to a server in an ODBC string; libpq has none of these words.
+# The keywords of an ODBC string that name a server; libpq has none of them.
 _ODBC = re.compile(
     r"(^|;)\s*(driver|server|addr|address|network address|dsn|filedsn)\s*=", re.IGNORECASE
 )
-# libpq's words are in small letters.
+# libpq's keywords are in lower case.
 _CONNINFO = re.compile(r"\s*[a-z_]+\s*=")
 
 
 def dialect_of(dsn: str) -> str | None:
-    """The dialect of the server that a dsn leads to; None where it has the form of none."""
+    """`postgresql` or `sqlserver`, None if the dsn has neither form."""
     if _URL.match(dsn):
         return "postgresql"
     if _ODBC.search(dsn):

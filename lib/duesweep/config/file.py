@@ -17,21 +17,24 @@ _OTHER_MARKS = {
 
 
 def content_of(file: Path) -> dict[str, Any]:
-    """What the file says. Raises `ConfigError` for a file that cannot be read."""
+    """The parsed file. Raises `ConfigError` for a file that cannot be read or parsed."""
     try:
         return tomllib.loads(_text_of(file))
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{file} is not TOML: {error}") from error
+        raise ConfigError(f"{file} is not valid TOML: {error}", advice="correct it") from error
 
 
 def _text_of(file: Path) -> str:
     try:
         content = file.read_bytes().removeprefix(codecs.BOM_UTF8)
     except OSError as error:
-        raise ConfigError(f"{file} cannot be read: {error.strerror or error}") from error
+        raise ConfigError(
+            f"{file} cannot be read: {error.strerror or error}",
+            advice="check its path and its permissions",
+        ) from error
     for mark, encoding in _OTHER_MARKS.items():
         if content.startswith(mark):
-            raise ConfigError(f"{file} is written in {encoding}; save it as UTF-8")
+            raise ConfigError(f"{file} is written in {encoding}", advice="save it as UTF-8")
     try:
         return content.decode()
     except UnicodeDecodeError as error:
@@ -39,5 +42,6 @@ def _text_of(file: Path) -> str:
         line, column = before.count("\n") + 1, len(before.rpartition("\n")[2]) + 1
         raise ConfigError(
             f"{file} is not UTF-8: byte 0x{content[error.start]:02X} in line {line}, column "
-            f"{column}; save it as UTF-8"
+            f"{column}",
+            advice="save it as UTF-8",
         ) from error

@@ -1,4 +1,4 @@
-"""The jars of a Spark session of our own."""
+"""The jars for a Spark session that duesweep starts itself."""
 
 import os
 from collections.abc import Sequence
@@ -7,14 +7,15 @@ from pathlib import Path
 from duesweep.errors import ConfigError
 
 _JARS_VARIABLE = "DUESWEEP_JARS"
-# One of these is set where the session is prepared: by spark-submit, or by spark-submit.sh.
+# One of these is set if the session is prepared by spark-submit or spark-submit.sh.
 _PREPARED_VARIABLES = {"PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS"}
 
 
 def jars() -> Sequence[Path]:
-    """The jars for a Spark session of our own, from the folder that spark-submit.sh filled.
+    """The jars for a Spark session, from the folder that spark-submit.sh filled.
 
-    None where spark-submit has prepared a session: its master and its jars are what counts.
+    Empty if spark-submit has prepared a session, which has a master and jars of its own. Raises
+    `ConfigError` for a folder without jars.
     """
     folder = os.environ.get(_JARS_VARIABLE)
     if folder is None or not _PREPARED_VARIABLES.isdisjoint(os.environ):
@@ -22,6 +23,6 @@ def jars() -> Sequence[Path]:
     found = sorted(Path(folder).glob("*.jar"))
     if not found:
         raise ConfigError(
-            f"{_JARS_VARIABLE} names {folder}, where there are no jars; run tests/run"
+            f"{_JARS_VARIABLE} names the folder {folder}, which has no jars", advice="run tests/run"
         )
     return found

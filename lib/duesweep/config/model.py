@@ -27,9 +27,9 @@ ENVIRONMENT = ("DUESWEEP_", "__")
 
 
 class Config(BaseSettings):
-    """The effective configuration. `content` is what the next one's file says."""
+    """The effective configuration. `content` is the parsed file of the next `Config` to be made."""
 
-    # The only way to hand it to pydantic's sources.
+    # A class variable is the only way to pass it to pydantic's sources.
     content: ClassVar[Mapping[str, Any]] = {}
 
     model_config = SettingsConfigDict(
@@ -56,15 +56,15 @@ class Config(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - pydantic's signature
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Command line over environment over file."""
-        given = _named_as_in(cls.content, env_settings())
+        """The command line overrides the environment, which overrides the file."""
+        given = _rename_as_in(cls.content, env_settings())
         environment = InitSettingsSource(settings_cls, as_text(given))
         return init_settings, environment, InitSettingsSource(settings_cls, dict(cls.content))
 
 
-def _named_as_in(content: Mapping[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """What the environment gives, its connections named as the file writes them: variables know no
-    case, and pydantic makes their names small.
+def _rename_as_in(content: Mapping[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """The settings from the environment, with connections named as in the file: variables are not
+    case-sensitive, and pydantic makes their names lower-case.
     """
     sections, queues = content.get("queues"), given.get("queues")
     if not isinstance(sections, Mapping) or not isinstance(queues, Mapping):

@@ -1,4 +1,4 @@
-"""The sections of a configuration: what can be set, and its default."""
+"""The sections of a configuration: each setting, its limits and its default."""
 
 import re
 from typing import Any, Literal
@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, fi
 
 from duesweep.config.dsn import dialect_of
 from duesweep.config.ports import PROBLEM, has_bad_port
-from duesweep.config.values import misfit, plain
+from duesweep.config.values import type_problem, without_marks
 from duesweep.routing import PLACEHOLDERS
 from duesweep.stores.values import TransactionMode
 
@@ -15,7 +15,7 @@ DEFAULT_SCHEMAS = {"postgresql": "public", "sqlserver": "dbo"}
 _SQL_PERSISTENCE = "sql-persistence"
 _STORE_KINDS = rf"^(postgresql|sqlserver|msmq|{_SQL_PERSISTENCE}|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$"
 
-# What the databases count in 32 bits.
+# The databases count these in 32 bits.
 _MOST = 2**31 - 1
 
 
@@ -25,14 +25,14 @@ class _Section(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _of_its_type(cls, value: Any, given: ValidationInfo) -> Any:
-        # Pydantic takes true for 1, and text for a number wherever it comes from.
-        problem = misfit(value, cls.model_fields[str(given.field_name)])
+        # Pydantic accepts true as 1, and text as a number whatever source it comes from.
+        problem = type_problem(value, cls.model_fields[str(given.field_name)])
         if problem is not None:
             raise ValueError(problem)
-        return plain(value) if given.field_name == "options" else value
+        return without_marks(value) if given.field_name == "options" else value
 
 
-def _checked(dsn: SecretStr | None) -> SecretStr | None:
+def _check_port(dsn: SecretStr | None) -> SecretStr | None:
     if dsn is not None and has_bad_port(dsn.get_secret_value()):
         raise ValueError(PROBLEM)
     return dsn
@@ -47,13 +47,13 @@ class StoreConfig(_Section):
     name: str | None = Field(default=None, min_length=1)
     db_schema: str | None = Field(default=None, alias="schema", min_length=1)
     delayed_table: str | None = Field(default=None, min_length=1)
-    # It may be empty: then the table's name is all that SQL persistence gives it.
+    # It may be empty: then SQL persistence names its table without a prefix.
     table_prefix: str | None = None
     writer_time_zone: str | None = Field(default=None, min_length=1)
     jdbc_url: SecretStr | None = Field(default=None, min_length=1)
     number_of_retries: int | None = Field(default=None, ge=0, le=1_000)
     transaction_mode: TransactionMode | None = None
-    # They may hold secrets, as only the store itself can tell.
+    # They may be secret; only the custom store knows which.
     options: dict[str, Any] = Field(default_factory=dict, repr=False)
 
     @field_validator("dsn")
@@ -62,33 +62,33 @@ class StoreConfig(_Section):
         is_decisive = given.data.get("kind") == _SQL_PERSISTENCE
         if is_decisive and dialect_of(dsn.get_secret_value()) is None:
             raise ValueError(
-                "it is neither an ODBC string, as Server=...;Database=..., nor PostgreSQL's, as "
-                "postgresql://... or host=... dbname=..."
+                "it is neither an ODBC string, as Server=...;Database=..., nor a PostgreSQL dsn, "
+                "as postgresql://... or host=... dbname=..."
             )
         return dsn
 
     @field_validator("dsn", "jdbc_url")
     @classmethod
     def _with_possible_ports(cls, dsn: SecretStr | None, given: ValidationInfo) -> Any:
-        # What the dsn of a store that users bring looks like is its own affair.
-        return dsn if ":" in given.data.get("kind", "") else _checked(dsn)
+        # The dsn of a custom store may have any form.
+        return dsn if ":" in given.data.get("kind", "") else _check_port(dsn)
 
     @property
     def is_custom(self) -> bool:
-        """Whether it is a store that users bring."""
+        """Whether it is a custom store: a class that is not part of duesweep."""
         return ":" in self.kind
 
     @property
     def dialect(self) -> str:
-        """The database's dialect: that of the queues beside the store, too."""
+        """The dialect of the database, and of queues in the same database."""
         if self.kind == _SQL_PERSISTENCE:
             return str(dialect_of(self.dsn.get_secret_value()))
         return "sqlserver" if self.kind == "msmq" else self.kind
 
     @property
     def knows_own_queue(self) -> bool:
-        """Whether the endpoint's own queue is a table. That of an endpoint on MSMQ is not, and SQL
-        persistence does not say what its endpoint's transport is.
+        """Whether the endpoint's own queue is a table. On MSMQ it is not, and with SQL persistence
+        the endpoint's transport is not known.
         """
         return self.kind not in {"msmq", _SQL_PERSISTENCE}
 
@@ -99,8 +99,9 @@ class StoreConfig(_Section):
 
 
 class QueueConfig(_Section):
-    """Where messages go; without a dsn or url, the store's own server and transaction. `kind` None
-    is the store's own. From `url` on, it is about RabbitMQ.
+    """Where messages go. Without a dsn or url: the store's server, in the store's transaction.
+
+    `kind` None is the kind of the store. The settings from `url` on are for RabbitMQ only.
     """
 
     kind: Literal["postgresql", "sqlserver", "rabbitmq"] | None = None
@@ -111,14 +112,14 @@ class QueueConfig(_Section):
     ca_file: str | None = Field(default=None, min_length=1)
     client_certificate: str | None = Field(default=None, min_length=1)
     client_key: str | None = Field(default=None, min_length=1)
-    # AMQP counts what a consumer may have in flight in 16 bits.
+    # AMQP counts messages in flight in 16 bits.
     max_in_flight: int = Field(default=2000, ge=1, le=65_535)
     management_url: SecretStr | None = Field(default=None, min_length=1)
 
     @field_validator("dsn", "url", "management_url")
     @classmethod
     def _with_possible_ports(cls, dsn: Any) -> Any:
-        return tuple(map(_checked, dsn)) if isinstance(dsn, tuple) else _checked(dsn)
+        return tuple(map(_check_port, dsn)) if isinstance(dsn, tuple) else _check_port(dsn)
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -128,7 +129,7 @@ class QueueConfig(_Section):
 
 
 class RouteConfig(_Section):
-    """Which destinations go to which connection, and what their queue is called there."""
+    """Which destinations go to which connection, and the name of their queue there."""
 
     destination: str = Field(min_length=1)
     connection: str = Field(min_length=1)
@@ -140,12 +141,12 @@ class RouteConfig(_Section):
         unknown = set(re.findall(r"\{(\w*)\}", template)) - set(PLACEHOLDERS)
         if unknown:
             known = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
-            raise ValueError(f"{{{min(unknown)}}} stands for nothing; there are {known}")
+            raise ValueError(f"unknown placeholder {{{min(unknown)}}}; use {known}")
         return template
 
 
 class RetryConfig(_Section):
-    """What becomes of messages that fail."""
+    """Retries of messages that fail."""
 
     max_attempts: int = Field(default=5, ge=1, le=1_000_000)
     initial_seconds: float = Field(default=30, ge=0, le=31_536_000)
@@ -161,7 +162,7 @@ class LedgerConfig(_Section):
 
 
 class SweepConfig(_Section):
-    """The size of a sweep's pieces, and how far it looks ahead."""
+    """The size of batches and slices, and how far a sweep looks ahead."""
 
     batch_rows: int = Field(default=1000, ge=1, le=10_000)
     batch_bytes: int = Field(default=8_000_000, ge=1, le=_MOST)
@@ -170,7 +171,7 @@ class SweepConfig(_Section):
 
 
 class TimeoutsConfig(_Section):
-    """How long a service may be silent."""
+    """How long a service may take to answer."""
 
-    # Below six seconds a busy server would pass for a silent one.
+    # Below six seconds, a busy server would look like a silent one.
     silence_seconds: float = Field(default=60, ge=6, le=3600)

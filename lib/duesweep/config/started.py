@@ -1,4 +1,4 @@
-"""When this run was started, which may be long before this process was."""
+"""When this run was started, which may be long before this process started."""
 
 import os
 import time
@@ -8,7 +8,7 @@ _imported = time.time()
 
 
 def started() -> float:
-    """Seconds since 1970-01-01 UTC: as spark-submit.sh noted them, else when this process began."""
+    """Seconds since 1970-01-01 UTC: from spark-submit.sh, else the start of this process."""
     try:
         return float(os.environ[_STARTED_VARIABLE])
     except (KeyError, ValueError):

@@ -1,4 +1,4 @@
-"""Values as they were given: TOML has types; environment and command line have text alone."""
+"""The type of a given value: TOML has types, the environment and the command line only text."""
 
 import re
 from collections.abc import Mapping
@@ -13,42 +13,42 @@ _WHOLE = re.compile(r"\s*[+-]?[\d_]+\s*")
 
 
 class Text(str):
-    """What the environment or the command line gave: it may stand for a number."""
+    """A text from the environment or the command line, which may be meant as a number."""
 
     __slots__ = ()
 
 
 def as_text(value: Any) -> Any:
-    """The same value, its texts marked as `Text`."""
+    """The same value, with each text in it marked as `Text`."""
     return _with_texts(value, Text)
 
 
-def plain(value: Any) -> Any:
+def without_marks(value: Any) -> Any:
     """The same value without the marks."""
     return _with_texts(value, str)
 
 
-def misfit(value: Any, field: FieldInfo) -> str | None:
-    """Why a value is of no type that the field takes; None where pydantic is to judge it."""
+def type_problem(value: Any, field: FieldInfo) -> str | None:
+    """Why the field does not accept a value of this type; None if pydantic has to decide."""
     kinds = _kinds(field)
     if kinds & {int, float}:
-        return _no_number(value, is_whole=float not in kinds)
+        return _number_problem(value, is_whole=float not in kinds)
     if not kinds & {str, SecretStr}:
         return None
     if isinstance(value, bool | int | float):
-        is_what = f"it is {_shown(value)}" if isinstance(value, bool) else "it is a number"
-        return f"{is_what}, and has to be text: write it in quotes"
+        is_what = f"it is {_as_toml(value)}" if isinstance(value, bool) else "it is a number"
+        return f"{is_what}, and must be text: write it in quotes"
     is_filled = any(isinstance(bound, MinLen) for bound in field.metadata)
     return "it is empty" if is_filled and _has_blank(value) else None
 
 
-def _no_number(value: Any, *, is_whole: bool) -> str | None:
+def _number_problem(value: Any, *, is_whole: bool) -> str | None:
     if isinstance(value, bool):
-        return f"it is {_shown(value)}, and has to be a number"
+        return f"it is {_as_toml(value)}, and must be a number"
     if isinstance(value, str) and not isinstance(value, Text):
-        return "it is text, and has to be a number: write it without quotes"
+        return "it is text, and must be a number: write it without quotes"
     if is_whole and _is_fraction(value):
-        return "it has to be a whole number, without a decimal point"
+        return "it must be a whole number, without a decimal point"
     return None
 
 
@@ -72,7 +72,7 @@ def _kinds(field: FieldInfo) -> set[Any]:
     return set(get_args(kind)) - {NoneType} if get_origin(kind) is UnionType else {kind}
 
 
-def _shown(value: bool) -> str:  # noqa: FBT001 - as TOML writes it
+def _as_toml(value: bool) -> str:  # noqa: FBT001 - the value is what it converts
     return str(value).lower()
 
 

@@ -30,7 +30,8 @@ def kept(folder: Path) -> Iterator[None]:
     if folder.exists() and not mark.exists() and any(folder.iterdir()):
         raise ConfigError(
             f"{folder} holds something else than a demonstration, which begins by deleting what is "
-            "there; name another one with --folder"
+            "there",
+            advice="name another one with --folder",
         )
     folder.mkdir(parents=True, exist_ok=True)
     with mark.open("w") as lock:
@@ -38,8 +39,8 @@ def kept(folder: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise ConfigError(
-                f"Another demonstration is running in {folder}; wait for it, or name another "
-                "folder with --folder"
+                f"Another demonstration is running in {folder}",
+                advice="wait for it, or name another folder with --folder",
             ) from error
         yield
 
@@ -70,7 +71,8 @@ def configured(file: Path, settings: Settings, comment: str) -> Config:
     if _explicit(config) != settings:
         raise ConfigError(
             "The environment holds settings of duesweep (DUESWEEP_…), which would go over the "
-            "demonstration's own; unset them"
+            "demonstration's own",
+            advice="unset them",
         )
     return config
 

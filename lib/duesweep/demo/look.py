@@ -98,7 +98,7 @@ def show(ledger: Ledger, look: Look) -> None:
 class Comparison:
     """One line of the account: what is there, and what the ledger says."""
 
-    place: str
+    location: str
     found: int
     recorded: int
 
@@ -139,13 +139,13 @@ def account(
 def show_account(entries: Sequence[Comparison]) -> None:
     """Print the account."""
     table = Table()
-    table.add_column("place")
+    table.add_column("location")
     table.add_column("messages there", justify="right")
     table.add_column("the ledger says", justify="right")
     table.add_column("")
     for entry in entries:
         verdict = "agrees" if entry.agrees else "DIFFERS"
-        table.add_row(entry.place, f"{entry.found:,}", f"{entry.recorded:,}", verdict)
+        table.add_row(entry.location, f"{entry.found:,}", f"{entry.recorded:,}", verdict)
     _print(table)
 
 

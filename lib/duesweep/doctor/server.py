@@ -4,18 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from duesweep.doctor.finding import Check, Finding, fault, ok, warning
-from duesweep.errors import DuesweepError
+from duesweep.doctor.finding import Check, Finding, capitalized, fault, ok, warning
+from duesweep.errors import DuesweepError, OdbcDriverError
 
 # Nothing is early or late by this machine's clock; it only stamps logs and fault headers.
 _SKEW = timedelta(seconds=5)
 _LOOKS = 3
-# How what is said of it begins, in drivers/sqlserver: an error of a configuration like others.
-_NO_ODBC_DRIVER = (
-    "The ODBC driver that the dsn names cannot be loaded",
-    "There is no ODBC driver",
-    "The package mssql-python-odbc holds no driver",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +50,23 @@ def reachable(setting: str, version: str, readings: Sequence[ClockReading]) -> F
 
 def unreachable(setting: str, error: DuesweepError) -> Finding:
     """It does not, or not to the end; or it was never asked, for want of an ODBC driver."""
-    if str(error).startswith(_NO_ODBC_DRIVER):
+    if isinstance(error, OdbcDriverError):
         return fault(
             Check.DRIVER_IMPORT,
             setting,
-            str(error),
-            "Do what it says; Microsoft's driver loads unixODBC and Kerberos from the machine "
-            "(Debian, Ubuntu: apt-get install libodbc2 libgssapi-krb5-2)",
+            error.text,
+            f"{capitalized(error.advice or 'install it')}; Microsoft's driver loads unixODBC and "
+            "Kerberos from the machine (Debian, Ubuntu: apt-get install libodbc2 libgssapi-krb5-2)",
         )
+    advice = error.advice or (
+        "see that the server runs, that this machine and every executor may connect to it, and "
+        f"that {setting} names it"
+    )
     return fault(
         Check.SERVER_REACHABLE,
         setting,
-        str(error),
-        "See that the server runs, that this machine and every executor may connect to it, and "
-        f"that {setting} names it; what else depends on it was not looked at",
+        error.text,
+        f"{capitalized(advice)}; what else depends on it was not looked at",
     )
 
 

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from duesweep.doctor.finding import Check, Finding, fault, ok, skipped, warning
+from duesweep.doctor.finding import Check, Finding, fault, fault_of, ok, skipped, warning
+from duesweep.errors import Problem
 
 _SESSION = "the Spark session"
 _ENOUGH_TRIES = 2
@@ -63,7 +64,7 @@ class LedgerFacts:
     root: str
     found: UUID | None
     bound: UUID | None
-    problem: str | None = None
+    problem: Problem | None = None
     unknown: str | None = None
 
 
@@ -93,10 +94,9 @@ def ledger_finding(facts: LedgerFacts) -> Finding:
     """Whether the ledger can be read, and is the journal's."""
     check, root = Check.LEDGER, facts.root
     if facts.problem is not None:
-        text, _, advice = facts.problem.rpartition("; ")
-        if text:
-            return fault(check, root, text, advice[:1].upper() + advice[1:])
-        return fault(check, root, facts.problem, "Check ledger.root, and who may read and write it")
+        return fault_of(
+            check, root, facts.problem, "Check ledger.root, and who may read and write it"
+        )
     if facts.unknown is not None:
         there = "no ledger yet" if facts.found is None else f"ledger {facts.found}"
         text = f"There is {there}; whether it is the journal's is not known: {facts.unknown}"

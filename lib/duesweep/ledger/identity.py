@@ -16,7 +16,7 @@ _COLUMNS = {"source", "message_key"}, {"source", "sweep_id"}
 
 @dataclass(frozen=True, slots=True)
 class LedgerTableFacts:
-    """What lies at the place of the table `name`. `properties` None: no Delta table; then
+    """What is at the location of the table `name`. `properties` None: no Delta table; then
     `holds_data` says whether there are files without a log. `columns` are only those of a table
     without an id.
     """
@@ -31,8 +31,8 @@ class LedgerTableFacts:
 @dataclass(frozen=True, slots=True)
 class Identity:
     """`ledger_id` None: there is no ledger. `missing` tables are not there, `stray` ones have data
-    and no log, `unmarked` ones are of a version that gave only `tombstones` an id. Names of tables,
-    but for `stray`: places.
+    and no log, `unmarked` ones are of a version that gave only `tombstones` an id. `stray` holds
+    locations, the others names of tables.
     """
 
     ledger_id: UUID | None
@@ -44,9 +44,11 @@ class Identity:
         """Raise `ConfigError` where data would be taken for a new table's."""
         if self.stray:
             raise ConfigError(
-                f"There are data files without a Delta log at {', '.join(self.stray)}; restore "
-                "the _delta_log from a backup, or move the data away and, if the journal is bound "
-                "to a ledger, run the command `setup --rebind`"
+                f"There are data files without a Delta log at {', '.join(self.stray)}",
+                advice=(
+                    "restore the _delta_log from a backup, or move the data away and, if the "
+                    "journal is bound to a ledger, run the command `setup --rebind`"
+                ),
             )
 
     def refuse_incomplete(self, root: str) -> None:
@@ -54,9 +56,11 @@ class Identity:
         self.refuse_stray()
         if self.ledger_id is not None and self.missing:
             raise ConfigError(
-                f"The ledger {self.ledger_id} at {root} has lost {_listed(self.missing)}; restore "
-                "that from a backup, or, if it is gone for good, run the command `setup --rebind`, "
-                "and the next sweep creates it anew, empty"
+                f"The ledger {self.ledger_id} at {root} has lost {_listed(self.missing)}",
+                advice=(
+                    "restore that from a backup, or, if it is gone for good, run the command "
+                    "`setup --rebind`, and the next sweep creates it anew, empty"
+                ),
             )
 
 
@@ -78,8 +82,10 @@ def identify(tables: Iterable[LedgerTableFacts]) -> Identity:
     if len(set(ids.values())) > 1:
         listed = ", ".join(f"{location} is of ledger {one}" for location, one in ids.items())
         raise ConfigError(
-            f"Tables of different ledgers lie under one root: {listed}; move away those that do "
-            "not belong there, or set ledger.root to a place of its own"
+            f"Tables of different ledgers lie under one root: {listed}",
+            advice=(
+                "move away those that do not belong there, or set ledger.root to a place of its own"
+            ),
         )
     ledger_id = next(iter(ids.values()), None)
     return Identity(ledger_id, tuple(missing), tuple(stray), tuple(unmarked))
@@ -89,8 +95,8 @@ def _id_of(table: LedgerTableFacts, properties: Mapping[str, str]) -> UUID:
     role = properties.get(ROLE_PROPERTY, table.name)
     if role != table.name:
         raise ConfigError(
-            f"{table.location} is the table {role} of a ledger, and should be {table.name}: move "
-            "it to where it belongs"
+            f"{table.location} is the table {role} of a ledger, and should be {table.name}",
+            advice="move it to where it belongs",
         )
     try:
         return UUID(properties[ID_PROPERTY])
@@ -100,7 +106,8 @@ def _id_of(table: LedgerTableFacts, properties: Mapping[str, str]) -> UUID:
 
 def _not_ours(table: LedgerTableFacts) -> ConfigError:
     return ConfigError(
-        f"{table.location} is no table of a duesweep ledger; set ledger.root to a place of its own"
+        f"{table.location} is no table of a duesweep ledger",
+        advice="set ledger.root to a place of its own",
     )
 
 

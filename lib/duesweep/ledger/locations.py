@@ -93,7 +93,7 @@ def _refusal(folder: Path, error: OSError) -> DuesweepError:
     text = f"The ledger cannot be written under {folder}: {error.strerror}"
     if error.errno in _STORAGE_FAULTS:
         return LedgerError(f"{text}; the journal keeps the rows", transient=True)
-    return ConfigError(f"{text}; check ledger.root and who owns it")
+    return ConfigError(text, advice="check ledger.root and who owns it")
 
 
 def _lock_file(lock: IO[str], folder: Path) -> None:

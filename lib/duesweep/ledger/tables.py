@@ -1,7 +1,7 @@
 """The ledger's tables: where they are, whose they are, and appends that count once.
 
 Delta records (txnAppId, txnVersion) with a commit and silently ignores a version that it has seen,
-so an append under a settle id happens once, however often it is tried:
+so an append with the sweep's id happens once, however often it is tried:
 https://docs.delta.io/latest/delta-batch.html#idempotent-table-writes-in-foreachbatch
 """
 
@@ -71,7 +71,8 @@ class Ledger:
                 identity = self._creatable()
             if identity.ledger_id is None:
                 raise LedgerError(
-                    f"The ledger at {self.root} was created, but is not to be seen there",
+                    f"The ledger at {self.root} was created, but cannot be found there",
+                    advice="check that all processes see the same ledger.root",
                     transient=False,
                 )
             for name in others:
@@ -155,8 +156,8 @@ class Ledger:
         except AnalysisException as error:
             if "SCHEMA_NOT_FOUND" in str(error):
                 raise ConfigError(
-                    f"ledger.root is {self.root!r}, and there is no such catalog schema; create "
-                    "it, or write a path with a slash, as in ./ledger"
+                    f"ledger.root is {self.root!r}, and there is no such catalog schema",
+                    advice="create it, or write a path with a slash, as in ./ledger",
                 ) from error
             if not _is_absence(error):
                 raise self._unreadable(error) from error
@@ -208,13 +209,15 @@ class Ledger:
             # Who lost a race finds what the other one did.
             if not is_conflict(error):
                 raise LedgerError(
-                    f"{failure}: {sentence(error)}; check ledger.root and the right to write there",
+                    f"{failure}: {sentence(error)}",
+                    advice="check ledger.root and the right to write there",
                     transient=is_transient(error),
                 ) from error
 
     def _unreadable(self, error: Exception) -> LedgerError:
         return LedgerError(
             f"The ledger at {self.root} is unreadable: {sentence(error)}",
+            advice="check ledger.root and the right to read there",
             transient=is_transient(error),
         )
 
@@ -229,8 +232,11 @@ class Ledger:
         on_databricks = self.spark.conf.get("spark.databricks.clusterUsageTags.clusterId", None)
         if on_databricks is None and self.spark.conf.get(setting, None) is None:
             raise ConfigError(
-                f"Two sweeps could overwrite each other's commits under {self.root}: set {setting} "
-                "to a multi-writer log store (io.delta.storage.S3DynamoDBLogStore)"
+                f"Two sweeps could overwrite each other's commits under {self.root}",
+                advice=(
+                    f"set {setting} to a multi-writer log store "
+                    "(io.delta.storage.S3DynamoDBLogStore)"
+                ),
             )
 
 

@@ -50,14 +50,15 @@ class QueueSession(Protocol):
         ...
 
     def longest_delay(self, destination: Destination) -> int:
-        """For how many seconds the queue can hold a message back; 0 where it cannot."""
+        """For how many seconds the queue can defer a message; 0 where it cannot."""
         ...
 
     def defer(
         self, destination: Destination, messages: Sequence[Message], clock: StoreClock
     ) -> dict[str, MessageError]:
-        """Hand messages over that are not due yet, for the queue to deliver when they are, never
-        earlier; otherwise as `deliver`. None may be due later than `longest_delay` allows.
+        """Give messages that are not due yet to the queue, which delivers them when they are due,
+        never earlier; otherwise as `deliver`. `clock` tells how long that is. None may be due later
+        than `longest_delay` allows.
         """
         ...
 
@@ -81,17 +82,17 @@ class QueueSession(Protocol):
 
 
 class PromptQueueSession:
-    """To inherit: a queue that says at once what it took, and holds nothing back."""
+    """To inherit: a queue that says at once what it took, and cannot defer messages."""
 
     def longest_delay(self, destination: Destination) -> int:  # noqa: ARG002 - the same for all
-        """It holds nothing back."""
+        """It cannot defer messages."""
         return 0
 
     def defer(
         self, destination: Destination, messages: Sequence[Message], clock: StoreClock
     ) -> dict[str, MessageError]:
-        """Nothing may be deferred early."""
-        raise AssertionError(f"{destination} holds no messages back, {len(messages)} at {clock}")
+        """Never called, since `longest_delay` is 0."""
+        raise AssertionError(f"{destination} cannot defer {len(messages)} messages at {clock}")
 
     def confirm(self, seconds: float) -> Confirmation:  # noqa: ARG002 - there is nothing to wait for
         """Everything is said."""
@@ -108,8 +109,8 @@ class Queue(Protocol):
 
     @property
     def longest_delay(self) -> int:
-        """For how many seconds a message can be over the limit until it is due, by those of its
-        queues that can do it; 0 where none can.
+        """The longest time in seconds for which any of its queues can defer a message; 0 where none
+        can.
         """
         ...
 

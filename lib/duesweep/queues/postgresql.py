@@ -55,7 +55,8 @@ class PostgreSqlQueue:
         if self.dsn is None:
             if not isinstance(store, PostgreSqlTaskSession):
                 raise ConfigError(
-                    f"{self.setting} has no dsn, but the store is not in PostgreSQL: give it one"
+                    f"{self.setting} has no dsn, but the store is not in PostgreSQL",
+                    advice="give it one",
                 )
             yield PostgreSqlQueueSession(store.connection, self.addresses)
         else:
@@ -81,7 +82,7 @@ class PostgreSqlQueue:
         try:
             return connect(self.dsn, self.timeouts.task)
         except ConfigError as error:
-            raise ConfigError(f"{self.setting}.dsn: {error}") from error
+            raise ConfigError(f"{self.setting}.dsn: {error.text}", advice=error.advice) from error
 
 
 class PostgreSqlQueueSession(QueueTableSession):
@@ -152,8 +153,8 @@ def _check_database(
 ) -> None:
     if connection.row("describe_session", {}).is_read_only:
         raise ConfigError(
-            f"The session that {setting}.dsn opens is read-only; connect to the primary "
-            "server, with a role that may write"
+            f"The session that {setting}.dsn opens is read-only",
+            advice="connect to the primary server, with a role that may write",
         )
     if own_queue is None:
         return
@@ -161,8 +162,8 @@ def _check_database(
         _missing_rights(connection, own_queue)
     except MessageError as error:
         raise ConfigError(
-            f"{setting}.dsn does not lead to the endpoint's queues: {error}; correct the dsn, "
-            "or create the queue with the command `setup`"
+            f"{setting}.dsn does not lead to the endpoint's queues: {error}",
+            advice="correct the dsn, or create the queue with the command `setup`",
         ) from error
 
 
@@ -174,10 +175,11 @@ def _check_error_queue(
         missing = _missing_rights(connection, table)
     except MessageError as error:
         raise ConfigError(
-            f"retry.error_queue is {address!r}: {error}; create it or correct the setting"
+            f"retry.error_queue is {address!r}: {error}", advice="create it or correct the setting"
         ) from error
     if missing:
         raise ConfigError(
             f"retry.error_queue is {address!r}: the sweeper's role lacks {', '.join(missing)} on "
-            f"{table}; grant it (and USAGE on its sequence and schema)"
+            f"{table}",
+            advice="grant it (and USAGE on its sequence and schema)",
         )

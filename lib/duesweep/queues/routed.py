@@ -35,7 +35,7 @@ class RoutedQueue:
 
     @property
     def longest_delay(self) -> int:
-        """What the most patient of its connections holds back."""
+        """The longest time in seconds for which any of its connections can defer a message."""
         return max(queue.longest_delay for queue in self.connections.values())
 
     def way(self, address: str) -> tuple[str, str]:
@@ -66,7 +66,7 @@ class RoutedQueue:
             try:
                 holder, name = self.way(error_queue)
             except NoRouteError as error:
-                raise ConfigError(f"retry.error_queue: {error}; add one for it") from error
+                raise ConfigError(f"retry.error_queue: {error}", advice="add one for it") from error
         for connection, queue in self.connections.items():
             try:
                 queue.check(name if connection == holder else None)
@@ -114,7 +114,7 @@ class RoutedQueueSession:
         return RoutedDestination(route.connection, session.resolve(route.name_of(written)))
 
     def longest_delay(self, destination: Destination) -> int:
-        """What the destination's connection can hold back."""
+        """For how many seconds the destination's connection can defer a message."""
         session, own = self._of(destination)
         return session.longest_delay(own)
 
@@ -128,7 +128,7 @@ class RoutedQueueSession:
     def defer(
         self, destination: Destination, messages: Sequence[Message], clock: StoreClock
     ) -> dict[str, MessageError]:
-        """Hand over to the destination's connection."""
+        """Defer on the destination's connection."""
         session, own = self._of(destination)
         return self._send(destination, lambda: session.defer(own, messages, clock))
 
@@ -173,7 +173,7 @@ class RoutedQueueSession:
                 raise
             # What it had taken of this batch is lost with it, so the batch starts again without.
             self.block(name, error)
-            raise TransactionLostError(str(error)) from error
+            raise TransactionLostError(error.text, advice=error.advice) from error
 
     def _of(self, destination: Destination) -> tuple[QueueSession, Destination]:
         assert isinstance(destination, RoutedDestination)  # ours, from resolve

@@ -61,7 +61,8 @@ class SqlServerQueue:
         if self.dsn is None:
             if not isinstance(store, SqlServerTaskSession):
                 raise ConfigError(
-                    f"{self.setting} has no dsn, but the store is not in SQL Server: give it one"
+                    f"{self.setting} has no dsn, but the store is not in SQL Server",
+                    advice="give it one",
                 )
             yield SqlServerQueueSession(store.connection, self.addresses)
         else:
@@ -88,8 +89,8 @@ class SqlServerQueue:
             describe_queue(connection, self.addresses.own_queue)
         except MessageError as error:
             raise ConfigError(
-                f"{self.setting}.dsn does not lead to the endpoint's queues: {error}; correct the "
-                "dsn, or create the queue with the command `setup`"
+                f"{self.setting}.dsn does not lead to the endpoint's queues: {error}",
+                advice="correct the dsn, or create the queue with the command `setup`",
             ) from error
 
     def _connect(self) -> SqlServerConnection:
@@ -98,7 +99,7 @@ class SqlServerQueue:
         try:
             return connect(self.dsn, self.timeouts.task)
         except ConfigError as error:
-            raise ConfigError(f"{self.setting}.dsn: {error}") from error
+            raise ConfigError(f"{self.setting}.dsn: {error.text}", advice=error.advice) from error
 
 
 class SqlServerQueueSession(QueueTableSession):
@@ -178,7 +179,8 @@ def _columns_of(connection: SqlServerConnection, table: SqlServerTable) -> dict[
     if not database.is_open:
         raise DestinationError(
             f"The sweeper's login has no user in database {table.catalog}, so that {table} is out "
-            "of its reach; create one there"
+            "of its reach",
+            advice="create one there",
         )
     names = {"catalog": bracketed(table.catalog)}
     rows = connection.rows("describe_table", names, schema=table.schema, table=table.table)
@@ -198,7 +200,7 @@ def _refuse_unseen(connection: SqlServerConnection, table: SqlServerTable) -> No
         return  # Babelfish shows it, and ends the transaction for a table that is missing
     if connection.error_number("probe_queue", {"queue": table.sql}) in _NO_RIGHT:
         raise DestinationError(
-            f"Queue table {table} is closed to the sweeper's user; grant INSERT on it"
+            f"Queue table {table} is closed to the sweeper's user", advice="grant INSERT on it"
         )
 
 
@@ -210,11 +212,12 @@ def _check_error_queue(
         describe_queue(connection, table)
     except (MessageError, DestinationError) as error:
         raise ConfigError(
-            f"retry.error_queue is {address!r}: {error}; create it or correct the setting"
+            f"retry.error_queue is {address!r}: {error}", advice="create it or correct the setting"
         ) from error
     missing = missing_rights(connection, table, ["INSERT"])
     if missing:
         raise ConfigError(
             f"retry.error_queue is {address!r}: the sweeper's user lacks {', '.join(missing)} on "
-            f"{table}; grant it"
+            f"{table}",
+            advice="grant it",
         )

@@ -12,6 +12,7 @@ from typing import Protocol
 from uuid import UUID
 
 from duesweep.account import SliceEnd
+from duesweep.errors import Problem
 from duesweep.message import Message
 from duesweep.outcome import Outcomes
 from duesweep.stores.values import (
@@ -190,8 +191,8 @@ class DriverSession(Journal, Protocol):
         """Raise `ConfigError` unless tables, their shapes and this role's rights are as needed."""
         ...
 
-    def notices(self) -> Sequence[str]:
-        """What somebody should see to, though it keeps no sweep: a sentence each. Cheap."""
+    def notices(self) -> Sequence[Problem]:
+        """What somebody should look at, although sweeps work: a problem each. Cheap."""
         ...
 
     def has_work(self, ahead: timedelta) -> bool:

@@ -9,6 +9,6 @@ def refuse_distributed(source: str, mode: TransactionMode) -> None:
     if mode == TransactionMode.TRANSACTION_SCOPE:
         raise ConfigError(
             f"store.transaction_mode is {mode.value}, which takes a distributed transaction, and "
-            f"{source} cannot enlist in one: leave the setting out, or set "
-            f"{TransactionMode.RECEIVE_ONLY.value}"
+            f"{source} cannot enlist in one",
+            advice=f"leave the setting out, or set {TransactionMode.RECEIVE_ONLY.value}",
         )

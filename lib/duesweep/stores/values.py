@@ -81,7 +81,10 @@ class Horizon:
 
     @property
     def shift_us(self) -> int:
-        """How far the stored clock is ahead of the server's, in microseconds."""
+        """How far the clock that stored Dues show is ahead of the server's, in microseconds, when
+        the sweep asked. For the instant of a Due the zone's own rules are exact, where they are
+        known.
+        """
         shift = self.before - self.ahead - self.server_time
         return (shift.days * 86_400 + shift.seconds) * 1_000_000 + shift.microseconds
 
@@ -98,11 +101,12 @@ class SweepRun:
 class Claim:
     """Messages whose rows this transaction has locked, eligible and due, in the order of their Due.
 
-    `server_us` is the server's time at the claim, microseconds since 1970-01-01 UTC. `unread` are
-    claim keys for a claim of their own: what they lead to was more than a batch may hold in bytes.
-    Of the other claim keys that led to no message, `skipped` led to rows that others hold, `gone`
-    to none, and `later` to messages that are not due, or not eligible, any more. So the number of
-    claim keys is the sum of all five.
+    Each message says at which instant it is due (`Message.instant_us`). `server_us` is the server's
+    time at the claim, microseconds since 1970-01-01 UTC. `unread` are claim keys for a claim of
+    their own: what they lead to was more than a batch may hold in bytes. Of the other claim keys
+    that led to no message, `skipped` led to rows that others hold, `gone` to none, and `later` to
+    messages that are not due, or not eligible, any more. So the number of claim keys is the sum of
+    all five.
     """
 
     messages: tuple[Message, ...]
@@ -111,6 +115,11 @@ class Claim:
     skipped: int = 0
     gone: int = 0
     later: int = 0
+
+    def __post_init__(self) -> None:
+        # Without it a message that is not due yet would pass for one that is.
+        if any(m.instant_us is None and m.due_us is not None for m in self.messages):
+            raise ValueError("A claim has to set the instant_us of each message with a finite Due")
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +267,7 @@ class JournalBatch:
 
 @dataclass(frozen=True, slots=True)
 class JournalExtent:
-    """How many messages a sealed group exhausted, and the size of the largest."""
+    """How many messages a closed sweep exhausted, and the size of the largest."""
 
     rows: int
     longest_bytes: int

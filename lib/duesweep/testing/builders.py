@@ -77,12 +77,14 @@ def delayed_row(
 
 
 def message(row: DelayedRow | None = None, attempts: int = 0) -> Message:
-    """`row` as a claim hands it to dispatch."""
+    """`row` as a claim hands it to dispatch, where Dues are read on UTC's clock."""
     row = row or DelayedRow()
     try:
         headers = headers_json.read(row.headers)
     except UnreadableHeadersError as error:
-        return Message(row.key, row.due_us, error, row.headers, row.body, None, attempts)
+        return Message(
+            row.key, row.due_us, error, row.headers, row.body, None, attempts, row.due_us
+        )
     return Message(
         row.key,
         row.due_us,
@@ -91,4 +93,5 @@ def message(row: DelayedRow | None = None, attempts: int = 0) -> Message:
         row.body,
         headers.get(headers_json.FORWARD_DESTINATION),
         attempts,
+        row.due_us,
     )

@@ -7,8 +7,8 @@ from duesweep.account import SliceEnd
 from duesweep.errors import MessageError, stack_of, type_name
 from duesweep.message import Message
 from duesweep.outcome import Exhausted, Outcomes
+from duesweep.store_clock import StoreClock
 from duesweep.testing.builders import ENDPOINT, DelayedRow
-from duesweep.tombstone import BatchClock
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +61,11 @@ JournalEntry = BatchEntry | ExhaustedEntry | SliceEntry
 
 
 def batch_entry(
-    slice_number: int, outcomes: Outcomes, clock: BatchClock, own_queue: str = ENDPOINT
+    slice_number: int, outcomes: Outcomes, server_us: int, own_queue: str = ENDPOINT
 ) -> BatchEntry:
     """The account of one batch; `own_queue` stands for a destination that was not written."""
     delivered = outcomes.delivered
-    late_ms = clock.lateness_ms(delivered)
+    late_ms = tombstone.measure_lateness(delivered, StoreClock(server_us))
     return BatchEntry(
         slice_number,
         dispatched=len(delivered),
@@ -73,7 +73,7 @@ def batch_entry(
         body_bytes=sum(d.message.body_bytes for d in delivered),
         attempts_changed=bool(outcomes.failed) or any(d.message.attempts for d in delivered),
         lateness_ms=tuple(ms for ms in late_ms if ms is not None),
-        outcomes=tombstone.encode(delivered, late_ms, clock, own_queue) if delivered else None,
+        outcomes=tombstone.encode(delivered, late_ms, server_us, own_queue) if delivered else None,
     )
 
 
@@ -81,7 +81,7 @@ def exhausted_entry(
     slice_number: int,
     exhausted: Exhausted,
     row: DelayedRow,
-    clock: BatchClock,
+    server_us: int,
     own_queue: str = ENDPOINT,
 ) -> ExhaustedEntry:
     """The account of one message out of attempts, whose row is `row`."""
@@ -93,8 +93,8 @@ def exhausted_entry(
         message_type=gone.message_type,
         destination=_destination(gone, own_queue),
         queue=exhausted.queue,
-        due_us=None if row.due_us is None else row.due_us - clock.shift_us,
-        dispatched_us=clock.now_us,
+        due_us=gone.instant_us,
+        dispatched_us=server_us,
         attempts=gone.attempts + 1,
         error_class=type_name(exhausted.error),
         error_text=str(exhausted.error),

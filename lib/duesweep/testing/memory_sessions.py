@@ -14,7 +14,7 @@ from duesweep.outcome import Outcomes
 from duesweep.stores.values import Claim, NewMessage, SweepRun
 from duesweep.testing.builders import DelayedRow, message
 from duesweep.testing.journal import JournalEntry, SliceEntry, batch_entry, exhausted_entry
-from duesweep.tombstone import BatchClock, micros
+from duesweep.tombstone import micros
 
 if TYPE_CHECKING:
     from duesweep.testing.memory import MemoryStore, MemorySweep
@@ -91,12 +91,12 @@ class MemoryTaskSession:
 
     def finish(self, run: SweepRun, slice_number: int, outcomes: Outcomes, server_us: int) -> None:
         """Note what becomes of the claimed messages."""
-        store, clock = self._store, BatchClock(server_us, run.horizon.shift_us)
+        store = self._store
         entries: list[JournalEntry] = [
-            exhausted_entry(slice_number, e, store.rows[e.message.key], clock)
+            exhausted_entry(slice_number, e, store.rows[e.message.key], server_us)
             for e in outcomes.exhausted
         ]
-        entries.append(batch_entry(slice_number, outcomes, clock))
+        entries.append(batch_entry(slice_number, outcomes, server_us))
         counted = (len(outcomes.exhausted), outcomes.over_limit)
         self.enlist(partial(_count_exhausted, store.sweeps[run.sweep_id], *counted))
         self.enlist(partial(store.journal[run.sweep_id].extend, entries))

@@ -66,7 +66,7 @@ def ledger_root(root: str) -> str:
         return str(Path(root).expanduser().resolve())
     except RuntimeError as error:
         raise ConfigError(
-            f"ledger.root is {root!r}, a home that cannot be found; write the path in full"
+            f"ledger.root is {root!r}, a home that cannot be found", advice="write the path in full"
         ) from error
 
 
@@ -89,9 +89,11 @@ def _mode(config: Config, queues: Queue) -> TransactionMode:
     if asked == atomic and not queues.shares_transaction:
         raise ConfigError(
             f"store.transaction_mode is {asked.value}, and there are queues on connections of "
-            "their own, where a message arrives at least once: set "
-            f"{TransactionMode.RECEIVE_ONLY.value}, or leave their dsn out if they are on the "
-            "store's own server"
+            "their own, where a message arrives at least once",
+            advice=(
+                f"set {TransactionMode.RECEIVE_ONLY.value}, or leave their dsn out if they "
+                "are on the store's own server"
+            ),
         )
     return asked or (atomic if queues.shares_transaction else TransactionMode.RECEIVE_ONLY)
 

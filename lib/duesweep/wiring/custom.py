@@ -39,11 +39,13 @@ def store(config: Config) -> Store:
         raise
     except Exception as error:
         raise ConfigError(
-            f"{kind} cannot be made from a StoreSettings: it raises {type_name(error)}; see "
-            "docs/stores.md"
+            f"{kind} cannot be made from a StoreSettings: it raises {type_name(error)}",
+            advice="see docs/stores.md",
         ) from error
     if lacking:
-        raise ConfigError(f"{kind} is no store: it lacks {', '.join(lacking)}; see docs/stores.md")
+        raise ConfigError(
+            f"{kind} is no store: it lacks {', '.join(lacking)}", advice="see docs/stores.md"
+        )
     return made
 
 
@@ -58,10 +60,13 @@ def _class(kind: str) -> Callable[[StoreSettings], Store]:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         reason = type_name(error) + (f" of {missing}" if missing else "")
         raise ConfigError(
-            f"store.kind is {kind!r}, which cannot be imported ({reason}); {advice}"
+            f"store.kind is {kind!r}, which cannot be imported ({reason})", advice=advice
         ) from error
     if not hasattr(module, class_name):
-        raise ConfigError(f"store.kind is {kind!r}, and {module_name} has no {class_name} in it")
+        raise ConfigError(
+            f"store.kind is {kind!r}, and {module_name} has no {class_name} in it",
+            advice="correct the name of the class",
+        )
     found: Callable[[StoreSettings], Store] = getattr(module, class_name)
     return found
 

@@ -151,6 +151,6 @@ def refuse_apart(connection: QueueConnection, store: Store) -> None:
     if not dialect(connection.kind).holds(store):
         raise ConfigError(
             f"{connection.setting}.dsn is not set, and {settings.kind} is no subclass of the store "
-            f"of kind {connection.kind} that comes along, whose transaction queues can share; set "
-            f"{connection.setting}.dsn"
+            f"of kind {connection.kind} that comes along, whose transaction queues can share",
+            advice=f"set {connection.setting}.dsn",
         )

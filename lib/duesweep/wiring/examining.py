@@ -5,7 +5,7 @@ from functools import partial
 
 from duesweep.config import Config, route_notice
 from duesweep.doctor.examine import Examination, Service
-from duesweep.doctor.finding import Check, Finding, fault, ok
+from duesweep.doctor.finding import Check, Finding, fault, fault_of, ok
 from duesweep.doctor.spark import Needs
 from duesweep.errors import ConfigError
 from duesweep.queues.shapes import ERROR, OWN
@@ -97,8 +97,7 @@ def _roles_by_connection(config: Config) -> tuple[dict[str, _Roles], Sequence[Fi
 def _unrouted(config: Config) -> Iterator[Finding]:
     notice = route_notice(config)
     if notice is not None:
-        text, _, advice = notice.rpartition("; ")
-        yield fault(Check.ROUTE, "[[route]]", text, advice[:1].upper() + advice[1:])
+        yield fault_of(Check.ROUTE, "[[route]]", notice)
 
 
 def _no_route(role: str, written: str, error: NoRouteError) -> Finding:

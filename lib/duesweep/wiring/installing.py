@@ -50,7 +50,8 @@ class CustomStoreStep:
         if rebind:
             raise ConfigError(
                 f"--rebind frees the journals that duesweep keeps, and {type(self.store).__name__} "
-                "keeps its own: leave --rebind out, and free that one by the store's own means"
+                "keeps its own",
+                advice="leave --rebind out, and free that one by the store's own means",
             )
         self.store.set_up_infrastructure()
         return []
@@ -97,7 +98,7 @@ def _queues_by_connection(config: Config) -> Mapping[str, list[str | None]]:
         except NoRouteError as error:
             if address is not None:
                 # As a sweep says it.
-                raise ConfigError(f"retry.error_queue: {error}; add one for it") from error
+                raise ConfigError(f"retry.error_queue: {error}", advice="add one for it") from error
             # Its messages fail, as everything does that no route takes; the doctor says so.
             continue
         found.setdefault(route.connection, []).append(route.name_of(written))

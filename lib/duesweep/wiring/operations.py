@@ -19,18 +19,19 @@ def transport(config: Config, connection: str | None = None) -> Transport:
     found = connections(config)
     name = connection or ("default" if "default" in found else min(found))
     if name not in found or (connection is None and len(found) > 1 and name != "default"):
-        lacking = "" if name in found else f"There is no connection {name}. "
         raise ConfigError(
-            f"{lacking}Which queues are meant? Name one of the connections "
-            f"{', '.join(sorted(found))}"
+            "There are several connections with queues"
+            if name in found
+            else f"Unknown connection {name}",
+            advice=f"name one of {', '.join(sorted(found))} with --connection",
         )
     if config.store.is_custom and found[name].is_beside:
         refuse_apart(found[name], store(config))
     makers = {"postgresql": _postgresql, "sqlserver": _sqlserver}
     if found[name].kind not in makers:
         raise ConfigError(
-            f"queues.{name} is of kind {found[name].kind}, which has no queue tables; use the "
-            "commands of `duesweep rabbitmq`, or the broker's own tools"
+            f"queues.{name} is of kind {found[name].kind}, which has no queue tables",
+            advice="use the commands of `duesweep rabbitmq`, or the broker's own tools",
         )
     return makers[found[name].kind](config, found[name])
 

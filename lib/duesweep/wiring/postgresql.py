@@ -35,8 +35,8 @@ def queue(connection: QueueConnection) -> PostgreSqlQueue:
     """The queue tables of a database."""
     if connection.dsn is None and connection.config.store.dialect == "sqlserver":
         raise ConfigError(
-            f"{connection.setting} is of kind postgresql, and the store is in SQL Server: give it "
-            "a dsn"
+            f"{connection.setting} is of kind postgresql, and the store is in SQL Server",
+            advice="give it a dsn",
         )
     return PostgreSqlQueue(
         _addresses(connection),
@@ -61,7 +61,7 @@ def queue_tables(
     try:
         return tuple(grammar.parse(address) for address in addresses)
     except MessageError as error:
-        raise ConfigError(f"retry.error_queue: {error}; correct the setting") from error
+        raise ConfigError(f"retry.error_queue: {error}", advice="correct the setting") from error
 
 
 def store_step(config: Config, queues: tuple[TableName, ...]) -> PostgreSqlSetup:

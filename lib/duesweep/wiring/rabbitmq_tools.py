@@ -49,7 +49,10 @@ def _connection(config: Config, name: str | None) -> QueueConnection:
     if wanted not in found:
         known = ", ".join(sorted(found)) or "none"
         raise ConfigError(
-            f"There is no connection {wanted} on RabbitMQ; those of kind rabbitmq are: {known}. "
-            "Name one with --connection, or add a section [queues.NAME]"
+            f"There is no connection {wanted} on RabbitMQ",
+            advice=(
+                f"name one with --connection (those of kind rabbitmq are: {known}), or add a "
+                "section [queues.NAME]"
+            ),
         )
     return found[wanted]

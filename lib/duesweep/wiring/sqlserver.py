@@ -38,8 +38,8 @@ def queue(connection: QueueConnection) -> SqlServerQueue:
     config = connection.config
     if connection.dsn is None and config.store.dialect == "postgresql":
         raise ConfigError(
-            f"{connection.setting} is of kind sqlserver, and the store is in PostgreSQL: give it "
-            "a dsn"
+            f"{connection.setting} is of kind sqlserver, and the store is in PostgreSQL",
+            advice="give it a dsn",
         )
     return SqlServerQueue(
         _addresses(connection),
@@ -64,7 +64,7 @@ def queue_tables(
     try:
         return tuple(grammar.parse(address) for address in addresses)
     except MessageError as error:
-        raise ConfigError(f"retry.error_queue: {error}; correct the setting") from error
+        raise ConfigError(f"retry.error_queue: {error}", advice="correct the setting") from error
 
 
 def store_step(config: Config, queues: tuple[SqlServerTable, ...]) -> SqlServerSetup:

@@ -90,32 +90,32 @@ def test_purging_takes_a_yes_and_counts(run: Run, session: TransportSession) -> 
     assert queue.peek() == 3
     code, lines, _ = run("queue", "purge-expired", BILLING, "--batch-size", "2", "--json")
     assert (code, _json(lines)[0]["purged"]) == (0, 0)
-    assert run("queue", "purge", BILLING, "--yes") == (0, [f"{queue.place}: 3 purged"], "")
+    assert run("queue", "purge", BILLING, "--yes") == (0, [f"{queue.destination}: 3 purged"], "")
 
 
 def test_poison_goes_to_the_error_queue_and_is_reported(
     run: Run, subject: Subject, session: TransportSession
 ) -> None:
     queue, error = fill(session.queue(BILLING), 1), fill(session.queue("error"), 0)
-    subject.run(f"UPDATE {subject.quoted(queue.place)} SET headers = 'no JSON'")
+    subject.run(f"UPDATE {subject.quoted(queue.destination)} SET headers = 'no JSON'")
 
     code, lines, said = run("queue", "receive", BILLING)
 
     assert (code, lines) == (3, [])
-    assert "went to error" in said
-    assert [row[0] for row in subject.rows(error.place)] == ["no JSON"]
+    assert " to error, since" in said
+    assert [row[0] for row in subject.rows(error.destination)] == ["no JSON"]
 
 
 def test_poison_stays_where_there_is_no_error_queue(
     subject: Subject, session: TransportSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     queue = fill(session.queue(BILLING), 1)
-    subject.run(f"UPDATE {subject.quoted(queue.place)} SET headers = 'no JSON'")
+    subject.run(f"UPDATE {subject.quoted(queue.destination)} SET headers = 'no JSON'")
 
     assert main(["queue", "receive", BILLING, "--config", str(subject.config_file())]) == 2
 
     assert "set retry.error_queue" in capsys.readouterr().err
-    assert len(subject.rows(queue.place)) == 1
+    assert len(subject.rows(queue.destination)) == 1
 
 
 @pytest.mark.parametrize(
@@ -125,10 +125,10 @@ def test_poison_stays_where_there_is_no_error_queue(
         (["peek", " "], "names no table"),
         (["send", BILLING, "--header", "a"], "not of the form NAME=VALUE"),
         (["send", BILLING, "--delay", "30"], "is no duration"),
-        (["send", BILLING, "--body", "a", "--body-file", "b"], "two bodies"),
+        (["send", BILLING, "--body", "a", "--body-file", "b"], "are both given"),
         (["send", BILLING, "--body-file", "/nowhere"], "cannot be read"),
         (["purge-expired", BILLING, "--batch-size", "5000"], "size from 1 to 4999"),
-        (["peek", BILLING, "--connection", "nowhere"], "There is no connection nowhere"),
+        (["peek", BILLING, "--connection", "nowhere"], "Unknown connection nowhere"),
         (["receive", BILLING, "--count", "0"], "see --help"),
     ],
 )
@@ -157,7 +157,7 @@ def test_subscriptions_are_created_added_listed_and_removed(
     run: Run, session: TransportSession
 ) -> None:
     fill(session.queue(BILLING), 0)
-    place = str(session.queue(BILLING).place)
+    place = str(session.queue(BILLING).destination)
     assert run("subscriptions", "list", "Placed")[0] == 2
     assert run("subscriptions", "create")[0] == 0
 

@@ -30,7 +30,7 @@ def test_purge_of_the_expired_leaves_the_others(
     subject: Subject, session: TransportSession
 ) -> None:
     queue = fill(session.queue(BILLING), 5)
-    subject.expire(queue.place, 'headers LIKE \'%"n":"2"%\' OR headers LIKE \'%"n":"4"%\'')
+    subject.expire(queue.destination, 'headers LIKE \'%"n":"2"%\' OR headers LIKE \'%"n":"4"%\'')
 
     assert queue.purge(expired_only=True, batch_size=1) == 2
     assert list(receive_all(queue)) == [1, 3, 5]

@@ -29,14 +29,14 @@ def test_readable_body_can_be_added_to_a_queue_that_is_there(
 
     queue.create(readable_body=True)
     queue.create(readable_body=True)
-    assert subject.run(f"SELECT bodystring FROM {subject.quoted(queue.place)}") == []
+    assert subject.run(f"SELECT bodystring FROM {subject.quoted(queue.destination)}") == []
     if subject.stand_in:
         pytest.skip("Babelfish reads the bytes in a code page of its own, and when they are stored")
-    in_utf_16 = not subject.quoted(queue.place).startswith('"')
+    in_utf_16 = not subject.quoted(queue.destination).startswith('"')
     body = BODY.decode().encode("utf-16-le") if in_utf_16 else BODY
     queue.send(OutgoingMessage({"n": "1"}, body))
 
-    (row,) = subject.run(f"SELECT bodystring FROM {subject.quoted(queue.place)}")
+    (row,) = subject.run(f"SELECT bodystring FROM {subject.quoted(queue.destination)}")
     assert row[0] == BODY.decode()
     assert list(receive_all(queue)) == [1]
 
@@ -60,14 +60,14 @@ def test_queue_of_an_ugly_name_is_like_any_other(
         assert number_of(received) == 1
     assert queue.purge(expired_only=True) == 0
     assert queue.purge() == 2
-    subject.drop(queue.place)
+    subject.drop(queue.destination)
 
 
 def test_table_that_is_no_queue_is_never_touched(
     subject: Subject, session: TransportSession
 ) -> None:
     queue = fill(session.queue(BILLING), 1)
-    subject.run(f"ALTER TABLE {subject.quoted(queue.place)} DROP COLUMN headers")
+    subject.run(f"ALTER TABLE {subject.quoted(queue.destination)} DROP COLUMN headers")
 
     with open_session(subject.transport) as other:
         stranger = other.queue(BILLING)

@@ -78,12 +78,12 @@ def test_expired_message_is_dropped_on_the_way_to_the_next(
     queue = fill(session.queue(BILLING), 0)
     for number in (1, 2, 3, 4):
         queue.send(message(number, time_to_be_received=HOUR))
-    subject.expire(queue.place, "headers LIKE '%\"1\"%' OR headers LIKE '%\"2\"%'")
+    subject.expire(queue.destination, "headers LIKE '%\"1\"%' OR headers LIKE '%\"2\"%'")
 
     with held(queue) as number:
         assert number == 3
     # Dropped for good, though the message behind it was released.
-    assert len(subject.rows(queue.place)) == 2
+    assert len(subject.rows(queue.destination)) == 2
     assert list(receive_all(queue)) == [3, 4]
 
 
@@ -93,7 +93,7 @@ def test_message_expires_by_the_servers_clock(subject: Subject, session: Transpo
 
     until(lambda: queue.purge(expired_only=True) == 1)
 
-    assert subject.rows(queue.place) == []
+    assert subject.rows(queue.destination) == []
 
 
 def test_expiry_is_the_servers_time_in_utc_and_the_time_to_be_received(
@@ -103,9 +103,11 @@ def test_expiry_is_the_servers_time_in_utc_and_the_time_to_be_received(
     long = timedelta(days=2_000, milliseconds=7)
     queue.send(message(1, time_to_be_received=long))
     queue.send(message(2))
-    subject.run(f"UPDATE {subject.quoted(queue.place)} SET headers = '{{}}' WHERE expires IS NULL")
+    subject.run(
+        f"UPDATE {subject.quoted(queue.destination)} SET headers = '{{}}' WHERE expires IS NULL"
+    )
 
-    (kept,) = [moment for moment in subject.expiries(queue.place) if moment]
+    (kept,) = [moment for moment in subject.expiries(queue.destination) if moment]
 
     past = subject.run(f"SELECT {subject.past}")[0][0]
     assert abs(kept - past - HOUR - long) < timedelta(minutes=1)
@@ -113,20 +115,20 @@ def test_expiry_is_the_servers_time_in_utc_and_the_time_to_be_received(
 
 def test_poison_is_a_value_and_loses_nothing(subject: Subject, session: TransportSession) -> None:
     queue, error = fill(session.queue(BILLING), 1), fill(session.queue("error"), 0)
-    subject.run(f"UPDATE {subject.quoted(queue.place)} SET headers = 'no JSON'")
+    subject.run(f"UPDATE {subject.quoted(queue.destination)} SET headers = 'no JSON'")
 
     with queue.receive() as received:
         assert isinstance(received, ReceivedMessage)
         assert received.is_poison
         error.append(received.id, received.headers_text, received.body)
 
-    assert subject.rows(error.place) == [("no JSON", BODY)]
-    assert subject.rows(queue.place) == []
+    assert subject.rows(error.destination) == [("no JSON", BODY)]
+    assert subject.rows(queue.destination) == []
 
 
 def test_empty_headers_are_no_headers(subject: Subject, session: TransportSession) -> None:
     queue = fill(session.queue(BILLING), 1)
-    subject.run(f"UPDATE {subject.quoted(queue.place)} SET headers = ''")
+    subject.run(f"UPDATE {subject.quoted(queue.destination)} SET headers = ''")
 
     with queue.receive() as received:
         assert received is not None

@@ -78,7 +78,7 @@ def test_receiver_of_one_thread_finds_what_comes_while_it_waits(
         queue.send(message(3))
         until(lambda: len(running.handled) == 3)
 
-    assert subject.rows(queue.place) == []
+    assert subject.rows(queue.destination) == []
     assert list(receive_all(session.queue("Answers"))) == [1, 2, 3]
 
 
@@ -88,11 +88,11 @@ def test_poison_goes_to_the_error_queue_and_does_not_stop_the_receiver(
     fill(session.queue("Answers"), 0)
     error = fill(session.queue("error"), 0)
     queue = fill(session.queue(BILLING), 1)
-    subject.run(f"UPDATE {subject.quoted(queue.place)} SET headers = 'no JSON'")
+    subject.run(f"UPDATE {subject.quoted(queue.destination)} SET headers = 'no JSON'")
     queue.send(OutgoingMessage({"n": "2"}, None))
 
     with Running(Receiver(subject.transport, BILLING, "error", ONE)) as running:
         until(lambda: len(running.handled) == 1)
 
-    assert [row[0] for row in subject.rows(error.place)] == ["no JSON"]
-    assert subject.rows(queue.place) == []
+    assert [row[0] for row in subject.rows(error.destination)] == ["no JSON"]
+    assert subject.rows(queue.destination) == []

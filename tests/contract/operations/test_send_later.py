@@ -30,7 +30,7 @@ def test_message_for_another_says_where_it_goes_in_its_last_header(
     (row,) = subject.run(f"SELECT headers, body FROM {subject.delayed}")
     assert list(json.loads(row[0]).items()) == [
         ("a", None),
-        (FORWARD_DESTINATION, str(queue.place)),
+        (FORWARD_DESTINATION, str(queue.destination)),
     ]
     assert bytes(row[1]) == BODY
 

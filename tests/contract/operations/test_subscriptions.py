@@ -21,7 +21,7 @@ def subscriptions(session: TransportSession) -> Subscriptions:
 
 
 def _address(session: TransportSession, name: str) -> str:
-    return str(session.queue(name).place)
+    return str(session.queue(name).destination)
 
 
 def test_subscribers_are_found_by_any_of_the_topics_each_once(
@@ -72,7 +72,7 @@ def test_table_can_be_created_by_many_at_once_and_have_any_name(subject: Subject
     with open_session(subject.transport) as session:
         session.subscriptions(table).subscribe("Shipping", "Shipping", PLACED)
         assert len(session.subscriptions(table).subscribers([PLACED])) == 1
-        subject.drop(session.queue(table).place)
+        subject.drop(session.queue(table).destination)
 
 
 def test_many_subscribe_at_once_and_one_is_subscribed(

@@ -79,7 +79,7 @@ def test_trigger_that_drops_rows_loses_no_message(endpoint: SqlServerEndpoint) -
 
     assert (len(endpoint.queue_rows("Billing")), len(endpoint.queue_rows("Shipping"))) == (0, 1)
     (failed,) = endpoint.attempts().values()
-    assert "took 0 of 1 rows without a word" in failed.error_text
+    assert "took 0 of 1 rows, and raised no error" in failed.error_text
     assert endpoint.waiting() == [failed.message_key]
     batch, _ = subject.journal(run)
     assert isinstance(batch, BatchEntry)

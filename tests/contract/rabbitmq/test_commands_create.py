@@ -46,7 +46,7 @@ def test_topology_is_the_one_that_was_recorded(
         f"created {kind} {name}" for kind in ("exchange", "queue") for name in _ENDPOINTS
     )
     assert run(broker, "endpoint", "create", *_ENDPOINTS) == 0
-    assert capsys.readouterr().out == "Everything is there.\n"
+    assert capsys.readouterr().out == "Everything exists.\n"
 
 
 @pytest.mark.services

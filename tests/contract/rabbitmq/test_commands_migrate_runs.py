@@ -64,8 +64,8 @@ def test_dry_run_counts_and_moves_nothing(
 
     assert run(shared, "delays", "migrate", "--dry-run") == 0
     assert capsys.readouterr().out.splitlines() == [
-        f"{first_name(16)}: 2 wait",
-        f"{first_name(5)}: 1 wait",
+        f"{first_name(16)}: 2 waiting",
+        f"{first_name(5)}: 1 waiting",
         "3 messages to migrate",
     ]
     assert counts(shared) == before

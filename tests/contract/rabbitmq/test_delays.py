@@ -62,7 +62,8 @@ class _Arrivals:
 
 def _due_in(seconds: float, body: str) -> Message:
     (plain,) = sent(1)
-    return plain._replace(due_us=int(seconds * 1_000_000), body=body.encode())
+    due_us = int(seconds * 1_000_000)
+    return plain._replace(due_us=due_us, instant_us=due_us, body=body.encode())
 
 
 def test_messages_are_never_early_and_wait_no_longer_than_they_have_to(with_ladder: Broker) -> None:
@@ -70,7 +71,7 @@ def test_messages_are_never_early_and_wait_no_longer_than_they_have_to(with_ladd
     arrivals = _Arrivals(with_ladder, "Billing", "Direct")
 
     started = time.monotonic()
-    clock = StoreClock(0, 0, SettableClock())
+    clock = StoreClock(0, SettableClock())
     for style, name in ((Style.CONVENTIONAL, "Billing"), (Style.DIRECT, "Direct")):
         with queue_session(with_ladder, style) as session:
             early = [_due_in(seconds, f"{name} {seconds}") for seconds in DELAYS]
@@ -101,7 +102,7 @@ def test_punctual_messages_enter_when_whole_seconds_are_left(with_ladder: Broker
     delays = (0.1, 1.1, 2.1)
 
     started = time.monotonic()
-    clock = StoreClock(0, 0, SettableClock())
+    clock = StoreClock(0, SettableClock())
     with session_of(punctual) as session:
         early = [_due_in(seconds, str(seconds)) for seconds in delays]
         session.defer(session.resolve("Billing"), early, clock)
@@ -123,7 +124,7 @@ def test_what_is_still_held_when_time_is_up_was_not_sent(
         Punctuality, "entry", lambda _, left_us: LadderEntry(0, left_us / 1_000_000)
     )
     punctual = replace(queue_of(with_ladder.url), is_punctual=True)
-    clock = StoreClock(0, 0, SettableClock())
+    clock = StoreClock(0, SettableClock())
     with session_of(punctual) as session:
         early = [_due_in(8, "held"), _due_in(0.05, "sent")]
         session.defer(session.resolve("Billing"), early, clock)
@@ -140,7 +141,7 @@ def test_what_is_still_held_when_time_is_up_was_not_sent(
 
 
 def test_what_comes_due_before_it_is_sent_goes_straight(with_ladder: Broker) -> None:
-    clock = StoreClock(10_000_000, 0, SystemClock())
+    clock = StoreClock(10_000_000, SystemClock())
 
     with queue_session(with_ladder) as session:
         session.defer(session.resolve("Billing"), [_due_in(9, "late")], clock)
@@ -214,7 +215,7 @@ def test_queue_that_its_exchange_lost_is_bound_again_before_anything_enters(
     with_ladder.channel.queue_unbind("Void", "Void")
 
     with queue_session(with_ladder) as session:
-        clock = StoreClock(0, 0, SystemClock())
+        clock = StoreClock(0, SystemClock())
         session.defer(session.resolve("Void"), [_due_in(0.5, "early")], clock)
         assert session.confirm(60).unconfirmed == frozenset()
 

@@ -109,4 +109,4 @@ def test_interrupted_migration_loses_nothing_and_bounds_what_is_there_twice(
     else:
         assert twice == 0
         assert running.returncode == 4
-        assert said.splitlines()[-1] == "Stopped; run it again for the rest"
+        assert said.splitlines()[-1] == "Stopped; run the command again to move the rest"

@@ -10,7 +10,6 @@ from contract.store_subjects import OpenEndpoint, PostgreSqlUnderTest, TimeoutsU
 from sqlserver_endpoint import SqlServerEndpoint
 from timeouts_endpoint import timeouts_of
 
-from duesweep.clock import SettableClock
 from duesweep.store_clock import StoreClock
 from duesweep.stores.base import DriverSession
 from duesweep.stores.values import Horizon
@@ -59,8 +58,8 @@ def test_early_message_waits_until_its_writers_clock_shows_its_due(
         with subject.store.open_task() as task, task.transaction():
             claim = task.claim(run, [row.key for row in rows])
 
-        clock = StoreClock(claim.server_us, run.horizon.shift_us, SettableClock())
-        left = [clock.microseconds_until(m.due_us, m.instant_us) for m in claim.messages]
+        clock = StoreClock(claim.server_us)
+        left = [clock.microseconds_until(m) for m in claim.messages]
         assert left == [micros(noon) - claim.server_us for noon in noons]
 
 

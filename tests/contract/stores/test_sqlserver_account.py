@@ -72,5 +72,5 @@ def test_message_without_a_time_is_never_due_and_noticed(
         assert not driver.has_work()
         (notice,) = driver.notices()
 
-    assert "no Time" in notice
+    assert "no Time" in notice.text
     assert subject.waiting() == {timeless.key}

@@ -30,7 +30,7 @@ _LATE_SECONDS = 60.0
 _SILENT = r"SQL Server at .* has not answered for \d+ s; .*timeouts\.silence_seconds"
 
 _CROSS = "SELECT a.object_id FROM sys.all_objects a CROSS JOIN sys.all_objects b"
-# A file of SQL with so many rows there is not.
+# No statement in sql/ returns so many rows.
 _MANY = "many"
 
 Ask = Callable[[SqlServerConnection], object]

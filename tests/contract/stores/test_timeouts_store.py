@@ -134,7 +134,7 @@ def test_message_without_a_time_is_never_due_and_noticed(subject: TimeoutsUnderT
         assert not session.has_work()
         (notice,) = session.notices()
 
-    assert notice.startswith(f"1 messages in {endpoint.delayed} have no Time")
+    assert notice.text.startswith(f"1 messages in {endpoint.delayed} have no Time")
     with subject.store.open_messages() as messages:
         assert messages.next_due() is None
     assert subject.waiting() == {key}

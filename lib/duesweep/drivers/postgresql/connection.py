@@ -119,8 +119,9 @@ class PostgreSqlConnection:
                     copy.write(chunk)
             if cursor.rowcount != len(rows):
                 raise RefusedMessageError(
-                    f"Queue table {table} took {cursor.rowcount} of {len(rows)} rows without a "
-                    "word; look for a trigger on it that drops rows"
+                    f"Queue table {table} took {cursor.rowcount} of {len(rows)} rows, and "
+                    "raised no error",
+                    advice="look for a trigger on it that drops rows",
                 )
 
     def jdbc_address(self, answer_seconds: float) -> tuple[str, dict[str, str]]:
@@ -130,8 +131,8 @@ class PostgreSqlConnection:
         info = self._raw.info
         if info.host.startswith("/"):
             raise ConfigError(
-                f"The store's dsn names the Unix socket {info.host}, which JDBC cannot use; "
-                "give a host name or 127.0.0.1"
+                f"The store's dsn names the Unix socket {info.host}, which JDBC cannot use",
+                advice="give a host name or 127.0.0.1",
             )
         limits = replace(self.limits, answer_seconds=answer_seconds)
         properties = {

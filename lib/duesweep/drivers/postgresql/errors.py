@@ -13,17 +13,19 @@ from duesweep.address import TableName
 from duesweep.errors import (
     ConfigError,
     DestinationError,
+    Problem,
     RefusedMessageError,
     StoreError,
     TransactionLostError,
     storable,
 )
 
+_UNREACHED = "see that it runs, and that this machine and every executor can connect to it"
 # Their texts name no table. A lock that was waited for, a statement that took long, a deadlock.
 _NAMELESS = {
-    "55P03": "; somebody holds a lock there: look for ALTER, TRUNCATE or VACUUM FULL",
-    "57014": "; if the server is only slow, raise timeouts.silence_seconds",
-    "40P01": "",
+    "55P03": Problem("; somebody holds a lock there", "look for ALTER, TRUNCATE or VACUUM FULL"),
+    "57014": Problem("", "if the server is only slow, raise timeouts.silence_seconds"),
+    "40P01": Problem(""),
 }
 
 
@@ -48,11 +50,11 @@ def destination_errors(table: TableName) -> Iterator[None]:
         text = f"Queue table {table}: {_sentence(error)}"
         state = error.sqlstate
         if state is None or state[:2] in _SERVICE_CLASSES or state in _SERVICE_STATES:
-            raise _service_error(error, text) from error
+            raise _service_error(error, Problem(text)) from error
         if state[:2] in _MESSAGE_CLASSES and state not in _QUEUE_STATES:
             raise RefusedMessageError(text) from error
-        advice = _QUEUE_STATES.get(state, "look at its triggers, rules and policies")
-        raise DestinationError(f"{text}; {advice}") from error
+        more = _QUEUE_STATES.get(state, Problem("", "look at its triggers, rules and policies"))
+        raise DestinationError(text + more.text, advice=more.advice) from error
 
 
 @contextmanager
@@ -63,28 +65,41 @@ def connect_errors(dsn: str) -> Iterator[None]:
     except psycopg.ProgrammingError as error:
         # Without libpq's words, which may quote the password.
         raise ConfigError(
-            "The dsn cannot be read; write it as postgresql://user@host:5432/database, with % and "
-            "other special characters percent-encoded, or as keyword=value pairs"
+            "The dsn cannot be read",
+            advice=(
+                "write it as postgresql://user@host:5432/database, with % and other special "
+                "characters percent-encoded, or as keyword=value pairs"
+            ),
         ) from error
     except psycopg.OperationalError as error:
         if _is_refused_for_good(error):
-            raise ConfigError(f"{_where(dsn)} refuses the session: {_sentence(error)}") from error
+            raise ConfigError(
+                f"{_where(dsn)} refuses the session: {_sentence(error)}",
+                advice="check user, password and database in the dsn, and the server's pg_hba.conf",
+            ) from error
         text = f"No PostgreSQL server takes a session at {_where(dsn)}: {_sentence(error)}"
-        raise StoreError(text, transient=True) from error
+        raise StoreError(text, transient=True, advice=_UNREACHED) from error
 
 
 # Data exception, integrity violation, program limit (a value too large), raised by a trigger,
 # check option of a view: the row's own fault.
 _MESSAGE_CLASSES = {"22", "23", "44", "54", "P0"}
-# These stop a whole queue, not one message, and so does whatever is not named here: what to do.
+# These stop a whole queue, not one message, and so does whatever is not named here. Each adds
+# this text to the server's.
 _QUEUE_STATES = {
-    "2200H": "its seq has used up its 32 bits: alter the column and its sequence to bigint",
-    "55P03": "somebody holds a lock on it; look for ALTER, TRUNCATE or VACUUM FULL",
-    "57014": "the statement took too long; if the server is only slow, raise "
-    "timeouts.silence_seconds",
-    "42501": "grant INSERT on it (and USAGE on its sequence and schema) to the sweeper's role",
-    "25006": "it is read-only; connect to the primary server",
-    "42P01": "it, or what its triggers write to, is gone",
+    "2200H": Problem(
+        "; its seq has used up its 32 bits", "alter the column and its sequence to bigint"
+    ),
+    "55P03": Problem("; somebody holds a lock on it", "look for ALTER, TRUNCATE or VACUUM FULL"),
+    "57014": Problem(
+        "; the statement took too long",
+        "if the server is only slow, raise timeouts.silence_seconds",
+    ),
+    "42501": Problem(
+        "", "grant INSERT on it (and USAGE on its sequence and schema) to the sweeper's role"
+    ),
+    "25006": Problem("; it is read-only", "connect to the primary server"),
+    "42P01": Problem("; it, or what its triggers write to, is gone"),
 }
 # The connection, a rolled back transaction, resources, the system, the server's own faults; and of
 # operator intervention all but a cancelled statement: the service's fault.
@@ -107,10 +122,10 @@ _PASSING_REFUSALS = (
 )
 
 
-def _service_error(error: psycopg.Error, text: str) -> StoreError:
+def _service_error(error: psycopg.Error, told: Problem) -> StoreError:
     if error.sqlstate in _LOST_STATES:
-        return TransactionLostError(text)
-    return StoreError(text, transient=_is_passing(error))
+        return TransactionLostError(told.text, advice=told.advice)
+    return StoreError(told.text, transient=_is_passing(error), advice=told.advice)
 
 
 def _is_passing(error: psycopg.Error) -> bool:
@@ -126,11 +141,12 @@ def _is_refused_for_good(error: psycopg.OperationalError) -> bool:
     return "FATAL:" in text and not any(passing in text for passing in _PASSING_REFUSALS)
 
 
-def _told(error: psycopg.Error, what: str | None) -> str:
+def _told(error: psycopg.Error, what: str | None) -> Problem:
     text = _sentence(error)
     if what is None or error.sqlstate not in _NAMELESS:
-        return text
-    return f"Statement {what}: {text}{_NAMELESS[error.sqlstate]}"
+        return Problem(text)
+    more = _NAMELESS[error.sqlstate]
+    return Problem(f"Statement {what}: {text}{more.text}", more.advice)
 
 
 def _sentence(error: psycopg.Error) -> str:

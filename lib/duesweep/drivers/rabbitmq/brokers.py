@@ -46,8 +46,8 @@ class Brokers:
         except (OSError, ssl.SSLError) as error:
             files = ", ".join(f for f in (self.ca_file, self.certificate, self.key) if f)
             raise ConfigError(
-                f"{self.setting}: the certificates cannot be read ({files}): {error}; check "
-                "ca_file, client_certificate and client_key"
+                f"{self.setting}: the certificates cannot be read ({files}): {error}",
+                advice="check ca_file, client_certificate and client_key",
             ) from error
         return context
 
@@ -78,8 +78,10 @@ class Brokers:
     def _unreadable(self, reason: str) -> ConfigError:
         # An error's own text may quote the URL, and with it the password.
         return ConfigError(
-            f"{self.setting}.url cannot be read: {reason}; percent-encode what the user's name, "
-            "password and vhost have of : / @ ? # % [ ]"
+            f"{self.setting}.url cannot be read: {reason}",
+            advice=(
+                "percent-encode what the user's name, password and vhost have of : / @ ? # % [ ]"
+            ),
         )
 
 

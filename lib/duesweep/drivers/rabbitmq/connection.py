@@ -121,8 +121,10 @@ class RabbitMqConnection:
         """What to say where it has not done so for so long. Its end is not waited for then."""
         self._is_silent = True
         return UnansweredError(
-            f"RabbitMQ at {self._name} has not {done} for {seconds:.0f} s; see whether it, or "
-            "what is between, is stuck, or raise timeouts.silence_seconds",
+            f"RabbitMQ at {self._name} has not {done} for {seconds:.0f} s",
+            advice=(
+                "see whether it, or a proxy before it, is stuck, or raise timeouts.silence_seconds"
+            ),
             transient=True,
         )
 

@@ -113,6 +113,7 @@ class Consumer:
             f"RabbitMQ hands out nothing more of queue {self._queue}: it was deleted, or moved to "
             "another node",
             transient=True,
+            advice="run the command again",
         )
 
     def _connection_changed(self) -> None:

@@ -33,7 +33,9 @@ class ChannelClosedError(QueueError):
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text, transient=True)
         self.code = code
-        self._found = _NAME.search(text)
+        found = _NAME.search(text)
+        # A match itself cannot be pickled.
+        self._found = None if found is None else found.groupdict()
 
     def is_about(self, exchange: str) -> bool:
         """Whether the broker's text names this exchange."""
@@ -53,13 +55,17 @@ def connect_error(broker: str, error: BaseException) -> DuesweepError:
     reasons = "; ".join(dict.fromkeys(_reason(cause) for cause in causes if not _inner(cause)))
     text = f"RabbitMQ at {broker} cannot be connected to: {reasons}"
     if any(_is_about_tls(cause) for cause in causes):
-        return ConfigError(f"{text}; check the certificates, and whether that port speaks TLS")
+        return ConfigError(text, advice="check the certificates, and whether that port speaks TLS")
     if any(_is_refusal(cause) for cause in causes):
-        return ConfigError(f"{text}; check user, password, vhost and the user's rights in it")
+        return ConfigError(text, advice="check user, password, vhost and the user's rights in it")
     if "SSLEOFError" in text:
         # The last word of TLS 1.3 to a wrong client may be lost, as it is to a broker's end.
         text += "; it may want another client certificate, or none may be there to serve"
-    return QueueError(text, transient=True)
+    return QueueError(
+        text,
+        transient=True,
+        advice="see that it runs, and that this machine and every executor can connect to it",
+    )
 
 
 def _is_about_tls(error: BaseException) -> bool:

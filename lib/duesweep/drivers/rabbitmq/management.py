@@ -70,18 +70,20 @@ class Management:
                 raise self._certificate(reason) from error
             if isinstance(reason, TimeoutError):
                 raise QueueError(
-                    f"The management API at {self._root} has not answered for {self._seconds:.0f} "
-                    "s; see whether the broker is stuck, or raise timeouts.silence_seconds",
+                    f"The management API at {self._root} has not answered for "
+                    f"{self._seconds:.0f} s",
+                    advice="see whether the broker is stuck, or raise timeouts.silence_seconds",
                     transient=True,
                 ) from error
             raise QueueError(
-                f"The management API at {self._root} cannot be reached: {reason}; see that "
-                f"{self._setting} names it",
+                f"The management API at {self._root} cannot be reached: {reason}",
+                advice=f"see that {self._setting} names it",
                 transient=True,
             ) from error
         except ValueError as error:
             raise ConfigError(
-                f"{self._setting}: what answers at {self._root} is no management API of RabbitMQ"
+                f"{self._setting}: what answers at {self._root} is no management API of RabbitMQ",
+                advice="correct its host and port",
             ) from error
 
     def _parts(self, url: str) -> SplitResult:
@@ -100,13 +102,16 @@ class Management:
 
     def _certificate(self, error: ssl.SSLCertVerificationError) -> ConfigError:
         return ConfigError(
-            f"{self._setting}: the certificate is not trusted: {error.verify_message}; set ca_file"
+            f"{self._setting}: the certificate is not trusted: {error.verify_message}",
+            advice="set ca_file",
         )
 
     def _refusal(self, error: HTTPError) -> ConfigError | QueueError:
         text = f"{self._setting}: {self._root} answers {error.code} {error.reason}"
         if error.code in _REFUSALS:
-            return NotAllowedError(f"{text}; give this user the tag `monitoring`, and the vhost")
+            return NotAllowedError(
+                text, advice="give this user the tag `monitoring`, and the vhost"
+            )
         if error.code >= HTTPStatus.INTERNAL_SERVER_ERROR:
             return QueueError(text, transient=True)
-        return ConfigError(f"{text}; see that the setting names the management API")
+        return ConfigError(text, advice="see that the setting names the management API")

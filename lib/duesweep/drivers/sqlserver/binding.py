@@ -1,4 +1,4 @@
-"""From a statement's file and values to text and parameters, as ODBC takes them."""
+"""From a statement's name and values to text and parameters, as ODBC takes them."""
 
 import re
 import unicodedata

@@ -156,8 +156,8 @@ class SqlServerConnection(Transactions):
             arrived = self._count_arrived(names, seen)
         if arrived != len(rows):
             raise RefusedMessageError(
-                f"Queue table {table} took {arrived} of {len(rows)} rows without a word; look for "
-                "a trigger on it that drops rows"
+                f"Queue table {table} took {arrived} of {len(rows)} rows, and raised no error",
+                advice="look for a trigger on it that drops rows",
             )
 
     def _impatient_cursor(self) -> pyodbc.Cursor:

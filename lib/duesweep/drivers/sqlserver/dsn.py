@@ -47,7 +47,7 @@ class OdbcDsn:
         """Read `text`; `ConfigError` where it is none, or names no server."""
         pairs = dict(_pairs(text))
         if not {"server", "dsn", "filedsn"} & set(pairs):
-            raise ConfigError(f"The dsn names no Server; {_HOW_TO}")
+            raise ConfigError("The dsn names no Server", advice=_HOW_TO)
         return cls(pairs)
 
     def __repr__(self) -> str:
@@ -78,8 +78,8 @@ class OdbcDsn:
         pairs = self.pairs
         if "server" not in pairs or "authentication" in pairs:
             raise ConfigError(
-                "The JDBC URL cannot be derived from a dsn that names a DSN or an Authentication; "
-                "give store.jdbc_url as well"
+                "The JDBC URL cannot be derived from a dsn that names a DSN or an Authentication",
+                advice="give store.jdbc_url as well",
             )
         host, instance, port = _host(pairs["server"])
         url = f"jdbc:sqlserver://{host}" + (f":{port}" if port else "")
@@ -104,7 +104,7 @@ def database_of(dsn: str) -> str:
     """The database that `dsn` names; `ConfigError` where it names none."""
     database = OdbcDsn.parse(dsn).pairs.get("database")
     if not database:
-        raise ConfigError(f"The dsn names no Database; {_HOW_TO}")
+        raise ConfigError("The dsn names no Database", advice=_HOW_TO)
     return database
 
 
@@ -114,7 +114,7 @@ def _pairs(text: str) -> Iterator[tuple[str, str]]:
     while at < len(text):
         found = _PAIR.match(text, at)
         if found is None:
-            raise ConfigError(f"The dsn cannot be read as an ODBC connection string; {_HOW_TO}")
+            raise ConfigError("The dsn cannot be read as an ODBC connection string", advice=_HOW_TO)
         name, value = found[1].lower(), found[2].strip()
         if value.startswith("{"):
             value = value[1:-1].replace("}}", "}")

@@ -12,6 +12,8 @@ import pyodbc
 from duesweep.errors import (
     ConfigError,
     DestinationError,
+    OdbcDriverError,
+    Problem,
     RefusedMessageError,
     StoreError,
     TransactionLostError,
@@ -35,21 +37,22 @@ _MESSAGE_NUMBERS = {2601, 2627, 547, 515, 2628, 8152, 220, 232, 241, 245, 511, 8
 _FIRST_RAISED_BY_USERS = 50_000
 # A trigger has rolled back.
 _BY_TRIGGER = {3609, 3616}
-_ADVICE = {
-    1222: "somebody holds a lock on it; look for ALTER, TRUNCATE or an index rebuild",
-    229: "grant INSERT on it to the sweeper's user",
-    230: "grant INSERT on it to the sweeper's user",
-    916: "map the sweeper's login to a user of its database",
-    3906: "its database is read-only; connect to the primary replica",
-    208: "it, or what its triggers write to, is gone",
-    3609: "a trigger on it rolls the transaction back; have it raise an error only",
-    3616: "a trigger on it fails and rolls the transaction back",
+# What to add to the server's text of an insert that failed.
+_QUEUE_FAULTS = {
+    1222: Problem("; somebody holds a lock on it", "look for ALTER, TRUNCATE or an index rebuild"),
+    229: Problem("", "grant INSERT on it to the sweeper's user"),
+    230: Problem("", "grant INSERT on it to the sweeper's user"),
+    916: Problem("", "map the sweeper's login to a user of its database"),
+    3906: Problem("; its database is read-only", "connect to the primary replica"),
+    208: Problem("; it, or what its triggers write to, is gone"),
+    3609: Problem("; a trigger on it rolls the transaction back", "have it raise an error only"),
+    3616: Problem("; a trigger on it fails and rolls the transaction back"),
 }
 _TIMED_OUT = "HYT00"
 _LOCK_TIMED_OUT = 1222
 # Their texts name no table.
 _NAMELESS = {_LOCK_TIMED_OUT, *_ROLLED_BACK}
-_LOCKED = "; somebody holds a lock there: look for ALTER, TRUNCATE or an index rebuild"
+_LOCKED = Problem("; somebody holds a lock there", "look for ALTER, TRUNCATE or an index rebuild")
 _NUMBER = re.compile(r"\((\d+)\) \(SQL\w+\)")
 _NOISE = re.compile(r"\[(?:\w{5}|Microsoft|ODBC Driver[^]]*|SQL Server|FreeTDS)\]\s*")
 # Babelfish reports many errors under this number, and the reason in words.
@@ -64,9 +67,10 @@ def mapped(what: str | None = None) -> Iterator[None]:
     try:
         yield
     except pyodbc.Error as error:
+        told = _told(error, what)
         if number_of(error) in _ROLLED_BACK:
-            raise TransactionLostError(_told(error, what)) from error
-        raise StoreError(_told(error, what), transient=_is_passing(error)) from error
+            raise TransactionLostError(told.text, advice=told.advice) from error
+        raise StoreError(told.text, transient=_is_passing(error), advice=told.advice) from error
 
 
 @contextmanager
@@ -86,19 +90,27 @@ def connect_errors(server: str) -> Iterator[None]:
     except pyodbc.Error as error:
         text, number = sentence(error), number_of(error)
         if "Can't open lib" in text or _state(error) in {"IM002", "IM003", "IM004"}:
-            raise ConfigError(
-                f"The ODBC driver that the dsn names cannot be loaded: {text}; leave Driver= out "
-                "for the one that came with duesweep, or install it"
+            raise OdbcDriverError(
+                f"The ODBC driver that the dsn names cannot be loaded: {text}",
+                advice="leave Driver= out for the one that came with duesweep, or install it",
             ) from error
         if number in _REFUSED_LOGINS or (_state(error) == "28000" and number not in _PASSING):
-            raise ConfigError(f"{server} refuses the session: {text}") from error
+            raise ConfigError(
+                f"{server} refuses the session: {text}",
+                advice="check user, password and database in the dsn",
+            ) from error
         if _is_certificate(text):
             raise ConfigError(
-                f"{server} shows a certificate that cannot be trusted: {text}; install its "
-                "authority's certificate, or set HostNameInCertificate or TrustServerCertificate"
+                f"{server} shows a certificate that cannot be trusted: {text}",
+                advice=(
+                    "install its authority's certificate, or set HostNameInCertificate or "
+                    "TrustServerCertificate"
+                ),
             ) from error
         raise StoreError(
-            f"No SQL Server takes a session at {server}: {text}", transient=True
+            f"No SQL Server takes a session at {server}: {text}",
+            transient=True,
+            advice="see that it runs, and that this machine and every executor can connect to it",
         ) from error
 
 
@@ -116,11 +128,13 @@ def sentence(error: pyodbc.Error) -> str:
     return storable(f"{text} ({number or _state(error)})")
 
 
-def _told(error: pyodbc.Error, what: str | None) -> str:
+def _told(error: pyodbc.Error, what: str | None) -> Problem:
     text, number = sentence(error), number_of(error)
     is_nameless = number in _NAMELESS or _state(error) == _TIMED_OUT
-    advice = _LOCKED if number == _LOCK_TIMED_OUT else ""
-    return f"Statement {what}: {text}{advice}" if what and is_nameless else text
+    if not what or not is_nameless:
+        return Problem(text)
+    more = _LOCKED if number == _LOCK_TIMED_OUT else Problem("")
+    return Problem(f"Statement {what}: {text}{more.text}", more.advice)
 
 
 def _destination_error(text: str, error: pyodbc.Error) -> StoreError | RefusedMessageError:
@@ -133,8 +147,8 @@ def _destination_error(text: str, error: pyodbc.Error) -> StoreError | RefusedMe
         return RefusedMessageError(text)
     if state == _TIMED_OUT:
         return DestinationError(f"{text}; the statement took too long")
-    advice = _ADVICE.get(number or 0, "look at its triggers and constraints")
-    return DestinationError(f"{text}; {advice}")
+    more = _QUEUE_FAULTS.get(number or 0, Problem("", "look at its triggers and constraints"))
+    return DestinationError(text + more.text, advice=more.advice)
 
 
 def _is_messages(number: int | None, state: str, text: str) -> bool:

@@ -6,7 +6,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from duesweep.errors import ConfigError
+from duesweep.errors import OdbcDriverError
 
 
 @cache
@@ -17,17 +17,21 @@ def driver_library() -> str:
     """
     spec = find_spec("mssql_python_odbc")
     if spec is None or spec.origin is None:
-        raise ConfigError(
-            "There is no ODBC driver: install the package mssql-python-odbc, or name an installed "
-            "driver in the dsn, as in Driver={ODBC Driver 18 for SQL Server}"
+        raise OdbcDriverError(
+            "There is no ODBC driver",
+            advice=(
+                "install the package mssql-python-odbc, or name an installed driver in the "
+                "dsn, as in Driver={ODBC Driver 18 for SQL Server}"
+            ),
         )
     folder = Path(spec.origin).parent / "libs"
     # Sorted, so that of the builds for Linux the most portable one comes first.
     found = sorted(folder.glob(_pattern()))
     if not found:
-        raise ConfigError(
+        raise OdbcDriverError(
             f"The package mssql-python-odbc holds no driver for {sys.platform} on "
-            f"{platform.machine()}: name an installed one in the dsn as Driver={{...}}"
+            f"{platform.machine()}",
+            advice="name an installed one in the dsn as Driver={...}",
         )
     return str(found[0])
 

@@ -7,7 +7,13 @@ import pyodbc
 
 from duesweep.drivers.sqlserver.errors import mapped
 from duesweep.drivers.sqlserver.watch import SilenceWatch
-from duesweep.errors import DestinationError, MessageError, StoreError, TransactionLostError
+from duesweep.errors import (
+    DestinationError,
+    DuesweepError,
+    MessageError,
+    StoreError,
+    TransactionLostError,
+)
 
 _COMMITTABLE = 1
 
@@ -68,7 +74,8 @@ class Transactions:
         """
         if self.is_in_transaction and not self.is_alive_in_transaction():
             raise TransactionLostError(
-                "The transaction has ended without an error; look for triggers that roll back",
+                "The transaction has ended without an error",
+                advice="look for triggers that roll back",
                 destination_is_at_fault=True,
             )
 
@@ -96,9 +103,11 @@ class Transactions:
         if isinstance(error, TransactionLostError):
             return
         if not self.is_alive_in_transaction():
+            text = error.text if isinstance(error, DuesweepError) else str(error)
+            advice = error.advice if isinstance(error, DuesweepError) else None
             is_destinations = isinstance(error, DestinationError | MessageError)
             raise TransactionLostError(
-                str(error), destination_is_at_fault=is_destinations
+                text, destination_is_at_fault=is_destinations, advice=advice
             ) from error
         self._run(f"ROLLBACK TRANSACTION {name}")
 

@@ -139,13 +139,16 @@ class SilenceWatch:
     def _silence(self) -> StoreError:
         if not self._is_open and self._own is None:
             return StoreError(
-                f"SQL Server at {self._server} could not be connected to within {self._limit:.0f} "
-                "s; see whether it runs, and whether its name and port are right",
+                f"SQL Server at {self._server} could not be connected to within "
+                f"{self._limit:.0f} s",
+                advice="see whether it runs, and whether its name and port are right",
                 transient=True,
             )
         return StoreError(
-            f"SQL Server at {self._server} has not answered for {self._limit:.0f} s; see whether "
-            "it, or what is between, is stuck, or raise timeouts.silence_seconds",
+            f"SQL Server at {self._server} has not answered for {self._limit:.0f} s",
+            advice=(
+                "see whether it, or a proxy before it, is stuck, or raise timeouts.silence_seconds"
+            ),
             transient=True,
         )
 

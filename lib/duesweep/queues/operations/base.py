@@ -21,7 +21,7 @@ class Addresses(Protocol):
 
 
 class QueueDialect(Protocol):
-    """Statements on one session; each is a file, see `duesweep.sql`. `tables` are those that the
+    """Statements on one session; see `duesweep.sql`. `tables` are those that the
     statement names. Raises the `StoreError`s of the driver.
     """
 

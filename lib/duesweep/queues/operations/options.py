@@ -33,15 +33,17 @@ class ReceiverOptions:
     def __post_init__(self) -> None:
         if self.peek_delay <= timedelta():
             raise ConfigError(
-                f"A peek delay of {_seconds(self.peek_delay)} is none; give 100 ms to 10 s"
+                f"A peek delay of {_seconds(self.peek_delay)} is none", advice="give 100 ms to 10 s"
             )
         if self.peek_batch_size is not None and self.peek_batch_size < 1:
             raise ConfigError(
-                f"A peek batch size of {self.peek_batch_size} finds nothing; give 1 or more"
+                f"A peek batch size of {self.peek_batch_size} finds nothing",
+                advice="give 1 or more",
             )
         if self.concurrency < 1:
             raise ConfigError(
-                f"A concurrency limit of {self.concurrency} handles nothing; give 1 or more"
+                f"A concurrency limit of {self.concurrency} handles nothing",
+                advice="give 1 or more",
             )
 
     @property

@@ -62,8 +62,8 @@ class PostgreSqlDialect:
         schema = _tables({role: table})[role].schema
         if not self._connection.rows("describe_schema", {}, schema=schema):
             raise ConfigError(
-                f"There is no schema {quoted(schema)} to create {table} in; create it, or correct "
-                "the address"
+                f"There is no schema {quoted(schema)} to create {table} in",
+                advice="create it, or correct the address",
             )
         text = statement("postgresql", name).format(**{role: table})
         with self._connection.transaction():

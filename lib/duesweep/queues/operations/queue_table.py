@@ -98,8 +98,11 @@ class QueueTable:
         """
         if not 1 <= batch_size < _ESCALATION:
             raise ConfigError(
-                f"Batches of {batch_size} cannot be purged; give a size from 1 to "
-                f"{_ESCALATION - 1}, below which a server locks rows and not the whole table"
+                f"Batches of {batch_size} cannot be purged",
+                advice=(
+                    f"give a size from 1 to {_ESCALATION - 1}, below which a server locks "
+                    "rows and not the whole table"
+                ),
             )
         self.check()
         name = "purge_expired" if expired_only else "purge"
@@ -118,7 +121,8 @@ class QueueTable:
             columns = self._dialect.columns(self.destination)
             if not columns:
                 raise QueueNotFoundError(
-                    f"There is no queue table {self.destination}; correct the address, or create it"
+                    f"There is no queue table {self.destination}",
+                    advice="correct the address, or create it",
                 )
             if absent := _COLUMNS - columns:
                 raise NotAQueueError(
@@ -154,14 +158,15 @@ class QueueTable:
         delayed = self._dialect.delayed
         if delayed is None:
             raise ConfigError(
-                "Nothing can be sent later from here, since the endpoint's delayed table is not in "
-                "this database; send it without a delay, or through the store's own database"
+                "Nothing can be sent later from here, since the endpoint's delayed table is not "
+                "in this database",
+                advice="send it without a delay, or through the store's own database",
             )
         if delayed not in self._known:
             if not self._dialect.columns(delayed):
                 raise ConfigError(
-                    f"There is no delayed table {delayed}; correct store.delayed_table, or create "
-                    "it with the command `setup`"
+                    f"There is no delayed table {delayed}",
+                    advice="correct store.delayed_table, or create it with the command `setup`",
                 )
             self._known[delayed] = _SEND_LATER
         return delayed

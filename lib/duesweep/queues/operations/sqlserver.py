@@ -65,9 +65,12 @@ class SqlServerDialect:
             if error.transient:
                 raise
             raise ConfigError(
-                f"{table.sql} cannot be created or altered: {error}; see that there is a schema "
-                f"{bracketed(table.schema)} in database {bracketed(table.catalog)}, and that this "
-                "user has CREATE TABLE, and ALTER on the schema; or correct the address"
+                f"{table.sql} cannot be created or altered: {error}",
+                advice=(
+                    f"see that there is a schema {bracketed(table.schema)} in database "
+                    f"{bracketed(table.catalog)}, and that this user has CREATE TABLE, and "
+                    "ALTER on the schema; or correct the address"
+                ),
             ) from error
 
     def columns(self, table: Destination) -> set[str]:

@@ -55,11 +55,11 @@ class Subscriptions:
         for what, name in names.items():
             if not name.strip() or len(name) > _LONGEST:
                 raise ConfigError(
-                    f"The {what.replace('_', ' ')} {name!r} cannot be in a subscription; give 1 to "
-                    f"{_LONGEST} characters"
+                    f"The {what.replace('_', ' ')} {name!r} cannot be in a subscription",
+                    advice=f"give 1 to {_LONGEST} characters",
                 )
         if not self._dialect.columns(self._table):
             raise ConfigError(
-                f"There is no table of subscriptions {self._table}; correct its name, or create it "
-                "with the command `subscriptions create`"
+                f"There is no table of subscriptions {self._table}",
+                advice="correct its name, or create it with the command `subscriptions create`",
             )

@@ -12,7 +12,7 @@ from duesweep.drivers.rabbitmq import (
     RabbitMqConnection,
     UnansweredError,
 )
-from duesweep.errors import ConfigError, DestinationError, QueueError
+from duesweep.errors import ConfigError, DestinationError, Problem, QueueError
 from duesweep.policy import CLAIM_SECONDS
 
 Found = TypeVar("Found")
@@ -34,13 +34,13 @@ class Link:
         self._connection: RabbitMqConnection | None = None
         self._channel: Channel | None = None
         self._publisher: Publisher | None = None
-        self._down: str | None = None
+        self._down: Problem | None = None
         self._fruitless = 0
 
     def connect(self) -> RabbitMqConnection:
         """The connection. Raises `DestinationError` where the broker is down, or takes nothing."""
         if self._down is not None:
-            raise DestinationError(self._down)
+            raise _destination_error(self._down)
         if self._connection is None or self._connection.loss is not None:
             self.close()
             self._connection = self._connected()
@@ -79,22 +79,22 @@ class Link:
         except (ChannelClosedError, DestinationError):
             raise
         except QueueError as error:
-            raise DestinationError(str(error)) from error
+            raise _destination_error(error.problem) from error
 
     def _answered(self, act: Callable[[], Found]) -> Found:
         """What `act` returns. Whoever has not answered one question is asked no other."""
         try:
             return act()
         except UnansweredError as error:
-            self._down = str(error)
-            raise DestinationError(self._down) from error
+            self._down = error.problem
+            raise _destination_error(self._down) from error
 
     def note(self, fault: QueueError | None, *, is_fruitful: bool) -> None:
         """After each batch: what ended its publisher, and whether any answers were had before."""
         self._fruitless = 0 if is_fruitful else self._fruitless + 1
         # Whoever only answers late would get more of the same.
         if isinstance(fault, UnansweredError) or (fault and self._fruitless >= _MAX_FRUITLESS):
-            self._down = str(fault)
+            self._down = fault.problem
 
     @property
     def longest_wait_seconds(self) -> float:
@@ -115,7 +115,11 @@ class Link:
             except (QueueError, ConfigError) as error:
                 is_last = not tries_left or time.monotonic() > deadline
                 if is_last or isinstance(error, ConfigError):
-                    self._down = str(error)
-                    raise DestinationError(self._down) from error
+                    self._down = error.problem
+                    raise _destination_error(self._down) from error
                 time.sleep(_PAUSE_SECONDS)
         raise AssertionError("unreachable")
+
+
+def _destination_error(down: Problem) -> DestinationError:
+    return DestinationError(down.text, advice=down.advice)

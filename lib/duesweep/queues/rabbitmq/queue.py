@@ -67,13 +67,17 @@ class RabbitMqQueue:
             if error_queue is not None:
                 session.resolve(error_queue)
         except LadderMissingError as error:
-            raise ConfigError(f"{self.brokers.setting}: {error}") from error
+            raise ConfigError(
+                f"{self.brokers.setting}: {error.text}", advice=error.advice
+            ) from error
         except DestinationError as error:
             if isinstance(error.__cause__, ConfigError):
                 raise error.__cause__ from error
-            raise QueueError(str(error), transient=True) from error
+            raise QueueError(error.text, transient=True, advice=error.advice) from error
         except MessageError as error:
-            raise ConfigError(f"retry.error_queue: {error}; correct the setting") from error
+            raise ConfigError(
+                f"retry.error_queue: {error}", advice="correct the setting"
+            ) from error
         finally:
             link.close()
 
@@ -87,6 +91,6 @@ class RabbitMqQueue:
         except MessageError as error:
             # On another vhost every message would fail, and be given up in the end.
             raise ConfigError(
-                f"{self.brokers.setting}.url leads to no broker of {self.own_queue}: {error}; "
-                "check its vhost, or create the endpoint"
+                f"{self.brokers.setting}.url leads to no broker of {self.own_queue}: {error}",
+                advice="check its vhost, or create the endpoint",
             ) from error

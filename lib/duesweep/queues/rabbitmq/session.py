@@ -82,12 +82,11 @@ class RabbitMqQueueSession:
     def defer(
         self, destination: Destination, messages: Sequence[Message], clock: StoreClock
     ) -> dict[str, MessageError]:
-        """Publish into the delay ladder, out of which they reach the endpoint when they are due."""
+        """Publish into the delay ladder, which brings them to the endpoint when they are due."""
         name = str(destination)
         self._enter_ladder(name)
         entries = [
-            self._punctuality.entry(clock.microseconds_until(message.due_us, message.instant_us))
-            for message in messages
+            self._punctuality.entry(clock.microseconds_until(message)) for message in messages
         ]
         publications = [
             delayed_publication(message, name, entry.seconds)
@@ -136,7 +135,7 @@ class RabbitMqQueueSession:
         try:
             self._find(Kind.EXCHANGE, ladder.DELIVERY_EXCHANGE)
         except QueueNotFoundError as error:
-            raise LadderMissingError(f"The broker has no delay ladder; {_SETUP}") from error
+            raise LadderMissingError("The broker has no delay ladder", advice=_SETUP) from error
 
     def _publish(
         self,

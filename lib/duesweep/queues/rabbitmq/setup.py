@@ -69,7 +69,9 @@ class RabbitMqSetup:
 def _refused(setting: str, error: ChannelClosedError) -> ConfigError:
     if error.code == PRECONDITION_FAILED:
         return ConfigError(
-            f"{setting}: something of the same name, but different, is there already: {error}; "
-            "move what it holds, and delete it"
+            f"{setting}: something of the same name, but different, is there already: {error}",
+            advice="move what it holds, and delete it",
         )
-    return ConfigError(f"{setting}: {error}; give this user the rights to configure, write, read")
+    return ConfigError(
+        f"{setting}: {error}", advice="give this user the rights to configure, write, read"
+    )

@@ -11,7 +11,6 @@ from duesweep.stores.postgresql.location import PostgreSqlLocation
 from duesweep.stores.postgresql.statements import PostgreSqlStatements
 from duesweep.stores.relational.account import destination_of, storable_or_none
 from duesweep.stores.values import SweepRun
-from duesweep.tombstone import BatchClock
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -53,7 +52,7 @@ class PostgreSqlAccount:
         )
 
     def journal_exhausted(
-        self, run: SweepRun, slice_number: int, exhausted: Sequence[Exhausted], clock: BatchClock
+        self, run: SweepRun, slice_number: int, exhausted: Sequence[Exhausted], server_us: int
     ) -> None:
         """Journal messages out of attempts, whole."""
         messages = [e.message for e in exhausted]
@@ -62,9 +61,9 @@ class PostgreSqlAccount:
             source=self._source,
             sweep_id=run.sweep_id,
             slice=slice_number,
-            clock_shift=timedelta(microseconds=clock.shift_us),
-            dispatched_at=_EPOCH + timedelta(microseconds=clock.now_us),
+            dispatched_at=_EPOCH + timedelta(microseconds=server_us),
             keys=[m.key for m in messages],
+            instants_us=[m.instant_us for m in messages],
             message_ids=[storable_or_none(m.message_id) for m in messages],
             message_types=[storable_or_none(m.message_type) for m in messages],
             destinations=[destination_of(m, self._endpoint) for m in messages],

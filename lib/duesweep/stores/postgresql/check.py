@@ -12,7 +12,7 @@ from duesweep.stores.relational.shapes import RESHAPE
 _COLUMNS = {
     "journal": {"sweep_id uuid", "kind text", "outcomes bytea", "given bigint"},
     "attempts": {"source text", "message_key uuid", "attempts integer"},
-    "sweeps": {"sweep_id uuid", "reason text", "planned bigint[]"},
+    "sweeps": {"sweep_id uuid", "reason text", "planned bigint[]", "over_limit bigint"},
     "bindings": {"source text", "delayed text", "ledger_id uuid"},
 }
 # Locking a row takes the right to change it.
@@ -40,7 +40,7 @@ def check_tables(
             "describe_table", {}, schema=table.schema, table=table.table, rights=rights
         )
         if not rows:
-            raise ConfigError(_missing(name, table, kind))
+            raise _missing(name, table, kind)
         columns = _typed(kind) if name == "delayed" else _COLUMNS[name]
         _check_table(name, table, columns, rows[0])
 
@@ -52,13 +52,14 @@ def check_session(connection: PostgreSqlConnection, setting: str) -> None:
     session = connection.row("describe_session", {})
     if session.is_read_only:
         raise ConfigError(
-            f"The session that {setting} opens is read-only; connect to the primary server, with a "
-            "role that may write"
+            f"The session that {setting} opens is read-only",
+            advice="connect to the primary server, with a role that may write",
         )
     if session.encoding == "SQL_ASCII":
         raise ConfigError(
             f"The database that {setting} names is encoded in SQL_ASCII, so its headers may be no "
-            "text at all; move the endpoint to a database encoded in UTF8"
+            "text at all",
+            advice="move the endpoint to a database encoded in UTF8",
         )
 
 
@@ -70,8 +71,8 @@ def _check_zone(connection: PostgreSqlConnection, zone: str) -> None:
         if error.transient:
             raise
         raise ConfigError(
-            f"store.writer_time_zone is {zone!r}, which PostgreSQL does not know; "
-            "give a name out of pg_timezone_names"
+            f"store.writer_time_zone is {zone!r}, which PostgreSQL does not know",
+            advice="give a name out of pg_timezone_names",
         ) from error
 
 
@@ -83,23 +84,28 @@ def _check_table(name: str, table: TableName, columns: set[str], found: Any) -> 
     if found.kind not in {_ORDINARY, _PARTITIONED}:
         raise ConfigError(
             f"{table} cannot be the {name} table: it is a view, a foreign table or the like, whose "
-            "rows cannot be locked; connect to the database that has the table itself"
+            "rows cannot be locked",
+            advice="connect to the database that has the table itself",
         )
     absent = columns - set(found.columns)
     if absent:
         advice = "check store.schema and store.delayed_table" if name == "delayed" else RESHAPE
         raise ConfigError(
             f"{table} is not the {name} table that is expected: it lacks "
-            f"{', '.join(sorted(absent))}; {advice}"
+            f"{', '.join(sorted(absent))}",
+            advice=advice,
         )
     if found.missing_rights:
         raise ConfigError(
-            f"The sweeper's role lacks {', '.join(found.missing_rights)} on {table}; "
-            f"grant them (and USAGE on its schema) to it"
+            f"The sweeper's role lacks {', '.join(found.missing_rights)} on {table}",
+            advice="grant them (and USAGE on its schema) to it",
         )
 
 
-def _missing(name: str, table: TableName, kind: TableKind) -> str:
+def _missing(name: str, table: TableName, kind: TableKind) -> ConfigError:
     if name == "delayed":
-        return f"There is no delayed table {table}; {kind.advice}"
-    return f"There is no table {table}, which keeps duesweep's {name}; run the command `setup` once"
+        return ConfigError(f"There is no delayed table {table}", advice=kind.advice)
+    return ConfigError(
+        f"There is no table {table}, which keeps duesweep's {name}",
+        advice="run the command `setup` once",
+    )

@@ -7,7 +7,7 @@ from duesweep.errors import DeliveryFailedError
 from duesweep.message import Message
 from duesweep.outcome import Failed
 from duesweep.stores.postgresql.location import PostgreSqlLocation
-from duesweep.stores.postgresql.task import PostgreSqlTaskSession
+from duesweep.stores.postgresql.task import PostgreSqlTaskSession, instant_values
 from duesweep.stores.postgresql.zone import horizon_in, zone_of
 from duesweep.stores.relational.kinds import store_row
 from duesweep.stores.values import Horizon, NewMessage
@@ -32,9 +32,14 @@ class PostgreSqlMessageSession(PostgreSqlTaskSession):
 
     def fetch_next_due(self) -> Message | None:
         """The message that has been due for the longest and is eligible, locked."""
-        before = self._horizon().before
-        for row in self._statements.rows("fetch_next_due", horizon=before, source=self._source):
-            return self._message(row, self._account.read_attempts([row.id]).get(row.id))
+        horizon = self._horizon()
+        for row in self._statements.rows(
+            "fetch_next_due",
+            horizon=horizon.before,
+            source=self._source,
+            **instant_values(horizon),
+        ):
+            return self._due_message(row, self._account.read_attempts([row.id]).get(row.id))
         return None
 
     def remove(self, message: Message) -> bool:

@@ -103,13 +103,16 @@ def _check_schema(connection: PostgreSqlConnection, schema: str) -> None:
     rows = connection.rows("describe_schema", {}, schema=schema)
     if not rows:
         raise ConfigError(
-            f"There is no schema {quoted(schema)} to create tables in; create it, or correct "
-            "store.schema or retry.error_queue"
+            f"There is no schema {quoted(schema)} to create tables in",
+            advice="create it, or correct store.schema or retry.error_queue",
         )
     if not rows[0].may_create:
         raise ConfigError(
-            f"This role may not create tables in schema {quoted(schema)}; grant it USAGE and "
-            "CREATE there, or have an administrator run what `setup --print-sql` prints"
+            f"This role may not create tables in schema {quoted(schema)}",
+            advice=(
+                "grant it USAGE and CREATE there, or have an administrator run what `setup "
+                "--print-sql` prints"
+            ),
         )
 
 

@@ -10,7 +10,7 @@ from duesweep.stores.postgresql.account import PostgreSqlAccount
 from duesweep.stores.postgresql.location import PostgreSqlLocation
 from duesweep.stores.postgresql.statements import PostgreSqlStatements
 from duesweep.stores.relational.task import RelationalTaskSession
-from duesweep.stores.values import Claim, SweepRun
+from duesweep.stores.values import Claim, Horizon, SweepRun
 
 _TURN_WAIT = "10s"
 
@@ -37,15 +37,16 @@ class PostgreSqlTaskSession(RelationalTaskSession):
         """Lock what is eligible among these keys."""
         server_us = self._fence(run)
         horizon = run.horizon
-        # What is due by now is, whatever the zone; only of what is not it matters by how far.
-        zone = horizon.zone if horizon.ahead else None
         rows = self._statements.rows(
-            "claim", keys=array_text(claim_keys), horizon=horizon.before, zone=zone
+            "claim",
+            keys=array_text(claim_keys),
+            horizon=horizon.before,
+            **instant_values(horizon),
         )
         skipped, gone, later = self._unclaimed(claim_keys, {row.id for row in rows}, horizon.before)
         counters = self._account.read_attempts([row.id for row in rows])
         messages = [
-            self._message(row, counters.get(row.id))._replace(instant_us=row.instant_us)
+            self._due_message(row, counters.get(row.id))
             for row in rows
             if row.id not in counters or counters[row.id].is_eligible
         ]
@@ -67,6 +68,10 @@ class PostgreSqlTaskSession(RelationalTaskSession):
         """Its key, which is indexed."""
         return message.key
 
+    def _due_message(self, row: Any, counter: Any) -> Message:
+        """The message in a claimed row, with the instant that the server made of its Due."""
+        return self._message(row, counter)._replace(instant_us=row.instant_us)
+
     def _message(self, row: Any, counter: Any) -> Message:
         attempts = counter.attempts if counter else 0
         return self._kind.read_message(row.id, row.due_us, row, attempts)
@@ -85,3 +90,13 @@ class PostgreSqlTaskSession(RelationalTaskSession):
 
     def _remove(self, messages: Sequence[Message]) -> int:
         return self._statements.execute("remove", keys=array_text([m.key for m in messages]))
+
+
+def instant_values(horizon: Horizon) -> dict[str, object]:
+    """The values by which the server makes an instant of a Due.
+
+    Without looking ahead only what is due is claimed, so no instant may be later than the sweep's
+    own time. In the hour of a clock change the zone's rules alone could name a later one.
+    """
+    latest = None if horizon.ahead else horizon.server_time
+    return {"zone": horizon.zone or "UTC", "latest": latest}

@@ -46,7 +46,8 @@ def writer_time_zone(connection: PostgreSqlConnection, dsn: str, delayed: TableN
         found = ", ".join(f"{row.role}: {row.zone or 'the default'}" for row in writers)
         raise ConfigError(
             f"The roles that may write to {delayed} have different time zones ({found}), so the "
-            f"instants of its Due are ambiguous; {_OVERRIDE}"
+            "instants of its Due are ambiguous",
+            advice=_OVERRIDE,
         )
     zone = zones.pop()
     return zone if zone is not None else _default_zone(dsn, delayed, connection.limits)
@@ -71,7 +72,8 @@ def _default_zone(dsn: str, delayed: TableName, limits: Limits) -> str:
     zone = server_time_zone(dsn, limits)
     if zone is None:
         raise ConfigError(
-            f"The sweeper's role has a time zone of its own, which hides the server's, so the "
-            f"instants of Due in {delayed} are unknown; {_OVERRIDE}"
+            "The sweeper's role has a time zone of its own, which hides the server's, so the "
+            f"instants of Due in {delayed} are unknown",
+            advice=_OVERRIDE,
         )
     return zone

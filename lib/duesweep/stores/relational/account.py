@@ -7,7 +7,6 @@ from duesweep.errors import MessageError, storable
 from duesweep.message import Message
 from duesweep.outcome import Exhausted, Failed
 from duesweep.stores.values import SweepRun
-from duesweep.tombstone import BatchClock
 
 
 class BatchAccount(Protocol):
@@ -26,7 +25,7 @@ class BatchAccount(Protocol):
         ...
 
     def journal_exhausted(
-        self, run: SweepRun, slice_number: int, exhausted: Sequence[Exhausted], clock: BatchClock
+        self, run: SweepRun, slice_number: int, exhausted: Sequence[Exhausted], server_us: int
     ) -> None:
         """Journal messages out of attempts, whole."""
         ...

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from duesweep.errors import Problem
 from duesweep.lost import tried_again
 from duesweep.stores.relational.journal import RelationalJournal, sweep_lock
 from duesweep.stores.relational.kinds import TableKind
@@ -77,7 +78,7 @@ class RelationalDriverSession(RelationalJournal, ABC):
             )
         return SweepRun(sweep_id, horizon)
 
-    def notices(self) -> Sequence[str]:
+    def notices(self) -> Sequence[Problem]:
         """Messages that are never due, since they have no Due."""
         if not self._kind.may_lack_due:
             return ()
@@ -85,8 +86,10 @@ class RelationalDriverSession(RelationalJournal, ABC):
         if not timeless:
             return ()
         return (
-            f"{timeless} messages in {self._delayed} have no Time, so that they never come due: "
-            "give them one, or remove them",
+            Problem(
+                f"{timeless} messages in {self._delayed} have no Time, so that they never come due",
+                "give them one, or remove them",
+            ),
         )
 
     def due_destinations(self, horizon: Horizon) -> Sequence[str]:

@@ -132,8 +132,8 @@ class RelationalJournal:
         rows = self._statements.rows("read_binding", source=self.source)
         if rows and rows[0].delayed != self._delayed:
             raise ConfigError(
-                f"The source {self.source} is {rows[0].delayed}, and cannot be {self._delayed} "
-                "too: set another store.name"
+                f"The source {self.source} is {rows[0].delayed}, and cannot be {self._delayed} too",
+                advice="set another store.name",
             )
         return UUID(str(rows[0].ledger_id)) if rows else None
 

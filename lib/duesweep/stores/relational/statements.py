@@ -7,7 +7,7 @@ JOURNAL_TABLES = ("journal", "attempts", "sweeps", "bindings")
 
 
 class Statements(Protocol):
-    """The statements of one dialect on one session; each is a file, see `duesweep.sql`."""
+    """The statements of one dialect on one session, by the names that `duesweep.sql` gives them."""
 
     def row(self, name: str, **values: object) -> Any:
         """The only row that the named statement returns; its columns are attributes."""

@@ -11,10 +11,10 @@ from duesweep.account import SliceEnd
 from duesweep.errors import StoreError, SweepClosedError, storable
 from duesweep.message import Message
 from duesweep.outcome import Outcomes
+from duesweep.store_clock import StoreClock
 from duesweep.stores.relational.account import BatchAccount
 from duesweep.stores.relational.statements import Statements
 from duesweep.stores.values import SweepRun
-from duesweep.tombstone import BatchClock
 
 
 class RelationalTaskSession(ABC):
@@ -34,9 +34,8 @@ class RelationalTaskSession(ABC):
 
     def finish(self, run: SweepRun, slice_number: int, outcomes: Outcomes, server_us: int) -> None:
         """Carry `outcomes` out in the claim's transaction."""
-        clock = BatchClock(server_us, run.horizon.shift_us)
         if outcomes.exhausted:
-            self._account.journal_exhausted(run, slice_number, outcomes.exhausted, clock)
+            self._account.journal_exhausted(run, slice_number, outcomes.exhausted, server_us)
         gone = [o.message for o in outcomes.delivered] + [o.message for o in outcomes.exhausted]
         if gone:
             self._remove_all(gone)
@@ -49,7 +48,7 @@ class RelationalTaskSession(ABC):
                 exhausted=len(outcomes.exhausted),
                 over_limit=outcomes.over_limit,
             )
-        self._journal_batch(run, slice_number, outcomes, clock)
+        self._journal_batch(run, slice_number, outcomes, server_us)
 
     def end_slice(self, run: SweepRun, slice_number: int, end: SliceEnd) -> None:
         """Journal the end of a slice, in a transaction of its own."""
@@ -80,22 +79,23 @@ class RelationalTaskSession(ABC):
             # They are delivered already: roll everything back.
             raise self._not_removed(
                 f"{self._source} removed {removed} of {len(messages)} rows that this sweep holds "
-                "locked; look for triggers or rules on the delayed table"
+                "locked",
+                "look for triggers or rules on the delayed table",
             )
         counted = [m.key for m in messages if m.attempts]
         if counted:
             self._account.clear_attempts(counted)
 
-    def _not_removed(self, text: str) -> StoreError:
+    def _not_removed(self, text: str, advice: str) -> StoreError:
         """A trigger kept the rows, and will do so again."""
-        return StoreError(text, transient=False)
+        return StoreError(text, transient=False, advice=advice)
 
     def _journal_batch(
-        self, run: SweepRun, slice_number: int, outcomes: Outcomes, clock: BatchClock
+        self, run: SweepRun, slice_number: int, outcomes: Outcomes, server_us: int
     ) -> None:
         delivered = outcomes.delivered
-        late = clock.lateness_ms(delivered)
-        tombstones = tombstone.encode(delivered, late, clock, self._endpoint)
+        late = tombstone.measure_lateness(delivered, StoreClock(server_us))
+        tombstones = tombstone.encode(delivered, late, server_us, self._endpoint)
         self._statements.execute(
             "journal_batch",
             sweep_id=run.sweep_id,

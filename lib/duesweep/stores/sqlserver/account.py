@@ -12,7 +12,6 @@ from duesweep.stores.sqlserver.claimed import ClaimedRows
 from duesweep.stores.sqlserver.location import SqlServerLocation
 from duesweep.stores.sqlserver.statements import SqlServerStatements
 from duesweep.stores.values import SweepRun
-from duesweep.tombstone import BatchClock
 
 
 class SqlServerAccount:
@@ -69,7 +68,7 @@ class SqlServerAccount:
         }
 
     def journal_exhausted(
-        self, run: SweepRun, slice_number: int, exhausted: Sequence[Exhausted], clock: BatchClock
+        self, run: SweepRun, slice_number: int, exhausted: Sequence[Exhausted], server_us: int
     ) -> None:
         """Journal messages out of attempts, whole."""
         for outcome in exhausted:
@@ -86,8 +85,8 @@ class SqlServerAccount:
                 message_type=storable_or_none(message.message_type),
                 destination=destination_of(message, self._endpoint),
                 queue=outcome.queue,
-                due_us=message.due_us,
-                dispatched_us=clock.now_us,
+                due_us=message.instant_us,
+                dispatched_us=server_us,
                 attempts=message.attempts + 1,
                 error_class=type_name(error),
                 error_text=storable(str(error)),

@@ -130,7 +130,9 @@ def _create(connection: SqlServerConnection, tables: Sequence[SqlServerTable], t
         if error.transient:
             raise
         raise ConfigError(
-            f"{', '.join(table.sql for table in tables)} cannot be created: {error}; grant CREATE "
-            "TABLE and ALTER on the schema, or have an administrator run what `setup --print-sql` "
-            "prints"
+            f"{', '.join(table.sql for table in tables)} cannot be created: {error}",
+            advice=(
+                "grant CREATE TABLE and ALTER on the schema, or have an administrator run "
+                "what `setup --print-sql` prints"
+            ),
         ) from error

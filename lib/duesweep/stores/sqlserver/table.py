@@ -11,7 +11,12 @@ from duesweep.stores.sqlserver.location import SqlServerLocation, journal_tables
 _COLUMNS = {
     "journal": {"sweep_id": "uniqueidentifier", "kind": "varchar", "given": "bigint"},
     "attempts": {"source": "nvarchar", "message_key": "nvarchar", "due_at": "datetime2"},
-    "sweeps": {"sweep_id": "uniqueidentifier", "reason": "nvarchar", "planned": "nvarchar"},
+    "sweeps": {
+        "sweep_id": "uniqueidentifier",
+        "reason": "nvarchar",
+        "planned": "nvarchar",
+        "over_limit": "bigint",
+    },
     "bindings": {"source": "nvarchar", "ledger_id": "uniqueidentifier"},
 }
 _RIGHTS = ["SELECT", "INSERT", "UPDATE", "DELETE"]
@@ -29,8 +34,11 @@ def find_delayed(connection: SqlServerConnection, location: SqlServerLocation) -
     found = [table for table in location.candidates if is_there(connection, table)]
     if len(found) > 1:
         raise ConfigError(
-            f"There are both {found[0].sql} and {found[1].sql}: set store.delayed_table to the one "
-            "that the endpoint stores its delayed messages in"
+            f"There are both {found[0].sql} and {found[1].sql}",
+            advice=(
+                "set store.delayed_table to the one that the endpoint stores its delayed "
+                "messages in"
+            ),
         )
     return found[0] if found else location.candidates[0]
 
@@ -47,11 +55,12 @@ def check_tables(
     foreign or closed to this user.
     """
     check_session(connection, "store.dsn")
-    missing = f"There is no delayed table {delayed.sql}; {location.kind.advice}"
+    missing = ConfigError(f"There is no delayed table {delayed.sql}", advice=location.kind.advice)
     _check_table(connection, delayed, location.kind.columns, _DELAYED_RIGHTS, missing)
     for name, table in journal_tables(delayed).items():
-        missing = (
-            f"There is no table {table.sql}, which duesweep keeps; run the command `setup` once"
+        missing = ConfigError(
+            f"There is no table {table.sql}, which duesweep keeps",
+            advice="run the command `setup` once",
         )
         _check_table(connection, table, _COLUMNS[name], _RIGHTS, missing)
 
@@ -61,7 +70,8 @@ def check_session(connection: SqlServerConnection, setting: str) -> None:
     session = connection.row("describe_session", {})
     if session.updateability == "READ_ONLY":
         raise ConfigError(
-            f"The database that {setting} names is read-only; connect to the primary replica"
+            f"The database that {setting} names is read-only",
+            advice="connect to the primary replica",
         )
     try:
         connection.rows("read_lists", {}, words="1", numbers="[1]")
@@ -69,8 +79,8 @@ def check_session(connection: SqlServerConnection, setting: str) -> None:
         if error.transient:
             raise
         raise ConfigError(
-            f"The database that {setting} names cannot read lists and JSON ({error}); that takes "
-            "SQL Server 2017 or newer, and a compatibility level of 130 or more"
+            f"The database that {setting} names cannot read lists and JSON ({error})",
+            advice=("use SQL Server 2017 or newer, and a compatibility level of 130 or more"),
         ) from error
 
 
@@ -79,7 +89,9 @@ def columns_of(connection: SqlServerConnection, table: SqlServerTable) -> dict[s
     names = {"catalog": bracketed(table.catalog)}
     rows = connection.rows("describe_table", names, schema=table.schema, table=table.table)
     if any(row.kind != "BASE TABLE" for row in rows):
-        raise ConfigError(f"{table.sql} is a view, whose rows cannot be locked; name its table")
+        raise ConfigError(
+            f"{table.sql} is a view, whose rows cannot be locked", advice="name its table"
+        )
     return {row.name: row.type for row in rows}
 
 
@@ -96,21 +108,22 @@ def _check_table(
     table: SqlServerTable,
     wanted: dict[str, str],
     rights: Sequence[str],
-    missing: str,
+    missing: ConfigError,
 ) -> None:
     found = columns_of(connection, table)
     if not found:
-        raise ConfigError(missing)
+        raise missing
     absent = [name for name, kind in wanted.items() if found.get(name, "").lower() != kind]
     if absent:
         advice = "check store.kind, store.schema and store.delayed_table"
         raise ConfigError(
             f"{table.sql} is not the table that is expected: it lacks "
-            f"{', '.join(f'{name} {wanted[name]}' for name in absent)}; "
-            f"{RESHAPE if wanted in _COLUMNS.values() else advice}"
+            f"{', '.join(f'{name} {wanted[name]}' for name in absent)}",
+            advice=RESHAPE if wanted in _COLUMNS.values() else advice,
         )
     lacking = missing_rights(connection, table, rights)
     if lacking:
         raise ConfigError(
-            f"The sweeper's user lacks {', '.join(lacking)} on {table.sql}; grant them to it"
+            f"The sweeper's user lacks {', '.join(lacking)} on {table.sql}",
+            advice="grant them to it",
         )

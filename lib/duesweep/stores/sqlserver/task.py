@@ -86,7 +86,7 @@ class SqlServerTaskSession(RelationalTaskSession):
             skipped, gone, later = self._explained(run, missing, Counter(row.due for row in rows))
         counters = self._account.read_attempts([str(row.message_key) for row in rows])
         messages = [
-            self._message(row, counters.get(str(row.message_key)))
+            self._due_message(row, counters.get(str(row.message_key)))
             for row in rows
             if _is_eligible(counters.get(str(row.message_key)))
         ]
@@ -157,6 +157,11 @@ class SqlServerTaskSession(RelationalTaskSession):
             **listed_as("excluded", self._claimed.excluded(claim_keys)),
         )
 
+    def _due_message(self, row: Any, counter: Any) -> Message:
+        """The message in a claimed row. Its Due is UTC's: it is the instant itself."""
+        message = self._message(row, counter)
+        return message._replace(instant_us=message.due_us)
+
     def _message(self, row: Any, counter: Any) -> Message:
         due_us = micros(due_of(row.due))
         if self._kind.raise_counters is not None:
@@ -184,9 +189,9 @@ class SqlServerTaskSession(RelationalTaskSession):
             return self._statements.execute("remove_by_id", **keys)
         return self._removal.remove(messages)
 
-    def _not_removed(self, text: str) -> StoreError:
+    def _not_removed(self, text: str, advice: str) -> StoreError:
         """Or somebody took them who heeds no locks, as on servers that have no such hints."""
-        return TransactionLostError(text)
+        return TransactionLostError(text, advice=advice)
 
 
 def _is_eligible(counter: Any) -> bool:

@@ -22,7 +22,7 @@ the tests, and define the fixture `subject`, an empty store for each of them:
         def load(self, rows):
             return [replace(row, key=self.server.insert(row)) for row in rows]
 
-        def claim keys(self, rows):
+        def claim_keys(self, rows):
             return [row.key for row in rows]
 
         ...

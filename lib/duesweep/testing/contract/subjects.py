@@ -118,7 +118,7 @@ class StoreUnderTest(Protocol):
         ...
 
     def counters(self, run: SweepRun) -> tuple[int, int]:
-        """How many messages the sweep exhausted, and how many its limit over the limit."""
+        """How many messages the sweep exhausted, and how many were over its limit."""
         ...
 
     def delivered(self) -> list[str]:

@@ -93,8 +93,8 @@ class LevelMove:
                 held = self._held
             elif time.monotonic() - last > _NOTHING_COMES_SECONDS:
                 raise QueueError(
-                    f"RabbitMQ hands out nothing of queue {self._level.queue}, which has messages; "
-                    "run it again",
+                    f"RabbitMQ hands out nothing of queue {self._level.queue}, which has messages",
+                    advice="run it again",
                     transient=True,
                 )
 

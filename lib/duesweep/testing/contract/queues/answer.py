@@ -58,7 +58,7 @@ class AnswerContract:
 
         with steps.sessions(subject) as (store, queue), store.transaction():
             due_at = time.monotonic() + 1
-            clock = StoreClock(micros(DUE), 0, SystemClock())
+            clock = StoreClock(micros(DUE), SystemClock())
             assert queue.defer(queue.resolve("Billing"), [early], clock) == {}
             assert list(queue.confirm(steps.ANSWER_SECONDS).unconfirmed) == []
             queue.commit()

@@ -4,11 +4,10 @@ import pytest
 
 from duesweep import tombstone
 from duesweep.errors import MessageError, UnreadableHeadersError
-from duesweep.outcome import Delivered
+from duesweep.store_clock import StoreClock
 from duesweep.testing.builders import delayed_row
 from duesweep.testing.contract.stores import steps
 from duesweep.testing.contract.subjects import StoreUnderTest
-from duesweep.tombstone import BatchClock
 
 
 class ClaimContract:
@@ -34,10 +33,10 @@ class ClaimContract:
         with steps.batch(subject) as session:
             claim = steps.claim(subject, session, run, row)
 
+        (claimed,) = claim.messages
         passed_us = claim.server_us - tombstone.micros(run.horizon.server_time)
         assert 0 <= passed_us < 60_000_000
-        clock = BatchClock(claim.server_us, run.horizon.shift_us)
-        (late_ms,) = clock.lateness_ms([Delivered(subject.message(row), "Billing")])
+        late_ms = StoreClock(claim.server_us).late_ms(claimed)
         assert late_ms is not None
         assert 60_000 <= late_ms < 120_000
 

@@ -7,6 +7,7 @@ import pytest
 from duesweep.testing.builders import delayed_row
 from duesweep.testing.contract.stores import steps
 from duesweep.testing.contract.subjects import StoreUnderTest
+from duesweep.tombstone import micros
 
 
 class DueContract:
@@ -57,6 +58,25 @@ class DueContract:
             (claimed,) = steps.claim(subject, session, run, row).messages
 
         assert claimed.due_us == row.due_us
+
+    def test_claim_tells_of_each_message_at_which_instant_it_is_due(
+        self, subject: StoreUnderTest
+    ) -> None:
+        dues = [subject.now() - minutes * steps.MINUTE for minutes in (1, 10)]
+        run, rows = steps.load(subject, *[steps.row(subject, due=due) for due in dues])
+
+        with steps.batch(subject) as session:
+            claim = steps.claim(subject, session, run, *rows)
+
+        # What the store's clock is ahead of the server's, a Due is ahead of its instant.
+        ahead_us = micros(subject.now()) - micros(subject.server_time())
+        found = {m.key: m.instant_us for m in claim.messages}
+        assert found.keys() == {row.key for row in rows}
+        for row in rows:
+            instant_us, due_us = found[row.key], row.due_us
+            assert instant_us is not None
+            assert due_us is not None
+            assert abs(due_us - ahead_us - instant_us) < 60_000_000
 
     def test_claim_of_what_is_gone_of_nothing_and_of_one_key_twice(
         self, subject: StoreUnderTest

@@ -14,7 +14,6 @@ from duesweep.testing.contract.stores import steps
 from duesweep.testing.contract.subjects import StoreUnderTest
 from duesweep.testing.contract.transactions import rolled_back
 from duesweep.testing.journal import BatchEntry, ExhaustedEntry, batch_entry, exhausted_entry
-from duesweep.tombstone import BatchClock
 
 
 class FinishContract:
@@ -30,11 +29,10 @@ class FinishContract:
 
         assert subject.waiting() == {rows[1].key}
         assert subject.attempts() == {rows[1].key: 1}
-        clock = BatchClock(server_us, run.horizon.shift_us)
         assert subject.journal(run) == [
-            _account(subject, outcomes.exhausted[0], rows[2], clock),
-            _account(subject, outcomes.exhausted[1], rows[3], clock),
-            batch_entry(7, outcomes, clock, subject.own_queue),
+            _account(subject, outcomes.exhausted[0], rows[2], server_us),
+            _account(subject, outcomes.exhausted[1], rows[3], server_us),
+            batch_entry(7, outcomes, server_us, subject.own_queue),
         ]
 
     def test_finish_that_is_rolled_back_never_happened(self, subject: StoreUnderTest) -> None:
@@ -162,7 +160,7 @@ def _finish_one_of_each(
 
 
 def _account(
-    subject: StoreUnderTest, exhausted: Exhausted, row: DelayedRow, clock: BatchClock
+    subject: StoreUnderTest, exhausted: Exhausted, row: DelayedRow, server_us: int
 ) -> ExhaustedEntry:
     stored = replace(row, headers=subject.stored_headers(row))
-    return exhausted_entry(7, exhausted, stored, clock, subject.own_queue)
+    return exhausted_entry(7, exhausted, stored, server_us, subject.own_queue)

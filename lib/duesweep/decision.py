@@ -1,0 +1,81 @@
+"""What is to become of the messages of a batch that could not be delivered. Decides, without I/O.
+
+The task acts in between: it asks the store how many messages the sweep may still exhaust (`decide`
+is told), and sends the error messages (`conclude` is told which of them arrived).
+"""
+
+import random
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from duesweep.fault_headers import make_error_message
+from duesweep.message import Message
+from duesweep.outcome import Delivered, Exhausted, Failed, Fault, Outcomes
+from duesweep.policy import Retry
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """`faulty` are all messages with a fault. `exhausted` are those of them that are to leave the
+    store. `over_limit` more are out of attempts, but over the sweep's limit.
+    """
+
+    faulty: Sequence[Fault] = ()
+    exhausted: Sequence[Fault] = ()
+    over_limit: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SentErrors:
+    """What became of error messages: the keys of those that `arrived`, and their `queue`. None
+    where the error queue takes nothing.
+    """
+
+    queue: str | None = None
+    arrived: Collection[str] = frozenset()
+
+
+def count_exhausted(faulty: Sequence[Fault], retry: Retry) -> int:
+    """How many messages are out of attempts."""
+    return len(_find_exhausted(faulty, retry))
+
+
+def decide(faulty: Sequence[Fault], retry: Retry, granted: int) -> Decision:
+    """Which messages are exhausted: the first `granted` of those that are out of attempts."""
+    found = _find_exhausted(faulty, retry)
+    return Decision(faulty, found[:granted], len(found) - granted)
+
+
+def write_error_messages(decision: Decision, own_queue: str, now: datetime) -> list[Message]:
+    """The exhausted messages as they go to the error queue, with the time of their failure."""
+    return [make_error_message(m, e, own_queue=own_queue, now=now) for m, e in decision.exhausted]
+
+
+def conclude(
+    delivered: Sequence[Delivered],
+    decision: Decision,
+    sent: SentErrors | None,
+    retry: Retry,
+    rng: random.Random,
+) -> Outcomes:
+    """The outcomes of a batch. An exhausted message whose error message did not arrive stays in the
+    store, as a failure. `sent` None: there is no error queue.
+    """
+    queue = None if sent is None else sent.queue
+    exhausted = tuple(
+        Exhausted(message, error, queue)
+        for message, error in decision.exhausted
+        if sent is None or message.key in sent.arrived
+    )
+    leaving = {outcome.message.key for outcome in exhausted}
+    failed = tuple(
+        Failed(message, error, retry.backoff_seconds(message.attempts, rng))
+        for message, error in decision.faulty
+        if message.key not in leaving
+    )
+    return Outcomes(tuple(delivered), failed, exhausted, decision.over_limit)
+
+
+def _find_exhausted(faulty: Sequence[Fault], retry: Retry) -> list[Fault]:
+    return [(m, e) for m, e in faulty if retry.is_last(m.attempts, e)]

@@ -1,0 +1,132 @@
+-- Batch: what one transaction of a task does, in its order: fence, claim, finish. The last
+-- statement ends a slice.
+
+-- name: fence
+-- Returns whether the sweep is still open, and the server's time in microseconds since 1970-01-01
+-- UTC. Locks the sweep's row until this transaction ends: closing takes FOR UPDATE, so nobody
+-- closes the sweep before that. Waits only for a session that is closing the sweep.
+SELECT closed_at IS NULL AS is_open,
+       (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS server_us
+FROM {sweeps}
+WHERE sweep_id = %(sweep_id)s
+FOR KEY SHARE;
+
+-- name: claim
+-- Returns the messages of these claim keys that are still there and still due. Locks them until
+-- this transaction ends; skips rows that others hold. `instant_us` is the instant at which a message
+-- is due: the clock time in the writers' zone at the stored Due, read as UTC. It is not later than
+-- `latest`, if that is given.
+SELECT d.{id}::text AS id, d.{headers} AS headers, d.{body} AS body, {destination} AS destination,
+       CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM d.{due}) * 1000000)::bigint END AS due_us,
+       CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM least(
+           (d.{due}{utc} AT TIME ZONE %(zone)s::text) AT TIME ZONE 'UTC', %(latest)s::timestamptz
+       )) * 1000000)::bigint END AS instant_us
+FROM {delayed} d
+WHERE d.{id} = ANY(%(keys)s::uuid[]) AND d.{due} < %(horizon)s::timestamptz{utc}
+FOR UPDATE OF d SKIP LOCKED;
+
+-- name: explain_unclaimed
+-- Returns why claim keys led to no message: `skipped` messages are there and due, so others hold
+-- them; `later` messages are there but no longer due. Runs after the claim, as a statement of its
+-- own. Takes no locks.
+SELECT count(*) FILTER (WHERE is_due) AS skipped, count(*) FILTER (WHERE NOT is_due) AS later
+FROM (
+    SELECT coalesce(d.{due} < %(horizon)s::timestamptz{utc}, false) AS is_due
+    FROM {delayed} d
+    WHERE d.{id} = ANY(%(keys)s::uuid[])
+) AS unclaimed;
+
+-- name: read_attempts
+-- Returns the retry counters of claimed messages. Runs after the claim, as a statement of its own:
+-- its snapshot must be newer than the claim's locks, or two sweeps could both count one failure.
+-- Takes no locks.
+SELECT message_key::text AS message_key, attempts, next_attempt_at <= clock_timestamp() AS is_eligible
+FROM {attempts}
+WHERE source = %(source)s AND message_key = ANY(%(keys)s::uuid[]);
+
+-- name: set_lock_wait
+-- Sets how long this transaction waits for a lock from now on. Returns the value before and the new
+-- one.
+SELECT current_setting('lock_timeout') AS before, set_config('lock_timeout', %(wait)s, true) AS after;
+
+-- name: lock_sweep_counters
+-- Returns how many messages the sweep has exhausted. Locks the sweep's row until this transaction
+-- ends, so that the sweep's slices count one after another.
+SELECT exhausted FROM {sweeps} WHERE sweep_id = %(sweep_id)s FOR NO KEY UPDATE;
+
+-- name: journal_exhausted
+-- Journals messages that are out of attempts. Their headers and bodies are copied from their rows,
+-- whose locks this transaction holds.
+INSERT INTO {journal} (
+    sweep_id, slice, kind, message_key, message_id, message_type, destination, queue, due,
+    dispatched_at, attempts, first_failed_at, error_class, error_text, stack, headers, body
+)
+SELECT %(sweep_id)s, %(slice)s, 'exhausted', d.{id}, e.message_id, e.message_type, e.destination, e.queue,
+       timestamptz 'epoch' + e.instant_us * interval '1 microsecond', %(dispatched_at)s, e.attempts,
+       coalesce(a.first_failed_at, %(dispatched_at)s), e.error_class, e.error_text, e.stack,
+       d.{headers}, d.{body}
+FROM unnest(
+    %(keys)s::uuid[], %(instants_us)s::bigint[], %(message_ids)s::text[], %(message_types)s::text[],
+    %(destinations)s::text[], %(queues)s::text[], %(attempts)s::integer[], %(error_classes)s::text[],
+    %(error_texts)s::text[], %(stacks)s::text[]
+) AS e (
+    message_key, instant_us, message_id, message_type, destination, queue, attempts, error_class, error_text,
+    stack
+)
+JOIN {delayed} d ON d.{id} = e.message_key
+LEFT JOIN {attempts} a ON a.source = %(source)s AND a.message_key = e.message_key;
+
+-- name: remove
+-- Removes claimed messages. This transaction holds their locks.
+DELETE FROM {delayed} WHERE {id} = ANY(%(keys)s::uuid[]);
+
+-- name: clear_attempts
+-- Deletes the retry counters of messages that leave the store. This transaction holds the messages'
+-- locks.
+DELETE FROM {attempts} WHERE source = %(source)s AND message_key = ANY(%(keys)s::uuid[]);
+
+-- name: raise_attempts
+-- Counts one failure for each of these messages: raises its retry counter, or inserts one. This
+-- transaction holds the messages' locks.
+INSERT INTO {attempts} AS counted (
+    source, message_key, message_id, destination, attempts,
+    first_failed_at, last_failed_at, next_attempt_at, error_class, error_text
+)
+SELECT %(source)s, f.message_key, f.message_id, f.destination, 1,
+       statement_timestamp(), statement_timestamp(),
+       statement_timestamp() + make_interval(secs => f.retry_seconds), f.error_class, f.error_text
+FROM unnest(
+    %(keys)s::uuid[], %(message_ids)s::text[], %(destinations)s::text[],
+    %(retry_seconds)s::float8[], %(error_classes)s::text[], %(error_texts)s::text[]
+) AS f (message_key, message_id, destination, retry_seconds, error_class, error_text)
+ON CONFLICT (source, message_key) DO UPDATE SET
+    attempts = counted.attempts + 1,
+    destination = excluded.destination,
+    last_failed_at = excluded.last_failed_at,
+    next_attempt_at = excluded.next_attempt_at,
+    error_class = excluded.error_class,
+    error_text = excluded.error_text;
+
+-- name: add_exhausted
+-- Adds to the sweep's counts of exhausted messages and of messages over the limit. Locks the
+-- sweep's row until this transaction ends.
+UPDATE {sweeps} SET exhausted = exhausted + %(exhausted)s, over_limit = over_limit + %(over_limit)s
+WHERE sweep_id = %(sweep_id)s;
+
+-- name: journal_batch
+-- Journals what a batch did, in the batch's own transaction. Locks the new row only.
+INSERT INTO {journal} (
+    sweep_id, slice, kind, dispatched, failed, body_bytes, attempts_changed, lateness_ms, outcomes
+) VALUES (
+    %(sweep_id)s, %(slice)s, 'batch', %(dispatched)s, %(failed)s, %(body_bytes)s,
+    %(attempts_changed)s, %(lateness_ms)s::bigint[], %(outcomes)s
+);
+
+-- name: journal_slice
+-- Journals the end of a slice: its account, and the reason if the slice was cut. Locks the new row
+-- only.
+INSERT INTO {journal} (sweep_id, slice, kind, given, claimed, skipped, gone, later, "left", reason)
+VALUES (
+    %(sweep_id)s, %(slice)s, 'slice', %(given)s, %(claimed)s, %(skipped)s, %(gone)s, %(later)s, %(left)s,
+    %(reason)s
+);

@@ -1,2 +1,0 @@
--- Returns how many messages there are. No locks.
-SELECT count(*) AS stored FROM {delayed};

@@ -1,0 +1,60 @@
+-- Message: operations on one delayed message.
+
+-- name: next_due
+-- Returns the earliest Due in the store. NULL: there is none. Takes no locks.
+SELECT min(d.{due}){utc} AS due FROM {delayed} d WHERE isfinite(d.{due});
+
+-- name: fetch_next_due
+-- Returns the eligible message that has been due longest. Locks it until this transaction ends;
+-- skips rows that others hold. `instant_us` is the instant at which it is due, as in a claim.
+SELECT d.{id}::text AS id, d.{headers} AS headers, d.{body} AS body, {destination} AS destination,
+       CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM d.{due}) * 1000000)::bigint END AS due_us,
+       CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM least(
+           (d.{due}{utc} AT TIME ZONE %(zone)s::text) AT TIME ZONE 'UTC', %(latest)s::timestamptz
+       )) * 1000000)::bigint END AS instant_us
+FROM {delayed} d
+WHERE d.{due} < %(horizon)s::timestamptz{utc}
+  AND NOT EXISTS (
+    SELECT FROM {attempts} a
+    WHERE a.source = %(source)s AND a.message_key = d.{id} AND a.next_attempt_at > clock_timestamp()
+  )
+ORDER BY d.{due}
+LIMIT 1
+FOR UPDATE OF d SKIP LOCKED;
+
+-- name: find_message
+-- Returns a message's key if the message is still there. Locks it until this transaction ends;
+-- waits for others that hold it.
+SELECT d.{id}::text AS id FROM {delayed} d WHERE d.{id} = %(key)s::uuid FOR UPDATE OF d;
+
+-- name: store_message
+-- Stores a message until an instant, as the transport does, and returns its key. The cast to
+-- timestamptz depends on the session's time zone, so this must run in the writers' time zone. Locks
+-- the new row only.
+INSERT INTO {delayed} (headers, body, due)
+VALUES (%(headers)s, %(body)s, timestamptz (%(due)s::timestamptz AT TIME ZONE 'UTC'))
+RETURNING id::text AS id;
+
+-- name: store_timeout
+-- Stores a timeout until an instant, as SQL persistence does: its Time is the clock time in UTC.
+-- Locks the new row only.
+INSERT INTO {delayed} (
+    "Id", "Destination", "SagaId", "State", "Time", "Headers", "PersistenceVersion"
+)
+VALUES (
+    %(message_key)s::uuid, %(destination)s, %(saga_id)s::uuid, %(body)s,
+    %(due)s::timestamptz AT TIME ZONE 'UTC', %(headers)s, %(version)s
+);
+
+-- name: send_later
+-- Stores a message until a delay has passed, as the transport does. The cast to timestamptz and
+-- whole days depend on the session's time zone, so this must run in the writers' time zone. Locks
+-- the new row only.
+INSERT INTO {delayed} (headers, body, due)
+VALUES (
+    %(headers)s, %(body)s,
+    timestamptz (now() AT TIME ZONE 'UTC') + make_interval(
+        days => %(days)s, hours => %(hours)s, mins => %(minutes)s,
+        secs => %(seconds)s + %(milliseconds)s / 1000.0
+    )
+);

@@ -1,0 +1,163 @@
+-- Plan: the horizon, what is due and eligible, and how it is cut into slices. In a sweep's order.
+
+-- name: session_zone
+-- Returns the session's time zone and where this setting comes from. Takes no locks.
+SELECT setting AS zone, source FROM pg_settings WHERE name = 'TimeZone';
+
+-- name: writer_zones
+-- Returns the roles that write to the delayed table (its owner, and each role that may log in and
+-- insert), and the time zone that the settings of each role or of the database give it. NULL: the
+-- server's default applies. Takes no locks.
+SELECT r.rolname AS role, r.rolname = current_user AS is_sweeper, r.rolsuper AS is_superuser,
+       c.relowner = r.oid AS is_owner,
+       (
+           SELECT substring(setting FROM position('=' IN setting) + 1)
+           FROM pg_db_role_setting s CROSS JOIN LATERAL unnest(s.setconfig) AS setting
+           WHERE s.setrole IN (r.oid, 0)
+             AND s.setdatabase IN ((SELECT oid FROM pg_database WHERE datname = current_database()), 0)
+             AND lower(split_part(setting, '=', 1)) = 'timezone'
+           ORDER BY s.setrole = 0, s.setdatabase = 0
+           LIMIT 1
+       ) AS zone
+FROM pg_class c
+JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_roles r ON r.oid = c.relowner OR (r.rolcanlogin AND has_table_privilege(r.oid, c.oid, 'INSERT'))
+WHERE n.nspname = %(schema)s AND c.relname = %(table)s;
+
+-- name: set_zone
+-- Sets the session's time zone for this transaction only, and returns it.
+SELECT set_config('TimeZone', %(zone)s, true) AS zone;
+
+-- name: horizon
+-- Returns the horizon and the server's time. NServiceBus's own predicate (Due < now() AT TIME ZONE
+-- 'UTC') treats a message as due if its Due is before the horizon. That predicate depends on the
+-- session's time zone, so this must run in the writers' time zone. Takes no locks.
+SELECT timezone('UTC', now())::timestamptz AS horizon, now() AS server_time;
+
+-- name: find_pending
+-- Returns whether any message is due and eligible. Takes no locks.
+SELECT EXISTS (
+    SELECT FROM {delayed} d
+    WHERE d.{due} < %(horizon)s::timestamptz{utc}
+      AND NOT EXISTS (
+        SELECT FROM {attempts} a
+        WHERE a.source = %(source)s AND a.message_key = d.{id} AND a.next_attempt_at > clock_timestamp()
+      )
+) AS found;
+
+-- name: count_pending
+-- Returns how many messages are due and eligible. Takes no locks.
+SELECT count(*) AS pending
+FROM {delayed} d
+WHERE d.{due} < %(horizon)s::timestamptz{utc} AND d.{due} >= %(since)s::timestamptz{utc}
+  AND NOT EXISTS (
+    SELECT FROM {attempts} a
+    WHERE a.source = %(source)s AND a.message_key = d.{id} AND a.next_attempt_at > clock_timestamp()
+  );
+
+-- name: count_timeless
+-- Returns how many messages have no Time. They never become due. Takes no locks.
+SELECT count(*) AS timeless FROM {delayed} d WHERE d.{due} IS NULL;
+
+-- name: count_stored
+-- Returns how many messages the store holds. Takes no locks.
+SELECT count(*) AS stored FROM {delayed};
+
+-- name: count_stored_since
+-- Returns how many messages have this Due or a later one. Takes no locks.
+SELECT count(*) AS stored FROM {delayed} d WHERE d.{due} >= %(since)s::timestamptz{utc};
+
+-- name: due_destinations
+-- Returns where due and eligible messages go, and how many go there. Looks at the 10,000 of them
+-- that have been due longest. Returns at most 100 destinations, those with the most messages first.
+-- Takes no locks.
+SELECT destination, count(*) AS messages
+FROM (
+    SELECT {destination} AS destination
+    FROM {delayed} d
+    WHERE d.{due} < %(horizon)s::timestamptz{utc} AND d.{due} >= %(since)s::timestamptz{utc}
+      AND {destination} <> ''
+      AND NOT EXISTS (
+        SELECT FROM {attempts} a
+        WHERE a.source = %(source)s AND a.message_key = d.{id} AND a.next_attempt_at > clock_timestamp()
+      )
+    ORDER BY d.{due}
+    LIMIT 10000
+) oldest
+GROUP BY destination
+ORDER BY messages DESC, destination
+LIMIT 100;
+
+-- name: stored_destinations
+-- Returns where all messages with a Due go, due or not, and how many go there. Returns at most
+-- 1,000 destinations, those with the most messages first. Reads the whole table. Takes no locks.
+SELECT {destination} AS destination, count(*) AS messages
+FROM {delayed} d
+WHERE {destination} <> '' AND d.{due} IS NOT NULL
+GROUP BY {destination}
+ORDER BY messages DESC, destination
+LIMIT 1000;
+
+-- name: estimate_rows
+-- Returns about how many rows a table and its partitions hold, by the planner's statistics and the
+-- tables' sizes. Takes no locks.
+SELECT coalesce(sum(greatest(c.reltuples, pg_relation_size(c.oid) / 2000)), 0)::bigint AS rows
+FROM pg_class t
+JOIN pg_namespace n ON n.oid = t.relnamespace
+CROSS JOIN LATERAL (
+    SELECT t.oid UNION ALL SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = t.oid
+) AS part (oid)
+JOIN pg_class c ON c.oid = part.oid
+WHERE n.nspname = %(schema)s AND t.relname = %(table)s;
+
+-- name: set_sort_memory
+-- Sets the session's sort memory for this transaction only, and returns it. With it, a million keys
+-- are sorted in memory.
+SELECT set_config('work_mem', '128MB', true) AS work_mem;
+
+-- name: plan_bounds
+-- Returns the first Due and id of each slice, and how many messages are due and eligible in all.
+-- The slices have equal size. The order is by Due and id, so that messages with one Due can go to
+-- several slices. Takes no locks.
+SELECT due::text AS due, id::text AS id, total
+FROM (
+    SELECT d.{due} AS due, d.{id} AS id,
+           row_number() OVER (ORDER BY d.{due}, d.{id}) - 1 AS position,
+           count(*) OVER () AS total
+    FROM {delayed} d
+    WHERE d.{due} < %(horizon)s::timestamptz{utc} AND d.{due} >= %(since)s::timestamptz{utc}
+      AND NOT EXISTS (
+        SELECT FROM {attempts} a
+        WHERE a.source = %(source)s AND a.message_key = d.{id} AND a.next_attempt_at > clock_timestamp()
+      )
+) pending
+WHERE position %% ((total + %(slices)s - 1) / %(slices)s) = 0
+ORDER BY position;
+
+-- name: plan_claim_keys
+-- Returns the keys of due and eligible messages, oldest first, a thousand in a row. `claim_keys`
+-- are the keys and `sizes` the messages' bytes, both separated by commas; `total` counts the keys
+-- in all rows of the slice. A slice without keys has a row too: so the task can tell an empty slice
+-- from a read that broke off. Spark runs this over JDBC as a subquery, with a condition on `slice`
+-- for each partition. It can bind no values, so the horizon and the source are literals, and the
+-- slices' bounds are put into the text. Takes no locks.
+SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total
+FROM (VALUES /* bounds */) AS s (slice, first_due, first_id, end_due, end_id)
+LEFT JOIN LATERAL (
+    SELECT string_agg(k.id::text, ',' ORDER BY k.position) AS claim_keys,
+           string_agg(k.bytes::text, ',' ORDER BY k.position) AS sizes,
+           (sum(count(*)) OVER ())::bigint AS total
+    FROM (
+        SELECT d.{id} AS id,
+               coalesce(octet_length(d.{headers}), 0)::bigint + coalesce(octet_length(d.{body}), 0) AS bytes,
+               row_number() OVER (ORDER BY d.{due}, d.{id}) - 1 AS position
+        FROM {delayed} d
+        WHERE d.{due} < {horizon}::timestamptz{utc}
+          AND (d.{due}, d.{id}) >= (s.first_due, s.first_id) AND (d.{due}, d.{id}) < (s.end_due, s.end_id)
+          AND NOT EXISTS (
+            SELECT FROM {attempts} a
+            WHERE a.source = {source} AND a.message_key = d.{id} AND a.next_attempt_at > clock_timestamp()
+          )
+    ) k
+    GROUP BY k.position / 1000
+) chunk ON true

@@ -1,0 +1,102 @@
+-- Queue: queue tables, what is put into them and taken from them, and subscriptions.
+
+-- name: queue_tables
+-- Returns all tables of the database that have the columns of a queue table. Takes no locks.
+SELECT n.nspname AS schema, c.relname AS table
+FROM pg_class c
+JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+WHERE c.relkind IN ('r', 'p')
+GROUP BY n.nspname, c.relname
+HAVING array_agg(a.attname || ' ' || format_type(a.atttypid, NULL)) @> %(typed)s::text[]
+   AND array_agg(a.attname::text) @> %(named)s::text[];
+
+-- name: lock_creation
+-- Waits for an advisory lock, and holds it until this transaction ends. What it returns means
+-- nothing.
+SELECT pg_advisory_xact_lock(%(lock_key)s);
+
+-- name: create_queue
+-- Creates a queue table as the transport does, unless it exists. An advisory lock, which its
+-- transaction holds, lets one session at a time do so: IF NOT EXISTS alone fails when two sessions
+-- create one table at once.
+SELECT pg_advisory_xact_lock(hashtextextended('duesweep/create', 0));
+CREATE TABLE IF NOT EXISTS {queue} (
+    id uuid NOT NULL PRIMARY KEY,
+    expires timestamp,
+    headers text NOT NULL,
+    body bytea,
+    seq serial NOT NULL UNIQUE
+);
+
+-- name: add_body_string
+-- Adds the column that shows bodies as text, unless it exists. Rewrites the table under an
+-- exclusive lock.
+ALTER TABLE {queue} ADD COLUMN IF NOT EXISTS bodystring text
+    GENERATED ALWAYS AS (encode(body, 'escape')) STORED;
+
+-- name: send
+-- Appends a message to a queue table. Without a time to be received, the message never expires.
+-- Locks the new row only.
+INSERT INTO {queue} (id, expires, headers, body)
+VALUES (
+    %(id)s,
+    now() AT TIME ZONE 'UTC'
+        + make_interval(secs => %(seconds)s::int + %(milliseconds)s::int / 1000.0),
+    %(headers)s, %(body)s
+);
+
+-- name: receive
+-- Returns the first message that nobody holds, its expiry and the server's time, and removes the
+-- message. No row: there is nothing to receive. Locks the message's row; skips locked rows; never
+-- waits.
+DELETE FROM {queue}
+WHERE id = (SELECT id FROM {queue} ORDER BY seq LIMIT 1 FOR UPDATE SKIP LOCKED)
+RETURNING id, headers, body, expires, now() AT TIME ZONE 'UTC' AS utc_now;
+
+-- name: peek
+-- Returns about how many messages nobody holds, at most a batch: the distance between the numbers
+-- of the first and the last, so gaps count too. Skips locked rows. Locks these two rows until the
+-- transaction ends; receivers skip them meanwhile.
+SELECT least(coalesce(
+    (SELECT seq FROM {queue} ORDER BY seq DESC LIMIT 1 FOR KEY SHARE SKIP LOCKED)
+    - (SELECT seq FROM {queue} ORDER BY seq LIMIT 1 FOR KEY SHARE SKIP LOCKED) + 1, 0
+), %(batch)s) AS messages;
+
+-- name: purge
+-- Removes at most a batch of messages, oldest first. Locks their rows; skips locked rows.
+DELETE FROM {queue}
+WHERE id = ANY(ARRAY(SELECT id FROM {queue} ORDER BY seq LIMIT %(batch)s FOR UPDATE SKIP LOCKED));
+
+-- name: purge_expired
+-- Removes at most a batch of expired messages. Locks their rows; skips locked rows.
+DELETE FROM {queue}
+WHERE id = ANY(ARRAY(
+    SELECT id FROM {queue} WHERE expires < now() AT TIME ZONE 'UTC'
+    LIMIT %(batch)s FOR UPDATE SKIP LOCKED
+));
+
+-- name: create_subscriptions
+-- Creates the table of subscriptions as the transport does, unless it exists. An advisory lock,
+-- which its transaction holds, lets one session at a time do so.
+SELECT pg_advisory_xact_lock(hashtextextended('duesweep/create', 0));
+CREATE TABLE IF NOT EXISTS {subscriptions} (
+    queueaddress varchar(200) NOT NULL,
+    endpoint varchar(200) NOT NULL,
+    topic varchar(200) NOT NULL,
+    PRIMARY KEY (endpoint, topic)
+) WITH (fillfactor=100);
+
+-- name: subscribe
+-- Subscribes an endpoint to a topic, or replaces the address of its subscription. Locks that row.
+INSERT INTO {subscriptions} (queueaddress, endpoint, topic)
+VALUES (%(queue_address)s, %(endpoint)s, %(topic)s)
+ON CONFLICT (endpoint, topic) DO UPDATE SET queueaddress = excluded.queueaddress;
+
+-- name: unsubscribe
+-- Removes an endpoint's subscription to a topic. Locks that row.
+DELETE FROM {subscriptions} WHERE endpoint = %(endpoint)s AND topic = %(topic)s;
+
+-- name: list_subscribers
+-- Returns the addresses that subscribe to a topic, each once. Takes no locks.
+SELECT DISTINCT queueaddress AS queue_address FROM {subscriptions} WHERE topic = %(topic)s;

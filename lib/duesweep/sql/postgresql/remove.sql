@@ -1,2 +1,0 @@
--- Removes claimed messages; their locks are held.
-DELETE FROM {delayed} WHERE {id} = ANY(%(keys)s::uuid[]);

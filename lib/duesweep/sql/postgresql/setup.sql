@@ -1,0 +1,143 @@
+-- Setup: what the server and a table are, the tables of the store and of the journal, and the
+-- ledger that a source is bound to. Queue tables are in queue.sql.
+
+-- name: describe_session
+-- Returns whether the session is read-only, and the database's encoding. Takes no locks.
+SELECT current_setting('transaction_read_only') = 'on' AS is_read_only,
+       current_setting('server_encoding') AS encoding;
+
+-- name: describe_schema
+-- Returns whether the session may create tables in a schema. No row: the schema does not exist.
+-- Takes no locks.
+SELECT has_schema_privilege(oid, 'USAGE') AND has_schema_privilege(oid, 'CREATE') AS may_create
+FROM pg_namespace
+WHERE nspname = %(schema)s;
+
+-- name: describe_table
+-- Returns a table's kind, its owner, its columns (name and type) and the rights on it that the
+-- session lacks. No row: the table does not exist. Takes no locks.
+SELECT c.relkind::text AS kind, pg_get_userbyid(c.relowner) AS owner,
+       ARRAY(
+           SELECT a.attname || ' ' || format_type(a.atttypid, NULL)
+           FROM pg_attribute a
+           WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+           ORDER BY a.attnum
+       ) AS columns,
+       ARRAY(
+           SELECT wanted.privilege FROM unnest(%(rights)s::text[]) AS wanted (privilege)
+           WHERE NOT has_schema_privilege(n.oid, 'USAGE') OR NOT has_table_privilege(c.oid, wanted.privilege)
+       ) AS missing_rights
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = %(schema)s AND c.relname = %(table)s;
+
+-- name: create_delayed
+-- Creates the delayed table and its index on Due as the transport does, unless they exist.
+CREATE TABLE IF NOT EXISTS {delayed} (
+    id uuid NOT NULL DEFAULT gen_random_uuid() PRIMARY KEY,
+    headers text NOT NULL,
+    body bytea,
+    due timestamptz NOT NULL
+) WITH (fillfactor=100);
+CREATE INDEX IF NOT EXISTS {index} ON {delayed} (due);
+
+-- name: create_journal
+-- Creates the tables that duesweep keeps beside the store: the ledger that each source is bound to,
+-- the sweeps that are not settled yet, what their batches did, and the retry counters.
+CREATE TABLE IF NOT EXISTS {bindings} (
+    source text PRIMARY KEY,
+    delayed text NOT NULL,
+    ledger_id uuid NOT NULL,
+    bound_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE TABLE IF NOT EXISTS {sweeps} (
+    sweep_id uuid PRIMARY KEY,
+    source text NOT NULL,
+    started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    horizon timestamptz NOT NULL,
+    planned bigint[] NOT NULL DEFAULT ARRAY[]::bigint[],
+    exhausted bigint NOT NULL DEFAULT 0,
+    over_limit bigint NOT NULL DEFAULT 0,
+    attempts_changed boolean NOT NULL DEFAULT false,
+    closed_at timestamptz,
+    abandoned boolean NOT NULL DEFAULT false,
+    remaining bigint NOT NULL DEFAULT 0,
+    reason text,
+    sealed_at timestamptz
+);
+CREATE INDEX IF NOT EXISTS duesweep_sweeps_source ON {sweeps} (source);
+CREATE TABLE IF NOT EXISTS {journal} (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    sweep_id uuid NOT NULL,
+    slice integer NOT NULL,
+    kind text NOT NULL CHECK (kind IN ('batch', 'exhausted', 'slice')),
+    written_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- kind 'batch': what was delivered, and how many messages failed
+    dispatched integer,
+    failed integer,
+    body_bytes bigint,
+    attempts_changed boolean,
+    lateness_ms bigint[],
+    outcomes bytea,
+    -- kind 'slice': the end of a slice, and what became of the claim keys of its task
+    given bigint,
+    claimed bigint,
+    skipped bigint,
+    gone bigint,
+    later bigint,
+    "left" bigint,
+    reason text,
+    -- kind 'exhausted': the whole message
+    message_key uuid,
+    message_id text,
+    message_type text,
+    destination text,
+    queue text,
+    due timestamptz,
+    dispatched_at timestamptz,
+    attempts integer,
+    first_failed_at timestamptz,
+    error_class text,
+    error_text text,
+    stack text,
+    headers text,
+    body bytea
+);
+CREATE INDEX IF NOT EXISTS duesweep_journal_sweep ON {journal} (sweep_id, kind);
+CREATE TABLE IF NOT EXISTS {attempts} (
+    source text NOT NULL,
+    message_key uuid NOT NULL,
+    message_id text,
+    destination text,
+    attempts integer NOT NULL,
+    first_failed_at timestamptz NOT NULL,
+    last_failed_at timestamptz NOT NULL,
+    next_attempt_at timestamptz NOT NULL,
+    error_class text NOT NULL,
+    error_text text NOT NULL,
+    PRIMARY KEY (source, message_key)
+);
+-- Columns that tables of earlier versions lack.
+ALTER TABLE {sweeps}
+    ADD COLUMN IF NOT EXISTS reason text,
+    ADD COLUMN IF NOT EXISTS over_limit bigint NOT NULL DEFAULT 0;
+ALTER TABLE {journal}
+    ADD COLUMN IF NOT EXISTS given bigint,
+    ADD COLUMN IF NOT EXISTS claimed bigint,
+    ADD COLUMN IF NOT EXISTS skipped bigint,
+    ADD COLUMN IF NOT EXISTS gone bigint,
+    ADD COLUMN IF NOT EXISTS later bigint,
+    ADD COLUMN IF NOT EXISTS "left" bigint;
+
+-- name: read_binding
+-- Returns a source's delayed table and the ledger that the source is bound to. Takes no locks.
+SELECT delayed, ledger_id FROM {bindings} WHERE source = %(source)s;
+
+-- name: bind
+-- Binds a source, which is a delayed table, to a ledger, unless the source is bound already. Waits
+-- for another session that binds the same source.
+INSERT INTO {bindings} (source, delayed, ledger_id) VALUES (%(source)s, %(delayed)s, %(ledger_id)s)
+ON CONFLICT (source) DO NOTHING;
+
+-- name: unbind
+-- Removes a source's binding to its ledger. Locks that row.
+DELETE FROM {bindings} WHERE source = %(source)s;

@@ -1,0 +1,191 @@
+-- Sweep: its life from open to closed, and how it is settled. In that order.
+
+-- name: try_lock
+-- Returns whether the session now holds this advisory lock. Never waits.
+SELECT pg_try_advisory_lock(%(lock_key)s) AS locked;
+
+-- name: unlock
+-- Releases an advisory lock that the session holds.
+SELECT pg_advisory_unlock(%(lock_key)s) AS unlocked;
+
+-- name: unsettled_sweeps
+-- Returns the sweeps of a source that are not settled yet, oldest first. Takes no locks.
+SELECT sweep_id, closed_at IS NOT NULL AS is_closed, sealed_at
+FROM {sweeps}
+WHERE source = %(source)s
+ORDER BY started_at;
+
+-- name: measure_unsettled
+-- Returns how much the journal holds of a source: messages, bytes and sweeps. Reads the lengths of
+-- bodies, not the bodies. Takes no locks.
+SELECT coalesce(sum(coalesce(j.dispatched, 0) + CASE WHEN j.kind = 'exhausted' THEN 1 ELSE 0 END), 0)::bigint
+           AS messages,
+       coalesce(sum(coalesce(octet_length(j.outcomes), 0)::bigint + coalesce(octet_length(j.body), 0)
+           + coalesce(octet_length(j.headers), 0)), 0)::bigint AS bytes,
+       count(DISTINCT s.sweep_id) AS sweeps
+FROM {sweeps} s
+LEFT JOIN {journal} j ON j.sweep_id = s.sweep_id
+WHERE s.source = %(source)s;
+
+-- name: find_gone_attempts
+-- Returns whether there are retry counters of messages that have left the store. Takes no locks.
+SELECT EXISTS (
+    SELECT FROM {attempts} a
+    WHERE a.source = %(source)s AND NOT EXISTS (SELECT FROM {delayed} d WHERE d.{id} = a.message_key)
+) AS found;
+
+-- name: prune_attempts
+-- Deletes the retry counters of messages that have left the store. Locks these counters; skips
+-- those that others hold.
+DELETE FROM {attempts} a
+USING (
+    SELECT g.source, g.message_key
+    FROM {attempts} g
+    WHERE g.source = %(source)s AND NOT EXISTS (SELECT FROM {delayed} d WHERE d.{id} = g.message_key)
+    FOR UPDATE OF g SKIP LOCKED
+) gone
+WHERE a.source = gone.source AND a.message_key = gone.message_key;
+
+-- name: open_sweep
+-- Opens a sweep. Its row is the fence: every batch of the sweep locks it. Locks the new row only.
+INSERT INTO {sweeps} (sweep_id, source, horizon, attempts_changed)
+VALUES (%(sweep_id)s, %(source)s, %(horizon)s, %(attempts_changed)s);
+
+-- name: set_planned
+-- Stores how many messages each slice was planned with. Locks the sweep's row.
+UPDATE {sweeps} SET planned = %(planned)s WHERE sweep_id = %(sweep_id)s AND closed_at IS NULL;
+
+-- name: progress
+-- Returns what the batches of a sweep have done so far. Takes no locks.
+SELECT count(*) FILTER (WHERE kind = 'batch') AS batches,
+       coalesce(sum(dispatched), 0)::bigint AS dispatched,
+       coalesce(sum(failed), 0)::bigint + count(*) FILTER (WHERE kind = 'exhausted') AS failed
+FROM {journal}
+WHERE sweep_id = %(sweep_id)s;
+
+-- name: await_batches
+-- Returns the sweep if it is still open. Waits for batches in flight; then locks the sweep's row
+-- until this transaction ends, so that no other batch can begin.
+SELECT sweep_id FROM {sweeps} WHERE sweep_id = %(sweep_id)s AND closed_at IS NULL FOR UPDATE;
+
+-- name: close_sweep
+-- Closes a sweep that `await_batches` has locked. No batch can commit to it any more.
+UPDATE {sweeps}
+SET closed_at = clock_timestamp(), abandoned = %(abandoned)s, remaining = %(remaining)s, reason = %(reason)s
+WHERE sweep_id = %(sweep_id)s;
+
+-- name: seal
+-- Seals a closed sweep: stores when it was first settled. Locks the sweep's row.
+UPDATE {sweeps}
+SET sealed_at = clock_timestamp()
+WHERE sweep_id = %(sweep_id)s AND sealed_at IS NULL AND closed_at IS NOT NULL;
+
+-- name: read_sweep
+-- Returns how a closed sweep was planned and closed. Takes no locks.
+SELECT sweep_id, source, started_at, closed_at, horizon, planned, over_limit, attempts_changed, abandoned,
+       remaining, reason
+FROM {sweeps}
+WHERE sweep_id = %(sweep_id)s;
+
+-- name: total_batches
+-- Returns what the batches of a sweep did, one row for each slice. Takes no locks.
+SELECT slice,
+       coalesce(sum(dispatched), 0)::bigint AS dispatched,
+       coalesce(sum(failed), 0)::bigint AS failed,
+       count(*) FILTER (WHERE kind = 'exhausted') AS exhausted,
+       coalesce(sum(body_bytes), 0)::bigint AS bytes,
+       coalesce(bool_or(attempts_changed OR kind = 'exhausted'), false) AS attempts_changed
+FROM {journal}
+WHERE sweep_id = %(sweep_id)s AND kind <> 'slice'
+GROUP BY slice;
+
+-- name: read_slice_ends
+-- Returns the ends of a sweep's slices, oldest first. A slice whose task ran twice can have two.
+-- Takes no locks.
+SELECT slice, given, claimed, skipped, gone, later, "left", reason
+FROM {journal}
+WHERE sweep_id = %(sweep_id)s AND kind = 'slice'
+ORDER BY id;
+
+-- name: lateness
+-- Returns percentiles of the milliseconds from Due to dispatch in a sealed sweep. Takes no locks.
+SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY l.ms) AS p50,
+       percentile_disc(0.95) WITHIN GROUP (ORDER BY l.ms) AS p95,
+       max(l.ms) AS longest
+FROM {journal} j CROSS JOIN LATERAL unnest(j.lateness_ms) AS l (ms)
+WHERE j.sweep_id = %(sweep_id)s;
+
+-- name: failure_reasons
+-- Returns why messages of a closed sweep failed: each reason with its number of messages and one of
+-- their destinations, the most frequent first. Takes no locks.
+SELECT f.reason, count(*) AS messages, min(f.destination) AS destination
+FROM (
+    SELECT left(j.error_text, 500) AS reason, j.destination
+    FROM {journal} j
+    WHERE j.sweep_id = %(sweep_id)s AND j.kind = 'exhausted'
+    UNION ALL
+    SELECT left(a.error_text, 500), a.destination
+    FROM {sweeps} s
+    JOIN {attempts} a ON a.source = s.source AND a.last_failed_at BETWEEN s.started_at AND s.closed_at
+    WHERE s.sweep_id = %(sweep_id)s
+) f
+GROUP BY f.reason
+ORDER BY messages DESC, f.reason
+LIMIT %(most)s::integer;
+
+-- name: read_batches
+-- Returns the next batches of a sealed sweep that delivered something, in the order of their ids,
+-- with about as many messages as are asked for. Nobody changes a sealed sweep, so the pieces are
+-- the same each time. Takes no locks.
+SELECT id, outcomes
+FROM {journal}
+WHERE sweep_id = %(sweep_id)s AND kind = 'batch' AND outcomes IS NOT NULL AND id > %(after_id)s
+ORDER BY id
+LIMIT (
+    SELECT greatest(1, %(messages)s / greatest(1, max(dispatched)))
+    FROM {journal}
+    WHERE sweep_id = %(sweep_id)s AND kind = 'batch'
+);
+
+-- name: exhausted_extent
+-- Returns how many messages a sealed sweep exhausted, and the size of the longest in bytes. Takes
+-- no locks.
+SELECT count(*) AS rows,
+       coalesce(max(coalesce(octet_length(j.headers), 0)::bigint + coalesce(octet_length(j.body), 0)), 0) AS longest
+FROM {journal} j
+WHERE j.sweep_id = %(sweep_id)s AND j.kind = 'exhausted';
+
+-- name: read_exhausted
+-- Returns the messages that a sealed sweep exhausted. Times are microseconds since 1970-01-01 UTC,
+-- so that no session's time zone changes them. Spark runs this over JDBC as a subquery and can bind
+-- no values, so the sweep's id is a literal. Takes no locks.
+SELECT j.id, j.sweep_id::text AS sweep_id, j.message_key::text AS message_key, j.message_id,
+       j.message_type, j.destination, j.queue,
+       (extract(epoch FROM j.due) * 1000000)::bigint AS due,
+       (extract(epoch FROM j.dispatched_at) * 1000000)::bigint AS dispatched_at,
+       ((extract(epoch FROM j.dispatched_at) - extract(epoch FROM j.due)) * 1000)::bigint AS lateness_ms,
+       j.attempts, coalesce(octet_length(j.body), 0)::bigint AS body_bytes,
+       (extract(epoch FROM j.first_failed_at) * 1000000)::bigint AS first_failed_at,
+       j.error_class, j.error_text, j.stack, j.headers, j.headers AS headers_text, j.body
+FROM {journal} j
+WHERE j.sweep_id = {sweep_id}::uuid AND j.kind = 'exhausted'
+
+-- name: read_retries
+-- Returns the retry counters of a source. Spark runs this over JDBC as a subquery and can bind no
+-- values, so the source is a literal. Takes no locks.
+SELECT message_key::text AS message_key, message_id, destination, attempts,
+       (extract(epoch FROM first_failed_at) * 1000000)::bigint AS first_failed_at,
+       (extract(epoch FROM last_failed_at) * 1000000)::bigint AS last_failed_at,
+       (extract(epoch FROM next_attempt_at) * 1000000)::bigint AS next_attempt_at,
+       error_class, error_text
+FROM {attempts}
+WHERE source = {source}
+
+-- name: delete_settled
+-- Deletes journal rows of a settled sweep, at most 500 at a time. Locks these rows.
+DELETE FROM {journal}
+WHERE id IN (SELECT id FROM {journal} WHERE sweep_id = %(sweep_id)s LIMIT 500);
+
+-- name: delete_sweep
+-- Deletes a settled sweep, after its journal rows. Locks that row.
+DELETE FROM {sweeps} WHERE sweep_id = %(sweep_id)s;

@@ -1,2 +1,0 @@
--- Frees a source from its ledger.
-DELETE FROM {bindings} WHERE source = %(source)s;

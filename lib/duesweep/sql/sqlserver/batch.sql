@@ -1,0 +1,227 @@
+-- Batch: what one transaction of a task does, in its order: fence, claim, finish. The last
+-- statement ends a slice.
+
+-- name: fence
+-- Returns whether the sweep is still open, and the server's time in microseconds since 1970-01-01
+-- UTC. Shares the sweep's application lock until this transaction ends: closing takes that lock
+-- alone, so nobody closes the sweep before that. An application lock works under every isolation
+-- level. It is the only thing that is waited for: the row is read with NOLOCK, because another
+-- slice may be counting in it.
+DECLARE @Answer int;
+EXEC @Answer = sp_getapplock @Resource = @lock, @LockMode = 'Shared', @LockOwner = 'Transaction',
+    @LockTimeout = 10000;
+SELECT CASE WHEN s.closed_at IS NULL AND @Answer >= 0 THEN 1 ELSE 0 END AS is_open,
+       DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us
+FROM {sweeps} s WITH (NOLOCK)
+WHERE s.sweep_id = @sweep_id;
+
+-- name: count_waiting
+-- Returns how many failed messages with one of these Dues are in back-off. Skips rows that others
+-- hold; keeps no locks.
+SELECT COUNT_BIG(*) AS waiting
+FROM OPENJSON(CONVERT(nvarchar(max), @dues)) WITH (due varchar(27) '$.due') t
+JOIN {attempts} a WITH (READPAST) ON a.due_at = CONVERT(datetime2(7), t.due, 121)
+WHERE a.source = @source AND a.next_attempt_at > SYSUTCDATETIME();
+
+-- name: claim
+-- Returns due messages with these Dues. An item of @dues is a Due and how many of its messages are
+-- wanted. Leaves out failed messages in back-off and the keys in @excluded. Locks rows only, until
+-- this transaction ends; skips rows that others hold. Looks at no more than 2,000 rows of a Due:
+-- with their pages, they stay below the 5,000 locks at which SQL Server locks the whole table.
+SELECT d.message_key, CONVERT(varchar(27), CONVERT(datetime2(7), d.due), 121) AS due,
+       d.headers, d.body, d.destination, d.attempts
+FROM OPENJSON(CONVERT(nvarchar(max), @dues)) WITH (due varchar(27) '$.due', wanted int '$.wanted') t
+CROSS APPLY (
+    SELECT TOP (t.wanted) l.message_key, l.due, l.headers, l.body, l.destination, l.attempts
+    FROM (
+        SELECT TOP (2000) {key_text} AS message_key, m.{due} AS due, m.Headers AS headers,
+               m.{body} AS body, {destination} AS destination, {retry_count} AS attempts
+        FROM {delayed} m WITH (UPDLOCK, READPAST, ROWLOCK)
+        WHERE m.{due} = CONVERT(datetime2(7), t.due, 121)
+          AND m.{due} < CONVERT(datetime2(7), @horizon, 121)
+    ) l
+    WHERE NOT EXISTS (
+        SELECT 1 FROM {attempts} a WITH (READPAST)
+        WHERE a.source = @source
+          AND a.message_key = l.message_key COLLATE DATABASE_DEFAULT
+          AND a.next_attempt_at > SYSUTCDATETIME()
+      )
+      AND NOT EXISTS (
+        SELECT 1 FROM STRING_SPLIT(CONVERT(nvarchar(max), @excluded), CONVERT(nchar(1), @separator)) p
+        WHERE p.[value] = l.message_key COLLATE DATABASE_DEFAULT
+      )
+) d;
+
+-- name: explain_unclaimed
+-- Returns a row for each of these Dues. `present`: how many rows have it, whoever holds them.
+-- `waiting`: how many failed messages with it are in back-off, without the keys in @excluded.
+-- `failed_since`: how many of the waiting ones failed since the sweep began. Runs after the claim,
+-- as a statement of its own. Reads what others have not committed yet; keeps no locks.
+SELECT t.due, here.present, failures.waiting, failures.failed_since
+FROM OPENJSON(CONVERT(nvarchar(max), @dues)) WITH (due varchar(27) '$.due') t
+CROSS JOIN (SELECT started_at FROM {sweeps} WHERE sweep_id = @sweep_id) s
+CROSS APPLY (
+    SELECT COUNT_BIG(*) AS present
+    FROM {delayed} m WITH (NOLOCK)
+    WHERE m.{due} = CONVERT(datetime2(7), t.due, 121)
+) here
+CROSS APPLY (
+    SELECT COUNT_BIG(*) AS waiting,
+           COUNT_BIG(k.is_new) AS failed_since
+    FROM {attempts} a WITH (NOLOCK)
+    CROSS APPLY (SELECT CASE WHEN a.last_failed_at >= s.started_at THEN 1 END AS is_new) k
+    WHERE a.source = @source AND a.due_at = CONVERT(datetime2(7), t.due, 121)
+      AND a.next_attempt_at > SYSUTCDATETIME()
+      AND NOT EXISTS (
+        SELECT 1 FROM STRING_SPLIT(CONVERT(nvarchar(max), @excluded), CONVERT(nchar(1), @separator)) p
+        WHERE p.[value] = a.message_key COLLATE DATABASE_DEFAULT
+      )
+) failures;
+
+-- name: read_attempts
+-- Returns the retry counters of claimed messages. Runs after the claim, as a statement of its own:
+-- under READ_COMMITTED_SNAPSHOT it must see what was committed before the claim got its locks.
+-- Skips rows that others hold, which loses nothing: only the session that holds a message writes
+-- its counter. Keeps no locks.
+SELECT a.message_key, a.attempts,
+       CASE WHEN a.next_attempt_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_eligible
+FROM STRING_SPLIT(CONVERT(nvarchar(max), @keys), CONVERT(nchar(1), @separator)) k
+JOIN {attempts} a WITH (READPAST)
+  ON a.source = @source AND a.message_key = k.[value] COLLATE DATABASE_DEFAULT;
+
+-- name: lock_sweep_counters
+-- Returns how many messages the sweep has exhausted. Holds an application lock until this
+-- transaction ends, so that the sweep's slices count one after another. Waits at most 10 s;
+-- `answer` is negative if that was not enough.
+DECLARE @Answer int;
+EXEC @Answer = sp_getapplock @Resource = @lock, @LockMode = 'Exclusive', @LockOwner = 'Transaction',
+    @LockTimeout = 10000;
+SELECT @Answer AS answer, s.exhausted FROM {sweeps} s WHERE s.sweep_id = @sweep_id;
+
+-- name: journal_exhausted
+-- Journals a message that is out of attempts, with its headers and body. Locks the new row only.
+INSERT INTO {journal} (
+    sweep_id, slice, kind, message_key, message_id, message_type, destination, queue, due_us,
+    dispatched_us, attempts, first_failed_us, error_class, error_text, stack, headers, headers_text,
+    body
+)
+SELECT @sweep_id, @slice, 'exhausted', @message_key, @message_id, @message_type, @destination, @queue,
+       @due_us, @dispatched_us, @attempts,
+       COALESCE((
+           SELECT DATEDIFF_BIG(microsecond, '19700101', a.first_failed_at)
+           FROM {attempts} a
+           WHERE a.source = @source AND a.message_key = @message_key
+       ), @dispatched_us),
+       @error_class, @error_text, @stack, @headers, @headers_text, CONVERT(varbinary(max), @body);
+
+-- name: remove_first
+-- Removes the first @rows messages of a Due that nobody else holds. Leaves failed messages in
+-- back-off and the keys in @kept. Returns the keys of the removed messages: the caller compares
+-- them with its claim. Locks rows only. The key is not indexed, so this way costs the same however
+-- many messages share the Due. OUTPUT goes into a table variable, because a table with triggers
+-- allows no other OUTPUT.
+SET NOCOUNT ON;
+DECLARE @Gone TABLE (message_key nvarchar(250));
+WITH firsts AS (
+    SELECT TOP (@rows) m.{key}
+    FROM {delayed} m WITH (UPDLOCK, READPAST, ROWLOCK)
+    WHERE m.{due} = CONVERT(datetime2(7), @due, 121)
+      AND NOT EXISTS (
+        SELECT 1 FROM {attempts} a WITH (READPAST)
+        WHERE a.source = @source
+          AND a.message_key = {key_text} COLLATE DATABASE_DEFAULT
+          AND a.next_attempt_at > SYSUTCDATETIME()
+      )
+      AND NOT EXISTS (
+        SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), @kept)) WITH (message_key {key_type} '$') k
+        WHERE k.message_key = m.{key}
+      )
+)
+DELETE firsts OUTPUT deleted.{key} INTO @Gone FROM firsts;
+SET NOCOUNT OFF;
+SELECT g.message_key FROM @Gone g;
+
+-- name: remove
+-- Removes claimed messages by their Dues and keys. This transaction holds their locks; rows that
+-- others hold are skipped. The key is not indexed, so all messages with that Due are looked at for
+-- each.
+DELETE d
+FROM {delayed} d WITH (READPAST, ROWLOCK)
+JOIN OPENJSON(CONVERT(nvarchar(max), @messages)) WITH (
+    due varchar(27) '$.due', message_key {key_type} '$.key'
+) k
+  ON d.{due} = CONVERT(datetime2(7), k.due, 121) AND d.{key} = k.message_key;
+
+-- name: remove_by_id
+-- Removes claimed messages by their keys, which are indexed. This transaction holds their locks.
+DELETE FROM {delayed} WITH (READPAST, ROWLOCK)
+WHERE {key} IN (
+    SELECT CONVERT({key_type}, k.[value]){collate}
+    FROM STRING_SPLIT(CONVERT(nvarchar(max), @keys), CONVERT(nchar(1), @separator)) k
+);
+
+-- name: clear_attempts
+-- Deletes the retry counters of messages that leave the store. This transaction holds the messages'
+-- locks.
+DELETE a
+FROM {attempts} a
+JOIN STRING_SPLIT(CONVERT(nvarchar(max), @keys), CONVERT(nchar(1), @separator)) k
+  ON a.message_key = k.[value] COLLATE DATABASE_DEFAULT
+WHERE a.source = @source;
+
+-- name: raise_attempts
+-- Counts one failure for a message: raises its retry counter, or inserts one. This transaction
+-- holds the message's lock, so no other session does the same at that time.
+SET NOCOUNT ON;
+UPDATE {attempts}
+SET attempts = @attempts,
+    destination = @destination,
+    due_at = CONVERT(datetime2(7), @due, 121),
+    last_failed_at = SYSUTCDATETIME(),
+    next_attempt_at = DATEADD(
+        millisecond, @retry_ms, DATEADD(second, @retry_seconds, SYSUTCDATETIME())
+    ),
+    error_class = @error_class,
+    error_text = @error_text
+WHERE source = @source AND message_key = @message_key;
+IF @@ROWCOUNT = 0
+INSERT INTO {attempts} (
+    source, message_key, message_id, destination, due_at, attempts,
+    first_failed_at, last_failed_at, next_attempt_at, error_class, error_text
+) VALUES (
+    @source, @message_key, @message_id, @destination, CONVERT(datetime2(7), @due, 121), @attempts,
+    SYSUTCDATETIME(), SYSUTCDATETIME(),
+    DATEADD(millisecond, @retry_ms, DATEADD(second, @retry_seconds, SYSUTCDATETIME())),
+    @error_class, @error_text
+);
+SET NOCOUNT OFF;
+
+-- name: raise_retry_counts
+-- Raises RetryCount in the messages' own rows, as the MSMQ transport does. This transaction holds
+-- their locks.
+UPDATE {delayed} WITH (READPAST, ROWLOCK)
+SET RetryCount = RetryCount + 1
+WHERE {key} IN (
+    SELECT k.[value] COLLATE DATABASE_DEFAULT FROM STRING_SPLIT(CONVERT(nvarchar(max), @keys), CONVERT(nchar(1), @separator)) k
+);
+
+-- name: add_exhausted
+-- Adds to the sweep's counts of exhausted messages and of messages over the limit. Locks the
+-- sweep's row until this transaction ends.
+UPDATE {sweeps} SET exhausted = exhausted + @exhausted, over_limit = over_limit + @over_limit
+WHERE sweep_id = @sweep_id;
+
+-- name: journal_batch
+-- Journals what a batch did, in the batch's own transaction. Locks the new row only.
+INSERT INTO {journal} (
+    sweep_id, slice, kind, dispatched, failed, body_bytes, attempts_changed, lateness_ms, outcomes
+) VALUES (
+    @sweep_id, @slice, 'batch', @dispatched, @failed, @body_bytes, @attempts_changed,
+    CONVERT(varbinary(max), @lateness_ms), CONVERT(varbinary(max), @outcomes)
+);
+
+-- name: journal_slice
+-- Journals the end of a slice: its account, and the reason if the slice was cut. Locks the new row
+-- only.
+INSERT INTO {journal} (sweep_id, slice, kind, given, claimed, skipped, gone, later, [left], reason)
+VALUES (@sweep_id, @slice, 'slice', @given, @claimed, @skipped, @gone, @later, @left, @reason);

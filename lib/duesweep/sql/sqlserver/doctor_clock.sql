@@ -1,2 +1,0 @@
--- Returns the server's clock, in UTC.
-SELECT SYSUTCDATETIME() AS now;

@@ -1,0 +1,71 @@
+-- Message: operations on one delayed message.
+
+-- name: next_due
+-- Returns the earliest Due in the store. NULL: there is none. Skips rows that others hold; keeps no
+-- locks.
+SELECT CONVERT(varchar(27), CONVERT(datetime2(7), MIN(d.{due})), 121) AS due FROM {delayed} d WITH (READPAST);
+
+-- name: fetch_next_due
+-- Returns the eligible message that has been due longest. Locks rows only, until this transaction
+-- ends; skips rows that others hold. Looks at no more than 2,000 rows: with their pages, they stay
+-- below the 5,000 locks at which SQL Server locks the whole table.
+SELECT TOP (1) l.message_key, CONVERT(varchar(27), CONVERT(datetime2(7), l.due), 121) AS due,
+       l.headers, l.body, l.destination, l.attempts
+FROM (
+    SELECT TOP (2000) {key_text} AS message_key, m.{due} AS due, m.Headers AS headers,
+           m.{body} AS body, {destination} AS destination, {retry_count} AS attempts
+    FROM {delayed} m WITH (UPDLOCK, READPAST, ROWLOCK)
+    WHERE m.{due} < GETUTCDATE()
+    ORDER BY m.{due}
+) l
+WHERE NOT EXISTS (
+    SELECT 1 FROM {attempts} a WITH (READPAST)
+    WHERE a.source = @source
+      AND a.message_key = l.message_key COLLATE DATABASE_DEFAULT
+      AND a.next_attempt_at > SYSUTCDATETIME()
+  )
+ORDER BY l.due;
+
+-- name: find_message
+-- Returns a message's key if the message is still there with this Due. Locks it until this
+-- transaction ends; waits for others that hold it.
+SELECT d.{key} AS message_key
+FROM {delayed} d WITH (UPDLOCK, ROWLOCK)
+WHERE d.{due} = CONVERT(datetime2(7), @due, 121) AND d.{key} = CONVERT({key_type}, @message_key){collate};
+
+-- name: store_message
+-- Stores a message until an instant, and returns its key. Locks the new row only.
+INSERT INTO {delayed} (Headers, Body, Due)
+OUTPUT inserted.RowVersion AS message_key
+VALUES (@headers, CONVERT(varbinary(max), @body), CONVERT(datetime, @due, 121));
+
+-- name: store_msmq_message
+-- Stores a message until an instant, in the MSMQ transport's table. Locks the new row only.
+INSERT INTO {delayed} (Id, Destination, Time, Headers, State)
+VALUES (
+    @message_key, @destination, CONVERT(datetime, @due, 121), CONVERT(varbinary(max), @headers),
+    CONVERT(varbinary(max), @body)
+);
+
+-- name: store_timeout
+-- Stores a timeout until an instant, as SQL persistence does. Locks the new row only.
+INSERT INTO {delayed} (Id, Destination, SagaId, State, Time, Headers, PersistenceVersion)
+VALUES (
+    CONVERT(uniqueidentifier, @message_key), @destination, CONVERT(uniqueidentifier, @saga_id),
+    CONVERT(varbinary(max), @body), CONVERT(datetime, @due, 121), @headers, @version
+);
+
+-- name: send_later
+-- Stores a message until a delay has passed, as the transport does. Locks the new row only.
+DECLARE @Nocount varchar(3) = 'OFF';
+IF ((512 & @@OPTIONS) = 512) SET @Nocount = 'ON';
+SET NOCOUNT ON;
+DECLARE @Due datetime = GETUTCDATE();
+SET @Due = DATEADD(ms, @milliseconds, @Due);
+SET @Due = DATEADD(s, @seconds, @Due);
+SET @Due = DATEADD(n, @minutes, @Due);
+SET @Due = DATEADD(hh, @hours, @Due);
+SET @Due = DATEADD(d, @days, @Due);
+INSERT INTO {delayed} (Headers, Body, Due)
+VALUES (@headers, CAST(@body AS varbinary(max)), @Due);
+IF @Nocount = 'OFF' SET NOCOUNT OFF;

@@ -1,0 +1,144 @@
+-- Plan: the horizon, what is due and eligible, and how it is cut into slices. In a sweep's order.
+
+-- name: horizon
+-- Returns the horizon, which is the server's time, as text that is exact to the tick. NServiceBus's
+-- own predicate (Due < GETUTCDATE()) treats a message as due if its Due is before the horizon.
+SELECT CONVERT(varchar(27), CONVERT(datetime2(7), GETUTCDATE()), 121) AS horizon;
+
+-- name: find_pending
+-- Returns whether any message is due and eligible. Skips rows that others hold; keeps no locks.
+SELECT CASE WHEN EXISTS (
+    SELECT 1
+    FROM {delayed} m WITH (READPAST)
+    WHERE m.{due} < CONVERT(datetime2(7), @horizon, 121)
+      AND NOT EXISTS (
+        SELECT 1 FROM {attempts} a
+        WHERE a.source = @source AND a.message_key = {key_text} COLLATE DATABASE_DEFAULT
+          AND a.next_attempt_at > SYSUTCDATETIME()
+      )
+) THEN 1 ELSE 0 END AS found;
+
+-- name: count_pending
+-- Returns how many messages are due and eligible. Skips rows that others hold; keeps no locks.
+SELECT COUNT_BIG(*) AS pending
+FROM {delayed} m WITH (READPAST)
+WHERE m.{due} < CONVERT(datetime2(7), @horizon, 121)
+  AND m.{due} >= CONVERT(datetime2(7), @since, 121)
+  AND NOT EXISTS (
+    SELECT 1 FROM {attempts} a
+    WHERE a.source = @source AND a.message_key = {key_text} COLLATE DATABASE_DEFAULT
+      AND a.next_attempt_at > SYSUTCDATETIME()
+  );
+
+-- name: count_timeless
+-- Returns how many messages have no Time. They never become due. Skips rows that others hold; keeps
+-- no locks.
+SELECT COUNT_BIG(*) AS timeless FROM {delayed} d WITH (READPAST) WHERE d.{due} IS NULL;
+
+-- name: count_stored
+-- Returns how many messages the store holds, with those that others hold or have not committed yet.
+-- Takes no locks on rows.
+SELECT COUNT_BIG(*) AS stored FROM {delayed} m WITH (NOLOCK);
+
+-- name: count_stored_since
+-- Returns how many messages have this Due or a later one, with those that others hold or have not
+-- committed yet. Takes no locks on rows.
+SELECT COUNT_BIG(*) AS stored
+FROM {delayed} m WITH (NOLOCK)
+WHERE m.{due} >= CONVERT(datetime2(7), @since, 121);
+
+-- name: due_destinations
+-- Returns where due and eligible messages go, and how many go there. Looks at the 10,000 of them
+-- that have been due longest. Returns at most 100 destinations, those with the most messages first.
+-- Skips rows that others hold; keeps no locks.
+SELECT TOP (100) oldest.destination, COUNT_BIG(*) AS messages
+FROM (
+    SELECT TOP (10000) {destination} AS destination
+    FROM {delayed} m WITH (READPAST)
+    WHERE m.{due} < CONVERT(datetime2(7), @horizon, 121)
+      AND m.{due} >= CONVERT(datetime2(7), @since, 121)
+      AND {destination} <> N''
+      AND NOT EXISTS (
+        SELECT 1 FROM {attempts} a
+        WHERE a.source = @source AND a.message_key = {key_text} COLLATE DATABASE_DEFAULT
+          AND a.next_attempt_at > SYSUTCDATETIME()
+      )
+    ORDER BY m.{due}
+) oldest
+GROUP BY oldest.destination
+ORDER BY messages DESC, oldest.destination;
+
+-- name: stored_destinations
+-- Returns where all messages with a Due go, due or not, and how many go there. Returns at most
+-- 1,000 destinations, those with the most messages first. Reads the whole table. Skips rows that
+-- others hold; keeps no locks.
+SELECT TOP (1000) stored.destination, COUNT_BIG(*) AS messages
+FROM (
+    SELECT {destination} AS destination
+    FROM {delayed} m WITH (READPAST)
+    WHERE {destination} <> N'' AND m.{due} IS NOT NULL
+) stored
+GROUP BY stored.destination
+ORDER BY messages DESC, stored.destination;
+
+-- name: estimate_rows
+-- Returns about how many rows a table holds, by the counts that the server keeps. Takes no locks.
+SELECT COALESCE(SUM(p.rows), 0) AS rows
+FROM sys.partitions p
+WHERE p.object_id = OBJECT_ID(@table) AND p.index_id IN (0, 1);
+
+-- name: plan_bounds
+-- Returns the first Due and key of each slice, and how many messages are due and eligible in all.
+-- The slices have equal size. The order is by Due and key, so that messages with one Due can go to
+-- several slices. Skips rows that others hold; keeps no locks.
+SELECT CONVERT(varchar(27), CONVERT(datetime2(7), p.due), 121) AS due,
+       CONVERT(nvarchar(250), p.message_key) AS id, p.total
+FROM (
+    SELECT m.{due} AS due, m.{key} AS message_key,
+           ROW_NUMBER() OVER (ORDER BY m.{due}, m.{key}) - 1 AS position,
+           COUNT_BIG(*) OVER () AS total
+    FROM {delayed} m WITH (READPAST)
+    WHERE m.{due} < CONVERT(datetime2(7), @horizon, 121)
+      AND m.{due} >= CONVERT(datetime2(7), @since, 121)
+      AND NOT EXISTS (
+        SELECT 1 FROM {attempts} a
+        WHERE a.source = @source AND a.message_key = {key_text} COLLATE DATABASE_DEFAULT
+          AND a.next_attempt_at > SYSUTCDATETIME()
+      )
+) p
+WHERE p.position % ((p.total + @slices - 1) / @slices) = 0
+ORDER BY p.position;
+
+-- name: plan_claim_keys
+-- Returns the Dues of due and eligible messages, oldest first, a thousand in a row. `claim_keys`
+-- are the Dues and `sizes` the messages' bytes, both separated by commas; `total` counts the Dues
+-- in all rows of the slice. A slice without Dues has a row too: so the task can tell an empty slice
+-- from a read that broke off. A Due is text, exact to the tick, so that no driver rounds it. Spark
+-- runs this over JDBC as a subquery, with a condition on `slice` for each partition. It can bind no
+-- values, so the horizon and the source are literals, and the slices' bounds are put into the text.
+-- Skips rows that others hold; keeps no locks.
+SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total
+FROM (VALUES /* bounds */) AS s (slice, first_due, first_key, end_due, end_key)
+OUTER APPLY (
+    SELECT STRING_AGG(CONVERT(varchar(max), CONVERT(varchar(27), CONVERT(datetime2(7), k.due), 121)), ',')
+               WITHIN GROUP (ORDER BY k.position) AS claim_keys,
+           STRING_AGG(CONVERT(varchar(max), k.bytes), ',')
+               WITHIN GROUP (ORDER BY k.position) AS sizes,
+           SUM(COUNT_BIG(*)) OVER () AS total
+    FROM (
+        SELECT m.{due} AS due,
+               COALESCE(DATALENGTH(m.Headers), 0) + COALESCE(DATALENGTH(m.{body}), 0) AS bytes,
+               ROW_NUMBER() OVER (ORDER BY m.{due}, m.{key}) - 1 AS position
+        FROM {delayed} m WITH (READPAST)
+        WHERE m.{due} < CONVERT(datetime2(7), {horizon}, 121)
+          AND m.{due} >= s.first_due AND m.{due} <= s.end_due
+          AND (m.{due} > s.first_due OR m.{key} >= s.first_key)
+          AND (m.{due} < s.end_due OR m.{key} < s.end_key)
+          AND NOT EXISTS (
+            SELECT 1 FROM {attempts} a
+            WHERE a.source = {source} AND a.message_key = {key_text} COLLATE DATABASE_DEFAULT
+              AND a.next_attempt_at > SYSUTCDATETIME()
+          )
+    ) k
+    GROUP BY k.position / 1000
+) chunk

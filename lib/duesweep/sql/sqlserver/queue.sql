@@ -1,0 +1,202 @@
+-- Queue: queue tables, what is put into them and taken from them, and subscriptions.
+
+-- name: queue_tables
+-- Returns all tables of the database that have the columns of a queue table, and whether each has
+-- the older shape, with a column Recoverable. Keeps no locks.
+SELECT c.TABLE_SCHEMA AS [schema], c.TABLE_NAME AS [table],
+       MAX(CASE WHEN c.COLUMN_NAME = 'Recoverable' THEN 1 ELSE 0 END) AS has_recoverable
+FROM INFORMATION_SCHEMA.COLUMNS c
+JOIN INFORMATION_SCHEMA.TABLES t
+  ON t.TABLE_SCHEMA = c.TABLE_SCHEMA AND t.TABLE_NAME = c.TABLE_NAME AND t.TABLE_TYPE = 'BASE TABLE'
+GROUP BY c.TABLE_SCHEMA, c.TABLE_NAME
+HAVING COUNT(CASE
+    WHEN c.COLUMN_NAME = 'Id' AND c.DATA_TYPE = 'uniqueidentifier' THEN 1
+    WHEN c.COLUMN_NAME = 'Headers' AND c.DATA_TYPE IN ('nvarchar', 'varchar') THEN 1
+    WHEN c.COLUMN_NAME = 'Body' AND c.DATA_TYPE = 'varbinary' THEN 1
+    WHEN c.COLUMN_NAME IN ('Expires', 'RowVersion') THEN 1
+END) = 5;
+
+-- name: create_queue
+-- Creates a queue table as the transport does, unless it exists. An application lock lets one
+-- session at a time create it.
+IF OBJECT_ID(N'{queue_literal}', 'U') IS NULL
+BEGIN
+    DECLARE @Answer int;
+    EXEC @Answer = sp_getapplock @Resource = N'{queue_lock}', @LockMode = 'Exclusive',
+        @LockOwner = 'Session', @LockTimeout = 30000;
+    IF @Answer < 0 THROW 50000, N'Another session has been creating this table for too long', 1;
+    BEGIN TRY
+        IF OBJECT_ID(N'{queue_literal}', 'U') IS NULL
+        BEGIN
+            CREATE TABLE {queue} (
+                Id uniqueidentifier NOT NULL,
+                CorrelationId varchar(255),
+                ReplyToAddress varchar(255),
+                Recoverable bit NOT NULL,
+                Expires datetime,
+                Headers nvarchar(max) NOT NULL,
+                Body varbinary(max),
+                RowVersion bigint IDENTITY(1,1) NOT NULL
+            );
+            CREATE NONCLUSTERED INDEX [Index_RowVersion] ON {queue} ([RowVersion] ASC);
+            CREATE NONCLUSTERED INDEX [Index_Expires] ON {queue} ([Expires]) INCLUDE ([Id], [RowVersion])
+                WHERE [Expires] IS NOT NULL;
+        END
+    END TRY
+    BEGIN CATCH
+        EXEC sp_releaseapplock @Resource = N'{queue_lock}', @LockOwner = 'Session';
+        THROW;
+    END CATCH;
+    EXEC sp_releaseapplock @Resource = N'{queue_lock}', @LockOwner = 'Session';
+END;
+
+-- name: add_body_string
+-- Adds the column that shows bodies as text, unless it exists. An application lock lets one session
+-- at a time do so. The table is locked for a moment.
+DECLARE @Answer int;
+EXEC @Answer = sp_getapplock @Resource = N'{queue_lock}', @LockMode = 'Exclusive',
+    @LockOwner = 'Session', @LockTimeout = 30000;
+IF @Answer < 0 THROW 50000, N'Another session has been changing this table for too long', 1;
+BEGIN TRY
+    IF COL_LENGTH(N'{queue_literal}', 'BodyString') IS NULL
+        ALTER TABLE {queue} ADD BodyString AS CAST(Body AS nvarchar(max));
+END TRY
+BEGIN CATCH
+    EXEC sp_releaseapplock @Resource = N'{queue_lock}', @LockOwner = 'Session';
+    THROW;
+END CATCH;
+EXEC sp_releaseapplock @Resource = N'{queue_lock}', @LockOwner = 'Session';
+
+-- name: probe_queue
+-- Inserts nothing. An error tells whether the queue table is missing or this user may not insert
+-- into it. Locks no row.
+INSERT INTO {queue} (Id, Headers) SELECT NEWID(), N'' WHERE 1 = 0;
+
+-- name: insert_message
+-- Appends a message to a queue table. Locks the new row only.
+INSERT INTO {queue} (Id, Headers, Body) VALUES (@id, @headers, @body);
+
+-- name: insert_recoverable_message
+-- Appends a message to a queue table of the older shape. Locks the new row only.
+INSERT INTO {queue} (Id, Recoverable, Headers, Body) VALUES (@id, 1, @headers, @body);
+
+-- name: last_message
+-- Returns the number of the newest message in a queue, or 0 if the queue is empty. Skips rows that
+-- others hold; keeps no locks.
+SELECT COALESCE(MAX(q.RowVersion), 0) AS number FROM {queue} q WITH (READPAST);
+
+-- name: count_arrived
+-- Returns how many of these messages are in a queue with a number above @number. Skips rows that
+-- others hold, such as other slices that deliver to the same queue; keeps no locks.
+SELECT COUNT_BIG(*) AS arrived
+FROM {queue} q WITH (READPAST)
+JOIN OPENJSON(CONVERT(nvarchar(max), @ids)) WITH (id uniqueidentifier '$') i ON i.id = q.Id
+WHERE q.RowVersion > @number;
+
+-- name: send
+-- Appends a message to a queue table. Without a time to be received, the message never expires.
+-- Locks the new row only.
+DECLARE @Nocount varchar(3) = 'OFF';
+IF ((512 & @@OPTIONS) = 512) SET @Nocount = 'ON';
+SET NOCOUNT ON;
+DECLARE @Seconds int = @seconds, @Milliseconds int = @milliseconds;
+INSERT INTO {queue} (Id, Expires, Headers, Body)
+VALUES (
+    @id, DATEADD(ms, @Milliseconds, DATEADD(s, @Seconds, GETUTCDATE())), @headers,
+    CAST(@body AS varbinary(max))
+);
+IF @Nocount = 'OFF' SET NOCOUNT OFF;
+
+-- name: send_recoverable
+-- Appends a message to a queue table of the older shape. Without a time to be received, the message
+-- never expires. Locks the new row only.
+DECLARE @Nocount varchar(3) = 'OFF';
+IF ((512 & @@OPTIONS) = 512) SET @Nocount = 'ON';
+SET NOCOUNT ON;
+DECLARE @Seconds int = @seconds, @Milliseconds int = @milliseconds;
+INSERT INTO {queue} (Id, Recoverable, Expires, Headers, Body)
+VALUES (
+    @id, 1, DATEADD(ms, @Milliseconds, DATEADD(s, @Seconds, GETUTCDATE())), @headers,
+    CAST(@body AS varbinary(max))
+);
+IF @Nocount = 'OFF' SET NOCOUNT OFF;
+
+-- name: receive
+-- Returns the first message that nobody holds, its expiry and the server's time, and removes the
+-- message. No row: there is nothing to receive. Locks the message's row; skips locked rows; never
+-- waits. The update lock on the row that the subquery finds is held until the transaction ends. No
+-- other session finds that row meanwhile, so the DELETE cannot miss it.
+DECLARE @Nocount varchar(3) = 'OFF';
+IF ((512 & @@OPTIONS) = 512) SET @Nocount = 'ON';
+SET NOCOUNT ON;
+DECLARE @Now datetime = GETUTCDATE();
+DELETE q
+OUTPUT deleted.Id AS id, deleted.Headers AS headers, deleted.Body AS body,
+    deleted.Expires AS expires, @Now AS utc_now
+FROM {queue} AS q WITH (ROWLOCK)
+WHERE q.RowVersion = (
+    SELECT TOP (1) RowVersion FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK) ORDER BY RowVersion
+);
+IF @Nocount = 'OFF' SET NOCOUNT OFF;
+
+-- name: peek
+-- Returns how many messages nobody holds, at most a batch. Skips locked rows. Locks each row only
+-- while it is read, under snapshot isolation too.
+SELECT COUNT(*) AS messages
+FROM (
+    SELECT TOP (@batch) RowVersion FROM {queue} WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
+) AS Waiting;
+
+-- name: purge
+-- Removes at most a batch of messages. Locks their rows; skips locked rows.
+DELETE TOP (@batch) FROM {queue} WITH (ROWLOCK, READPAST);
+
+-- name: purge_expired
+-- Removes at most a batch of expired messages. Locks their rows; skips locked rows.
+DELETE TOP (@batch) FROM {queue} WITH (ROWLOCK, READPAST) WHERE Expires < GETUTCDATE();
+
+-- name: create_subscriptions
+-- Creates the table of subscriptions as the transport does, unless it exists. An application lock
+-- lets one session at a time create it.
+IF OBJECT_ID(N'{subscriptions_literal}', 'U') IS NULL
+BEGIN
+    DECLARE @Answer int;
+    EXEC @Answer = sp_getapplock @Resource = N'{subscriptions_lock}', @LockMode = 'Exclusive',
+        @LockOwner = 'Session', @LockTimeout = 30000;
+    IF @Answer < 0 THROW 50000, N'Another session has been creating this table for too long', 1;
+    BEGIN TRY
+        IF OBJECT_ID(N'{subscriptions_literal}', 'U') IS NULL
+        BEGIN
+            CREATE TABLE {subscriptions} (
+                QueueAddress nvarchar(200) NOT NULL,
+                Endpoint nvarchar(200) NOT NULL,
+                Topic nvarchar(200) NOT NULL,
+                PRIMARY KEY CLUSTERED (Endpoint, Topic)
+            );
+        END
+    END TRY
+    BEGIN CATCH
+        EXEC sp_releaseapplock @Resource = N'{subscriptions_lock}', @LockOwner = 'Session';
+        THROW;
+    END CATCH;
+    EXEC sp_releaseapplock @Resource = N'{subscriptions_lock}', @LockOwner = 'Session';
+END;
+
+-- name: subscribe
+-- Subscribes an endpoint to a topic, or replaces the address of its subscription. Must run in a
+-- transaction: locks that row, or the gap where it will be, until the transaction ends.
+DECLARE @Address nvarchar(200) = @queue_address, @Endpoint nvarchar(200) = @endpoint,
+    @Topic nvarchar(200) = @topic;
+UPDATE {subscriptions} WITH (UPDLOCK, SERIALIZABLE, ROWLOCK) SET QueueAddress = @Address
+WHERE Endpoint = @Endpoint AND Topic = @Topic;
+IF @@ROWCOUNT = 0
+    INSERT INTO {subscriptions} (QueueAddress, Endpoint, Topic)
+    VALUES (@Address, @Endpoint, @Topic);
+
+-- name: unsubscribe
+-- Removes an endpoint's subscription to a topic. Locks that row.
+DELETE FROM {subscriptions} WITH (ROWLOCK) WHERE Endpoint = @endpoint AND Topic = @topic;
+
+-- name: list_subscribers
+-- Returns the addresses that subscribe to a topic, each once. Keeps no locks.
+SELECT DISTINCT QueueAddress AS queue_address FROM {subscriptions} WHERE Topic = @topic;

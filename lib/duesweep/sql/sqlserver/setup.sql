@@ -1,0 +1,216 @@
+-- Setup: what the server and a table are, the tables of the store and of the journal, and the
+-- ledger that a source is bound to. Queue tables are in queue.sql.
+
+-- name: describe_session
+-- Returns whether the database accepts writes. Takes no locks.
+SELECT CONVERT(nvarchar(60), DATABASEPROPERTYEX(DB_NAME(), 'Updateability')) AS updateability;
+
+-- name: describe_catalog
+-- Returns whether the database exists, and whether this login can open it. Takes no locks.
+SELECT CASE WHEN DB_ID(@catalog) IS NULL THEN 0 ELSE 1 END AS found,
+       COALESCE(HAS_DBACCESS(@catalog), 0) AS is_open;
+
+-- name: describe_server
+-- Returns whether the server can delete through a table expression. SQL Server can; Babelfish
+-- cannot. Takes no locks.
+SELECT CASE WHEN CONVERT(int, SERVERPROPERTY('babelfish')) = 1 THEN 0 ELSE 1 END AS deletes_expressions;
+
+-- name: read_lists
+-- Returns the elements of a list and of a JSON array. Fails if the server or the database's
+-- compatibility level is too old to read them. Takes no locks.
+SELECT s.[value] FROM STRING_SPLIT(@words, ',') s
+UNION ALL
+SELECT j.[value] FROM OPENJSON(@numbers) j;
+
+-- name: find_table
+-- Returns whether a table with this quoted name exists. Takes no locks.
+SELECT CASE WHEN OBJECT_ID(@name, 'U') IS NULL THEN 0 ELSE 1 END AS found;
+
+-- name: describe_table
+-- Returns the columns of a table (name and type) and the table's kind. No row: the table does not
+-- exist, or this user may not see it. Keeps no locks.
+SELECT c.COLUMN_NAME AS name, c.DATA_TYPE AS type, t.TABLE_TYPE AS kind
+FROM {catalog}.INFORMATION_SCHEMA.COLUMNS c
+JOIN {catalog}.INFORMATION_SCHEMA.TABLES t
+  ON t.TABLE_SCHEMA = c.TABLE_SCHEMA AND t.TABLE_NAME = c.TABLE_NAME
+WHERE c.TABLE_SCHEMA = @schema AND c.TABLE_NAME = @table
+ORDER BY c.ORDINAL_POSITION;
+
+-- name: describe_rights
+-- Returns for each of these rights whether the session has it on a table: 1, 0, or NULL if the
+-- table does not exist. Takes no locks.
+SELECT r.[value] AS name, HAS_PERMS_BY_NAME(@name, 'OBJECT', r.[value]) AS is_granted
+FROM STRING_SPLIT(@rights, ',') r;
+
+-- name: create_delayed
+-- Creates the delayed table as the transport does, unless it exists. An application lock lets one
+-- session at a time create it.
+IF OBJECT_ID(N'{delayed_literal}', 'U') IS NULL
+BEGIN
+    DECLARE @Answer int;
+    EXEC @Answer = sp_getapplock @Resource = N'{delayed_lock}', @LockMode = 'Exclusive',
+        @LockOwner = 'Session', @LockTimeout = 30000;
+    IF @Answer < 0 THROW 50000, N'Another session has been creating this table for too long', 1;
+    BEGIN TRY
+        IF OBJECT_ID(N'{delayed_literal}', 'U') IS NULL
+        BEGIN
+            CREATE TABLE {delayed} (
+                Headers nvarchar(max) NOT NULL,
+                Body varbinary(max),
+                Due datetime NOT NULL,
+                RowVersion bigint IDENTITY(1,1) NOT NULL
+            );
+            CREATE NONCLUSTERED INDEX [Index_Due] ON {delayed} ([Due]);
+        END
+    END TRY
+    BEGIN CATCH
+        EXEC sp_releaseapplock @Resource = N'{delayed_lock}', @LockOwner = 'Session';
+        THROW;
+    END CATCH;
+    EXEC sp_releaseapplock @Resource = N'{delayed_lock}', @LockOwner = 'Session';
+END;
+
+-- name: create_msmq_delayed
+-- Creates the MSMQ transport's table of delayed messages as its installer does, unless it exists.
+-- An application lock lets one session at a time create it.
+IF OBJECT_ID(N'{delayed_literal}', 'U') IS NULL
+BEGIN
+    DECLARE @Answer int;
+    EXEC @Answer = sp_getapplock @Resource = N'{delayed_lock}', @LockMode = 'Exclusive',
+        @LockOwner = 'Session', @LockTimeout = 30000;
+    IF @Answer < 0 THROW 50000, N'Another session has been creating this table for too long', 1;
+    BEGIN TRY
+        IF OBJECT_ID(N'{delayed_literal}', 'U') IS NULL
+        BEGIN
+            CREATE TABLE {delayed} (
+                Id nvarchar(250) NOT NULL PRIMARY KEY,
+                Destination nvarchar(200),
+                State varbinary(max),
+                Time datetime,
+                Headers varbinary(max) NOT NULL,
+                RetryCount int NOT NULL DEFAULT 0
+            );
+            CREATE INDEX [Index_Time] ON {delayed} ([Time]);
+        END
+    END TRY
+    BEGIN CATCH
+        EXEC sp_releaseapplock @Resource = N'{delayed_lock}', @LockOwner = 'Session';
+        THROW;
+    END CATCH;
+    EXEC sp_releaseapplock @Resource = N'{delayed_lock}', @LockOwner = 'Session';
+END;
+
+-- name: create_journal
+-- Creates the tables that duesweep keeps beside the store: the ledger that each source is bound to,
+-- the sweeps that are not settled yet, what their batches did, and the retry counters.
+IF OBJECT_ID(N'{bindings_literal}', 'U') IS NULL
+CREATE TABLE {bindings} (
+    source nvarchar(400) NOT NULL PRIMARY KEY,
+    delayed nvarchar(400) NOT NULL,
+    ledger_id uniqueidentifier NOT NULL,
+    bound_at datetime2(3) NOT NULL DEFAULT SYSUTCDATETIME()
+);
+IF OBJECT_ID(N'{sweeps_literal}', 'U') IS NULL
+CREATE TABLE {sweeps} (
+    sweep_id uniqueidentifier NOT NULL PRIMARY KEY,
+    source nvarchar(400) NOT NULL,
+    started_at datetime2(3) NOT NULL DEFAULT SYSUTCDATETIME(),
+    horizon datetime2(7) NOT NULL,
+    planned nvarchar(max) NOT NULL DEFAULT N'[]',
+    exhausted bigint NOT NULL DEFAULT 0,
+    over_limit bigint NOT NULL DEFAULT 0,
+    attempts_changed bit NOT NULL DEFAULT 0,
+    closed_at datetime2(3),
+    abandoned bit NOT NULL DEFAULT 0,
+    remaining bigint NOT NULL DEFAULT 0,
+    reason nvarchar(max),
+    sealed_at datetime2(3)
+);
+IF OBJECT_ID(N'{journal_literal}', 'U') IS NULL
+CREATE TABLE {journal} (
+    id bigint IDENTITY(1,1) NOT NULL,
+    sweep_id uniqueidentifier NOT NULL,
+    slice int NOT NULL,
+    kind varchar(10) NOT NULL CHECK (kind IN ('batch', 'exhausted', 'slice')),
+    written_at datetime2(3) NOT NULL DEFAULT SYSUTCDATETIME(),
+    -- kind 'batch': what was delivered, and how many messages failed
+    dispatched int,
+    failed int,
+    body_bytes bigint,
+    attempts_changed bit,
+    lateness_ms varbinary(max),
+    outcomes varbinary(max),
+    -- kind 'slice': the end of a slice, and what became of the claim keys of its task
+    given bigint,
+    claimed bigint,
+    skipped bigint,
+    gone bigint,
+    later bigint,
+    [left] bigint,
+    reason nvarchar(max),
+    -- kind 'exhausted': the whole message; headers are JSON where they could be read
+    message_key nvarchar(250),
+    message_id nvarchar(max),
+    message_type nvarchar(max),
+    destination nvarchar(max),
+    queue nvarchar(max),
+    due_us bigint,
+    dispatched_us bigint,
+    attempts int,
+    first_failed_us bigint,
+    error_class nvarchar(max),
+    error_text nvarchar(max),
+    stack nvarchar(max),
+    headers nvarchar(max),
+    headers_text nvarchar(max),
+    body varbinary(max),
+    PRIMARY KEY (sweep_id, id)
+);
+IF OBJECT_ID(N'{attempts_literal}', 'U') IS NULL
+CREATE TABLE {attempts} (
+    source nvarchar(400) NOT NULL,
+    message_key nvarchar(250) NOT NULL,
+    message_id nvarchar(max),
+    destination nvarchar(max),
+    due_at datetime2(7),
+    attempts int NOT NULL,
+    first_failed_at datetime2(3) NOT NULL,
+    last_failed_at datetime2(3) NOT NULL,
+    next_attempt_at datetime2(3) NOT NULL,
+    error_class nvarchar(max) NOT NULL,
+    error_text nvarchar(max) NOT NULL
+);
+IF NOT EXISTS (
+    SELECT 1
+    FROM sys.index_columns i
+    JOIN sys.columns c ON c.object_id = i.object_id AND c.column_id = i.column_id
+    WHERE i.object_id = OBJECT_ID(N'{attempts_literal}') AND LOWER(c.name) = 'message_key'
+)
+-- Not the primary key: a clustered key may have 900 bytes, and this one can have more.
+BEGIN
+    CREATE UNIQUE NONCLUSTERED INDEX duesweep_attempts_key ON {attempts} (source, message_key);
+    CREATE NONCLUSTERED INDEX duesweep_attempts_due ON {attempts} (source, due_at);
+END;
+-- Columns that tables of earlier versions lack.
+IF COL_LENGTH(N'{sweeps_literal}', 'reason') IS NULL
+ALTER TABLE {sweeps} ADD reason nvarchar(max);
+IF COL_LENGTH(N'{sweeps_literal}', 'over_limit') IS NULL
+ALTER TABLE {sweeps} ADD over_limit bigint NOT NULL DEFAULT 0;
+IF COL_LENGTH(N'{journal_literal}', 'given') IS NULL
+ALTER TABLE {journal} ADD given bigint, claimed bigint, skipped bigint, gone bigint, later bigint, [left] bigint;
+
+-- name: read_binding
+-- Returns a source's delayed table and the ledger that the source is bound to. Keeps no locks.
+SELECT b.delayed, LOWER(CONVERT(varchar(36), b.ledger_id)) AS ledger_id FROM {bindings} b WHERE b.source = @source;
+
+-- name: bind
+-- Binds a source, which is a delayed table, to a ledger, unless the source is bound already. Locks
+-- the source's place in the table until the transaction ends, so that two sessions cannot both bind
+-- it.
+INSERT INTO {bindings} (source, delayed, ledger_id)
+SELECT @source, @delayed, @ledger_id
+WHERE NOT EXISTS (SELECT 1 FROM {bindings} b WITH (UPDLOCK, HOLDLOCK) WHERE b.source = @source);
+
+-- name: unbind
+-- Removes a source's binding to its ledger. Locks that row.
+DELETE FROM {bindings} WHERE source = @source;

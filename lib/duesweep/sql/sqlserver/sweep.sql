@@ -1,0 +1,226 @@
+-- Sweep: its life from open to closed, and how it is settled. In that order.
+
+-- name: try_lock
+-- Returns whether the session now holds this application lock. Waits at most @wait_ms milliseconds
+-- for it.
+DECLARE @Answer int;
+EXEC @Answer = sp_getapplock @Resource = @lock, @LockMode = 'Exclusive', @LockOwner = 'Session',
+    @LockTimeout = @wait_ms;
+SELECT CASE WHEN @Answer >= 0 THEN 1 ELSE 0 END AS locked;
+
+-- name: unlock
+-- Releases an application lock that the session holds.
+EXEC sp_releaseapplock @Resource = @lock, @LockOwner = 'Session';
+
+-- name: unsettled_sweeps
+-- Returns the sweeps of a source that are not settled yet, oldest first. Keeps no locks.
+SELECT LOWER(CONVERT(varchar(36), s.sweep_id)) AS sweep_id,
+       CASE WHEN s.closed_at IS NULL THEN 0 ELSE 1 END AS is_closed, s.sealed_at
+FROM {sweeps} s
+WHERE s.source = @source
+ORDER BY s.started_at;
+
+-- name: measure_unsettled
+-- Returns how much the journal holds of a source: messages, bytes and sweeps. Reads the lengths of
+-- bodies, not the bodies. Keeps no locks.
+SELECT COALESCE(SUM(CONVERT(bigint, COALESCE(j.dispatched, 0)) + CASE WHEN j.kind = 'exhausted' THEN 1 ELSE 0 END), 0)
+           AS messages,
+       COALESCE(SUM(CONVERT(bigint, COALESCE(DATALENGTH(j.outcomes), 0)) + COALESCE(DATALENGTH(j.body), 0)
+           + COALESCE(DATALENGTH(j.headers_text), 0)), 0) AS bytes,
+       COUNT(DISTINCT s.sweep_id) AS sweeps
+FROM {sweeps} s
+LEFT JOIN {journal} j ON j.sweep_id = s.sweep_id
+WHERE s.source = @source;
+
+-- name: find_gone_attempts
+-- Returns whether there are retry counters of messages that have left the store or whose Due has
+-- changed. Looks for messages by Due, because no other column of the transport's table is indexed.
+-- Keeps no locks.
+SELECT CASE WHEN EXISTS (
+    SELECT 1
+    FROM {attempts} a
+    WHERE a.source = @source AND NOT EXISTS (
+        SELECT 1 FROM {delayed} d
+        WHERE d.{due} = a.due_at AND d.{key} = CONVERT({key_type}, a.message_key){collate}
+      )
+) THEN 1 ELSE 0 END AS found;
+
+-- name: follow_rescheduled
+-- Updates the Due in the retry counters of messages whose Due has changed. Reads the whole delayed
+-- table, so it runs only if `find_gone_attempts` found something. Skips messages that others hold;
+-- locks the counters that it changes.
+UPDATE a
+SET due_at = d.{due}
+FROM {attempts} a
+JOIN {delayed} d WITH (READPAST)
+  ON d.{key} = CONVERT({key_type}, a.message_key){collate}
+WHERE a.source = @source AND (a.due_at IS NULL OR a.due_at <> d.{due});
+
+-- name: prune_attempts
+-- Deletes the retry counters of messages that have left the store. Locks these counters: at most
+-- 1,000 at a time, fewer than make SQL Server lock the whole table.
+DELETE TOP (1000) FROM {attempts}
+WHERE source = @source
+  AND NOT EXISTS (
+    SELECT 1 FROM {delayed} d
+    WHERE d.{due} = due_at AND d.{key} = CONVERT({key_type}, message_key){collate}
+  );
+
+-- name: open_sweep
+-- Opens a sweep under a new id. Locks the new row only.
+INSERT INTO {sweeps} (sweep_id, source, horizon, attempts_changed)
+VALUES (@sweep_id, @source, CONVERT(datetime2(7), @horizon, 121), @attempts_changed);
+
+-- name: set_planned
+-- Stores how many messages each slice was planned with, as a JSON array. Locks the sweep's row.
+UPDATE {sweeps} SET planned = @planned WHERE sweep_id = @sweep_id AND closed_at IS NULL;
+
+-- name: progress
+-- Returns what the batches of a sweep have done so far. Skips rows that others hold; keeps no
+-- locks.
+SELECT COUNT_BIG(CASE WHEN j.kind = 'batch' THEN 1 END) AS batches,
+       COALESCE(SUM(CONVERT(bigint, j.dispatched)), 0) AS dispatched,
+       COALESCE(SUM(CONVERT(bigint, j.failed)), 0)
+           + COUNT_BIG(CASE WHEN j.kind = 'exhausted' THEN 1 END) AS failed
+FROM {journal} j WITH (READPAST)
+WHERE j.sweep_id = @sweep_id;
+
+-- name: await_batches
+-- Returns whether the sweep is still open. Waits for batches in flight; then holds the sweep's
+-- application lock alone until this transaction ends, so that no other batch can begin. Waits at
+-- most 25 s; `answer` is negative if that was not enough.
+DECLARE @Answer int;
+EXEC @Answer = sp_getapplock @Resource = @lock, @LockMode = 'Exclusive', @LockOwner = 'Transaction',
+    @LockTimeout = 25000;
+SELECT @Answer AS answer, CASE WHEN s.closed_at IS NULL THEN 1 ELSE 0 END AS is_open
+FROM {sweeps} s
+WHERE s.sweep_id = @sweep_id;
+
+-- name: close_sweep
+-- Closes a sweep that `await_batches` has locked. No batch can commit to it any more.
+UPDATE {sweeps}
+SET closed_at = SYSUTCDATETIME(), abandoned = @abandoned, remaining = @remaining, reason = @reason
+WHERE sweep_id = @sweep_id;
+
+-- name: seal
+-- Seals a closed sweep: stores when it was first settled. Locks the sweep's row.
+UPDATE {sweeps}
+SET sealed_at = SYSUTCDATETIME()
+WHERE sweep_id = @sweep_id AND sealed_at IS NULL AND closed_at IS NOT NULL;
+
+-- name: read_sweep
+-- Returns how a closed sweep was planned and closed. Keeps no locks.
+SELECT LOWER(CONVERT(varchar(36), sweep_id)) AS sweep_id, source, started_at, closed_at,
+       CONVERT(datetime2(3), horizon) AS horizon, planned, over_limit, attempts_changed, abandoned,
+       remaining, reason
+FROM {sweeps}
+WHERE sweep_id = @sweep_id;
+
+-- name: total_batches
+-- Returns what the batches of a sweep did, one row for each slice. Keeps no locks.
+SELECT slice,
+       SUM(CONVERT(bigint, COALESCE(dispatched, 0))) AS dispatched,
+       SUM(CONVERT(bigint, COALESCE(failed, 0))) AS failed,
+       SUM(CONVERT(bigint, CASE WHEN kind = 'exhausted' THEN 1 ELSE 0 END)) AS exhausted,
+       SUM(COALESCE(body_bytes, 0)) AS bytes,
+       MAX(CASE WHEN attempts_changed = 1 OR kind = 'exhausted' THEN 1 ELSE 0 END) AS attempts_changed
+FROM {journal}
+WHERE sweep_id = @sweep_id AND kind <> 'slice'
+GROUP BY slice;
+
+-- name: read_slice_ends
+-- Returns the ends of a sweep's slices, oldest first. A slice whose task ran twice can have two.
+-- Keeps no locks.
+SELECT slice, given, claimed, skipped, gone, later, [left], reason
+FROM {journal}
+WHERE sweep_id = @sweep_id AND kind = 'slice'
+ORDER BY id;
+
+-- name: lateness
+-- Returns the packed lateness of each batch of a sealed sweep. SQL Server has no aggregate for
+-- percentiles, so the driver computes them. Keeps no locks.
+SELECT j.lateness_ms
+FROM {journal} j
+WHERE j.sweep_id = @sweep_id AND j.kind = 'batch' AND j.outcomes IS NOT NULL
+ORDER BY j.id;
+
+-- name: failure_reasons
+-- Returns why messages of a closed sweep failed: each reason with its number of messages and one of
+-- their destinations, the most frequent first. The columns hold rounded milliseconds, so the
+-- sweep's span is widened by 1 ms at both ends. Keeps no locks.
+SELECT TOP (CONVERT(int, @most)) f.reason, COUNT(*) AS messages, MIN(f.destination) AS destination
+FROM (
+    SELECT LEFT(j.error_text, 500) AS reason, LEFT(j.destination, 400) AS destination
+    FROM {journal} j
+    WHERE j.sweep_id = @sweep_id AND j.kind = 'exhausted'
+    UNION ALL
+    SELECT LEFT(a.error_text, 500), LEFT(a.destination, 400)
+    FROM {sweeps} s
+    JOIN {attempts} a ON a.source = s.source
+        AND a.last_failed_at BETWEEN DATEADD(millisecond, -1, s.started_at) AND DATEADD(millisecond, 1, s.closed_at)
+    WHERE s.sweep_id = @sweep_id
+) f
+GROUP BY f.reason
+ORDER BY messages DESC, f.reason;
+
+-- name: read_batches
+-- Returns the next batches of a sealed sweep that delivered something, in the order of their ids,
+-- with about @messages messages. Nobody changes a sealed sweep, so the pieces are the same each
+-- time. Keeps no locks.
+SELECT j.id, j.outcomes
+FROM (
+    SELECT b.id, b.outcomes, ROW_NUMBER() OVER (ORDER BY b.id) AS position
+    FROM {journal} b
+    WHERE b.sweep_id = @sweep_id AND b.kind = 'batch' AND b.outcomes IS NOT NULL AND b.id > @after_id
+) j
+CROSS JOIN (
+    SELECT MAX(m.dispatched) AS longest
+    FROM {journal} m
+    WHERE m.sweep_id = @sweep_id AND m.kind = 'batch'
+) l
+WHERE j.position <= CASE WHEN l.longest > 0 AND @messages / l.longest > 1 THEN @messages / l.longest ELSE 1 END
+ORDER BY j.id;
+
+-- name: exhausted_extent
+-- Returns how many messages a sealed sweep exhausted, and the size of the longest in bytes. Keeps
+-- no locks.
+SELECT COUNT_BIG(*) AS rows,
+       COALESCE(MAX(
+           COALESCE(DATALENGTH(j.headers_text), 0) + COALESCE(DATALENGTH(j.headers), 0)
+           + COALESCE(DATALENGTH(j.body), 0)
+       ), 0) AS longest
+FROM {journal} j
+WHERE j.sweep_id = @sweep_id AND j.kind = 'exhausted';
+
+-- name: read_exhausted
+-- Returns the messages that a sealed sweep exhausted. Times are microseconds since 1970-01-01 UTC,
+-- so that no session's time zone changes them. Spark runs this over JDBC as a subquery and can bind
+-- no values, so the sweep's id is a literal. Keeps no locks.
+SELECT j.id, LOWER(CONVERT(varchar(36), j.sweep_id)) AS sweep_id, j.message_key, j.message_id,
+       j.message_type, j.destination, j.queue, j.due_us AS due, j.dispatched_us AS dispatched_at,
+       (j.dispatched_us - j.due_us) / 1000 AS lateness_ms, j.attempts,
+       CONVERT(bigint, COALESCE(DATALENGTH(j.body), 0)) AS body_bytes,
+       j.first_failed_us AS first_failed_at, j.error_class, j.error_text, j.stack,
+       j.headers, j.headers_text, j.body
+FROM {journal} j
+WHERE j.sweep_id = CONVERT(uniqueidentifier, {sweep_id}) AND j.kind = 'exhausted'
+
+-- name: read_retries
+-- Returns the retry counters of a source. Spark runs this over JDBC as a subquery and can bind no
+-- values, so the source is a literal. Keeps no locks.
+SELECT a.message_key, a.message_id, a.destination, a.attempts,
+       DATEDIFF_BIG(microsecond, '19700101', a.first_failed_at) AS first_failed_at,
+       DATEDIFF_BIG(microsecond, '19700101', a.last_failed_at) AS last_failed_at,
+       DATEDIFF_BIG(microsecond, '19700101', a.next_attempt_at) AS next_attempt_at,
+       a.error_class, a.error_text
+FROM {attempts} a
+WHERE a.source = {source}
+
+-- name: delete_settled
+-- Deletes journal rows of a settled sweep. Locks these rows: at most 1,000 at a time, fewer than
+-- make SQL Server lock the whole table.
+DELETE TOP (1000) FROM {journal} WHERE sweep_id = @sweep_id;
+
+-- name: delete_sweep
+-- Deletes a settled sweep, after its journal rows. Locks that row.
+DELETE FROM {sweeps} WHERE sweep_id = @sweep_id;

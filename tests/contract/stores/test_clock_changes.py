@@ -1,0 +1,80 @@
+"""When messages are due, and how late they are, whose writers' clocks have changed meanwhile.
+
+A zone of the server's own making, with a clock change when a test needs it, stands for the two days
+in a year on which real zones have one. It is west of UTC, 5 hours in winter, 4 in summer.
+"""
+
+import uuid
+from datetime import UTC, datetime, timedelta
+
+from contract.store_subjects import OpenEndpoint, PostgreSqlUnderTest
+from endpoint import Endpoint
+
+from duesweep.errors import QueueNotFoundError
+from duesweep.outcome import Exhausted, Outcomes
+from duesweep.store_clock import StoreClock
+from duesweep.testing.contract.stores import steps
+from duesweep.testing.journal import ExhaustedEntry
+from duesweep.tombstone import micros
+
+_HOUR = timedelta(hours=1)
+
+
+def _going_back(change: datetime) -> str:
+    """A POSIX time zone whose clocks show this hour of a day twice."""
+    day = change.timetuple().tm_yday - 1
+    return f"AAA5BBB4,{(day + 180) % 365}/2,{day}/{change.hour + 1}"
+
+
+def _stored(endpoint: Endpoint, due: datetime) -> datetime:
+    """What NServiceBus stores: UTC's clock at `due`, read in the writers' zone."""
+    stored: datetime = endpoint.fetch(f"SELECT '{due:%Y-%m-%d %H:%M:%S}'::timestamptz")[0][0]
+    return stored
+
+
+def test_message_stored_for_a_time_before_a_clock_change_is_as_late_as_it_is(
+    open_endpoint: OpenEndpoint,
+) -> None:
+    now = datetime.now(UTC).replace(microsecond=0)
+    with open_endpoint(_going_back(now - 26 * _HOUR), f"s{uuid.uuid4().hex[:12]}") as endpoint:
+        subject = PostgreSqlUnderTest(endpoint.set_up("Billing"))
+        due = now - 48 * _HOUR
+        run, [row] = steps.load(subject, steps.row(subject, due=_stored(endpoint, due)))
+        assert subject.now() - row.due - 48 * _HOUR > _HOUR / 2, "no clock has changed"
+
+        with steps.batch(subject) as session:
+            claim = steps.claim(subject, session, run, row)
+            (claimed,) = claim.messages
+            gone = Exhausted(claimed, QueueNotFoundError("There is no queue"), None)
+            session.finish(run, 0, Outcomes(exhausted=(gone,)), claim.server_us)
+
+        journalled, _ = subject.journal(run)
+
+    assert isinstance(journalled, ExhaustedEntry)
+    assert journalled.due_us == claimed.instant_us == micros(due)
+    late_ms = StoreClock(claim.server_us).late_ms(claimed)
+    assert late_ms is not None
+    assert 48 <= late_ms / 3_600_000 < 48.1
+
+
+def test_message_that_is_due_while_clocks_go_back_is_not_due_later_than_now(
+    open_endpoint: OpenEndpoint,
+) -> None:
+    now = datetime.now(UTC)
+    with open_endpoint(_going_back(now), f"s{uuid.uuid4().hex[:12]}") as endpoint:
+        subject = PostgreSqlUnderTest(endpoint.set_up("Billing"))
+        # The last second before the change: the clock shows the end of an hour, and then that hour
+        # once more. So the transport takes it for due, though UTC's clock is not there yet.
+        hour = now.replace(minute=0, second=0, microsecond=0)
+        change = _stored(endpoint, hour)
+        run, [row] = steps.load(subject, steps.row(subject, due=change - timedelta(seconds=1)))
+
+        with steps.batch(subject) as session:
+            claim = steps.claim(subject, session, run, row)
+
+    (claimed,) = claim.messages
+    assert claimed.due_us == row.due_us
+    # The first is a later one, but in the hour's last second.
+    shown = hour + _HOUR - timedelta(seconds=1)
+    assert claimed.instant_us == micros(min(shown, run.horizon.server_time))
+    assert StoreClock(claim.server_us).seconds_until(claimed) == 0

@@ -1,0 +1,95 @@
+"""Errors keep their fields, also when they travel from a Spark task to the driver."""
+
+import pickle
+from inspect import getmembers, isclass, signature
+from typing import Any
+
+import pytest
+
+from duesweep import errors, routing
+from duesweep.drivers.rabbitmq import errors as rabbitmq_errors
+from duesweep.drivers.rabbitmq import management
+from duesweep.errors import (
+    ConfigError,
+    DestinationError,
+    DuesweepError,
+    ExitCode,
+    Problem,
+    StoreError,
+    TransactionLostError,
+)
+from duesweep.queues.rabbitmq import session
+
+_MODULES = (errors, routing, rabbitmq_errors, management, session)
+
+
+def _families() -> list[type[DuesweepError]]:
+    found = {c for module in _MODULES for _, c in getmembers(module, isclass)}
+    return sorted((c for c in found if issubclass(c, DuesweepError)), key=lambda c: c.__name__)
+
+
+def _error(kind: type[DuesweepError]) -> DuesweepError:
+    wanted = signature(kind).parameters
+    values: dict[str, Any] = {
+        "code": 404,
+        "text": "There is no\nqueue 'Billing' in vhost '/'; it was deleted",
+        "transient": True,
+        "destination_is_at_fault": True,
+        "advice": "unlock it",
+    }
+    return kind(**{name: value for name, value in values.items() if name in wanted})
+
+
+@pytest.mark.parametrize("kind", _families(), ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_each_error_survives_pickling_with_all_its_fields(
+    kind: type[DuesweepError], protocol: int
+) -> None:
+    error = _error(kind)
+
+    travelled = pickle.loads(pickle.dumps(error, protocol))
+
+    assert type(travelled) is kind
+    assert travelled.args == error.args
+    assert vars(travelled) == vars(error)
+    assert (str(travelled), travelled.exit_code) == (str(error), error.exit_code)
+
+
+def test_an_error_of_its_own_with_other_arguments_survives_pickling() -> None:
+    travelled = pickle.loads(pickle.dumps(_KeyedError(7)))
+
+    assert (travelled.key, str(travelled)) == (7, "Message 7 is locked; wait")
+
+
+def test_an_error_says_what_happened_and_then_what_to_do() -> None:
+    error = ConfigError("There is no queue Billing; 3 wanted it", advice="create it")
+
+    assert (error.text, error.advice) == ("There is no queue Billing; 3 wanted it", "create it")
+    assert error.problem == Problem(error.text, "create it")
+    assert str(error) == "There is no queue Billing; 3 wanted it; create it"
+
+
+def test_an_error_without_advice_says_what_happened_only() -> None:
+    assert ConfigError("There is no queue").advice is None
+    assert str(ConfigError("There is no queue")) == "There is no queue"
+
+
+def test_every_family_takes_advice() -> None:
+    found = [
+        StoreError("It is locked", transient=False, advice="wait"),
+        DestinationError("It is locked", advice="wait"),
+        TransactionLostError("It is locked", advice="wait"),
+    ]
+
+    assert [error.advice for error in found] == ["wait"] * len(found)
+    assert [error.exit_code for error in found] == [
+        ExitCode.UNEXPECTED,
+        ExitCode.WORK_LEFT,
+        ExitCode.WORK_LEFT,
+    ]
+
+
+class _KeyedError(DuesweepError):
+    def __init__(self, key: int) -> None:
+        super().__init__(f"Message {key} is locked", advice="wait")
+        self.key = key
