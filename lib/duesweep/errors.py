@@ -174,7 +174,7 @@ def raise_interruption(error: BaseException) -> None:
     """
     seen: BaseException | None = error
     while seen is not None:
-        if not isinstance(seen, Exception):
+        if not isinstance(seen, Exception | GeneratorExit):
             raise seen
         seen = seen.__cause__ or seen.__context__
 
