@@ -16,6 +16,7 @@ class AcmeStore(PostgreSqlStore):
             delayed=TableName(schema, settings.delayed_table or f"{settings.endpoint}.Delayed"),
             addresses=PostgreSqlAddresses(settings.endpoint, schema),
             writer_time_zone=settings.options.get("zone"),
+            timeouts=settings.timeouts,
         )
 
 

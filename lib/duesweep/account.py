@@ -13,7 +13,7 @@ class SliceAccount:
     """What one run of a task did with the `given` claim keys that it read.
 
     `claimed` were delivered, failed or exhausted; `skipped` were locked by others; `gone` were not
-    in the store any more; `later` were there, but not due or not eligible yet; `left` were not
+    in the store any more; `later` were there, but not due, or in back-off; `left` were not
     reached, or their destination took nothing.
     """
 

@@ -166,6 +166,19 @@ class DeliveryFailedError(MessageError):
     """A caller that moves messages one by one reported a failure without a reason."""
 
 
+def raise_interruption(error: BaseException) -> None:
+    """Raise the Ctrl-C or SIGTERM during whose clean-up `error` arose, if there is one.
+
+    The JVM may get the same signal. Then PySpark's clean-up finds no JVM, and its error takes the
+    place of the signal's exception.
+    """
+    seen: BaseException | None = error
+    while seen is not None:
+        if not isinstance(seen, Exception | GeneratorExit):
+            raise seen
+        seen = seen.__cause__ or seen.__context__
+
+
 def type_name(error: BaseException) -> str:
     """The full name of the error's type, as NServiceBus writes it into fault headers."""
     return f"{type(error).__module__}.{type(error).__qualname__}"

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from pyspark.sql import SparkSession
 
-from duesweep.errors import ConfigError, LedgerError
+from duesweep.errors import ConfigError, LedgerError, raise_interruption
 from duesweep.ledger.journal_rows import JournalRows, sweeps_df
 from duesweep.ledger.tables import TRANSACTION_RETENTION_DAYS, Ledger
 from duesweep.spark_errors import SPARK_ERRORS, is_transient, sentence
@@ -154,6 +154,7 @@ def _spark_errors_as_the_ledgers(sweep_id: UUID) -> Iterator[None]:
     try:
         yield
     except SPARK_ERRORS as error:
+        raise_interruption(error)
         raise LedgerError(
             f"Sweep {sweep_id} could not be brought to the ledger: {sentence(error)}; the journal "
             "keeps it, and the next sweep tries again",

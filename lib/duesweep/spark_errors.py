@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
-from duesweep.errors import SparkError
+from duesweep.errors import SparkError, raise_interruption
 
 SPARK_ERRORS = (PySparkException, Py4JError, ConnectionError)
 
@@ -72,6 +72,7 @@ def spark_faults() -> Iterator[None]:
     try:
         yield
     except SPARK_ERRORS as error:
+        raise_interruption(error)
         raise SparkError(
             f"Spark failed: {sentence(error)}; what was done is in the journal, and the next sweep "
             "goes on",

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from duesweep.context import SweepContext
 from duesweep.dispatch import DispatchJob, dispatch
-from duesweep.errors import ExitCode, SweepClosedError
+from duesweep.errors import ExitCode, SweepClosedError, raise_interruption
 from duesweep.ledger.tables import Ledger
 from duesweep.missing_queues import refuse_missing_queues
 from duesweep.plan import claim_keys_df, core_count, plan_slices
@@ -87,6 +87,7 @@ def _dispatch(
         try:
             dispatch(claim_keys_df(spark, session.jdbc(), plan), job)
         except SPARK_ERRORS as error:
+            raise_interruption(error)
             # The journal knows what was done; slices without an end count as cut.
             reason = watching.reason or f"Spark ended the job: {sentence(error)}"
             _log.error("dispatch_cut_short", sweep_id=str(run.sweep_id), error=reason)

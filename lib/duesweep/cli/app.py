@@ -11,7 +11,7 @@ from typer.exceptions import TyperException
 from duesweep.cli import documents, queue, rabbitmq, subscriptions
 from duesweep.cli.options import ConfigFile, Overrides
 from duesweep.cli.signals import TerminatedError, raise_on_sigterm
-from duesweep.errors import DuesweepError, ExitCode
+from duesweep.errors import DuesweepError, ExitCode, raise_interruption
 
 # The shells' convention: 128 plus the signal's number.
 INTERRUPTED = 130
@@ -156,12 +156,20 @@ def demo(
     return command.run(folder, messages)
 
 
+def _run(arguments: list[str]) -> object:
+    try:
+        return app(args=arguments, prog_name="duesweep", standalone_mode=False)
+    except DuesweepError as error:
+        raise_interruption(error)
+        raise
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code. An error is one sentence on stderr."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         with raise_on_sigterm():
-            result = app(args=given, prog_name="duesweep", standalone_mode=False)
+            result = _run(given)
         if result == INTERRUPTED:
             # Typer turns Ctrl-C into an exit code without a message.
             raise KeyboardInterrupt

@@ -87,7 +87,7 @@ def _decoded_batch(batch: JournalBatch, source: str) -> pa.Table:
     rows = pa.Table.from_batches([tombstone.decode(batch.outcomes)])
     same = {"sweep_id": str(batch.sweep_id), "source": source}
     if "outcome" not in rows.column_names:
-        # Journalled by a version that handed nothing over.
+        # Written by a version that could not defer messages.
         same["outcome"] = "dispatched"
     for name, value in same.items():
         rows = rows.append_column(name, pa.repeat(pa.scalar(value), rows.num_rows))

@@ -158,13 +158,13 @@ def test_broker_that_answers_no_question_is_asked_one_only(
         session.resolve("Billing")
         proxy.hold_after(0, Way.TO_CLIENT)
         questions: list[object] = []
-        call = connection.Connection.call
+        call = connection.RabbitMqConnection.call
 
-        def counted(one: connection.Connection, act: Any) -> Any:
+        def counted(one: connection.RabbitMqConnection, act: Any) -> Any:
             questions.append(act)
             return call(one, act)
 
-        monkeypatch.setattr(connection.Connection, "call", counted)
+        monkeypatch.setattr(connection.RabbitMqConnection, "call", counted)
         for name in ("Shipping", "Other", "Another"):
             with pytest.raises(DestinationError, match="has not answered for 3 s"):
                 session.resolve(name)

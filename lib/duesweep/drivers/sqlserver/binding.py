@@ -23,7 +23,7 @@ def key_list(keys: Iterable[str]) -> tuple[str | None, str]:
     """Keys as one text for STRING_SPLIT, None for no keys, and what separates them in it.
 
     A sign that none of them holds, nor anything that a collation would take for it; signs, since
-    collations exclude control characters. No JSON, for the sake of servers that read no escapes.
+    collations ignore control characters. No JSON, for the sake of servers that read no escapes.
     """
     listed = list(keys)
     text = unicodedata.normalize("NFKC", "".join(listed))

@@ -57,12 +57,16 @@ SELECT exhausted FROM {sweeps} WHERE sweep_id = %(sweep_id)s FOR NO KEY UPDATE;
 -- name: journal_exhausted
 -- Journals messages that are out of attempts. Their headers and bodies are copied from their rows,
 -- whose locks this transaction holds.
+-- Seconds and microseconds are added one after the other: an interval is multiplied in floating point,
+-- which is exact for each, and not for the microseconds since year 1.
 INSERT INTO {journal} (
     sweep_id, slice, kind, message_key, message_id, message_type, destination, queue, due,
     dispatched_at, attempts, first_failed_at, error_class, error_text, stack, headers, body
 )
 SELECT %(sweep_id)s, %(slice)s, 'exhausted', d.{id}, e.message_id, e.message_type, e.destination, e.queue,
-       timestamptz 'epoch' + e.instant_us * interval '1 microsecond', %(dispatched_at)s, e.attempts,
+       timestamptz 'epoch' + (e.instant_us / 1000000) * interval '1 second'
+           + mod(e.instant_us, 1000000) * interval '1 microsecond',
+       %(dispatched_at)s, e.attempts,
        coalesce(a.first_failed_at, %(dispatched_at)s), e.error_class, e.error_text, e.stack,
        d.{headers}, d.{body}
 FROM unnest(

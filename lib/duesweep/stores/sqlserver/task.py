@@ -62,8 +62,8 @@ class SqlServerTaskSession(RelationalTaskSession):
         with super().transaction():
             yield
         if is_batch:
-            # Eligible again before the slice ends, they would take others' claim keys. Not before
-            # the commit: what was rolled back is to be claimed again.
+            # A message that becomes eligible again within this slice could consume the claim key of
+            # another. Only after the commit: a batch that was rolled back is claimed again.
             self._claimed.exclude_failed()
 
     def exclude(self, messages: Sequence[Message]) -> None:

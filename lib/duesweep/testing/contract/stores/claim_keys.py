@@ -61,7 +61,7 @@ class ClaimKeyContract:
 
         assert again.messages == tuple(others)
 
-    def test_claim_key_of_a_eligible_message_that_is_released_finds_it_again(
+    def test_claim_key_of_an_eligible_message_that_is_released_finds_it_again(
         self, subject: StoreUnderTest
     ) -> None:
         run, [row] = steps.load(subject, steps.row(subject))
