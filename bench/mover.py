@@ -4,7 +4,7 @@ from datetime import UTC
 
 import psycopg
 
-from duesweep.address import TableName
+from duesweep.core.address import TableName
 
 BATCH = 100
 # Verbatim, but for the batch size, which NServiceBus binds: `MoveDueDelayedMessageText` of

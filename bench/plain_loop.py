@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psycopg
 
-from duesweep.address import TableName
+from duesweep.core.address import TableName
 from duesweep.drivers.postgresql.copy import copy_chunks
 
 PROCESSES = 2

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import psycopg
 
 from duesweep import wiring
-from duesweep.address import PostgreSqlAddresses, TableName
 from duesweep.config import Config
+from duesweep.core.address import PostgreSqlAddresses, TableName
 from duesweep.demo.messages import ENDPOINT, Traffic, generate, load, stored_now
 from duesweep.sql import statement
 

@@ -1,6 +1,6 @@
 """Stores that users bring: one that is right, and some that are not."""
 
-from duesweep.address import PostgreSqlAddresses, TableName
+from duesweep.core.address import PostgreSqlAddresses, TableName
 from duesweep.stores.postgresql.store import PostgreSqlStore
 from duesweep.stores.values import StoreSettings
 

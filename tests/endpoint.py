@@ -15,8 +15,8 @@ from recordings import QueueRow
 
 from duesweep import config as configuration
 from duesweep import wiring
-from duesweep.address import PostgreSqlAddresses, TableName, quoted
 from duesweep.config import Config
+from duesweep.core.address import PostgreSqlAddresses, TableName, quoted
 from duesweep.sql import statement
 from duesweep.stores.postgresql.location import journal_tables
 from duesweep.testing.builders import BODY, ENDPOINT, DelayedRow, delayed_row

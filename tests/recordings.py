@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from duesweep.headers import json as headers_json
-from duesweep.message import MESSAGE_ID, Message
+from duesweep.core.headers import json as headers_json
+from duesweep.core.message import MESSAGE_ID, Message
+from duesweep.core.transport_message import TIME_TO_BE_RECEIVED
 from duesweep.testing.builders import DelayedRow
-from duesweep.transport_message import TIME_TO_BE_RECEIVED
 
 _FOLDER = Path(__file__).parent / "fixtures"
 

@@ -13,8 +13,8 @@ from sqlserver_server import SqlServer, SqlServerDatabase
 
 from duesweep import config as configuration
 from duesweep import wiring
-from duesweep.address import SqlServerAddresses, SqlServerTable, bracketed
 from duesweep.config import Config
+from duesweep.core.address import SqlServerAddresses, SqlServerTable, bracketed
 from duesweep.testing.builders import BODY, ENDPOINT, DelayedRow, delayed_row
 
 _QUEUE = """

@@ -9,10 +9,10 @@ import pyodbc
 from sqlserver_server import SqlServerDatabase
 from timeouts import SQL_SERVER_TABLE, destination_of, timeout_headers, timeout_of
 
+from duesweep.core.headers import json as headers_json
+from duesweep.core.headers import xml as headers_xml
+from duesweep.core.message import Message
 from duesweep.errors import UnreadableHeadersError, storable
-from duesweep.headers import json as headers_json
-from duesweep.headers import xml as headers_xml
-from duesweep.message import Message
 from duesweep.testing.builders import DelayedRow, message
 
 # A Due goes in and comes out as text: as parameters and results, fractions of seconds are lost on

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyodbc
 
-from duesweep.address import bracketed
+from duesweep.core.address import bracketed
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.drivers.sqlserver.library import driver_library
 

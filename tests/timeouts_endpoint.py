@@ -9,7 +9,7 @@ from typing import Any
 from endpoint import Endpoint
 from timeouts import POSTGRESQL_TABLE, destination_of, timeout_headers
 
-from duesweep.address import TableName, quoted
+from duesweep.core.address import TableName, quoted
 from duesweep.testing.builders import DelayedRow
 
 

@@ -4,11 +4,11 @@ import time
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from duesweep.policy import BatchLimits, LookAhead, Retry
+from duesweep.core.policy import BatchLimits, LookAhead, Retry
+from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.queues.base import Queue
 from duesweep.stores.base import Store
 from duesweep.stores.values import Horizon
-from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 
 @dataclass(frozen=True, slots=True)

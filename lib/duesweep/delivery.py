@@ -7,13 +7,13 @@ arrived or not is released: the slice claims and delivers it again.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from duesweep.clock import Clock
+from duesweep.core.clock import Clock
+from duesweep.core.message import Message
+from duesweep.core.outcome import Delivered, Fault
+from duesweep.core.policy import CLAIM_SECONDS
+from duesweep.core.store_clock import StoreClock
 from duesweep.errors import DestinationError, MessageError, TransactionLostError
-from duesweep.message import Message
-from duesweep.outcome import Delivered, Fault
-from duesweep.policy import CLAIM_SECONDS
 from duesweep.queues.base import Destination, QueueSession
-from duesweep.store_clock import StoreClock
 
 # The queue gets at least so long to answer, even if the batch has used up its time.
 _LEAST_ANSWER_SECONDS = 1.0

@@ -16,9 +16,9 @@ from datetime import UTC, datetime
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row
 
-from duesweep.account import SliceAccount, SliceEnd
-from duesweep.clock import Clock, SystemClock
-from duesweep.decision import (
+from duesweep.core.account import SliceAccount, SliceEnd
+from duesweep.core.clock import Clock, SystemClock
+from duesweep.core.decision import (
     Decision,
     SentErrors,
     conclude,
@@ -26,6 +26,9 @@ from duesweep.decision import (
     decide,
     write_error_messages,
 )
+from duesweep.core.outcome import Fault
+from duesweep.core.policy import BatchLimits, Retry
+from duesweep.core.store_clock import StoreClock
 from duesweep.delivery import SliceDelivery
 from duesweep.errors import (
     ConfigError,
@@ -35,10 +38,7 @@ from duesweep.errors import (
     TransactionLostError,
 )
 from duesweep.lost import MAX_LOST_TRANSACTIONS, wait_seconds
-from duesweep.outcome import Fault
-from duesweep.policy import BatchLimits, Retry
 from duesweep.queues.base import Queue, QueueSession
-from duesweep.store_clock import StoreClock
 from duesweep.stores.base import Store, TaskSession
 from duesweep.stores.values import SweepRun
 

@@ -7,7 +7,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
-from duesweep.policy import BatchLimits, slice_count
+from duesweep.core.policy import BatchLimits, slice_count
 from duesweep.stores.base import DriverSession
 from duesweep.stores.values import JdbcSource, Slices, SweepRun
 

@@ -11,15 +11,15 @@ from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
-from duesweep.clock import SystemClock
 from duesweep.context import SweepContext
+from duesweep.core.clock import SystemClock
+from duesweep.core.message import Message
+from duesweep.core.policy import delay_level
+from duesweep.core.store_clock import StoreClock
 from duesweep.dispatch import read_claim_keys
 from duesweep.errors import DestinationError, MessageError
-from duesweep.message import Message
 from duesweep.plan import claim_keys_df, plan_slices
-from duesweep.policy import delay_level
 from duesweep.queues.base import Queue, QueueSession
-from duesweep.store_clock import StoreClock
 from duesweep.stores.base import Store, TaskSession
 from duesweep.stores.values import Claim, Horizon, SweepRun
 

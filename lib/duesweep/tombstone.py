@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING
 
-from duesweep.outcome import Delivered
-from duesweep.store_clock import StoreClock
+from duesweep.core.outcome import Delivered
+from duesweep.core.store_clock import StoreClock
 
 if TYPE_CHECKING:
     import pyarrow as pa

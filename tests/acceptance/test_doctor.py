@@ -7,7 +7,7 @@ from diagnosis import diagnosed
 from endpoint import Endpoint
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from duesweep.address import quoted
+from duesweep.core.address import quoted
 
 DELAYED = '"public"."Sales.Orders.Delayed"'
 OWN = '"public"."Sales.Orders"'

@@ -7,8 +7,8 @@ from diagnosis import Diagnosis, diagnosed
 from endpoint import Endpoint
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from duesweep.address import quoted
 from duesweep.cli.app import main
+from duesweep.core.address import quoted
 
 DELAYED = '"public"."Sales.Orders.Delayed"'
 OWN = '"public"."Sales.Orders"'

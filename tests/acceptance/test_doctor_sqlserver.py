@@ -14,7 +14,7 @@ from diagnosis import diagnosed
 from routes import add_routes
 from sqlserver_endpoint import SqlServerEndpoint
 
-from duesweep.address import SqlServerTable
+from duesweep.core.address import SqlServerTable
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 
 STORE = "store.dsn"

@@ -5,7 +5,7 @@ from diagnosis import diagnosed
 from endpoint import Endpoint
 from psycopg.conninfo import conninfo_to_dict
 
-from duesweep.address import quoted
+from duesweep.core.address import quoted
 
 DELAYED = '"public"."Sales.Orders.Delayed"'
 STORE = "store.dsn"

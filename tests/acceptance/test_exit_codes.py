@@ -8,8 +8,8 @@ import pytest
 from endpoint import Endpoint
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from duesweep.address import quoted
 from duesweep.cli.app import main
+from duesweep.core.address import quoted
 from duesweep.demo.server import EmbeddedServer
 from duesweep.stores.values import SweepReport
 

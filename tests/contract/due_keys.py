@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from duesweep.message import Message
+from duesweep.core.message import Message
 from duesweep.stores.values import Claim, SweepRun
 from duesweep.testing.builders import DelayedRow
 from duesweep.testing.contract.memory import MemoryUnderTest

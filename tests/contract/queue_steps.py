@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from endpoint import Endpoint
 
 from duesweep import wiring
+from duesweep.core.message import Message
 from duesweep.errors import MessageError
-from duesweep.message import Message
 from duesweep.queues.base import QueueSession
 from duesweep.stores.base import TaskSession
 from duesweep.testing.builders import delayed_row, message

@@ -13,8 +13,8 @@ from sqlserver_rows import AS_DUE, due_text, shown
 from timeouts import destination_of
 
 from duesweep import wiring
-from duesweep.address import bracketed
-from duesweep.message import Message
+from duesweep.core.address import bracketed
+from duesweep.core.message import Message
 from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import DelayedRow
 from duesweep.testing.contract import REFUSED_BODY, Abilities, ArrivedMessages, JsonHeaders

@@ -11,8 +11,8 @@ from timeouts import timeout_headers, timeout_of
 from timeouts_endpoint import timeout_destination
 
 from duesweep import wiring
-from duesweep.account import SliceAccount, SliceEnd
-from duesweep.message import Message
+from duesweep.core.account import SliceAccount, SliceEnd
+from duesweep.core.message import Message
 from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import DelayedRow
 from duesweep.testing.contract import Abilities, JsonHeaders

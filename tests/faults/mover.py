@@ -4,7 +4,7 @@ import threading
 
 import psycopg
 
-from duesweep.address import TableName
+from duesweep.core.address import TableName
 
 # As the PostgreSQL transport words it (MoveDueDelayedMessageText), batches of 100.
 _MOVE = (

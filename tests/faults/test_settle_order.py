@@ -12,9 +12,9 @@ from waiting import until
 
 from duesweep import wiring
 from duesweep.context import SweepContext
+from duesweep.core.outcome import Delivered, Outcomes
 from duesweep.dispatch import ClaimKeys, DispatchJob, dispatch_slice
 from duesweep.ledger.tables import Ledger
-from duesweep.outcome import Delivered, Outcomes
 from duesweep.settle import settle_sweep
 from duesweep.stores.values import SweepRun
 

@@ -14,10 +14,10 @@ from silence import Moment, SilentProxy, silenced
 from duesweep import wiring
 from duesweep.cli.sweep import look
 from duesweep.context import SweepContext
+from duesweep.core.timeouts import DEFAULT_TIMEOUTS
 from duesweep.errors import ExitCode, StoreError
 from duesweep.stores.values import SweepSummary
 from duesweep.sweep import exit_code, sweep
-from duesweep.timeouts import DEFAULT_TIMEOUTS
 
 SILENCE_SECONDS = 12
 MESSAGES = 400

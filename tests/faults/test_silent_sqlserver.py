@@ -13,10 +13,10 @@ from silence import Moment, SilentProxy, silenced
 
 from duesweep import wiring
 from duesweep.cli.sweep import look
+from duesweep.core.timeouts import DEFAULT_TIMEOUTS
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.errors import DuesweepError, ExitCode, StoreError
 from duesweep.sweep import exit_code, sweep
-from duesweep.timeouts import DEFAULT_TIMEOUTS
 
 if TYPE_CHECKING:
     from sqlserver_endpoint import SqlServerEndpoint

@@ -10,11 +10,11 @@ from broker_proxy import Proxy, proxied
 from contract.sqlserver_subjects import SqlServerUnderTest
 
 from duesweep import wiring
+from duesweep.core.timeouts import Limits, Timeouts
 from duesweep.dispatch import ClaimKeys, DispatchJob, dispatch_slice
 from duesweep.drivers.sqlserver.connection import SqlServerConnection
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.testing.builders import delayed_row
-from duesweep.timeouts import Limits, Timeouts
 
 if TYPE_CHECKING:
     from sqlserver_endpoint import SqlServerEndpoint

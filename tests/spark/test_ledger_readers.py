@@ -16,11 +16,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from duesweep import wiring
+from duesweep.core.outcome import Delivered
 from duesweep.ledger.identity import TABLES
 from duesweep.ledger.journal_rows import JournalRows
 from duesweep.ledger.schemas import SCHEMAS
 from duesweep.ledger.tables import TIMESTAMP_TYPE, Ledger
-from duesweep.outcome import Delivered
 from duesweep.stores.base import Journal
 from duesweep.stores.values import JournalBatch
 from duesweep.sweep import sweep

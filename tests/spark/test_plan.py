@@ -6,8 +6,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from duesweep import wiring
+from duesweep.core.policy import BatchLimits
 from duesweep.plan import claim_keys_df, plan_slices
-from duesweep.policy import BatchLimits
 from duesweep.sweep import sweep
 
 

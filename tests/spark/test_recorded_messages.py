@@ -9,7 +9,7 @@ from ledger_reader import LedgerReader
 from pyspark.sql import SparkSession
 
 from duesweep import wiring
-from duesweep.policy import Retry
+from duesweep.core.policy import Retry
 from duesweep.sweep import exit_code, sweep
 
 NOWHERE = "8344045c-3145-fea7-1b2d-f0786e9d3a98"

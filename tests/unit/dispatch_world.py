@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from duesweep.account import SliceAccount, SliceEnd
-from duesweep.clock import SettableClock
+from duesweep.core.account import SliceAccount, SliceEnd
+from duesweep.core.clock import SettableClock
+from duesweep.core.headers.json import without_forward_destination
+from duesweep.core.policy import BatchLimits, Retry
 from duesweep.dispatch import ClaimKeys, DispatchJob, dispatch_slice
 from duesweep.errors import (
     DuesweepError,
 )
-from duesweep.headers.json import without_forward_destination
-from duesweep.policy import BatchLimits, Retry
 from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import DelayedRow
 from duesweep.testing.journal import BatchEntry, ExhaustedEntry, SliceEntry

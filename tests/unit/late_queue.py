@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from duesweep.core.message import Message
+from duesweep.core.store_clock import StoreClock
 from duesweep.errors import DuesweepError, MessageError
-from duesweep.message import Message
 from duesweep.queues.base import Confirmation, Destination
-from duesweep.store_clock import StoreClock
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID, uuid4
 
-from duesweep.address import PostgreSqlAddresses, TableName
+from duesweep.core.address import PostgreSqlAddresses, TableName
 from duesweep.queues.base import Destination
 
 ENDPOINT = "Sales.Orders"

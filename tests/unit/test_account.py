@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duesweep.account import CUT, SliceAccount, SliceEnd, SweepAccount, slice_account, total
+from duesweep.core.account import CUT, SliceAccount, SliceEnd, SweepAccount, slice_account, total
 
 COUNTS = st.integers(0, 50)
 ACCOUNTS = st.builds(SliceAccount, COUNTS, COUNTS, COUNTS, COUNTS, COUNTS, COUNTS)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from duesweep.address import PostgreSqlAddresses, TableName, quoted
+from duesweep.core.address import PostgreSqlAddresses, TableName, quoted
 from duesweep.errors import UnreadableAddressError
 
 ADDRESSES = PostgreSqlAddresses("Sales.Orders", "public")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duesweep.address import MsmqAddress, SqlServerTable
+from duesweep.core.address import MsmqAddress, SqlServerTable
 from duesweep.errors import UnreadableAddressError
 
 names = st.text(

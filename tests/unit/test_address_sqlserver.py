@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from duesweep.address import SqlServerAddresses, SqlServerTable, bracketed
+from duesweep.core.address import SqlServerAddresses, SqlServerTable, bracketed
 from duesweep.errors import UnreadableAddressError
 
 ADDRESSES = SqlServerAddresses("Sales.Orders", "dbo", "sales")

@@ -4,7 +4,11 @@ from datetime import timedelta
 
 from unit.late_queue import LateQueue
 
-from duesweep.clock import SettableClock
+from duesweep.core.clock import SettableClock
+from duesweep.core.message import Message
+from duesweep.core.outcome import Delivered
+from duesweep.core.policy import CLAIM_SECONDS
+from duesweep.core.store_clock import StoreClock
 from duesweep.delivery import DeliveryResult, SliceDelivery
 from duesweep.errors import (
     DestinationError,
@@ -12,10 +16,6 @@ from duesweep.errors import (
     RefusedMessageError,
     UnreadableHeadersError,
 )
-from duesweep.message import Message
-from duesweep.outcome import Delivered
-from duesweep.policy import CLAIM_SECONDS
-from duesweep.store_clock import StoreClock
 from duesweep.testing.builders import DUE, DelayedRow, delayed_row, message
 from duesweep.tombstone import micros
 

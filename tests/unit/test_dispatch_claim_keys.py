@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from unit.dispatch_world import one, slice_end, world_of
 
-from duesweep.account import CUT, slice_account
+from duesweep.core.account import CUT, slice_account
 from duesweep.dispatch import ClaimKeys, read_claim_keys
 from duesweep.testing.builders import delayed_row
 

@@ -6,13 +6,13 @@ import pytest
 from unit.dispatch_world import one, slice_end, world_of
 
 from duesweep import tombstone
+from duesweep.core.fault_headers import EXCEPTION_TYPE, FAILED_QUEUE, UNREADABLE_HEADERS
+from duesweep.core.policy import BatchLimits, Retry
 from duesweep.errors import (
     DestinationError,
     DuesweepError,
     RefusedMessageError,
 )
-from duesweep.fault_headers import EXCEPTION_TYPE, FAILED_QUEUE, UNREADABLE_HEADERS
-from duesweep.policy import BatchLimits, Retry
 from duesweep.testing.builders import DelayedRow, delayed_row
 from duesweep.testing.journal import BatchEntry
 

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from unit.dispatch_world import World, one, slice_end, world_of
 
 from duesweep import tombstone
-from duesweep.clock import SettableClock
+from duesweep.core.clock import SettableClock
+from duesweep.core.message import Message
+from duesweep.core.policy import CLAIM_SECONDS, BatchLimits
 from duesweep.errors import (
     RefusedMessageError,
 )
-from duesweep.message import Message
-from duesweep.policy import CLAIM_SECONDS, BatchLimits
 from duesweep.testing.builders import BODY, DelayedRow, delayed_row
 from duesweep.testing.journal import BatchEntry
 from duesweep.testing.memory import MemoryStore

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from unit.dispatch_world import World, one, slice_end, world_of
 
+from duesweep.core.message import Message
+from duesweep.core.policy import BatchLimits
 from duesweep.errors import (
     ConfigError,
     DestinationError,
@@ -13,8 +15,6 @@ from duesweep.errors import (
     StoreError,
     TransactionLostError,
 )
-from duesweep.message import Message
-from duesweep.policy import BatchLimits
 from duesweep.testing.builders import DelayedRow, delayed_row
 from duesweep.testing.memory import MemoryStore
 from duesweep.testing.memory_queue import MemoryQueue

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duesweep.duration import LONGEST, checked, parse, parts, read_time_span
+from duesweep.core.duration import LONGEST, checked, parse, parts, read_time_span
 from duesweep.errors import ConfigError
 
 

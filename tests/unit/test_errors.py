@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from duesweep import errors, routing
+from duesweep import errors
+from duesweep.core import routing
 from duesweep.drivers.rabbitmq import errors as rabbitmq_errors
 from duesweep.drivers.rabbitmq import management
 from duesweep.errors import (

@@ -6,8 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 import recordings
 
-from duesweep.errors import MessageError, QueueNotFoundError, UnreadableHeadersError
-from duesweep.fault_headers import (
+from duesweep.core.fault_headers import (
     EXCEPTION_MESSAGE,
     EXCEPTION_TYPE,
     FAILED_QUEUE,
@@ -19,8 +18,9 @@ from duesweep.fault_headers import (
     make_error_message,
     wire_time,
 )
-from duesweep.headers.json import FORWARD_DESTINATION
-from duesweep.message import Headers
+from duesweep.core.headers.json import FORWARD_DESTINATION
+from duesweep.core.message import Headers
+from duesweep.errors import MessageError, QueueNotFoundError, UnreadableHeadersError
 from duesweep.testing.builders import DelayedRow, delayed_row, message
 
 NOW = datetime(2026, 11, 21, 9, 21, 21, 394302, tzinfo=UTC)

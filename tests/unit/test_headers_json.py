@@ -8,15 +8,15 @@ import recordings
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from duesweep.errors import UnreadableHeadersError
-from duesweep.headers.json import (
+from duesweep.core.headers.json import (
     FORWARD_DESTINATION,
     _rebuilt,
     read,
     without_forward_destination,
     write,
 )
-from duesweep.message import Headers
+from duesweep.core.message import Headers
+from duesweep.errors import UnreadableHeadersError
 from duesweep.testing.builders import DelayedRow
 
 FORWARD = f'"{FORWARD_DESTINATION}":"Billing"'

@@ -9,8 +9,8 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from xml_documents import END, document, one_value
 
-from duesweep.headers.xml import PROPERTY_PREFIX, read, split, write
-from duesweep.message import Headers
+from duesweep.core.headers.xml import PROPERTY_PREFIX, read, split, write
+from duesweep.core.message import Headers
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "msmq_headers.jsonl"
 RECORDINGS = {line["name"]: line for line in map(json.loads, FIXTURE.read_bytes().splitlines())}

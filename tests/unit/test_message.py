@@ -2,8 +2,8 @@
 
 import pytest
 
+from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Message
 from duesweep.errors import UnreadableHeadersError
-from duesweep.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Message
 from duesweep.testing.builders import DelayedRow, delayed_row, message
 
 

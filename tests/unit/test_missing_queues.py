@@ -7,6 +7,8 @@ from typing import Any, cast
 import pytest
 
 from duesweep.context import SweepContext
+from duesweep.core.policy import BatchLimits, Retry
+from duesweep.core.routing import Route
 from duesweep.errors import (
     ConfigError,
     DestinationError,
@@ -15,10 +17,8 @@ from duesweep.errors import (
     UnreadableAddressError,
 )
 from duesweep.missing_queues import refuse_missing_queues
-from duesweep.policy import BatchLimits, Retry
 from duesweep.queues.base import Queue
 from duesweep.queues.routed import RoutedQueue
-from duesweep.routing import Route
 from duesweep.stores.base import DriverSession, TaskSession
 from duesweep.stores.values import Horizon
 from duesweep.testing.builders import DUE

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from duesweep.address import SqlServerAddresses
+from duesweep.core.address import SqlServerAddresses
 from duesweep.errors import ConfigError, StoreError
 from duesweep.queues.operations.sqlserver import SqlServerDialect, SqlServerTransport
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from duesweep.core.policy import MAX_SLICE_ROWS, BatchLimits, Retry, slice_count
 from duesweep.errors import QueueNotFoundError
-from duesweep.policy import MAX_SLICE_ROWS, BatchLimits, Retry, slice_count
 
 RNG = st.integers().map(random.Random)
 retries = st.builds(

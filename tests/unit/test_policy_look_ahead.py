@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duesweep.policy import LookAhead
+from duesweep.core.policy import LookAhead
 
 floats = st.floats(0, 1e9)
 

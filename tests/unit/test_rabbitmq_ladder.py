@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recordings import broker_definitions, broker_messages
 
-from duesweep.policy import delay_level
+from duesweep.core.policy import delay_level
 from duesweep.queues.rabbitmq import ladder
 from duesweep.queues.rabbitmq.ladder import destination_of, routing_key
 

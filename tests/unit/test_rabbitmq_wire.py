@@ -5,16 +5,16 @@ from typing import Any
 import pytest
 from recordings import cases
 
+from duesweep.core.fault_headers import make_error_message
+from duesweep.core.headers import json as headers_json
+from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Message
+from duesweep.core.transport_message import TIME_TO_BE_RECEIVED
 from duesweep.drivers.rabbitmq import Publication
 from duesweep.errors import RefusedMessageError
-from duesweep.fault_headers import make_error_message
-from duesweep.headers import json as headers_json
-from duesweep.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Message
 from duesweep.queues.rabbitmq import ladder
 from duesweep.queues.rabbitmq.topology import Style
 from duesweep.queues.rabbitmq.wire import delayed_publication, direct_publication
 from duesweep.testing.builders import delayed_row, message
-from duesweep.transport_message import TIME_TO_BE_RECEIVED
 
 NON_PERSISTENT = "NServiceBus.Transport.RabbitMQ.UseNonPersistentDelivery"
 MISSING = object()

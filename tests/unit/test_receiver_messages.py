@@ -7,8 +7,8 @@ from memory_transport import MemoryTransport
 from receiving import Handler, receive
 from structlog.testing import capture_logs
 
-from duesweep.fault_headers import EXCEPTION_TYPE, FAILED_QUEUE
-from duesweep.headers import json as headers_json
+from duesweep.core.fault_headers import EXCEPTION_TYPE, FAILED_QUEUE
+from duesweep.core.headers import json as headers_json
 from duesweep.queues.operations import Receiver, ReceiverOptions
 
 

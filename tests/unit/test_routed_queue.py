@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from unit.dispatch_world import World, one, slice_end
 
+from duesweep.core.policy import BatchLimits
+from duesweep.core.routing import Route
 from duesweep.errors import ConfigError, DestinationError, QueueError, StoreError
-from duesweep.policy import BatchLimits
 from duesweep.queues.routed import RoutedQueue
-from duesweep.routing import Route
 from duesweep.stores.base import TaskSession
 from duesweep.testing.builders import DelayedRow, delayed_row
 from duesweep.testing.memory import MemoryStore

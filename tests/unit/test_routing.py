@@ -2,7 +2,7 @@
 
 import pytest
 
-from duesweep.routing import NoRouteError, Route, first_route, own_route
+from duesweep.core.routing import NoRouteError, Route, first_route, own_route
 
 
 def _name(template: str, destination: str) -> str:

@@ -6,7 +6,7 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from duesweep.address import PostgreSqlAddresses, SqlServerAddresses, SqlServerTable
+from duesweep.core.address import PostgreSqlAddresses, SqlServerAddresses, SqlServerTable
 from duesweep.drivers.sqlserver.binding import bound
 from duesweep.queues.operations.sqlserver import names
 from duesweep.sql import statement

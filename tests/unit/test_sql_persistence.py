@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from duesweep import wiring
-from duesweep.address import SqlServerTable, TableName
 from duesweep.cli.app import main
 from duesweep.config import Config, load
+from duesweep.core.address import SqlServerTable, TableName
 from duesweep.errors import ConfigError
 from duesweep.wiring.examining import examination
 from duesweep.wiring.installing import installer

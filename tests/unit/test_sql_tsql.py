@@ -6,10 +6,10 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from duesweep.address import SqlServerTable, bracketed
+from duesweep.core.address import SqlServerTable, bracketed
+from duesweep.core.policy import MAX_BATCH_ROWS, SCANNED_ROWS
 from duesweep.drivers.sqlserver.binding import bound, key_list
 from duesweep.drivers.sqlserver.connection import _text_of_wide
-from duesweep.policy import MAX_BATCH_ROWS, SCANNED_ROWS
 from duesweep.sql import statement, statements
 from duesweep.stores.sqlserver.kinds import MSMQ, SQL_PERSISTENCE, TRANSPORT, SqlServerTableKind
 from duesweep.stores.sqlserver.location import name_literal

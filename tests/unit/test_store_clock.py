@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duesweep.clock import SettableClock
-from duesweep.message import Message
-from duesweep.store_clock import StoreClock
+from duesweep.core.clock import SettableClock
+from duesweep.core.message import Message
+from duesweep.core.store_clock import StoreClock
 from duesweep.testing.builders import message
 
 microseconds = st.integers(-(2**62), 2**62)

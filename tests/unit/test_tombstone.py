@@ -6,8 +6,8 @@ from itertools import starmap
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duesweep.outcome import Delivered
-from duesweep.store_clock import StoreClock
+from duesweep.core.outcome import Delivered
+from duesweep.core.store_clock import StoreClock
 from duesweep.testing.builders import BODY, DUE, MESSAGE_TYPE, DelayedRow, delayed_row, message
 from duesweep.tombstone import decode, encode, measure_lateness, micros, schema
 

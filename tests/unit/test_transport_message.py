@@ -5,8 +5,8 @@ from uuid import UUID
 
 import pytest
 
+from duesweep.core.transport_message import OutgoingMessage, ReceivedMessage
 from duesweep.errors import ConfigError, UnreadableHeadersError
-from duesweep.transport_message import OutgoingMessage, ReceivedMessage
 
 SECOND = timedelta(seconds=1)
 ID = UUID(int=1)

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from duesweep import wiring
-from duesweep.address import TableName
 from duesweep.config import Config, load
+from duesweep.core.address import TableName
+from duesweep.core.policy import BatchLimits, Retry
 from duesweep.errors import ConfigError
-from duesweep.policy import BatchLimits, Retry
 
 DSN = "postgresql://sweeper:s3cret@db.example:5432/sales"
 

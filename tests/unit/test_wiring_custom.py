@@ -9,9 +9,9 @@ import pytest
 from acme_stores import AcmeStore
 
 from duesweep import wiring
-from duesweep.address import TableName
 from duesweep.cli.app import main
 from duesweep.config import Config, load
+from duesweep.core.address import TableName
 from duesweep.errors import ConfigError
 from duesweep.stores.postgresql.setup import PostgreSqlSetup
 from duesweep.wiring import operations

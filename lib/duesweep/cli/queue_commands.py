@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from duesweep import config as configuration
-from duesweep import duration
 from duesweep.config import Config
+from duesweep.core import duration
+from duesweep.core.transport_message import OutgoingMessage, ReceivedMessage
 from duesweep.errors import ConfigError, ExitCode, MessageError
-from duesweep.transport_message import OutgoingMessage, ReceivedMessage
 from duesweep.wiring import operations
 from duesweep.wiring.operations import TransportSession
 

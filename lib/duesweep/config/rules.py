@@ -7,8 +7,8 @@ from itertools import pairwise
 from duesweep.config.model import Config
 from duesweep.config.sections import QueueConfig, StoreConfig
 from duesweep.config.wording import variable_of
+from duesweep.core.policy import MAX_BATCH_ROWS
 from duesweep.errors import Problem
-from duesweep.policy import MAX_BATCH_ROWS
 
 _RABBITMQ_ONLY = {
     "url",

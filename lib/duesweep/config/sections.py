@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, fi
 from duesweep.config.dsn import dialect_of
 from duesweep.config.ports import PROBLEM, has_bad_port
 from duesweep.config.values import type_problem, without_marks
-from duesweep.routing import PLACEHOLDERS
+from duesweep.core.routing import PLACEHOLDERS
 from duesweep.stores.values import TransactionMode
 
 DEFAULT_SCHEMAS = {"postgresql": "public", "sqlserver": "dbo"}

@@ -8,7 +8,7 @@ import psycopg
 from rich.console import Console
 from rich.table import Table
 
-from duesweep.address import TableName
+from duesweep.core.address import TableName
 from duesweep.ledger.tables import Ledger
 
 # Of tables that go into a file.

@@ -14,10 +14,10 @@ from uuid import UUID
 
 import psycopg
 
-from duesweep.address import TableName
+from duesweep.core.address import TableName
+from duesweep.core.headers.json import FORWARD_DESTINATION, write
+from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Headers
 from duesweep.drivers.postgresql import DRIVER_LIMITS, connect_as_server
-from duesweep.headers.json import FORWARD_DESTINATION, write
-from duesweep.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Headers
 
 ENDPOINT = "Sales.Orders"
 UNKNOWN_QUEUE = "Nowhere"

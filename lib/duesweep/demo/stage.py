@@ -7,8 +7,8 @@ from pathlib import Path
 import psycopg
 
 from duesweep import wiring
-from duesweep.address import PostgreSqlAddresses, TableName, quoted
 from duesweep.config import Config
+from duesweep.core.address import PostgreSqlAddresses, TableName, quoted
 from duesweep.demo.folder import Settings
 from duesweep.demo.messages import DESTINATIONS, ENDPOINT, Traffic, generate, load, stored_now
 from duesweep.drivers.postgresql import DRIVER_LIMITS, connect

@@ -5,9 +5,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+from duesweep.core.message import Message
+from duesweep.core.store_clock import StoreClock
 from duesweep.errors import MessageError
-from duesweep.message import Message
-from duesweep.store_clock import StoreClock
 from duesweep.stores.base import TaskSession
 
 

@@ -4,7 +4,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from duesweep.address import PostgreSqlAddresses, TableName
+from duesweep.core.address import PostgreSqlAddresses, TableName
+from duesweep.core.message import Message
+from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.postgresql import PostgreSqlConnection, connect
 from duesweep.errors import (
     ConfigError,
@@ -12,13 +14,11 @@ from duesweep.errors import (
     NotAQueueError,
     QueueNotFoundError,
 )
-from duesweep.message import Message
 from duesweep.queues.base import Destination
 from duesweep.queues.columns import POSTGRESQL
 from duesweep.queues.tables import QueueTableSession
 from duesweep.stores.base import TaskSession
 from duesweep.stores.postgresql.task import PostgreSqlTaskSession
-from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 _TYPED_COLUMNS = [f"{name} {kind}" for name, kinds in POSTGRESQL.items() for kind in kinds]
 _NAMED_COLUMNS = [name for name, kinds in POSTGRESQL.items() if not kinds]

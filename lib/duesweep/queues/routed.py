@@ -5,6 +5,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
+from duesweep.core.message import Message
+from duesweep.core.routing import NoRouteError, Route, first_route, own_route
+from duesweep.core.store_clock import StoreClock
 from duesweep.errors import (
     ConfigError,
     DestinationError,
@@ -13,10 +16,7 @@ from duesweep.errors import (
     StoreError,
     TransactionLostError,
 )
-from duesweep.message import Message
 from duesweep.queues.base import Confirmation, Destination, Queue, QueueSession
-from duesweep.routing import NoRouteError, Route, first_route, own_route
-from duesweep.store_clock import StoreClock
 from duesweep.stores.base import TaskSession
 
 

@@ -1,6 +1,6 @@
 """What the doctor expects of queue tables; the same that delivering takes, and their indexes."""
 
-from duesweep.address import SqlServerTable, TableName, bracketed, quoted
+from duesweep.core.address import SqlServerTable, TableName, bracketed, quoted
 from duesweep.doctor.tables import WantedIndex, WantedTable
 from duesweep.queues.columns import POSTGRESQL, SQL_SERVER
 

@@ -4,7 +4,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from duesweep.address import SqlServerAddresses, SqlServerTable, bracketed
+from duesweep.core.address import SqlServerAddresses, SqlServerTable, bracketed
+from duesweep.core.message import Message
+from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.sqlserver import SqlServerConnection, connect
 from duesweep.errors import (
     ConfigError,
@@ -15,14 +17,12 @@ from duesweep.errors import (
     StoreError,
     TransactionLostError,
 )
-from duesweep.message import Message
 from duesweep.queues.base import Destination
 from duesweep.queues.columns import SQL_SERVER
 from duesweep.queues.tables import QueueTableSession
 from duesweep.stores.base import TaskSession
 from duesweep.stores.sqlserver.table import check_session, missing_rights
 from duesweep.stores.sqlserver.task import SqlServerTaskSession
-from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 # NOT NULL, without a default, in tables of the older shape.
 _RECOVERABLE = "Recoverable"

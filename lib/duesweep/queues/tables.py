@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from duesweep.core.message import Message
 from duesweep.errors import DestinationError, MessageError, RefusedMessageError
-from duesweep.message import Message
 from duesweep.queues.base import Destination, PromptQueueSession
 
 

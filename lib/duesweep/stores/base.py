@@ -11,10 +11,10 @@ from datetime import datetime, timedelta
 from typing import Protocol
 from uuid import UUID
 
-from duesweep.account import SliceEnd
+from duesweep.core.account import SliceEnd
+from duesweep.core.message import Message
+from duesweep.core.outcome import Outcomes
 from duesweep.errors import Problem
-from duesweep.message import Message
-from duesweep.outcome import Outcomes
 from duesweep.stores.values import (
     Backlog,
     Claim,

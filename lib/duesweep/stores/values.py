@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from duesweep.message import Headers, Message
-from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
+from duesweep.core.message import Headers, Message
+from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 
 class TransactionMode(StrEnum):

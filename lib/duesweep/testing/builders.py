@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
 
+from duesweep.core.headers import json as headers_json
+from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Headers, Message
 from duesweep.errors import UnreadableHeadersError
-from duesweep.headers import json as headers_json
-from duesweep.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Headers, Message
 from duesweep.tombstone import micros
 
 ENDPOINT = "Sales.Orders"

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from duesweep import tombstone
-from duesweep.account import SliceEnd
+from duesweep.core.account import SliceEnd
+from duesweep.core.message import Message
+from duesweep.core.outcome import Exhausted, Outcomes
+from duesweep.core.store_clock import StoreClock
 from duesweep.errors import MessageError, stack_of, type_name
-from duesweep.message import Message
-from duesweep.outcome import Exhausted, Outcomes
-from duesweep.store_clock import StoreClock
 from duesweep.testing.builders import ENDPOINT, DelayedRow
 
 

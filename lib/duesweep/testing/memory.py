@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from duesweep.clock import SettableClock
+from duesweep.core.clock import SettableClock
 from duesweep.errors import StoreError
 from duesweep.stores.base import DriverSession
 from duesweep.stores.modes import refuse_distributed

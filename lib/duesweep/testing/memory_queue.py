@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
+from duesweep.core.message import Message
 from duesweep.errors import ConfigError, DuesweepError, MessageError, QueueNotFoundError
-from duesweep.message import Message
 from duesweep.queues.base import Destination, PromptQueueSession
 from duesweep.stores.base import TaskSession
 from duesweep.testing.builders import ENDPOINT

@@ -6,11 +6,11 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from duesweep.account import SliceEnd
+from duesweep.core.account import SliceEnd
+from duesweep.core.headers import json as headers_json
+from duesweep.core.message import Message
+from duesweep.core.outcome import Outcomes
 from duesweep.errors import SweepClosedError
-from duesweep.headers import json as headers_json
-from duesweep.message import Message
-from duesweep.outcome import Outcomes
 from duesweep.stores.values import Claim, NewMessage, SweepRun
 from duesweep.testing.builders import DelayedRow, message
 from duesweep.testing.journal import JournalEntry, SliceEntry, batch_entry, exhausted_entry

@@ -4,11 +4,11 @@ from pathlib import Path
 
 from duesweep.config import Config, started
 from duesweep.context import SweepContext
+from duesweep.core.policy import BatchLimits, LookAhead, Retry
+from duesweep.core.routing import Route
 from duesweep.errors import ConfigError, QueueNotFoundError
-from duesweep.policy import BatchLimits, LookAhead, Retry
 from duesweep.queues.base import Queue
 from duesweep.queues.routed import RoutedQueue
-from duesweep.routing import Route
 from duesweep.stores.base import Store
 from duesweep.stores.values import TransactionMode
 from duesweep.wiring import custom

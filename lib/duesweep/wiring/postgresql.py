@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from duesweep.address import PostgreSqlAddresses, TableName
 from duesweep.config import Config
+from duesweep.core.address import PostgreSqlAddresses, TableName
 from duesweep.drivers.postgresql import database_of
 from duesweep.errors import ConfigError, MessageError
 from duesweep.queues.postgresql import PostgreSqlQueue

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from duesweep.address import SqlServerAddresses, SqlServerTable
 from duesweep.config import Config
+from duesweep.core.address import SqlServerAddresses, SqlServerTable
 from duesweep.drivers.sqlserver import database_of
 from duesweep.errors import ConfigError, MessageError
 from duesweep.queues.sqlserver import SqlServerQueue

@@ -8,7 +8,7 @@ import pytest
 from contract.operations.subjects import HAS_SERVER, Subject
 from endpoint import Endpoint
 
-from duesweep.address import SqlServerTable, TableName
+from duesweep.core.address import SqlServerTable, TableName
 from duesweep.queues.operations import TransportSession, open_session
 from duesweep.wiring import operations
 

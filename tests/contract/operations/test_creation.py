@@ -8,7 +8,7 @@ from contract.operations.steps import message, receive_all
 from contract.operations.subjects import Subject
 from endpoint import Endpoint
 
-from duesweep.address import TableName
+from duesweep.core.address import TableName
 from duesweep.queues.operations import open_session
 from duesweep.sql import statement
 

@@ -9,8 +9,8 @@ from contract.operations.steps import BILLING, fill, message, receive_all
 from contract.operations.subjects import Subject
 from endpoint import Endpoint
 
+from duesweep.core.headers.json import FORWARD_DESTINATION
 from duesweep.errors import ConfigError
-from duesweep.headers.json import FORWARD_DESTINATION
 from duesweep.queues.operations import OutgoingMessage, TransportSession, open_session
 from duesweep.testing.builders import BODY, ENDPOINT
 from duesweep.wiring import operations

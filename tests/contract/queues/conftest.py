@@ -6,8 +6,8 @@ import pytest
 from contract.queue_steps import LOCK_WAIT_SECONDS
 from endpoint import Endpoint
 
+from duesweep.core.timeouts import Timeouts
 from duesweep.drivers.postgresql import TASK_LIMITS
-from duesweep.timeouts import Timeouts
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,7 @@ from contract import queue_steps
 from contract.queue_steps import LOCK_WAIT_SECONDS
 from endpoint import Endpoint
 
+from duesweep.core.timeouts import Limits
 from duesweep.errors import (
     DestinationError,
     NotAQueueError,
@@ -15,7 +16,6 @@ from duesweep.errors import (
     RefusedMessageError,
     StoreError,
 )
-from duesweep.timeouts import Limits
 
 
 def _blocked(text: str) -> pytest.RaisesExc[DestinationError]:

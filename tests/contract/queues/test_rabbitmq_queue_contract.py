@@ -7,8 +7,8 @@ from broker import Broker
 from broker_server import BrokerServer
 from contract.rabbitmq.sessions import queue_of
 
+from duesweep.core.headers import json as headers_json
 from duesweep.drivers.rabbitmq import Brokers, Channel, RabbitMqConnection
-from duesweep.headers import json as headers_json
 from duesweep.queues.rabbitmq import declare, ladder
 from duesweep.queues.rabbitmq.topology import Style
 from duesweep.testing.builders import ENDPOINT

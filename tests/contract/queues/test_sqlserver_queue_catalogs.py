@@ -7,9 +7,9 @@ import pytest
 from sqlserver_endpoint import SqlServerEndpoint
 
 from duesweep import wiring
-from duesweep.address import bracketed
+from duesweep.core.address import bracketed
+from duesweep.core.message import Message
 from duesweep.errors import QueueNotFoundError
-from duesweep.message import Message
 from duesweep.queues.base import QueueSession
 from duesweep.stores.base import TaskSession
 from duesweep.testing.builders import delayed_row, message

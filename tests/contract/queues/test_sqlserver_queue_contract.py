@@ -8,8 +8,8 @@ from contract.sqlserver_subjects import SqlServerQueueUnderTest
 from sqlserver_endpoint import SqlServerEndpoint
 from sqlserver_server import SqlServer
 
+from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.testing.contract import QueueContract
-from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 
 @pytest.fixture(autouse=True)

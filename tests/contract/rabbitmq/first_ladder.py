@@ -8,8 +8,8 @@ from typing import Any
 import pika
 from broker import Broker
 
+from duesweep.core.policy import delay_level
 from duesweep.drivers.rabbitmq import Brokers, Channel, RabbitMqConnection
-from duesweep.policy import delay_level
 from duesweep.queues.rabbitmq import declare, ladder
 from duesweep.queues.rabbitmq.topology import BrokerQueue, Topology
 

@@ -9,14 +9,14 @@ from typing import Any
 from broker import Broker
 from unit.dispatch_world import World
 
+from duesweep.core.message import Message
+from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.rabbitmq import Brokers
-from duesweep.message import Message
 from duesweep.queues.rabbitmq.queue import RabbitMqQueue
 from duesweep.queues.rabbitmq.session import RabbitMqQueueSession
 from duesweep.queues.rabbitmq.topology import Style
 from duesweep.testing.builders import ENDPOINT, DelayedRow, delayed_row, message
 from duesweep.testing.memory import MemoryStore
-from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 
 def queue_of(

@@ -21,9 +21,9 @@ from contract.rabbitmq.sessions import (
 )
 from waiting import until
 
+from duesweep.core.policy import BatchLimits
 from duesweep.drivers.rabbitmq import brokers, connection
 from duesweep.errors import ConfigError, DestinationError, QueueError
-from duesweep.policy import BatchLimits
 from duesweep.queues.rabbitmq import link
 
 pytestmark = pytest.mark.services

@@ -21,15 +21,15 @@ from contract.rabbitmq.sessions import (
     world_on,
 )
 
+from duesweep.core.policy import BatchLimits
+from duesweep.core.timeouts import Timeouts
 from duesweep.drivers.rabbitmq import Brokers, Channel, Management, RabbitMqConnection
 from duesweep.errors import DestinationError, QueueError
-from duesweep.policy import BatchLimits
 from duesweep.queues.rabbitmq.migration.migrate import Migration
 from duesweep.queues.rabbitmq.session import RabbitMqQueueSession
 from duesweep.queues.rabbitmq.setup import RabbitMqSetup
 from duesweep.queues.rabbitmq.topology import Style
 from duesweep.queues.rabbitmq.verification.verify import Verification
-from duesweep.timeouts import Timeouts
 
 pytestmark = pytest.mark.services
 

@@ -18,13 +18,13 @@ from contract.rabbitmq.sessions import (
 from unit.dispatch_world import World
 from waiting import until
 
-from duesweep.clock import SettableClock, SystemClock
+from duesweep.core.clock import SettableClock, SystemClock
+from duesweep.core.message import Message
+from duesweep.core.store_clock import StoreClock
 from duesweep.drivers.rabbitmq import Brokers, Channel, RabbitMqConnection
-from duesweep.message import Message
 from duesweep.queues.rabbitmq import declare, ladder
 from duesweep.queues.rabbitmq.punctuality import LadderEntry, Punctuality
 from duesweep.queues.rabbitmq.topology import Style
-from duesweep.store_clock import StoreClock
 from duesweep.testing.builders import DelayedRow, delayed_row
 
 pytestmark = pytest.mark.services

@@ -11,7 +11,7 @@ from broker_proxy import Proxy
 from contract.rabbitmq.sessions import arrived, numbered, queue_of, world_on
 
 from duesweep import tombstone
-from duesweep.policy import BatchLimits
+from duesweep.core.policy import BatchLimits
 from duesweep.queues.base import Confirmation
 from duesweep.queues.rabbitmq.session import RabbitMqQueueSession
 from duesweep.testing.builders import DelayedRow

@@ -13,8 +13,8 @@ from contract.rabbitmq.sessions import (
     world_on,
 )
 
+from duesweep.core.message import Message
 from duesweep.errors import QueueNotFoundError, RefusedMessageError, UnreadableAddressError
-from duesweep.message import Message
 from duesweep.queues.rabbitmq.topology import Style
 from duesweep.testing.builders import delayed_row, message
 

@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 from contract.store_subjects import OpenEndpoint, PostgreSqlUnderTest
 from endpoint import Endpoint
 
+from duesweep.core.outcome import Exhausted, Outcomes
+from duesweep.core.store_clock import StoreClock
 from duesweep.errors import QueueNotFoundError
-from duesweep.outcome import Exhausted, Outcomes
-from duesweep.store_clock import StoreClock
 from duesweep.testing.contract.stores import steps
 from duesweep.testing.journal import ExhaustedEntry
 from duesweep.tombstone import micros

@@ -9,7 +9,8 @@ from psycopg.conninfo import make_conninfo
 from silence import Moment, SilentProxy, silenced
 from waiting import until
 
-from duesweep.address import TableName
+from duesweep.core.address import TableName
+from duesweep.core.timeouts import Limits
 from duesweep.drivers.postgresql import (
     PostgreSqlConnection,
     bounded,
@@ -18,7 +19,6 @@ from duesweep.drivers.postgresql import (
     server_time_zone,
 )
 from duesweep.errors import StoreError
-from duesweep.timeouts import Limits
 
 LIMITS = Limits(connect_seconds=5, answer_seconds=3, lock_seconds=0.5)
 SAYS_NOTHING = "has not answered for 3 s.*timeouts.silence_seconds"

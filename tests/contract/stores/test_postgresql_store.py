@@ -9,13 +9,13 @@ import pytest
 from contract.store_subjects import PostgreSqlUnderTest
 from endpoint import Endpoint
 
+from duesweep.core.outcome import Delivered, Outcomes
+from duesweep.core.timeouts import Timeouts
 from duesweep.drivers.postgresql import TASK_LIMITS, connect
 from duesweep.errors import ConfigError, StoreError
-from duesweep.outcome import Delivered, Outcomes
 from duesweep.stores.base import TaskSession
 from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import DelayedRow
-from duesweep.timeouts import Timeouts
 
 LOCK_WAIT_SECONDS = 0.3
 # Whose lock was waited for, which PostgreSQL does not say.

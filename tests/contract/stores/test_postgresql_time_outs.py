@@ -7,8 +7,8 @@ import psycopg
 import pytest
 from endpoint import Endpoint
 
+from duesweep.core.timeouts import Limits, Timeouts
 from duesweep.drivers.postgresql import PostgreSqlConnection, connect, connect_as_server
-from duesweep.timeouts import Limits, Timeouts
 
 # By the name that PostgreSQL has for each; the last two are not known to all of its versions.
 NAMES = (

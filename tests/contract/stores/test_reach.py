@@ -10,7 +10,7 @@ from contract.store_subjects import OpenEndpoint, PostgreSqlUnderTest, TimeoutsU
 from sqlserver_endpoint import SqlServerEndpoint
 from timeouts_endpoint import timeouts_of
 
-from duesweep.store_clock import StoreClock
+from duesweep.core.store_clock import StoreClock
 from duesweep.stores.base import DriverSession
 from duesweep.stores.values import Horizon
 from duesweep.testing.contract import StoreUnderTest

@@ -4,9 +4,9 @@ import pytest
 from contract.sqlserver_subjects import SqlServerUnderTest
 from sqlserver_endpoint import Kind, SqlServerEndpoint
 
+from duesweep.core.headers import json as headers_json
+from duesweep.core.outcome import Exhausted, Outcomes
 from duesweep.errors import QueueNotFoundError
-from duesweep.headers import json as headers_json
-from duesweep.outcome import Exhausted, Outcomes
 from duesweep.testing.builders import delayed_row
 from duesweep.testing.contract.stores import steps
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 from broker_proxy import Proxy, Way, proxied
 
+from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Limits
 from duesweep.drivers.sqlserver import binding, connection
 from duesweep.drivers.sqlserver.connect import connect
 from duesweep.drivers.sqlserver.connection import SqlServerConnection
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.errors import StoreError
 from duesweep.stores.sqlserver.statements import SqlServerStatements
-from duesweep.timeouts import DEFAULT_TIMEOUTS, Limits
 
 if TYPE_CHECKING:
     from sqlserver_server import SqlServer

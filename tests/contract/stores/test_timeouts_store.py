@@ -10,10 +10,10 @@ from contract.store_subjects import OpenEndpoint, TimeoutsUnderTest
 from timeouts_endpoint import TimeoutsEndpoint, timeouts_of
 
 from duesweep import wiring
+from duesweep.core.headers import json as headers_json
+from duesweep.core.message import MESSAGE_ID
 from duesweep.drivers.postgresql import connection as driver
 from duesweep.errors import ConfigError, UnreadableAddressError
-from duesweep.headers import json as headers_json
-from duesweep.message import MESSAGE_ID
 from duesweep.stores.relational.statements import JOURNAL_TABLES
 from duesweep.stores.values import NewMessage
 from duesweep.testing.builders import delayed_row

@@ -9,11 +9,11 @@ from psycopg import generators
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Conninfo
 
+from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Limits
 from duesweep.drivers.postgresql.bounded import BoundedConnection
 from duesweep.drivers.postgresql.connection import PostgreSqlConnection
 from duesweep.drivers.postgresql.errors import connect_errors
 from duesweep.drivers.postgresql.settings import UTC_SETTINGS, settings_query, time_outs
-from duesweep.timeouts import DEFAULT_TIMEOUTS, Limits
 
 TASK_LIMITS = DEFAULT_TIMEOUTS.task
 DRIVER_LIMITS = DEFAULT_TIMEOUTS.driver

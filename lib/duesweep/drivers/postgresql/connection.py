@@ -12,14 +12,14 @@ from psycopg import sql
 from psycopg.pq import TransactionStatus
 from psycopg.rows import namedtuple_row
 
-from duesweep.address import TableName
+from duesweep.core.address import TableName
+from duesweep.core.timeouts import Limits
 from duesweep.drivers.postgresql.bounded import BoundedConnection
 from duesweep.drivers.postgresql.copy import copy_chunks
 from duesweep.drivers.postgresql.errors import destination_errors, mapped
 from duesweep.drivers.postgresql.settings import settings_query, time_outs
 from duesweep.errors import ConfigError, RefusedMessageError
 from duesweep.sql import statement
-from duesweep.timeouts import Limits
 
 # Tables, or SQL that stands for a name.
 Names = Mapping[str, TableName | str]

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from duesweep.address import TableName
+from duesweep.core.address import TableName
 from duesweep.errors import (
     ConfigError,
     DestinationError,

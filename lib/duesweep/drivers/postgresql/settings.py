@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from psycopg import sql
 
-from duesweep.timeouts import Limits
+from duesweep.core.timeouts import Limits
 
 UTC_SETTINGS = {
     "TimeZone": "UTC",

@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 import pika
 
+from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.errors import ConfigError
-from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 # A peer that has said nothing for as long as this is taken for dead.
 _HEARTBEAT_SECONDS = 60

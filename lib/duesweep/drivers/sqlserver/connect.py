@@ -4,12 +4,12 @@ from math import ceil
 
 import pyodbc
 
+from duesweep.core.timeouts import Limits
 from duesweep.drivers.sqlserver.connection import SqlServerConnection
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.drivers.sqlserver.errors import connect_errors
 from duesweep.drivers.sqlserver.library import driver_library
 from duesweep.drivers.sqlserver.watch import SilenceWatch
-from duesweep.timeouts import Limits
 
 # unixODBC's pool is the process's, and a forked worker would share its parent's connections.
 pyodbc.pooling = False

@@ -10,13 +10,13 @@ from typing import Any
 
 import pyodbc
 
+from duesweep.core.timeouts import Limits
 from duesweep.drivers.sqlserver.binding import Names, asked, bound, groups, text_of
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.drivers.sqlserver.errors import destination_errors, number_of
 from duesweep.drivers.sqlserver.transactions import Transactions, drain
 from duesweep.drivers.sqlserver.watch import SilenceWatch
 from duesweep.errors import RefusedMessageError, StoreError
-from duesweep.timeouts import Limits
 
 _TEXT, _BYTES = (pyodbc.SQL_WVARCHAR, 0, 0), (pyodbc.SQL_VARBINARY, 0, 0)
 _LONG_TEXT, _LONG_BYTES = 2_000, 8_000

@@ -4,6 +4,7 @@
 are; `open_session` opens a session on one, and a `Receiver` hands its messages to a function.
 """
 
+from duesweep.core.transport_message import OutgoingMessage, ReceivedMessage
 from duesweep.queues.operations.base import Transport
 from duesweep.queues.operations.options import ReceiverOptions
 from duesweep.queues.operations.queue_table import QueueTable
@@ -11,7 +12,6 @@ from duesweep.queues.operations.receiver import Receiver
 from duesweep.queues.operations.session import TransportSession, open_session
 from duesweep.queues.operations.subscriptions import SUBSCRIPTION_TABLE, Subscriptions
 from duesweep.queues.operations.worker import Handle
-from duesweep.transport_message import OutgoingMessage, ReceivedMessage
 
 __all__ = [
     "SUBSCRIPTION_TABLE",

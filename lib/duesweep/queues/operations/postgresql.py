@@ -6,12 +6,12 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from duesweep.address import PostgreSqlAddresses, TableName, quoted
+from duesweep.core.address import PostgreSqlAddresses, TableName, quoted
+from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.postgresql import PostgreSqlConnection, connect
 from duesweep.errors import ConfigError
 from duesweep.queues.base import Destination
 from duesweep.sql import statement
-from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 FindZone = Callable[[PostgreSqlConnection], str]
 

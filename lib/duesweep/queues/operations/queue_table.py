@@ -6,13 +6,13 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-from duesweep import duration
+from duesweep.core import duration
+from duesweep.core.headers import json as headers_json
+from duesweep.core.message import Headers
+from duesweep.core.transport_message import OutgoingMessage, ReceivedMessage
 from duesweep.errors import ConfigError, NotAQueueError, QueueNotFoundError, StoreError
-from duesweep.headers import json as headers_json
-from duesweep.message import Headers
 from duesweep.queues.base import Destination
 from duesweep.queues.operations.base import QueueDialect
-from duesweep.transport_message import OutgoingMessage, ReceivedMessage
 
 PURGE_BATCH_SIZE = 1_000
 PEEK_BATCH_SIZE = 100

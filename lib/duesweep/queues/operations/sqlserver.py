@@ -5,12 +5,12 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from duesweep.address import SqlServerAddresses, SqlServerTable, bracketed
+from duesweep.core.address import SqlServerAddresses, SqlServerTable, bracketed
+from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.sqlserver import SqlServerConnection, connect
 from duesweep.errors import ConfigError, StoreError
 from duesweep.queues.base import Destination
 from duesweep.sql import statement
-from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 # The names of application locks end after 255 characters, of which "_lock" takes five.
 _LOCK_LENGTH = 240

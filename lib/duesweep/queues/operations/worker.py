@@ -8,14 +8,14 @@ from uuid import uuid4
 
 import structlog
 
+from duesweep.core.fault_headers import fault_headers
+from duesweep.core.headers import json as headers_json
+from duesweep.core.message import Headers
+from duesweep.core.transport_message import ReceivedMessage
 from duesweep.errors import MessageError, StoreError
-from duesweep.fault_headers import fault_headers
-from duesweep.headers import json as headers_json
-from duesweep.message import Headers
 from duesweep.queues.operations.base import Transport
 from duesweep.queues.operations.options import ReceiverOptions
 from duesweep.queues.operations.session import KeptSession, TransportSession
-from duesweep.transport_message import ReceivedMessage
 
 # What it sends with the session leaves with the message, in one transaction.
 Handle = Callable[[ReceivedMessage, TransportSession], None]

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from duesweep.core.policy import CLAIM_SECONDS
 from duesweep.drivers.rabbitmq import (
     Brokers,
     Channel,
@@ -13,7 +14,6 @@ from duesweep.drivers.rabbitmq import (
     UnansweredError,
 )
 from duesweep.errors import ConfigError, DestinationError, Problem, QueueError
-from duesweep.policy import CLAIM_SECONDS
 
 Found = TypeVar("Found")
 

@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from duesweep.core.message import Message
+from duesweep.core.store_clock import StoreClock
 from duesweep.drivers.rabbitmq import NOT_FOUND, ChannelClosedError, Publication, Publisher
 from duesweep.errors import (
     DestinationError,
@@ -12,7 +14,6 @@ from duesweep.errors import (
     QueueNotFoundError,
     UnreadableAddressError,
 )
-from duesweep.message import Message
 from duesweep.queues.base import Confirmation, Destination
 from duesweep.queues.rabbitmq import ladder
 from duesweep.queues.rabbitmq.answers import Sent, answer_of, suspects
@@ -22,7 +23,6 @@ from duesweep.queues.rabbitmq.probe import Probe
 from duesweep.queues.rabbitmq.punctuality import Punctuality
 from duesweep.queues.rabbitmq.topology import Binding, Kind, Style
 from duesweep.queues.rabbitmq.wire import delayed_publication, direct_publication
-from duesweep.store_clock import StoreClock
 
 _LONGEST_NAME = 255
 # What failed before goes out when the others should be safe: a channel that is closed over it would

@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
+from duesweep.core.duration import read_time_span
+from duesweep.core.fault_headers import FAILED_QUEUE
+from duesweep.core.headers.json import FORWARD_DESTINATION
+from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, Message
+from duesweep.core.policy import delay_level
+from duesweep.core.transport_message import TIME_TO_BE_RECEIVED
 from duesweep.drivers.rabbitmq import Publication
-from duesweep.duration import read_time_span
 from duesweep.errors import MessageError
-from duesweep.fault_headers import FAILED_QUEUE
-from duesweep.headers.json import FORWARD_DESTINATION
-from duesweep.message import ENCLOSED_MESSAGE_TYPES, Message
-from duesweep.policy import delay_level
 from duesweep.queues.rabbitmq import ladder
 from duesweep.queues.rabbitmq.topology import Style, entry
-from duesweep.transport_message import TIME_TO_BE_RECEIVED
 
 _CORRELATION_ID = "NServiceBus.CorrelationId"
 _CONTENT_TYPE = "NServiceBus.ContentType"

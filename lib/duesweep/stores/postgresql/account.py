@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from duesweep.core.outcome import Exhausted, Failed
 from duesweep.drivers.postgresql import array_text
 from duesweep.errors import stack_of, storable, type_name
-from duesweep.outcome import Exhausted, Failed
 from duesweep.stores.postgresql.location import PostgreSqlLocation
 from duesweep.stores.postgresql.statements import PostgreSqlStatements
 from duesweep.stores.relational.account import destination_of, storable_or_none

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from duesweep.address import TableName
+from duesweep.core.address import TableName
 from duesweep.drivers.postgresql import PostgreSqlConnection
 from duesweep.errors import ConfigError, StoreError
 from duesweep.stores.postgresql.kinds import TRANSPORT

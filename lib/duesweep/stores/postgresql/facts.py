@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from duesweep.address import TableName
+from duesweep.core.address import TableName
+from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.doctor.postgresql import PostgreSqlFacts, SequenceFacts, ZoneFacts
 from duesweep.doctor.server import read_clock
 from duesweep.doctor.tables import FoundTable, TableFacts, WantedTable
@@ -18,7 +19,6 @@ from duesweep.errors import ConfigError, StoreError
 from duesweep.stores.postgresql.location import PostgreSqlLocation, journal_tables
 from duesweep.stores.postgresql.zone import writer_time_zone
 from duesweep.stores.relational.messages import destinations
-from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 # As the queues know them, whose rights and sequences these are about.
 _QUEUE = {"typed": ["id uuid", "headers text", "body bytea"], "named": ["expires", "seq"]}

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from duesweep.address import PostgreSqlAddresses, TableName
+from duesweep.core.address import PostgreSqlAddresses, TableName
+from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.stores.postgresql.kinds import TRANSPORT, PostgreSqlTableKind
-from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 
 @dataclass(frozen=True, slots=True)

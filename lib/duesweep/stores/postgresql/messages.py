@@ -2,10 +2,10 @@
 
 from datetime import datetime, timedelta
 
+from duesweep.core.message import Message
+from duesweep.core.outcome import Failed
 from duesweep.drivers.postgresql import PostgreSqlConnection
 from duesweep.errors import DeliveryFailedError
-from duesweep.message import Message
-from duesweep.outcome import Failed
 from duesweep.stores.postgresql.location import PostgreSqlLocation
 from duesweep.stores.postgresql.task import PostgreSqlTaskSession, instant_values
 from duesweep.stores.postgresql.zone import horizon_in, zone_of

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from duesweep.address import TableName, quoted
+from duesweep.core.address import TableName, quoted
+from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.postgresql import PostgreSqlConnection, connect
 from duesweep.errors import ConfigError
 from duesweep.sql import statement
@@ -12,7 +13,6 @@ from duesweep.stores.postgresql.check import check_session
 from duesweep.stores.postgresql.location import PostgreSqlLocation, journal_tables
 from duesweep.stores.relational.shapes import journal_columns
 from duesweep.stores.values import Completed, Unbound
-from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 # Identifiers are cut after this many bytes, which would give an index its table's name.
 _NAME_BYTES = 63

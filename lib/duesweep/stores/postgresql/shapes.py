@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from duesweep.address import TableName, quoted
+from duesweep.core.address import TableName, quoted
 from duesweep.doctor.tables import WantedIndex, WantedTable
 from duesweep.stores.postgresql.location import PostgreSqlLocation
 from duesweep.stores.relational.kinds import TableKind

@@ -4,8 +4,8 @@ from collections.abc import Sequence, Set
 from datetime import datetime
 from typing import Any
 
+from duesweep.core.message import Message
 from duesweep.drivers.postgresql import PostgreSqlConnection, array_text
-from duesweep.message import Message
 from duesweep.stores.postgresql.account import PostgreSqlAccount
 from duesweep.stores.postgresql.location import PostgreSqlLocation
 from duesweep.stores.postgresql.statements import PostgreSqlStatements

@@ -8,13 +8,13 @@ is; the sweeper's own zone has no part in it.
 from collections.abc import Sequence
 from typing import Any
 
-from duesweep.address import TableName
+from duesweep.core.address import TableName
+from duesweep.core.timeouts import Limits
 from duesweep.drivers.postgresql import PostgreSqlConnection, connect_as_server, server_time_zone
 from duesweep.errors import ConfigError
 from duesweep.stores.postgresql.location import PostgreSqlLocation
 from duesweep.stores.relational.statements import Statements
 from duesweep.stores.values import Horizon
-from duesweep.timeouts import Limits
 
 _OVERRIDE = "set store.writer_time_zone to the time zone of the sessions that write to it"
 

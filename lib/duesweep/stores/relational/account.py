@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from duesweep.core.message import Message
+from duesweep.core.outcome import Exhausted, Failed
 from duesweep.errors import MessageError, storable
-from duesweep.message import Message
-from duesweep.outcome import Exhausted, Failed
 from duesweep.stores.values import SweepRun
 
 

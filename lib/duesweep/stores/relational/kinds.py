@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from duesweep.message import Message
+from duesweep.core.message import Message
 from duesweep.stores.relational.statements import Statements
 from duesweep.stores.values import NewMessage
 

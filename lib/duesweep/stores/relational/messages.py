@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from duesweep.core.headers import json as headers_json
+from duesweep.core.message import Message
 from duesweep.errors import MessageError, UnreadableHeadersError
-from duesweep.headers import json as headers_json
-from duesweep.message import Message
 from duesweep.stores.values import NewMessage
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
 
-from duesweep.account import SliceAccount, SliceEnd, SweepAccount, slice_account, total
+from duesweep.core.account import SliceAccount, SliceEnd, SweepAccount, slice_account, total
 from duesweep.stores.values import SweepSummary
 
 

@@ -7,11 +7,11 @@ from dataclasses import asdict
 from typing import Any
 
 from duesweep import tombstone
-from duesweep.account import SliceEnd
+from duesweep.core.account import SliceEnd
+from duesweep.core.message import Message
+from duesweep.core.outcome import Outcomes
+from duesweep.core.store_clock import StoreClock
 from duesweep.errors import StoreError, SweepClosedError, storable
-from duesweep.message import Message
-from duesweep.outcome import Outcomes
-from duesweep.store_clock import StoreClock
 from duesweep.stores.relational.account import BatchAccount
 from duesweep.stores.relational.statements import Statements
 from duesweep.stores.values import SweepRun

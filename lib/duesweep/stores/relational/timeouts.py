@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import duesweep
+from duesweep.core.headers import json as headers_json
+from duesweep.core.message import Message
 from duesweep.errors import UnreadableHeadersError
-from duesweep.headers import json as headers_json
-from duesweep.message import Message
 from duesweep.stores.values import NewMessage
 
 SETTINGS = "store.endpoint, store.table_prefix and store.schema"

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from duesweep.message import Message
+from duesweep.core.message import Message
 
 
 class ClaimedRows:

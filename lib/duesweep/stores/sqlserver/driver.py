@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from duesweep.address import SqlServerTable
+from duesweep.core.address import SqlServerTable
 from duesweep.drivers.sqlserver import SqlServerConnection, literal
 from duesweep.errors import StoreError
 from duesweep.stores.relational.driver import RelationalDriverSession, slice_sizes

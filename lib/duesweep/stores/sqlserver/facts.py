@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from duesweep.address import SqlServerTable, bracketed
+from duesweep.core.address import SqlServerTable, bracketed
+from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.doctor.server import read_clock
 from duesweep.doctor.sqlserver import SqlServerFacts
 from duesweep.doctor.tables import FoundTable, TableFacts, WantedTable
@@ -14,7 +15,6 @@ from duesweep.stores.relational.messages import destinations
 from duesweep.stores.sqlserver.location import SqlServerLocation
 from duesweep.stores.sqlserver.shapes import delayed_table, journal
 from duesweep.stores.sqlserver.table import find_delayed
-from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 WantedTables = Callable[[str], Sequence[tuple[SqlServerTable, WantedTable]]]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from duesweep.message import Message
+from duesweep.core.message import Message
 from duesweep.stores.relational.kinds import TableKind, delayed_tables
 from duesweep.stores.relational.messages import json_headers, json_message, json_row
 from duesweep.stores.relational.timeouts import (

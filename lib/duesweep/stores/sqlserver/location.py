@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from duesweep.address import SqlServerAddresses, SqlServerTable
+from duesweep.core.address import SqlServerAddresses, SqlServerTable
+from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.stores.relational.statements import JOURNAL_TABLES
 from duesweep.stores.sqlserver.kinds import TRANSPORT, SqlServerTableKind
-from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from datetime import datetime
 
+from duesweep.core.message import Message
+from duesweep.core.outcome import Failed
 from duesweep.errors import DeliveryFailedError
-from duesweep.message import Message
-from duesweep.outcome import Failed
 from duesweep.stores.relational.kinds import store_row
 from duesweep.stores.sqlserver.statements import due_of, due_text
 from duesweep.stores.sqlserver.task import SqlServerTaskSession

@@ -4,10 +4,10 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
+from duesweep.core.headers import json as headers_json
+from duesweep.core.headers import xml as headers_xml
+from duesweep.core.message import MESSAGE_ID, Message
 from duesweep.errors import MessageError, UnreadableHeadersError, storable
-from duesweep.headers import json as headers_json
-from duesweep.headers import xml as headers_xml
-from duesweep.message import MESSAGE_ID, Message
 from duesweep.stores.values import NewMessage
 
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 
-from duesweep.message import Message
+from duesweep.core.message import Message
 from duesweep.stores.sqlserver.claimed import ClaimedRows
 from duesweep.stores.sqlserver.statements import SqlServerStatements
 

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from duesweep.address import SqlServerTable, bracketed
+from duesweep.core.address import SqlServerTable, bracketed
+from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.sqlserver import SqlServerConnection, connect, database_of
 from duesweep.errors import ConfigError, StoreError
 from duesweep.sql import statement
@@ -17,7 +18,6 @@ from duesweep.stores.sqlserver.table import (
     is_there,
 )
 from duesweep.stores.values import Completed, Unbound
-from duesweep.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 # Command-line tools begin without the first, and then refuse an index with a condition.
 _PREAMBLE = """SET QUOTED_IDENTIFIER ON;

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from duesweep.address import SqlServerTable, bracketed
+from duesweep.core.address import SqlServerTable, bracketed
 from duesweep.doctor.tables import WantedIndex, WantedTable
 from duesweep.stores.relational.shapes import RESHAPE, SETUP, journal_columns
 from duesweep.stores.sqlserver.kinds import SqlServerTableKind

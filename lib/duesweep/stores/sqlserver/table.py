@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from duesweep.address import SqlServerTable, bracketed
+from duesweep.core.address import SqlServerTable, bracketed
 from duesweep.drivers.sqlserver import SqlServerConnection
 from duesweep.errors import ConfigError, StoreError
 from duesweep.stores.relational.shapes import RESHAPE

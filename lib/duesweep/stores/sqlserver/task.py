@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from duesweep.core.message import Message
+from duesweep.core.policy import SCANNED_ROWS
 from duesweep.drivers.sqlserver import SqlServerConnection
 from duesweep.errors import StoreError, TransactionLostError
-from duesweep.message import Message
-from duesweep.policy import SCANNED_ROWS
 from duesweep.stores.relational.task import RelationalTaskSession
 from duesweep.stores.sqlserver.account import SqlServerAccount, listed, listed_as
 from duesweep.stores.sqlserver.claimed import ClaimedRows

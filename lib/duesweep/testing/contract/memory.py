@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from duesweep.core.message import Message
 from duesweep.errors import DestinationError, DuesweepError, RefusedMessageError
-from duesweep.message import Message
 from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import ENDPOINT, DelayedRow
 from duesweep.testing.contract.subjects import REFUSED_BODY, Abilities, ArrivedMessages, JsonHeaders

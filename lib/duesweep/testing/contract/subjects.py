@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-from duesweep.message import Message
+from duesweep.core.message import Message
 from duesweep.queues.base import Queue
 from duesweep.stores.base import Store
 from duesweep.stores.values import SweepRun

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from duesweep.address import TableName
 from duesweep.config import Config
+from duesweep.core.address import TableName
 from duesweep.doctor.examine import Service
 from duesweep.doctor.postgresql import postgresql_findings
 from duesweep.doctor.spark import Needs

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from duesweep.address import SqlServerTable
 from duesweep.config import Config
+from duesweep.core.address import SqlServerTable
 from duesweep.doctor.examine import Service
 from duesweep.doctor.spark import Needs
 from duesweep.doctor.sqlserver import sqlserver_findings

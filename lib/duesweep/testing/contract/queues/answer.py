@@ -5,10 +5,10 @@ from datetime import timedelta
 
 import pytest
 
-from duesweep.clock import SystemClock
-from duesweep.message import Message
+from duesweep.core.clock import SystemClock
+from duesweep.core.message import Message
+from duesweep.core.store_clock import StoreClock
 from duesweep.queues.base import QueueSession
-from duesweep.store_clock import StoreClock
 from duesweep.testing.builders import DUE, delayed_row, message
 from duesweep.testing.contract.queues import steps
 from duesweep.testing.contract.subjects import BrokerUnderTest

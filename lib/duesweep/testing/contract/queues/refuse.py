@@ -5,8 +5,8 @@ from itertools import product
 
 import pytest
 
+from duesweep.core.message import Message
 from duesweep.errors import DestinationError, MessageError, TransactionLostError
-from duesweep.message import Message
 from duesweep.testing.builders import delayed_row, message
 from duesweep.testing.contract.queues import steps
 from duesweep.testing.contract.subjects import REFUSED_BODY, QueueUnderTest

@@ -3,8 +3,8 @@
 import pytest
 
 from duesweep import tombstone
+from duesweep.core.store_clock import StoreClock
 from duesweep.errors import MessageError, UnreadableHeadersError
-from duesweep.store_clock import StoreClock
 from duesweep.testing.builders import delayed_row
 from duesweep.testing.contract.stores import steps
 from duesweep.testing.contract.subjects import StoreUnderTest

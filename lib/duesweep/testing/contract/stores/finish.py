@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from duesweep import tombstone
+from duesweep.core.message import MESSAGE_ID
+from duesweep.core.outcome import Delivered, Exhausted, Failed, Outcomes
 from duesweep.errors import MessageError, QueueNotFoundError
-from duesweep.message import MESSAGE_ID
-from duesweep.outcome import Delivered, Exhausted, Failed, Outcomes
 from duesweep.stores.base import TaskSession
 from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import DelayedRow

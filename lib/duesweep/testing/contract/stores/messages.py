@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
+from duesweep.core.message import MESSAGE_ID, Message
 from duesweep.errors import ConfigError, MessageError
-from duesweep.message import MESSAGE_ID, Message
 from duesweep.stores.base import MessageSession
 from duesweep.stores.values import NewMessage, TransactionMode
 from duesweep.testing.contract.stores import steps

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from duesweep.core.message import Message
+from duesweep.core.outcome import Delivered, Failed, Outcomes
 from duesweep.errors import QueueNotFoundError
-from duesweep.message import Message
-from duesweep.outcome import Delivered, Failed, Outcomes
 from duesweep.stores.base import TaskSession
 from duesweep.stores.values import Claim, SweepRun
 from duesweep.testing.builders import DelayedRow, delayed_row

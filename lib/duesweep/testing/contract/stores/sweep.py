@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor, wait
 import pytest
 
 from duesweep import tombstone
-from duesweep.account import SliceAccount, SliceEnd
+from duesweep.core.account import SliceAccount, SliceEnd
+from duesweep.core.outcome import Exhausted, Outcomes
+from duesweep.core.policy import BatchLimits, Retry
 from duesweep.dispatch import ClaimKeys, DispatchJob, dispatch_slice
 from duesweep.errors import QueueNotFoundError, SweepClosedError
-from duesweep.outcome import Exhausted, Outcomes
-from duesweep.policy import BatchLimits, Retry
 from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import DelayedRow, delayed_row
 from duesweep.testing.contract.stores import steps

@@ -1,8 +1,8 @@
 """Transport addresses: from text to what they name. One file for each transport's grammar."""
 
-from duesweep.address.msmq import MsmqAddress
-from duesweep.address.postgresql import PostgreSqlAddresses, TableName, quoted
-from duesweep.address.sqlserver import SqlServerAddresses, SqlServerTable, bracketed
+from duesweep.core.address.msmq import MsmqAddress
+from duesweep.core.address.postgresql import PostgreSqlAddresses, TableName, quoted
+from duesweep.core.address.sqlserver import SqlServerAddresses, SqlServerTable, bracketed
 
 __all__ = [
     "MsmqAddress",

@@ -8,8 +8,8 @@ The transport reads no document type, and ignores what follows the last end tag.
 import re
 from xml.etree import ElementTree
 
+from duesweep.core.message import Headers
 from duesweep.errors import UnreadableHeadersError
-from duesweep.message import Headers
 
 PROPERTY_PREFIX = "NServiceBus.Timeouts.Properties."
 

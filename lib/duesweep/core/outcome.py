@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from duesweep.core.message import Message
 from duesweep.errors import MessageError
-from duesweep.message import Message
 
 # A message and why it could not be delivered.
 Fault = tuple[Message, MessageError]

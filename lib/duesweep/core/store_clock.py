@@ -1,7 +1,7 @@
 """What time it is on a store's server: how long until a message is due, and how late it is."""
 
-from duesweep.clock import Clock, SettableClock
-from duesweep.message import Message
+from duesweep.core.clock import Clock, SettableClock
+from duesweep.core.message import Message
 
 
 class StoreClock:

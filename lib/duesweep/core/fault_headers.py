@@ -6,9 +6,9 @@ the transport's error queue shows them; ServicePulse reads them.
 
 from datetime import UTC, datetime
 
+from duesweep.core.headers import json as headers_json
+from duesweep.core.message import Headers, Message
 from duesweep.errors import MessageError, stack_of, storable, type_name
-from duesweep.headers import json as headers_json
-from duesweep.message import Headers, Message
 
 EXCEPTION_TYPE = "NServiceBus.ExceptionInfo.ExceptionType"
 INNER_EXCEPTION_TYPE = "NServiceBus.ExceptionInfo.InnerExceptionType"

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
-from duesweep import duration
+from duesweep.core import duration
+from duesweep.core.headers import json as headers_json
+from duesweep.core.message import Headers
 from duesweep.errors import ConfigError, MessageError, UnreadableHeadersError
-from duesweep.headers import json as headers_json
-from duesweep.message import Headers
 
 TIME_TO_BE_RECEIVED = "NServiceBus.TimeToBeReceived"
 

@@ -10,8 +10,8 @@ import re
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any
 
+from duesweep.core.message import Headers
 from duesweep.errors import UnreadableHeadersError
-from duesweep.message import Headers
 
 FORWARD_DESTINATION = "NServiceBus.SqlServer.ForwardDestination"
 

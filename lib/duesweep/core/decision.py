@@ -9,10 +9,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from duesweep.fault_headers import make_error_message
-from duesweep.message import Message
-from duesweep.outcome import Delivered, Exhausted, Failed, Fault, Outcomes
-from duesweep.policy import Retry
+from duesweep.core.fault_headers import make_error_message
+from duesweep.core.message import Message
+from duesweep.core.outcome import Delivered, Exhausted, Failed, Fault, Outcomes
+from duesweep.core.policy import Retry
 
 
 @dataclass(frozen=True, slots=True)
