@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from duesweep.core.policy import BatchLimits, LookAhead, Retry
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
+from duesweep.ledger.writers import LedgerWriter
 from duesweep.queues.base import Queue
 from duesweep.stores.base import Store
 from duesweep.stores.values import Horizon
@@ -18,6 +19,7 @@ class SweepContext:
     store: Store
     queue: Queue
     ledger_root: str
+    ledger_writer: LedgerWriter
     limits: BatchLimits
     retry: Retry
     max_exhausted: int

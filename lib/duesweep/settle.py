@@ -5,20 +5,12 @@ append to the ledger carries the sweep's id as its transaction, and Delta takes 
 So a settle that died is done again from the start, by anybody, and so is a restored journal's.
 """
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from uuid import UUID
 
-from pyspark.sql import SparkSession
-
-from duesweep.errors import ConfigError, LedgerError, raise_interruption
-from duesweep.ledger.journal_rows import JournalRows, sweeps_df
-from duesweep.ledger.tables import TRANSACTION_RETENTION_DAYS, Ledger
-from duesweep.spark_errors import SPARK_ERRORS, is_transient, sentence
+from duesweep.errors import ConfigError, LedgerError
+from duesweep.ledger.ledger import TRANSACTION_RETENTION_DAYS, Ledger
 from duesweep.stores.base import Journal
 from duesweep.stores.values import SweepReport, SweepSummary, UnsettledSweep
 
@@ -30,14 +22,14 @@ MOST_UNSETTLED_BYTES = 2_000_000_000
 MOST_UNSETTLED_SWEEPS = 1_000
 
 
-def settle_first(spark: SparkSession, journal: Journal, ledger: Ledger) -> LedgerError | None:
+def settle_first(journal: Journal, ledger: Ledger) -> LedgerError | None:
     """Settle what dead sweeps left, before anything is dispatched. Where the ledger cannot be
     written, its error: the journal keeps the account meanwhile.
 
     Raises that error where the journal holds too much already, or belongs to no ledger yet.
     """
     try:
-        settle_leftovers(spark, journal, ledger)
+        settle_leftovers(journal, ledger)
     except LedgerError as error:
         if journal.binding() is None:
             raise
@@ -47,7 +39,6 @@ def settle_first(spark: SparkSession, journal: Journal, ledger: Ledger) -> Ledge
 
 
 def settle_last(
-    spark: SparkSession,
     journal: Journal,
     ledger: Ledger,
     sweep_id: UUID,
@@ -61,9 +52,9 @@ def settle_last(
     try:
         # Again, since an append would begin anew what has gone away since the sweep began.
         check_binding(journal, ledger)
-        summary = settle_sweep(spark, journal, ledger, sweep_id)
+        summary = settle_sweep(journal, ledger, sweep_id)
         if earlier is not None:
-            settle_leftovers(spark, journal, ledger)
+            settle_leftovers(journal, ledger)
     except (LedgerError, ConfigError) as error:
         ledger_error = str(error)
     known = summary or journal.summary(sweep_id)[0]
@@ -72,7 +63,7 @@ def settle_last(
     return SweepReport(**values, ledger_error=ledger_error)
 
 
-def settle_leftovers(spark: SparkSession, journal: Journal, ledger: Ledger) -> None:
+def settle_leftovers(journal: Journal, ledger: Ledger) -> None:
     """Settle what dead sweeps left; those that nobody closed count as `abandoned`."""
     check_binding(journal, ledger)
     if not journal.dead_sweeps():
@@ -83,15 +74,13 @@ def settle_leftovers(spark: SparkSession, journal: Journal, ledger: Ledger) -> N
             if not sweep.is_closed:
                 journal.close_sweep(sweep.sweep_id, abandoned=True, remaining=0)
             _check_age(sweep)
-            _settle(spark, journal, ledger, sweep.sweep_id)
+            _settle(journal, ledger, sweep.sweep_id)
 
 
-def settle_sweep(
-    spark: SparkSession, journal: Journal, ledger: Ledger, sweep_id: UUID
-) -> SweepSummary:
+def settle_sweep(journal: Journal, ledger: Ledger, sweep_id: UUID) -> SweepSummary:
     """Settle a sweep that its own driver has closed; its row of `sweeps`."""
     with journal.settling(), ledger.writing():
-        return _settle(spark, journal, ledger, sweep_id)
+        return _settle(journal, ledger, sweep_id)
 
 
 def check_binding(journal: Journal, ledger: Ledger) -> None:
@@ -149,38 +138,11 @@ def _check_backlog(journal: Journal, error: LedgerError) -> None:
         ) from error
 
 
-@contextmanager
-def _spark_errors_as_the_ledgers(sweep_id: UUID) -> Iterator[None]:
-    try:
-        yield
-    except SPARK_ERRORS as error:
-        raise_interruption(error)
-        raise LedgerError(
-            f"Sweep {sweep_id} could not be brought to the ledger: {sentence(error)}; the journal "
-            "keeps it, and the next sweep tries again",
-            transient=is_transient(error),
-        ) from error
-
-
-def _settle(spark: SparkSession, journal: Journal, ledger: Ledger, sweep_id: UUID) -> SweepSummary:
+def _settle(journal: Journal, ledger: Ledger, sweep_id: UUID) -> SweepSummary:
     journal.seal(sweep_id)
     summary, retries_changed = journal.summary(sweep_id)
     exhausted = journal.exhausted(sweep_id)
-    rows = JournalRows(spark, journal, sweep_id)
-    append = partial(ledger.append, sweep_id=sweep_id)
-    # A commit is a second of mostly waiting, so the few rows of `sweeps` are written beside the
-    # others; the order of the appends means nothing.
-    with _spark_errors_as_the_ledgers(sweep_id), ThreadPoolExecutor(max_workers=1) as beside:
-        appended = beside.submit(append, "sweeps", sweeps_df(spark, summary))
-        piece = 0
-        for piece, dispatched_df in enumerate(rows.dispatched_dfs(), start=1):
-            append("tombstones", dispatched_df, version=piece)
-        if exhausted.rows:
-            append("tombstones", rows.exhausted_df(exhausted), version=piece + 1)
-            append("errors", rows.errors_df(exhausted))
-        if retries_changed:
-            ledger.replace_source("retries", rows.retries_df(), journal.source, sweep_id=sweep_id)
-        appended.result()
+    ledger.write_sweep(journal, summary, exhausted, retries_changed=retries_changed)
     journal.delete_settled(sweep_id)
     return summary
 

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from duesweep.context import SweepContext
 from duesweep.dispatch import DispatchJob, dispatch
 from duesweep.errors import ExitCode, SweepClosedError, raise_interruption
-from duesweep.ledger.tables import Ledger
+from duesweep.ledger.opening import open_ledger
 from duesweep.missing_queues import refuse_missing_queues
 from duesweep.plan import claim_keys_df, core_count, plan_slices
 from duesweep.settle import settle_first, settle_last
@@ -41,10 +41,10 @@ def sweep(
     says how far the sweep looks from what is due now, by default what `context` says.
     Raises the `DuesweepError`s of its parts; whatever happens, the journal says what was done.
     """
-    ledger = Ledger(spark, context.ledger_root)
+    ledger = open_ledger(context.ledger_root, context.ledger_writer, spark)
     with context.store.open_driver() as session:
         session.check()
-        ledger_error = settle_first(spark, session, ledger)
+        ledger_error = settle_first(session, ledger)
         horizon = (reach or context.reach)(session.horizon())
         refuse_missing_queues(context, session, horizon)
         if ledger_error is not None and not session.count_pending(horizon):
@@ -57,7 +57,7 @@ def sweep(
             with watch(run, plan.found) if watch else nullcontext():
                 cut_short = _dispatch(spark, session, run, plan, context)
         _close(session, run, cut_short)
-        return settle_last(spark, session, ledger, run.sweep_id, ledger_error)
+        return settle_last(session, ledger, run.sweep_id, ledger_error)
 
 
 def exit_code(summary: SweepSummary) -> ExitCode:

@@ -7,13 +7,15 @@ from faults.dead_sweeps import Dead, dispatch_without_settling
 from duesweep import wiring
 
 
-@pytest.fixture
-def dead(endpoint: Endpoint) -> Dead:
+@pytest.fixture(params=["delta-rs", "spark"])
+def dead(request: pytest.FixtureRequest, endpoint: Endpoint) -> Dead:
     """7 dispatched, 2 failed, 1 exhausted, in batches of 3; its driver is gone."""
     endpoint.set_up("Billing")
     endpoint.delay_many(7)
     exhausted, *_ = endpoint.delay_many(3, ["Nowhere"])
-    context = wiring.sweep_context(endpoint.config(retry__max_attempts=2, sweep__batch_rows=3))
+    context = wiring.sweep_context(
+        endpoint.config(retry__max_attempts=2, sweep__batch_rows=3, ledger__writer=request.param)
+    )
     endpoint.execute(
         "INSERT INTO duesweep_attempts"
         " VALUES ($1, $2, NULL, NULL, 1, now(), now(), now(), 'x', 'x')",

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from duesweep.context import SweepContext
 from duesweep.dispatch import ClaimKeys, DispatchJob, dispatch_slice
-from duesweep.ledger.tables import Ledger
+from duesweep.ledger.opening import open_ledger
 from duesweep.settle import settle_leftovers
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
 from duesweep.stores.values import Slices, SweepRun
@@ -48,7 +48,9 @@ def _due_keys(session: PostgreSqlDriverSession, plan: Slices) -> list[str]:
 
 def settle(spark: SparkSession, dead: Dead) -> None:
     with dead.context.store.open_driver() as session:
-        settle_leftovers(spark, session, Ledger(spark, dead.context.ledger_root))
+        settle_leftovers(
+            session, open_ledger(dead.context.ledger_root, dead.context.ledger_writer, spark)
+        )
 
 
 def assert_settled_once(dead: Dead, endpoint: Endpoint, ledger: LedgerReader) -> None:

@@ -16,7 +16,9 @@ from pyspark.sql import SparkSession
 
 from duesweep import wiring
 from duesweep.errors import ConfigError
-from duesweep.ledger.tables import Ledger
+from duesweep.ledger.ledger import Ledger
+from duesweep.ledger.opening import open_ledger
+from duesweep.ledger.writers import LedgerWriter
 from duesweep.settle import check_binding
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
 from duesweep.stores.values import SweepSummary
@@ -108,7 +110,9 @@ def test_who_loses_the_race_without_the_lock_reads_back_who_won(
     def bind(root: str) -> ConfigError | None:
         with store.open_driver() as session:
             try:
-                check_binding(session, Ledger(spark, str(endpoint.folder / root)))
+                check_binding(
+                    session, open_ledger(str(endpoint.folder / root), LedgerWriter.SPARK, spark)
+                )
             except ConfigError as error:
                 return error
         return None
@@ -128,7 +132,7 @@ def test_ledger_that_was_created_and_not_bound_is_taken_by_the_next_first_sweep(
     endpoint.set_up("Billing")
     endpoint.delay()
     context = wiring.sweep_context(endpoint.config())
-    ledger_id = Ledger(spark, context.ledger_root).create()
+    ledger_id = open_ledger(context.ledger_root, context.ledger_writer, spark).create()
     # And that one died in the middle of it.
     for file in sorted((ledger.root / "sweeps").rglob("*"), reverse=True):
         file.rmdir() if file.is_dir() else file.unlink()

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from duesweep import settle, wiring
 from duesweep.context import SweepContext
 from duesweep.errors import LedgerError
-from duesweep.ledger.tables import Ledger
+from duesweep.ledger.ledger import Ledger
 from duesweep.sweep import exit_code, sweep
 
 _FULL = "No space left on device"

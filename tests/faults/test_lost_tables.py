@@ -17,8 +17,9 @@ from duesweep.cli.app import main
 from duesweep.context import SweepContext
 from duesweep.errors import ConfigError
 from duesweep.ledger.identity import ID_PROPERTY, ROLE_PROPERTY, TABLES
+from duesweep.ledger.opening import open_ledger
 from duesweep.ledger.schemas import SWEEPS
-from duesweep.ledger.tables import Ledger
+from duesweep.ledger.writers import LedgerWriter
 from duesweep.sweep import exit_code, sweep
 
 Capture = pytest.CaptureFixture[str]
@@ -61,7 +62,7 @@ def _refused(spark: SparkSession, context: SweepContext, endpoint: Endpoint) -> 
 
 def _old(spark: SparkSession, context: SweepContext) -> None:
     """A ledger as the first versions made it: only `tombstones` has the id."""
-    ledger = Ledger(spark, context.ledger_root)
+    ledger = open_ledger(context.ledger_root, context.ledger_writer, spark)
     for name in TABLES:
         keys = [ROLE_PROPERTY] if name == "tombstones" else [ROLE_PROPERTY, ID_PROPERTY]
         listed = ", ".join(f"'{key}'" for key in keys)
@@ -141,7 +142,7 @@ def test_ledger_that_goes_away_during_a_sweep_is_not_begun_anew(
 def test_table_of_another_ledger_is_named(
     spark: SparkSession, context: SweepContext, endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
-    Ledger(spark, str(endpoint.folder / "other")).create()
+    open_ledger(str(endpoint.folder / "other"), LedgerWriter.SPARK, spark).create()
     shutil.rmtree(ledger.root / "errors")
     (endpoint.folder / "other" / "errors").rename(ledger.root / "errors")
 
@@ -161,7 +162,7 @@ def test_ledger_of_the_first_version_is_adopted(
     spark: SparkSession, context: SweepContext, ledger: LedgerReader
 ) -> None:
     _old(spark, context)
-    of_root = Ledger(spark, context.ledger_root)
+    of_root = open_ledger(context.ledger_root, context.ledger_writer, spark)
     assert of_root.read().unmarked == ("errors", "retries", "sweeps")
 
     assert sweep(spark, context).dispatched == 1
@@ -175,7 +176,7 @@ def test_ledger_without_a_column_takes_it(spark: SparkSession, endpoint: Endpoin
     endpoint.set_up("Billing")
     endpoint.delay()
     context = wiring.sweep_context(endpoint.config())
-    of_root = Ledger(spark, context.ledger_root)
+    of_root = open_ledger(context.ledger_root, context.ledger_writer, spark)
     older = ", ".join(f"`{f.name}` {f.dataType.simpleString()}" for f in SWEEPS if f.name != "left")
     spark.sql(f"CREATE TABLE {of_root.table('sweeps')} ({older}) USING delta")
     spark.sql(f"INSERT INTO {of_root.table('sweeps')} (sweep_id) VALUES ('older')")

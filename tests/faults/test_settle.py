@@ -11,7 +11,8 @@ from faults.dead_sweeps import Dead, assert_settled_once, settle
 from ledger_reader import LedgerReader
 from pyspark.sql import SparkSession
 
-from duesweep.ledger.tables import Ledger
+from duesweep.ledger.ledger import Ledger
+from duesweep.ledger.opening import open_ledger
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
 
 
@@ -97,7 +98,7 @@ def test_settle_killed_at_a_step_is_finished_by_the_next(
 def test_two_settlers_at_once_settle_once(
     spark: SparkSession, dead: Dead, endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
-    Ledger(spark, dead.context.ledger_root).create()
+    open_ledger(dead.context.ledger_root, dead.context.ledger_writer, spark).create()
     with ThreadPoolExecutor(2) as pool:
         for settler in [pool.submit(settle, spark, dead) for _ in range(2)]:
             settler.result(timeout=600)
@@ -109,7 +110,7 @@ def test_lost_race_of_two_appends_counts_once(
     spark: SparkSession, dead: Dead, ledger: LedgerReader
 ) -> None:
     # Two settlers without a lock, as after a lost session: the same group under the same id.
-    shared = Ledger(spark, dead.context.ledger_root)
+    shared = open_ledger(dead.context.ledger_root, dead.context.ledger_writer, spark)
     shared.create()
     sweep_id = uuid.uuid4()
     row = dict.fromkeys(shared.spark.read.format("delta").load(f"{shared.root}/sweeps").columns)

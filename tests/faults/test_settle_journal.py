@@ -8,7 +8,8 @@ from pyspark.sql import SparkSession
 
 from duesweep import wiring
 from duesweep.errors import ConfigError
-from duesweep.ledger.tables import Ledger
+from duesweep.ledger.opening import open_ledger
+from duesweep.ledger.writers import LedgerWriter
 from duesweep.settle import settle_leftovers
 from duesweep.sweep import sweep
 
@@ -56,7 +57,7 @@ def test_ledger_of_another_place_is_refused_and_nothing_is_created_there(
         dead.context.store.open_driver() as session,
         pytest.raises(ConfigError, match="--rebind"),
     ):
-        settle_leftovers(spark, session, Ledger(spark, str(typo)))
+        settle_leftovers(session, open_ledger(str(typo), LedgerWriter.SPARK, spark))
 
     assert not typo.exists()
 
@@ -69,7 +70,9 @@ def test_two_stores_of_one_name_are_refused(
     context = wiring.sweep_context(other.config(store__name=dead.context.store.source))
 
     with context.store.open_driver() as session, pytest.raises(ConfigError, match=r"store\.name"):
-        settle_leftovers(spark, session, Ledger(spark, dead.context.ledger_root))
+        settle_leftovers(
+            session, open_ledger(dead.context.ledger_root, dead.context.ledger_writer, spark)
+        )
 
 
 def test_ledger_that_cannot_be_written_is_refused_before_anything_is_dispatched(

@@ -14,7 +14,7 @@ from duesweep import wiring
 from duesweep.context import SweepContext
 from duesweep.core.outcome import Delivered, Outcomes
 from duesweep.dispatch import ClaimKeys, DispatchJob, dispatch_slice
-from duesweep.ledger.tables import Ledger
+from duesweep.ledger.opening import open_ledger
 from duesweep.settle import settle_sweep
 from duesweep.stores.values import SweepRun
 
@@ -45,9 +45,9 @@ def test_batches_that_commit_out_of_the_order_of_their_ids_are_all_settled(
             go.set()
             slow.result(timeout=180)
             assert closing.result(timeout=180)
-        ledger_tables = Ledger(spark, context.ledger_root)
+        ledger_tables = open_ledger(context.ledger_root, context.ledger_writer, spark)
         ledger_tables.create()
-        settle_sweep(spark, session, ledger_tables, run.sweep_id)
+        settle_sweep(session, ledger_tables, run.sweep_id)
 
     assert {row.message_key for row in ledger.rows("tombstones")} == {first, second}
 

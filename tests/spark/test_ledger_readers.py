@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 
 import deltalake
 import duckdb
+import pyarrow as pa
 import pytest
 from endpoint import Endpoint
 from ledger_reader import LedgerReader
@@ -18,9 +19,10 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 from duesweep import wiring
 from duesweep.core.outcome import Delivered
 from duesweep.ledger.identity import TABLES
-from duesweep.ledger.journal_rows import JournalRows
+from duesweep.ledger.ledger import Ledger
+from duesweep.ledger.opening import open_ledger
 from duesweep.ledger.schemas import SCHEMAS
-from duesweep.ledger.tables import TIMESTAMP_TYPE, Ledger
+from duesweep.ledger.spark.tables import TIMESTAMP_TYPE
 from duesweep.stores.base import Journal
 from duesweep.stores.values import JournalBatch
 from duesweep.sweep import sweep
@@ -44,23 +46,24 @@ def session(request: pytest.FixtureRequest, spark: SparkSession) -> SparkSession
     return spark
 
 
+@pytest.mark.parametrize("writer", ["delta-rs", "spark"])
 def test_dues_of_all_times_are_the_same_for_all_readers(
-    session: SparkSession, endpoint: Endpoint, ledger: LedgerReader
+    writer: str, session: SparkSession, endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
     endpoint.set_up("Billing")
     for destination in ("Billing", "Nowhere"):
         endpoint.load(delayed_row(destination, due=due) for due in _DUES)
-    context = wiring.sweep_context(endpoint.config(retry__max_attempts=1))
+    context = wiring.sweep_context(endpoint.config(retry__max_attempts=1, ledger__writer=writer))
     sweep(session, context)
     endpoint.delay("Nowhere")
-    sweep(session, wiring.sweep_context(endpoint.config()))
-    _append_what_nobody_waits_for(Ledger(session, context.ledger_root))
+    sweep(session, wiring.sweep_context(endpoint.config(ledger__writer=writer)))
+    _append_what_nobody_waits_for(open_ledger(context.ledger_root, context.ledger_writer, session))
 
     dues = [value[0] for value in _by_spark(ledger, "tombstones", ["due"])]
     expected_dues = [None if isinstance(due, str) else micros(due) for due in _DUES] * 2
     assert sorted(map(str, dues)) == sorted(map(str, [*expected_dues, micros(_YEAR_9999)]))
     for name in TABLES:
-        columns = [f.name for f in SCHEMAS[name] if f.dataType.simpleString() == "timestamp"]
+        columns = [f.name for f in SCHEMAS[name] if pa.types.is_timestamp(f.type)]
         expected = _by_spark(ledger, name, columns)
         assert expected
         assert _by_deltalake(ledger.root / name, columns) == expected
@@ -80,10 +83,8 @@ class _OneBatch:
 
 def _append_what_nobody_waits_for(ledger: Ledger) -> None:
     sweep_id = uuid4()
-    for rows_df in JournalRows(
-        ledger.spark, cast("Journal", _OneBatch()), sweep_id
-    ).dispatched_dfs():
-        ledger.append("tombstones", rows_df, sweep_id=sweep_id)
+    for rows in ledger.tables.rows(cast("Journal", _OneBatch()), sweep_id).dispatched():
+        ledger.append("tombstones", rows, sweep_id=sweep_id)
 
 
 def _by_spark(ledger: LedgerReader, name: str, columns: list[str]) -> _Values:

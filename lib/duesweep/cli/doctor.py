@@ -123,6 +123,7 @@ def _not_imported(error: ImportError) -> Finding:
 
 def _examine_spark(examination: Examination | None, binding: LedgerBinding) -> list[Finding]:
     from duesweep.doctor.cluster import ledger_facts, spark_facts  # noqa: PLC0415 - loads Spark
+    from duesweep.ledger.opening import open_ledger  # noqa: PLC0415
     from duesweep.session import spark_session  # noqa: PLC0415
     from duesweep.spark_errors import SPARK_ERRORS, sentence  # noqa: PLC0415
 
@@ -133,6 +134,8 @@ def _examine_spark(examination: Examination | None, binding: LedgerBinding) -> l
     needs = examination.needs if examination else Needs(["duesweep", "pyarrow"])
     findings = [*spark_findings(spark_facts(spark, needs))]
     if examination is not None:
-        facts = ledger_facts(spark, examination.context.ledger_root, binding)
+        context = examination.context
+        ledger = open_ledger(context.ledger_root, context.ledger_writer, spark)
+        facts = ledger_facts(ledger, binding)
         findings.append(ledger_finding(facts))
     return findings

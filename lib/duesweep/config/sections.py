@@ -9,6 +9,7 @@ from duesweep.config.dsn import dialect_of
 from duesweep.config.ports import PROBLEM, has_bad_port
 from duesweep.config.values import type_problem, without_marks
 from duesweep.core.routing import PLACEHOLDERS
+from duesweep.ledger.writers import LedgerWriter
 from duesweep.stores.values import TransactionMode
 
 DEFAULT_SCHEMAS = {"postgresql": "public", "sqlserver": "dbo"}
@@ -159,6 +160,7 @@ class LedgerConfig(_Section):
     """Where the Delta ledger is."""
 
     root: str = Field(min_length=1)
+    writer: LedgerWriter = LedgerWriter.AUTO
 
 
 class SweepConfig(_Section):

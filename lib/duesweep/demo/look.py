@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from duesweep.core.address import TableName
-from duesweep.ledger.tables import Ledger
+from duesweep.ledger.spark.tables import SparkTables
 
 # Of tables that go into a file.
 _WIDTH = 118
@@ -78,7 +78,7 @@ SWEEPS = Look(
 )
 
 
-def show(ledger: Ledger, look: Look) -> None:
+def show(ledger: SparkTables, look: Look) -> None:
     """Print a few rows of a ledger table, and how many there are."""
     table = ledger.table(look.table)
     (count,) = ledger.spark.sql(f"SELECT count(*) FROM {table}").collect()
@@ -109,7 +109,7 @@ class Comparison:
 
 
 def account(
-    ledger: Ledger, dsn: str, delayed: TableName, queues: Sequence[TableName], loaded: int
+    ledger: SparkTables, dsn: str, delayed: TableName, queues: Sequence[TableName], loaded: int
 ) -> Sequence[Comparison]:
     """Each queue table against its tombstones, what still waits against what has none, and the
     other ledger tables against what the demonstration leaves: all that failed is out of attempts.

@@ -32,7 +32,7 @@ from duesweep.demo.stage import (
 )
 from duesweep.demo.telling import say, step
 from duesweep.errors import ExitCode
-from duesweep.ledger.tables import Ledger
+from duesweep.ledger.spark.tables import SparkTables
 from duesweep.session import spark_session
 from duesweep.stores.values import SweepSummary
 from duesweep.sweep import sweep
@@ -75,7 +75,7 @@ def _run(folder: Path, traffic: Traffic) -> int:
 def _show(stage: Stage) -> bool:
     _prepare(stage)
     with step("4. Starting Spark"):
-        ledger = Ledger(
+        ledger = SparkTables(
             spark_session(configuration.jars()), wiring.sweep_context(stage.config).ledger_root
         )
         # PySpark's own handler calls into the JVM, in the middle of another call.
@@ -107,7 +107,7 @@ def _prepare(stage: Stage) -> None:
     say(f"   {traffic.not_due:,} are not due for hours.")
 
 
-def _sweep(stage: Stage, ledger: Ledger) -> SweepSummary:
+def _sweep(stage: Stage, ledger: SparkTables) -> SweepSummary:
     context = wiring.sweep_context(stage.config)
     started = time.monotonic()
     summary = sweep(ledger.spark, context, report.progress(context.store))
@@ -117,7 +117,7 @@ def _sweep(stage: Stage, ledger: Ledger) -> SweepSummary:
 
 
 def _is_as_expected(
-    stage: Stage, ledger: Ledger, first: SweepSummary, second: SweepSummary
+    stage: Stage, ledger: SparkTables, first: SweepSummary, second: SweepSummary
 ) -> bool:
     traffic = stage.traffic
     entries = look.account(ledger, stage.dsn, stage.delayed, stage.queues, traffic.messages)

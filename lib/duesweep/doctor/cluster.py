@@ -14,7 +14,7 @@ from duesweep.doctor.examine import LedgerBinding
 from duesweep.doctor.question import question
 from duesweep.doctor.spark import ExecutorFacts, LedgerFacts, Needs, SparkFacts, Versions
 from duesweep.errors import DuesweepError
-from duesweep.ledger.tables import Ledger
+from duesweep.ledger.ledger import Ledger
 from duesweep.plan import core_count
 from duesweep.spark_errors import SPARK_ERRORS, sentence
 
@@ -47,10 +47,11 @@ def spark_facts(spark: SparkSession, needs: Needs) -> SparkFacts:
     )
 
 
-def ledger_facts(spark: SparkSession, root: str, binding: LedgerBinding) -> LedgerFacts:
+def ledger_facts(ledger: Ledger, binding: LedgerBinding) -> LedgerFacts:
     """Which ledger there is, and which one the journal belongs to."""
+    root = ledger.root
     try:
-        identity = Ledger(spark, root).read()
+        identity = ledger.read()
         identity.refuse_stray()
         if identity.ledger_id == binding.ledger_id:
             identity.refuse_incomplete(root)

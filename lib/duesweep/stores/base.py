@@ -8,7 +8,7 @@ what is due and keeps the sweeps: it opens and closes them, and hands what they 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
 from duesweep.core.account import SliceEnd
@@ -152,6 +152,14 @@ class Journal(Protocol):
 
     def retries_query(self) -> str:
         """The SQL of the source's retry counters, for JDBC; times in microseconds."""
+        ...
+
+    def exhausted_rows(self, sweep_id: UUID, most: int) -> Iterator[Sequence[Any]]:
+        """The rows of `exhausted_query`, at most `most` at a time, read by this session."""
+        ...
+
+    def retries_rows(self, most: int) -> Iterator[Sequence[Any]]:
+        """The rows of `retries_query`, at most `most` at a time, read by this session."""
         ...
 
     def delete_settled(self, sweep_id: UUID) -> None:

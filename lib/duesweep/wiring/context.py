@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
-from duesweep.config import Config, started
+from duesweep.config import Config, paths_are_local, started
 from duesweep.context import SweepContext
 from duesweep.core.policy import BatchLimits, LookAhead, Retry
 from duesweep.core.routing import Route
 from duesweep.errors import ConfigError, QueueNotFoundError
+from duesweep.ledger.writers import choose_writer
 from duesweep.queues.base import Queue
 from duesweep.queues.routed import RoutedQueue
 from duesweep.stores.base import Store
@@ -20,10 +21,12 @@ def sweep_context(config: Config, *, needs_ladder: bool = False) -> SweepContext
     swept = store(config)
     queues = _queue(config, swept, needs_ladder=needs_ladder)
     swept.initialise(config.store.endpoint, _mode(config, queues))
+    root = ledger_root(config.ledger.root)
     return SweepContext(
         store=swept,
         queue=queues,
-        ledger_root=ledger_root(config.ledger.root),
+        ledger_root=root,
+        ledger_writer=choose_writer(root, config.ledger.writer, paths_are_local=paths_are_local()),
         limits=BatchLimits(config.sweep.batch_rows, config.sweep.batch_bytes),
         retry=_retry(config),
         max_exhausted=config.retry.max_exhausted_per_sweep,

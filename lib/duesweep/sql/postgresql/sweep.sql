@@ -166,6 +166,7 @@ SELECT j.id, j.sweep_id::text AS sweep_id, j.message_key::text AS message_key, j
        ((extract(epoch FROM j.dispatched_at) - extract(epoch FROM j.due)) * 1000)::bigint AS lateness_ms,
        j.attempts, coalesce(octet_length(j.body), 0)::bigint AS body_bytes,
        (extract(epoch FROM j.first_failed_at) * 1000000)::bigint AS first_failed_at,
+       (extract(epoch FROM j.dispatched_at) * 1000000)::bigint AS last_failed_at,
        j.error_class, j.error_text, j.stack, j.headers, j.headers AS headers_text, j.body
 FROM {journal} j
 WHERE j.sweep_id = {sweep_id}::uuid AND j.kind = 'exhausted'
@@ -180,6 +181,10 @@ SELECT message_key::text AS message_key, message_id, destination, attempts,
        error_class, error_text
 FROM {attempts}
 WHERE source = {source}
+
+-- name: read_page
+-- Returns the next rows of a query, in the order of its column `key`. Takes no locks.
+SELECT * FROM ({query}) AS page WHERE {key} > %(after)s ORDER BY {key} LIMIT %(most)s;
 
 -- name: delete_settled
 -- Deletes journal rows of a settled sweep, at most 500 at a time. Locks these rows.

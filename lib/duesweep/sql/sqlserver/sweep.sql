@@ -200,7 +200,7 @@ SELECT j.id, LOWER(CONVERT(varchar(36), j.sweep_id)) AS sweep_id, j.message_key,
        j.message_type, j.destination, j.queue, j.due_us AS due, j.dispatched_us AS dispatched_at,
        (j.dispatched_us - j.due_us) / 1000 AS lateness_ms, j.attempts,
        CONVERT(bigint, COALESCE(DATALENGTH(j.body), 0)) AS body_bytes,
-       j.first_failed_us AS first_failed_at, j.error_class, j.error_text, j.stack,
+       j.first_failed_us AS first_failed_at, j.dispatched_us AS last_failed_at, j.error_class, j.error_text, j.stack,
        j.headers, j.headers_text, j.body
 FROM {journal} j
 WHERE j.sweep_id = CONVERT(uniqueidentifier, {sweep_id}) AND j.kind = 'exhausted'
@@ -215,6 +215,10 @@ SELECT a.message_key, a.message_id, a.destination, a.attempts,
        a.error_class, a.error_text
 FROM {attempts} a
 WHERE a.source = {source}
+
+-- name: read_page
+-- Returns the next rows of a query, in the order of its column `key`. Keeps no locks.
+SELECT TOP (@most) * FROM ({query}) AS page WHERE {key} > @after ORDER BY {key};
 
 -- name: delete_settled
 -- Deletes journal rows of a settled sweep. Locks these rows: at most 1,000 at a time, fewer than

@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -35,6 +35,13 @@ class PostgreSqlStatements:
         """The text of a statement for JDBC, with `literals` quoted in it."""
         quoted = {key: literal(value) for key, value in literals.items()}
         return statement("postgresql", name).format(**self._names, **quoted)
+
+    def pages(self, query: str, key: str, first: object, most: int) -> Iterator[list[Any]]:
+        """The rows that a `query` returns, `most` at a time, in the order of `key`."""
+        names, after = {"query": query, "key": key}, first
+        while rows := self._connection.rows("read_page", names, after=after, most=most):
+            yield rows
+            after = getattr(rows[-1], key)
 
     def transaction(self) -> AbstractContextManager[None]:
         """A transaction; nested, a savepoint."""

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 from duesweep.errors import ConfigError, StoreError, storable
@@ -117,6 +118,14 @@ class RelationalJournal:
     def retries_query(self) -> str:
         """The source's retry counters, for JDBC."""
         return self._statements.query("read_retries", source=self.source)
+
+    def exhausted_rows(self, sweep_id: UUID, most: int) -> Iterator[Sequence[Any]]:
+        """Its exhausted messages, `most` at a time."""
+        return self._statements.pages(self.exhausted_query(sweep_id), "id", 0, most)
+
+    def retries_rows(self, most: int) -> Iterator[Sequence[Any]]:
+        """The source's retry counters, `most` at a time."""
+        return self._statements.pages(self.retries_query(), "message_key", "", most)
 
     @tried_again
     def delete_settled(self, sweep_id: UUID) -> None:

@@ -1,5 +1,6 @@
 """How a store runs its statements; a dialect's session puts names and values into them."""
 
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -23,6 +24,12 @@ class Statements(Protocol):
 
     def query(self, name: str, **literals: str) -> str:
         """The text of a statement for JDBC, with `literals` quoted in it."""
+        ...
+
+    def pages(self, query: str, key: str, first: object, most: int) -> Iterator[list[Any]]:
+        """The rows that a `query` returns, `most` at a time, in the order of `key`, a unique column
+        of it; `first` sorts before all its values.
+        """
         ...
 
     def transaction(self) -> AbstractContextManager[None]:

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import Any
@@ -47,6 +47,13 @@ class SqlServerStatements:
         """The text of a statement for JDBC, with `literals` quoted in it."""
         quoted = {key: literal(value) for key, value in literals.items()}
         return statement("sqlserver", name).format(**self._names, **quoted)
+
+    def pages(self, query: str, key: str, first: object, most: int) -> Iterator[list[Any]]:
+        """The rows that a `query` returns, `most` at a time, in the order of `key`."""
+        names, after = {"query": query, "key": key}, first
+        while rows := self._connection.rows("read_page", names, after=after, most=most):
+            yield rows
+            after = getattr(rows[-1], key)
 
     def transaction(self) -> AbstractContextManager[None]:
         """A transaction; nested, a savepoint."""

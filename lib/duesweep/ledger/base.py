@@ -1,0 +1,86 @@
+"""The contract of a ledger's writer: how its tables are read, created and written.
+
+There are two, and each continues what the other wrote: delta-rs, which needs no JVM, and Spark.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, Protocol
+from uuid import UUID
+
+from duesweep.ledger.identity import LedgerTableFacts
+from duesweep.stores.base import Journal
+from duesweep.stores.values import JournalExtent, SweepSummary
+
+# A table's rows as its writer takes them: a DataFrame, or what delta-rs reads as Arrow.
+Rows = Any
+
+
+class AppTransaction(NamedTuple):
+    """A piece of a sweep. Delta records it with the commit, as (appId, version), and so each table
+    takes each piece once: https://github.com/delta-io/delta/blob/master/PROTOCOL.md
+    """
+
+    sweep_id: UUID
+    version: int = 1
+
+
+class SweepRows(Protocol):
+    """The rows of one sealed sweep for each table. Read again, they come in the same pieces."""
+
+    def dispatched(self) -> Iterator[Rows]:
+        """`tombstones` of what was dispatched, in pieces that fit the driver's memory."""
+        ...
+
+    def exhausted(self, extent: JournalExtent) -> Rows:
+        """`tombstones` of what was exhausted."""
+        ...
+
+    def errors(self, extent: JournalExtent) -> Rows:
+        """`errors`: the messages out of attempts, whole."""
+        ...
+
+    def retries(self) -> Rows:
+        """`retries`: the source's messages that failed and are still in the store."""
+        ...
+
+    def sweep(self, summary: SweepSummary) -> Rows:
+        """`sweeps`: the one row."""
+        ...
+
+
+class LedgerTables(Protocol):
+    """The tables under one root, which is a path (with a `/` or a scheme) or a catalog schema.
+
+    Raises `LedgerError` where the storage or the writer fails, `ConfigError` for a wrong root.
+    """
+
+    @property
+    def root(self) -> str:
+        """Where the tables are."""
+        ...
+
+    def facts(self, name: str) -> LedgerTableFacts:
+        """What is at the table's location."""
+        ...
+
+    def create(self, name: str, properties: Mapping[str, str]) -> None:
+        """Create the table, unless it is there."""
+        ...
+
+    def set_properties(self, name: str, properties: Mapping[str, str]) -> None:
+        """Add properties to a table."""
+        ...
+
+    def append(self, name: str, rows: Rows, transaction: AppTransaction) -> None:
+        """Append rows, once a transaction. Adds columns that the table lacks."""
+        ...
+
+    def replace_source(
+        self, name: str, rows: Rows, source: str, transaction: AppTransaction
+    ) -> None:
+        """Replace the rows of one source, once a transaction."""
+        ...
+
+    def rows(self, journal: Journal, sweep_id: UUID) -> SweepRows:
+        """The rows of a sweep, as `append` takes them."""
+        ...

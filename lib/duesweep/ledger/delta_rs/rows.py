@@ -1,0 +1,121 @@
+"""A sealed sweep of the journal as Arrow, read by this process."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+
+from duesweep.ledger.dispatched import dispatched_tables
+from duesweep.ledger.schemas import ERRORS, RETRIES, SWEEPS, TOMBSTONES
+from duesweep.stores.base import Journal
+from duesweep.stores.values import JournalExtent, SweepSummary
+
+# What a page of whole messages may hold.
+_PAGE_BYTES = 64_000_000
+_RETRIES_PER_PAGE = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowRows:
+    """Rows that can be read more than once."""
+
+    schema: pa.Schema
+    batches: Callable[[], Iterator[pa.RecordBatch]]
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowSweepRows:
+    """The rows of one sealed sweep. Read again, they come in the same pieces."""
+
+    journal: Journal
+    sweep_id: UUID
+
+    def dispatched(self) -> Iterator[ArrowRows]:
+        """`tombstones` of what was dispatched, in pieces that fit the driver's memory."""
+        for table in dispatched_tables(self.journal, self.sweep_id):
+            yield ArrowRows(TOMBSTONES, partial(_batches, table.cast(TOMBSTONES)))
+
+    def exhausted(self, extent: JournalExtent) -> ArrowRows:
+        """`tombstones` of what was exhausted."""
+        same = {"source": self.journal.source, "outcome": "exhausted"}
+        return ArrowRows(TOMBSTONES, lambda: self._exhausted(extent, TOMBSTONES, same))
+
+    def errors(self, extent: JournalExtent) -> ArrowRows:
+        """`errors`: the messages out of attempts, whole."""
+        same = {"source": self.journal.source, "next_attempt_at": None}
+        return ArrowRows(ERRORS, lambda: self._exhausted(extent, ERRORS, same))
+
+    def retries(self) -> ArrowRows:
+        """`retries`: the source's messages that failed and are still in the store."""
+        same = {"source": self.journal.source}
+        pages = self.journal.retries_rows
+        return ArrowRows(
+            RETRIES, lambda: (_batch(page, RETRIES, same) for page in pages(_RETRIES_PER_PAGE))
+        )
+
+    def sweep(self, summary: SweepSummary) -> ArrowRows:
+        """`sweeps`: the one row."""
+        columns = [pa.array([getattr(summary, f.name)], f.type) for f in SWEEPS]
+        row = pa.RecordBatch.from_arrays(columns, schema=SWEEPS)
+        return ArrowRows(SWEEPS, lambda: iter([row]))
+
+    def _exhausted(
+        self, extent: JournalExtent, schema: pa.Schema, same: Mapping[str, str | None]
+    ) -> Iterator[pa.RecordBatch]:
+        most = max(1, min(1_000, _PAGE_BYTES // max(1, extent.longest_bytes)))
+        for page in self.journal.exhausted_rows(self.sweep_id, most):
+            yield _batch(page, schema, same)
+
+
+def _batches(table: pa.Table) -> Iterator[pa.RecordBatch]:
+    return iter(table.to_batches())
+
+
+def _batch(
+    rows: Sequence[Any], schema: pa.Schema, same: Mapping[str, str | None]
+) -> pa.RecordBatch:
+    """Rows of the journal, whose instants are microseconds; `same` are values of all rows."""
+    columns = [
+        _column(
+            field,
+            [same[field.name]] * len(rows)
+            if field.name in same
+            else [getattr(row, field.name) for row in rows],
+        )
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _column(field: pa.Field, values: Sequence[Any]) -> pa.Array:
+    if pa.types.is_timestamp(field.type):
+        return pa.array(values, pa.int64()).cast(field.type)
+    if pa.types.is_map(field.type):
+        return pa.array([_pairs(text) for text in values], field.type)
+    if pa.types.is_string(field.type):
+        return pa.array([_text(value) for value in values], field.type)
+    return pa.array(values, field.type)
+
+
+def _pairs(text: str | None) -> list[tuple[str, str | None]] | None:
+    """The headers of a message; None where they are no JSON object."""
+    try:
+        headers = json.loads(text) if text else None
+    except ValueError:
+        return None
+    if not isinstance(headers, dict):
+        return None
+    return [(_text(name) or "", _value(value)) for name, value in headers.items()]
+
+
+def _value(value: Any) -> str | None:
+    return _text(value if isinstance(value, str) or value is None else json.dumps(value))
+
+
+def _text(value: str | None) -> str | None:
+    """As UTF-8 has it: a lone surrogate, which JSON can hold, becomes a question mark."""
+    return None if value is None else str(value).encode("utf-8", "replace").decode()

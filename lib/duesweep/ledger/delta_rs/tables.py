@@ -1,0 +1,228 @@
+"""The ledger's tables by delta-rs: no JVM, 1 to 2 µs a row.
+
+delta-rs reads credentials from the environment, as in AWS_ACCESS_KEY_ID:
+https://delta-io.github.io/delta-rs/usage/loading-table/
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from uuid import UUID
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import (
+    CommitFailedError,
+    DeltaError,
+    DeltaProtocolError,
+    TableNotFoundError,
+)
+
+from duesweep.errors import DuesweepError, LedgerError
+from duesweep.ledger import locations
+from duesweep.ledger.base import AppTransaction
+from duesweep.ledger.delta_rs.rows import ArrowRows, ArrowSweepRows
+from duesweep.ledger.identity import ID_PROPERTY, LedgerTableFacts
+from duesweep.ledger.schemas import SCHEMAS
+from duesweep.stores.base import Journal
+
+_CONFLICT_TRIES = 5
+# What the storage says when it is full, away or silent: it may pass by itself.
+_TRANSIENT = (
+    "No space left on device",
+    "Disk quota exceeded",
+    "Input/output error",
+    "Read-only file system",
+    "timed out",
+    "error sending request",
+    "Connection",
+    "503",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaRsTables:
+    """The tables under a path: a local folder, `s3://`, `abfss://` or `gs://`."""
+
+    root: str
+
+    def rows(self, journal: Journal, sweep_id: UUID) -> ArrowSweepRows:
+        """Arrow; read from the journal by this process."""
+        return ArrowSweepRows(journal, sweep_id)
+
+    def facts(self, name: str) -> LedgerTableFacts:
+        """What is at the table's location."""
+        location = self._uri(name)
+        with self._ledger_errors(f"The ledger at {self.root} is unreadable"):
+            try:
+                table = DeltaTable(location)
+            except TableNotFoundError:
+                return LedgerTableFacts(name, location, holds_data=self._holds_data(name))
+        found = table.metadata().configuration
+        columns = () if ID_PROPERTY in found else table.schema().to_arrow().names
+        return LedgerTableFacts(name, location, found, columns=frozenset(columns))
+
+    def create(self, name: str, properties: Mapping[str, str]) -> None:
+        """Create the table, unless it is there."""
+        # Who loses a race finds what the other one created.
+        with self._ledger_errors(f"{self._uri(name)} could not be created"), _ignoring_conflicts():
+            DeltaTable.create(
+                self._uri(name),
+                SCHEMAS[name],
+                mode="ignore",
+                configuration=dict(properties),
+                # The ledger's own properties are no keys of Delta's.
+                raise_if_key_not_exists=False,
+            )
+
+    def set_properties(self, name: str, properties: Mapping[str, str]) -> None:
+        """Add properties to a table."""
+        failure = f"{self._uri(name)} could not be marked as the ledger's"
+        with self._ledger_errors(failure), _ignoring_conflicts():
+            self._open(name).alter.set_table_properties(dict(properties), raise_if_not_exists=False)
+
+    def append(self, name: str, rows: ArrowRows, transaction: AppTransaction) -> None:
+        """Append rows, once a transaction. Adds columns that the table lacks."""
+
+        def write(table: DeltaTable, data: pa.RecordBatchReader) -> None:
+            write_deltalake(
+                table,
+                data,
+                mode="append",
+                schema_mode="merge",
+                commit_properties=_commit(transaction),
+            )
+
+        self._write(name, rows, transaction, write)
+
+    def replace_source(
+        self, name: str, rows: ArrowRows, source: str, transaction: AppTransaction
+    ) -> None:
+        """Replace the rows of one source, once a transaction."""
+        escaped = source.replace("'", "''")
+
+        def write(table: DeltaTable, data: pa.RecordBatchReader) -> None:
+            write_deltalake(
+                table,
+                data,
+                mode="overwrite",
+                predicate=f"source = '{escaped}'",
+                schema_mode="merge",
+                commit_properties=_commit(transaction),
+            )
+
+        self._write(name, rows, transaction, write)
+
+    def _write(
+        self,
+        name: str,
+        rows: ArrowRows,
+        transaction: AppTransaction,
+        write: Callable[[DeltaTable, pa.RecordBatchReader], None],
+    ) -> None:
+        failure = f"{self._uri(name)} could not be written"
+        with self._ledger_errors(
+            failure, "; the journal keeps the rows, and the next sweep tries again"
+        ):
+            for tries_left in reversed(range(_CONFLICT_TRIES)):
+                # Never by its path: that would begin anew a table that has gone away.
+                table = self._open(name)
+                if _has(table, transaction):
+                    return
+                reading = _Reading(rows)
+                try:
+                    write(table, reading.reader())
+                except CommitFailedError:
+                    # Somebody else's commit came between, perhaps of the same transaction.
+                    if not tries_left:
+                        raise
+                except Exception as error:
+                    if reading.error is not None:
+                        raise reading.error from error
+                    raise
+                else:
+                    return
+
+    def _open(self, name: str) -> DeltaTable:
+        return DeltaTable(self._uri(name))
+
+    def _uri(self, name: str) -> str:
+        folder = locations.local_folder(self.root)
+        if folder is not None:
+            return str(folder.absolute() / name)
+        return f"{self.root.rstrip('/')}/{name}"
+
+    def _holds_data(self, name: str) -> bool:
+        folder = locations.local_folder(self.root)
+        return locations.holds_data(folder / name) if folder else _has_files(self._uri(name))
+
+    @contextmanager
+    def _ledger_errors(self, failure: str, consequence: str = "") -> Iterator[None]:
+        try:
+            yield
+        except DeltaProtocolError as error:
+            raise LedgerError(
+                f"{failure}: {_line(error)}{consequence}",
+                advice='set ledger.writer = "spark": the tables use what delta-rs does not know',
+                transient=False,
+            ) from error
+        except (DeltaError, OSError, pa.ArrowException) as error:
+            text = str(error)
+            raise LedgerError(
+                f"{failure}: {_line(error)}{consequence}",
+                advice="check ledger.root, the right to it and its credentials",
+                transient=any(each in text for each in _TRANSIENT),
+            ) from error
+
+
+class _Reading:
+    """A stream of rows for delta-rs, which tells an error of the source only as text."""
+
+    def __init__(self, rows: ArrowRows) -> None:
+        self._rows = rows
+        self.error: DuesweepError | None = None
+
+    def reader(self) -> pa.RecordBatchReader:
+        return pa.RecordBatchReader.from_batches(self._rows.schema, self._batches())
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from self._rows.batches()
+        except DuesweepError as error:
+            self.error = error
+            raise
+
+
+def _commit(transaction: AppTransaction) -> CommitProperties:
+    mark = Transaction(str(transaction.sweep_id), transaction.version)
+    return CommitProperties(app_transactions=[mark])
+
+
+def _has(table: DeltaTable, transaction: AppTransaction) -> bool:
+    seen = table.transaction_version(str(transaction.sweep_id))
+    return seen is not None and seen >= transaction.version
+
+
+@contextmanager
+def _ignoring_conflicts() -> Iterator[None]:
+    try:
+        yield
+    except CommitFailedError:
+        return
+
+
+def _has_files(uri: str) -> bool:
+    from pyarrow import fs  # noqa: PLC0415 - slow, and local ledgers do without
+
+    storage, path = fs.FileSystem.from_uri(uri)
+    selector = fs.FileSelector(path, allow_not_found=True)
+    return any(
+        not entry.base_name.startswith(("_", ".")) for entry in storage.get_file_info(selector)
+    )
+
+
+def _line(error: Exception) -> str:
+    """The first line, or what the storage says of itself."""
+    text = str(error)
+    found = next((each for each in _TRANSIENT[:4] if each in text), None)
+    return found or text.splitlines()[0].rstrip(": ") if text else type(error).__name__

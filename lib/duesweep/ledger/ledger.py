@@ -1,0 +1,133 @@
+"""The ledger: which tables it has, whose they are, and the writing of a sweep, once."""
+
+import uuid
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from uuid import UUID
+
+from duesweep.errors import LedgerError
+from duesweep.ledger import locations
+from duesweep.ledger.base import AppTransaction, LedgerTables, Rows
+from duesweep.ledger.identity import ID_PROPERTY, ROLE_PROPERTY, TABLES, Identity, identify
+from duesweep.stores.base import Journal
+from duesweep.stores.values import JournalExtent, SweepSummary
+
+TRANSACTION_RETENTION_DAYS = 90
+# Longer than settle relies on: the two clocks are not one.
+_RETENTION = f"interval {TRANSACTION_RETENTION_DAYS + 10} days"
+# Of the columns by which a reader can skip files; of random ids they would only cost time.
+_STATISTICS = "delta.dataSkippingStatsColumns"
+_SKIPPED_BY = "sweep_id,source,due,dispatched_at"
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The four tables under one root, as one of the writers reaches them."""
+
+    tables: LedgerTables
+
+    @property
+    def root(self) -> str:
+        """A path (with a `/` or a scheme) or a catalog schema."""
+        return self.tables.root
+
+    def read(self) -> Identity:
+        """Which ledger there is.
+
+        Raises `ConfigError` for an unsafe root or tables that are another's, `LedgerError` where
+        the root cannot be read.
+        """
+        # Each waits mostly, for a log to be listed and read.
+        with ThreadPoolExecutor(len(TABLES)) as pool:
+            return identify(pool.map(self.tables.facts, TABLES))
+
+    def create(self) -> UUID:
+        """Create the tables that are missing; the ledger's id, which is another's where that was
+        faster. May die anywhere: whoever runs it again completes it.
+        """
+        self.check_writable()
+        with self.writing():
+            first, *others = TABLES
+            identity = self._creatable()
+            if first in identity.missing:
+                self._create(first, identity.ledger_id or uuid.uuid4())
+                identity = self._creatable()
+            if identity.ledger_id is None:
+                raise LedgerError(
+                    f"The ledger at {self.root} was created, but cannot be found there",
+                    advice="check that all processes see the same ledger.root",
+                    transient=False,
+                )
+            for name in others:
+                if name in identity.missing:
+                    self._create(name, identity.ledger_id)
+        return identity.ledger_id
+
+    def mark(self, identity: Identity) -> None:
+        """Give the ledger's id to tables of a version that gave it to `tombstones` only."""
+        with self.writing():
+            for name in identity.unmarked:
+                self.tables.set_properties(name, _marks(name, identity.ledger_id))
+
+    def check_writable(self) -> None:
+        """Raise where a local root cannot be written; others say so themselves."""
+        locations.check_writable(self.root)
+
+    def writing(self) -> AbstractContextManager[None]:
+        """Be the only writer where Delta itself cannot see to it: under a local root."""
+        return locations.writing(self.root)
+
+    def write_sweep(
+        self,
+        journal: Journal,
+        summary: SweepSummary,
+        exhausted: JournalExtent,
+        *,
+        retries_changed: bool,
+    ) -> None:
+        """Write all that a sealed sweep did; what the tables have of it already stays as it is."""
+        sweep_id = UUID(summary.sweep_id)
+        rows = self.tables.rows(journal, sweep_id)
+        # A commit is mostly waiting, so the row of `sweeps` is written beside the others; the order
+        # of the appends means nothing.
+        with ThreadPoolExecutor(max_workers=1) as beside:
+            appended = beside.submit(self.append, "sweeps", rows.sweep(summary), sweep_id=sweep_id)
+            piece = 0
+            for piece, dispatched in enumerate(rows.dispatched(), start=1):
+                self.append("tombstones", dispatched, sweep_id=sweep_id, version=piece)
+            if exhausted.rows:
+                tombstones = rows.exhausted(exhausted)
+                self.append("tombstones", tombstones, sweep_id=sweep_id, version=piece + 1)
+                self.append("errors", rows.errors(exhausted), sweep_id=sweep_id)
+            if retries_changed:
+                self.replace_source("retries", rows.retries(), journal.source, sweep_id=sweep_id)
+            appended.result()
+
+    def append(self, name: str, rows: Rows, *, sweep_id: UUID, version: int = 1) -> None:
+        """Append a piece of a sweep's rows, once; pieces count up from 1."""
+        self.tables.append(name, rows, AppTransaction(sweep_id, version))
+
+    def replace_source(self, name: str, rows: Rows, source: str, *, sweep_id: UUID) -> None:
+        """Replace the rows of one source, once."""
+        self.tables.replace_source(name, rows, source, AppTransaction(sweep_id))
+
+    def _creatable(self) -> Identity:
+        identity = self.read()
+        identity.refuse_stray()
+        return identity
+
+    def _create(self, name: str, ledger_id: UUID) -> None:
+        folder = locations.local_folder(self.root)
+        if folder is not None:
+            locations.clear_leftovers(folder / name)
+        properties = {"delta.setTransactionRetentionDuration": _RETENTION}
+        properties |= _marks(name, ledger_id)
+        if name == "tombstones":
+            properties[_STATISTICS] = _SKIPPED_BY
+        self.tables.create(name, properties)
+
+
+def _marks(name: str, ledger_id: UUID | None) -> Mapping[str, str]:
+    return {ID_PROPERTY: str(ledger_id), ROLE_PROPERTY: name}

@@ -1,0 +1,102 @@
+"""A sealed sweep of the journal as DataFrames.
+
+What was dispatched comes as Arrow, batch by batch, through the driver, and no Python worker has to
+start to decode it. What is exhausted comes over JDBC, bodies and all, and never touches the
+driver's Python.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from uuid import UUID
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+
+from duesweep.errors import LedgerError, raise_interruption
+from duesweep.ledger.dispatched import dispatched_tables
+from duesweep.ledger.schemas import ERRORS, RETRIES, SWEEPS, TOMBSTONES
+from duesweep.ledger.spark.types import SPARK_SCHEMAS
+from duesweep.spark_errors import SPARK_ERRORS, is_transient, sentence
+from duesweep.stores.base import Journal
+from duesweep.stores.values import JournalExtent, SweepSummary
+
+# What one JDBC read may hold at a time.
+_FETCH_BYTES = 64_000_000
+_ROWS_PER_FILE = 100_000
+_INSTANTS = {"due", "dispatched_at", "first_failed_at", "last_failed_at", "next_attempt_at"}
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSweepRows:
+    """The rows of one sealed sweep. Read again, they come in the same pieces."""
+
+    spark: SparkSession
+    journal: Journal
+    sweep_id: UUID
+
+    def dispatched(self) -> Iterator[DataFrame]:
+        """`tombstones` of what was dispatched, in pieces that fit the driver's memory."""
+        for rows in dispatched_tables(self.journal, self.sweep_id):
+            with self._ledger_errors():
+                rows_df = self.spark.createDataFrame(rows, SPARK_SCHEMAS["tombstones"])
+                files_df = rows_df.coalesce(max(1, rows.num_rows // _ROWS_PER_FILE))
+            yield files_df
+
+    def exhausted(self, extent: JournalExtent) -> DataFrame:
+        """`tombstones` of what was exhausted."""
+        with self._ledger_errors():
+            rows_df = self._exhausted_rows_df(extent).withColumn("outcome", F.lit("exhausted"))
+            return rows_df.select(*(_typed(name) for name in TOMBSTONES.names))
+
+    def errors(self, extent: JournalExtent) -> DataFrame:
+        """`errors`: the messages out of attempts, whole."""
+        with self._ledger_errors():
+            rows_df = self._exhausted_rows_df(extent).withColumns(
+                {
+                    "headers": F.from_json("headers", "map<string, string>"),
+                    "next_attempt_at": F.lit(None).cast("bigint"),
+                }
+            )
+            return rows_df.select(*(_typed(name) for name in ERRORS.names))
+
+    def retries(self) -> DataFrame:
+        """`retries`: the source's messages that failed and are still in the store."""
+        with self._ledger_errors():
+            rows_df = self._read(self.journal.retries_query(), fetch_rows=1_000)
+            return rows_df.select(*(_typed(name) for name in RETRIES.names))
+
+    def sweep(self, summary: SweepSummary) -> DataFrame:
+        """`sweeps`: the one row."""
+        table = pa.table({name: [getattr(summary, name)] for name in SWEEPS.names})
+        with self._ledger_errors():
+            return self.spark.createDataFrame(table, SPARK_SCHEMAS["sweeps"])
+
+    def _exhausted_rows_df(self, extent: JournalExtent) -> DataFrame:
+        fetch_rows = max(1, min(1_000, _FETCH_BYTES // max(1, extent.longest_bytes)))
+        query = self.journal.exhausted_query(self.sweep_id)
+        return self._read(query, fetch_rows=fetch_rows)
+
+    def _read(self, query: str, *, fetch_rows: int) -> DataFrame:
+        source = self.journal.jdbc()
+        fetch = {"fetchsize": str(fetch_rows)}
+        return self.spark.read.jdbc(
+            source.url, f"({query}) AS journal", properties=source.properties | fetch
+        ).withColumn("source", F.lit(self.journal.source))
+
+    @contextmanager
+    def _ledger_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except SPARK_ERRORS as error:
+            raise_interruption(error)
+            raise LedgerError(
+                f"Sweep {self.sweep_id} could not be brought to the ledger: {sentence(error)}; the "
+                "journal keeps it, and the next sweep tries again",
+                transient=is_transient(error),
+            ) from error
+
+
+def _typed(name: str) -> Column:
+    return F.timestamp_micros(name).alias(name) if name in _INSTANTS else F.col(name)
