@@ -119,7 +119,7 @@ def test_who_loses_the_race_without_the_lock_reads_back_who_won(
         errors = list(pool.map(bind, ["one", "two"]))
 
     (error,) = [error for error in errors if error is not None]
-    assert "is new, empty and nobody's" in str(error)
+    assert "is new, empty and not in use" in str(error)
 
 
 def test_ledger_that_was_created_and_not_bound_is_taken_by_the_next_first_sweep(

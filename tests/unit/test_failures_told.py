@@ -140,7 +140,7 @@ def test_jvm_is_heard_but_for_what_it_always_says() -> None:
     script = """
 import subprocess, sys
 from duesweep import jvm_stderr
-with jvm_stderr.filtered():
+with jvm_stderr.filter_stderr():
     child = subprocess.Popen(
         ["sh", "-c", "echo 'WARNING: Using incubator modules: x' >&2; echo 'Picked up "
          "JAVA_TOOL_OPTIONS: -Dx' >&2; read line; echo \\"heard $line\\" >&2"],
