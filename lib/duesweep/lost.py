@@ -24,7 +24,7 @@ def wait_seconds(lost: int, rng: random.Random) -> float:
     return rng.uniform(0, min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2**lost))
 
 
-def tried_again(work: Callable[_P, _T]) -> Callable[_P, _T]:
+def retry_lost_transactions(work: Callable[_P, _T]) -> Callable[_P, _T]:
     """Make `work` run again when one of its transactions was lost. All that `work` does must be in
     its own transactions.
     """

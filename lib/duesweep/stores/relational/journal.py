@@ -7,7 +7,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from duesweep.errors import ConfigError, StoreError, storable
-from duesweep.lost import tried_again
+from duesweep.lost import retry_lost_transactions
 from duesweep.stores.relational.statements import Statements
 from duesweep.stores.relational.summary import Lateness, aware, summary_of
 from duesweep.stores.values import (
@@ -57,7 +57,7 @@ class RelationalJournal:
         """Sweeps whose driver is gone; this session holds their locks from now on."""
         return self._dead(keep=True)
 
-    @tried_again
+    @retry_lost_transactions
     def close_sweep(
         self,
         sweep_id: UUID,
@@ -80,7 +80,7 @@ class RelationalJournal:
             )
         return True
 
-    @tried_again
+    @retry_lost_transactions
     def seal(self, sweep_id: UUID) -> None:
         """Note when a closed sweep was first settled."""
         self._statements.execute("seal", sweep_id=sweep_id)
@@ -118,7 +118,7 @@ class RelationalJournal:
         """The source's retry counters, for JDBC."""
         return self._statements.query("read_retries", source=self.source)
 
-    @tried_again
+    @retry_lost_transactions
     def delete_settled(self, sweep_id: UUID) -> None:
         """Forget the sweep."""
         with self._statements.transaction():
@@ -137,7 +137,7 @@ class RelationalJournal:
             )
         return UUID(str(rows[0].ledger_id)) if rows else None
 
-    @tried_again
+    @retry_lost_transactions
     def bind(self, ledger_id: UUID) -> None:
         """Bind the source for good, unless somebody else has."""
         self._statements.execute(
