@@ -67,7 +67,7 @@ def is_jvm_gone(error: BaseException) -> bool:
 
 
 @contextmanager
-def spark_faults() -> Iterator[None]:
+def map_spark_errors() -> Iterator[None]:
     """Turn Spark's errors into `SparkError`."""
     try:
         yield

@@ -14,7 +14,7 @@ from pyspark.errors import AnalysisException
 from duesweep.cli import app, documents
 from duesweep.cli import sweep as sweep_command
 from duesweep.errors import ConfigError, SparkError, StoreError
-from duesweep.spark_errors import is_conflict, is_transient, sentence, spark_faults
+from duesweep.spark_errors import is_conflict, is_transient, map_spark_errors, sentence
 
 Capture = pytest.CaptureFixture[str]
 
@@ -45,7 +45,7 @@ def test_spark_error_is_one_line_and_known_to_pass_or_to_last(
     assert expected in sentence(error)
     assert len(sentence(error).splitlines()) == 1
     assert is_transient(error) is passes
-    with pytest.raises(SparkError) as caught, spark_faults():
+    with pytest.raises(SparkError) as caught, map_spark_errors():
         raise error
     assert caught.value.exit_code == (4 if passes else 1)
 

@@ -5,7 +5,7 @@ from py4j.protocol import Py4JNetworkError
 
 from duesweep.cli.signals import TerminatedError
 from duesweep.errors import SparkError, raise_interruption
-from duesweep.spark_errors import spark_faults
+from duesweep.spark_errors import map_spark_errors
 
 
 def _clean_up_without_a_jvm(signalled: BaseException) -> None:
@@ -17,7 +17,7 @@ def _clean_up_without_a_jvm(signalled: BaseException) -> None:
 
 @pytest.mark.parametrize("signalled", [KeyboardInterrupt(), TerminatedError()])
 def test_signal_is_raised_although_the_jvm_has_ended_as_well(signalled: BaseException) -> None:
-    with pytest.raises(type(signalled)), spark_faults():
+    with pytest.raises(type(signalled)), map_spark_errors():
         _clean_up_without_a_jvm(signalled)
 
 
@@ -30,5 +30,5 @@ def test_signal_is_found_behind_the_errors_that_were_made_of_it() -> None:
 
 
 def test_error_of_its_own_is_no_signal() -> None:
-    with pytest.raises(SparkError), spark_faults():
+    with pytest.raises(SparkError), map_spark_errors():
         raise Py4JNetworkError("Answer from Java side is empty")
