@@ -27,7 +27,7 @@ def test_times_that_no_server_takes_are_refused(name: str, duration: timedelta) 
 
 
 def test_message_that_would_expire_at_once_is_refused() -> None:
-    with pytest.raises(ConfigError, match="under 1 ms"):
+    with pytest.raises(ConfigError, match="below 1 ms"):
         OutgoingMessage({}, None, time_to_be_received=timedelta(microseconds=999))
     assert OutgoingMessage({}, None, delay=timedelta()).delay == timedelta()
 

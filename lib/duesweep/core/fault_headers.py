@@ -1,7 +1,7 @@
-"""What NServiceBus adds to the headers of a message that it gives up on.
+"""The headers that NServiceBus adds to a message when it sends it to the error queue.
 
-Names, order and formats are those of the core's `ExceptionHeaderHelper` and `FaultsHeaderKeys`, as
-the transport's error queue shows them; ServicePulse reads them.
+Names, order and formats are those of `ExceptionHeaderHelper` and `FaultsHeaderKeys` in the core of
+NServiceBus, as seen in the transport's error queue. ServicePulse reads them.
 """
 
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ SOURCE = "NServiceBus.ExceptionInfo.Source"
 STACK_TRACE = "NServiceBus.ExceptionInfo.StackTrace"
 TIME_OF_FAILURE = "NServiceBus.TimeOfFailure"
 FAILED_QUEUE = "NServiceBus.FailedQ"
-# Ours: the headers that nobody could read, as they were.
+# duesweep's own: the stored text of headers that cannot be read.
 UNREADABLE_HEADERS = "duesweep.UnreadableHeaders"
 
 
@@ -27,7 +27,7 @@ def make_error_message(
 ) -> Message:
     """The message as it goes to the error queue: without its forward destination, with the fault.
 
-    One whose headers cannot be read goes with the fault headers and its raw headers in one more.
+    If its headers cannot be read, it has the fault headers, and the raw headers in one header.
     """
     if isinstance(message.headers, MessageError):
         headers: dict[str, str | None] = {UNREADABLE_HEADERS: message.headers_text}
@@ -40,7 +40,7 @@ def make_error_message(
 
 
 def fault_headers(error: MessageError, failed_queue: str, now: datetime) -> Headers:
-    """The fault headers, in NServiceBus's order; an inner exception only where there is one."""
+    """The fault headers, in NServiceBus's order; the inner exception's only if there is one."""
     inner = error.__cause__
     headers: dict[str, str | None] = {EXCEPTION_TYPE: type_name(error)}
     if inner is not None:

@@ -124,7 +124,7 @@ def test_poison_stays_where_there_is_no_error_queue(
         (["peek", "Nowhere"], "There is no queue table"),
         (["peek", " "], "names no table"),
         (["send", BILLING, "--header", "a"], "not of the form NAME=VALUE"),
-        (["send", BILLING, "--delay", "30"], "is no duration"),
+        (["send", BILLING, "--delay", "30"], "is not a duration"),
         (["send", BILLING, "--body", "a", "--body-file", "b"], "are both given"),
         (["send", BILLING, "--body-file", "/nowhere"], "cannot be read"),
         (["purge-expired", BILLING, "--batch-size", "5000"], "size from 1 to 4999"),

@@ -1,4 +1,4 @@
-"""Transport addresses: from text to what they name. One file for each transport's grammar."""
+"""Reads transport addresses. One file for each transport's grammar."""
 
 from duesweep.core.address.msmq import MsmqAddress
 from duesweep.core.address.postgresql import PostgreSqlAddresses, TableName, quoted

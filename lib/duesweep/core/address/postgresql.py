@@ -1,7 +1,7 @@
-"""Addresses of the PostgreSQL transport: from text to the table that they name.
+"""Addresses of the PostgreSQL transport, and the tables that they name.
 
-The grammar is that of the transport's `QueueAddress.Parse`: the schema ends at the first dot
-outside quotes, each part may be quoted with quotes doubled inside, names are case-sensitive.
+The grammar is that of the transport's `QueueAddress.Parse`. The schema ends at the first dot
+outside quotes. Each part may be quoted, with quotes doubled inside. Names are case-sensitive.
 """
 
 from dataclasses import dataclass
@@ -28,8 +28,8 @@ def quoted(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PostgreSqlAddresses:
-    """How an endpoint on PostgreSQL reads addresses: its own name is one identifier, even with
-    dots, and a name without a schema is in `default_schema`.
+    """How an endpoint on PostgreSQL reads addresses. Its own name is one identifier, even with
+    dots. A name without a schema is in `default_schema`.
     """
 
     endpoint: str

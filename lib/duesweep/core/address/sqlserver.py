@@ -1,8 +1,8 @@
-"""Addresses of the SQL Server transport: from text to the table that they name.
+"""Addresses of the SQL Server transport, and the tables that they name.
 
-The grammar is that of the transport's `QueueAddress.Parse`: `table@schema@catalog`. The table runs
-to the first `@` and is never quoted, whatever it holds. Schema and catalog may be in brackets, with
-`]` doubled inside, and only there may they hold an `@`; blank ones mean the endpoint's own.
+The grammar is that of the transport's `QueueAddress.Parse`: `table@schema@catalog`. The table ends
+at the first `@` and is never quoted. Schema and catalog may be in brackets, with `]` doubled
+inside; only in brackets may they hold an `@`. Blank ones mean the endpoint's own.
 """
 
 from dataclasses import dataclass
@@ -35,8 +35,8 @@ def bracketed(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SqlServerAddresses:
-    """How an endpoint on SQL Server reads addresses: what they leave out is `default_schema` and
-    `default_catalog`.
+    """How an endpoint on SQL Server reads addresses. Where an address has no schema or no catalog,
+    `default_schema` and `default_catalog` apply.
     """
 
     endpoint: str
@@ -66,7 +66,7 @@ class SqlServerAddresses:
 
 
 def _next_part(text: str) -> tuple[str, str]:
-    """The part that `text` begins with, without its brackets ("" if blank), and what follows."""
+    """The first part of `text`, without its brackets ("" if blank), and the rest."""
     bracketed_part = text.startswith("[")
     in_brackets = bracketed_part
     # The transport looks for an `@` from the second character on: `t@@c` is table t in schema @c.
