@@ -16,7 +16,7 @@ from recordings import QueueRow
 from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.config import Config
-from duesweep.core.address import PostgreSqlAddresses, TableName, quoted
+from duesweep.core.address import PostgreSqlAddresses, TableName, quote_name
 from duesweep.sql import statement
 from duesweep.stores.postgresql.location import journal_tables
 from duesweep.testing.builders import BODY, ENDPOINT, DelayedRow, delayed_row
@@ -161,9 +161,9 @@ class Endpoint:
         public`; its dsn.
         """
         name = f"{self.admin.info.dbname}_{suffix}"
-        self.execute(f"CREATE ROLE {quoted(name)} LOGIN")
+        self.execute(f"CREATE ROLE {quote_name(name)} LOGIN")
         for grant in grants:
-            self.execute(f"GRANT {grant} TO {quoted(name)}")
+            self.execute(f"GRANT {grant} TO {quote_name(name)}")
         return make_conninfo(self.dsn, user=name)
 
     def fetch(self, text: str, *values: object) -> list[Any]:
@@ -190,4 +190,4 @@ class Endpoint:
 
     def _create_schema(self, schema: str) -> None:
         with suppress(psycopg.errors.DuplicateSchema):
-            self.execute(f"CREATE SCHEMA {quoted(schema)}")
+            self.execute(f"CREATE SCHEMA {quote_name(schema)}")

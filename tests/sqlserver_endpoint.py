@@ -14,7 +14,7 @@ from sqlserver_server import SqlServer, SqlServerDatabase
 from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.config import Config
-from duesweep.core.address import SqlServerAddresses, SqlServerTable, bracketed
+from duesweep.core.address import SqlServerAddresses, SqlServerTable, bracket_name
 from duesweep.testing.builders import BODY, ENDPOINT, DelayedRow, delayed_row
 
 _QUEUE = """
@@ -206,4 +206,4 @@ class SqlServerEndpoint:
 
     def _create_schema(self, database: SqlServerDatabase, schema: str) -> None:
         if not database.fetch("SELECT 1 FROM sys.schemas WHERE name = ?", schema):
-            database.execute(f"CREATE SCHEMA {bracketed(schema)}")
+            database.execute(f"CREATE SCHEMA {bracket_name(schema)}")

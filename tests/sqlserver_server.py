@@ -9,7 +9,7 @@ from typing import Any
 
 import pyodbc
 
-from duesweep.core.address import bracketed
+from duesweep.core.address import bracket_name
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.drivers.sqlserver.library import driver_library
 
@@ -106,7 +106,7 @@ def _stand_in(master: pyodbc.Connection) -> str | None:
 def _database(
     dsn: str, master: pyodbc.Connection, name: str, stand_in: str | None
 ) -> Iterator[SqlServerDatabase]:
-    master.execute(f"CREATE DATABASE {bracketed(name)}")
+    master.execute(f"CREATE DATABASE {bracket_name(name)}")
     try:
         own = _text(dsn, database=name)
         with _closing(_connect(own)) as admin, _closing(_connect(own)) as reader:
@@ -121,12 +121,12 @@ def _database(
 def _drop(master: pyodbc.Connection, name: str, stand_in: str | None) -> None:
     if stand_in is None:
         with suppress(pyodbc.Error):
-            alter = f"ALTER DATABASE {bracketed(name)} SET SINGLE_USER WITH ROLLBACK IMMEDIATE"
+            alter = f"ALTER DATABASE {bracket_name(name)} SET SINGLE_USER WITH ROLLBACK IMMEDIATE"
             master.execute(alter)
     deadline = time.monotonic() + _DROP_SECONDS
     while True:
         try:
-            master.execute(f"DROP DATABASE {bracketed(name)}")
+            master.execute(f"DROP DATABASE {bracket_name(name)}")
         except pyodbc.Error:
             # A session that has ended is there for a moment yet.
             if time.monotonic() > deadline:

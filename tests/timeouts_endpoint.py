@@ -9,7 +9,7 @@ from typing import Any
 from endpoint import Endpoint
 from timeouts import POSTGRESQL_TABLE, destination_of, timeout_headers
 
-from duesweep.core.address import TableName, quoted
+from duesweep.core.address import TableName, quote_name
 from duesweep.testing.builders import DelayedRow
 
 
@@ -37,7 +37,7 @@ class TimeoutsEndpoint(Endpoint):
     def create_table(self) -> None:
         """Create what SQL persistence does."""
         self._create_schema(self.schema)
-        index = quoted(f"{self.delayed.table[:50]}_TimeIdx")
+        index = quote_name(f"{self.delayed.table[:50]}_TimeIdx")
         self.execute(POSTGRESQL_TABLE.format(table=self.delayed, index=index))
 
     def load(self, rows: Iterable[DelayedRow]) -> None:

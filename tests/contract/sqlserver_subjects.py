@@ -13,7 +13,7 @@ from sqlserver_rows import AS_DUE, due_text, shown
 from timeouts import destination_of
 
 from duesweep import wiring
-from duesweep.core.address import bracketed
+from duesweep.core.address import bracket_name
 from duesweep.core.message import Message
 from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import DelayedRow
@@ -85,7 +85,7 @@ class SqlServerUnderTest:
     def reschedule(self, key: str, due: datetime) -> None:
         rows = self.endpoint.rows
         self.endpoint.execute(
-            f"UPDATE {self.endpoint.delayed} SET {bracketed(rows.due)} = {AS_DUE}"
+            f"UPDATE {self.endpoint.delayed} SET {bracket_name(rows.due)} = {AS_DUE}"
             f" WHERE {rows.key_text} = ?",
             due_text(due),
             key,

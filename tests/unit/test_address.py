@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from duesweep.core.address import PostgreSqlAddresses, TableName, quoted
+from duesweep.core.address import PostgreSqlAddresses, TableName, quote_name
 from duesweep.errors import UnreadableAddressError
 
 ADDRESSES = PostgreSqlAddresses("Sales.Orders", "public")
@@ -75,7 +75,7 @@ def test_canonical_form_of_any_table_is_parsed_back_to_it(schema: str, table: st
 
 @given(names)
 def test_quoted_name_without_schema_is_one_identifier(table: str) -> None:
-    assert ADDRESSES.parse(quoted(table)) == TableName("public", table)
+    assert ADDRESSES.parse(quote_name(table)) == TableName("public", table)
 
 
 @given(st.text())

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from duesweep.core.address import SqlServerAddresses, SqlServerTable, bracketed
+from duesweep.core.address import SqlServerAddresses, SqlServerTable, bracket_name
 from duesweep.errors import UnreadableAddressError
 
 ADDRESSES = SqlServerAddresses("Sales.Orders", "dbo", "sales")
@@ -90,7 +90,7 @@ def test_sql_name_is_bracketed_in_all_three_parts() -> None:
     [("abc", "[abc]"), ("a[bc", "[a[bc]"), ("a]bc", "[a]]bc]"), ("", "[]"), ('a"b', '[a"b]')],
 )
 def test_identifier_is_bracketed_with_closing_brackets_doubled(name: str, identifier: str) -> None:
-    assert bracketed(name) == identifier
+    assert bracket_name(name) == identifier
 
 
 @given(names, names, tables)

@@ -6,7 +6,7 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from duesweep.core.address import SqlServerTable, bracketed
+from duesweep.core.address import SqlServerTable, bracket_name
 from duesweep.core.policy import MAX_BATCH_ROWS, SCANNED_ROWS
 from duesweep.drivers.sqlserver.binding import bound, key_list
 from duesweep.drivers.sqlserver.connection import _text_of_wide
@@ -23,7 +23,7 @@ KINDS = {"transport": TRANSPORT, "msmq": MSMQ, "timeouts": SQL_PERSISTENCE}
 
 
 def _names(kind: SqlServerTableKind = TRANSPORT) -> dict[str, str]:
-    names = {"catalog": bracketed(UGLY.catalog), "horizon": "N''", "source": "N''"}
+    names = {"catalog": bracket_name(UGLY.catalog), "horizon": "N''", "source": "N''"}
     names |= {"sweep_id": "N''", **kind.names}
     for table in TABLES:
         names |= {table: UGLY.sql, f"{table}_literal": name_literal(UGLY)}

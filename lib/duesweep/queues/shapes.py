@@ -1,6 +1,6 @@
 """What the doctor expects of queue tables; the same that delivering takes, and their indexes."""
 
-from duesweep.core.address import SqlServerTable, TableName, bracketed, quoted
+from duesweep.core.address import SqlServerTable, TableName, bracket_name, quote_name
 from duesweep.doctor.tables import WantedIndex, WantedTable
 from duesweep.queues.columns import POSTGRESQL, SQL_SERVER
 
@@ -21,8 +21,8 @@ def postgresql_queue(role: str, table: TableName, grantee: str) -> WantedTable:
         name=str(table),
         columns=POSTGRESQL,
         rights=("INSERT",),
-        grant=f"ON {table} TO {quoted(grantee)}; GRANT USAGE ON SCHEMA {quoted(table.schema)} TO "
-        f"{quoted(grantee)}",
+        grant=f"ON {table} TO {quote_name(grantee)}; GRANT USAGE ON SCHEMA "
+        f"{quote_name(table.schema)} TO {quote_name(grantee)}",
         create=_CREATE[role],
     )
 
@@ -30,13 +30,13 @@ def postgresql_queue(role: str, table: TableName, grantee: str) -> WantedTable:
 def sqlserver_queue(role: str, table: SqlServerTable, grantee: str) -> WantedTable:
     """A queue table of the SQL Server transport."""
     name = table.sql
-    beside = f"{bracketed(table.schema)}.{bracketed(table.table)}"
+    beside = f"{bracket_name(table.schema)}.{bracket_name(table.table)}"
     return WantedTable(
         role=role,
         name=name,
         columns=SQL_SERVER,
         rights=("INSERT",),
-        grant=f"ON {beside} TO {bracketed(grantee)}, in database {table.catalog}",
+        grant=f"ON {beside} TO {bracket_name(grantee)}, in database {table.catalog}",
         create=_CREATE[role],
         unicode="Headers",
         indexes=(

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from duesweep.core.address import SqlServerAddresses, SqlServerTable, bracketed
+from duesweep.core.address import SqlServerAddresses, SqlServerTable, bracket_name
 from duesweep.core.message import Message
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.sqlserver import SqlServerConnection, connect
@@ -182,7 +182,7 @@ def _columns_of(connection: SqlServerConnection, table: SqlServerTable) -> dict[
             "of its reach",
             advice="create one there",
         )
-    names = {"catalog": bracketed(table.catalog)}
+    names = {"catalog": bracket_name(table.catalog)}
     rows = connection.rows("describe_table", names, schema=table.schema, table=table.table)
     if not rows:
         _refuse_unseen(connection, table)

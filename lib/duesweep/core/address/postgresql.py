@@ -18,10 +18,10 @@ class TableName:
 
     def __str__(self) -> str:
         """The address in its canonical form, as NServiceBus writes it."""
-        return f"{quoted(self.schema)}.{quoted(self.table)}"
+        return f"{quote_name(self.schema)}.{quote_name(self.table)}"
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """`name` as a quoted PostgreSQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
@@ -61,11 +61,11 @@ def _split(address: str) -> tuple[str, str]:
         if character == '"':
             in_quotes = not in_quotes
         elif character == "." and not in_quotes:
-            return _unquoted(address[:index]), _unquoted(address[index + 1 :])
-    return "", _unquoted(address)
+            return _unquote(address[:index]), _unquote(address[index + 1 :])
+    return "", _unquote(address)
 
 
-def _unquoted(name: str) -> str:
+def _unquote(name: str) -> str:
     if len(name) >= len('""') and name.startswith('"') and name.endswith('"'):
         return name[1:-1].replace('""', '"')
     return name

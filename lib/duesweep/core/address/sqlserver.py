@@ -20,15 +20,15 @@ class SqlServerTable:
 
     def __str__(self) -> str:
         """The address in its canonical form, as NServiceBus writes it."""
-        return f"{self.table}@{bracketed(self.schema)}@{bracketed(self.catalog)}"
+        return f"{self.table}@{bracket_name(self.schema)}@{bracket_name(self.catalog)}"
 
     @property
     def sql(self) -> str:
         """The three-part name for a T-SQL statement."""
-        return ".".join(map(bracketed, (self.catalog, self.schema, self.table)))
+        return ".".join(map(bracket_name, (self.catalog, self.schema, self.table)))
 
 
-def bracketed(name: str) -> str:
+def bracket_name(name: str) -> str:
     """`name` as a bracketed T-SQL identifier."""
     return "[" + name.replace("]", "]]") + "]"
 
@@ -74,11 +74,11 @@ def _next_part(text: str) -> tuple[str, str]:
         if text[index] == "]":
             in_brackets = bracketed_part and not in_brackets
         elif text[index] == "@" and not in_brackets:
-            return _unbracketed(text[:index]), text[index + 1 :]
-    return _unbracketed(text), ""
+            return _unbracket(text[:index]), text[index + 1 :]
+    return _unbracket(text), ""
 
 
-def _unbracketed(name: str) -> str:
+def _unbracket(name: str) -> str:
     if name.startswith("[") and name.endswith("]"):
         name = name[1:-1].replace("]]", "]")
     return name if name.strip() else ""

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from duesweep.core.address import PostgreSqlAddresses, TableName, quoted
+from duesweep.core.address import PostgreSqlAddresses, TableName, quote_name
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.postgresql import PostgreSqlConnection, connect
 from duesweep.errors import ConfigError
@@ -62,7 +62,7 @@ class PostgreSqlDialect:
         schema = _tables({role: table})[role].schema
         if not self._connection.rows("describe_schema", {}, schema=schema):
             raise ConfigError(
-                f"There is no schema {quoted(schema)} to create {table} in",
+                f"There is no schema {quote_name(schema)} to create {table} in",
                 advice="create it, or correct the address",
             )
         text = statement("postgresql", name).format(**{role: table})

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from duesweep.core.address import SqlServerAddresses, SqlServerTable, bracketed
+from duesweep.core.address import SqlServerAddresses, SqlServerTable, bracket_name
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.sqlserver import SqlServerConnection, connect
 from duesweep.errors import ConfigError, StoreError
@@ -67,8 +67,8 @@ class SqlServerDialect:
             raise ConfigError(
                 f"{table.sql} cannot be created or altered: {error}",
                 advice=(
-                    f"see that there is a schema {bracketed(table.schema)} in database "
-                    f"{bracketed(table.catalog)}, and that this user has CREATE TABLE, and "
+                    f"see that there is a schema {bracket_name(table.schema)} in database "
+                    f"{bracket_name(table.catalog)}, and that this user has CREATE TABLE, and "
                     "ALTER on the schema; or correct the address"
                 ),
             ) from error
@@ -78,7 +78,7 @@ class SqlServerDialect:
         assert isinstance(table, SqlServerTable)  # ours: it comes from these addresses
         rows = self._connection.rows(
             "describe_table",
-            {"catalog": bracketed(table.catalog)},
+            {"catalog": bracket_name(table.catalog)},
             schema=table.schema,
             table=table.table,
         )

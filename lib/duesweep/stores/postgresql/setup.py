@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from duesweep.core.address import TableName, quoted
+from duesweep.core.address import TableName, quote_name
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.postgresql import PostgreSqlConnection, connect
 from duesweep.errors import ConfigError
@@ -103,12 +103,12 @@ def _check_schema(connection: PostgreSqlConnection, schema: str) -> None:
     rows = connection.rows("describe_schema", {}, schema=schema)
     if not rows:
         raise ConfigError(
-            f"There is no schema {quoted(schema)} to create tables in",
+            f"There is no schema {quote_name(schema)} to create tables in",
             advice="create it, or correct store.schema or retry.error_queue",
         )
     if not rows[0].may_create:
         raise ConfigError(
-            f"This role may not create tables in schema {quoted(schema)}",
+            f"This role may not create tables in schema {quote_name(schema)}",
             advice=(
                 "grant it USAGE and CREATE there, or have an administrator run what `setup "
                 "--print-sql` prints"
@@ -124,4 +124,4 @@ def _index_name(delayed: TableName) -> str:
     """`<table>_Due` as the transport calls it, shortened where PostgreSQL would cut the end off."""
     suffix = "_Due"
     name = delayed.table.encode()[: _NAME_BYTES - len(suffix)].decode(errors="ignore")
-    return quoted(name + suffix)
+    return quote_name(name + suffix)

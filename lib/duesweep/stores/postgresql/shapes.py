@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from duesweep.core.address import TableName, quoted
+from duesweep.core.address import TableName, quote_name
 from duesweep.doctor.tables import WantedIndex, WantedTable
 from duesweep.stores.postgresql.location import PostgreSqlLocation
 from duesweep.stores.relational.kinds import TableKind
@@ -56,5 +56,5 @@ def _delayed(table: TableName, kind: TableKind, grantee: str) -> WantedTable:
 
 
 def _grant(table: TableName, grantee: str) -> str:
-    role = quoted(grantee)
-    return f"ON {table} TO {role}; GRANT USAGE ON SCHEMA {quoted(table.schema)} TO {role}"
+    role = quote_name(grantee)
+    return f"ON {table} TO {role}; GRANT USAGE ON SCHEMA {quote_name(table.schema)} TO {role}"

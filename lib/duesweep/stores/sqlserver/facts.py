@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from duesweep.core.address import SqlServerTable, bracketed
+from duesweep.core.address import SqlServerTable, bracket_name
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.doctor.server import read_clock
 from duesweep.doctor.sqlserver import SqlServerFacts
@@ -102,7 +102,7 @@ def _table(
     database = connection.row("describe_catalog", {}, catalog=table.catalog)
     if not (database.found and database.is_open):
         return TableFacts(wanted, None)
-    names = {"catalog": bracketed(table.catalog)}
+    names = {"catalog": bracket_name(table.catalog)}
     columns = connection.rows("describe_table", names, schema=table.schema, table=table.table)
     if not columns:
         return TableFacts(wanted, None)
@@ -142,6 +142,6 @@ def _now(connection: SqlServerConnection) -> datetime:
 def _lock_escalation(connection: SqlServerConnection, delayed: SqlServerTable | None) -> str | None:
     if delayed is None:
         return None
-    names = {"catalog": bracketed(delayed.catalog)}
+    names = {"catalog": bracket_name(delayed.catalog)}
     rows = connection.rows("doctor_lock_escalation", names, name=delayed.sql)
     return str(rows[0].lock_escalation) if rows else None

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from duesweep.core.address import SqlServerTable, bracketed
+from duesweep.core.address import SqlServerTable, bracket_name
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.sqlserver import SqlServerConnection, connect, database_of
 from duesweep.errors import ConfigError, StoreError
@@ -45,7 +45,7 @@ class SqlServerSetup:
     def script(self) -> str:
         """All statements, in batches as the command-line tools of SQL Server take them."""
         delayed = self.store.candidates[0] if self.store else None
-        texts = [_PREAMBLE.format(catalog=bracketed(database_of(self.dsn)))]
+        texts = [_PREAMBLE.format(catalog=bracket_name(database_of(self.dsn)))]
         return "GO\n".join([*texts, *(text for _, text in self._creations(delayed))])
 
     def install(self, *, rebind: bool) -> Sequence[SqlServerTable | Completed | Unbound]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from duesweep.core.address import SqlServerTable, bracketed
+from duesweep.core.address import SqlServerTable, bracket_name
 from duesweep.doctor.tables import WantedIndex, WantedTable
 from duesweep.stores.relational.shapes import RESHAPE, SETUP, journal_columns
 from duesweep.stores.sqlserver.kinds import SqlServerTableKind
@@ -12,7 +12,7 @@ from duesweep.stores.sqlserver.location import SqlServerLocation, journal_tables
 def delayed_table(location: SqlServerLocation, table: SqlServerTable, grantee: str) -> WantedTable:
     """The delayed table."""
     kind = location.kind
-    create_index = f"CREATE NONCLUSTERED INDEX {bracketed(kind.index)} ON {table.sql}"
+    create_index = f"CREATE NONCLUSTERED INDEX {bracket_name(kind.index)} ON {table.sql}"
     return WantedTable(
         role="delayed table",
         name=table.sql,
@@ -56,5 +56,5 @@ def _headers_text(kind: SqlServerTableKind) -> str | None:
 
 
 def _grant(table: SqlServerTable, grantee: str) -> str:
-    beside = f"{bracketed(table.schema)}.{bracketed(table.table)}"
-    return f"ON {beside} TO {bracketed(grantee)}, in database {table.catalog}"
+    beside = f"{bracket_name(table.schema)}.{bracket_name(table.table)}"
+    return f"ON {beside} TO {bracket_name(grantee)}, in database {table.catalog}"

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from duesweep.core.address import SqlServerTable, bracketed
+from duesweep.core.address import SqlServerTable, bracket_name
 from duesweep.drivers.sqlserver import SqlServerConnection
 from duesweep.errors import ConfigError, StoreError
 from duesweep.stores.relational.shapes import RESHAPE
@@ -86,7 +86,7 @@ def check_session(connection: SqlServerConnection, setting: str) -> None:
 
 def columns_of(connection: SqlServerConnection, table: SqlServerTable) -> dict[str, str]:
     """The columns and their types of a table; none where there is no such table."""
-    names = {"catalog": bracketed(table.catalog)}
+    names = {"catalog": bracket_name(table.catalog)}
     rows = connection.rows("describe_table", names, schema=table.schema, table=table.table)
     if any(row.kind != "BASE TABLE" for row in rows):
         raise ConfigError(
