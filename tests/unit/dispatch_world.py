@@ -6,7 +6,7 @@ from typing import Any
 
 from duesweep.core.account import SliceAccount, SliceEnd
 from duesweep.core.clock import SettableClock
-from duesweep.core.headers.json import without_forward_destination
+from duesweep.core.headers.json import remove_forward_destination
 from duesweep.core.policy import BatchLimits, Retry
 from duesweep.dispatch import ClaimKeys, DispatchJob, dispatch_slice
 from duesweep.errors import (
@@ -86,4 +86,4 @@ def slice_end(reason: str | None = None, **counts: int) -> SliceEntry:
 
 def one(row: DelayedRow) -> ArrivedMessage:
     """The row as it is to be delivered."""
-    return ArrivedMessage(without_forward_destination(row.headers), row.body)
+    return ArrivedMessage(remove_forward_destination(row.headers), row.body)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from duesweep.core.headers.json import (
     FORWARD_DESTINATION,
-    _rebuilt,
+    _rebuild,
     read,
-    without_forward_destination,
+    remove_forward_destination,
     write,
 )
 from duesweep.core.message import Headers
@@ -39,7 +39,7 @@ def test_recorded_delayed_headers_become_the_recorded_delivered_headers_byte_for
     text = DELAYED[message_id].headers
 
     assert FORWARD_DESTINATION in read(text)
-    assert without_forward_destination(text) == DELIVERED[message_id].headers
+    assert remove_forward_destination(text) == DELIVERED[message_id].headers
 
 
 def test_recorded_headers_hold_what_is_worth_recording() -> None:
@@ -183,7 +183,7 @@ def test_unusual_but_proper_headers_are_read(text: str, headers: Headers) -> Non
 def test_forward_destination_is_cut_out_and_the_rest_stays(text: str, delivered: str) -> None:
     read(text)
 
-    assert without_forward_destination(text) == delivered
+    assert remove_forward_destination(text) == delivered
 
 
 @given(header_sets, st.integers(0, 6), values)
@@ -196,7 +196,7 @@ def test_whatever_the_headers_and_its_place_only_the_forward_destination_goes(
     members.insert(place, (FORWARD_DESTINATION, destination))
     text = write(dict(members))
 
-    for delivered in (without_forward_destination(text), _rebuilt(text)):
+    for delivered in (remove_forward_destination(text), _rebuild(text)):
         assert delivered == write(headers)
         assert list(read(delivered).items()) == list(headers.items())
 
@@ -210,7 +210,7 @@ def test_whatever_the_whitespace_only_the_forward_destination_goes(
     separators = (f"{space},{space}", f"{space}:{space}")
     text = json.dumps(dict(members), ensure_ascii=True, separators=separators)
 
-    for delivered in (without_forward_destination(text), _rebuilt(text)):
+    for delivered in (remove_forward_destination(text), _rebuild(text)):
         assert list(read(delivered).items()) == list(headers.items())
 
 
@@ -240,7 +240,7 @@ def test_repeated_name_with_a_value_that_is_no_text_is_poison(value: str) -> Non
     text = f'{{"a":{value},"a":"x\\u0041","{FORWARD_DESTINATION}":"Billing"}}'
 
     with pytest.raises(UnreadableHeadersError):
-        without_forward_destination(text)
+        remove_forward_destination(text)
 
 
 def test_headers_that_are_null_are_poison() -> None:

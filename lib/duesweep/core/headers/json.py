@@ -33,7 +33,7 @@ def read(text: str | None) -> Headers:
     if text is None:
         raise UnreadableHeadersError("There are no headers")
     try:
-        headers = _decoded(text)
+        headers = _decode(text)
     except (ValueError, RecursionError) as error:
         raise UnreadableHeadersError(f"The headers are not JSON: {error}") from error
     if not isinstance(headers, dict):
@@ -46,7 +46,7 @@ def read(text: str | None) -> Headers:
     return headers
 
 
-def _decoded(text: str) -> Any:
+def _decode(text: str) -> Any:
     """Like `json.loads`, but twice as fast for text that the transports write."""
     try:
         value, end = _scan(text, 0)
@@ -55,7 +55,7 @@ def _decoded(text: str) -> Any:
     return value if end == len(text) else json.loads(text)
 
 
-def without_forward_destination(text: str) -> str:
+def remove_forward_destination(text: str) -> str:
     """`text` without its forward destination; the rest stays byte for byte. `read` must have
     accepted `text`.
     """
@@ -65,14 +65,14 @@ def without_forward_destination(text: str) -> str:
     plain = start > 0 and text[start - 1] in "{," and "\\u" not in text
     value = _VALUE.match(text, start + len(_FORWARD_NAME)) if plain else None
     if value is None or text.count("ForwardDestination") > 1:
-        return _rebuilt(text)
+        return _rebuild(text)
     before, after = text[:start], text[value.end() :]
     if after.startswith(","):
         return before + after[1:]
     return before.removesuffix(",") + after
 
 
-def addressed(headers: Headers, destination: str | None) -> Headers:
+def set_forward_destination(headers: Headers, destination: str | None) -> Headers:
     """`headers` with `destination` as the forward destination, at the end; None: without one."""
     others = {name: value for name, value in headers.items() if name != FORWARD_DESTINATION}
     return others if destination is None else others | {FORWARD_DESTINATION: destination}
@@ -89,7 +89,7 @@ def _surrogate_pair(character: re.Match[str]) -> str:
     return f"\\u{units[:4]}\\u{units[4:]}"
 
 
-def _rebuilt(text: str) -> str:
+def _rebuild(text: str) -> str:
     """Join the members' stored texts again, without the forward destination.
 
     For texts that JSON allows but the transports never write: escaped or repeated member names.

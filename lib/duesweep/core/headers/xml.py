@@ -62,7 +62,7 @@ def read(data: bytes | None) -> Headers:
     end = data.rfind(_END_TAG.encode())
     try:
         text = (data if end < 0 else data[: end + len(_END_TAG)]).decode("utf-8-sig")
-        root = ElementTree.fromstring(_parsable(text))
+        root = ElementTree.fromstring(_make_parsable(text))
     except (UnicodeDecodeError, ElementTree.ParseError) as error:
         raise UnreadableHeadersError(f"The headers are not XML: {error}") from error
     if root.tag != _ROOT:
@@ -90,16 +90,16 @@ def write(headers: Headers) -> bytes:
     return f"{_BEGIN}>{''.join(entries)}{_END_TAG}".encode()
 
 
-def _parsable(text: str) -> str:
+def _make_parsable(text: str) -> str:
     """`text` with a stand-in for each reference that .NET accepts and expat refuses."""
     encoding = _ENCODING.match(text)
     if encoding and encoding[1].lower() != "utf-8":
         raise UnreadableHeadersError(f"The headers are in {encoding[1]!r}, not in UTF-8")
     text = text.replace(_MARK, _MARK * 2)
-    return _TOKEN.sub(_parsable_token, text) if "&#" in text or "<!" in text else text
+    return _TOKEN.sub(_make_token_parsable, text) if "&#" in text or "<!" in text else text
 
 
-def _parsable_token(token: re.Match[str]) -> str:
+def _make_token_parsable(token: re.Match[str]) -> str:
     if token["declaration"]:
         raise UnreadableHeadersError("The headers declare a document type")
     text: str = token[0]
