@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duesweep.core.account import CUT, SliceAccount, SliceEnd, SweepAccount, slice_account, total
+from duesweep.core.account import (
+    CUT,
+    SliceAccount,
+    SliceEnd,
+    SweepAccount,
+    add_accounts,
+    slice_account,
+)
 
 COUNTS = st.integers(0, 50)
 ACCOUNTS = st.builds(SliceAccount, COUNTS, COUNTS, COUNTS, COUNTS, COUNTS, COUNTS)
@@ -71,8 +78,8 @@ def test_message_that_one_run_saw_locked_while_another_claimed_it_counts_as_clai
 def test_sweep_is_complete_only_if_all_its_slices_are() -> None:
     slices = [SweepAccount(5, 5), SweepAccount(6, 2, left=4, is_complete=False, reason="locked")]
 
-    assert total(slices) == SweepAccount(11, 7, left=4, is_complete=False, reason="locked")
-    assert total([]) == SweepAccount()
+    assert add_accounts(slices) == SweepAccount(11, 7, left=4, is_complete=False, reason="locked")
+    assert add_accounts([]) == SweepAccount()
 
 
 @given(planned=COUNTS, claimed=COUNTS, ends=ENDS)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duesweep.core.duration import LONGEST, checked, parse, parts, read_time_span
+from duesweep.core.duration import LONGEST, check_length, parse, read_time_span, split
 from duesweep.errors import ConfigError
 
 
@@ -42,19 +42,19 @@ def test_duration_that_servers_cannot_count_is_refused(text: str) -> None:
 
 def test_negative_duration_is_refused() -> None:
     with pytest.raises(ConfigError, match="cannot be used"):
-        checked(timedelta(microseconds=-1))
+        check_length(timedelta(microseconds=-1))
 
 
 @given(st.timedeltas(min_value=timedelta(), max_value=LONGEST))
 def test_parts_add_up_to_whole_milliseconds_and_read_back(duration: timedelta) -> None:
-    days, hours, minutes, seconds, milliseconds = split = parts(duration)
+    days, hours, minutes, seconds, milliseconds = parts = split(duration)
 
     assert hours < 24
     assert max(minutes, seconds) < 60
     assert milliseconds < 1_000
     whole = duration - timedelta(microseconds=duration.microseconds % 1_000)
     assert timedelta(days, seconds, 0, milliseconds, minutes, hours) == whole
-    units = zip(split, ("d", "h", "m", "s", "ms"), strict=True)
+    units = zip(parts, ("d", "h", "m", "s", "ms"), strict=True)
     assert parse("".join(f"{count}{unit}" for count, unit in units)) == whole
 
 

@@ -68,16 +68,16 @@ def slice_account(planned: int, claimed: int, ends: Sequence[SliceEnd]) -> Sweep
     complete = [end.account for end in ends if end.reason is None]
     if not complete:
         end = ends[-1] if ends else SliceEnd(SliceAccount(), CUT)
-        return _closed(planned, claimed, replace(end.account, left=planned), end.reason)
+        return _close(planned, claimed, replace(end.account, left=planned), end.reason)
     last = complete[-1]
     # The journal has what other runs of the task claimed. This run may have seen it as gone.
     by_others = max(0, claimed - last.claimed)
     # The read was complete. So messages that it did not find left after the plan was made.
     before = max(0, planned - last.given - by_others)
-    return _closed(max(planned, last.given), claimed, replace(last, gone=last.gone + before), None)
+    return _close(max(planned, last.given), claimed, replace(last, gone=last.gone + before), None)
 
 
-def total(accounts: Iterable[SweepAccount]) -> SweepAccount:
+def add_accounts(accounts: Iterable[SweepAccount]) -> SweepAccount:
     """The account of a sweep from those of its slices."""
     parts = list(accounts)
     return SweepAccount(
@@ -93,7 +93,7 @@ def total(accounts: Iterable[SweepAccount]) -> SweepAccount:
     )
 
 
-def _closed(found: int, claimed: int, seen: SliceAccount, reason: str | None) -> SweepAccount:
+def _close(found: int, claimed: int, seen: SliceAccount, reason: str | None) -> SweepAccount:
     """Close an account: messages count as skipped, gone, later or left only if no run claimed them.
 
     Two runs of one task can see the same message: one sees it as gone or locked, the other claims

@@ -43,10 +43,10 @@ def parse(text: str) -> timedelta:
             ),
         )
     duration = timedelta(**{unit: int(count or 0) for unit, count in found.groupdict().items()})
-    return checked(duration)
+    return check_length(duration)
 
 
-def checked(duration: timedelta) -> timedelta:
+def check_length(duration: timedelta) -> timedelta:
     """Return `duration`; raise `ConfigError` if it is negative or longer than servers can count."""
     if not timedelta() <= duration <= LONGEST:
         raise ConfigError(
@@ -56,7 +56,7 @@ def checked(duration: timedelta) -> timedelta:
     return duration
 
 
-def parts(duration: timedelta) -> Parts:
+def split(duration: timedelta) -> Parts:
     """`duration` in days, hours, minutes, seconds and milliseconds; the rest is cut off."""
     milliseconds = duration // _MILLISECOND
     seconds, milliseconds = divmod(milliseconds, 1_000)

@@ -34,9 +34,9 @@ class OutgoingMessage:
                 advice="leave one of the two out",
             )
         if self.delay is not None:
-            duration.checked(self.delay)
+            duration.check_length(self.delay)
         if self.time_to_be_received is not None:
-            duration.checked(self.time_to_be_received)
+            duration.check_length(self.time_to_be_received)
             if self.time_to_be_received < timedelta(milliseconds=1):
                 raise ConfigError(
                     "A message with a time to be received below 1 ms would expire before anybody "

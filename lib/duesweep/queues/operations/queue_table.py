@@ -52,10 +52,10 @@ class QueueTable:
     def send(self, message: OutgoingMessage) -> None:
         """Send now, or where the message has a delay, later: through the delayed table."""
         if message.delay is not None:
-            self._send_later(message, duration.parts(message.delay))
+            self._send_later(message, duration.split(message.delay))
             return
         lifetime = message.time_to_be_received
-        parts = None if lifetime is None else duration.parts(lifetime)
+        parts = None if lifetime is None else duration.split(lifetime)
         self._append(
             uuid4(),
             headers_json.write(message.headers),
