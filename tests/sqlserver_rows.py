@@ -12,7 +12,7 @@ from timeouts import SQL_SERVER_TABLE, destination_of, timeout_headers, timeout_
 from duesweep.core.headers import json as headers_json
 from duesweep.core.headers import xml as headers_xml
 from duesweep.core.message import Message
-from duesweep.errors import UnreadableHeadersError, storable
+from duesweep.errors import UnreadableHeadersError, make_storable
 from duesweep.testing.builders import DelayedRow, message
 
 # A Due goes in and comes out as text: as parameters and results, fractions of seconds are lost on
@@ -119,7 +119,7 @@ class MsmqRows:
         return _as_stored(self, database, delayed, rows)
 
     def stored_headers(self, row: DelayedRow) -> str:
-        return storable(xml_of(row).decode("utf-8", "backslashreplace"))
+        return make_storable(xml_of(row).decode("utf-8", "backslashreplace"))
 
     def message(self, row: DelayedRow, attempts: int) -> Message:
         stored, destination = xml_of(row), destination_of(row) or ""

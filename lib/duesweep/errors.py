@@ -184,11 +184,11 @@ def type_name(error: BaseException) -> str:
     return f"{type(error).__module__}.{type(error).__qualname__}"
 
 
-def stack_of(error: BaseException) -> str:
+def format_stack(error: BaseException) -> str:
     """The stack trace with all causes, as text that any database column can hold."""
-    return storable("".join(traceback.format_exception(error)).rstrip())
+    return make_storable("".join(traceback.format_exception(error)).rstrip())
 
 
-def storable(text: str) -> str:
+def make_storable(text: str) -> str:
     """`text` without what a text column or UTF-8 cannot hold: NUL and lone surrogates."""
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from duesweep.core.headers import json as headers_json
 from duesweep.core.message import Headers, Message
-from duesweep.errors import MessageError, stack_of, storable, type_name
+from duesweep.errors import MessageError, format_stack, make_storable, type_name
 
 EXCEPTION_TYPE = "NServiceBus.ExceptionInfo.ExceptionType"
 INNER_EXCEPTION_TYPE = "NServiceBus.ExceptionInfo.InnerExceptionType"
@@ -47,9 +47,9 @@ def fault_headers(error: MessageError, failed_queue: str, now: datetime) -> Head
         headers[INNER_EXCEPTION_TYPE] = type_name(inner)
     return headers | {
         HELP_LINK: None,
-        EXCEPTION_MESSAGE: storable(str(error)),
+        EXCEPTION_MESSAGE: make_storable(str(error)),
         SOURCE: "duesweep",
-        STACK_TRACE: stack_of(error),
+        STACK_TRACE: format_stack(error),
         TIME_OF_FAILURE: wire_time(now),
         FAILED_QUEUE: failed_queue,
     }

@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from uuid import UUID
 
-from duesweep.errors import ConfigError, StoreError, storable
+from duesweep.errors import ConfigError, StoreError, make_storable
 from duesweep.lost import retry_lost_transactions
 from duesweep.stores.relational.statements import Statements
 from duesweep.stores.relational.summary import Lateness, aware, summary_of
@@ -76,7 +76,7 @@ class RelationalJournal:
                 abandoned=abandoned,
                 # Counted only now: what a batch in flight holds may not be seen.
                 remaining=remaining if isinstance(remaining, int) else remaining(),
-                reason=reason and storable(reason),
+                reason=reason and make_storable(reason),
             )
         return True
 
