@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from duesweep.doctor.examine import Examination, Service, examine_services
-from duesweep.doctor.finding import Check, Finding, Severity, fault, ok
-from duesweep.doctor.spark import Needs
-from duesweep.doctor.tables import (
+from duesweep.checks.finding import Check, Finding, Severity, fault, ok
+from duesweep.checks.tables import (
     NOT_SET_UP,
     FoundTable,
     TableFacts,
     WantedTable,
     all_table_findings,
 )
-from duesweep.doctor.time_outs import TimeOut, time_out_findings
+from duesweep.checks.time_outs import TimeOut, time_out_findings
+from duesweep.doctor.examine import Examination, Service, examine_services
+from duesweep.doctor.spark import Needs
 from duesweep.errors import ConfigError
 
 _WANTED = WantedTable("role", "t", {}, ("SELECT",), "ON t TO u", "create it")

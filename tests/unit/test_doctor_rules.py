@@ -6,15 +6,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from duesweep.doctor.finding import Check, Finding, Severity, is_to_mend
-from duesweep.doctor.postgresql import (
+from duesweep.checks.finding import Check, Finding, Severity, is_to_mend
+from duesweep.checks.postgresql import (
     PostgreSqlFacts,
     SequenceFacts,
     ZoneFacts,
     postgresql_findings,
 )
-from duesweep.doctor.server import ClockReading, clock_skew
-from duesweep.doctor.tables import (
+from duesweep.checks.server import ClockReading, clock_skew
+from duesweep.checks.tables import (
     FoundTable,
     TableFacts,
     WantedIndex,

@@ -1,7 +1,7 @@
 """What the doctor expects of queue tables; the same that delivering takes, and their indexes."""
 
+from duesweep.checks.tables import WantedIndex, WantedTable
 from duesweep.core.address import SqlServerTable, TableName, bracketed, quoted
-from duesweep.doctor.tables import WantedIndex, WantedTable
 from duesweep.queues.columns import POSTGRESQL, SQL_SERVER
 
 OWN, ERROR = "endpoint's own queue", "error queue"

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from duesweep.checks.finding import Check, Finding, fault, skipped
 from duesweep.config import Config
 from duesweep.core.routing import NoRouteError, Route, first_route
-from duesweep.doctor.finding import Check, Finding, fault, skipped
 from duesweep.errors import DuesweepError
 from duesweep.queues.shapes import ROUTED, WAITED_FOR
 from duesweep.wiring.dialects import QueueConnection

@@ -4,12 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from duesweep.checks.postgresql import PostgreSqlFacts, SequenceFacts, ZoneFacts
+from duesweep.checks.tables import FoundTable, TableFacts, WantedTable
+from duesweep.checks.time_outs import TimeOut
 from duesweep.core.address import TableName
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
-from duesweep.doctor.postgresql import PostgreSqlFacts, SequenceFacts, ZoneFacts
-from duesweep.doctor.server import read_clock
-from duesweep.doctor.tables import FoundTable, TableFacts, WantedTable
-from duesweep.doctor.time_outs import TimeOut
 from duesweep.drivers.postgresql import (
     PostgreSqlConnection,
     connect,
@@ -19,6 +18,7 @@ from duesweep.errors import ConfigError, StoreError
 from duesweep.stores.postgresql.location import PostgreSqlLocation, journal_tables
 from duesweep.stores.postgresql.zone import writer_time_zone
 from duesweep.stores.relational.messages import destinations
+from duesweep.stores.relational.readings import read_clock
 
 # As the queues know them, whose rights and sequences these are about.
 _QUEUE = {"typed": ["id uuid", "headers text", "body bytea"], "named": ["expires", "seq"]}

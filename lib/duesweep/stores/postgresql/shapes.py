@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from duesweep.checks.tables import WantedIndex, WantedTable
 from duesweep.core.address import TableName, quoted
-from duesweep.doctor.tables import WantedIndex, WantedTable
 from duesweep.stores.postgresql.location import PostgreSqlLocation
 from duesweep.stores.relational.kinds import TableKind
 from duesweep.stores.relational.shapes import RESHAPE, SETUP, journal_columns

@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
+from duesweep.checks.sqlserver import SqlServerFacts
+from duesweep.checks.tables import FoundTable, TableFacts, WantedTable
 from duesweep.core.address import SqlServerTable, bracketed
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
-from duesweep.doctor.server import read_clock
-from duesweep.doctor.sqlserver import SqlServerFacts
-from duesweep.doctor.tables import FoundTable, TableFacts, WantedTable
 from duesweep.drivers.sqlserver import SqlServerConnection, connect
 from duesweep.errors import ConfigError, StoreError
 from duesweep.stores.relational.messages import destinations
+from duesweep.stores.relational.readings import read_clock
 from duesweep.stores.sqlserver.location import SqlServerLocation
 from duesweep.stores.sqlserver.shapes import delayed_table, journal
 from duesweep.stores.sqlserver.table import find_delayed

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from duesweep.checks.tables import WantedIndex, WantedTable
 from duesweep.core.address import SqlServerTable, bracketed
-from duesweep.doctor.tables import WantedIndex, WantedTable
 from duesweep.stores.relational.shapes import RESHAPE, SETUP, journal_columns
 from duesweep.stores.sqlserver.kinds import SqlServerTableKind
 from duesweep.stores.sqlserver.location import SqlServerLocation, journal_tables

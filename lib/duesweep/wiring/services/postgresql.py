@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
+from duesweep.checks.postgresql import postgresql_findings
 from duesweep.config import Config
 from duesweep.core.address import TableName
 from duesweep.doctor.examine import Service
-from duesweep.doctor.postgresql import postgresql_findings
 from duesweep.doctor.spark import Needs
 from duesweep.queues.shapes import postgresql_queue
 from duesweep.stores.postgresql.facts import PostgreSqlQuestion, gather, waiting_destinations

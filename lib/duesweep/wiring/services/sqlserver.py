@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Sequence
 
+from duesweep.checks.sqlserver import sqlserver_findings
 from duesweep.config import Config
 from duesweep.core.address import SqlServerTable
 from duesweep.doctor.examine import Service
 from duesweep.doctor.spark import Needs
-from duesweep.doctor.sqlserver import sqlserver_findings
 from duesweep.drivers.sqlserver import OdbcDsn
 from duesweep.queues.shapes import sqlserver_queue
 from duesweep.stores.sqlserver.facts import SqlServerQuestion, gather, waiting_destinations

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from duesweep.doctor.finding import Check, Finding, Severity, fault, ok, warning
+from duesweep.checks.finding import Check, Finding, Severity, fault, ok, warning
 
 NOT_SET_UP = "The command `setup` has not run"
 # Types of text that hold the characters of one code page only.
