@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from duesweep.checks.finding import Check, Finding, Severity, fault, ok, skipped, warning
 from duesweep.checks.server import ClockReading, clock_skew, reachable
-from duesweep.checks.tables import TableFacts, all_table_findings
+from duesweep.checks.table_findings import TableFacts, all_table_findings
 from duesweep.checks.time_outs import TimeOut, time_out_findings
 
 # gen_random_uuid() came with this one.

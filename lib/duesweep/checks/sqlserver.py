@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from duesweep.checks.finding import Check, Finding, fault, ok, skipped, warning
 from duesweep.checks.server import ClockReading, clock_skew, reachable
-from duesweep.checks.tables import TableFacts, all_table_findings
+from duesweep.checks.table_findings import TableFacts, all_table_findings
 from duesweep.core.policy import MAX_BATCH_ROWS, SCANNED_ROWS
 
 

@@ -15,7 +15,7 @@ from duesweep.checks.finding import (
     warning,
 )
 from duesweep.checks.server import unreachable
-from duesweep.checks.tables import NOT_SET_UP
+from duesweep.checks.table_findings import NOT_SET_UP
 from duesweep.context import SweepContext
 from duesweep.doctor.spark import Needs
 from duesweep.errors import DuesweepError
