@@ -6,20 +6,16 @@ from typing import Any
 
 import pytest
 
+from duesweep.checks.finding import Check, Finding, Severity, fault, ok
+from duesweep.checks.table_findings import NOT_SET_UP, TableFacts, all_table_findings
+from duesweep.checks.tables import FoundTable, WantedTable
+from duesweep.checks.time_outs import TimeOut, time_out_findings
 from duesweep.doctor.examine import Examination, Service, examine_services
-from duesweep.doctor.finding import Check, Finding, Severity, fault, ok
 from duesweep.doctor.spark import Needs
-from duesweep.doctor.tables import (
-    NOT_SET_UP,
-    FoundTable,
-    TableFacts,
-    WantedTable,
-    all_table_findings,
-)
-from duesweep.doctor.time_outs import TimeOut, time_out_findings
 from duesweep.errors import ConfigError
 
-_WANTED = WantedTable("role", "t", {}, ("SELECT",), "ON t TO u", "create it")
+_WANTED = WantedTable("role", "t", {}, ("SELECT",), "create it")
+_GRANT = "ON t TO u"
 _FOUND = FoundTable(is_table=True, columns={})
 
 
@@ -59,10 +55,10 @@ def test_refusal_that_nothing_else_explains_is_a_fault_of_its_own() -> None:
 
 def _tables(*founds: FoundTable | None) -> Sequence[TableFacts]:
     journal = [
-        TableFacts(replace(_WANTED, name=f"j{n}"), found, is_journal=True)
+        TableFacts(replace(_WANTED, name=f"j{n}", is_journal=True), found, _GRANT)
         for n, found in enumerate(founds)
     ]
-    return [TableFacts(_WANTED, _FOUND), *journal]
+    return [TableFacts(_WANTED, _FOUND, _GRANT), *journal]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +84,7 @@ def test_rights_on_a_table_and_what_belongs_to_it_are_one_finding() -> None:
 
     (finding,) = [
         f
-        for f in all_table_findings("store.dsn", [TableFacts(_WANTED, found)])
+        for f in all_table_findings("store.dsn", [TableFacts(_WANTED, found, _GRANT)])
         if f.check == Check.TABLE_RIGHTS
     ]
 

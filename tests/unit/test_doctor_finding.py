@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from duesweep.doctor.finding import (
+from duesweep.checks.finding import (
     Check,
     Severity,
     fault,

@@ -6,8 +6,8 @@ from pathlib import Path
 import pyodbc
 import pytest
 
-from duesweep.doctor.finding import Check
-from duesweep.doctor.server import unreachable
+from duesweep.checks.finding import Check
+from duesweep.checks.server import unreachable
 from duesweep.drivers.sqlserver import library
 from duesweep.drivers.sqlserver.errors import connect_errors
 from duesweep.drivers.sqlserver.library import driver_library

@@ -6,23 +6,19 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from duesweep.doctor.finding import Check, Finding, Severity, is_to_mend
-from duesweep.doctor.postgresql import (
+from duesweep.checks.finding import Check, Finding, Severity, is_to_mend
+from duesweep.checks.postgresql import (
     PostgreSqlFacts,
     SequenceFacts,
     ZoneFacts,
     postgresql_findings,
 )
-from duesweep.doctor.server import ClockReading, clock_skew
-from duesweep.doctor.tables import (
-    FoundTable,
-    TableFacts,
-    WantedIndex,
-    WantedTable,
-    table_findings,
-)
+from duesweep.checks.server import ClockReading, clock_skew
+from duesweep.checks.table_findings import TableFacts, table_findings
+from duesweep.checks.tables import FoundTable, WantedIndex, WantedTable
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+GRANT = "ON t TO u"
 UTC_ZONE = ZoneFacts("UTC", "default", "UTC", None, None, (0, 0))
 SEQUENCE = SequenceFacts('"public"."Billing"', "integer", "s", 1_000, 2**31 - 1, may_use=True)
 WANTED = WantedTable(
@@ -30,7 +26,6 @@ WANTED = WantedTable(
     name="t",
     columns={"Id": frozenset({"uuid"}), "Headers": frozenset({"nvarchar", "varchar"})},
     rights=("SELECT", "INSERT"),
-    grant="ON t TO u",
     create="create it",
     indexes=(WantedIndex("Id", "slow", "CREATE INDEX"),),
     unicode="Headers",
@@ -55,7 +50,7 @@ FACTS = PostgreSqlFacts(
     is_replica=False,
     readings=[_reading(0)],
     backends=frozenset({1}),
-    tables=[TableFacts(replace(WANTED, name='"public"."Billing"'), FOUND)],
+    tables=[TableFacts(replace(WANTED, name='"public"."Billing"'), FOUND, GRANT)],
     sequences=[SEQUENCE],
     zones=UTC_ZONE,
 )
@@ -120,14 +115,14 @@ def test_clock_skew_is_known_as_far_as_the_best_round_trip_lets_it(
 def test_difference_of_a_table_is_one_finding(
     found: FoundTable | None, expected: dict[Check, Severity]
 ) -> None:
-    assert _bad(list(table_findings(TableFacts(WANTED, found)))) == expected
+    assert _bad(list(table_findings(TableFacts(WANTED, found, GRANT)))) == expected
 
 
 def test_index_that_may_leave_rows_out_may() -> None:
     wanted = replace(WANTED, indexes=(replace(WANTED.indexes[0], partial=True),))
     found = replace(FOUND, indexed=frozenset(), indexed_in_part=frozenset({"Id"}))
 
-    assert _bad(list(table_findings(TableFacts(wanted, found)))) == {}
+    assert _bad(list(table_findings(TableFacts(wanted, found, GRANT)))) == {}
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from duesweep.doctor.finding import Check, Severity, is_to_mend
+from duesweep.checks.finding import Check, Severity, is_to_mend
 from duesweep.doctor.question import question
 from duesweep.doctor.spark import (
     ExecutorFacts,

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from duesweep.doctor.finding import Check, Severity, is_to_mend
-from duesweep.doctor.server import ClockReading
-from duesweep.doctor.sqlserver import SqlServerFacts, sqlserver_findings
+from duesweep.checks.finding import Check, Severity, is_to_mend
+from duesweep.checks.server import ClockReading
+from duesweep.checks.sqlserver import SqlServerFacts, sqlserver_findings
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 FACTS = SqlServerFacts(

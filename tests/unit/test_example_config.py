@@ -12,8 +12,8 @@ from pydantic.fields import FieldInfo
 
 from duesweep import config as configuration
 from duesweep import wiring
+from duesweep.checks.finding import Severity
 from duesweep.config import Config
-from duesweep.doctor.finding import Severity
 from duesweep.wiring.examining import examination
 
 _REPEATED = {"queues": configuration.QueueConfig, "route": configuration.RouteConfig}

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from duesweep.checks.finding import Check, Severity
 from duesweep.cli import sweep
 from duesweep.cli.app import main
 from duesweep.config import load
-from duesweep.doctor.finding import Check, Severity
 from duesweep.wiring.examining import examination
 
 SETTINGS = [

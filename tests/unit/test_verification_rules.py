@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from duesweep.doctor.finding import Check, Finding, Severity
+from duesweep.checks.finding import Check, Finding, Severity
 from duesweep.drivers.rabbitmq import Brokers, Management
 from duesweep.errors import ConfigError
 from duesweep.queues.rabbitmq import ladder

@@ -14,7 +14,7 @@ from duesweep.core.headers import json as headers_json
 from duesweep.core.message import MESSAGE_ID
 from duesweep.drivers.postgresql import connection as driver
 from duesweep.errors import ConfigError, UnreadableAddressError
-from duesweep.stores.relational.statements import JOURNAL_TABLES
+from duesweep.stores.relational.wanted import JOURNAL_TABLES
 from duesweep.stores.values import NewMessage
 from duesweep.testing.builders import delayed_row
 from duesweep.testing.contract.stores import steps

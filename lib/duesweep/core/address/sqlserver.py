@@ -29,7 +29,7 @@ class SqlServerTable:
 
 
 def bracket_name(name: str) -> str:
-    """`name` as a bracketed T-SQL identifier."""
+    """`name` as a bracket_name T-SQL identifier."""
     return "[" + name.replace("]", "]]") + "]"
 
 

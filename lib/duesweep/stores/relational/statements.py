@@ -3,8 +3,6 @@
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-JOURNAL_TABLES = ("journal", "attempts", "sweeps", "bindings")
-
 
 class Statements(Protocol):
     """The statements of one dialect on one session, by the names that `duesweep.sql` gives them."""

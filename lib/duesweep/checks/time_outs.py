@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from duesweep.doctor.finding import Check, Finding, ok, warning
+from duesweep.checks.finding import Check, Finding, ok, warning
 
 # Where a setting comes from that a session, or whoever opened it, has set for itself.
 _OWN_SOURCES = {"session", "client"}

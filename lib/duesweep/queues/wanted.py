@@ -1,42 +1,38 @@
-"""What the doctor expects of queue tables; the same that delivering takes, and their indexes."""
+"""What is expected of queue tables: what delivery needs, and the transport's indexes."""
 
-from duesweep.core.address import SqlServerTable, TableName, bracket_name, quote_name
-from duesweep.doctor.tables import WantedIndex, WantedTable
+from duesweep.checks.tables import WantedIndex, WantedTable
+from duesweep.core.address import SqlServerTable, TableName
 from duesweep.queues.columns import POSTGRESQL, SQL_SERVER
 
 OWN, ERROR = "endpoint's own queue", "error queue"
 WAITED_FOR, ROUTED = "queue that messages wait for", "queue that a [[route]] names"
-_SETUP = "Run the command `setup`, or correct the setting that names it"
+_SETUP = "run the command `setup`, or correct the setting that names it"
 _ELSEWHERE = (
-    "Let its endpoint create it (NServiceBus's installers do), or add or correct a [[route]] that "
+    "let its endpoint create it (NServiceBus's installers do), or add or correct a [[route]] that "
     "says which queue is meant"
 )
 _CREATE = {OWN: _SETUP, ERROR: _SETUP, WAITED_FOR: _ELSEWHERE, ROUTED: _ELSEWHERE}
 
 
-def postgresql_queue(role: str, table: TableName, grantee: str) -> WantedTable:
+def postgresql_queue(role: str, table: TableName) -> WantedTable:
     """A queue table of the PostgreSQL transport."""
     return WantedTable(
         role=role,
         name=str(table),
         columns=POSTGRESQL,
         rights=("INSERT",),
-        grant=f"ON {table} TO {quote_name(grantee)}; GRANT USAGE ON SCHEMA "
-        f"{quote_name(table.schema)} TO {quote_name(grantee)}",
         create=_CREATE[role],
     )
 
 
-def sqlserver_queue(role: str, table: SqlServerTable, grantee: str) -> WantedTable:
+def sqlserver_queue(role: str, table: SqlServerTable) -> WantedTable:
     """A queue table of the SQL Server transport."""
     name = table.sql
-    beside = f"{bracket_name(table.schema)}.{bracket_name(table.table)}"
     return WantedTable(
         role=role,
         name=name,
         columns=SQL_SERVER,
         rights=("INSERT",),
-        grant=f"ON {beside} TO {bracket_name(grantee)}, in database {table.catalog}",
         create=_CREATE[role],
         unicode="Headers",
         indexes=(

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from duesweep.checks.finding import Check, Finding, fault, ok, skipped, warning
+from duesweep.checks.server import ClockReading, clock_skew, reachable
+from duesweep.checks.table_findings import TableFacts, all_table_findings
 from duesweep.core.policy import MAX_BATCH_ROWS, SCANNED_ROWS
-from duesweep.doctor.finding import Check, Finding, fault, ok, skipped, warning
-from duesweep.doctor.server import ClockReading, clock_skew, reachable
-from duesweep.doctor.tables import TableFacts, all_table_findings
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from duesweep.doctor.finding import Check, Finding, Severity, fault, ok, skipped, warning
-from duesweep.doctor.server import ClockReading, clock_skew, reachable
-from duesweep.doctor.tables import TableFacts, all_table_findings
-from duesweep.doctor.time_outs import TimeOut, time_out_findings
+from duesweep.checks.finding import Check, Finding, Severity, fault, ok, skipped, warning
+from duesweep.checks.server import ClockReading, clock_skew, reachable
+from duesweep.checks.table_findings import TableFacts, all_table_findings
+from duesweep.checks.time_outs import TimeOut, time_out_findings
 
 # gen_random_uuid() came with this one.
 _OLDEST_VERSION = 130_000

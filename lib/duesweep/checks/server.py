@@ -1,15 +1,14 @@
 """What is to be said of any server: whether it answers, and its clock."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
-from duesweep.doctor.finding import Check, Finding, capitalized, fault, ok, warning
+from duesweep.checks.finding import Check, Finding, capitalized, fault, ok, warning
 from duesweep.errors import DuesweepError, OdbcDriverError
 
 # Nothing is early or late by this machine's clock; it only stamps logs and fault headers.
 _SKEW = timedelta(seconds=5)
-_LOOKS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +28,6 @@ class ClockReading:
     def skew(self) -> timedelta:
         """How far the server is ahead, the answer taken to be from the middle."""
         return self.server - (self.before + self.round_trip / 2)
-
-
-def read_clock(now: Callable[[], datetime]) -> Sequence[ClockReading]:
-    """Some looks at a server's clock."""
-    readings = []
-    for _ in range(_LOOKS):
-        before = datetime.now(UTC)
-        server = now()
-        readings.append(ClockReading(server, before, datetime.now(UTC)))
-    return readings
 
 
 def reachable(setting: str, version: str, readings: Sequence[ClockReading]) -> Finding:
