@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from diagnosis import diagnosed
-from routes import add_routes
-from sqlserver_endpoint import SqlServerEndpoint
 
 from duesweep.core.address import SqlServerTable
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
+from support.diagnosis import diagnosed
+from support.routes import add_routes
+from support.sqlserver_endpoint import SqlServerEndpoint
 
 STORE = "store.dsn"
 

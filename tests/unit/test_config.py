@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from unit.config_files import MINIMAL, file_of
 
 from duesweep.config import jars, load, mask_secrets
 from duesweep.errors import ConfigError
+from support.config_files import MINIMAL, file_of
 
 
 @pytest.fixture(autouse=True)

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from unit.config_files import MINIMAL
 
 from duesweep.config import load
 from duesweep.errors import ConfigError
+from support.config_files import MINIMAL
 
 
 @pytest.fixture(autouse=True)

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from unit.config_files import MINIMAL, file_of
 
 from duesweep.cli.app import main
 from duesweep.config import load
 from duesweep.errors import ConfigError
+from support.config_files import MINIMAL, file_of
 
 OWN = "postgresql://sweeper:s3cret@db.example:5432/sales"
 ROUTED = '[[route]]\ndestination = "*"\nconnection = "main"\n'

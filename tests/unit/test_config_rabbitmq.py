@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from unit.config_files import MINIMAL, file_of
 
 from duesweep.config import Config, load, mask_secrets
 from duesweep.errors import ConfigError
+from support.config_files import MINIMAL, file_of
 
 URL = "amqps://sweeper:s3cret@mq.example:5671/sales"
 OTHER = "amqps://sweeper:0ther@mq2.example:5671/sales"

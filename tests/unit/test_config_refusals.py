@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from unit.config_files import MINIMAL, file_of
 
 from duesweep.config import Config, load
 from duesweep.errors import ConfigError
+from support.config_files import MINIMAL, file_of
 
 
 @pytest.fixture(autouse=True)

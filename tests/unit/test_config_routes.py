@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from unit.config_files import MINIMAL, file_of
 
 from duesweep.config import Config, load, route_notice
 from duesweep.errors import ConfigError
+from support.config_files import MINIMAL, file_of
 
 ODBC = "Driver=x;Server=db.example,1433;Database=nsb;Uid=sweeper;Pwd=s3cret;Encrypt=yes"
 SQL_SERVER = f"""

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from unit.config_files import MINIMAL, file_of
 
 from duesweep.config import load
 from duesweep.errors import ConfigError
+from support.config_files import MINIMAL, file_of
 
 BROKER = '[queues.main]\nkind = "rabbitmq"\nurl = "amqp://broker"\n'
 ROUTE = '[[route]]\ndestination = "*"\nconnection = "main"\n'

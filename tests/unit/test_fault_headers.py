@@ -4,7 +4,6 @@ import json
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-import recordings
 
 from duesweep.core.fault_headers import (
     EXCEPTION_MESSAGE,
@@ -22,6 +21,7 @@ from duesweep.core.headers.json import FORWARD_DESTINATION
 from duesweep.core.message import Headers
 from duesweep.errors import MessageError, QueueNotFoundError, UnreadableHeadersError
 from duesweep.testing.builders import DelayedRow, delayed_row, message
+from support import recordings
 
 NOW = datetime(2026, 11, 21, 9, 21, 21, 394302, tzinfo=UTC)
 RECORDED: dict[str, str | None] = json.loads(recordings.error_row().headers)

@@ -4,7 +4,6 @@ import json
 from contextlib import nullcontext
 
 import pytest
-import recordings
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from duesweep.core.headers.json import (
 from duesweep.core.message import Headers
 from duesweep.errors import UnreadableHeadersError
 from duesweep.testing.builders import DelayedRow
+from support import recordings
 
 FORWARD = f'"{FORWARD_DESTINATION}":"Billing"'
 DELIVERED = {row.message_id: row for rows in recordings.delivered_rows().values() for row in rows}

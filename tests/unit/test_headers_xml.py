@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
-from xml_documents import END, document, one_value
 
 from duesweep.core.headers.xml import PROPERTY_PREFIX, read, split, write
 from duesweep.core.message import Headers
+from support.xml_documents import END, document, one_value
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "msmq_headers.jsonl"
 RECORDINGS = {line["name"]: line for line in map(json.loads, FIXTURE.read_bytes().splitlines())}

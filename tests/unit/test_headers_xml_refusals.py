@@ -3,10 +3,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from xml_documents import END, document, one_value
 
 from duesweep.core.headers.xml import read
 from duesweep.errors import UnreadableHeadersError
+from support.xml_documents import END, document, one_value
 
 LAUGHS = "".join(f'<!ENTITY l{n + 1} "{f"&l{n};" * 10}">' for n in range(9))
 

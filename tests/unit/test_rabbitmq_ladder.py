@@ -3,11 +3,11 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from recordings import broker_definitions, broker_messages
 
 from duesweep.core.policy import delay_level
 from duesweep.queues.rabbitmq import ladder
 from duesweep.queues.rabbitmq.ladder import destination_of, routing_key
+from support.recordings import broker_definitions, broker_messages
 
 DELAYS = {
     str(one.headers[ladder.DELAY_HEADER]): one

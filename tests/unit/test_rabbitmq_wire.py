@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from recordings import cases
 
 from duesweep.core.fault_headers import make_error_message
 from duesweep.core.headers import json as headers_json
@@ -15,6 +14,7 @@ from duesweep.queues.rabbitmq import ladder
 from duesweep.queues.rabbitmq.topology import Style
 from duesweep.queues.rabbitmq.wire import delayed_publication, direct_publication
 from duesweep.testing.builders import delayed_row, message
+from support.recordings import cases
 
 NON_PERSISTENT = "NServiceBus.Transport.RabbitMQ.UseNonPersistentDelivery"
 MISSING = object()

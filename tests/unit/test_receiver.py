@@ -4,8 +4,6 @@ import threading
 from datetime import timedelta
 
 import pytest
-from memory_transport import CountedStop, MemoryTransport
-from receiving import Handler, receive, texts
 from structlog.testing import capture_logs
 
 from duesweep.errors import QueueNotFoundError, StoreError
@@ -15,6 +13,8 @@ from duesweep.queues.operations import (
     ReceiverOptions,
     TransportSession,
 )
+from support.memory_transport import CountedStop, MemoryTransport
+from support.receiving import Handler, receive, texts
 
 
 @pytest.fixture

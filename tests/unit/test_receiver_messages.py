@@ -3,13 +3,13 @@
 from datetime import timedelta
 
 import pytest
-from memory_transport import MemoryTransport
-from receiving import Handler, receive
 from structlog.testing import capture_logs
 
 from duesweep.core.fault_headers import EXCEPTION_TYPE, FAILED_QUEUE
 from duesweep.core.headers import json as headers_json
 from duesweep.queues.operations import Receiver, ReceiverOptions
+from support.memory_transport import MemoryTransport
+from support.receiving import Handler, receive
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from unit.dispatch_world import World, one, slice_end
 
 from duesweep.core.policy import BatchLimits
 from duesweep.core.routing import Route
@@ -15,6 +14,7 @@ from duesweep.stores.base import TaskSession
 from duesweep.testing.builders import DelayedRow, delayed_row
 from duesweep.testing.memory import MemoryStore
 from duesweep.testing.memory_queue import MemoryQueue
+from support.dispatch_world import World, one, slice_end
 
 ROUTES = (
     Route("*@HOST-1", "near", "{queue}"),

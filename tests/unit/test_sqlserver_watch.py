@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
-from waiting import until
 
 from duesweep.core.timeouts import Limits
 from duesweep.drivers.sqlserver.connect import connect
 from duesweep.errors import StoreError
+from support.waiting import until
 
 _LIMITS = Limits(connect_seconds=1, answer_seconds=1, lock_seconds=1)
 # The first answer of a session: a version, and no encryption.

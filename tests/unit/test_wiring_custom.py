@@ -6,7 +6,6 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from acme_stores import AcmeStore
 
 from duesweep import wiring
 from duesweep.cli.app import main
@@ -16,10 +15,11 @@ from duesweep.errors import ConfigError
 from duesweep.stores.postgresql.setup import PostgreSqlSetup
 from duesweep.wiring import operations
 from duesweep.wiring.installing import CustomStoreStep
+from support.acme_stores import AcmeStore
 
 DSN = "postgresql://sweeper:s3cret@db.example:5432/sales"
 SETTINGS = {
-    "store.kind": "acme_stores:AcmeStore",
+    "store.kind": "support.acme_stores:AcmeStore",
     "store.dsn": DSN,
     "store.endpoint": "Sales.Orders",
     "queues.default.kind": "postgresql",
@@ -123,7 +123,9 @@ def test_module_that_raises_is_named_and_its_words_are_not_repeated(
 
 
 def test_class_that_is_missing_is_named() -> None:
-    assert "acme_stores has no Store in it" in str(_refused(store__kind="acme_stores:Store"))
+    assert "support.acme_stores has no Store in it" in str(
+        _refused(store__kind="support.acme_stores:Store")
+    )
 
 
 @pytest.mark.parametrize(
@@ -135,16 +137,16 @@ def test_class_that_is_missing_is_named() -> None:
     ],
 )
 def test_class_that_raises_is_named_and_its_words_are_not_repeated(name: str, error: str) -> None:
-    refusal = _refused(store__kind=f"acme_stores:{name}")
+    refusal = _refused(store__kind=f"support.acme_stores:{name}")
 
-    assert f"acme_stores:{name} cannot be made from a StoreSettings" in str(refusal)
+    assert f"support.acme_stores:{name} cannot be made from a StoreSettings" in str(refusal)
     assert f"it raises builtins.{error};" in str(refusal)
     assert "s3cret" not in str(refusal)
     assert type(refusal.__cause__).__name__ == error
 
 
 def test_methods_that_are_missing_are_named() -> None:
-    lacks = str(_refused(store__kind="acme_stores:HalfAStore"))
+    lacks = str(_refused(store__kind="support.acme_stores:HalfAStore"))
 
     assert "is no store: it lacks set_up_infrastructure, open_messages;" in lacks
 
@@ -158,7 +160,8 @@ def test_store_without_a_kind_for_its_queues_is_refused_with_one_sentence(
     assert main(["sweep", *given]) == 2
 
     said = capsys.readouterr().err
-    assert said.startswith("duesweep: queues.default.kind is not set, and a store of kind acme_")
+    refused = "duesweep: queues.default.kind is not set, and a store of kind support.acme_"
+    assert said.startswith(refused)
     assert said.count("\n") == 1
 
 
@@ -176,17 +179,22 @@ def test_queues_that_can_be_in_no_transaction_of_the_stores_need_a_dsn(
     name: str, kind: str
 ) -> None:
     config = _config(
-        store__kind=f"acme_stores:{name}", queues__default__kind=kind, store__dsn="Server=h"
+        store__kind=f"support.acme_stores:{name}", queues__default__kind=kind, store__dsn="Server=h"
     )
 
     for use in (wiring.sweep_context, wiring.queue, wiring.installer, operations.transport):
-        with pytest.raises(ConfigError, match=r"queues\.default\.dsn is not set, and acme_stores"):
+        with pytest.raises(
+            ConfigError, match=r"queues\.default\.dsn is not set, and support\.acme_stores"
+        ):
             use(config)
 
 
 def test_queues_of_a_strange_store_are_where_their_dsn_leads() -> None:
     context = wiring.sweep_context(
-        _config(store__kind="acme_stores:StrangeStore", queues__default__dsn="postgresql://other/q")
+        _config(
+            store__kind="support.acme_stores:StrangeStore",
+            queues__default__dsn="postgresql://other/q",
+        )
     )
 
     assert not context.queue.shares_transaction
@@ -233,6 +241,6 @@ def test_nothing_is_sent_later_through_a_custom_store(capsys: pytest.CaptureFixt
 
     assert main(["queue", "send", "Billing", "--delay", "1s", *given]) == 2
 
-    assert "the store is of kind acme_stores:AcmeStore; send it without a delay" in (
+    assert "the store is of kind support.acme_stores:AcmeStore; send it without a delay" in (
         capsys.readouterr().err
     )

@@ -11,7 +11,6 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import namedtuple_row
-from recordings import QueueRow
 
 from duesweep import config as configuration
 from duesweep import wiring
@@ -20,6 +19,7 @@ from duesweep.core.address import PostgreSqlAddresses, TableName, quoted
 from duesweep.sql import statement
 from duesweep.stores.postgresql.location import journal_tables
 from duesweep.testing.builders import BODY, ENDPOINT, DelayedRow, delayed_row
+from support.recordings import QueueRow
 
 # As NServiceBus stores it, evaluated in the writer's session: the server's default time zone.
 _DUE_IN = "SELECT timestamptz(now() AT TIME ZONE 'UTC') + make_interval(secs => $1)"

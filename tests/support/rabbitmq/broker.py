@@ -11,8 +11,9 @@ from urllib.parse import quote
 from urllib.request import Request, urlopen
 
 import pika
-from broker_server import BrokerServer
-from waiting import until
+
+from support.rabbitmq.broker_server import BrokerServer
+from support.waiting import until
 
 
 class Broker:

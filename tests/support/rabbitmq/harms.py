@@ -4,11 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from broker import Broker
-from contract.rabbitmq.commands import run
-from waiting import until
-
 from duesweep.queues.rabbitmq import ladder
+from support.rabbitmq.broker import Broker
+from support.rabbitmq.commands import run
+from support.waiting import until
 
 _LEVEL, _BELOW = ladder.level_name(3), ladder.level_name(2)
 _FIRST = ladder.level_name(3, ladder.FIRST_PREFIX)

@@ -7,10 +7,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from contract.store_subjects import entry_of
-from sqlserver_endpoint import SqlServerEndpoint
-from sqlserver_rows import AS_DUE, due_text, shown
-from timeouts import destination_of
 
 from duesweep import wiring
 from duesweep.core.address import bracketed
@@ -19,6 +15,10 @@ from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import DelayedRow
 from duesweep.testing.contract import REFUSED_BODY, Abilities, ArrivedMessages, JsonHeaders
 from duesweep.testing.journal import JournalEntry
+from support.contract.store_subjects import entry_of
+from support.sqlserver_endpoint import SqlServerEndpoint
+from support.sqlserver_rows import AS_DUE, due_text, shown
+from support.timeouts import destination_of
 
 _NOT_XML = (
     "<",

@@ -13,7 +13,7 @@ from duesweep.core.message import MESSAGE_ID, Message
 from duesweep.core.transport_message import TIME_TO_BE_RECEIVED
 from duesweep.testing.builders import DelayedRow
 
-_FOLDER = Path(__file__).parent / "fixtures"
+_FOLDER = Path(__file__).parents[1] / "fixtures"
 
 
 @dataclass(frozen=True, slots=True)

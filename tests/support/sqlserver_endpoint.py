@@ -7,15 +7,14 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
-from recordings import QueueRow
-from sqlserver_rows import MsmqRows, StoredRows, TimeoutRows, TransportRows, due_of, shown
-from sqlserver_server import SqlServer, SqlServerDatabase
-
 from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.config import Config
 from duesweep.core.address import SqlServerAddresses, SqlServerTable, bracketed
 from duesweep.testing.builders import BODY, ENDPOINT, DelayedRow, delayed_row
+from support.recordings import QueueRow
+from support.sqlserver_rows import MsmqRows, StoredRows, TimeoutRows, TransportRows, due_of, shown
+from support.sqlserver_server import SqlServer, SqlServerDatabase
 
 _QUEUE = """
     CREATE TABLE {queue} (

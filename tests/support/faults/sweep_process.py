@@ -20,7 +20,7 @@ from duesweep.stores.base import Store
 from duesweep.stores.postgresql.store import PostgreSqlStore
 from duesweep.sweep import exit_code, sweep
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 
 def main(master: str, moment: str, batch: str, file: str, *overrides: str) -> int:
@@ -43,11 +43,11 @@ def main(master: str, moment: str, batch: str, file: str, *overrides: str) -> in
 def _failing(store: Store, moment: str, batch: int) -> Store:
     """`store`, failing. Its module goes to the tasks by value: they cannot import it."""
     if isinstance(store, PostgreSqlStore):
-        from faults import failing_store  # noqa: PLC0415 - loads a driver
+        from support.faults import failing_store  # noqa: PLC0415 - loads a driver
 
         cloudpickle.register_pickle_by_value(failing_store)
         return failing_store.FailingStore(store, moment, batch)  # type: ignore[arg-type, return-value]
-    from faults import failing_sqlserver  # noqa: PLC0415 - loads the other
+    from support.faults import failing_sqlserver  # noqa: PLC0415 - loads the other
 
     cloudpickle.register_pickle_by_value(failing_sqlserver)
     return failing_sqlserver.FailingSqlServerStore.of(store, moment, batch)  # type: ignore[arg-type]

@@ -6,11 +6,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from endpoint import Endpoint
-from timeouts import POSTGRESQL_TABLE, destination_of, timeout_headers
-
 from duesweep.core.address import TableName, quoted
 from duesweep.testing.builders import DelayedRow
+from support.endpoint import Endpoint
+from support.timeouts import POSTGRESQL_TABLE, destination_of, timeout_headers
 
 
 # Without slots, which know no super().

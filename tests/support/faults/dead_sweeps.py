@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-from endpoint import Endpoint
-from ledger_reader import LedgerReader
 from pyspark.sql import SparkSession
 
 from duesweep.context import SweepContext
@@ -12,6 +10,8 @@ from duesweep.ledger.tables import Ledger
 from duesweep.settle import settle_leftovers
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
 from duesweep.stores.values import Slices, SweepRun
+from support.endpoint import Endpoint
+from support.ledger_reader import LedgerReader
 
 
 @dataclass

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import psycopg
-from endpoint import Endpoint
 
 from duesweep import wiring
 from duesweep.testing.contract import REFUSED_BODY, ArrivedMessages
+from support.endpoint import Endpoint
 
 
 class PostgreSqlQueueUnderTest:

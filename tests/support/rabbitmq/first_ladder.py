@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pika
-from broker import Broker
 
 from duesweep.core.policy import delay_level
 from duesweep.drivers.rabbitmq import Brokers, Channel, RabbitMqConnection
 from duesweep.queues.rabbitmq import declare, ladder
 from duesweep.queues.rabbitmq.topology import BrokerQueue, Topology
+from support.rabbitmq.broker import Broker
 
 TIME_SENT = "NServiceBus.TimeSent"
 

@@ -6,10 +6,6 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
-from endpoint import Endpoint
-from timeouts import timeout_headers, timeout_of
-from timeouts_endpoint import timeout_destination
-
 from duesweep import wiring
 from duesweep.core.account import SliceAccount, SliceEnd
 from duesweep.core.message import Message
@@ -17,6 +13,9 @@ from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import DelayedRow
 from duesweep.testing.contract import Abilities, JsonHeaders
 from duesweep.testing.journal import BatchEntry, ExhaustedEntry, JournalEntry, SliceEntry
+from support.endpoint import Endpoint
+from support.timeouts import timeout_headers, timeout_of
+from support.timeouts_endpoint import timeout_destination
 
 # By the time zone of a database and a schema in it.
 OpenEndpoint = Callable[[str, str], AbstractContextManager[Endpoint]]

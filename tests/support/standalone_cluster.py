@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from ports import free_port
+from support.ports import free_port
 
 # Neither the environment of the tests nor anything that they have set reaches a worker.
 WORKER_PATH = "/usr/bin:/bin"

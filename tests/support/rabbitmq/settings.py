@@ -1,11 +1,10 @@
 """What the tests of sweeps to RabbitMQ share."""
 
-from broker import Broker
-from endpoint import Endpoint
-
 from duesweep.drivers.rabbitmq import Brokers
 from duesweep.queues.rabbitmq.setup import RabbitMqSetup
 from duesweep.queues.rabbitmq.topology import Style
+from support.endpoint import Endpoint
+from support.rabbitmq.broker import Broker
 
 
 def settings(broker: Broker, **more: object) -> dict[str, object]:

@@ -6,14 +6,14 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 import pyodbc
-from sqlserver_server import SqlServerDatabase
-from timeouts import SQL_SERVER_TABLE, destination_of, timeout_headers, timeout_of
 
 from duesweep.core.headers import json as headers_json
 from duesweep.core.headers import xml as headers_xml
 from duesweep.core.message import Message
 from duesweep.errors import UnreadableHeadersError, storable
 from duesweep.testing.builders import DelayedRow, message
+from support.sqlserver_server import SqlServerDatabase
+from support.timeouts import SQL_SERVER_TABLE, destination_of, timeout_headers, timeout_of
 
 # A Due goes in and comes out as text: as parameters and results, fractions of seconds are lost on
 # some servers. As datetime2(7) the text of a `datetime` is exact: one tick of 1/300 s, no other.

@@ -5,14 +5,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from broker import Broker
-from contract.rabbitmq.commands import run
 
 from duesweep.drivers.rabbitmq import Brokers
 from duesweep.queues.rabbitmq import ladder
 from duesweep.queues.rabbitmq.migration.migrate import Migration
 from duesweep.queues.rabbitmq.migration.report import LevelReport
 from duesweep.queues.rabbitmq.topology import Style
+from support.rabbitmq.broker import Broker
+from support.rabbitmq.commands import run
 
 
 def counts(broker: Broker) -> dict[str, int]:

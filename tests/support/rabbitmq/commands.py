@@ -4,9 +4,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from broker import Broker
-
 from duesweep.cli.app import main
+from support.rabbitmq.broker import Broker
 
 
 def arguments(broker: Broker, *command: str, **settings: object) -> list[str]:

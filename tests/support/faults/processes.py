@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 _SCRIPT = Path(__file__).with_name("sweep_process.py")
-_LIBRARY = Path(__file__).parents[2] / "lib"
+_LIBRARY = Path(__file__).parents[3] / "lib"
 
 
 @dataclass

@@ -3,8 +3,6 @@
 import threading
 from collections.abc import Callable
 
-from memory_transport import CountedStop, MemoryTransport
-
 from duesweep.queues.operations import (
     Handle,
     ReceivedMessage,
@@ -12,6 +10,7 @@ from duesweep.queues.operations import (
     ReceiverOptions,
     TransportSession,
 )
+from support.memory_transport import CountedStop, MemoryTransport
 
 ONE = ReceiverOptions(concurrency=1)
 

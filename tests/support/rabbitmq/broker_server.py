@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from certificates import Authority
-from ports import free_port
-from waiting import until
+from support.certificates import Authority
+from support.ports import free_port
+from support.waiting import until
 
 _FOLDERS = ("/usr/lib/rabbitmq", "/opt/rabbitmq", "/usr/local/rabbitmq")
 _START_SECONDS = 300

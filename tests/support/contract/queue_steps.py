@@ -3,14 +3,13 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from endpoint import Endpoint
-
 from duesweep import wiring
 from duesweep.core.message import Message
 from duesweep.errors import MessageError
 from duesweep.queues.base import QueueSession
 from duesweep.stores.base import TaskSession
 from duesweep.testing.builders import delayed_row, message
+from support.endpoint import Endpoint
 
 # What the sessions of these tests wait for locks, instead of seconds.
 LOCK_WAIT_SECONDS = 0.3

@@ -6,9 +6,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from broker import Broker
-from unit.dispatch_world import World
-
 from duesweep.core.message import Message
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.rabbitmq import Brokers
@@ -17,6 +14,8 @@ from duesweep.queues.rabbitmq.session import RabbitMqQueueSession
 from duesweep.queues.rabbitmq.topology import Style
 from duesweep.testing.builders import ENDPOINT, DelayedRow, delayed_row, message
 from duesweep.testing.memory import MemoryStore
+from support.dispatch_world import World
+from support.rabbitmq.broker import Broker
 
 
 def queue_of(
