@@ -58,7 +58,7 @@ def test_nothing_due_takes_less_than_a_second_and_no_java(endpoint: Endpoint) ->
 
     print(f"nothing due, from the shell: {sorted(round(s, 2) for s in seconds)} s of CPU")
     # Not by the clock, and the least: a machine's load is not what this is about. It waits for
-    # nothing but the store, and tests/unit/test_imports.py says what it must not load.
+    # nothing but the store, and tests/unit/cli/test_imports.py says what it must not load.
     assert min(seconds) < 1
 
 

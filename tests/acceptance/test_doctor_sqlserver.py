@@ -2,7 +2,7 @@
 
 A stand-in cannot show a database that is read-only or cannot read lists, READ_COMMITTED_SNAPSHOT
 that is off, or a server's own names of indexes: those are in
-tests/unit/test_doctor_sqlserver_rules.py.
+tests/unit/doctor/test_sqlserver.py.
 """
 
 import uuid

@@ -71,7 +71,7 @@ def test_store_travels_to_tasks_and_shows_no_secrets() -> None:
 
 
 def test_example_in_the_documentation_is_this_store() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "stores.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[3] / "docs" / "stores.md").read_text(encoding="utf-8")
 
     assert dedent(inspect.getsource(AcmeStore)) in text
 

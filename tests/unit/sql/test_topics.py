@@ -12,7 +12,7 @@ import pytest
 import duesweep
 from duesweep.sql import TOPICS, read_topic, split_statements, statement, statements
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 FOLDER = Path(duesweep.__file__).parent / "sql"
 DIALECTS = ("postgresql", "sqlserver")
 

@@ -12,7 +12,7 @@ from duesweep.core.headers.xml import PROPERTY_PREFIX, read, split, write
 from duesweep.core.message import Headers
 from support.xml_documents import END, document, one_value
 
-FIXTURE = Path(__file__).parents[1] / "fixtures" / "msmq_headers.jsonl"
+FIXTURE = Path(__file__).parents[3] / "fixtures" / "msmq_headers.jsonl"
 RECORDINGS = {line["name"]: line for line in map(json.loads, FIXTURE.read_bytes().splitlines())}
 
 # The private characters are those that stand in for others while the XML is parsed.

@@ -12,7 +12,7 @@ import pytest
 import duesweep
 from duesweep.cli.app import main
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_version_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ from duesweep.doctor.finding import Severity
 from duesweep.wiring.examining import examination
 
 _REPEATED = {"queues": configuration.QueueConfig, "route": configuration.RouteConfig}
-_CONF = Path(__file__).parents[2] / "conf"
+_CONF = Path(__file__).parents[3] / "conf"
 _LIST = _CONF / "duesweep.toml"
 _EXAMPLES = ("postgresql", "sqlserver", "msmq", "sql-persistence", "rabbitmq")
 _SECTION = re.compile(r"(?:# )?\[+(\w+)[\w.]*\]+$")
