@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 import pytest
-from diagnosis import diagnosed
-from endpoint import Endpoint
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from duesweep.core.address import quote_name
+from support.diagnosis import diagnosed
+from support.endpoint import Endpoint
 
 DELAYED = '"public"."Sales.Orders.Delayed"'
 OWN = '"public"."Sales.Orders"'

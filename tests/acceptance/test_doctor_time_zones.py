@@ -1,11 +1,11 @@
 """What the doctor says of the time zones of those who write to a PostgreSQL store."""
 
 import pytest
-from diagnosis import diagnosed
-from endpoint import Endpoint
 from psycopg.conninfo import conninfo_to_dict
 
 from duesweep.core.address import quote_name
+from support.diagnosis import diagnosed
+from support.endpoint import Endpoint
 
 DELAYED = '"public"."Sales.Orders.Delayed"'
 STORE = "store.dsn"

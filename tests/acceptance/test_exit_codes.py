@@ -5,13 +5,13 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from endpoint import Endpoint
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from duesweep.cli.app import main
 from duesweep.core.address import quote_name
 from duesweep.demo.server import EmbeddedServer
 from duesweep.stores.values import SweepReport
+from support.endpoint import Endpoint
 
 
 def run(*arguments: str) -> int:

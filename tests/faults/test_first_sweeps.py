@@ -9,9 +9,6 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from endpoint import Endpoint
-from faults.processes import SweepProcess
-from ledger_reader import LedgerReader
 from pyspark.sql import SparkSession
 
 from duesweep import wiring
@@ -21,6 +18,9 @@ from duesweep.settle import check_binding
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
 from duesweep.stores.values import SweepSummary
 from duesweep.sweep import sweep
+from support.endpoint import Endpoint
+from support.faults.processes import SweepProcess
+from support.ledger_reader import LedgerReader
 
 
 @contextmanager

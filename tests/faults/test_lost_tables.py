@@ -7,9 +7,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from diagnosis import diagnosed
-from endpoint import Endpoint
-from ledger_reader import LedgerReader
 from pyspark.sql import SparkSession
 
 from duesweep import wiring
@@ -20,6 +17,9 @@ from duesweep.ledger.identity import ID_PROPERTY, ROLE_PROPERTY, TABLES
 from duesweep.ledger.schemas import SWEEPS
 from duesweep.ledger.tables import Ledger
 from duesweep.sweep import exit_code, sweep
+from support.diagnosis import diagnosed
+from support.endpoint import Endpoint
+from support.ledger_reader import LedgerReader
 
 Capture = pytest.CaptureFixture[str]
 

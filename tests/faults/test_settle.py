@@ -6,13 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from endpoint import Endpoint
-from faults.dead_sweeps import Dead, assert_settled_once, settle
-from ledger_reader import LedgerReader
 from pyspark.sql import SparkSession
 
 from duesweep.ledger.tables import Ledger
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
+from support.endpoint import Endpoint
+from support.faults.dead_sweeps import Dead, assert_settled_once, settle
+from support.ledger_reader import LedgerReader
 
 
 class KilledError(BaseException):

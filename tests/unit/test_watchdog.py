@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from py4j.protocol import Py4JNetworkError
-from waiting import until
 
 from duesweep import watchdog as module
 from duesweep.errors import StoreError
@@ -15,6 +14,7 @@ from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import DelayedRow
 from duesweep.testing.memory import MemoryStore
 from duesweep.watchdog import Watchdog
+from support.waiting import until
 
 
 class Asked:

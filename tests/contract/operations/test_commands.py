@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from contract.operations.steps import BILLING, fill, receive_all
-from contract.operations.subjects import Subject
 
 from duesweep.cli.app import main
 from duesweep.queues.operations import TransportSession
+from support.operations.steps import BILLING, fill, receive_all
+from support.operations.subjects import Subject
 
 Run = Callable[..., tuple[int, list[str], str]]
 

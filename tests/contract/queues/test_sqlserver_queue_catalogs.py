@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from sqlserver_endpoint import SqlServerEndpoint
 
 from duesweep import wiring
 from duesweep.core.address import bracket_name
@@ -14,6 +13,7 @@ from duesweep.queues.base import QueueSession
 from duesweep.stores.base import TaskSession
 from duesweep.testing.builders import delayed_row, message
 from duesweep.testing.contract import rolled_back
+from support.sqlserver_endpoint import SqlServerEndpoint
 
 
 @pytest.fixture

@@ -1,12 +1,12 @@
 """Counting where messages would go, over stores that find them by their keys and by their Dues."""
 
 import pytest
-from contract.due_keys import DueKeyStore
 
 from duesweep.preview import PreviewEntry, count_batches
 from duesweep.testing.builders import delayed_row
 from duesweep.testing.memory import MemoryStore
 from duesweep.testing.memory_queue import MemoryQueue
+from support.contract.due_keys import DueKeyStore
 
 
 @pytest.mark.parametrize("kind", [MemoryStore, DueKeyStore])

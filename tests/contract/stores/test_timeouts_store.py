@@ -6,8 +6,6 @@ from datetime import UTC, timedelta
 
 import psycopg
 import pytest
-from contract.store_subjects import OpenEndpoint, TimeoutsUnderTest
-from timeouts_endpoint import TimeoutsEndpoint, timeouts_of
 
 from duesweep import wiring
 from duesweep.core.headers import json as headers_json
@@ -18,6 +16,8 @@ from duesweep.stores.relational.wanted import JOURNAL_TABLES
 from duesweep.stores.values import NewMessage
 from duesweep.testing.builders import delayed_row
 from duesweep.testing.contract.stores import steps
+from support.contract.store_subjects import OpenEndpoint, TimeoutsUnderTest
+from support.timeouts_endpoint import TimeoutsEndpoint, timeouts_of
 
 
 @pytest.fixture(params=["UTC", "America/New_York"])

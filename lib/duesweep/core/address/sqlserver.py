@@ -29,7 +29,7 @@ class SqlServerTable:
 
 
 def bracket_name(name: str) -> str:
-    """`name` as a bracket_name T-SQL identifier."""
+    """`name` as a T-SQL identifier in brackets."""
     return "[" + name.replace("]", "]]") + "]"
 
 
