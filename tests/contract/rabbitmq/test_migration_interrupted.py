@@ -14,12 +14,12 @@ import pytest
 
 from duesweep.drivers.rabbitmq import (
     Brokers,
-    Consumer,
     Publication,
     Publisher,
     PublishResult,
     RabbitMqConnection,
 )
+from duesweep.drivers.rabbitmq.exact import Consumer, ExactRabbitMqConnection
 from duesweep.queues.rabbitmq import ladder
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.broker_server import BrokerServer
@@ -64,7 +64,7 @@ def _bodies(broker: Broker) -> Counter[bytes]:
     """All that is on the second ladder; they are taken from there."""
     bodies: Counter[bytes] = Counter()
     with (
-        RabbitMqConnection(_brokers(broker)) as connection,
+        ExactRabbitMqConnection(_brokers(broker)) as connection,
         Consumer(connection, _SECOND, 500) as consumer,
     ):
         while deliveries := consumer.take(_COUNT, 3):

@@ -12,7 +12,12 @@ SLOW = {"pyarrow", "pyodbc", "pyspark", "psycopg", "duesweep.doctor"}
 
 
 def _imported(statement: str) -> set[str]:
-    """Those of the slow that a statement imports in a Python of its own."""
+    """Those of the slow that a statement imports."""
+    return SLOW & _modules(statement)
+
+
+def _modules(statement: str) -> set[str]:
+    """All that a statement imports in a Python of its own."""
     program = f"import sys; {statement}; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -21,7 +26,7 @@ def _imported(statement: str) -> set[str]:
         check=True,
         cwd=Path(duesweep.__file__).parents[1],
     )
-    return SLOW & set(done.stdout.split())
+    return set(done.stdout.split())
 
 
 def test_wiring_imports_nothing_that_is_slow() -> None:
@@ -39,3 +44,10 @@ def test_dialect_imports_its_own_driver_and_nothing_else_that_is_slow(
 
 def test_command_line_imports_nothing_that_is_slow() -> None:
     assert _imported("import duesweep.cli.app, duesweep.cli.sweep") == set()
+
+
+def test_publishing_to_rabbitmq_does_not_import_what_only_the_migration_needs() -> None:
+    exact = "duesweep.drivers.rabbitmq.exact"
+
+    assert exact not in _modules("import duesweep.queues.rabbitmq.queue")
+    assert exact in _modules("import duesweep.queues.rabbitmq.migration.migrate")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duesweep.drivers.rabbitmq import Encoded
+from duesweep.drivers.rabbitmq.exact import Encoded
 
 
 def _short(text: bytes) -> bytes:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from duesweep.drivers.rabbitmq import Delivery, Encoded
+from duesweep.drivers.rabbitmq.exact import Delivery, Encoded
 from duesweep.queues.rabbitmq import ladder
 from duesweep.queues.rabbitmq.migration.plan import PlannedDelay, Poison, decide
 

@@ -7,9 +7,9 @@ from contextlib import suppress
 from typing import Any
 
 from duesweep.drivers.rabbitmq.channel import open_channel
-from duesweep.drivers.rabbitmq.connection import RabbitMqConnection
 from duesweep.drivers.rabbitmq.errors import channel_error
-from duesweep.drivers.rabbitmq.values import Delivery
+from duesweep.drivers.rabbitmq.exact.connection import ExactRabbitMqConnection
+from duesweep.drivers.rabbitmq.exact.values import Delivery
 from duesweep.errors import QueueError
 
 
@@ -18,7 +18,7 @@ class Consumer:
     is not acknowledged goes back when it is closed. For one thread beside the connection's.
     """
 
-    def __init__(self, connection: RabbitMqConnection, queue: str, prefetch: int) -> None:
+    def __init__(self, connection: ExactRabbitMqConnection, queue: str, prefetch: int) -> None:
         self._connection = connection
         self._queue = queue
         self._prefetch = prefetch
