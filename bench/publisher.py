@@ -130,7 +130,7 @@ def _broker(url: str | None) -> Iterator[str]:
         yield url
         return
     sys.path.insert(0, str(ROOT / "tests"))
-    from broker_server import installed, running  # noqa: PLC0415 - where the tests keep it
+    from support.rabbitmq.broker_server import installed, running  # noqa: PLC0415 - the tests'
 
     scripts = installed()
     if scripts is None:

@@ -3,7 +3,7 @@
 # makes their certificates.
 
 has_broker() {
-  # As tests/broker_server.py looks for it.
+  # As tests/support/rabbitmq/broker_server.py looks for it.
   [[ -n $(find /usr/lib/rabbitmq /opt/rabbitmq /usr/local/rabbitmq -path '*/sbin/rabbitmq-server' \
     -print -quit 2> /dev/null) ]] && command -v openssl > /dev/null
 }

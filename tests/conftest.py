@@ -12,19 +12,20 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 import structlog
-from endpoint import Endpoint
 from hypothesis import HealthCheck, settings
-from ports import free_port
 
 from duesweep.demo.server import EmbeddedServer
+from support.endpoint import Endpoint
+from support.ports import free_port
 
 if TYPE_CHECKING:
-    from broker import Broker
-    from broker_server import BrokerServer
-    from ledger_reader import LedgerReader
     from pyspark.sql import SparkSession
-    from sqlserver_endpoint import SqlServerEndpoint
-    from sqlserver_server import SqlServer
+
+    from support.ledger_reader import LedgerReader
+    from support.rabbitmq.broker import Broker
+    from support.rabbitmq.broker_server import BrokerServer
+    from support.sqlserver_endpoint import SqlServerEndpoint
+    from support.sqlserver_server import SqlServer
 
 _TESTS = Path(__file__).parent
 SQL_SERVER_VARIABLE = "DUESWEEP_TEST_SQLSERVER"
@@ -123,7 +124,7 @@ def sqlserver() -> "Iterator[SqlServer]":
     dsn = os.environ.get(SQL_SERVER_VARIABLE)
     if not dsn:
         pytest.skip(f"{SQL_SERVER_VARIABLE} names no SQL Server (docs/testing.md)")
-    from sqlserver_server import sql_server  # noqa: PLC0415 - loads ODBC
+    from support.sqlserver_server import sql_server  # noqa: PLC0415 - loads ODBC
 
     with sql_server(dsn) as server:
         yield server
@@ -132,7 +133,7 @@ def sqlserver() -> "Iterator[SqlServer]":
 @pytest.fixture
 def sqlserver_endpoint(sqlserver: "SqlServer", tmp_path: Path) -> "Iterator[SqlServerEndpoint]":
     """Endpoint Sales.Orders of the SQL Server transport in a schema of its own, without tables."""
-    from sqlserver_endpoint import SqlServerEndpoint  # noqa: PLC0415
+    from support.sqlserver_endpoint import SqlServerEndpoint  # noqa: PLC0415
 
     yield SqlServerEndpoint(sqlserver, tmp_path, f"s{uuid.uuid4().hex[:12]}")
     for database in (sqlserver.database, sqlserver.other):
@@ -148,7 +149,7 @@ def msmq_endpoint(sqlserver_endpoint: "SqlServerEndpoint") -> "SqlServerEndpoint
 @pytest.fixture(scope="session")
 def broker_server() -> "Iterator[BrokerServer]":
     """A RabbitMQ node."""
-    from broker_server import installed, running  # noqa: PLC0415 - most tests do without
+    from support.rabbitmq.broker_server import installed, running  # noqa: PLC0415 - most tests do without
 
     scripts = installed()
     if scripts is None:
@@ -162,7 +163,7 @@ def broker_server() -> "Iterator[BrokerServer]":
 @pytest.fixture
 def broker(broker_server: "BrokerServer") -> "Iterator[Broker]":
     """A vhost of its own."""
-    from broker import Broker  # noqa: PLC0415
+    from support.rabbitmq.broker import Broker  # noqa: PLC0415
 
     broker = Broker(broker_server, f"v{uuid.uuid4().hex[:12]}")
     yield broker
@@ -187,6 +188,6 @@ def spark() -> "SparkSession":
 @pytest.fixture
 def ledger(spark: "SparkSession", endpoint: Endpoint) -> "LedgerReader":
     """The ledger of `endpoint`."""
-    from ledger_reader import LedgerReader  # noqa: PLC0415
+    from support.ledger_reader import LedgerReader  # noqa: PLC0415
 
     return LedgerReader(spark, endpoint.folder / "ledger")

@@ -1,4 +1,4 @@
-"""What a sweep is made of, as one plain value."""
+"""Everything that a sweep works with, as one plain value."""
 
 import time
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from duesweep.stores.values import Horizon
 
 @dataclass(frozen=True, slots=True)
 class SweepContext:
-    """`slices` 0 is one for each core; `error_queue` is an address, None for none."""
+    """`slices` 0 means one for each core. `error_queue` is an address; None: no error queue."""
 
     store: Store
     queue: Queue
@@ -29,6 +29,6 @@ class SweepContext:
     timeouts: Timeouts = DEFAULT_TIMEOUTS
 
     def reach(self, horizon: Horizon) -> Horizon:
-        """How far a sweep looks from what is due now."""
+        """The server's time, `horizon`, moved ahead as far as this sweep looks."""
         ahead = self.look_ahead.seconds(time.time())
         return horizon.looking_ahead(timedelta(seconds=ahead))

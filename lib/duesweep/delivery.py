@@ -15,16 +15,17 @@ from duesweep.core.store_clock import StoreClock
 from duesweep.errors import DestinationError, MessageError, TransactionLostError
 from duesweep.queues.base import Destination, QueueSession
 
-# The queue gets at least so long to answer, even if the batch has used up its time.
+# The queue gets at least this long to answer, even if the batch has used up its time.
 _LEAST_ANSWER_SECONDS = 1.0
 
 
 @dataclass(slots=True)
 class DeliveryResult:
-    """What became of a batch's messages. `delivered` ones are in their queue. `faulty` ones could
-    not be delivered; each has its error. `released` ones get another batch of this slice. `blocked`
-    ones stay in the store, since their destination takes nothing; `early` ones too, since they are
-    not due yet.
+    """What became of a batch's messages.
+
+    `delivered` ones are in their queue. `faulty` ones could not be delivered; each has its error.
+    `released` ones get another batch of this slice. `blocked` ones stay in the store, since their
+    destination takes nothing. `early` ones stay in the store, since they are not due yet.
     """
 
     delivered: list[Delivered] = field(default_factory=list)
@@ -94,8 +95,10 @@ class SliceDelivery:
     def deliver_error_messages(
         self, address: str, messages: Sequence[Message]
     ) -> tuple[str | None, frozenset[str]]:
-        """Deliver messages to one destination at once: its queue's name and the keys that arrived.
-        The name is None where the destination takes nothing.
+        """Deliver messages to one destination, and wait for its answer.
+
+        Returns the queue's name, None where the destination takes nothing; and the keys of the
+        messages that arrived.
         """
         if address in self._blocked:
             return None, frozenset()
@@ -182,7 +185,7 @@ def _separate_refused(
     sent: Sequence[Delivered], refused: Mapping[str, MessageError]
 ) -> DeliveryResult:
     """Separate the messages that were refused from the others. A refused message that is not due
-    yet is not charged: the fault may be gone by then.
+    yet is not charged: the fault may be gone when it is due.
     """
     result = DeliveryResult()
     for one in sent:

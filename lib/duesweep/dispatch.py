@@ -174,7 +174,7 @@ class _Batches:
                     job.clock.sleep(wait_seconds(lost, self._rng))
 
     def _run(self, keys: Sequence[str]) -> Sequence[str]:
-        """Run a batch in one transaction; the claim keys that are left for another batch."""
+        """Run a batch in one transaction. Returns the claim keys left for another batch."""
         job = self._job
         with self._store.transaction():
             claim = self._store.claim(job.run, keys)

@@ -64,7 +64,7 @@ class DuesweepError(Exception):
         return str(self.problem)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The default calls the class with `args` alone, and some need keyword arguments.
+        # The default calls the class with `args` alone, and some classes need keyword arguments.
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
@@ -81,7 +81,7 @@ class OdbcDriverError(ConfigError):
 class ServiceError(DuesweepError):
     """A service that duesweep works with failed or is out of reach.
 
-    `transient`: it may pass by itself.
+    `transient`: the fault may pass by itself.
     """
 
     def __init__(self, text: str, *, transient: bool, advice: str | None = None) -> None:
@@ -112,7 +112,7 @@ class DestinationError(QueueError):
 class TransactionLostError(StoreError):
     """The server rolled back the batch's transaction, with its claim; the session still works.
 
-    `destination_is_at_fault`: delivering to one destination did it, and would do it again.
+    `destination_is_at_fault`: the delivery to one destination caused it, and would cause it again.
     """
 
     def __init__(
@@ -167,10 +167,10 @@ class DeliveryFailedError(MessageError):
 
 
 def raise_interruption(error: BaseException) -> None:
-    """Raise the Ctrl-C or SIGTERM during whose clean-up `error` arose, if there is one.
+    """If a Ctrl-C or a SIGTERM led to `error`, raise that signal's exception instead.
 
-    The JVM may get the same signal. Then PySpark's clean-up finds no JVM, and its error takes the
-    place of the signal's exception.
+    The JVM may get the same signal. Then PySpark's clean-up finds no JVM, and its error hides the
+    signal's exception.
     """
     seen: BaseException | None = error
     while seen is not None:
@@ -184,11 +184,11 @@ def type_name(error: BaseException) -> str:
     return f"{type(error).__module__}.{type(error).__qualname__}"
 
 
-def stack_of(error: BaseException) -> str:
+def format_stack(error: BaseException) -> str:
     """The stack trace with all causes, as text that any database column can hold."""
-    return storable("".join(traceback.format_exception(error)).rstrip())
+    return make_storable("".join(traceback.format_exception(error)).rstrip())
 
 
-def storable(text: str) -> str:
+def make_storable(text: str) -> str:
     """`text` without what a text column or UTF-8 cannot hold: NUL and lone surrogates."""
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()

@@ -1,7 +1,7 @@
-"""Draining a store for good: what is due is dispatched, what is not goes into the delay ladder.
+"""Empties a store for good: dispatches what is due, and defers the rest to the delay ladder.
 
-A handover is a sweep that looks ahead as far as the ladder goes. Each batch is moved and removed in
-one transaction, so a handover that was stopped, in whatever way, goes on when it is run again.
+A handover is a sweep that looks ahead as far as the ladder reaches. Each batch is moved and removed
+in one transaction. So a handover that was stopped, even by a crash, continues when it is run again.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ from duesweep.preview import PreviewEntry, count_destinations
 from duesweep.stores.values import Horizon, SweepReport
 from duesweep.sweep import Watch, exit_code, sweep
 
-# Further than any Due that somebody means; a year less than the last that Python can tell.
+# 1,000 years: later than any real Due, and still a date that Python can represent.
 _ALL = timedelta(days=365 * 1_000)
 
 
@@ -30,7 +30,7 @@ class Handover:
 
     @property
     def exit_code(self) -> ExitCode:
-        """What it tells the shell: done is what has left nothing."""
+        """The process's exit code. A handover is done when it has left nothing in the store."""
         of_sweep = exit_code(self.summary)
         if of_sweep is ExitCode.WORK_LEFT or self.left > self.summary.failed:
             return ExitCode.WORK_LEFT
@@ -43,9 +43,10 @@ def handover(
     cutoff: datetime | None = None,
     watch: Watch | None = None,
 ) -> Handover:
-    """Hand over what is due from `cutoff` on (None: everything).
+    """Hand over the messages that are due at `cutoff` or later (None: all messages).
 
-    Raises `ConfigError` where no queue can hold messages until they are due, else as `sweep`.
+    Raises `ConfigError` where no queue can hold messages until they are due, and what `sweep`
+    raises.
     """
     summary = sweep(spark, context, watch, _reach(longest_delay(context), cutoff))
     with context.store.open_driver() as session:
@@ -56,14 +57,18 @@ def handover(
 def preview(
     spark: SparkSession, context: SweepContext, cutoff: datetime | None = None
 ) -> Counter[PreviewEntry]:
-    """How many messages a handover would send where, and which would stay. Moves nothing."""
+    """Count how many messages a handover would send to which queue, and how many would stay.
+
+    Moves nothing.
+    """
     longest_delay(context)
     return count_destinations(spark, context, _reach(_ALL.total_seconds(), cutoff))
 
 
 def abort(context: SweepContext) -> int:
-    """Stop the handovers and sweeps of the store that are under way, each before its next batch;
-    how many. What they have moved stays where it is; what they have not stays in the store.
+    """Stop the handovers and sweeps of the store that are running, each before its next batch.
+
+    Returns how many were stopped. Moved messages stay in their queues, the others in the store.
     """
     with context.store.open_driver() as session:
         session.check()
@@ -75,7 +80,7 @@ def abort(context: SweepContext) -> int:
 
 
 def longest_delay(context: SweepContext) -> int:
-    """How far ahead the queues can take messages, in seconds; `ConfigError` where they cannot."""
+    """For how many seconds the queues can defer a message; `ConfigError` where they cannot."""
     longest = context.queue.longest_delay
     if not longest:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""The JVM's stderr, without what it says at every start."""
+"""Removes from the JVM's stderr the warnings that it prints at every start."""
 
 import os
 import re
@@ -7,17 +7,17 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-# Spark adds the vector module to every JVM, and no option of the JVM keeps it from saying so. Cron
-# would mail that.
-_SAID_ALWAYS = re.compile(
+# Spark adds the vector module to every JVM. The JVM warns about it, and no option stops that. Cron
+# would mail the warning.
+_NOISE = re.compile(
     rb"WARNING: Using incubator modules: "
     rb"|(NOTE: )?Picked up (JAVA_TOOL_OPTIONS|JDK_JAVA_OPTIONS|_JAVA_OPTIONS): "
 )
 
 
 @contextmanager
-def filtered() -> Iterator[None]:
-    """What is started within writes its stderr through a filter, as long as this process lives."""
+def filter_stderr() -> Iterator[None]:
+    """Filter the stderr of processes started in the block, as long as this process lives."""
     sys.stderr.flush()
     own = os.dup(2)
     read_end, write_end = os.pipe()
@@ -33,6 +33,6 @@ def filtered() -> Iterator[None]:
 def _forward(read_end: int, own: int) -> None:
     with open(read_end, "rb") as lines, suppress(OSError):
         for line in lines:
-            if not _SAID_ALWAYS.match(line):
+            if not _NOISE.match(line):
                 os.write(own, line)
     os.close(own)

@@ -1,4 +1,4 @@
-"""What the server undid to end a deadlock, or since it could not be serialized: tried again."""
+"""Retries transactions that the server rolled back: deadlocks and serialization failures."""
 
 import random
 import time
@@ -8,7 +8,7 @@ from typing import ParamSpec, TypeVar
 
 from duesweep.errors import TransactionLostError
 
-# What was lost this often in a row is given up.
+# After this many lost transactions in a row the error is raised.
 MAX_LOST_TRANSACTIONS = 5
 _FIRST_WAIT_SECONDS = 0.05
 _LONGEST_WAIT_SECONDS = 1.0
@@ -18,17 +18,19 @@ _T = TypeVar("_T")
 
 
 def wait_seconds(lost: int, rng: random.Random) -> float:
-    """How long to wait after so many losses in a row: at random, so that those who met do not meet
-    again.
+    """How long to wait after `lost` losses in a row. The wait is random, so that transactions that
+    blocked each other do not start together again.
     """
     return rng.uniform(0, min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2**lost))
 
 
-def tried_again(work: Callable[_P, _T]) -> Callable[_P, _T]:
-    """`work`, all of it in transactions of its own, done again where one of them was lost."""
+def retry_lost_transactions(work: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Make `work` run again when one of its transactions was lost. All that `work` does must be in
+    its own transactions.
+    """
 
     @wraps(work)
-    def persistent(*arguments: _P.args, **options: _P.kwargs) -> _T:
+    def retrying(*arguments: _P.args, **options: _P.kwargs) -> _T:
         rng = random.Random()
         for lost in range(1, MAX_LOST_TRANSACTIONS + 1):
             try:
@@ -37,4 +39,4 @@ def tried_again(work: Callable[_P, _T]) -> Callable[_P, _T]:
                 time.sleep(wait_seconds(lost, rng))
         return work(*arguments, **options)
 
-    return persistent
+    return retrying

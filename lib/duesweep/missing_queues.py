@@ -1,10 +1,10 @@
-"""Whether a connection has any of the queues that the store's messages go to.
+"""Stops a sweep whose connection has none of the queues that the store's messages go to.
 
-A connection that has none of them is a wrong setting, a typo in a route for example. Each message
-would fail, and one of the MSMQ transport be given up at once. So a sweep ends before it claims any.
-What waits in the store counts as well as what is due: then a queue that is gone holds up nobody
-while another of its connection is there. Where there is no other, somebody has to say where the
-messages belong, with a route for example.
+Such a connection is a wrong setting, for example a typo in a route. Each message would fail, and an
+MSMQ message would be exhausted at once. So the sweep ends before it claims any message. All stored
+messages count, not only those that are due. So one missing queue stops nothing while its connection
+has another of the queues. If it has no other, somebody has to say where the messages belong, for
+example with a route.
 """
 
 from collections.abc import Sequence
@@ -22,8 +22,8 @@ _SHOWN = 3
 
 @dataclass(slots=True)
 class _Connection:
-    """`missing` says of each destination where it leads; it `may_deliver` where one leads to a
-    queue, or where that cannot be known now.
+    """One connection. `missing`: for each destination without a queue, where it leads.
+    `may_deliver`: a destination leads to a queue, or that cannot be known now.
     """
 
     missing: dict[str, str] = field(default_factory=dict)
@@ -33,10 +33,11 @@ class _Connection:
 def refuse_missing_queues(
     context: SweepContext, session: DriverSession, horizon: Horizon | None
 ) -> None:
-    """Raise `ConfigError` where a connection has none of the queues that messages due by `horizon`
-    (None: any) go to, nor of those that others in the store go to; or where no route takes any.
+    """Raise `ConfigError` if a connection has none of the queues that stored messages go to, or if
+    no route takes any of them.
 
-    Stores that have to look into messages for their destinations are not asked.
+    Checks the messages that are due by `horizon` first (None: all messages at once). Does nothing
+    for stores that would have to read each message to know its destination.
     """
     if not isinstance(session, KnowsDestinations):
         return
@@ -44,20 +45,22 @@ def refuse_missing_queues(
     if not asked:
         return
     with context.store.open_task() as task, context.queue.open(task) as queue:
-        found = _without_queues(context.queue, queue, asked)
+        found = _find_connections_without_queues(context.queue, queue, asked)
         if found and horizon is not None:
             everywhere = [*asked, *session.stored_destinations()]
-            stored = _without_queues(context.queue, queue, list(dict.fromkeys(everywhere)))
+            stored = _find_connections_without_queues(
+                context.queue, queue, list(dict.fromkeys(everywhere))
+            )
             found = {name: found[name] for name in sorted(found) if name in stored}
     if found:
-        raise _refusal(found)
+        raise _make_error(found)
 
 
-def _without_queues(
+def _find_connections_without_queues(
     queue: Queue, session: QueueSession, destinations: Sequence[str]
 ) -> dict[str, dict[str, str]]:
-    """Where the destinations lead, by connection, of those connections that have no queue for any;
-    under no name, where no destination leads to any connection.
+    """The connections that have a queue for none of the destinations: by connection, where each
+    destination leads. If no destination leads to any connection, the name is empty.
     """
     connections: dict[str, _Connection] = {}
     unrouted: dict[str, str] = {}
@@ -65,17 +68,17 @@ def _without_queues(
         try:
             name, target = queue.way(address) if isinstance(queue, Routing) else ("", address)
         except UnreadableAddressError:
-            # One message's fault, and no setting's.
+            # The message is at fault, not a setting.
             continue
         except MessageError as error:
             unrouted[address] = str(error)
             continue
         connection = connections.setdefault(name or "default", _Connection())
         if not connection.may_deliver:
-            _ask(session, address, target, connection)
+            _look_for_queue(session, address, target, connection)
     if unrouted and not connections:
         return {"": unrouted}
-    # Nothing is missing where all that leads to a connection are addresses that cannot be read.
+    # If all addresses that lead to a connection are unreadable, no queue is missing.
     return {
         name: one.missing
         for name, one in connections.items()
@@ -83,31 +86,33 @@ def _without_queues(
     }
 
 
-def _ask(session: QueueSession, address: str, target: str, connection: _Connection) -> None:
+def _look_for_queue(
+    session: QueueSession, address: str, target: str, connection: _Connection
+) -> None:
     try:
         session.resolve(address)
     except UnreadableAddressError:
-        # One message's fault, and no setting's.
+        # The message is at fault, not a setting.
         return
     except MessageError as error:
         connection.missing[address] = f"{address} goes to {target} ({error})"
     except StoreError:
-        # Out of reach, or closed to this role: the sweep says so, and charges nobody.
+        # Out of reach, or this role has no right: the sweep reports it, and charges no message.
         connection.may_deliver = True
     else:
         connection.may_deliver = True
 
 
-def _refusal(found: dict[str, dict[str, str]]) -> ConfigError:
+def _make_error(found: dict[str, dict[str, str]]) -> ConfigError:
     if "" in found:
         return ConfigError(
-            f"No [[route]] takes any of the messages' destinations: {_some(list(found['']))}. "
-            "Nothing was claimed",
-            advice="add a [[route]] that does",
+            "No [[route]] takes any of the messages' destinations: "
+            f"{_join_first(list(found['']))}. Nothing was claimed",
+            advice="add a [[route]] that takes them",
         )
     told = [
         f"queues.{name} has none of the queues that its messages go to: "
-        f"{_some(list(missing.values()))}"
+        f"{_join_first(list(missing.values()))}"
         for name, missing in sorted(found.items())
     ]
     sections = " and ".join(f"[queues.{name}]" for name in sorted(found))
@@ -120,6 +125,6 @@ def _refusal(found: dict[str, dict[str, str]]) -> ConfigError:
     )
 
 
-def _some(texts: Sequence[str]) -> str:
+def _join_first(texts: Sequence[str]) -> str:
     more = len(texts) - _SHOWN
     return ", ".join(texts[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

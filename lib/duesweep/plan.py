@@ -1,4 +1,4 @@
-"""What is due, as slices: claim keys over JDBC, partitioned by Due, one partition a slice.
+"""Cuts what is due into slices: claim keys, read over JDBC, one partition for each slice.
 
 A plan is a hint. Its partitions are not one snapshot, so the claim tests everything again.
 """
@@ -11,7 +11,7 @@ from duesweep.core.policy import BatchLimits, slice_count
 from duesweep.stores.base import DriverSession
 from duesweep.stores.values import JdbcSource, Slices, SweepRun
 
-# Of 45 kB each.
+# Each row is about 45 kB.
 _FETCH_ROWS = 50
 
 
@@ -22,9 +22,11 @@ def plan_slices(session: DriverSession, run: SweepRun, cores: int, limits: Batch
 
 
 def claim_keys_df(spark: SparkSession, source: JdbcSource, plan: Slices) -> DataFrame:
-    """`claim_keys` and `sizes` of what is eligible, oldest first, a thousand to a row (strings,
-    separated by commas), and the `total` of their slice; partition i is slice i, with no shuffle
-    between read and dispatch.
+    """The claim keys of the plan, oldest first.
+
+    Columns: `claim_keys` and `sizes` of up to a thousand messages, as text separated by commas, and
+    `total`, the number of keys in the slice. Partition i is slice i, without a shuffle between read
+    and dispatch.
     """
     due_df = spark.read.jdbc(
         source.url,
@@ -40,6 +42,6 @@ def core_count(spark: SparkSession) -> int:
     try:
         return spark.sparkContext.defaultParallelism
     except PySparkException:
-        # Spark Connect has no context to ask; a range has as many partitions.
+        # Spark Connect has no context. A range gets one partition for each core.
         partitions_df = spark.range(1_000).select(F.spark_partition_id().alias("partition"))
         return partitions_df.distinct().count()

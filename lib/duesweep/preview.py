@@ -1,7 +1,7 @@
-"""Counting, without moving anything, where a store's messages would go.
+"""Counts where a store's messages would go, and moves nothing.
 
-Messages are claimed as a sweep would claim them, read, and let go of. The driver does it alone: it
-is a look, and a look may take its time.
+Messages are claimed as a sweep would claim them, then read, and the claim is rolled back. Only the
+driver works, without tasks: a preview may take its time.
 """
 
 from collections import Counter
@@ -28,8 +28,8 @@ _HOLDS_NOTHING = "It is not due, and its queue cannot hold a message until it is
 
 
 class PreviewEntry(NamedTuple):
-    """Where messages would go: `level` of the delay ladder, None for at once; or `problem`, why
-    they would stay. `destination` None is the endpoint's own queue.
+    """Where messages would go. `level` is the delay ladder's; None: delivered at once. `problem` is
+    why they would stay; None: they would go. `destination` None is the endpoint's own queue.
     """
 
     destination: str | None
@@ -37,14 +37,14 @@ class PreviewEntry(NamedTuple):
     problem: str | None = None
 
 
-class _LetGoError(Exception):
+class _RollBackError(Exception):
     """Rolls a claim back."""
 
 
 def count_destinations(
     spark: SparkSession, context: SweepContext, reach: Callable[[Horizon], Horizon]
 ) -> Counter[PreviewEntry]:
-    """How many messages would go where. What others hold meanwhile is not counted."""
+    """Count how many messages would go where. Rows that others have locked are not counted."""
     with context.store.open_driver() as session:
         session.check()
         run = session.open_sweep(reach(session.horizon()), prunes=False)
@@ -55,36 +55,36 @@ def count_destinations(
             rows_df = claim_keys_df(spark, session.jdbc(), plan)
             found = read_claim_keys(rows_df.toLocalIterator())
             batches = context.limits.batches(found.keys, found.sizes)
-            return count_of_batches(context.store, context.queue, run, batches)
+            return count_batches(context.store, context.queue, run, batches)
         finally:
-            # It did nothing, so nobody needs to hear of it.
+            # It did nothing, so the ledger needs no row of it.
             session.close_sweep(run.sweep_id, abandoned=False, remaining=0)
             session.delete_settled(run.sweep_id)
 
 
-def count_of_batches(
+def count_batches(
     swept: Store, queues: Queue, run: SweepRun, batches: Iterable[Sequence[str]]
 ) -> Counter[PreviewEntry]:
-    """How many messages that these batches of claim keys lead to would go where."""
+    """Count where the messages that these batches of claim keys lead to would go."""
     found: Counter[PreviewEntry] = Counter()
     with swept.open_task() as store, queues.open(store) as queue:
         lookup = _DestinationLookup(queue)
         for batch in batches:
             left: Sequence[str] = batch
             while left:
-                claim = _looked_at(store, run, left)
+                claim = _read_claim(store, run, left)
                 clock = StoreClock(claim.server_us, SystemClock())
                 found.update(lookup.entry(message, clock) for message in claim.messages)
                 left = claim.unread
     return found
 
 
-def _looked_at(store: TaskSession, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
-    with suppress(_LetGoError), store.transaction():
+def _read_claim(store: TaskSession, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
+    with suppress(_RollBackError), store.transaction():
         claim = store.claim(run, claim_keys)
-        # Where claim keys are Dues, the next claim would find the same ones.
+        # Where claim keys are Dues, the next claim would otherwise find the same messages.
         store.exclude(claim.messages)
-        raise _LetGoError
+        raise _RollBackError
     return claim
 
 
@@ -96,7 +96,7 @@ class _DestinationLookup:
         self._known: dict[str | None, int | str] = {}
 
     def entry(self, message: Message, clock: StoreClock) -> PreviewEntry:
-        """Where it would go now."""
+        """Where the message would go now."""
         if isinstance(message.headers, MessageError):
             return PreviewEntry(None, problem=str(message.headers))
         address = message.destination

@@ -16,12 +16,12 @@ _SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.session.timeZone": "UTC",
-    # Others read no INT96 before 1677 and after 2262. The ledger's writer says it again.
+    # Other readers cannot read INT96 before 1677 and after 2262. The ledger's writer sets this too.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # A second copy of a running task would claim beside the first: harmless, and never useful.
+    # A second copy of a running task is safe, but useless: it would find the rows locked.
     "spark.speculation": "false",
-    # Arrow rows stay Arrow until an executor writes them; as a local relation they would become
-    # part of the query's plan, which took 12 s for 200,000 of them, against 2 s.
+    # Arrow rows stay Arrow until an executor writes them. As a local relation they would become
+    # part of the query's plan: 200,000 rows took 12 s instead of 2 s.
     "spark.sql.execution.arrow.localRelationThreshold": "0",
 }
 _LOCAL_SETTINGS = {
@@ -32,15 +32,15 @@ _LOCAL_SETTINGS = {
     "spark.sql.shuffle.partitions": "4",
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.driver.memory": "2g",
-    # As conf/spark-defaults.conf has it, which says why.
+    # The same as in conf/spark-defaults.conf, which gives the reason.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 
 
 def spark_session(jars: Sequence[Path] = (), master: str = "local[*,4]") -> SparkSession:
-    """The session that spark-submit or Databricks prepared, else one with `jars` on `master`.
+    """The session that spark-submit or Databricks prepared, else a new one with `jars` on `master`.
 
-    With retries: a task whose JDBC read is cut is run again, and the other slices go on.
+    Failed tasks are retried: a task whose JDBC read is cut runs again, and the other slices go on.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -55,17 +55,17 @@ def spark_session(jars: Sequence[Path] = (), master: str = "local[*,4]") -> Spar
             builder = builder.config(name, value)
         builder = builder.master(master)
         builder = builder.config("spark.jars", ",".join(str(jar) for jar in jars))
-    # It tells of a JVM that is gone, stack and all; whoever called it says so in a sentence.
+    # py4j logs a lost JVM with a whole stack trace. The caller reports it in one sentence.
     logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
-    logging.getLogger().addFilter(_is_not_py4js)
-    with jvm_stderr.filtered():
+    logging.getLogger().addFilter(_is_not_from_py4j)
+    with jvm_stderr.filter_stderr():
         session = builder.getOrCreate()
-    # PySpark's own handler of SIGINT calls the JVM in the middle of whatever call is under way.
+    # PySpark's own handler of SIGINT calls the JVM while another call to the JVM may be running.
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)
     return session
 
 
-def _is_not_py4js(record: logging.LogRecord) -> bool:
-    """Of a call that Ctrl-C interrupts, py4j tells the root logger."""
+def _is_not_from_py4j(record: logging.LogRecord) -> bool:
+    """Drops py4j's records: py4j logs every call that Ctrl-C interrupts to the root logger."""
     return record.module != "java_gateway"

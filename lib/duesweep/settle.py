@@ -1,8 +1,8 @@
-"""Journal to ledger: each sweep's outcomes, once, whatever dies in between.
+"""Brings each sweep's outcomes from the journal to the ledger, once, whatever dies in between.
 
-A sweep is settled as a whole, once it is closed and no batch can commit to it any more. Every
-append to the ledger carries the sweep's id as its transaction, and Delta takes each once per table.
-So a settle that died is done again from the start, by anybody, and so is a restored journal's.
+A sweep is settled as a whole, after it is closed and no batch can commit to it any more. Every
+append to the ledger has the sweep's id as its transaction, and Delta takes each id once per table.
+So any process can repeat a settle that died, and settle a journal that was restored from a backup.
 """
 
 from dataclasses import fields
@@ -14,18 +14,18 @@ from duesweep.ledger.ledger import TRANSACTION_RETENTION_DAYS, Ledger
 from duesweep.stores.base import Journal
 from duesweep.stores.values import SweepReport, SweepSummary, UnsettledSweep
 
-# What a journal may hold while the ledger cannot be written: about 250 MB for a million messages
-# that were dispatched, and the whole of those that were given up.
+# What a journal may hold while the ledger cannot be written. A million dispatched messages take
+# about 250 MB; exhausted messages are stored whole.
 MOST_UNSETTLED_MESSAGES = 5_000_000
 MOST_UNSETTLED_BYTES = 2_000_000_000
-# Whoever settles holds a lock for each, and settling one takes a second or two.
+# The settling process holds a lock for each sweep, and settling one takes one or two seconds.
 MOST_UNSETTLED_SWEEPS = 1_000
 
 
 def settle_first(journal: Journal, ledger: Ledger) -> LedgerError | None:
-    """Settle what dead sweeps left, before anything is dispatched. Where the ledger cannot be
-    written, its error: the journal keeps the account meanwhile.
+    """Settle what dead sweeps left, before anything is dispatched.
 
+    Returns the error where the ledger cannot be written; the journal keeps the rows until it can.
     Raises that error where the journal holds too much already, or belongs to no ledger yet.
     """
     try:
@@ -44,13 +44,14 @@ def settle_last(
     sweep_id: UUID,
     earlier: LedgerError | None = None,
 ) -> SweepReport:
-    """Settle a sweep that its own driver has closed and, where that could not be done `earlier`,
-    what others left; where the ledger cannot be written, or is not there any more, the report says
-    why.
+    """Settle a sweep that its own driver has closed.
+
+    `earlier` is the error that kept `settle_first` from settling other sweeps: then they are
+    settled now. Where the ledger cannot be written, or is gone, the report says why.
     """
     summary = ledger_error = None
     try:
-        # Again, since an append would begin anew what has gone away since the sweep began.
+        # Check again: if a table was lost since the sweep began, an append would create it anew.
         check_binding(journal, ledger)
         summary = settle_sweep(journal, ledger, sweep_id)
         if earlier is not None:
@@ -58,18 +59,18 @@ def settle_last(
     except (LedgerError, ConfigError) as error:
         ledger_error = str(error)
     known = summary or journal.summary(sweep_id)[0]
-    # As it is: `asdict` would take the reasons of failures apart.
+    # Not `asdict`: it would turn the reasons of failures into dicts.
     values = {field.name: getattr(known, field.name) for field in fields(known)}
     return SweepReport(**values, ledger_error=ledger_error)
 
 
 def settle_leftovers(journal: Journal, ledger: Ledger) -> None:
-    """Settle what dead sweeps left; those that nobody closed count as `abandoned`."""
+    """Settle what dead sweeps left. Sweeps that nobody closed are closed as `abandoned`."""
     check_binding(journal, ledger)
     if not journal.dead_sweeps():
         return
     with journal.settling(), ledger.writing():
-        # Again, since another settler may have been at them until just now.
+        # Ask again: another process may have settled them while this one waited for the lock.
         for sweep in journal.dead_sweeps():
             if not sweep.is_closed:
                 journal.close_sweep(sweep.sweep_id, abandoned=True, remaining=0)
@@ -78,7 +79,7 @@ def settle_leftovers(journal: Journal, ledger: Ledger) -> None:
 
 
 def settle_sweep(journal: Journal, ledger: Ledger, sweep_id: UUID) -> SweepSummary:
-    """Settle a sweep that its own driver has closed; its row of `sweeps`."""
+    """Settle a sweep that its own driver has closed. Returns its row of `sweeps`."""
     with journal.settling(), ledger.writing():
         return _settle(journal, ledger, sweep_id)
 
@@ -86,19 +87,19 @@ def settle_sweep(journal: Journal, ledger: Ledger, sweep_id: UUID) -> SweepSumma
 def check_binding(journal: Journal, ledger: Ledger) -> None:
     """Raise `ConfigError` unless the journal belongs to this ledger; bind it where it is new."""
     is_new = journal.binding() is None and _bind(journal, ledger)
-    # Read back, whoever bound it: of several first sweeps one has won.
+    # Read it back: of several first sweeps, another one may have bound the journal.
     bound = journal.binding()
     identity = ledger.read()
     if bound is None or identity.ledger_id != bound:
         found = identity.ledger_id
         there = "there is none" if found is None else f"ledger {found} is"
-        stray = "; that one is new, empty and nobody's: remove it" if is_new else ""
+        stray = "; remove the ledger there: it is new, empty and not in use" if is_new else ""
         identity.refuse_stray()
         raise ConfigError(
             f"The journal of {journal.source} belongs to ledger {bound}, but {there} at "
             f"{ledger.root}",
             advice=(
-                "set ledger.root to where the old one is, or, if it is gone for good, free "
+                f"set ledger.root to where ledger {bound} is, or, if that is gone for good, free "
                 f"the journal from it with the command `setup --rebind`{stray}"
             ),
         )
@@ -110,10 +111,10 @@ def check_binding(journal: Journal, ledger: Ledger) -> None:
 
 
 def _bind(journal: Journal, ledger: Ledger) -> bool:
-    """Bind the journal to the ledger at the root; whether this created one.
+    """Bind the journal to the ledger at the root. Returns whether this created the ledger.
 
-    Under the source's settle lock, so that of several first sweeps one alone creates a ledger. Who
-    dies before the journal is bound leaves a ledger that the next first sweep there takes.
+    Holds the source's settle lock, so that only one of several first sweeps creates a ledger. If
+    the process dies before the journal is bound, the next first sweep uses the ledger that it left.
     """
     with journal.settling():
         if journal.binding() is not None:
@@ -131,9 +132,9 @@ def _check_backlog(journal: Journal, error: LedgerError) -> None:
         or held.sweeps >= MOST_UNSETTLED_SWEEPS
     ):
         raise LedgerError(
-            f"{error}. Nothing more is dispatched until it can be written, since the journal of "
-            f"{journal.source} holds {held.rows:,} messages ({held.bytes / 1e9:.1f} GB) of "
-            f"{held.sweeps:,} sweeps for it",
+            f"{error}. The journal of {journal.source} is full: it holds {held.rows:,} messages "
+            f"({held.bytes / 1e9:.1f} GB) of {held.sweeps:,} sweeps that are not in the ledger. "
+            "Nothing more is dispatched until the ledger can be written",
             transient=True,
         ) from error
 
@@ -151,9 +152,9 @@ def _check_age(sweep: UnsettledSweep) -> None:
     oldest = datetime.now(UTC) - timedelta(days=TRANSACTION_RETENTION_DAYS)
     if sweep.sealed_at is not None and sweep.sealed_at < oldest:
         raise LedgerError(
-            f"Sweep {sweep.sweep_id} was sealed on {sweep.sealed_at:%Y-%m-%d}, longer ago than the "
-            f"ledger remembers its transactions ({TRANSACTION_RETENTION_DAYS} days), so settling "
-            "it could double its rows",
+            f"Sweep {sweep.sweep_id} was sealed on {sweep.sealed_at:%Y-%m-%d}. The ledger "
+            f"remembers its transactions for {TRANSACTION_RETENTION_DAYS} days only, so settling "
+            "the sweep now could double its rows",
             advice=(
                 "compare the ledger's tables with the journal for its sweep_id, and delete "
                 "the sweep's rows from the journal"

@@ -1,7 +1,7 @@
-"""What Spark raises: PySpark's own errors, the JVM's where PySpark knows no name for them, and what
-a JVM that is gone makes of a call.
+"""The errors that Spark raises: PySpark's own, py4j's, and those of a call to a JVM that is gone.
 
-Delta's exceptions, and a failed `foreachPartition`, are of the second kind.
+Errors of the JVM without a class in PySpark come as py4j's: Delta's exceptions, for example, and
+a failed `foreachPartition`.
 """
 
 import re
@@ -15,7 +15,7 @@ from duesweep.errors import SparkError, raise_interruption
 
 SPARK_ERRORS = (PySparkException, Py4JError, ConnectionError)
 
-# What a system call, a file system or an object store says, wherever it is in the chain of causes.
+# Texts of system calls, file systems and object stores, anywhere in the chain of causes.
 _STORAGE = re.compile(
     r"No space left on device|Disk quota exceeded|Input/output error|Stale file handle"
     r"|Read-only file system|Transport endpoint is not connected"
@@ -26,7 +26,7 @@ _OUT_OF_REACH = re.compile(
     r"|DEADLINE_EXCEEDED|[Tt]imed out|JAVA_GATEWAY_EXITED"
 )
 
-# By names of errors: a stack of any other has a ConcurrentHashMap, too.
+# Names of errors only: "Concurrent" alone would match a ConcurrentHashMap in any stack.
 _CONFLICT = re.compile(
     r"DELTA_CONCURRENT|DELTA_PROTOCOL_CHANGED|DELTA_METADATA_CHANGED"
     r"|Concurrent\w*Exception|(Metadata|Protocol)ChangedException"
@@ -48,42 +48,42 @@ def sentence(error: BaseException) -> str:
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether it may pass by itself: storage is full or away, or the JVM is gone."""
+    """Whether the fault may pass by itself: storage is full or out of reach, or the JVM is gone."""
     text = _text(error)
     return is_jvm_gone(error) or any(p.search(text) for p in (_STORAGE, _OUT_OF_REACH))
 
 
 def is_conflict(error: BaseException) -> bool:
-    """Whether somebody else's commit to a Delta table came between."""
+    """Whether another process committed to the Delta table at the same time."""
     return bool(_CONFLICT.search(_text(error)))
 
 
 def is_jvm_gone(error: BaseException) -> bool:
-    """Whether a call found no JVM, or lost it."""
+    """Whether a call found no JVM, or lost its connection to it."""
     if isinstance(error, Py4JError):
-        # Without a Java exception there was nobody to raise one.
+        # Every error that the JVM itself raises comes with its Java exception.
         return not isinstance(error, Py4JJavaError)
     return isinstance(error, ConnectionError)
 
 
 @contextmanager
-def spark_faults() -> Iterator[None]:
-    """Raise what Spark raises as `SparkError`."""
+def map_spark_errors() -> Iterator[None]:
+    """Turn Spark's errors into `SparkError`."""
     try:
         yield
     except SPARK_ERRORS as error:
         raise_interruption(error)
         raise SparkError(
-            f"Spark failed: {sentence(error)}; what was done is in the journal, and the next sweep "
-            "goes on",
+            f"Spark failed: {sentence(error)}; the journal has what was done, and the next sweep "
+            "continues",
             transient=is_transient(error),
         ) from error
 
 
 def _text(error: BaseException) -> str:
-    """All that it says, the causes included; some of PySpark's keep the JVM's stack apart."""
+    """The error's text with all causes. Some of PySpark's errors keep the JVM's stack apart."""
     try:
         return "\n".join([str(error), str(getattr(error, "_stackTrace", None) or "")])
     except SPARK_ERRORS:
-        # A Java exception is asked for its text only now, and the JVM may be gone since.
+        # py4j asks the JVM for the text only now, and the JVM may be gone.
         return type(error).__name__

@@ -1,8 +1,8 @@
 """One sweep: plan, dispatch, settle.
 
-What is due by the horizon (or will be before the next sweep, where this one looks ahead) is planned
-as slices, each slice is dispatched by one Spark task, and what they journalled is settled into the
-ledger. Before all that, what a dead sweep left is settled.
+First, what dead sweeps left is settled. Then the messages that are due by the horizon are planned
+as slices. A sweep that looks ahead has a horizon in the future. One Spark task dispatches each
+slice. At the end, what the tasks journalled is settled into the ledger.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from duesweep.settle import settle_first, settle_last
 from duesweep.spark_errors import SPARK_ERRORS, sentence
 from duesweep.stores.base import DriverSession
 from duesweep.stores.values import Horizon, Slices, SweepReport, SweepRun, SweepSummary
-from duesweep.watchdog import watched
+from duesweep.watchdog import watch_dispatch
 
 _log = structlog.get_logger(__name__)
 
@@ -35,11 +35,12 @@ def sweep(
     watch: Watch | None = None,
     reach: Reach | None = None,
 ) -> SweepReport:
-    """Sweep once; what the ledger's `sweeps` says of it, and whether it says so already.
+    """Sweep once. Returns the sweep's row of the ledger's `sweeps`, with the error if the ledger
+    could not be written.
 
-    `watch` is entered around dispatch with the open sweep and how many messages it found; `reach`
-    says how far the sweep looks from what is due now, by default what `context` says.
-    Raises the `DuesweepError`s of its parts; whatever happens, the journal says what was done.
+    `watch` is entered around dispatch with the open sweep and how many messages it found. `reach`
+    turns the server's time into the sweep's horizon, by default `context.reach`. Raises the
+    `DuesweepError`s of its parts; in every case the journal has what was done.
     """
     ledger = open_ledger(context.ledger_root, context.ledger_writer, spark)
     with context.store.open_driver() as session:
@@ -48,7 +49,7 @@ def sweep(
         horizon = (reach or context.reach)(session.horizon())
         refuse_missing_queues(context, session, horizon)
         if ledger_error is not None and not session.count_pending(horizon):
-            # Else each tick would add a sweep of nothing to what is to be settled.
+            # Otherwise each run would add an empty sweep to what has to be settled.
             raise ledger_error
         run = session.open_sweep(horizon)
         plan = plan_slices(session, run, context.slices or core_count(spark), context.limits)
@@ -61,7 +62,7 @@ def sweep(
 
 
 def exit_code(summary: SweepSummary) -> ExitCode:
-    """What a sweep that has ended tells the shell."""
+    """The process's exit code for a sweep that has ended."""
     if isinstance(summary, SweepReport) and summary.ledger_error:
         return ExitCode.WORK_LEFT
     if summary.outcome in {"incomplete", "abandoned"}:
@@ -72,7 +73,7 @@ def exit_code(summary: SweepSummary) -> ExitCode:
 def _dispatch(
     spark: SparkSession, session: DriverSession, run: SweepRun, plan: Slices, context: SweepContext
 ) -> str | None:
-    """Dispatch all slices; why Spark did not come to the end of them, None where it did."""
+    """Dispatch all slices. Returns why Spark ended before all were done; None where all were."""
     job = DispatchJob(
         store=context.store,
         queue=context.queue,
@@ -82,13 +83,13 @@ def _dispatch(
         max_exhausted=context.max_exhausted,
         error_queue=context.error_queue,
     )
-    watchdog = watched(spark, context.store, run, context.timeouts.plan_seconds(plan.found))
+    watchdog = watch_dispatch(spark, context.store, run, context.timeouts.plan_seconds(plan.found))
     with watchdog as watching:
         try:
             dispatch(claim_keys_df(spark, session.jdbc(), plan), job)
         except SPARK_ERRORS as error:
             raise_interruption(error)
-            # The journal knows what was done; slices without an end count as cut.
+            # The journal has what was done; slices without an end count as cut.
             reason = watching.reason or f"Spark ended the job: {sentence(error)}"
             _log.error("dispatch_cut_short", sweep_id=str(run.sweep_id), error=reason)
             return reason
@@ -103,6 +104,7 @@ def _close(session: DriverSession, run: SweepRun, cut_short: str | None) -> None
         reason=cut_short,
     ):
         raise SweepClosedError(
-            f"Sweep {run.sweep_id} of {session.source} was closed by another process: somebody "
-            "aborted it, or it was taken for dead; what it did stays done, and counts as abandoned"
+            f"Another process closed sweep {run.sweep_id} of {session.source}: somebody aborted "
+            "it, or it was taken for dead; messages that it dispatched stay dispatched, and the "
+            "sweep counts as abandoned"
         )

@@ -1,7 +1,7 @@
-"""The account of one batch's deliveries, as it travels from a task through the journal.
+"""The tombstones of one batch, as a task writes them into the journal.
 
-An Arrow IPC stream (zstd) in the columns of the ledger's `tombstones` that only the task knows.
-1,000 of them are about 50 kB.
+The format is an Arrow IPC stream (zstd). It has those columns of the ledger's `tombstones` that
+only the task knows. 1,000 tombstones are about 50 kB.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 @cache
 def schema() -> "pa.Schema":
     """The columns of a batch's tombstones."""
-    import pyarrow as pa  # noqa: PLC0415 - slow, and idle sweeps do without
+    import pyarrow as pa  # noqa: PLC0415 - slow, and idle sweeps do not need it
 
     return pa.schema(
         [
@@ -41,9 +41,7 @@ def schema() -> "pa.Schema":
 
 
 def measure_lateness(delivered: Sequence[Delivered], clock: StoreClock) -> list[int | None]:
-    """Milliseconds that each message is late; 0 for one that was deferred before it was due. None
-    where its Due is infinite.
-    """
+    """How many milliseconds each message is late: 0 if deferred, None for an infinite Due."""
     late_ms = ((one, clock.late_ms(one.message)) for one in delivered)
     return [0 if one.is_deferred and late is not None else late for one, late in late_ms]
 
@@ -55,7 +53,7 @@ def encode(
     own_queue: str,
 ) -> bytes:
     """The tombstones of a batch that was dispatched at `dispatched_us`, microseconds since
-    1970-01-01 UTC; `own_queue` stands for a destination that was not written.
+    1970-01-01 UTC; `own_queue` is the destination of messages that have none.
     """
     import pyarrow as pa  # noqa: PLC0415 - see schema
 

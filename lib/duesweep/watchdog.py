@@ -1,7 +1,7 @@
-"""Ends a dispatch that gets nowhere: one whose tasks wait for a service that says nothing.
+"""Ends a dispatch that makes no progress, because its tasks wait for a service that is silent.
 
-What a task waits for in Python bounds itself. What Spark reads over JDBC it reads four times, and
-whoever brings a store may have bounded nothing.
+The waits of duesweep's own tasks have limits. But Spark repeats a failed JDBC read up to four
+times, and a custom store may wait without a limit.
 """
 
 import threading
@@ -25,9 +25,11 @@ Progress = tuple[int, int]
 
 @dataclass(slots=True)
 class Watchdog:
-    """`cancel`s what it watches once `store` has told of no progress for `patience_seconds` since
-    it told of some; `reason` then says so. Before the first batch executors may still be starting,
-    and a store that takes no session of ours, or does not answer, tells nothing: its tasks do.
+    """Calls `cancel` when the sweep makes no progress for `patience_seconds`, and sets `reason`.
+
+    It asks `store` for the progress. It does not judge before the first batch: executors may still
+    be starting. Nor does it judge while the store takes no session or does not answer: then the
+    tasks' own limits end them.
     """
 
     store: Store
@@ -37,13 +39,14 @@ class Watchdog:
     reason: str | None = None
     _is_over: threading.Event = field(default_factory=threading.Event)
     _seen: Progress = (0, 0)
-    # None: there is nothing to judge by.
+    # When progress was last seen; None: there is nothing to judge by.
     _since: float | None = None
 
     @contextmanager
-    def watching(self) -> Iterator["Watchdog"]:
+    def watch(self) -> Iterator["Watchdog"]:
         """Watch what the block does."""
-        # Two, since a store that does not answer keeps the one that asks from judging.
+        # Two threads: a store that does not answer blocks the thread that asks, and the other
+        # thread still has to judge.
         threads = [
             threading.Thread(target=work, name="duesweep watchdog", daemon=True)
             for work in (self._ask, self._judge)
@@ -55,7 +58,7 @@ class Watchdog:
         finally:
             self._is_over.set()
             for thread in threads:
-                # One whose store does not answer ends by itself, later.
+                # A thread whose store does not answer ends later by itself.
                 thread.join(_POLL_SECONDS)
 
     def _ask(self) -> None:
@@ -64,7 +67,7 @@ class Watchdog:
                 with self.store.open_driver() as session:
                     while not self._is_over.wait(_POLL_SECONDS):
                         self._note(session.progress(self.run.sweep_id))
-            except Exception:  # noqa: BLE001 - whatever a custom store raises tells nothing
+            except Exception:  # noqa: BLE001 - a custom store may raise anything
                 self._since = None
                 self._is_over.wait(_POLL_SECONDS)
 
@@ -78,23 +81,23 @@ class Watchdog:
             if since is None or monotonic() - since < self.patience_seconds:
                 continue
             self.reason = (
-                f"No slice has got on for {self.patience_seconds:.0f} s, so that the sweep was "
-                "ended: see whether the store, a queue's server, or a pooler or proxy before one "
+                f"No slice has made progress for {self.patience_seconds:.0f} s, so the sweep was "
+                "ended: check whether the store, a queue's server, or a pooler or proxy before one "
                 "of them, is stuck (timeouts.silence_seconds says how long to wait)"
             )
-            # Again and again: Spark may not have begun what is to be cancelled.
+            # In every round: Spark may not have started the job when it was cancelled first.
             with suppress(*SPARK_ERRORS):
                 self.cancel()
 
 
 @contextmanager
-def cancellable(spark: SparkSession) -> Iterator[Callable[[], object]]:
-    """What cancels all that Spark does within the block, on this thread."""
+def make_cancellable(spark: SparkSession) -> Iterator[Callable[[], object]]:
+    """Returns a function that cancels all that Spark does for this thread within the block."""
     tag = f"duesweep-{uuid.uuid4()}"
     try:
         context = spark.sparkContext
     except PySparkException:
-        # Spark Connect has no context, and only its tags are the session's.
+        # Spark Connect has no context, but its sessions have tags.
         spark.addTag(tag)
         try:
             yield lambda: spark.interruptTag(tag)
@@ -105,18 +108,18 @@ def cancellable(spark: SparkSession) -> Iterator[Callable[[], object]]:
     try:
         yield lambda: context.cancelJobsWithTag(tag)
     finally:
-        # What ended the JVM is told by whoever waited for it.
+        # If the JVM is gone, the call that waited for it has reported that.
         with suppress(*SPARK_ERRORS):
             context.removeJobTag(tag)
 
 
 @contextmanager
-def watched(
+def watch_dispatch(
     spark: SparkSession, store: Store, run: SweepRun, patience_seconds: float
 ) -> Iterator[Watchdog]:
-    """A watchdog of what Spark does within the block."""
+    """Watch what Spark does within the block, and cancel it when it makes no progress."""
     with (
-        cancellable(spark) as cancel,
-        Watchdog(store, run, patience_seconds, cancel).watching() as watchdog,
+        make_cancellable(spark) as cancel,
+        Watchdog(store, run, patience_seconds, cancel).watch() as watchdog,
     ):
         yield watchdog

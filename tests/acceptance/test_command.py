@@ -7,22 +7,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from acceptance.standalone_cluster import WORKER_PATH, standalone_cluster
-from endpoint import Endpoint
-from ledger_reader import LedgerReader
 
-_ROOT = Path(__file__).parents[2]
-
-
-def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(_ROOT / "spark-submit.sh"), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        env=os.environ | environment,
-        check=False,
-    )
+from support.endpoint import Endpoint
+from support.ledger_reader import LedgerReader
+from support.spark_submit import run
+from support.standalone_cluster import WORKER_PATH, standalone_cluster
 
 
 @pytest.mark.slow
@@ -69,7 +58,7 @@ def test_nothing_due_takes_less_than_a_second_and_no_java(endpoint: Endpoint) ->
 
     print(f"nothing due, from the shell: {sorted(round(s, 2) for s in seconds)} s of CPU")
     # Not by the clock, and the least: a machine's load is not what this is about. It waits for
-    # nothing but the store, and tests/unit/test_imports.py says what it must not load.
+    # nothing but the store, and tests/unit/cli/test_imports.py says what it must not load.
     assert min(seconds) < 1
 
 

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 import pytest
-from diagnosis import diagnosed
-from endpoint import Endpoint
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from duesweep.core.address import quoted
+from duesweep.core.address import quote_name
+from support.diagnosis import diagnosed
+from support.endpoint import Endpoint
 
 DELAYED = '"public"."Sales.Orders.Delayed"'
 OWN = '"public"."Sales.Orders"'
@@ -231,4 +231,4 @@ def _sweeper(endpoint: Endpoint) -> str:
 
 
 def _role_of(dsn: str) -> str:
-    return quoted(str(conninfo_to_dict(dsn)["user"]))
+    return quote_name(str(conninfo_to_dict(dsn)["user"]))

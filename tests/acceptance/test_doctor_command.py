@@ -1,10 +1,10 @@
 """The command `doctor`: its options, its table, and configurations that it refuses."""
 
 import pytest
-from diagnosis import diagnosed
-from endpoint import Endpoint
 
 from duesweep.cli.app import main
+from support.diagnosis import diagnosed
+from support.endpoint import Endpoint
 
 OWN = '"public"."Sales.Orders"'
 

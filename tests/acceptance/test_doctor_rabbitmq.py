@@ -1,10 +1,11 @@
 """The doctor on RabbitMQ: the endpoints that a sweep needs, and the delay ladder where it does."""
 
 import pytest
-from broker import Broker
-from diagnosis import diagnosed
-from endpoint import Endpoint
-from rabbitmq_settings import set_up, settings
+
+from support.diagnosis import diagnosed
+from support.endpoint import Endpoint
+from support.rabbitmq.broker import Broker
+from support.rabbitmq.settings import set_up, settings
 
 pytestmark = pytest.mark.services
 

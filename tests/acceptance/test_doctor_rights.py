@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
-from diagnosis import Diagnosis, diagnosed
-from endpoint import Endpoint
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from duesweep.cli.app import main
-from duesweep.core.address import quoted
+from duesweep.core.address import quote_name
+from support.diagnosis import Diagnosis, diagnosed
+from support.endpoint import Endpoint
 
 DELAYED = '"public"."Sales.Orders.Delayed"'
 OWN = '"public"."Sales.Orders"'
@@ -179,8 +179,8 @@ def _sweeper(endpoint: Endpoint) -> str:
 
 
 def _role_of(dsn: str) -> str:
-    return quoted(str(conninfo_to_dict(dsn)["user"]))
+    return quote_name(str(conninfo_to_dict(dsn)["user"]))
 
 
 def _database(endpoint: Endpoint) -> str:
-    return quoted(str(conninfo_to_dict(make_conninfo(endpoint.dsn))["dbname"]))
+    return quote_name(str(conninfo_to_dict(make_conninfo(endpoint.dsn))["dbname"]))

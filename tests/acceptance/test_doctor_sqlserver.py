@@ -2,7 +2,7 @@
 
 A stand-in cannot show a database that is read-only or cannot read lists, READ_COMMITTED_SNAPSHOT
 that is off, or a server's own names of indexes: those are in
-tests/unit/test_doctor_sqlserver_rules.py.
+tests/unit/doctor/test_sqlserver.py.
 """
 
 import uuid
@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from diagnosis import diagnosed
-from routes import add_routes
-from sqlserver_endpoint import SqlServerEndpoint
 
 from duesweep.core.address import SqlServerTable
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
+from support.diagnosis import diagnosed
+from support.routes import add_routes
+from support.sqlserver_endpoint import SqlServerEndpoint
 
 STORE = "store.dsn"
 

@@ -1,11 +1,11 @@
 """What the doctor says of the time zones of those who write to a PostgreSQL store."""
 
 import pytest
-from diagnosis import diagnosed
-from endpoint import Endpoint
 from psycopg.conninfo import conninfo_to_dict
 
-from duesweep.core.address import quoted
+from duesweep.core.address import quote_name
+from support.diagnosis import diagnosed
+from support.endpoint import Endpoint
 
 DELAYED = '"public"."Sales.Orders.Delayed"'
 STORE = "store.dsn"
@@ -65,8 +65,8 @@ def test_writer_time_zone_that_is_set_otherwise(
 
 
 def _role_of(dsn: str) -> str:
-    return quoted(str(conninfo_to_dict(dsn)["user"]))
+    return quote_name(str(conninfo_to_dict(dsn)["user"]))
 
 
 def _database(endpoint: Endpoint) -> str:
-    return quoted(endpoint.admin.info.dbname)
+    return quote_name(endpoint.admin.info.dbname)

@@ -1,9 +1,10 @@
 """The doctor on SQL persistence's timeouts in PostgreSQL: what is wrong, and that alone."""
 
 import pytest
-from diagnosis import diagnosed
-from endpoint import Endpoint
-from timeouts_endpoint import TimeoutsEndpoint, timeouts_of
+
+from support.diagnosis import diagnosed
+from support.endpoint import Endpoint
+from support.timeouts_endpoint import TimeoutsEndpoint, timeouts_of
 
 TIMEOUTS = '"public"."Sales_Orders_TimeoutData"'
 

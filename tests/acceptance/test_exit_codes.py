@@ -5,13 +5,13 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from endpoint import Endpoint
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from duesweep.cli.app import main
-from duesweep.core.address import quoted
+from duesweep.core.address import quote_name
 from duesweep.demo.server import EmbeddedServer
 from duesweep.stores.values import SweepReport
+from support.endpoint import Endpoint
 
 
 def run(*arguments: str) -> int:
@@ -227,7 +227,7 @@ def test_nothing_due_is_0_and_writes_nothing(
 
 
 def _role_of(dsn: str) -> str:
-    return quoted(str(conninfo_to_dict(dsn)["user"]))
+    return quote_name(str(conninfo_to_dict(dsn)["user"]))
 
 
 def test_time_zone_that_nobody_knows(

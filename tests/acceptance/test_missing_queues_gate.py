@@ -4,20 +4,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Union
 
 import pytest
-from broker import Broker
-from diagnosis import diagnosed
-from endpoint import Endpoint
-from rabbitmq_settings import settings
-from routes import add_routes
-from timeouts_endpoint import TimeoutsEndpoint, timeouts_of
 
 from duesweep import wiring
 from duesweep.cli.app import main
 from duesweep.cli.sweep import WORK_FOR_SPARK
 from duesweep.stores.abilities import KnowsDestinations
+from support.diagnosis import diagnosed
+from support.endpoint import Endpoint
+from support.rabbitmq.broker import Broker
+from support.rabbitmq.settings import settings
+from support.routes import add_routes
+from support.timeouts_endpoint import TimeoutsEndpoint, timeouts_of
 
 if TYPE_CHECKING:
-    from sqlserver_endpoint import SqlServerEndpoint
+    from support.sqlserver_endpoint import SqlServerEndpoint
 
 pytestmark = pytest.mark.services
 

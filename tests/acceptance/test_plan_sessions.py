@@ -3,10 +3,11 @@
 import json
 
 import pytest
-from acceptance.standalone_cluster import standalone_cluster
-from acceptance.test_command import run
-from endpoint import Endpoint
-from ledger_reader import LedgerReader
+
+from support.endpoint import Endpoint
+from support.ledger_reader import LedgerReader
+from support.spark_submit import run
+from support.standalone_cluster import standalone_cluster
 
 MESSAGES = 3_000
 _TIME_OUTS = ("idle_in_transaction_session_timeout", "statement_timeout", "lock_timeout")

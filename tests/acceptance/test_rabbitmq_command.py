@@ -1,11 +1,11 @@
 """`./spark-submit.sh rabbitmq …`, as a person runs it."""
 
 import pytest
-from acceptance.test_command import run
-from broker import Broker
-from contract.rabbitmq.commands import arguments
 
 from duesweep.queues.rabbitmq import ladder
+from support.rabbitmq.broker import Broker
+from support.rabbitmq.commands import arguments
+from support.spark_submit import run
 
 
 @pytest.mark.slow

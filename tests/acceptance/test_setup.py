@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
-from endpoint import Endpoint
 from psycopg.conninfo import make_conninfo
 
 from duesweep.cli.app import main
+from support.endpoint import Endpoint
 
 OWN_TABLES = {"duesweep_journal", "duesweep_attempts", "duesweep_sweeps", "duesweep_bindings"}
 TABLES = (

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from contract.store_subjects import OpenEndpoint
-from endpoint import Endpoint
 
 from duesweep.demo.server import EmbeddedServer
+from support.contract.store_subjects import OpenEndpoint
+from support.endpoint import Endpoint
 
 
 @pytest.fixture(scope="session")

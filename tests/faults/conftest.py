@@ -1,10 +1,10 @@
 """What the tests of faults share."""
 
 import pytest
-from endpoint import Endpoint
-from faults.dead_sweeps import Dead, dispatch_without_settling
 
 from duesweep import wiring
+from support.endpoint import Endpoint
+from support.faults.dead_sweeps import Dead, dispatch_without_settling
 
 
 @pytest.fixture(params=["delta-rs", "spark"])

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from endpoint import Endpoint
-from ledger_reader import LedgerReader
 from pyspark.sql import SparkSession
-from waiting import until
 
 from duesweep import wiring
 from duesweep.sweep import sweep
+from support.endpoint import Endpoint
+from support.ledger_reader import LedgerReader
+from support.waiting import until
 
 _ROOT = Path(__file__).parents[2]
 _BATCHES = "SELECT FROM duesweep_journal WHERE kind = 'batch'"

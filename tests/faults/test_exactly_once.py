@@ -1,12 +1,13 @@
 """Two sweeps at once, the endpoint's own mover beside them, and tasks that die and are retried."""
 
 import pytest
-from endpoint import Endpoint
-from faults.failing_store import GATE, Moment
-from faults.mover import Mover
-from faults.processes import SweepProcess
-from ledger_reader import LedgerReader
-from waiting import until
+
+from support.endpoint import Endpoint
+from support.faults.failing_store import GATE, Moment
+from support.faults.mover import Mover
+from support.faults.processes import SweepProcess
+from support.ledger_reader import LedgerReader
+from support.waiting import until
 
 _TASKS_AT_THE_GATE = """
     SELECT FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock' AND NOT granted

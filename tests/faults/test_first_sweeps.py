@@ -9,9 +9,6 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from endpoint import Endpoint
-from faults.processes import SweepProcess
-from ledger_reader import LedgerReader
 from pyspark.sql import SparkSession
 
 from duesweep import wiring
@@ -23,6 +20,9 @@ from duesweep.settle import check_binding
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
 from duesweep.stores.values import SweepSummary
 from duesweep.sweep import sweep
+from support.endpoint import Endpoint
+from support.faults.processes import SweepProcess
+from support.ledger_reader import LedgerReader
 
 
 @contextmanager
@@ -123,7 +123,7 @@ def test_who_loses_the_race_without_the_lock_reads_back_who_won(
         errors = list(pool.map(bind, ["one", "two"]))
 
     (error,) = [error for error in errors if error is not None]
-    assert "is new, empty and nobody's" in str(error)
+    assert "is new, empty and not in use" in str(error)
 
 
 def test_ledger_that_was_created_and_not_bound_is_taken_by_the_next_first_sweep(

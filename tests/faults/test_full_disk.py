@@ -7,9 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from endpoint import Endpoint
-from faults.small_disk import SmallDisk, small_disk
-from ledger_reader import LedgerReader
 from pyspark.sql import SparkSession
 
 from duesweep import settle, wiring
@@ -17,6 +14,9 @@ from duesweep.context import SweepContext
 from duesweep.errors import LedgerError
 from duesweep.ledger.ledger import Ledger
 from duesweep.sweep import exit_code, sweep
+from support.endpoint import Endpoint
+from support.faults.small_disk import SmallDisk, small_disk
+from support.ledger_reader import LedgerReader
 
 _FULL = "No space left on device"
 

@@ -3,16 +3,16 @@
 import threading
 
 import pytest
-from endpoint import Endpoint
-from faults.failing_store import HOLD
-from faults.processes import SweepProcess
-from ledger_reader import LedgerReader
 from pyspark.sql import SparkSession
-from waiting import until
 
 from duesweep import wiring
 from duesweep.stores.values import SweepSummary
 from duesweep.sweep import exit_code, sweep
+from support.endpoint import Endpoint
+from support.faults.failing_store import HOLD
+from support.faults.processes import SweepProcess
+from support.ledger_reader import LedgerReader
+from support.waiting import until
 
 _SLICES = "SELECT FROM duesweep_journal WHERE kind = 'slice'"
 _HELD = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = $1 AND NOT granted"

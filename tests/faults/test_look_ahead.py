@@ -18,15 +18,15 @@ from statistics import median
 
 import pika
 import pytest
-from broker import Broker
-from endpoint import Endpoint
 from pyspark.sql import SparkSession
-from rabbitmq_settings import set_up, settings
-from waiting import until
 
 from duesweep import wiring
 from duesweep.sweep import sweep
 from duesweep.testing.builders import delayed_row, message
+from support.endpoint import Endpoint
+from support.rabbitmq.broker import Broker
+from support.rabbitmq.settings import set_up, settings
+from support.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.slow]
 

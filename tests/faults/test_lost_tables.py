@@ -7,9 +7,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from diagnosis import diagnosed
-from endpoint import Endpoint
-from ledger_reader import LedgerReader
 from pyspark.sql import SparkSession
 
 from duesweep import wiring
@@ -21,6 +18,9 @@ from duesweep.ledger.opening import open_ledger
 from duesweep.ledger.schemas import SWEEPS
 from duesweep.ledger.writers import LedgerWriter
 from duesweep.sweep import exit_code, sweep
+from support.diagnosis import diagnosed
+from support.endpoint import Endpoint
+from support.ledger_reader import LedgerReader
 
 Capture = pytest.CaptureFixture[str]
 

@@ -3,8 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from endpoint import Endpoint
-from ledger_reader import LedgerReader
 from pyspark.sql import SparkSession
 
 from duesweep import plan as plan_module
@@ -13,6 +11,8 @@ from duesweep.errors import ExitCode
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
 from duesweep.stores.values import Slices, SweepRun
 from duesweep.sweep import exit_code, sweep
+from support.endpoint import Endpoint
+from support.ledger_reader import LedgerReader
 
 # A thousand keys to a row, so four rows for each of two slices.
 MESSAGES = 8_000

@@ -10,18 +10,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from broker import Broker
-from broker_proxy import Proxy, Way, proxied
-from endpoint import Endpoint
-from ledger_reader import LedgerReader
 from pyspark.sql import SparkSession
-from rabbitmq_settings import set_up, settings
-from waiting import until
 
 from duesweep import wiring
 from duesweep.handover import handover
 from duesweep.queues.rabbitmq import ladder
 from duesweep.sweep import sweep
+from support.broker_proxy import Proxy, Way, proxied
+from support.endpoint import Endpoint
+from support.ledger_reader import LedgerReader
+from support.rabbitmq.broker import Broker
+from support.rabbitmq.settings import set_up, settings
+from support.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.slow]
 

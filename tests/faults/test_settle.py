@@ -1,19 +1,20 @@
 """Settle, killed at each step and raced: nothing lost, nothing doubled."""
 
-import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from endpoint import Endpoint
-from faults.dead_sweeps import Dead, assert_settled_once, settle
-from ledger_reader import LedgerReader
 from pyspark.sql import SparkSession
 
 from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.opening import open_ledger
+from duesweep.ledger.writers import LedgerWriter
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
+from support.endpoint import Endpoint
+from support.faults.dead_sweeps import Dead, assert_settled_once, settle
+from support.ledger_reader import LedgerReader
 
 
 class KilledError(BaseException):
@@ -95,6 +96,35 @@ def test_settle_killed_at_a_step_is_finished_by_the_next(
     assert_settled_once(dead, endpoint, ledger)
 
 
+@pytest.mark.parametrize("step", ["after tombstones", "after retries", "before delete"])
+def test_what_one_writer_began_the_other_finishes(
+    step: str, spark: SparkSession, dead: Dead, endpoint: Endpoint, ledger: LedgerReader
+) -> None:
+    (other,) = {LedgerWriter.DELTA_RS, LedgerWriter.SPARK} - {dead.context.ledger_writer}
+    with pytest.MonkeyPatch.context() as patch:
+        STEPS[step](patch)
+        with pytest.raises(KilledError):
+            settle(spark, dead)
+
+    settle(spark, Dead(replace(dead.context, ledger_writer=other), dead.run))
+
+    assert_settled_once(dead, endpoint, ledger)
+
+
+def test_writers_of_both_kinds_at_once_settle_once(
+    spark: SparkSession, dead: Dead, endpoint: Endpoint, ledger: LedgerReader
+) -> None:
+    by_writer = [
+        Dead(replace(dead.context, ledger_writer=writer), dead.run)
+        for writer in (LedgerWriter.DELTA_RS, LedgerWriter.SPARK)
+    ]
+    with ThreadPoolExecutor(2) as pool:
+        for settler in [pool.submit(settle, spark, each) for each in by_writer]:
+            settler.result(timeout=600)
+
+    assert_settled_once(dead, endpoint, ledger)
+
+
 def test_two_settlers_at_once_settle_once(
     spark: SparkSession, dead: Dead, endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
@@ -112,13 +142,12 @@ def test_lost_race_of_two_appends_counts_once(
     # Two settlers without a lock, as after a lost session: the same group under the same id.
     shared = open_ledger(dead.context.ledger_root, dead.context.ledger_writer, spark)
     shared.create()
-    sweep_id = uuid.uuid4()
-    row = dict.fromkeys(shared.spark.read.format("delta").load(f"{shared.root}/sweeps").columns)
-    rows_df = spark.createDataFrame([row | {"sweep_id": "x"}], ledger.table("sweeps").schema)
+    sweep_id = dead.run.sweep_id
+    with dead.context.store.open_driver() as session:
+        session.close_sweep(sweep_id, abandoned=True, remaining=0)
+        rows = shared.tables.rows(session, sweep_id).sweep(session.summary(sweep_id)[0])
     with ThreadPoolExecutor(4) as pool:
-        appends = [
-            pool.submit(shared.append, "sweeps", rows_df, sweep_id=sweep_id) for _ in range(4)
-        ]
+        appends = [pool.submit(shared.append, "sweeps", rows, sweep_id=sweep_id) for _ in range(4)]
         for append in appends:
             append.result(timeout=600)
 

@@ -1,9 +1,6 @@
 """Journals made anew, restored and mistaken: each belongs to one ledger and one store."""
 
 import pytest
-from endpoint import Endpoint
-from faults.dead_sweeps import Dead, assert_settled_once, settle
-from ledger_reader import LedgerReader
 from pyspark.sql import SparkSession
 
 from duesweep import wiring
@@ -12,6 +9,9 @@ from duesweep.ledger.opening import open_ledger
 from duesweep.ledger.writers import LedgerWriter
 from duesweep.settle import settle_leftovers
 from duesweep.sweep import sweep
+from support.endpoint import Endpoint
+from support.faults.dead_sweeps import Dead, assert_settled_once, settle
+from support.ledger_reader import LedgerReader
 
 
 def test_journal_created_anew_loses_and_doubles_nothing(

@@ -4,11 +4,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from endpoint import Endpoint
-from faults.dead_sweeps import Dead, assert_settled_once, settle
-from ledger_reader import LedgerReader
 from pyspark.sql import SparkSession
-from waiting import until
 
 from duesweep import wiring
 from duesweep.context import SweepContext
@@ -17,6 +13,10 @@ from duesweep.dispatch import ClaimKeys, DispatchJob, dispatch_slice
 from duesweep.ledger.opening import open_ledger
 from duesweep.settle import settle_sweep
 from duesweep.stores.values import SweepRun
+from support.endpoint import Endpoint
+from support.faults.dead_sweeps import Dead, assert_settled_once, settle
+from support.ledger_reader import LedgerReader
+from support.waiting import until
 
 _WAITING = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
 

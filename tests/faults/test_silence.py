@@ -5,11 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import pytest
-from endpoint import Endpoint
-from ledger_reader import LedgerReader
 from psycopg.conninfo import make_conninfo
 from pyspark.sql import SparkSession
-from silence import Moment, SilentProxy, silenced
 
 from duesweep import wiring
 from duesweep.cli.sweep import look
@@ -18,6 +15,9 @@ from duesweep.core.timeouts import DEFAULT_TIMEOUTS
 from duesweep.errors import ExitCode, StoreError
 from duesweep.stores.values import SweepSummary
 from duesweep.sweep import exit_code, sweep
+from support.endpoint import Endpoint
+from support.ledger_reader import LedgerReader
+from support.silence import Moment, SilentProxy, silenced
 
 SILENCE_SECONDS = 12
 MESSAGES = 400

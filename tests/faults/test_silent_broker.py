@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
-from broker import Broker
-from endpoint import Endpoint
-from ledger_reader import LedgerReader
 from pyspark.sql import SparkSession
-from rabbitmq_settings import set_up, settings
-from silence import Moment, SilentProxy, silenced
 
 from duesweep import wiring
 from duesweep.errors import ExitCode
 from duesweep.stores.values import SweepSummary
 from duesweep.sweep import exit_code, sweep
+from support.endpoint import Endpoint
+from support.ledger_reader import LedgerReader
+from support.rabbitmq.broker import Broker
+from support.rabbitmq.settings import set_up, settings
+from support.silence import Moment, SilentProxy, silenced
 
 pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.slow]
 

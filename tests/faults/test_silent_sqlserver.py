@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pytest
-from ledger_reader import LedgerReader
 from pyspark.sql import SparkSession
-from silence import Moment, SilentProxy, silenced
 
 from duesweep import wiring
 from duesweep.cli.sweep import look
@@ -17,11 +15,12 @@ from duesweep.core.timeouts import DEFAULT_TIMEOUTS
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.errors import DuesweepError, ExitCode, StoreError
 from duesweep.sweep import exit_code, sweep
+from support.ledger_reader import LedgerReader
+from support.silence import Moment, SilentProxy, silenced
 
 if TYPE_CHECKING:
-    from sqlserver_endpoint import SqlServerEndpoint
-
     from duesweep.config import Config
+    from support.sqlserver_endpoint import SqlServerEndpoint
 
 pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.slow]
 

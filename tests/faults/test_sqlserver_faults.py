@@ -4,16 +4,16 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
-from faults.processes import SweepProcess
-from ledger_reader import LedgerReader
 from pyspark.sql import SparkSession
-from waiting import until
 
 from duesweep import wiring
 from duesweep.sweep import sweep
+from support.faults.processes import SweepProcess
+from support.ledger_reader import LedgerReader
+from support.waiting import until
 
 if TYPE_CHECKING:
-    from sqlserver_endpoint import SqlServerEndpoint
+    from support.sqlserver_endpoint import SqlServerEndpoint
 
 pytestmark = [pytest.mark.slow, pytest.mark.services]
 

@@ -6,8 +6,6 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from broker_proxy import Proxy, proxied
-from contract.sqlserver_subjects import SqlServerUnderTest
 
 from duesweep import wiring
 from duesweep.core.timeouts import Limits, Timeouts
@@ -15,9 +13,11 @@ from duesweep.dispatch import ClaimKeys, DispatchJob, dispatch_slice
 from duesweep.drivers.sqlserver.connection import SqlServerConnection
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.testing.builders import delayed_row
+from support.broker_proxy import Proxy, proxied
+from support.contract.sqlserver_subjects import SqlServerUnderTest
 
 if TYPE_CHECKING:
-    from sqlserver_endpoint import SqlServerEndpoint
+    from support.sqlserver_endpoint import SqlServerEndpoint
 
 pytestmark = pytest.mark.services
 

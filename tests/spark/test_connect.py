@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from endpoint import Endpoint
-from ledger_reader import LedgerReader
-from ports import SPARK_CONNECT, one_at_a_time
+
+from support.endpoint import Endpoint
+from support.ledger_reader import LedgerReader
+from support.ports import SPARK_CONNECT, one_at_a_time
 
 _ROOT = Path(__file__).parents[2]
 
@@ -23,7 +24,11 @@ def test_sweep_over_spark_connect(endpoint: Endpoint, ledger: LedgerReader) -> N
 
     with one_at_a_time(SPARK_CONNECT):
         done = subprocess.run(
-            [sys.executable, str(_ROOT / "tests/spark/connect_process.py"), endpoint.config_file()],
+            [
+                sys.executable,
+                str(_ROOT / "tests/support/connect_process.py"),
+                endpoint.config_file(),
+            ],
             capture_output=True,
             text=True,
             timeout=600,

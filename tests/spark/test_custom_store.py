@@ -2,20 +2,20 @@
 
 from collections.abc import Iterator
 
-import acme_stores
 import pytest
-from endpoint import Endpoint
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from duesweep import wiring
 from duesweep.cli.app import main
 from duesweep.sweep import sweep
+from support import acme_stores
+from support.endpoint import Endpoint
 
 pytestmark = [pytest.mark.spark, pytest.mark.services]
 
 CUSTOM = {
-    "store__kind": "acme_stores:AcmeStore",
+    "store__kind": "support.acme_stores:AcmeStore",
     "store__options__zone": "UTC",
     "queues__default__kind": "postgresql",
 }

@@ -7,14 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from diagnosis import diagnosed
-from endpoint import Endpoint
-from ports import SPARK_CONNECT, one_at_a_time
 from pyspark.sql import SparkSession
 
 from duesweep.cli.app import main
 from duesweep.doctor.cluster import spark_facts
 from duesweep.doctor.spark import Needs, spark_findings
+from support.diagnosis import diagnosed
+from support.endpoint import Endpoint
+from support.ports import SPARK_CONNECT, one_at_a_time
 
 _ROOT = Path(__file__).parents[2]
 

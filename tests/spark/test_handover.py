@@ -4,11 +4,7 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from broker import Broker
-from endpoint import Endpoint
-from ledger_reader import LedgerReader
 from pyspark.sql import SparkSession
-from rabbitmq_settings import set_up, settings
 
 from duesweep import wiring
 from duesweep.errors import ConfigError, ExitCode
@@ -16,6 +12,10 @@ from duesweep.handover import handover, preview
 from duesweep.preview import PreviewEntry
 from duesweep.queues.rabbitmq import ladder
 from duesweep.sweep import sweep
+from support.endpoint import Endpoint
+from support.ledger_reader import LedgerReader
+from support.rabbitmq.broker import Broker
+from support.rabbitmq.settings import set_up, settings
 
 pytestmark = [pytest.mark.spark, pytest.mark.services]
 

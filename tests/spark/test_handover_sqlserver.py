@@ -3,9 +3,7 @@
 from typing import TYPE_CHECKING
 
 import pytest
-from broker import Broker
 from pyspark.sql import SparkSession
-from rabbitmq_settings import settings
 
 from duesweep import wiring
 from duesweep.drivers.rabbitmq import Brokers
@@ -14,9 +12,11 @@ from duesweep.handover import handover, preview
 from duesweep.queues.rabbitmq import ladder
 from duesweep.queues.rabbitmq.setup import RabbitMqSetup
 from duesweep.queues.rabbitmq.topology import Style
+from support.rabbitmq.broker import Broker
+from support.rabbitmq.settings import settings
 
 if TYPE_CHECKING:
-    from sqlserver_endpoint import SqlServerEndpoint
+    from support.sqlserver_endpoint import SqlServerEndpoint
 
 pytestmark = [pytest.mark.spark, pytest.mark.services]
 

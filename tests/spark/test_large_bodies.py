@@ -4,13 +4,13 @@ import os
 from pathlib import Path
 
 import pytest
-from endpoint import Endpoint
-from ledger_reader import LedgerReader
 from pyspark.sql import SparkSession
 
 from duesweep import wiring
 from duesweep.sweep import sweep
 from duesweep.testing.builders import delayed_row
+from support.endpoint import Endpoint
+from support.ledger_reader import LedgerReader
 
 _MB = 1_000_000
 # Seen: about 100 MB for a worker with its imports, and under four times the largest body.

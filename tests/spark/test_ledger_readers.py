@@ -11,8 +11,6 @@ import deltalake
 import duckdb
 import pyarrow as pa
 import pytest
-from endpoint import Endpoint
-from ledger_reader import LedgerReader
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
@@ -28,6 +26,8 @@ from duesweep.stores.values import JournalBatch
 from duesweep.sweep import sweep
 from duesweep.testing.builders import Due, delayed_row, message
 from duesweep.tombstone import encode, micros
+from support.endpoint import Endpoint
+from support.ledger_reader import LedgerReader
 
 _YEAR_1 = datetime(1, 1, 1, 0, 0, 0, 1, tzinfo=UTC)
 _YEAR_9999 = datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)

@@ -1,12 +1,12 @@
 """Names that PostgreSQL allows, through plan, dispatch, settle and the ledger."""
 
 import pytest
-from endpoint import Endpoint
-from ledger_reader import LedgerReader
 from pyspark.sql import SparkSession
 
 from duesweep import wiring
 from duesweep.sweep import sweep
+from support.endpoint import Endpoint
+from support.ledger_reader import LedgerReader
 
 NAMES = {
     "a schema with a space": ("Sales.Orders", "my schema", None),

@@ -1,7 +1,6 @@
 """Slices of a plan."""
 
 import pytest
-from endpoint import Endpoint
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
@@ -9,6 +8,7 @@ from duesweep import wiring
 from duesweep.core.policy import BatchLimits
 from duesweep.plan import claim_keys_df, plan_slices
 from duesweep.sweep import sweep
+from support.endpoint import Endpoint
 
 
 @pytest.mark.slow

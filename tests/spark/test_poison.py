@@ -1,12 +1,12 @@
 """One message's own fault costs only that message, and never the settle after it."""
 
-from endpoint import Endpoint
-from ledger_reader import LedgerReader
 from pyspark.sql import SparkSession
 
 from duesweep import wiring
 from duesweep.sweep import sweep
 from duesweep.testing.builders import DelayedRow, delayed_row
+from support.endpoint import Endpoint
+from support.ledger_reader import LedgerReader
 
 POISON = {
     "not JSON": "not JSON",

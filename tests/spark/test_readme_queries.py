@@ -6,11 +6,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from endpoint import Endpoint
 from pyspark.sql import SparkSession
 
 from duesweep import wiring
 from duesweep.sweep import sweep
+from support.endpoint import Endpoint
 
 pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.slow]
 

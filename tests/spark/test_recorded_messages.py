@@ -3,14 +3,14 @@
 import json
 from datetime import timedelta
 
-import recordings
-from endpoint import Endpoint
-from ledger_reader import LedgerReader
 from pyspark.sql import SparkSession
 
 from duesweep import wiring
 from duesweep.core.policy import Retry
 from duesweep.sweep import exit_code, sweep
+from support import recordings
+from support.endpoint import Endpoint
+from support.ledger_reader import LedgerReader
 
 NOWHERE = "8344045c-3145-fea7-1b2d-f0786e9d3a98"
 

@@ -4,16 +4,16 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
-from endpoint import Endpoint
 from pyspark.sql import SparkSession
-from routes import add_routes
 
 from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.sweep import sweep
+from support.endpoint import Endpoint
+from support.routes import add_routes
 
 if TYPE_CHECKING:
-    from sqlserver_endpoint import SqlServerEndpoint
+    from support.sqlserver_endpoint import SqlServerEndpoint
 
 pytestmark = [pytest.mark.spark, pytest.mark.services]
 

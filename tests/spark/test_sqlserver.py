@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import recordings
-from ledger_reader import LedgerReader
 from pyspark.sql import SparkSession
-from routes import add_routes
 
 from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.stores.values import SweepSummary
 from duesweep.sweep import sweep
 from duesweep.testing.builders import delayed_row
+from support import recordings
+from support.ledger_reader import LedgerReader
+from support.routes import add_routes
 
 if TYPE_CHECKING:
-    from sqlserver_endpoint import SqlServerEndpoint
+    from support.sqlserver_endpoint import SqlServerEndpoint
 
 pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.slow]
 

@@ -14,9 +14,6 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from endpoint import Endpoint
-from ledger_reader import LedgerReader
-from ports import free_port
 from psycopg.conninfo import make_conninfo
 from pyspark.sql import SparkSession
 
@@ -26,6 +23,9 @@ from duesweep.demo.server import EmbeddedServer
 from duesweep.errors import ConfigError
 from duesweep.sweep import sweep
 from duesweep.testing.builders import DelayedRow, delayed_row
+from support.endpoint import Endpoint
+from support.ledger_reader import LedgerReader
+from support.ports import free_port
 
 _COMMAND = Path(__file__).parents[2] / "spark-submit.sh"
 _PREDICATE = "SELECT id::text FROM {} WHERE due < now() AT TIME ZONE 'UTC' ORDER BY 1"

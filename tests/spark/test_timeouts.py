@@ -4,16 +4,16 @@ import json
 from typing import TYPE_CHECKING, Union
 
 import pytest
-from ledger_reader import LedgerReader
 from pyspark.sql import SparkSession
-from timeouts_endpoint import TimeoutsEndpoint, timeouts_of
 
 from duesweep import wiring
 from duesweep.errors import ConfigError
 from duesweep.sweep import sweep
+from support.ledger_reader import LedgerReader
+from support.timeouts_endpoint import TimeoutsEndpoint, timeouts_of
 
 if TYPE_CHECKING:
-    from sqlserver_endpoint import SqlServerEndpoint
+    from support.sqlserver_endpoint import SqlServerEndpoint
 
 pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.slow]
 

@@ -2,8 +2,6 @@
 
 from datetime import timedelta
 
-from unit.late_queue import LateQueue
-
 from duesweep.core.clock import SettableClock
 from duesweep.core.message import Message
 from duesweep.core.outcome import Delivered
@@ -18,6 +16,7 @@ from duesweep.errors import (
 )
 from duesweep.testing.builders import DUE, DelayedRow, delayed_row, message
 from duesweep.tombstone import micros
+from support.late_queue import LateQueue
 
 REFUSED = RefusedMessageError("too long")
 SHUT = DestinationError("the ladder is gone")

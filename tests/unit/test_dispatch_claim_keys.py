@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from unit.dispatch_world import one, slice_end, world_of
 
 from duesweep.core.account import CUT, slice_account
 from duesweep.dispatch import ClaimKeys, read_claim_keys
 from duesweep.testing.builders import delayed_row
+from support.dispatch_world import one, slice_end, world_of
 
 
 def rows(*chunks: tuple[str | None, str | None, int | None]) -> Any:

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from unit.dispatch_world import one, slice_end, world_of
 
 from duesweep import tombstone
 from duesweep.core.fault_headers import EXCEPTION_TYPE, FAILED_QUEUE, UNREADABLE_HEADERS
@@ -15,6 +14,7 @@ from duesweep.errors import (
 )
 from duesweep.testing.builders import DelayedRow, delayed_row
 from duesweep.testing.journal import BatchEntry
+from support.dispatch_world import one, slice_end, world_of
 
 
 def test_unknown_destination_fails_with_backoff_and_is_exhausted_at_the_last_attempt() -> None:

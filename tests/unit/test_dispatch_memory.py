@@ -2,8 +2,6 @@
 
 from collections.abc import Callable
 
-from unit.dispatch_world import World, one, slice_end, world_of
-
 from duesweep import tombstone
 from duesweep.core.clock import SettableClock
 from duesweep.core.message import Message
@@ -15,6 +13,7 @@ from duesweep.testing.builders import BODY, DelayedRow, delayed_row
 from duesweep.testing.journal import BatchEntry
 from duesweep.testing.memory import MemoryStore
 from duesweep.testing.memory_queue import MemoryQueue
+from support.dispatch_world import World, one, slice_end, world_of
 
 
 def test_due_messages_are_delivered_and_accounted_for() -> None:

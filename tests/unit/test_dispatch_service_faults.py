@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from unit.dispatch_world import World, one, slice_end, world_of
 
 from duesweep.core.message import Message
 from duesweep.core.policy import BatchLimits
@@ -18,6 +17,7 @@ from duesweep.errors import (
 from duesweep.testing.builders import DelayedRow, delayed_row
 from duesweep.testing.memory import MemoryStore
 from duesweep.testing.memory_queue import MemoryQueue
+from support.dispatch_world import World, one, slice_end, world_of
 
 
 def test_blocked_destination_keeps_its_messages_uncharged_and_the_others_go_on() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from duesweep import lost
 from duesweep.errors import StoreError, TransactionLostError
-from duesweep.lost import MAX_LOST_TRANSACTIONS, tried_again, wait_seconds
+from duesweep.lost import MAX_LOST_TRANSACTIONS, retry_lost_transactions, wait_seconds
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def _losing(times: int, error: Exception) -> tuple[list[int], object]:
     tries: list[int] = []
 
-    @tried_again
+    @retry_lost_transactions
     def work(number: int, *, word: str) -> str:
         tries.append(number)
         if len(tries) <= times:

@@ -172,7 +172,7 @@ def test_connection_out_of_reach_is_no_excuse_for_another() -> None:
 def test_destinations_that_no_route_takes_are_refused_where_there_are_no_others() -> None:
     assert _refusal(_routed(), _Session(["Billing@FAR", "Shipping@FAR"])) == (
         "No [[route]] takes any of the messages' destinations: Billing@FAR, Shipping@FAR. Nothing "
-        "was claimed; add a [[route]] that does"
+        "was claimed; add a [[route]] that takes them"
     )
     _refuse(_routed(), _Session(["Billing@FAR", "Billing@HOST-1"]))
     _refuse(_routed(), _Session(["Billing@FAR"], waiting=["Billing@HOST-1"]))

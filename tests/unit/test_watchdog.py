@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from py4j.protocol import Py4JNetworkError
-from waiting import until
 
 from duesweep import watchdog as module
 from duesweep.errors import StoreError
@@ -15,6 +14,7 @@ from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import DelayedRow
 from duesweep.testing.memory import MemoryStore
 from duesweep.watchdog import Watchdog
+from support.waiting import until
 
 
 class Asked:
@@ -65,7 +65,7 @@ def test_dispatch_without_progress_is_cancelled_with_a_reason(
     asked: Asked, now: list[float]
 ) -> None:
     cancelled: list[int] = []
-    with _watchdog(asked, cancelled).watching() as watchdog:
+    with _watchdog(asked, cancelled).watch() as watchdog:
         until(lambda: asked.asked > 2)
         now[0] += 39.9
         seen = asked.asked
@@ -75,12 +75,12 @@ def test_dispatch_without_progress_is_cancelled_with_a_reason(
         # More than once: the first may have come before there was a job.
         until(lambda: len(cancelled) > 1)
 
-    assert str(watchdog.reason).startswith("No slice has got on for 40 s")
+    assert str(watchdog.reason).startswith("No slice has made progress for 40 s")
 
 
 def test_progress_is_waited_for_anew(asked: Asked, now: list[float]) -> None:
     cancelled: list[int] = []
-    with _watchdog(asked, cancelled).watching() as watchdog:
+    with _watchdog(asked, cancelled).watch() as watchdog:
         for number in range(1, 5):
             now[0] += 39
             asked.answer = (number, 100)
@@ -98,7 +98,7 @@ def test_store_that_tells_nothing_is_no_reason_to_cancel(
 ) -> None:
     cancelled: list[int] = []
     asked.answer = answer
-    with _watchdog(asked, cancelled).watching() as watchdog:
+    with _watchdog(asked, cancelled).watch() as watchdog:
         for _ in range(3):
             seen = asked.asked
             until(lambda seen=seen: asked.asked > seen + 2)  # type: ignore[misc]
@@ -113,7 +113,7 @@ def test_store_that_raises_whatever_is_asked_again(
 ) -> None:
     cancelled: list[int] = []
     asked.answer = error
-    with _watchdog(asked, cancelled).watching():
+    with _watchdog(asked, cancelled).watch():
         until(lambda: asked.opened > 2)
         asked.answer = (1, 1)
         seen = asked.asked
@@ -130,7 +130,7 @@ def test_cancelling_that_fails_is_tried_again(asked: Asked, now: list[float]) ->
         tried.append(1)
         raise Py4JNetworkError
 
-    with Watchdog(asked, asked.run, 40, cancel).watching():  # type: ignore[arg-type]
+    with Watchdog(asked, asked.run, 40, cancel).watch():  # type: ignore[arg-type]
         until(lambda: asked.asked > 2)
         now[0] += 40
         until(lambda: len(tried) > 1)
@@ -139,7 +139,7 @@ def test_cancelling_that_fails_is_tried_again(asked: Asked, now: list[float]) ->
 def test_store_that_never_answers_keeps_nobody_waiting(asked: Asked, now: list[float]) -> None:
     cancelled: list[int] = []
     blocks = threading.Event()
-    with _watchdog(asked, cancelled).watching():
+    with _watchdog(asked, cancelled).watch():
         until(lambda: asked.asked > 2)
         asked.blocks = blocks
         now[0] += 40

@@ -10,9 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from duesweep import config as configuration
-from duesweep.config import Config
-from duesweep.doctor.examine import Examination, LedgerBinding, examine_services
-from duesweep.doctor.finding import (
+from duesweep.checks.finding import (
     Check,
     Finding,
     Severity,
@@ -22,6 +20,8 @@ from duesweep.doctor.finding import (
     without,
     worst_first,
 )
+from duesweep.config import Config
+from duesweep.doctor.examine import Examination, LedgerBinding, examine_services
 from duesweep.doctor.spark import Needs, ledger_finding, not_started, spark_findings
 from duesweep.errors import ExitCode
 

@@ -91,10 +91,10 @@ def _run(context: SweepContext, cutoff: datetime | None, options: HandoverOption
     from duesweep.cli import report  # noqa: PLC0415
     from duesweep.handover import handover  # noqa: PLC0415
     from duesweep.session import spark_session  # noqa: PLC0415
-    from duesweep.spark_errors import spark_faults  # noqa: PLC0415
+    from duesweep.spark_errors import map_spark_errors  # noqa: PLC0415
 
     report.configure_logging()
-    with spark_faults():
+    with map_spark_errors():
         spark = spark_session(configuration.jars())
         done = handover(spark, context, cutoff, report.progress(context.store))
     if options.as_json:
@@ -119,10 +119,10 @@ def _preview(context: SweepContext, cutoff: datetime | None, options: HandoverOp
     from duesweep.handover import preview  # noqa: PLC0415
     from duesweep.preview import PreviewEntry  # noqa: PLC0415
     from duesweep.session import spark_session  # noqa: PLC0415
-    from duesweep.spark_errors import spark_faults  # noqa: PLC0415
+    from duesweep.spark_errors import map_spark_errors  # noqa: PLC0415
 
     report.configure_logging()
-    with spark_faults():
+    with map_spark_errors():
         spark = spark_session(configuration.jars())
         found: Counter[PreviewEntry] = preview(spark, context, cutoff)
     own = context.store.own_queue

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from duesweep.checks.finding import is_to_mend, worst_first
 from duesweep.cli.doctor import as_json as document
 from duesweep.cli.doctor import print_findings
 from duesweep.cli.queue_commands import At
-from duesweep.doctor.finding import is_to_mend, worst_first
 from duesweep.errors import ExitCode
 from duesweep.wiring import rabbitmq_tools
 

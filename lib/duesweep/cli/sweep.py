@@ -52,11 +52,11 @@ def look(context: SweepContext) -> tuple[bool, Sequence[Problem]]:
 def _sweep(context: SweepContext, *, as_json: bool) -> int:
     from duesweep.cli import report  # noqa: PLC0415 - neither rich nor Spark on the gate's way
     from duesweep.session import spark_session  # noqa: PLC0415
-    from duesweep.spark_errors import spark_faults  # noqa: PLC0415
+    from duesweep.spark_errors import map_spark_errors  # noqa: PLC0415
     from duesweep.sweep import exit_code, sweep  # noqa: PLC0415
 
     report.configure_logging()
-    with spark_faults():
+    with map_spark_errors():
         spark = spark_session(configuration.jars())
         summary = sweep(spark, context, report.progress(context.store))
     code = exit_code(summary)

@@ -1,1 +1,1 @@
-"""Values and decisions: no input, no output, and nothing but the standard library."""
+"""Values and decisions, without I/O. They import the standard library only."""

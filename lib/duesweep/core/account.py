@@ -1,7 +1,7 @@
-"""The account of a slice: what became of each message that it was planned with.
+"""The account of a slice: what became of each planned message.
 
 `planned = claimed + skipped + gone + later + left`. Each number is counted where it is known, and
-never inferred from the others; what is missing from the sum is `unexplained`.
+never derived from the others. The rest, if the sum is too small, is `unexplained`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,7 +32,7 @@ class SliceAccount:
 
 @dataclass(frozen=True, slots=True)
 class SliceEnd:
-    """The end of a slice as one run of its task journalled it; `reason` None: it is complete."""
+    """The end of a slice, as one run of its task journalled it. `reason` None: it is complete."""
 
     account: SliceAccount
     reason: str | None
@@ -40,8 +40,8 @@ class SliceEnd:
 
 @dataclass(frozen=True, slots=True)
 class SweepAccount:
-    """What became of everything that a sweep found: `found` is the sum of the five after it, and of
-    `unexplained`, which is 0 where the account is closed. `reason` is why messages are left.
+    """What became of all messages that a sweep found. `found` is the sum of the next six numbers.
+    `unexplained` is 0 where all messages are accounted for. `reason` is why messages are left.
     """
 
     found: int = 0
@@ -55,49 +55,49 @@ class SweepAccount:
     reason: str | None = None
 
 
-CUT = "A slice ended without a word: its task was killed, or could not reach the store any more"
+CUT = "A slice ended without a report: its task was killed, or lost its connection to the store"
 
 
 def slice_account(planned: int, claimed: int, ends: Sequence[SliceEnd]) -> SweepAccount:
-    """The account of one slice, from the plan, from the batches that committed (`claimed`) and from
-    the ends that runs of its task journalled, oldest first.
+    """The account of one slice. `planned` comes from the plan, `claimed` from the batches that
+    committed, `ends` from the runs of its task, oldest first.
 
-    A task may run more than once. The last run that is complete has seen all of the slice that was
-    left then; without one, whatever nobody saw is left.
+    A task may run more than once. The last complete run has seen all that was still in the slice.
+    Without a complete run, all messages that no run saw count as left.
     """
     complete = [end.account for end in ends if end.reason is None]
     if not complete:
         end = ends[-1] if ends else SliceEnd(SliceAccount(), CUT)
-        return _closed(planned, claimed, replace(end.account, left=planned), end.reason)
+        return _close(planned, claimed, replace(end.account, left=planned), end.reason)
     last = complete[-1]
-    # What other runs of the task claimed is known to the journal, whatever this one saw of it.
+    # The journal has what other runs of the task claimed. This run may have seen it as gone.
     by_others = max(0, claimed - last.claimed)
-    # The read was whole, so what it did not find had left between the plan's count and it.
+    # The read was complete. So messages that it did not find left after the plan was made.
     before = max(0, planned - last.given - by_others)
-    return _closed(max(planned, last.given), claimed, replace(last, gone=last.gone + before), None)
+    return _close(max(planned, last.given), claimed, replace(last, gone=last.gone + before), None)
 
 
-def total(accounts: Iterable[SweepAccount]) -> SweepAccount:
+def add_accounts(accounts: Iterable[SweepAccount]) -> SweepAccount:
     """The account of a sweep from those of its slices."""
-    listed = list(accounts)
+    parts = list(accounts)
     return SweepAccount(
-        found=sum(a.found for a in listed),
-        claimed=sum(a.claimed for a in listed),
-        skipped=sum(a.skipped for a in listed),
-        gone=sum(a.gone for a in listed),
-        later=sum(a.later for a in listed),
-        left=sum(a.left for a in listed),
-        unexplained=sum(a.unexplained for a in listed),
-        is_complete=all(a.is_complete for a in listed),
-        reason=min((a.reason for a in listed if a.reason is not None), default=None),
+        found=sum(a.found for a in parts),
+        claimed=sum(a.claimed for a in parts),
+        skipped=sum(a.skipped for a in parts),
+        gone=sum(a.gone for a in parts),
+        later=sum(a.later for a in parts),
+        left=sum(a.left for a in parts),
+        unexplained=sum(a.unexplained for a in parts),
+        is_complete=all(a.is_complete for a in parts),
+        reason=min((a.reason for a in parts if a.reason is not None), default=None),
     )
 
 
-def _closed(found: int, claimed: int, seen: SliceAccount, reason: str | None) -> SweepAccount:
-    """Close an account: the reasons for not claiming, at most as many as were not claimed.
+def _close(found: int, claimed: int, seen: SliceAccount, reason: str | None) -> SweepAccount:
+    """Close an account: messages count as skipped, gone, later or left only if no run claimed them.
 
-    Two runs of one task can see the same message, one as gone or locked while the other claims it.
-    So what was seen otherwise gives way to what was claimed.
+    Two runs of one task can see the same message: one sees it as gone or locked, the other claims
+    it. Then the claim counts.
     """
     found = max(found, claimed)
     rest = found - claimed

@@ -1,6 +1,6 @@
-"""Time that passes inside one process, for bounds on how long something may take.
+"""Measures time inside one process, for limits on how long something may take.
 
-Whether a message is due is never decided here: the store's own server says that.
+This clock never decides whether a message is due. The store's server decides that.
 """
 
 import time

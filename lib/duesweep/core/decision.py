@@ -1,7 +1,8 @@
-"""What is to become of the messages of a batch that could not be delivered. Decides, without I/O.
+"""Decides what happens to the messages of a batch that could not be delivered. Without I/O.
 
-The task acts in between: it asks the store how many messages the sweep may still exhaust (`decide`
-is told), and sends the error messages (`conclude` is told which of them arrived).
+The task does the I/O in three steps. It asks the store how many messages the sweep may still
+exhaust, and tells `decide`. It sends the error messages, and tells `conclude` which ones arrived.
+Then it finishes the batch.
 """
 
 import random
@@ -17,8 +18,9 @@ from duesweep.core.policy import Retry
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`faulty` are all messages with a fault. `exhausted` are those of them that are to leave the
-    store. `over_limit` more are out of attempts, but over the sweep's limit.
+    """`faulty` are all messages with a fault. `exhausted` are those of them that leave the store.
+    `over_limit` counts messages that are out of attempts but stay, since the sweep has exhausted
+    as many as it may.
     """
 
     faulty: Sequence[Fault] = ()
@@ -28,8 +30,8 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class SentErrors:
-    """What became of error messages: the keys of those that `arrived`, and their `queue`. None
-    where the error queue takes nothing.
+    """What became of error messages: the keys of those that `arrived`, and the name of the error
+    `queue`. The name is None where the error queue takes nothing.
     """
 
     queue: str | None = None
@@ -48,7 +50,7 @@ def decide(faulty: Sequence[Fault], retry: Retry, granted: int) -> Decision:
 
 
 def write_error_messages(decision: Decision, own_queue: str, now: datetime) -> list[Message]:
-    """The exhausted messages as they go to the error queue, with the time of their failure."""
+    """The error messages for the exhausted messages; `now` is the time of their failure."""
     return [make_error_message(m, e, own_queue=own_queue, now=now) for m, e in decision.exhausted]
 
 

@@ -1,4 +1,4 @@
-"""Durations as people write them, `1d2h3m4s5ms`, and as the transports' statements take them."""
+"""Durations as people write them, `1d2h3m4s5ms`, and as SQL statements need them."""
 
 import re
 from datetime import timedelta
@@ -29,25 +29,25 @@ class Parts(NamedTuple):
 
 
 def parse(text: str) -> timedelta:
-    """The duration that `text` writes, as in `30s`, `500ms` or `1d2h3m4s5ms`.
+    """The duration in `text`, for example `30s`, `500ms` or `1d2h3m4s5ms`.
 
-    Raises `ConfigError` for anything else, a number without its unit included.
+    Raises `ConfigError` for any other text, also for a number without a unit.
     """
     found = _PATTERN.fullmatch(text.strip())
     if found is None or not found[0]:
         raise ConfigError(
-            f"{text!r} is no duration",
+            f"{text!r} is not a duration",
             advice=(
                 "write days, hours, minutes, seconds and milliseconds in this order, as in "
                 "30s, 500ms or 1d2h3m4s5ms"
             ),
         )
     duration = timedelta(**{unit: int(count or 0) for unit, count in found.groupdict().items()})
-    return checked(duration)
+    return check_length(duration)
 
 
-def checked(duration: timedelta) -> timedelta:
-    """`duration`, unless it is negative or longer than the servers can count: `ConfigError`."""
+def check_length(duration: timedelta) -> timedelta:
+    """Return `duration`; raise `ConfigError` if it is negative or longer than servers can count."""
     if not timedelta() <= duration <= LONGEST:
         raise ConfigError(
             f"A duration of {duration} cannot be used",
@@ -56,8 +56,8 @@ def checked(duration: timedelta) -> timedelta:
     return duration
 
 
-def parts(duration: timedelta) -> Parts:
-    """`duration` in days, hours, minutes, seconds and milliseconds; what is less is cut off."""
+def split(duration: timedelta) -> Parts:
+    """`duration` in days, hours, minutes, seconds and milliseconds; the rest is cut off."""
     milliseconds = duration // _MILLISECOND
     seconds, milliseconds = divmod(milliseconds, 1_000)
     minutes, seconds = divmod(seconds, 60)
@@ -67,7 +67,7 @@ def parts(duration: timedelta) -> Parts:
 
 
 def read_time_span(text: str | None) -> timedelta | None:
-    """The duration in a header of .NET's, `[d.]hh:mm:ss[.fffffff]`; None where there is none."""
+    """The duration in a .NET header, `[d.]hh:mm:ss[.fffffff]`; None if `text` is not a duration."""
     found = _TIME_SPAN.fullmatch(text or "")
     if found is None:
         return None

@@ -1,14 +1,14 @@
-"""What NServiceBus adds to the headers of a message that it gives up on.
+"""The headers that NServiceBus adds to a message when it sends it to the error queue.
 
-Names, order and formats are those of the core's `ExceptionHeaderHelper` and `FaultsHeaderKeys`, as
-the transport's error queue shows them; ServicePulse reads them.
+Names, order and formats are those of `ExceptionHeaderHelper` and `FaultsHeaderKeys` in the core of
+NServiceBus, as seen in the transport's error queue. ServicePulse reads them.
 """
 
 from datetime import UTC, datetime
 
 from duesweep.core.headers import json as headers_json
 from duesweep.core.message import Headers, Message
-from duesweep.errors import MessageError, stack_of, storable, type_name
+from duesweep.errors import MessageError, format_stack, make_storable, type_name
 
 EXCEPTION_TYPE = "NServiceBus.ExceptionInfo.ExceptionType"
 INNER_EXCEPTION_TYPE = "NServiceBus.ExceptionInfo.InnerExceptionType"
@@ -18,7 +18,7 @@ SOURCE = "NServiceBus.ExceptionInfo.Source"
 STACK_TRACE = "NServiceBus.ExceptionInfo.StackTrace"
 TIME_OF_FAILURE = "NServiceBus.TimeOfFailure"
 FAILED_QUEUE = "NServiceBus.FailedQ"
-# Ours: the headers that nobody could read, as they were.
+# duesweep's own: the stored text of headers that cannot be read.
 UNREADABLE_HEADERS = "duesweep.UnreadableHeaders"
 
 
@@ -27,7 +27,7 @@ def make_error_message(
 ) -> Message:
     """The message as it goes to the error queue: without its forward destination, with the fault.
 
-    One whose headers cannot be read goes with the fault headers and its raw headers in one more.
+    If its headers cannot be read, it has the fault headers, and the raw headers in one header.
     """
     if isinstance(message.headers, MessageError):
         headers: dict[str, str | None] = {UNREADABLE_HEADERS: message.headers_text}
@@ -40,16 +40,16 @@ def make_error_message(
 
 
 def fault_headers(error: MessageError, failed_queue: str, now: datetime) -> Headers:
-    """The fault headers, in NServiceBus's order; an inner exception only where there is one."""
+    """The fault headers, in NServiceBus's order; the inner exception's only if there is one."""
     inner = error.__cause__
     headers: dict[str, str | None] = {EXCEPTION_TYPE: type_name(error)}
     if inner is not None:
         headers[INNER_EXCEPTION_TYPE] = type_name(inner)
     return headers | {
         HELP_LINK: None,
-        EXCEPTION_MESSAGE: storable(str(error)),
+        EXCEPTION_MESSAGE: make_storable(str(error)),
         SOURCE: "duesweep",
-        STACK_TRACE: stack_of(error),
+        STACK_TRACE: format_stack(error),
         TIME_OF_FAILURE: wire_time(now),
         FAILED_QUEUE: failed_queue,
     }

@@ -1,4 +1,4 @@
-"""A delayed message, as a claim hands it to dispatch."""
+"""A delayed message, as a claim returns it."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -13,15 +13,17 @@ ENCLOSED_MESSAGE_TYPES = "NServiceBus.EnclosedMessageTypes"
 
 
 class Message(NamedTuple):
-    """One claimed row. A tuple, since a sweep makes millions: three times as fast as a dataclass.
+    """One claimed row. A tuple: a sweep makes millions, three times as fast as of a dataclass.
 
-    `key` is the store's key as text, `due_us` the stored Due in microseconds since 1970-01-01 UTC
-    (None: the row holds an infinite time), `headers` the parsed headers or, where they are
-    unreadable, the reason, `headers_text` the headers as they are to be delivered (where they are
-    unreadable, as they were stored), `destination` the address as it was written (None: the
-    endpoint's own queue), `attempts` the failures so far, `instant_us` the instant at which the
-    message is due, in microseconds since 1970-01-01 UTC. It differs from `due_us` where the stored
-    Due is read on the clock of another time zone. Every claim sets it; None only where `due_us` is.
+    - `key`: the store's key as text.
+    - `due_us`: the stored Due in microseconds since 1970-01-01 UTC; None: an infinite time.
+    - `headers`: the parsed headers; if they cannot be read, the reason.
+    - `headers_text`: the headers as they are delivered; if unreadable, as they were stored.
+    - `destination`: the address as it was written; None: the endpoint's own queue.
+    - `attempts`: the failures so far.
+    - `instant_us`: the instant at which the message is due, in microseconds since 1970-01-01 UTC.
+      It differs from `due_us` where Due was written in another time zone. Every claim sets it. None
+      only where `due_us` is None.
     """
 
     key: str
@@ -35,7 +37,7 @@ class Message(NamedTuple):
 
     @property
     def message_id(self) -> str | None:
-        """The NServiceBus message id, where the headers can be read and have one."""
+        """The NServiceBus message id; None if the headers cannot be read or have none."""
         return self._header(MESSAGE_ID)
 
     @property

@@ -1,4 +1,4 @@
-"""What becomes of a claimed message. Values only; stores carry them out."""
+"""What becomes of a claimed message, as values. Stores act on them."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -6,13 +6,13 @@ from typing import NamedTuple
 from duesweep.core.message import Message
 from duesweep.errors import MessageError
 
-# A message and why it could not be delivered.
+# A message, and why it could not be delivered.
 Fault = tuple[Message, MessageError]
 
 
 class Delivered(NamedTuple):
-    """The message lies in `queue`; its row leaves the store. With `is_deferred` it was not due
-    yet, and the queue's own delayed delivery brings it there when it is.
+    """The message is in `queue`, and its row leaves the store. `is_deferred`: it was not due yet,
+    and the queue's own delayed delivery delivers it when it is due.
     """
 
     message: Message
@@ -21,7 +21,7 @@ class Delivered(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What the ledger calls it."""
+        """The outcome's name in the ledger."""
         return "deferred" if self.is_deferred else "dispatched"
 
 
@@ -34,9 +34,9 @@ class Failed(NamedTuple):
 
 
 class Exhausted(NamedTuple):
-    """The message is out of attempts; its row leaves the store, journalled whole.
+    """The message is out of attempts. Its row leaves the store, and the journal gets all of it.
 
-    `queue` is the error queue in which it lies as well, None where none is set.
+    `queue` is the error queue that has the message too; None: no error queue is set.
     """
 
     message: Message
@@ -48,7 +48,8 @@ class Exhausted(NamedTuple):
 class Outcomes:
     """Everything that a batch does to the rows that it claimed.
 
-    `over_limit` counts those of `failed` that are out of attempts, but over the sweep's limit.
+    `over_limit` counts messages in `failed` that are out of attempts but stay, because the sweep
+    has exhausted as many as it may.
     """
 
     delivered: tuple[Delivered, ...] = ()
@@ -58,5 +59,5 @@ class Outcomes:
 
     @property
     def claimed(self) -> int:
-        """How many messages these are."""
+        """The number of all these messages."""
         return len(self.delivered) + len(self.failed) + len(self.exhausted)

@@ -8,10 +8,10 @@ from duesweep.errors import MessageError
 
 # A key and its size take some 100 bytes in a task, so this bounds a task's plan to about 50 MB.
 MAX_SLICE_ROWS = 500_000
-# Rule of the house: no batch holds its claim longer than about this.
+# No batch holds its claim longer than about this.
 CLAIM_SECONDS = 5.0
-# Of one statement: SQL Server locks a whole table where one has taken 5,000 locks on it, its
-# rows' pages counted.
+# How many rows one statement may look at: SQL Server locks a whole table when one statement has
+# taken 5,000 locks on it. Locks on pages count too.
 SCANNED_ROWS = 2_000
 MAX_BATCH_ROWS = 1_000
 _LEAST_MARGIN_SECONDS = 5.0
@@ -19,7 +19,7 @@ _LEAST_MARGIN_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often and when a failed message is tried again."""
+    """How often, and after which time, a failed message is tried again."""
 
     max_attempts: int = 5
     initial_seconds: float = 30.0
@@ -27,14 +27,15 @@ class Retry:
     non_retryable: tuple[type[MessageError], ...] = ()
 
     def is_last(self, failures_before: int, error: MessageError) -> bool:
-        """Whether one more failure, `error`, exhausts a message that has failed `failures_before`
-        times: the last one does, and a non-retryable one at once.
+        """Whether `error` exhausts a message that has failed `failures_before` times already. It
+        does at the last attempt, or if it is non-retryable.
         """
         return failures_before + 1 >= self.max_attempts or isinstance(error, self.non_retryable)
 
     def backoff_seconds(self, failures_before: int, rng: random.Random) -> float:
-        """Seconds until the next attempt: doubled with each failure, capped, and then shortened
-        by up to a quarter at random, so that what failed together does not come back together.
+        """Seconds until the next attempt: doubled with each failure, up to `max_seconds`, and then
+        shortened at random by up to a quarter, so that messages that failed together do not all
+        come back at once.
         """
         # 2.0**64 exceeds any cap; a larger exponent would overflow for long-lived messages.
         full = min(self.max_seconds, self.initial_seconds * 2.0 ** min(failures_before, 64))
@@ -49,7 +50,7 @@ class BatchLimits:
     bytes: int = 8_000_000
 
     def batches(self, keys: Sequence[str], sizes: Sequence[int]) -> Iterator[Sequence[str]]:
-        """`keys` cut into batches within the limits; a message over the limit goes alone."""
+        """Cut `keys` into batches within the limits. A message over the limit gets its own."""
         start, weight = 0, 0
         for index, size in enumerate(sizes):
             full = index - start >= self.rows or weight + size > self.bytes
@@ -63,39 +64,40 @@ class BatchLimits:
 
 @dataclass(frozen=True, slots=True)
 class LookAhead:
-    """How far a sweep looks ahead that runs every `period_seconds`; 0: not at all. `started` is
-    when this one began to start, as `time.time()` tells it.
+    """How far a sweep looks ahead. A sweep starts every `period_seconds`; 0: no looking ahead.
+    `started` is when this sweep began to start, from `time.time()`.
 
-    What comes due before the next sweep has had time to start, and to carry what it finds, has to
-    be deferred by this one. Starting is measured; carrying is taken to last as long again.
+    This sweep has to defer all messages that become due before the next sweep can deliver them.
+    The next sweep needs time to start and time to deliver. The start of this sweep is measured, and
+    the delivery is assumed to take as long as the start.
     """
 
     period_seconds: float = 0
     started: float = 0
 
     def seconds(self, now: float) -> float:
-        """How far to look ahead at `now`, a sweep's first look at its store."""
+        """How many seconds to look ahead. `now` is when the sweep first asks its store."""
         if not self.period_seconds:
             return 0
-        # A start that takes most of the period is no measure: whoever keeps a session for many
-        # sweeps began long ago.
+        # At most half of the period counts as the start: a process that runs many sweeps in one
+        # session started long ago.
         starting = min(max(0.0, now - self.started), self.period_seconds / 2)
         return self.period_seconds + max(_LEAST_MARGIN_SECONDS, 2 * starting)
 
     @property
     def longest_seconds(self) -> float:
-        """How far it may be: where a start is still to come, and cannot be measured."""
+        """The largest value of `seconds`, for use before the start can be measured."""
         return self.seconds(self.started + self.period_seconds)
 
 
 def delay_level(seconds: int) -> int:
-    """At which of its levels a delay ladder takes a message in: that of the delay's highest bit."""
+    """The level at which a message enters the delay ladder: the highest bit of its delay."""
     return max(seconds.bit_length() - 1, 0)
 
 
 def slice_count(found: int, cores: int, limits: BatchLimits) -> int:
-    """How many slices a plan of `found` rows gets: one a core, fewer where there is less than a
-    batch for each, more where a slice would not fit a task's memory.
+    """How many slices a plan of `found` rows gets: one for each core. Fewer if some would get less
+    than a batch, more if a slice would not fit into a task's memory.
     """
     useful = -(-found // limits.rows)
     return max(1, min(cores, useful), -(-found // MAX_SLICE_ROWS))

@@ -1,4 +1,4 @@
-"""Where a destination's messages go: which queue connection, and what the queue is called there."""
+"""Finds where a destination's messages go: the connection, and the queue's name there."""
 
 import re
 from collections.abc import Sequence
@@ -17,11 +17,11 @@ class NoRouteError(MessageError):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Destinations that fit `pattern` go to `queue` on `connection`.
+    """Messages for destinations that fit `pattern` go to `queue` on `connection`.
 
-    `pattern` is a shell's: `*`, `?`, `[ab]`; `[[]` is a bracket itself. In `queue`, `{destination}`
-    stands for the whole destination, `{queue}` for what comes before its first `@`, `{machine}` for
-    what comes after.
+    `pattern` uses a shell's wildcards: `*`, `?`, `[ab]`; `[[]` matches a bracket. In `queue`,
+    `{destination}` is the whole destination, `{queue}` the text before its first `@`, `{machine}`
+    the text after it.
     """
 
     pattern: str
@@ -40,8 +40,10 @@ class Route:
 
 
 def own_route(routes: Sequence[Route], names: Sequence[str]) -> tuple[Route, str]:
-    """The route of the endpoint's own queue, and the name that it takes: the first of `names`, the
-    endpoint's and its queue's whole address, that a route fits. `NoRouteError` where none does.
+    """The route of the endpoint's own queue, and the name that the route takes.
+
+    `names` are the endpoint's name and its queue's whole address; the first one that a route takes
+    counts. Raises `NoRouteError` if no route takes any.
     """
     for name in names:
         for route in routes:

@@ -1,4 +1,4 @@
-"""What time it is on a store's server: how long until a message is due, and how late it is."""
+"""Computes by the store server's time when a message is due, and how late it is."""
 
 from duesweep.core.clock import Clock, SettableClock
 from duesweep.core.message import Message
@@ -25,14 +25,14 @@ class StoreClock:
         return -(-self.microseconds_until(message) // 1_000_000)
 
     def microseconds_until(self, message: Message) -> int:
-        """The same in microseconds."""
+        """Microseconds until a claimed message is due; 0 where it is due."""
         if message.instant_us is None:
             return 0
         return max(0, message.instant_us - self.now_us())
 
     def late_ms(self, message: Message) -> int | None:
-        """Whole milliseconds, rounded down, since a claimed message was due; below 0 where it is
-        not due yet. None where its Due is infinite.
+        """Whole milliseconds, rounded down, since a claimed message was due; negative where it is
+        not due yet, None where its Due is infinite.
         """
         if message.instant_us is None:
             return None

@@ -1,19 +1,19 @@
-"""How long anybody waits for a server that says nothing: all from one setting.
+"""Computes all limits on waiting for a silent server from one setting.
 
-A peer may acknowledge what it is sent and never answer (a pooler that is stuck, a server that is
-frozen), so that neither its own time-outs nor keep-alives end the wait.
+A peer may accept what it is sent and never answer, for example a pooler that is stuck or a server
+that is frozen. Then neither the server's own time-outs nor keep-alives end the wait.
 """
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-# PostgreSQL's client library waits for two at the least.
+# PostgreSQL's client library never waits less than 2 s.
 _SHORTEST_CONNECT_SECONDS = 2.0
 _LONGEST_CONNECT_SECONDS = 10.0
-# A tenth of a millisecond for each message: what a cold disk takes to find one.
+# 0.1 ms for each message: the time to find one on a cold disk.
 _SECONDS_PER_MILLION = 100.0
-# What a server may take for a statement, of what its client waits: a server that is slow then says
-# so itself, and one that does not is silent.
+# The server's limit for a statement, as a part of its client's. So a slow server reports its own
+# time-out before the client gives up, and a server that reports nothing is silent.
 _SERVERS_PART = Fraction(3, 4)
 _LONGEST_TASK_LOCK_SECONDS = 2.0
 _LONGEST_DRIVER_LOCK_SECONDS = 30.0
@@ -21,9 +21,9 @@ _LONGEST_DRIVER_LOCK_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one session waits for, in seconds: to be opened (login included), for one answer, and
-    on the server for a lock and for a statement. `idle_seconds` is what the server grants between
-    two statements of a transaction, before it takes its client for dead; 0: for ever.
+    """How many seconds one session waits: for its opening (login included), for one answer, and
+    on the server for a lock. `idle_seconds`: if a client sends nothing for so long within a
+    transaction, the server takes it for dead; 0: no limit.
     """
 
     connect_seconds: float
@@ -33,62 +33,61 @@ class Limits:
 
     @property
     def statement_seconds(self) -> float:
-        """What the server may take for a statement: less than its client waits."""
+        """The server's limit for one statement, shorter than its client's wait."""
         return float(self.answer_seconds * _SERVERS_PART)
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """`silence_seconds`: a service that falls silent ends the sweep within this, in all. That is
-    one answer that a task waits for, its attempt at a new session, and one answer that the driver
-    waits for.
+    """`silence_seconds`: if a service falls silent, the sweep ends within this time. That covers
+    one wait of a task, its attempt to open a new session, and one wait of the driver.
     """
 
     silence_seconds: float = 60.0
 
     @property
     def connect_seconds(self) -> float:
-        """For a session to be opened, login included."""
+        """The limit for opening a session, login included."""
         seconds = max(_SHORTEST_CONNECT_SECONDS, self.silence_seconds / 6)
         return min(_LONGEST_CONNECT_SECONDS, seconds)
 
     @property
     def batch_seconds(self) -> float:
-        """For one answer that a task waits for: a statement, a COPY, a COMMIT, a confirm."""
+        """The limit for one answer to a task: a statement, a COPY, a COMMIT, a confirm."""
         return self.silence_seconds / 3
 
     @property
     def driver_seconds(self) -> float:
-        """For one answer that the driver waits for."""
+        """The limit for one answer to the driver."""
         return self.silence_seconds * 2 / 3
 
     def plan_seconds(self, messages: int) -> float:
-        """For one answer about all that is due, where so many messages are known to be."""
+        """The limit for one answer about all due messages, if about `messages` are due."""
         return self.driver_seconds + _SECONDS_PER_MILLION * messages / 1_000_000
 
     def read_seconds(self, messages: int) -> float:
-        """For one answer that Spark waits for, about so many messages. Spark reads four times; then
-        the driver asks its own session for a sign of life.
+        """The limit for one answer to Spark about `messages` messages. Spark tries four times.
+        Then the driver asks on its own session whether the server still answers.
         """
         return self.silence_seconds / 5 + _SECONDS_PER_MILLION * messages / 1_000_000
 
     @property
     def task(self) -> Limits:
-        """Of a task's session: it never waits for another's row, and for tables only briefly."""
+        """The limits of a task's session. It never waits for rows, and briefly for tables."""
         lock_seconds = min(_LONGEST_TASK_LOCK_SECONDS, self.batch_seconds / 4)
         idle_seconds = 2 * self.silence_seconds
         return Limits(self.connect_seconds, self.batch_seconds, lock_seconds, idle_seconds)
 
     @property
     def driver(self) -> Limits:
-        """Of the driver's session: it waits for batches in flight."""
+        """The limits of the driver's session. It waits for batches in flight."""
         lock_seconds = min(_LONGEST_DRIVER_LOCK_SECONDS, self.driver_seconds / 2)
         idle_seconds = 10 * self.silence_seconds
         return Limits(self.connect_seconds, self.driver_seconds, lock_seconds, idle_seconds)
 
     @property
     def handler(self) -> Limits:
-        """Of a session in whose transaction somebody's own code runs, for as long as it takes."""
+        """The limits of a session in whose transaction a user's handler runs, without a limit."""
         return replace(self.driver, idle_seconds=0.0)
 
 

@@ -14,11 +14,11 @@ TIME_TO_BE_RECEIVED = "NServiceBus.TimeToBeReceived"
 
 @dataclass(frozen=True, slots=True)
 class OutgoingMessage:
-    """What is to be sent: at once, or with a `delay` later, through the delayed table. What is not
+    """A message to send: at once, or after `delay` through the delayed table. A message that is not
     received within `time_to_be_received` expires; None: never.
 
-    Raises `ConfigError` for a delay together with a time to be received, as the transports do, and
-    for times that are negative or too long.
+    Raises `ConfigError` for both a delay and a time to be received, as the transports do, and for
+    times that are negative or too long.
     """
 
     headers: Headers
@@ -29,26 +29,26 @@ class OutgoingMessage:
     def __post_init__(self) -> None:
         if self.delay is not None and self.time_to_be_received is not None:
             raise ConfigError(
-                "A message with a time to be received cannot be sent later: the transports take "
-                "no delay for it",
+                "A message cannot have both a delay and a time to be received: the transports "
+                "refuse that",
                 advice="leave one of the two out",
             )
         if self.delay is not None:
-            duration.checked(self.delay)
+            duration.check_length(self.delay)
         if self.time_to_be_received is not None:
-            duration.checked(self.time_to_be_received)
+            duration.check_length(self.time_to_be_received)
             if self.time_to_be_received < timedelta(milliseconds=1):
                 raise ConfigError(
-                    "A message with a time to be received under 1 ms would expire before anybody "
+                    "A message with a time to be received below 1 ms would expire before anybody "
                     "could receive it",
-                    advice="give it more, or leave it out",
+                    advice="give a longer time, or leave it out",
                 )
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivedMessage:
-    """A row that was received: `headers` parsed or, where they cannot be read, the reason;
-    `headers_text` as it lay there.
+    """A row that was received. `headers` are parsed; if they cannot be read, they are the reason.
+    `headers_text` is the stored text.
     """
 
     id: UUID
@@ -58,7 +58,7 @@ class ReceivedMessage:
 
     @classmethod
     def read(cls, message_id: UUID, headers_text: str, body: bytes | None) -> "ReceivedMessage":
-        """The message of a row. As in the transports, an empty text is no headers, and readable."""
+        """The message of a row. As in the transports, empty text means no headers, not a fault."""
         headers: Headers | MessageError
         try:
             headers = headers_json.read(headers_text) if headers_text else {}
@@ -73,12 +73,12 @@ class ReceivedMessage:
 
     @property
     def forward_destination(self) -> str | None:
-        """Where a message that was delayed is to go on to; None: nowhere else."""
+        """Where a delayed message goes next; None: nowhere."""
         return self._header(headers_json.FORWARD_DESTINATION)
 
     @property
     def time_to_be_received(self) -> timedelta | None:
-        """What the sender's header says of it; None where it says nothing."""
+        """The time to be received in the sender's header; None if there is none."""
         return duration.read_time_span(self._header(TIME_TO_BE_RECEIVED))
 
     def _header(self, name: str) -> str | None:

@@ -8,7 +8,7 @@ import psycopg
 
 from duesweep import wiring
 from duesweep.config import Config
-from duesweep.core.address import PostgreSqlAddresses, TableName, quoted
+from duesweep.core.address import PostgreSqlAddresses, TableName, quote_name
 from duesweep.demo.folder import Settings
 from duesweep.demo.messages import DESTINATIONS, ENDPOINT, Traffic, generate, load, stored_now
 from duesweep.drivers.postgresql import DRIVER_LIMITS, connect
@@ -76,7 +76,7 @@ def create_tables(stage: Stage) -> None:
     wiring.installer(stage.config).install(rebind=False)
     with connect(stage.dsn, DRIVER_LIMITS) as connection:
         for queue in stage.queues:
-            connection.script(f"CREATE SCHEMA IF NOT EXISTS {quoted(queue.schema)}")
+            connection.script(f"CREATE SCHEMA IF NOT EXISTS {quote_name(queue.schema)}")
             connection.script(statement("postgresql", "create_queue").format(queue=queue))
 
 

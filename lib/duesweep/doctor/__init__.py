@@ -1,4 +1,4 @@
-"""What is wrong with a configuration's services, and what to do: `duesweep doctor`.
+"""`duesweep doctor`: asks a configuration's services; says what is wrong, and what to do.
 
-Facts are values that adapters gather; each rule is a function from facts to findings.
+Rules are functions from facts to findings: those of Spark in `spark.py`, all others in `checks`.
 """

@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from duesweep.context import SweepContext
-from duesweep.doctor.finding import (
+from duesweep.checks.finding import (
     Check,
     Finding,
     Severity,
@@ -15,9 +14,10 @@ from duesweep.doctor.finding import (
     skipped,
     warning,
 )
-from duesweep.doctor.server import unreachable
+from duesweep.checks.server import unreachable
+from duesweep.checks.table_findings import NOT_SET_UP
+from duesweep.context import SweepContext
 from duesweep.doctor.spark import Needs
-from duesweep.doctor.tables import NOT_SET_UP
 from duesweep.errors import DuesweepError
 from duesweep.missing_queues import refuse_missing_queues
 from duesweep.stores.base import DriverSession

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from duesweep.doctor.finding import Check, Finding, fault, fault_of, ok, skipped, warning
+from duesweep.checks.finding import Check, Finding, fault, fault_of, ok, skipped, warning
 from duesweep.errors import Problem
 
 _SESSION = "the Spark session"

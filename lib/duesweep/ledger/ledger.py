@@ -90,8 +90,8 @@ class Ledger:
         """Write all that a sealed sweep did; what the tables have of it already stays as it is."""
         sweep_id = UUID(summary.sweep_id)
         rows = self.tables.rows(journal, sweep_id)
-        # A commit is mostly waiting, so the row of `sweeps` is written beside the others; the order
-        # of the appends means nothing.
+        # A commit is mostly waiting, so the row of `sweeps` is written in parallel. The order of the
+        # appends does not matter.
         with ThreadPoolExecutor(max_workers=1) as beside:
             appended = beside.submit(self.append, "sweeps", rows.sweep(summary), sweep_id=sweep_id)
             piece = 0

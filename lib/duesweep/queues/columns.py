@@ -1,8 +1,6 @@
-"""The columns that make a table a queue table, each with the types that serve; none: any does."""
+"""The columns that make a table a queue table."""
 
-from collections.abc import Mapping
-
-Columns = Mapping[str, frozenset[str]]
+from duesweep.checks.tables import Columns
 
 _ANY: frozenset[str] = frozenset()
 
@@ -21,3 +19,5 @@ SQL_SERVER: Columns = {
     "Expires": frozenset({"datetime", "datetime2"}),
     "RowVersion": frozenset({"bigint", "int"}),
 }
+# Columns that both transports have, in lower case.
+SHARED_NAMES = {name.lower() for name in POSTGRESQL} & {name.lower() for name in SQL_SERVER}

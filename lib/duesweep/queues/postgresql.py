@@ -4,10 +4,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from duesweep.checks.tables import column_names, wrong_columns
 from duesweep.core.address import PostgreSqlAddresses, TableName
 from duesweep.core.message import Message
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.postgresql import PostgreSqlConnection, connect
+from duesweep.drivers.postgresql.catalog import column_lists, find_table
 from duesweep.errors import (
     ConfigError,
     MessageError,
@@ -19,9 +21,6 @@ from duesweep.queues.columns import POSTGRESQL
 from duesweep.queues.tables import QueueTableSession
 from duesweep.stores.base import TaskSession
 from duesweep.stores.postgresql.task import PostgreSqlTaskSession
-
-_TYPED_COLUMNS = [f"{name} {kind}" for name, kinds in POSTGRESQL.items() for kind in kinds]
-_NAMED_COLUMNS = [name for name, kinds in POSTGRESQL.items() if not kinds]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +100,7 @@ class PostgreSqlQueueSession(QueueTableSession):
         # Known before anything is claimed, so that no look-up lengthens a claim.
         self._known = {
             TableName(row.schema, row.table)
-            for row in connection.rows(
-                "queue_tables", {}, typed=_TYPED_COLUMNS, named=_NAMED_COLUMNS
-            )
+            for row in connection.rows("queue_tables", {}, **column_lists(POSTGRESQL))
         }
 
     def resolve(self, address: str | None) -> TableName:
@@ -134,18 +131,16 @@ class PostgreSqlQueueSession(QueueTableSession):
 
 
 def _missing_rights(connection: PostgreSqlConnection, table: TableName) -> Sequence[str]:
-    """What this role lacks to fill a queue table; a `MessageError` where `table` is none."""
-    rows = connection.rows(
-        "describe_table", {}, schema=table.schema, table=table.table, rights=["INSERT"]
-    )
-    if not rows:
+    """The rights that this role lacks to fill a queue table; `MessageError` if it is none."""
+    found = find_table(connection, table, ["INSERT"])
+    if found is None:
         raise QueueNotFoundError(f"There is no queue table {table}")
-    names = {column.split(" ", 1)[0] for column in rows[0].columns}
-    absent = set(_TYPED_COLUMNS) - set(rows[0].columns) | set(_NAMED_COLUMNS) - names
-    if absent or rows[0].kind not in {"r", "p"}:
-        lacks = ", ".join(sorted(absent)) or "rows of its own"
-        raise NotAQueueError(f"{table} is not a queue table: it lacks {lacks}")
-    return list(rows[0].missing_rights)
+    absent = column_names(POSTGRESQL, wrong_columns(POSTGRESQL, found.columns))
+    if absent or not found.is_table:
+        raise NotAQueueError(
+            f"{table} is not a queue table: it lacks {absent or 'rows of its own'}"
+        )
+    return found.missing_rights
 
 
 def _check_database(

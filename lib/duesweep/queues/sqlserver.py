@@ -1,13 +1,15 @@
 """Queue tables of the SQL Server transport, in any database and schema of a server."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from duesweep.core.address import SqlServerAddresses, SqlServerTable, bracketed
+from duesweep.checks.tables import wrong_columns
+from duesweep.core.address import SqlServerAddresses, SqlServerTable
 from duesweep.core.message import Message
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.sqlserver import SqlServerConnection, connect
+from duesweep.drivers.sqlserver.catalog import find_table, missing_rights
 from duesweep.errors import (
     ConfigError,
     DestinationError,
@@ -21,7 +23,7 @@ from duesweep.queues.base import Destination
 from duesweep.queues.columns import SQL_SERVER
 from duesweep.queues.tables import QueueTableSession
 from duesweep.stores.base import TaskSession
-from duesweep.stores.sqlserver.table import check_session, missing_rights
+from duesweep.stores.sqlserver.check import check_session
 from duesweep.stores.sqlserver.task import SqlServerTaskSession
 
 # NOT NULL, without a default, in tables of the older shape.
@@ -166,13 +168,13 @@ def describe_queue(connection: SqlServerConnection, table: SqlServerTable) -> bo
         raise
     except StoreError as error:
         raise DestinationError(f"Queue table {table} cannot be looked at: {error}") from error
-    absent = [name for name, kinds in SQL_SERVER.items() if found.get(name) not in kinds]
+    absent = wrong_columns(SQL_SERVER, found)
     if absent:
         raise NotAQueueError(f"{table} is not a queue table: it lacks {', '.join(absent)}")
     return _RECOVERABLE in found
 
 
-def _columns_of(connection: SqlServerConnection, table: SqlServerTable) -> dict[str, str]:
+def _columns_of(connection: SqlServerConnection, table: SqlServerTable) -> Mapping[str, str]:
     database = connection.row("describe_catalog", {}, catalog=table.catalog)
     if not database.found:
         raise QueueNotFoundError(f"There is no queue table {table}: no database {table.catalog}")
@@ -182,14 +184,13 @@ def _columns_of(connection: SqlServerConnection, table: SqlServerTable) -> dict[
             "of its reach",
             advice="create one there",
         )
-    names = {"catalog": bracketed(table.catalog)}
-    rows = connection.rows("describe_table", names, schema=table.schema, table=table.table)
-    if not rows:
+    found = find_table(connection, table)
+    if found is None:
         _refuse_unseen(connection, table)
         raise QueueNotFoundError(f"There is no queue table {table}")
-    if rows[0].kind != "BASE TABLE":
+    if not found.is_table:
         raise NotAQueueError(f"{table} is not a queue table: it lacks rows of its own")
-    return {row.name: row.type.lower() for row in rows}
+    return found.columns
 
 
 def _refuse_unseen(connection: SqlServerConnection, table: SqlServerTable) -> None:

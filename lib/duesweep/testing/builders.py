@@ -89,7 +89,7 @@ def message(row: DelayedRow | None = None, attempts: int = 0) -> Message:
         row.key,
         row.due_us,
         headers,
-        headers_json.without_forward_destination(row.headers),
+        headers_json.remove_forward_destination(row.headers),
         row.body,
         headers.get(headers_json.FORWARD_DESTINATION),
         attempts,

@@ -7,7 +7,7 @@ from duesweep.core.account import SliceEnd
 from duesweep.core.message import Message
 from duesweep.core.outcome import Exhausted, Outcomes
 from duesweep.core.store_clock import StoreClock
-from duesweep.errors import MessageError, stack_of, type_name
+from duesweep.errors import MessageError, format_stack, type_name
 from duesweep.testing.builders import ENDPOINT, DelayedRow
 
 
@@ -98,7 +98,7 @@ def exhausted_entry(
         attempts=gone.attempts + 1,
         error_class=type_name(exhausted.error),
         error_text=str(exhausted.error),
-        stack=stack_of(exhausted.error),
+        stack=format_stack(exhausted.error),
         headers=row.headers,
         body=row.body,
     )

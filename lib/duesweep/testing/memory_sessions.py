@@ -153,7 +153,9 @@ class MemoryMessageSession(MemoryTaskSession):
 
     def store(self, message: NewMessage) -> str:
         """Store a message until it is due; its key."""
-        text = headers_json.write(headers_json.addressed(message.headers, message.destination))
+        text = headers_json.write(
+            headers_json.set_forward_destination(message.headers, message.destination)
+        )
         row = DelayedRow(headers=text, body=message.body, due=message.due)
         with self.transaction():
             self.enlist(partial(self._store.rows.update, {row.key: row}))

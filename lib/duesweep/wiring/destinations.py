@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from duesweep.checks.finding import Check, Finding, fault, skipped
 from duesweep.config import Config
 from duesweep.core.routing import NoRouteError, Route, first_route
-from duesweep.doctor.finding import Check, Finding, fault, skipped
 from duesweep.errors import DuesweepError
-from duesweep.queues.shapes import ROUTED, WAITED_FOR
+from duesweep.queues.wanted import ROUTED, WAITED_FOR
 from duesweep.wiring.dialects import QueueConnection
 from duesweep.wiring.services import services
 

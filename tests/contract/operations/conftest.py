@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
-from contract.operations.subjects import HAS_SERVER, Subject
-from endpoint import Endpoint
 
 from duesweep.core.address import SqlServerTable, TableName
 from duesweep.queues.operations import TransportSession, open_session
 from duesweep.wiring import operations
+from support.endpoint import Endpoint
+from support.operations.subjects import HAS_SERVER, Subject
 
 if TYPE_CHECKING:
-    from sqlserver_endpoint import SqlServerEndpoint
+    from support.sqlserver_endpoint import SqlServerEndpoint
 
 # Without a server these tests are not there twice; test_sqlserver_tables.py says in one line why.
 TRANSPORTS = ["postgresql", *(["sqlserver"] if HAS_SERVER else [])]

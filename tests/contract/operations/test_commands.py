@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from contract.operations.steps import BILLING, fill, receive_all
-from contract.operations.subjects import Subject
 
 from duesweep.cli.app import main
 from duesweep.queues.operations import TransportSession
+from support.operations.steps import BILLING, fill, receive_all
+from support.operations.subjects import Subject
 
 Run = Callable[..., tuple[int, list[str], str]]
 
@@ -124,7 +124,7 @@ def test_poison_stays_where_there_is_no_error_queue(
         (["peek", "Nowhere"], "There is no queue table"),
         (["peek", " "], "names no table"),
         (["send", BILLING, "--header", "a"], "not of the form NAME=VALUE"),
-        (["send", BILLING, "--delay", "30"], "is no duration"),
+        (["send", BILLING, "--delay", "30"], "is not a duration"),
         (["send", BILLING, "--body", "a", "--body-file", "b"], "are both given"),
         (["send", BILLING, "--body-file", "/nowhere"], "cannot be read"),
         (["purge-expired", BILLING, "--batch-size", "5000"], "size from 1 to 4999"),

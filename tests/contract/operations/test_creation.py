@@ -4,13 +4,13 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
-from contract.operations.steps import message, receive_all
-from contract.operations.subjects import Subject
-from endpoint import Endpoint
 
 from duesweep.core.address import TableName
 from duesweep.queues.operations import open_session
 from duesweep.sql import statement
+from support.endpoint import Endpoint
+from support.operations.steps import message, receive_all
+from support.operations.subjects import Subject
 
 
 def test_queue_is_created_once_by_all_who_create_it_at_once(subject: Subject) -> None:

@@ -1,11 +1,11 @@
 """Peek and purge, on each transport."""
 
 import pytest
-from contract.operations.steps import BILLING, fill, receive_all
-from contract.operations.subjects import Subject
 
 from duesweep.errors import ConfigError
 from duesweep.queues.operations import TransportSession
+from support.operations.steps import BILLING, fill, receive_all
+from support.operations.subjects import Subject
 
 
 @pytest.mark.parametrize(("count", "batch_size"), [(0, 10), (1, 10), (3, 10), (3, 2)])

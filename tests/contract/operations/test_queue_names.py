@@ -1,12 +1,12 @@
 """Queues of any name, readable bodies, and tables that are no queues."""
 
 import pytest
-from contract.operations.steps import BILLING, fill, held, message, number_of, receive_all
-from contract.operations.subjects import Subject
 
 from duesweep.errors import NotAQueueError, QueueNotFoundError, UnreadableAddressError
 from duesweep.queues.operations import OutgoingMessage, TransportSession, open_session
 from duesweep.testing.builders import BODY
+from support.operations.steps import BILLING, fill, held, message, number_of, receive_all
+from support.operations.subjects import Subject
 
 UGLY_NAMES = (
     "my.tb[e",

@@ -5,17 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
-from contract.operations.steps import (
-    BILLING,
-    HOUR,
-    ReleasedError,
-    fill,
-    held,
-    message,
-    receive_all,
-)
-from contract.operations.subjects import Subject
-from waiting import until
 
 from duesweep.queues.operations import (
     OutgoingMessage,
@@ -24,6 +13,17 @@ from duesweep.queues.operations import (
     open_session,
 )
 from duesweep.testing.builders import BODY
+from support.operations.steps import (
+    BILLING,
+    HOUR,
+    ReleasedError,
+    fill,
+    held,
+    message,
+    receive_all,
+)
+from support.operations.subjects import Subject
+from support.waiting import until
 
 
 def test_messages_are_received_in_the_order_in_which_they_were_sent(

@@ -4,10 +4,6 @@ import threading
 from collections import Counter
 from datetime import timedelta
 
-from contract.operations.steps import BILLING, fill, message, number_of, receive_all
-from contract.operations.subjects import Subject
-from waiting import until
-
 from duesweep.queues.operations import (
     OutgoingMessage,
     ReceivedMessage,
@@ -15,6 +11,9 @@ from duesweep.queues.operations import (
     ReceiverOptions,
     TransportSession,
 )
+from support.operations.steps import BILLING, fill, message, number_of, receive_all
+from support.operations.subjects import Subject
+from support.waiting import until
 
 PATIENT = ReceiverOptions(concurrency=4, peek_delay=timedelta(milliseconds=100))
 ONE = ReceiverOptions(concurrency=1, peek_delay=timedelta(milliseconds=100))

@@ -5,15 +5,15 @@ from datetime import datetime, timedelta
 
 import psycopg
 import pytest
-from contract.operations.steps import BILLING, fill, message, receive_all
-from contract.operations.subjects import Subject
-from endpoint import Endpoint
 
 from duesweep.core.headers.json import FORWARD_DESTINATION
 from duesweep.errors import ConfigError
 from duesweep.queues.operations import OutgoingMessage, TransportSession, open_session
 from duesweep.testing.builders import BODY, ENDPOINT
 from duesweep.wiring import operations
+from support.endpoint import Endpoint
+from support.operations.steps import BILLING, fill, message, receive_all
+from support.operations.subjects import Subject
 
 DELAY = timedelta(days=1, hours=2, minutes=3, seconds=4, milliseconds=5)
 # What NServiceBus's PostgreSQL transport would store, in a session of the writers' zone.

@@ -1,13 +1,13 @@
 """What SQL Server's queue tables have of their own: two shapes, and other databases."""
 
 import pytest
-from contract.operations.steps import BILLING, HOUR, fill, message, receive_all
-from contract.operations.subjects import HAS_SERVER
-from sqlserver_endpoint import SqlServerEndpoint
 
 from duesweep.errors import StoreError
 from duesweep.queues.operations import TransportSession, open_session
 from duesweep.wiring import operations
+from support.operations.steps import BILLING, HOUR, fill, message, receive_all
+from support.operations.subjects import HAS_SERVER
+from support.sqlserver_endpoint import SqlServerEndpoint
 
 if not HAS_SERVER:
     reason = "DUESWEEP_TEST_SQLSERVER names no SQL Server (docs/testing.md)"

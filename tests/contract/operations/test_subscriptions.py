@@ -4,10 +4,10 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from contract.operations.subjects import Subject
 
 from duesweep.errors import ConfigError
 from duesweep.queues.operations import Subscriptions, TransportSession, open_session
+from support.operations.subjects import Subject
 
 PLACED, BILLED = "Sales.Messages.OrderPlaced", "Sales.Messages.OrderBilled"
 

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from contract.queue_steps import LOCK_WAIT_SECONDS
-from endpoint import Endpoint
 
 from duesweep.core.timeouts import Timeouts
 from duesweep.drivers.postgresql import TASK_LIMITS
+from support.contract.queue_steps import LOCK_WAIT_SECONDS
+from support.endpoint import Endpoint
 
 
 @pytest.fixture(autouse=True)

@@ -4,9 +4,6 @@ import time
 
 import psycopg
 import pytest
-from contract import queue_steps
-from contract.queue_steps import LOCK_WAIT_SECONDS
-from endpoint import Endpoint
 
 from duesweep.core.timeouts import Limits
 from duesweep.errors import (
@@ -16,6 +13,9 @@ from duesweep.errors import (
     RefusedMessageError,
     StoreError,
 )
+from support.contract import queue_steps
+from support.contract.queue_steps import LOCK_WAIT_SECONDS
+from support.endpoint import Endpoint
 
 
 def _blocked(text: str) -> pytest.RaisesExc[DestinationError]:

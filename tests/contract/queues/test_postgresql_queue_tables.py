@@ -1,15 +1,15 @@
 """What a queue table of PostgreSQL is, and what it takes."""
 
 import pytest
-import recordings
-from contract import queue_steps
-from endpoint import Endpoint
 
 from duesweep.errors import (
     NotAQueueError,
     QueueNotFoundError,
 )
 from duesweep.testing.builders import message
+from support import recordings
+from support.contract import queue_steps
+from support.endpoint import Endpoint
 
 QUEUE_COLUMNS = "id uuid, expires timestamp, headers text, body bytea"
 

@@ -1,10 +1,10 @@
 """Triggers and policies on queue tables: what they do is never lost, doubled or charged wrongly."""
 
 import pytest
-from contract import queue_steps
-from endpoint import Endpoint
 
 from duesweep.errors import DestinationError, RefusedMessageError
+from support.contract import queue_steps
+from support.endpoint import Endpoint
 
 _DROP_BAD = """
     CREATE FUNCTION filter() RETURNS trigger LANGUAGE plpgsql AS $$

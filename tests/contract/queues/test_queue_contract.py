@@ -4,11 +4,11 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from contract.queue_subjects import PostgreSqlQueueUnderTest
-from contract.store_subjects import OpenEndpoint
 
 from duesweep.testing.contract import QueueContract
 from duesweep.testing.contract.memory import MemoryQueueUnderTest
+from support.contract.queue_subjects import PostgreSqlQueueUnderTest
+from support.contract.store_subjects import OpenEndpoint
 
 
 class TestMemory(QueueContract):

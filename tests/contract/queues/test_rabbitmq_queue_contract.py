@@ -3,9 +3,6 @@
 from collections.abc import Iterator
 
 import pytest
-from broker import Broker
-from broker_server import BrokerServer
-from contract.rabbitmq.sessions import queue_of
 
 from duesweep.core.headers import json as headers_json
 from duesweep.drivers.rabbitmq import Brokers, Channel, RabbitMqConnection
@@ -14,6 +11,9 @@ from duesweep.queues.rabbitmq.topology import Style
 from duesweep.testing.builders import ENDPOINT
 from duesweep.testing.contract import ArrivedMessages, BrokerContract
 from duesweep.testing.memory import MemoryStore
+from support.rabbitmq.broker import Broker
+from support.rabbitmq.broker_server import BrokerServer
+from support.rabbitmq.sessions import queue_of
 
 pytestmark = pytest.mark.services
 

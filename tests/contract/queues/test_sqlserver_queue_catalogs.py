@@ -4,16 +4,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from sqlserver_endpoint import SqlServerEndpoint
 
 from duesweep import wiring
-from duesweep.core.address import bracketed
+from duesweep.core.address import bracket_name
 from duesweep.core.message import Message
 from duesweep.errors import QueueNotFoundError
 from duesweep.queues.base import QueueSession
 from duesweep.stores.base import TaskSession
 from duesweep.testing.builders import delayed_row, message
 from duesweep.testing.contract import rolled_back
+from support.sqlserver_endpoint import SqlServerEndpoint
 
 
 @pytest.fixture
@@ -25,8 +25,8 @@ def endpoint(sqlserver_endpoint: SqlServerEndpoint) -> SqlServerEndpoint:
 @pytest.fixture
 def address(endpoint: SqlServerEndpoint) -> str:
     """The address of a queue `Billing` in the other database."""
-    catalog = bracketed(endpoint.server.other.name)
-    return str(endpoint.create_queue(f"Billing@{bracketed(endpoint.schema)}@{catalog}"))
+    catalog = bracket_name(endpoint.server.other.name)
+    return str(endpoint.create_queue(f"Billing@{bracket_name(endpoint.schema)}@{catalog}"))
 
 
 @contextmanager

@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 import pytest
-from contract.queue_steps import LOCK_WAIT_SECONDS
-from contract.sqlserver_subjects import SqlServerQueueUnderTest
-from sqlserver_endpoint import SqlServerEndpoint
-from sqlserver_server import SqlServer
 
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.testing.contract import QueueContract
+from support.contract.queue_steps import LOCK_WAIT_SECONDS
+from support.contract.sqlserver_subjects import SqlServerQueueUnderTest
+from support.sqlserver_endpoint import SqlServerEndpoint
+from support.sqlserver_server import SqlServer
 
 
 @pytest.fixture(autouse=True)

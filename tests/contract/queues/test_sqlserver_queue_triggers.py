@@ -4,14 +4,14 @@ from collections.abc import Callable
 from typing import Literal
 
 import pytest
-from contract.sqlserver_subjects import SqlServerUnderTest
-from sqlserver_endpoint import SqlServerEndpoint
 
 from duesweep import wiring
 from duesweep.dispatch import ClaimKeys, DispatchJob, dispatch_slice
 from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import delayed_row
 from duesweep.testing.journal import BatchEntry, SliceEntry
+from support.contract.sqlserver_subjects import SqlServerUnderTest
+from support.sqlserver_endpoint import SqlServerEndpoint
 
 Dispatch = Callable[[], SweepRun]
 

@@ -3,19 +3,19 @@
 from collections.abc import Iterator
 
 import pytest
-from broker import Broker
-from broker_proxy import Proxy, proxied
-from broker_server import BrokerServer
-from contract.rabbitmq.commands import run
-from contract.rabbitmq.first_ladder import create_first_ladder
-from contract.rabbitmq.migrations import counts
-from contract.rabbitmq.sessions import connections
-from waiting import until
 
 from duesweep.queues.base import Confirmation
 from duesweep.queues.rabbitmq import link
 from duesweep.queues.rabbitmq.migration.plan import POISON_QUEUE
 from duesweep.queues.rabbitmq.session import RabbitMqQueueSession
+from support.broker_proxy import Proxy, proxied
+from support.rabbitmq.broker import Broker
+from support.rabbitmq.broker_server import BrokerServer
+from support.rabbitmq.commands import run
+from support.rabbitmq.first_ladder import create_first_ladder
+from support.rabbitmq.migrations import counts
+from support.rabbitmq.sessions import connections
+from support.waiting import until
 
 
 @pytest.fixture(autouse=True)

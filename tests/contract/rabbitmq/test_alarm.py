@@ -5,9 +5,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
-from broker import Broker
-from contract.rabbitmq.sessions import arrived, bodies, connections, numbered, queue_of, world_on
-from waiting import until
+
+from support.rabbitmq.broker import Broker
+from support.rabbitmq.sessions import arrived, bodies, connections, numbered, queue_of, world_on
+from support.waiting import until
 
 pytestmark = pytest.mark.services
 

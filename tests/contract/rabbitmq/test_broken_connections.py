@@ -7,9 +7,14 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from broker import Broker
-from broker_proxy import Proxy, Way
-from contract.rabbitmq.sessions import (
+
+from duesweep.core.policy import BatchLimits
+from duesweep.drivers.rabbitmq import brokers, connection
+from duesweep.errors import ConfigError, DestinationError, QueueError
+from duesweep.queues.rabbitmq import link
+from support.broker_proxy import Proxy, Way
+from support.rabbitmq.broker import Broker
+from support.rabbitmq.sessions import (
     arrived,
     bodies,
     connections,
@@ -19,12 +24,7 @@ from contract.rabbitmq.sessions import (
     session_of,
     world_on,
 )
-from waiting import until
-
-from duesweep.core.policy import BatchLimits
-from duesweep.drivers.rabbitmq import brokers, connection
-from duesweep.errors import ConfigError, DestinationError, QueueError
-from duesweep.queues.rabbitmq import link
+from support.waiting import until
 
 pytestmark = pytest.mark.services
 

@@ -9,17 +9,6 @@ from itertools import count
 from typing import Any
 
 import pytest
-from broker import Broker
-from broker_proxy import Proxy, Way
-from contract.rabbitmq.sessions import (
-    arrived,
-    bodies,
-    numbered,
-    queue_of,
-    sent,
-    session_of,
-    world_on,
-)
 
 from duesweep.core.policy import BatchLimits
 from duesweep.core.timeouts import Timeouts
@@ -30,6 +19,17 @@ from duesweep.queues.rabbitmq.session import RabbitMqQueueSession
 from duesweep.queues.rabbitmq.setup import RabbitMqSetup
 from duesweep.queues.rabbitmq.topology import Style
 from duesweep.queues.rabbitmq.verification.verify import Verification
+from support.broker_proxy import Proxy, Way
+from support.rabbitmq.broker import Broker
+from support.rabbitmq.sessions import (
+    arrived,
+    bodies,
+    numbered,
+    queue_of,
+    sent,
+    session_of,
+    world_on,
+)
 
 pytestmark = pytest.mark.services
 

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
-from broker import Broker
-from contract.rabbitmq.commands import run
-from recordings import broker_definitions
 
 from duesweep.queues.rabbitmq import ladder
+from support.rabbitmq.broker import Broker
+from support.rabbitmq.commands import run
+from support.recordings import broker_definitions
 
 # Endpoints that receive; the others of the recording are queues that are only sent to.
 _ENDPOINTS = ("Billing", "Sales.Orders")

@@ -4,21 +4,21 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from broker import Broker
-from contract.rabbitmq.commands import run
-from contract.rabbitmq.first_ladder import (
+
+from duesweep.queues.rabbitmq import ladder
+from duesweep.queues.rabbitmq.migration.plan import POISON_QUEUE
+from duesweep.queues.rabbitmq.migration.report import MigrationReport
+from support.rabbitmq.broker import Broker
+from support.rabbitmq.commands import run
+from support.rabbitmq.first_ladder import (
     TIME_SENT,
     delay,
     first_name,
     time_sent,
 )
-from contract.rabbitmq.migrations import Onlooker, counts, migrate, migration
-from recordings import migrated_messages
-from waiting import until
-
-from duesweep.queues.rabbitmq import ladder
-from duesweep.queues.rabbitmq.migration.plan import POISON_QUEUE
-from duesweep.queues.rabbitmq.migration.report import MigrationReport
+from support.rabbitmq.migrations import Onlooker, counts, migrate, migration
+from support.recordings import migrated_messages
+from support.waiting import until
 
 pytestmark = [pytest.mark.services, pytest.mark.usefixtures("_empty_ladders")]
 

@@ -3,18 +3,18 @@
 from collections import Counter
 
 import pytest
-from broker import Broker
-from contract.rabbitmq.commands import run
-from contract.rabbitmq.first_ladder import (
+
+from duesweep.queues.rabbitmq import ladder
+from duesweep.queues.rabbitmq.migration.report import LevelReport, MigrationReport
+from support.rabbitmq.broker import Broker
+from support.rabbitmq.commands import run
+from support.rabbitmq.first_ladder import (
     create_first_ladder,
     delay,
     first_name,
 )
-from contract.rabbitmq.migrations import Onlooker, counts, migrate, migration
-from waiting import until
-
-from duesweep.queues.rabbitmq import ladder
-from duesweep.queues.rabbitmq.migration.report import LevelReport, MigrationReport
+from support.rabbitmq.migrations import Onlooker, counts, migrate, migration
+from support.waiting import until
 
 pytestmark = [pytest.mark.services, pytest.mark.usefixtures("_empty_ladders")]
 

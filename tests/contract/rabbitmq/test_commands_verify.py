@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from broker import Broker
-from broker_server import BrokerServer
-from contract.rabbitmq.commands import run
-from contract.rabbitmq.harms import HARMS, Harm
-from waiting import until
+
+from support.rabbitmq.broker import Broker
+from support.rabbitmq.broker_server import BrokerServer
+from support.rabbitmq.commands import run
+from support.rabbitmq.harms import HARMS, Harm
+from support.waiting import until
 
 pytestmark = pytest.mark.services
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 import pytest
-from broker import Broker
-from contract.rabbitmq.sessions import arrived, bodies, numbered, queue_of, world_on
 
 from duesweep.testing.builders import DelayedRow, delayed_row
+from support.rabbitmq.broker import Broker
+from support.rabbitmq.sessions import arrived, bodies, numbered, queue_of, world_on
 
 pytestmark = pytest.mark.services
 

@@ -6,17 +6,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from broker import Broker
-from contract.rabbitmq.sessions import (
-    arrived,
-    queue_of,
-    queue_session,
-    sent,
-    session_of,
-    world_on,
-)
-from unit.dispatch_world import World
-from waiting import until
 
 from duesweep.core.clock import SettableClock, SystemClock
 from duesweep.core.message import Message
@@ -26,6 +15,17 @@ from duesweep.queues.rabbitmq import declare, ladder
 from duesweep.queues.rabbitmq.punctuality import LadderEntry, Punctuality
 from duesweep.queues.rabbitmq.topology import Style
 from duesweep.testing.builders import DelayedRow, delayed_row
+from support.dispatch_world import World
+from support.rabbitmq.broker import Broker
+from support.rabbitmq.sessions import (
+    arrived,
+    queue_of,
+    queue_session,
+    sent,
+    session_of,
+    world_on,
+)
+from support.waiting import until
 
 pytestmark = pytest.mark.services
 

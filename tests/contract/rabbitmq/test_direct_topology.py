@@ -1,8 +1,11 @@
 """Endpoints of the direct topology: queues alone, reached by the default exchange."""
 
 import pytest
-from broker import Broker
-from contract.rabbitmq.sessions import (
+
+from duesweep.errors import QueueNotFoundError
+from duesweep.queues.rabbitmq.topology import Style
+from support.rabbitmq.broker import Broker
+from support.rabbitmq.sessions import (
     arrived,
     bodies,
     numbered,
@@ -11,9 +14,6 @@ from contract.rabbitmq.sessions import (
     sent,
     world_on,
 )
-
-from duesweep.errors import QueueNotFoundError
-from duesweep.queues.rabbitmq.topology import Style
 
 pytestmark = pytest.mark.services
 

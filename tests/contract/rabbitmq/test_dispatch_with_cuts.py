@@ -6,9 +6,6 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from broker import Broker
-from broker_proxy import Proxy
-from contract.rabbitmq.sessions import arrived, numbered, queue_of, world_on
 
 from duesweep import tombstone
 from duesweep.core.policy import BatchLimits
@@ -16,6 +13,9 @@ from duesweep.queues.base import Confirmation
 from duesweep.queues.rabbitmq.session import RabbitMqQueueSession
 from duesweep.testing.builders import DelayedRow
 from duesweep.testing.journal import BatchEntry
+from support.broker_proxy import Proxy
+from support.rabbitmq.broker import Broker
+from support.rabbitmq.sessions import arrived, numbered, queue_of, world_on
 
 pytestmark = pytest.mark.services
 

@@ -11,21 +11,21 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
-from broker import Broker
-from broker_server import BrokerServer
-from contract.rabbitmq.commands import LIB, process, run
-from contract.rabbitmq.first_ladder import TIME_SENT, create_first_ladder, first_name, time_sent
-from waiting import until
 
 from duesweep.drivers.rabbitmq import (
     Brokers,
-    Consumer,
     Publication,
     Publisher,
     PublishResult,
     RabbitMqConnection,
 )
+from duesweep.drivers.rabbitmq.exact import Consumer, ExactRabbitMqConnection
 from duesweep.queues.rabbitmq import ladder
+from support.rabbitmq.broker import Broker
+from support.rabbitmq.broker_server import BrokerServer
+from support.rabbitmq.commands import LIB, process, run
+from support.rabbitmq.first_ladder import TIME_SENT, create_first_ladder, first_name, time_sent
+from support.waiting import until
 
 _COUNT, _IN_FLIGHT, _SECONDS = 8_000, 100, 100_000
 _FIRST, _SECOND = first_name(16), ladder.level_name(16)
@@ -64,7 +64,7 @@ def _bodies(broker: Broker) -> Counter[bytes]:
     """All that is on the second ladder; they are taken from there."""
     bodies: Counter[bytes] = Counter()
     with (
-        RabbitMqConnection(_brokers(broker)) as connection,
+        ExactRabbitMqConnection(_brokers(broker)) as connection,
         Consumer(connection, _SECOND, 500) as consumer,
     ):
         while deliveries := consumer.take(_COUNT, 3):

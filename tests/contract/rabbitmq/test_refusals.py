@@ -1,8 +1,13 @@
 """What a broker refuses costs the message at fault an attempt, and no other."""
 
 import pytest
-from broker import Broker
-from contract.rabbitmq.sessions import (
+
+from duesweep.core.message import Message
+from duesweep.errors import QueueNotFoundError, RefusedMessageError, UnreadableAddressError
+from duesweep.queues.rabbitmq.topology import Style
+from duesweep.testing.builders import delayed_row, message
+from support.rabbitmq.broker import Broker
+from support.rabbitmq.sessions import (
     arrived,
     bodies,
     connections,
@@ -12,11 +17,6 @@ from contract.rabbitmq.sessions import (
     sent,
     world_on,
 )
-
-from duesweep.core.message import Message
-from duesweep.errors import QueueNotFoundError, RefusedMessageError, UnreadableAddressError
-from duesweep.queues.rabbitmq.topology import Style
-from duesweep.testing.builders import delayed_row, message
 
 pytestmark = pytest.mark.services
 

@@ -5,13 +5,13 @@ import threading
 from pathlib import Path
 
 import pytest
-from broker import Broker
-from broker_proxy import Proxy, Way
-from contract.rabbitmq.sessions import connections, queue_of, sent, session_of
-from waiting import until
 
 from duesweep.drivers.rabbitmq import Publisher, connection
 from duesweep.errors import QueueNotFoundError
+from support.broker_proxy import Proxy, Way
+from support.rabbitmq.broker import Broker
+from support.rabbitmq.sessions import connections, queue_of, sent, session_of
+from support.waiting import until
 
 pytestmark = pytest.mark.services
 

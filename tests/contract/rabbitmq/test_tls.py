@@ -3,15 +3,15 @@
 from pathlib import Path
 
 import pytest
-from broker import Broker
-from certificates import Authority
-from contract.rabbitmq.sessions import sent, session_of
 
 from duesweep.drivers.rabbitmq import Brokers
 from duesweep.errors import ConfigError, DuesweepError
 from duesweep.queues.rabbitmq.queue import RabbitMqQueue
 from duesweep.queues.rabbitmq.topology import Style
 from duesweep.testing.builders import ENDPOINT
+from support.certificates import Authority
+from support.rabbitmq.broker import Broker
+from support.rabbitmq.sessions import sent, session_of
 
 pytestmark = pytest.mark.services
 

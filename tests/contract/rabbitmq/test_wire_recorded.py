@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from broker import Broker
-from contract.rabbitmq.sessions import queue_session
-from recordings import BrokerMessage, broker_messages, cases
 
 from duesweep.queues.rabbitmq import ladder
+from support.rabbitmq.broker import Broker
+from support.rabbitmq.sessions import queue_session
+from support.recordings import BrokerMessage, broker_messages, cases
 
 _QUEUES = ("Billing", "Ship.ping")
 _CONVERSATION = "NServiceBus.ConversationId"

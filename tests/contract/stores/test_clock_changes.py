@@ -7,15 +7,14 @@ in a year on which real zones have one. It is west of UTC, 5 hours in winter, 4 
 import uuid
 from datetime import UTC, datetime, timedelta
 
-from contract.store_subjects import OpenEndpoint, PostgreSqlUnderTest
-from endpoint import Endpoint
-
 from duesweep.core.outcome import Exhausted, Outcomes
 from duesweep.core.store_clock import StoreClock
 from duesweep.errors import QueueNotFoundError
 from duesweep.testing.contract.stores import steps
 from duesweep.testing.journal import ExhaustedEntry
 from duesweep.tombstone import micros
+from support.contract.store_subjects import OpenEndpoint, PostgreSqlUnderTest
+from support.endpoint import Endpoint
 
 _HOUR = timedelta(hours=1)
 

@@ -1,11 +1,10 @@
 """Why messages failed, as the summary of their sweep tells it."""
 
-from endpoint import Endpoint
-
 from duesweep import wiring
 from duesweep.context import SweepContext
 from duesweep.dispatch import ClaimKeys, DispatchJob, dispatch_slice
 from duesweep.stores.values import FailureReason, SweepSummary
+from support.endpoint import Endpoint
 
 NOWHERE = 'There is no queue table "public"."Nowhere'
 

@@ -1,11 +1,11 @@
 """A handover or a sweep that runs elsewhere is stopped from outside."""
 
 import pytest
-from endpoint import Endpoint
 
 from duesweep import wiring
 from duesweep.errors import SweepClosedError
 from duesweep.handover import abort
+from support.endpoint import Endpoint
 
 pytestmark = pytest.mark.services
 

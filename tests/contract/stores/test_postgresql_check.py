@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from endpoint import Endpoint
 
 from duesweep.drivers.postgresql import DRIVER_LIMITS, PostgreSqlConnection, connect
 from duesweep.errors import ConfigError, StoreError
 from duesweep.stores.postgresql.check import check_tables
+from support.endpoint import Endpoint
 
 
 def test_time_zone_that_postgresql_does_not_know_is_a_wrong_setting(database: str) -> None:

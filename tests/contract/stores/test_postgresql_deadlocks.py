@@ -1,11 +1,11 @@
 """What PostgreSQL gives up to end a deadlock, or as it cannot be serialized, is done again."""
 
 import pytest
-from endpoint import Endpoint
-from faults.dead_sweeps import dispatch_without_settling
 
 from duesweep import wiring
 from duesweep.errors import TransactionLostError
+from support.endpoint import Endpoint
+from support.faults.dead_sweeps import dispatch_without_settling
 
 _LOST = ("40P01", "40001")
 

@@ -4,10 +4,7 @@ from collections.abc import Callable, Iterator
 from time import monotonic
 
 import pytest
-from endpoint import Endpoint
 from psycopg.conninfo import make_conninfo
-from silence import Moment, SilentProxy, silenced
-from waiting import until
 
 from duesweep.core.address import TableName
 from duesweep.core.timeouts import Limits
@@ -19,6 +16,9 @@ from duesweep.drivers.postgresql import (
     server_time_zone,
 )
 from duesweep.errors import StoreError
+from support.endpoint import Endpoint
+from support.silence import Moment, SilentProxy, silenced
+from support.waiting import until
 
 LIMITS = Limits(connect_seconds=5, answer_seconds=3, lock_seconds=0.5)
 SAYS_NOTHING = "has not answered for 3 s.*timeouts.silence_seconds"

@@ -6,8 +6,6 @@ from dataclasses import replace
 
 import psycopg
 import pytest
-from contract.store_subjects import PostgreSqlUnderTest
-from endpoint import Endpoint
 
 from duesweep.core.outcome import Delivered, Outcomes
 from duesweep.core.timeouts import Timeouts
@@ -16,6 +14,8 @@ from duesweep.errors import ConfigError, StoreError
 from duesweep.stores.base import TaskSession
 from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import DelayedRow
+from support.contract.store_subjects import PostgreSqlUnderTest
+from support.endpoint import Endpoint
 
 LOCK_WAIT_SECONDS = 0.3
 # Whose lock was waited for, which PostgreSQL does not say.

@@ -5,10 +5,10 @@ from urllib.parse import parse_qsl, urlsplit
 
 import psycopg
 import pytest
-from endpoint import Endpoint
 
 from duesweep.core.timeouts import Limits, Timeouts
 from duesweep.drivers.postgresql import PostgreSqlConnection, connect, connect_as_server
+from support.endpoint import Endpoint
 
 # By the name that PostgreSQL has for each; the last two are not known to all of its versions.
 NAMES = (

@@ -1,12 +1,12 @@
 """Counting where messages would go, over stores that find them by their keys and by their Dues."""
 
 import pytest
-from contract.due_keys import DueKeyStore
 
-from duesweep.preview import PreviewEntry, count_of_batches
+from duesweep.preview import PreviewEntry, count_batches
 from duesweep.testing.builders import delayed_row
 from duesweep.testing.memory import MemoryStore
 from duesweep.testing.memory_queue import MemoryQueue
+from support.contract.due_keys import DueKeyStore
 
 
 @pytest.mark.parametrize("kind", [MemoryStore, DueKeyStore])
@@ -16,7 +16,7 @@ def test_each_message_is_counted_once_and_none_is_moved(kind: type[MemoryStore])
     store, queue = kind(rows), MemoryQueue("Billing", "Shipping")
     claim_keys = [row.key if kind is MemoryStore else str(row.due_us) for row in rows]
 
-    found = count_of_batches(
+    found = count_batches(
         store, queue, store.open_sweep(), [claim_keys[n : n + 10] for n in range(0, 33, 10)]
     )
 

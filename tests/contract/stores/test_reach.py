@@ -5,10 +5,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from contract.sqlserver_subjects import SqlServerUnderTest
-from contract.store_subjects import OpenEndpoint, PostgreSqlUnderTest, TimeoutsUnderTest
-from sqlserver_endpoint import SqlServerEndpoint
-from timeouts_endpoint import timeouts_of
 
 from duesweep.core.store_clock import StoreClock
 from duesweep.stores.base import DriverSession
@@ -16,6 +12,10 @@ from duesweep.stores.values import Horizon
 from duesweep.testing.contract import StoreUnderTest
 from duesweep.testing.contract.stores import steps
 from duesweep.tombstone import micros
+from support.contract.sqlserver_subjects import SqlServerUnderTest
+from support.contract.store_subjects import OpenEndpoint, PostgreSqlUnderTest, TimeoutsUnderTest
+from support.sqlserver_endpoint import SqlServerEndpoint
+from support.timeouts_endpoint import timeouts_of
 
 _HOUR = timedelta(hours=1)
 _ZONES = ("UTC", "America/New_York", "Asia/Kolkata")

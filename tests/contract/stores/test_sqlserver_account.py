@@ -1,14 +1,14 @@
 """What stores on SQL Server note of a message beyond the contract."""
 
 import pytest
-from contract.sqlserver_subjects import SqlServerUnderTest
-from sqlserver_endpoint import Kind, SqlServerEndpoint
 
 from duesweep.core.headers import json as headers_json
 from duesweep.core.outcome import Exhausted, Outcomes
 from duesweep.errors import QueueNotFoundError
 from duesweep.testing.builders import delayed_row
 from duesweep.testing.contract.stores import steps
+from support.contract.sqlserver_subjects import SqlServerUnderTest
+from support.sqlserver_endpoint import Kind, SqlServerEndpoint
 
 
 @pytest.fixture

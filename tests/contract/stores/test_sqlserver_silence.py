@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from broker_proxy import Proxy, Way, proxied
 
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Limits
 from duesweep.drivers.sqlserver import binding, connection
@@ -16,9 +15,10 @@ from duesweep.drivers.sqlserver.connection import SqlServerConnection
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.errors import StoreError
 from duesweep.stores.sqlserver.statements import SqlServerStatements
+from support.broker_proxy import Proxy, Way, proxied
 
 if TYPE_CHECKING:
-    from sqlserver_server import SqlServer
+    from support.sqlserver_server import SqlServer
 
 pytestmark = pytest.mark.services
 

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from contract.sqlserver_subjects import SqlServerUnderTest
-from sqlserver_endpoint import SqlServerEndpoint
 
 from duesweep.testing.contract import StoreContract
 from duesweep.testing.contract.stores import FinishContract
+from support.contract.sqlserver_subjects import SqlServerUnderTest
+from support.sqlserver_endpoint import SqlServerEndpoint
 
 # Names that somebody has: blanks, dots, quotes, brackets, braces, percent signs, 128 characters.
 ODD_ENDPOINT = 'Sales."Or\'ders".[%s].{delayed}'

@@ -3,13 +3,13 @@
 from datetime import timedelta
 
 import pytest
-from contract.sqlserver_subjects import SqlServerUnderTest
-from sqlserver_endpoint import SqlServerEndpoint
 
 from duesweep import wiring
 from duesweep.errors import ConfigError
 from duesweep.stores.values import NewMessage
 from duesweep.testing.contract.stores import steps
+from support.contract.sqlserver_subjects import SqlServerUnderTest
+from support.sqlserver_endpoint import SqlServerEndpoint
 
 
 @pytest.fixture

@@ -4,12 +4,12 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from contract.due_keys import DueKeysUnderTest
-from contract.store_subjects import OpenEndpoint, PostgreSqlUnderTest, TimeoutsUnderTest
-from timeouts_endpoint import timeouts_of
 
 from duesweep.testing.contract import StoreContract
 from duesweep.testing.contract.memory import MemoryUnderTest
+from support.contract.due_keys import DueKeysUnderTest
+from support.contract.store_subjects import OpenEndpoint, PostgreSqlUnderTest, TimeoutsUnderTest
+from support.timeouts_endpoint import timeouts_of
 
 # Names that somebody has: blanks, dots, quotes, brackets, braces, percent signs, 63 bytes.
 ODD_ENDPOINT = 'Sales."Or\'ders".[%s].{delayed}'

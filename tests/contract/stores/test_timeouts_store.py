@@ -6,18 +6,18 @@ from datetime import UTC, timedelta
 
 import psycopg
 import pytest
-from contract.store_subjects import OpenEndpoint, TimeoutsUnderTest
-from timeouts_endpoint import TimeoutsEndpoint, timeouts_of
 
 from duesweep import wiring
 from duesweep.core.headers import json as headers_json
 from duesweep.core.message import MESSAGE_ID
 from duesweep.drivers.postgresql import connection as driver
 from duesweep.errors import ConfigError, UnreadableAddressError
-from duesweep.stores.relational.statements import JOURNAL_TABLES
+from duesweep.stores.relational.wanted import JOURNAL_TABLES
 from duesweep.stores.values import NewMessage
 from duesweep.testing.builders import delayed_row
 from duesweep.testing.contract.stores import steps
+from support.contract.store_subjects import OpenEndpoint, TimeoutsUnderTest
+from support.timeouts_endpoint import TimeoutsEndpoint, timeouts_of
 
 
 @pytest.fixture(params=["UTC", "America/New_York"])

@@ -1,8 +1,8 @@
-"""Transport addresses: from text to what they name. One file for each transport's grammar."""
+"""Reads transport addresses. One file for each transport's grammar."""
 
 from duesweep.core.address.msmq import MsmqAddress
-from duesweep.core.address.postgresql import PostgreSqlAddresses, TableName, quoted
-from duesweep.core.address.sqlserver import SqlServerAddresses, SqlServerTable, bracketed
+from duesweep.core.address.postgresql import PostgreSqlAddresses, TableName, quote_name
+from duesweep.core.address.sqlserver import SqlServerAddresses, SqlServerTable, bracket_name
 
 __all__ = [
     "MsmqAddress",
@@ -10,6 +10,6 @@ __all__ = [
     "SqlServerAddresses",
     "SqlServerTable",
     "TableName",
-    "bracketed",
-    "quoted",
+    "bracket_name",
+    "quote_name",
 ]

@@ -1,8 +1,8 @@
-"""Addresses of the MSMQ transport: a queue and, perhaps, the machine that it is on.
+"""Addresses of the MSMQ transport: a queue, and optionally its machine.
 
-The grammar is that of the transport's `MsmqAddress.Parse`: `queue@machine`. Where the transport
-refuses a second `@`, this does not: whatever follows the first is the machine, so that a routing
-table can also read what the SQL Server transport wrote (`table@[schema]@[catalog]`).
+The grammar is that of the transport's `MsmqAddress.Parse`: `queue@machine`. One difference: the
+transport refuses a second `@`, and here all text after the first `@` is the machine. So a routing
+table can also read addresses of the SQL Server transport (`table@[schema]@[catalog]`).
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from duesweep.errors import UnreadableAddressError
 
 @dataclass(frozen=True, slots=True)
 class MsmqAddress:
-    """A queue and its machine as they were written; None is the machine of whoever sends."""
+    """A queue and its machine as they were written; None is the sender's machine."""
 
     queue: str
     machine: str | None = None

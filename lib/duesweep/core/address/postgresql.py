@@ -1,7 +1,7 @@
-"""Addresses of the PostgreSQL transport: from text to the table that they name.
+"""Addresses of the PostgreSQL transport, and the tables that they name.
 
-The grammar is that of the transport's `QueueAddress.Parse`: the schema ends at the first dot
-outside quotes, each part may be quoted with quotes doubled inside, names are case-sensitive.
+The grammar is that of the transport's `QueueAddress.Parse`. The schema ends at the first dot
+outside quotes. Each part may be quoted, with quotes doubled inside. Names are case-sensitive.
 """
 
 from dataclasses import dataclass
@@ -18,18 +18,18 @@ class TableName:
 
     def __str__(self) -> str:
         """The address in its canonical form, as NServiceBus writes it."""
-        return f"{quoted(self.schema)}.{quoted(self.table)}"
+        return f"{quote_name(self.schema)}.{quote_name(self.table)}"
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """`name` as a quoted PostgreSQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 @dataclass(frozen=True, slots=True)
 class PostgreSqlAddresses:
-    """How an endpoint on PostgreSQL reads addresses: its own name is one identifier, even with
-    dots, and a name without a schema is in `default_schema`.
+    """How an endpoint on PostgreSQL reads addresses. Its own name is one identifier, even with
+    dots. A name without a schema is in `default_schema`.
     """
 
     endpoint: str
@@ -61,11 +61,11 @@ def _split(address: str) -> tuple[str, str]:
         if character == '"':
             in_quotes = not in_quotes
         elif character == "." and not in_quotes:
-            return _unquoted(address[:index]), _unquoted(address[index + 1 :])
-    return "", _unquoted(address)
+            return _unquote(address[:index]), _unquote(address[index + 1 :])
+    return "", _unquote(address)
 
 
-def _unquoted(name: str) -> str:
+def _unquote(name: str) -> str:
     if len(name) >= len('""') and name.startswith('"') and name.endswith('"'):
         return name[1:-1].replace('""', '"')
     return name

@@ -1,8 +1,8 @@
-"""Addresses of the SQL Server transport: from text to the table that they name.
+"""Addresses of the SQL Server transport, and the tables that they name.
 
-The grammar is that of the transport's `QueueAddress.Parse`: `table@schema@catalog`. The table runs
-to the first `@` and is never quoted, whatever it holds. Schema and catalog may be in brackets, with
-`]` doubled inside, and only there may they hold an `@`; blank ones mean the endpoint's own.
+The grammar is that of the transport's `QueueAddress.Parse`: `table@schema@catalog`. The table ends
+at the first `@` and is never quoted. Schema and catalog may be in brackets, with `]` doubled
+inside; only in brackets may they hold an `@`. Blank ones mean the endpoint's own.
 """
 
 from dataclasses import dataclass
@@ -20,23 +20,23 @@ class SqlServerTable:
 
     def __str__(self) -> str:
         """The address in its canonical form, as NServiceBus writes it."""
-        return f"{self.table}@{bracketed(self.schema)}@{bracketed(self.catalog)}"
+        return f"{self.table}@{bracket_name(self.schema)}@{bracket_name(self.catalog)}"
 
     @property
     def sql(self) -> str:
         """The three-part name for a T-SQL statement."""
-        return ".".join(map(bracketed, (self.catalog, self.schema, self.table)))
+        return ".".join(map(bracket_name, (self.catalog, self.schema, self.table)))
 
 
-def bracketed(name: str) -> str:
-    """`name` as a bracketed T-SQL identifier."""
+def bracket_name(name: str) -> str:
+    """`name` as a T-SQL identifier in brackets."""
     return "[" + name.replace("]", "]]") + "]"
 
 
 @dataclass(frozen=True, slots=True)
 class SqlServerAddresses:
-    """How an endpoint on SQL Server reads addresses: what they leave out is `default_schema` and
-    `default_catalog`.
+    """How an endpoint on SQL Server reads addresses. Where an address has no schema or no catalog,
+    `default_schema` and `default_catalog` apply.
     """
 
     endpoint: str
@@ -66,7 +66,7 @@ class SqlServerAddresses:
 
 
 def _next_part(text: str) -> tuple[str, str]:
-    """The part that `text` begins with, without its brackets ("" if blank), and what follows."""
+    """The first part of `text`, without its brackets ("" if blank), and the rest."""
     bracketed_part = text.startswith("[")
     in_brackets = bracketed_part
     # The transport looks for an `@` from the second character on: `t@@c` is table t in schema @c.
@@ -74,11 +74,11 @@ def _next_part(text: str) -> tuple[str, str]:
         if text[index] == "]":
             in_brackets = bracketed_part and not in_brackets
         elif text[index] == "@" and not in_brackets:
-            return _unbracketed(text[:index]), text[index + 1 :]
-    return _unbracketed(text), ""
+            return _unbracket(text[:index]), text[index + 1 :]
+    return _unbracket(text), ""
 
 
-def _unbracketed(name: str) -> str:
+def _unbracket(name: str) -> str:
     if name.startswith("[") and name.endswith("]"):
         name = name[1:-1].replace("]]", "]")
     return name if name.strip() else ""

@@ -2,7 +2,7 @@
 
 The format is that of NServiceBus's `MsmqUtilities`, a list of HeaderInfo by .NET's XmlSerializer:
 UTF-8, a null without its `<Value>`, and characters that XML 1.0 forbids as references (`&#x1;`).
-The transport reads no document type, and ignores what follows the last end tag.
+The transport refuses document types, and ignores what follows the last end tag.
 """
 
 import re
@@ -23,8 +23,8 @@ _BEGIN = (
 _NIL = f"{{{_SCHEMA}-instance}}nil"
 _ENCODING = re.compile(r"""<\?xml\s[^>]*?\sencoding\s*=\s*["']([^"']*)""")
 
-# Expat refuses these even as references. Each passes through it as two private characters, a mark
-# and a letter; the mark itself is doubled, so that whatever the text holds can be told apart.
+# Expat refuses these characters even as references. Each is replaced by two private characters: a
+# mark and a letter. A mark in the original text is doubled, so that the two can be told apart.
 _FORBIDDEN = [*range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20), 0xFFFE, 0xFFFF]
 _MARK = "\ue000"
 _STAND_INS: dict[int, str] = {ord(_MARK): _MARK * 2} | {
@@ -33,7 +33,8 @@ _STAND_INS: dict[int, str] = {ord(_MARK): _MARK * 2} | {
 _ORIGINALS = {stand_in: chr(code) for code, stand_in in _STAND_INS.items()}
 _STAND_IN = re.compile(_MARK + ".")
 
-# What has no end takes all the rest: trying again further on would take quadratic time.
+# A construct without an end matches all the rest: another search from the next character on would
+# take quadratic time.
 _TOKEN = re.compile(
     r"<!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|<\?.*?(?:\?>|\Z)"
     r"|(?P<declaration><!)|&#(?:x0*(?P<hex>[0-9A-Fa-f]{1,6})|0*(?P<decimal>[0-9]{1,7}));",
@@ -47,11 +48,12 @@ _ESCAPES = {code: f"&#x{code:X};" for code in _FORBIDDEN} | {
 
 
 def read(data: bytes | None) -> Headers:
-    """The headers in `data`, in their order, dispatch properties included; none if it is empty.
+    """The headers in `data`, in their order, with the dispatch properties. Empty data: no headers.
 
-    Raises `UnreadableHeadersError` for what the transport would refuse: not UTF-8, not XML, a
-    document type, another root element, a key twice, elements inside a key or a value; and for a
-    reference to a surrogate. As in the transport, an entry without a key is left out.
+    Raises `UnreadableHeadersError` for what the transport refuses: bytes that are not UTF-8, text
+    that is not XML, a document type, another root element, a key twice, elements inside a key or a
+    value; and for a reference to a surrogate. As in the transport, an entry without a key is left
+    out.
     """
     if data is None:
         raise UnreadableHeadersError("There are no headers")
@@ -60,11 +62,11 @@ def read(data: bytes | None) -> Headers:
     end = data.rfind(_END_TAG.encode())
     try:
         text = (data if end < 0 else data[: end + len(_END_TAG)]).decode("utf-8-sig")
-        root = ElementTree.fromstring(_parsable(text))
+        root = ElementTree.fromstring(_make_parsable(text))
     except (UnicodeDecodeError, ElementTree.ParseError) as error:
         raise UnreadableHeadersError(f"The headers are not XML: {error}") from error
     if root.tag != _ROOT:
-        raise UnreadableHeadersError(f"The headers are XML, but no {_ROOT}")
+        raise UnreadableHeadersError(f"The headers are XML, but not an {_ROOT}")
     return _headers(root)
 
 
@@ -78,9 +80,9 @@ def split(headers: Headers) -> tuple[dict[str, str | None], dict[str, str | None
 
 
 def write(headers: Headers) -> bytes:
-    """`headers` as NServiceBus would write them: it makes each line's end, even CR, a plain LF.
+    """`headers` as NServiceBus would write them. All line ends become LF, also CR and CR LF.
 
-    (On Windows it makes them CR LF, which reads back as LF.)
+    On Windows NServiceBus writes CR LF, which is read back as LF.
     """
     if not headers:
         return f"{_BEGIN} />".encode()
@@ -88,16 +90,16 @@ def write(headers: Headers) -> bytes:
     return f"{_BEGIN}>{''.join(entries)}{_END_TAG}".encode()
 
 
-def _parsable(text: str) -> str:
-    """`text` with a stand-in for each reference that expat refuses and .NET does not."""
+def _make_parsable(text: str) -> str:
+    """`text` with a stand-in for each reference that .NET accepts and expat refuses."""
     encoding = _ENCODING.match(text)
     if encoding and encoding[1].lower() != "utf-8":
         raise UnreadableHeadersError(f"The headers are in {encoding[1]!r}, not in UTF-8")
     text = text.replace(_MARK, _MARK * 2)
-    return _TOKEN.sub(_parsable_token, text) if "&#" in text or "<!" in text else text
+    return _TOKEN.sub(_make_token_parsable, text) if "&#" in text or "<!" in text else text
 
 
-def _parsable_token(token: re.Match[str]) -> str:
+def _make_token_parsable(token: re.Match[str]) -> str:
     if token["declaration"]:
         raise UnreadableHeadersError("The headers declare a document type")
     text: str = token[0]

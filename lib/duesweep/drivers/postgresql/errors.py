@@ -17,7 +17,7 @@ from duesweep.errors import (
     RefusedMessageError,
     StoreError,
     TransactionLostError,
-    storable,
+    make_storable,
 )
 
 _UNREACHED = "see that it runs, and that this machine and every executor can connect to it"
@@ -152,7 +152,7 @@ def _told(error: psycopg.Error, what: str | None) -> Problem:
 def _sentence(error: psycopg.Error) -> str:
     primary = error.diag.message_primary
     text = primary if primary else " ".join(str(error).split()) or type(error).__name__
-    return storable(text if not error.sqlstate else f"{text} ({error.sqlstate})")
+    return make_storable(text if not error.sqlstate else f"{text} ({error.sqlstate})")
 
 
 def _where(dsn: str) -> str:

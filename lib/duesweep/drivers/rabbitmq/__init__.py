@@ -1,12 +1,8 @@
-"""pika: a connection with a thread, confirms by thousands, and whose fault an error is. Nobody else
-imports it. Beside it the broker's management API.
-"""
+"""The driver of RabbitMQ: AMQP through pika, which nothing else imports, and the management API."""
 
 from duesweep.drivers.rabbitmq.brokers import Brokers
 from duesweep.drivers.rabbitmq.channel import Channel
 from duesweep.drivers.rabbitmq.connection import RabbitMqConnection
-from duesweep.drivers.rabbitmq.consumer import Consumer
-from duesweep.drivers.rabbitmq.encoded import Encoded
 from duesweep.drivers.rabbitmq.errors import (
     ACCESS_REFUSED,
     NOT_FOUND,
@@ -16,7 +12,7 @@ from duesweep.drivers.rabbitmq.errors import (
 )
 from duesweep.drivers.rabbitmq.management import Management, NotAllowedError
 from duesweep.drivers.rabbitmq.publisher import Publisher
-from duesweep.drivers.rabbitmq.values import Copy, Delivery, Publication, PublishResult
+from duesweep.drivers.rabbitmq.values import Publication, PublishResult
 
 __all__ = [
     "ACCESS_REFUSED",
@@ -25,10 +21,6 @@ __all__ = [
     "Brokers",
     "Channel",
     "ChannelClosedError",
-    "Consumer",
-    "Copy",
-    "Delivery",
-    "Encoded",
     "Management",
     "NotAllowedError",
     "Publication",

@@ -13,14 +13,14 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any
+from typing import Any, Self
 
 import pika
 import pika.exceptions
 
 from duesweep.drivers.rabbitmq.brokers import Brokers, shown
 from duesweep.drivers.rabbitmq.errors import UnansweredError, connect_error, lost_error
-from duesweep.drivers.rabbitmq.exact import ExactConnection
+from duesweep.drivers.rabbitmq.values import SEQUENCE_HEADER
 from duesweep.errors import ConfigError, DuesweepError, QueueError
 
 # What it has to say is raised here, and said by whoever can do something about it; those who want
@@ -38,6 +38,9 @@ class RabbitMqConnection:
     so many seconds; by default within what the driver waits. All brokers together have the time
     for one connection. Closed on leaving.
     """
+
+    # What a subclass replaces to see messages in another form.
+    _pika_connection: Any = pika.SelectConnection
 
     def __init__(self, brokers: Brokers, answer_seconds: float | None = None) -> None:
         timeouts = brokers.timeouts
@@ -58,7 +61,7 @@ class RabbitMqConnection:
                 refusals.append(error)
         raise _worst(refusals)
 
-    def __enter__(self) -> "RabbitMqConnection":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -84,6 +87,11 @@ class RabbitMqConnection:
     def server_version(self) -> str:
         """RabbitMQ's version."""
         return str(self._pika.server_properties.get("version", ""))
+
+    def sequence_number(self, properties: Any) -> int | None:
+        """The number that a publisher gave to a message that the broker returned."""
+        number: int | None = (properties.headers or {}).get(SEQUENCE_HEADER)
+        return number
 
     def run(self, act: Callable[[Any], None]) -> None:
         """Have the connection's thread call `act` with pika's connection."""
@@ -147,7 +155,7 @@ class RabbitMqConnection:
         self._listeners: list[Callable[[], None]] = []
         self._blocked: str | None = None
         self._loss: QueueError | None = None
-        self._pika = ExactConnection(
+        self._pika = self._pika_connection(
             parameters,
             on_open_callback=lambda _: opened.set_result(None),
             on_open_error_callback=lambda _, error: self._fail(opened, error),

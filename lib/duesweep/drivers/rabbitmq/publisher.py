@@ -14,8 +14,7 @@ import pika.exceptions
 from duesweep.drivers.rabbitmq.channel import open_channel
 from duesweep.drivers.rabbitmq.connection import RabbitMqConnection
 from duesweep.drivers.rabbitmq.errors import channel_error
-from duesweep.drivers.rabbitmq.properties import properties_of
-from duesweep.drivers.rabbitmq.values import SEQUENCE_HEADER, Copy, Publication, PublishResult
+from duesweep.drivers.rabbitmq.values import Publishable, PublishResult
 from duesweep.errors import QueueError
 
 # Frames have a head and an end; a content header has its class, size and flags.
@@ -36,12 +35,12 @@ class Publisher:
         self._connection = connection
         self._max_in_flight = max_in_flight
         self._changed = threading.Condition()
-        self._waiting: deque[tuple[int, Publication | Copy]] = deque()
+        self._waiting: deque[tuple[int, Publishable]] = deque()
         # By the moment at which they are to go out.
-        self._held: list[tuple[float, int, Publication | Copy]] = []
+        self._held: list[tuple[float, int, Publishable]] = []
         self._alarm: object | None = None
         self._in_flight: dict[int, int] = {}
-        self._returned: set[int] = set()
+        self._returned: set[int | None] = set()
         self._results: list[PublishResult | None] = []
         self._tag = 0
         self._waited_seconds = 0.0
@@ -58,7 +57,7 @@ class Publisher:
         return self._fault
 
     def publish(
-        self, publications: Sequence[Publication | Copy], hold_seconds: Sequence[float] = ()
+        self, publications: Sequence[Publishable], hold_seconds: Sequence[float] = ()
     ) -> int:
         """Hand publications over; the place of the first among `results`. Does not wait. With
         `hold_seconds`, for each how long to hold it first.
@@ -78,7 +77,7 @@ class Publisher:
         return first
 
     def _hold(
-        self, publications: Sequence[Publication | Copy], seconds: Sequence[float], first: int
+        self, publications: Sequence[Publishable], seconds: Sequence[float], first: int
     ) -> None:
         now = time.monotonic()
         for index, (one, hold) in enumerate(zip(publications, seconds, strict=True), first):
@@ -176,10 +175,10 @@ class Publisher:
             and self._connection.blocked_reason is None
         )
 
-    def _send(self, index: int, publication: Publication | Copy) -> None:
+    def _send(self, index: int, publication: Publishable) -> None:
         tag = self._tag + 1
         try:
-            properties = properties_of(publication, tag, self._header_bytes)
+            properties = publication.encode_properties(tag, self._header_bytes)
             self._channel.basic_publish(
                 publication.exchange,
                 publication.routing_key,
@@ -194,8 +193,8 @@ class Publisher:
         self._tag = tag
         self._in_flight[tag] = index
 
-    def _note_return(self, _: Any, __: Any, encoded: Any, ___: bytes) -> None:
-        self._returned.add(encoded.number(SEQUENCE_HEADER))
+    def _note_return(self, _: Any, __: Any, properties: Any, ___: bytes) -> None:
+        self._returned.add(self._connection.sequence_number(properties))
 
     def _note_confirm(self, frame: Any) -> None:
         method = frame.method

@@ -3,13 +3,35 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, Protocol
 
-from duesweep.drivers.rabbitmq.encoded import Encoded
+import pika
 
-# The name of the header by which RabbitMQ's .NET client finds a returned message again; that is
-# why NServiceBus's receivers take it off, which they would not do with one of ours.
+# RabbitMQ's .NET client finds a returned message by this header, and NServiceBus's receivers remove
+# it for that reason. They would not remove a header of ours.
 SEQUENCE_HEADER = "x-dotnet-pub-seq-no"
+
+
+class Publishable(Protocol):
+    """What a publisher publishes."""
+
+    @property
+    def exchange(self) -> str:
+        """The exchange to publish to; "" is the default exchange."""
+
+    @property
+    def routing_key(self) -> str:
+        """The routing key."""
+
+    @property
+    def body(self) -> bytes:
+        """The body."""
+
+    def encode_properties(self, number: int, max_bytes: int) -> Any:
+        """What pika takes as properties, with the publication's number as a header. Raises
+        `ValueError` for properties that are longer than `max_bytes`: a broker would close the
+        whole connection.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +46,28 @@ class Publication:
     properties: Mapping[str, Any]
     body: bytes
 
+    def encode_properties(self, number: int, max_bytes: int) -> Any:
+        """pika's properties. Raises `ValueError` for some that are longer than `max_bytes`. For
+        those that AMQP has no format for, pika raises an error when it sends them.
+        """
+        headers = {**self.headers, SEQUENCE_HEADER: number}
+        properties = pika.BasicProperties(headers=headers, **self.properties)
+        # Text takes at most four bytes a character.
+        length = sum(len(str(name)) + len(str(value)) for name, value in self.headers.items())
+        if 4 * length >= max_bytes // 2:
+            require_header_size(properties, max_bytes)
+        return properties
+
+
+def require_header_size(properties: Any, max_bytes: int) -> None:
+    """Raise `ValueError` for properties that take more than `max_bytes`."""
+    if sum(map(len, properties.encode())) > max_bytes:
+        raise ValueError("The headers do not fit a frame")
+
 
 class PublishResult(Enum):
-    """What became of a publication. Of one that is `UNKNOWN` the broker may have it, or not; one
-    that is `UNSENT` it cannot have; `UNSENDABLE` cannot be written in AMQP's format.
+    """What became of a publication. The broker may have one that is `UNKNOWN`, or not. It cannot
+    have one that is `UNSENT`. One that is `UNSENDABLE` cannot be written in AMQP's format.
     """
 
     CONFIRMED = "confirmed"
@@ -36,27 +76,3 @@ class PublishResult(Enum):
     UNKNOWN = "unknown"
     UNSENT = "unsent"
     UNSENDABLE = "unsendable"
-
-
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """A message to publish with its properties as they came."""
-
-    exchange: str
-    routing_key: str
-    encoded: Encoded
-    body: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """A message that was taken from a queue, and its tag, by which it is acknowledged.
-
-    `is_redelivered`: somebody was given it before, and has not acknowledged it.
-    """
-
-    tag: int
-    routing_key: str
-    encoded: Encoded
-    body: bytes
-    is_redelivered: bool

@@ -17,7 +17,7 @@ from duesweep.errors import (
     RefusedMessageError,
     StoreError,
     TransactionLostError,
-    storable,
+    make_storable,
 )
 
 # The victim of a deadlock; an update conflict under snapshot isolation: rolled back, all of it.
@@ -125,7 +125,7 @@ def sentence(error: pyodbc.Error) -> str:
     words = str(error.args[1] if len(error.args) > 1 else error)
     text = " ".join(_NUMBER.sub("", _NOISE.sub("", words)).split()).strip("; ")
     number = number_of(error)
-    return storable(f"{text} ({number or _state(error)})")
+    return make_storable(f"{text} ({number or _state(error)})")
 
 
 def _told(error: pyodbc.Error, what: str | None) -> Problem:

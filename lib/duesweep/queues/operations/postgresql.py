@@ -6,9 +6,10 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from duesweep.core.address import PostgreSqlAddresses, TableName, quoted
+from duesweep.core.address import PostgreSqlAddresses, TableName, quote_name
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.postgresql import PostgreSqlConnection, connect
+from duesweep.drivers.postgresql.catalog import find_table
 from duesweep.errors import ConfigError
 from duesweep.queues.base import Destination
 from duesweep.sql import statement
@@ -62,7 +63,7 @@ class PostgreSqlDialect:
         schema = _tables({role: table})[role].schema
         if not self._connection.rows("describe_schema", {}, schema=schema):
             raise ConfigError(
-                f"There is no schema {quoted(schema)} to create {table} in",
+                f"There is no schema {quote_name(schema)} to create {table} in",
                 advice="create it, or correct the address",
             )
         text = statement("postgresql", name).format(**{role: table})
@@ -73,10 +74,8 @@ class PostgreSqlDialect:
     def columns(self, table: Destination) -> set[str]:
         """The columns' names."""
         found = _tables({"table": table})["table"]
-        rows = self._connection.rows(
-            "describe_table", {}, schema=found.schema, table=found.table, rights=[]
-        )
-        return {column.split(" ", 1)[0] for row in rows for column in row.columns}
+        described = find_table(self._connection, found)
+        return set(described.columns) if described else set()
 
     def send_statement(self, columns: set[str]) -> str:  # noqa: ARG002 - the contract's
         """The same for all: these tables have had one shape only."""

@@ -12,13 +12,13 @@ from duesweep.core.message import Headers
 from duesweep.core.transport_message import OutgoingMessage, ReceivedMessage
 from duesweep.errors import ConfigError, NotAQueueError, QueueNotFoundError, StoreError
 from duesweep.queues.base import Destination
+from duesweep.queues.columns import SHARED_NAMES
 from duesweep.queues.operations.base import QueueDialect
 
 PURGE_BATCH_SIZE = 1_000
 PEEK_BATCH_SIZE = 100
 # From here on SQL Server trades a statement's row locks for one of the whole table.
 _ESCALATION = 5_000
-_COLUMNS = {"id", "expires", "headers", "body"}
 _BODY_STRING = "bodystring"
 _SEND_LATER = "send_later"
 _SECOND = timedelta(seconds=1)
@@ -52,10 +52,10 @@ class QueueTable:
     def send(self, message: OutgoingMessage) -> None:
         """Send now, or where the message has a delay, later: through the delayed table."""
         if message.delay is not None:
-            self._send_later(message, duration.parts(message.delay))
+            self._send_later(message, duration.split(message.delay))
             return
         lifetime = message.time_to_be_received
-        parts = None if lifetime is None else duration.parts(lifetime)
+        parts = None if lifetime is None else duration.split(lifetime)
         self._append(
             uuid4(),
             headers_json.write(message.headers),
@@ -124,7 +124,7 @@ class QueueTable:
                     f"There is no queue table {self.destination}",
                     advice="correct the address, or create it",
                 )
-            if absent := _COLUMNS - columns:
+            if absent := SHARED_NAMES - columns:
                 raise NotAQueueError(
                     f"{self.destination} is not a queue table: it lacks {', '.join(sorted(absent))}"
                 )

@@ -5,9 +5,10 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from duesweep.core.address import SqlServerAddresses, SqlServerTable, bracketed
+from duesweep.core.address import SqlServerAddresses, SqlServerTable, bracket_name
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.sqlserver import SqlServerConnection, connect
+from duesweep.drivers.sqlserver.catalog import find_table
 from duesweep.errors import ConfigError, StoreError
 from duesweep.queues.base import Destination
 from duesweep.sql import statement
@@ -35,7 +36,7 @@ class SqlServerTransport:
 
 
 class SqlServerDialect:
-    """Names are bracketed three-part names, values are bound."""
+    """Names are bracket_name three-part names, values are bound."""
 
     def __init__(self, connection: SqlServerConnection, transport: SqlServerTransport) -> None:
         self.addresses = transport.addresses
@@ -67,8 +68,8 @@ class SqlServerDialect:
             raise ConfigError(
                 f"{table.sql} cannot be created or altered: {error}",
                 advice=(
-                    f"see that there is a schema {bracketed(table.schema)} in database "
-                    f"{bracketed(table.catalog)}, and that this user has CREATE TABLE, and "
+                    f"see that there is a schema {bracket_name(table.schema)} in database "
+                    f"{bracket_name(table.catalog)}, and that this user has CREATE TABLE, and "
                     "ALTER on the schema; or correct the address"
                 ),
             ) from error
@@ -76,13 +77,8 @@ class SqlServerDialect:
     def columns(self, table: Destination) -> set[str]:
         """The columns' names."""
         assert isinstance(table, SqlServerTable)  # ours: it comes from these addresses
-        rows = self._connection.rows(
-            "describe_table",
-            {"catalog": bracketed(table.catalog)},
-            schema=table.schema,
-            table=table.table,
-        )
-        return {str(row.name).lower() for row in rows}
+        found = find_table(self._connection, table)
+        return {name.lower() for name in found.columns} if found else set()
 
     def send_statement(self, columns: set[str]) -> str:
         """Tables of older versions have a column Recoverable, which takes no NULL."""

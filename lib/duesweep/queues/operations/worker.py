@@ -163,7 +163,7 @@ class Worker:
         except MessageError as error:
             self._give_up(message, headers, error, session)
             return True
-        text = headers_json.without_forward_destination(message.headers_text)
+        text = headers_json.remove_forward_destination(message.headers_text)
         queue.append(uuid4(), text, message.body)
         return True
 

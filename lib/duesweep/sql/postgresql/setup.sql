@@ -14,15 +14,21 @@ FROM pg_namespace
 WHERE nspname = %(schema)s;
 
 -- name: describe_table
--- Returns a table's kind, its owner, its columns (name and type) and the rights on it that the
--- session lacks. No row: the table does not exist. Takes no locks.
+-- Returns a table's kind, its owner, the names and the types of its columns, and the rights on it
+-- that the session lacks. No row: the table does not exist. Takes no locks.
 SELECT c.relkind::text AS kind, pg_get_userbyid(c.relowner) AS owner,
        ARRAY(
-           SELECT a.attname || ' ' || format_type(a.atttypid, NULL)
+           SELECT a.attname::text
            FROM pg_attribute a
            WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
            ORDER BY a.attnum
-       ) AS columns,
+       ) AS column_names,
+       ARRAY(
+           SELECT format_type(a.atttypid, NULL)
+           FROM pg_attribute a
+           WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+           ORDER BY a.attnum
+       ) AS column_types,
        ARRAY(
            SELECT wanted.privilege FROM unnest(%(rights)s::text[]) AS wanted (privilege)
            WHERE NOT has_schema_privilege(n.oid, 'USAGE') OR NOT has_table_privilege(c.oid, wanted.privilege)

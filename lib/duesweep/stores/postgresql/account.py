@@ -6,7 +6,7 @@ from typing import Any
 
 from duesweep.core.outcome import Exhausted, Failed
 from duesweep.drivers.postgresql import array_text
-from duesweep.errors import stack_of, storable, type_name
+from duesweep.errors import format_stack, make_storable, type_name
 from duesweep.stores.postgresql.location import PostgreSqlLocation
 from duesweep.stores.postgresql.statements import PostgreSqlStatements
 from duesweep.stores.relational.account import destination_of, storable_or_none
@@ -48,7 +48,7 @@ class PostgreSqlAccount:
             destinations=[destination_of(f.message, self._endpoint) for f in failed],
             retry_seconds=[f.retry_seconds for f in failed],
             error_classes=[type_name(f.error) for f in failed],
-            error_texts=[storable(str(f.error)) for f in failed],
+            error_texts=[make_storable(str(f.error)) for f in failed],
         )
 
     def journal_exhausted(
@@ -70,6 +70,6 @@ class PostgreSqlAccount:
             queues=[e.queue for e in exhausted],
             attempts=[m.attempts + 1 for m in messages],
             error_classes=[type_name(e.error) for e in exhausted],
-            error_texts=[storable(str(e.error)) for e in exhausted],
-            stacks=[stack_of(e.error) for e in exhausted],
+            error_texts=[make_storable(str(e.error)) for e in exhausted],
+            stacks=[format_stack(e.error) for e in exhausted],
         )

@@ -10,6 +10,7 @@ from duesweep.drivers.postgresql import PostgreSqlConnection, literal
 from duesweep.stores.postgresql.check import check_tables
 from duesweep.stores.postgresql.location import PostgreSqlLocation
 from duesweep.stores.postgresql.statements import PostgreSqlStatements
+from duesweep.stores.postgresql.wanted import wanted_tables
 from duesweep.stores.postgresql.zone import horizon_in, zone_of
 from duesweep.stores.relational.driver import RelationalDriverSession, slice_sizes
 from duesweep.stores.values import Horizon, JdbcSource, Slices, SweepRun, SweepSummary
@@ -37,8 +38,8 @@ class PostgreSqlDriverSession(RelationalDriverSession):
 
     def check(self) -> None:
         """Raise `ConfigError` unless tables, shapes and rights are as needed."""
-        location = self._store
-        check_tables(self._connection, location.tables, location.writer_time_zone, location.kind)
+        store = self._store
+        check_tables(self._connection, wanted_tables(store), store.writer_time_zone)
         self.jdbc()
 
     def horizon(self) -> Horizon:

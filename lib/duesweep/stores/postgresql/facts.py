@@ -1,47 +1,47 @@
-"""What the doctor wants to know of a database of PostgreSQL. Writes nothing."""
+"""Facts about a database of PostgreSQL, for the doctor. Reads only."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from duesweep.core.address import TableName
+from duesweep.checks.postgresql import PostgreSqlFacts, SequenceFacts, ZoneFacts
+from duesweep.checks.table_findings import TableFacts
+from duesweep.checks.tables import Columns, WantedTable
+from duesweep.checks.time_outs import TimeOut
+from duesweep.core.address import TableName, quote_name
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
-from duesweep.doctor.postgresql import PostgreSqlFacts, SequenceFacts, ZoneFacts
-from duesweep.doctor.server import read_clock
-from duesweep.doctor.tables import FoundTable, TableFacts, WantedTable
-from duesweep.doctor.time_outs import TimeOut
 from duesweep.drivers.postgresql import (
     PostgreSqlConnection,
     connect,
     connect_as_server,
 )
+from duesweep.drivers.postgresql.catalog import column_lists, find_table
 from duesweep.errors import ConfigError, StoreError
-from duesweep.stores.postgresql.location import PostgreSqlLocation, journal_tables
+from duesweep.stores.postgresql.location import PostgreSqlLocation
+from duesweep.stores.postgresql.wanted import wanted_tables
 from duesweep.stores.postgresql.zone import writer_time_zone
 from duesweep.stores.relational.messages import destinations
+from duesweep.stores.relational.readings import read_clock
 
-# As the queues know them, whose rights and sequences these are about.
-_QUEUE = {"typed": ["id uuid", "headers text", "body bytea"], "named": ["expires", "seq"]}
-_WITH_ROWS = {"r", "p"}
-
-WantedTables = Callable[[str], Sequence[tuple[TableName, WantedTable]]]
+WantedTables = Callable[[], Sequence[tuple[TableName, WantedTable]]]
 
 
 @dataclass(frozen=True, slots=True)
 class PostgreSqlQuestion:
-    """Which database, and which tables are expected there, of a role; `store` where messages wait
-    there.
+    """A database, and the queue tables that are expected there. Any table with `queue_columns` is a
+    queue table. `store` is None if no messages wait there.
     """
 
     setting: str
     dsn: str = field(repr=False)
-    wanted: WantedTables
+    queues: WantedTables
+    queue_columns: Columns
     store: PostgreSqlLocation | None = None
     timeouts: Timeouts = DEFAULT_TIMEOUTS
 
 
 def gather(question: PostgreSqlQuestion) -> PostgreSqlFacts:
-    """The facts. Raises `ConfigError` and `StoreError` where there is no session to be had."""
+    """The facts. Raises `ConfigError` and `StoreError` if no session can be opened."""
     with connect(question.dsn, question.timeouts.task) as connection:
         server = connection.row("doctor_server", {})
         session = connection.row("describe_session", {})
@@ -54,11 +54,7 @@ def gather(question: PostgreSqlQuestion) -> PostgreSqlFacts:
             return now
 
         readings = read_clock(now)
-        journal = journal_tables(question.store.delayed.schema) if question.store else {}
-        tables = [
-            replace(_table(connection, table, wanted), is_journal=table in journal.values())
-            for table, wanted in question.wanted(server.role)
-        ]
+        wanted = [*(wanted_tables(question.store) if question.store else ()), *question.queues()]
         return PostgreSqlFacts(
             setting=question.setting,
             role=server.role,
@@ -69,47 +65,41 @@ def gather(question: PostgreSqlQuestion) -> PostgreSqlFacts:
             is_replica=server.is_replica,
             readings=readings,
             backends=frozenset(backends),
-            tables=tables,
-            sequences=_sequences(connection),
+            tables=[_table(connection, server.role, *each) for each in wanted],
+            sequences=_sequences(connection, question.queue_columns),
             zones=_zones(connection, question.store),
             time_outs=[TimeOut(*row) for row in connection.rows("doctor_time_outs", {})],
         )
 
 
 def waiting_destinations(location: PostgreSqlLocation, most: int) -> Sequence[str]:
-    """Where the messages go that are due first, so many of them; the endpoint's own queue left out,
-    and what cannot be read. Raises `ConfigError` and `StoreError` as a sweep would.
+    """The destinations of the messages that are due first, at most `most` messages; without the
+    endpoint's own queue and what cannot be read. Raises `ConfigError` and `StoreError` as a sweep
+    does.
     """
     with connect(location.dsn, location.timeouts.task) as connection:
         return destinations(connection.rows("doctor_waiting", location.names, most=most))
 
 
-def _table(connection: PostgreSqlConnection, table: TableName, wanted: WantedTable) -> TableFacts:
-    names = {"schema": table.schema, "table": table.table}
-    rows = connection.rows("describe_table", {}, **names, rights=list(wanted.rights))
-    if not rows:
-        return TableFacts(wanted, None)
-    indexes = connection.rows("doctor_indexes", {}, **names)
-    found = FoundTable(
-        is_table=rows[0].kind in _WITH_ROWS,
-        columns=dict(_named(column, wanted) for column in rows[0].columns),
-        missing_rights=rows[0].missing_rights,
-        indexed=frozenset(row.column_name for row in indexes if not row.is_partial),
-        indexed_in_part=frozenset(row.column_name for row in indexes if row.is_partial),
-    )
-    return TableFacts(wanted, found)
+def _table(
+    connection: PostgreSqlConnection, role: str, table: TableName, wanted: WantedTable
+) -> TableFacts:
+    found = find_table(connection, table, wanted.rights)
+    if found is not None:
+        indexes = connection.rows("doctor_indexes", {}, schema=table.schema, table=table.table)
+        found = replace(
+            found,
+            indexed=frozenset(row.column_name for row in indexes if not row.is_partial),
+            indexed_in_part=frozenset(row.column_name for row in indexes if row.is_partial),
+        )
+    return TableFacts(wanted, found, _grant(table, quote_name(role)))
 
 
-def _named(column: str, wanted: WantedTable) -> tuple[str, str]:
-    """Name and type of `name type`, where both may hold spaces."""
-    for name in wanted.columns:
-        if column.startswith(f"{name} "):
-            return name, column.removeprefix(f"{name} ")
-    name, _, kind = column.partition(" ")
-    return name, kind
+def _grant(table: TableName, role: str) -> str:
+    return f"ON {table} TO {role}; GRANT USAGE ON SCHEMA {quote_name(table.schema)} TO {role}"
 
 
-def _sequences(connection: PostgreSqlConnection) -> list[SequenceFacts]:
+def _sequences(connection: PostgreSqlConnection, queue_columns: Columns) -> list[SequenceFacts]:
     return [
         SequenceFacts(
             table=str(TableName(row.schema, row.table)),
@@ -120,17 +110,16 @@ def _sequences(connection: PostgreSqlConnection) -> list[SequenceFacts]:
             may_use=row.may_use,
             is_hidden=row.is_hidden,
         )
-        for row in connection.rows("doctor_sequences", {}, **_QUEUE)
+        for row in connection.rows("doctor_sequences", {}, **column_lists(queue_columns))
     ]
 
 
 def _zones(connection: PostgreSqlConnection, store: PostgreSqlLocation | None) -> ZoneFacts | None:
-    # Only where the writers' sessions have a say in what a Due means.
+    # Only if the time zone of the writers' sessions decides what a Due means.
     if store is None or store.kind.time_zone is not None:
         return None
     delayed = store.delayed
-    names = {"schema": delayed.schema, "table": delayed.table}
-    if not connection.rows("describe_table", {}, **names, rights=[]):
+    if find_table(connection, delayed) is None:
         return None
     with connect_as_server(store.dsn, store.timeouts.task) as session:
         server = session.row("session_zone", {})

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from duesweep.core.address import PostgreSqlAddresses, TableName
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.stores.postgresql.kinds import TRANSPORT, PostgreSqlTableKind
+from duesweep.stores.relational.wanted import JOURNAL_TABLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,4 @@ class PostgreSqlLocation:
 
 def journal_tables(schema: str) -> dict[str, TableName]:
     """duesweep's own tables beside a store in `schema`."""
-    return {
-        name: TableName(schema, f"duesweep_{name}")
-        for name in ("journal", "attempts", "sweeps", "bindings")
-    }
+    return {name: TableName(schema, f"duesweep_{name}") for name in JOURNAL_TABLES}

@@ -1,28 +1,30 @@
 """Creates what NServiceBus's installers would create for an endpoint, plus the journal."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from duesweep.core.address import TableName, quoted
+from duesweep.core.address import TableName, quote_name
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.postgresql import PostgreSqlConnection, connect
+from duesweep.drivers.postgresql.catalog import find_table
 from duesweep.errors import ConfigError
 from duesweep.sql import statement
 from duesweep.stores.postgresql.check import check_session
+from duesweep.stores.postgresql.journal_columns import JOURNAL_COLUMNS
 from duesweep.stores.postgresql.location import PostgreSqlLocation, journal_tables
-from duesweep.stores.relational.shapes import journal_columns
 from duesweep.stores.values import Completed, Unbound
 
 # Identifiers are cut after this many bytes, which would give an index its table's name.
 _NAME_BYTES = 63
 
-_Creation = tuple[Sequence[TableName], str]
+# Tables with the columns that each has to have, and the statements that create or complete them.
+_Creation = tuple[Mapping[TableName, Collection[str]], str]
 
 
 @dataclass(frozen=True, slots=True)
 class PostgreSqlSetup:
-    """What is to be in one database: a store's tables, if it is the store's, and queues.
+    """What one database has to hold: queues, and the store's tables if it is the store's.
 
     `setting` is the one that names the database.
     """
@@ -38,8 +40,8 @@ class PostgreSqlSetup:
         return "\n".join(text for _, text in self._creations())
 
     def install(self, *, rebind: bool) -> Sequence[TableName | Completed | Unbound]:
-        """Create what is missing; the tables made or completed. `rebind` frees the source,
-        and says so last.
+        """Create what is missing; returns the tables that were created or completed. `rebind` frees
+        the source, and the last value returned says so.
 
         Raises `ConfigError`, before it creates anything, where this role may not.
         """
@@ -55,11 +57,12 @@ class PostgreSqlSetup:
             delayed = self.store.delayed
             create = self.store.kind.create
             if create is not None:
-                yield [delayed], _script(create, delayed=delayed, index=_index_name(delayed))
+                yield {delayed: ()}, _script(create, delayed=delayed, index=_index_name(delayed))
             journal = journal_tables(delayed.schema)
-            yield list(journal.values()), _script("create_journal", **journal)
+            columns = {table: JOURNAL_COLUMNS[name] for name, table in journal.items()}
+            yield columns, _script("create_journal", **journal)
         for queue in self.queues:
-            yield [queue], _script("create_queue", queue=queue)
+            yield {queue: ()}, _script("create_queue", queue=queue)
 
 
 def _unbind(connection: PostgreSqlConnection, store: PostgreSqlLocation) -> Unbound:
@@ -74,10 +77,11 @@ def _create_missing(
     done: list[TableName | Completed] = []
     scripts = []
     for tables, text in creations:
-        lacking = [table for table in tables if not _is_complete(connection, table)]
-        done += [Completed(t) if _columns(connection, t) else t for t in lacking]
+        found = {table: _columns(connection, table) for table in tables}
+        lacking = [t for t in tables if not found[t] or not found[t].issuperset(tables[t])]
+        done += [Completed(table) if found[table] else table for table in lacking]
         if lacking:
-            # Not run where all is there: IF NOT EXISTS too takes the right to create.
+            # Only then: even CREATE TABLE IF NOT EXISTS takes the right to create tables.
             scripts.append(text)
     for schema in sorted({table.schema for table in done if isinstance(table, TableName)}):
         _check_schema(connection, schema)
@@ -87,28 +91,21 @@ def _create_missing(
 
 
 def _columns(connection: PostgreSqlConnection, table: TableName) -> set[str]:
-    """The names of a table's columns; none where there is no such table."""
-    rows = connection.rows("describe_table", {}, schema=table.schema, table=table.table, rights=[])
-    return {column.partition(" ")[0] for row in rows for column in row.columns}
-
-
-def _is_complete(connection: PostgreSqlConnection, table: TableName) -> bool:
-    """Whether the table is there; one of duesweep's own, with the columns of this version."""
-    found = _columns(connection, table)
-    own = {f"duesweep_{name}": wanted for name, wanted in journal_columns("postgresql").items()}
-    return bool(found) and found >= own.get(table.table, {}).keys()
+    """The names of a table's columns; none if there is no such table."""
+    found = find_table(connection, table)
+    return set(found.columns) if found else set()
 
 
 def _check_schema(connection: PostgreSqlConnection, schema: str) -> None:
     rows = connection.rows("describe_schema", {}, schema=schema)
     if not rows:
         raise ConfigError(
-            f"There is no schema {quoted(schema)} to create tables in",
+            f"There is no schema {quote_name(schema)} to create tables in",
             advice="create it, or correct store.schema or retry.error_queue",
         )
     if not rows[0].may_create:
         raise ConfigError(
-            f"This role may not create tables in schema {quoted(schema)}",
+            f"This role may not create tables in schema {quote_name(schema)}",
             advice=(
                 "grant it USAGE and CREATE there, or have an administrator run what `setup "
                 "--print-sql` prints"
@@ -124,4 +121,4 @@ def _index_name(delayed: TableName) -> str:
     """`<table>_Due` as the transport calls it, shortened where PostgreSQL would cut the end off."""
     suffix = "_Due"
     name = delayed.table.encode()[: _NAME_BYTES - len(suffix)].decode(errors="ignore")
-    return quoted(name + suffix)
+    return quote_name(name + suffix)

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from duesweep.core.message import Message
 from duesweep.core.outcome import Exhausted, Failed
-from duesweep.errors import MessageError, storable
+from duesweep.errors import MessageError, make_storable
 from duesweep.stores.values import SweepRun
 
 
@@ -39,9 +39,9 @@ def destination_of(message: Message, endpoint: str) -> str | None:
     """The destination to write down; None where it cannot be read."""
     if isinstance(message.headers, MessageError) and message.destination is None:
         return None
-    return storable(endpoint if message.destination is None else message.destination)
+    return make_storable(endpoint if message.destination is None else message.destination)
 
 
 def storable_or_none(text: str | None) -> str | None:
     """`text` without what a text column cannot hold; None stays None."""
-    return None if text is None else storable(text)
+    return None if text is None else make_storable(text)

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from duesweep.errors import Problem
-from duesweep.lost import tried_again
+from duesweep.lost import retry_lost_transactions
 from duesweep.stores.relational.journal import RelationalJournal, sweep_lock
 from duesweep.stores.relational.kinds import TableKind
 from duesweep.stores.relational.statements import Statements
@@ -62,7 +62,7 @@ class RelationalDriverSession(RelationalJournal, ABC):
         is_open = {UUID(str(row.sweep_id)) for row in rows if not row.is_closed}
         return sorted(is_open - {sweep.sweep_id for sweep in self._dead(keep=False)}, key=str)
 
-    @tried_again
+    @retry_lost_transactions
     def open_sweep(self, horizon: Horizon, *, prunes: bool = True) -> SweepRun:
         """Open a sweep under a new id, alive as long as this session."""
         sweep_id = uuid.uuid4()

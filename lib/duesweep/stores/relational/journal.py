@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from duesweep.errors import ConfigError, StoreError, storable
-from duesweep.lost import tried_again
+from duesweep.errors import ConfigError, StoreError, make_storable
+from duesweep.lost import retry_lost_transactions
 from duesweep.stores.relational.statements import Statements
 from duesweep.stores.relational.summary import Lateness, aware, summary_of
 from duesweep.stores.values import (
@@ -58,7 +58,7 @@ class RelationalJournal:
         """Sweeps whose driver is gone; this session holds their locks from now on."""
         return self._dead(keep=True)
 
-    @tried_again
+    @retry_lost_transactions
     def close_sweep(
         self,
         sweep_id: UUID,
@@ -77,11 +77,11 @@ class RelationalJournal:
                 abandoned=abandoned,
                 # Counted only now: what a batch in flight holds may not be seen.
                 remaining=remaining if isinstance(remaining, int) else remaining(),
-                reason=reason and storable(reason),
+                reason=reason and make_storable(reason),
             )
         return True
 
-    @tried_again
+    @retry_lost_transactions
     def seal(self, sweep_id: UUID) -> None:
         """Note when a closed sweep was first settled."""
         self._statements.execute("seal", sweep_id=sweep_id)
@@ -127,7 +127,7 @@ class RelationalJournal:
         """The source's retry counters, `most` at a time."""
         return self._statements.pages(self.retries_query(), "message_key", "", most)
 
-    @tried_again
+    @retry_lost_transactions
     def delete_settled(self, sweep_id: UUID) -> None:
         """Forget the sweep."""
         with self._statements.transaction():
@@ -146,7 +146,7 @@ class RelationalJournal:
             )
         return UUID(str(rows[0].ledger_id)) if rows else None
 
-    @tried_again
+    @retry_lost_transactions
     def bind(self, ledger_id: UUID) -> None:
         """Bind the source for good, unless somebody else has."""
         self._statements.execute(

@@ -21,7 +21,7 @@ def json_message(key: str, due_us: int | None, row: Any, attempts: int) -> Messa
     destination = headers.get(headers_json.FORWARD_DESTINATION)
     assert text is not None  # else it could not be read
     if headers_json.FORWARD_DESTINATION in headers:
-        text = headers_json.without_forward_destination(text)
+        text = headers_json.remove_forward_destination(text)
     return Message(key, due_us, headers, text, body, destination, attempts)
 
 
@@ -33,7 +33,7 @@ def json_headers(message: Message, stored: str | None) -> tuple[str | None, str]
 
 def json_row(message: NewMessage, endpoint: str) -> dict[str, object]:  # noqa: ARG001 - other kinds need it
     """The values of a new row, less its Due; the table gives it a key."""
-    headers = headers_json.addressed(message.headers, message.destination)
+    headers = headers_json.set_forward_destination(message.headers, message.destination)
     return {"headers": headers_json.write(headers), "body": message.body}
 
 

@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-JOURNAL_TABLES = ("journal", "attempts", "sweeps", "bindings")
-
 
 class Statements(Protocol):
     """The statements of one dialect on one session, by the names that `duesweep.sql` gives them."""

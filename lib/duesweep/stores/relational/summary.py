@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
 
-from duesweep.core.account import SliceAccount, SliceEnd, SweepAccount, slice_account, total
+from duesweep.core.account import SliceAccount, SliceEnd, SweepAccount, add_accounts, slice_account
 from duesweep.stores.values import SweepSummary
 
 
@@ -82,7 +82,7 @@ def _account(row: Any, totals: Sequence[Any], ends: Sequence[Any]) -> SweepAccou
     for end in ends:
         counts = SliceAccount(*(getattr(end, field.name) or 0 for field in fields(SliceAccount)))
         ended.setdefault(end.slice, []).append(SliceEnd(counts, end.reason))
-    return total(
+    return add_accounts(
         slice_account(int(wanted), claimed.get(number, 0), ended.get(number, ()))
         for number, wanted in enumerate(planned)
     )

@@ -11,7 +11,7 @@ from duesweep.core.account import SliceEnd
 from duesweep.core.message import Message
 from duesweep.core.outcome import Outcomes
 from duesweep.core.store_clock import StoreClock
-from duesweep.errors import StoreError, SweepClosedError, storable
+from duesweep.errors import StoreError, SweepClosedError, make_storable
 from duesweep.stores.relational.account import BatchAccount
 from duesweep.stores.relational.statements import Statements
 from duesweep.stores.values import SweepRun
@@ -58,7 +58,7 @@ class RelationalTaskSession(ABC):
                 "journal_slice",
                 sweep_id=run.sweep_id,
                 slice=slice_number,
-                reason=end.reason and storable(end.reason),
+                reason=end.reason and make_storable(end.reason),
                 **asdict(end.account),
             )
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from duesweep.core.outcome import Exhausted, Failed
 from duesweep.drivers.sqlserver import key_list
-from duesweep.errors import stack_of, storable, type_name
+from duesweep.errors import format_stack, make_storable, type_name
 from duesweep.stores.relational.account import destination_of, storable_or_none
 from duesweep.stores.relational.summary import packed
 from duesweep.stores.sqlserver.claimed import ClaimedRows
@@ -64,7 +64,7 @@ class SqlServerAccount:
             "retry_seconds": seconds,
             "retry_ms": milliseconds,
             "error_class": type_name(failed.error),
-            "error_text": storable(str(failed.error)),
+            "error_text": make_storable(str(failed.error)),
         }
 
     def journal_exhausted(
@@ -89,8 +89,8 @@ class SqlServerAccount:
                 dispatched_us=server_us,
                 attempts=message.attempts + 1,
                 error_class=type_name(error),
-                error_text=storable(str(error)),
-                stack=stack_of(error),
+                error_text=make_storable(str(error)),
+                stack=format_stack(error),
                 headers=headers,
                 headers_text=headers_text,
                 body=message.body,

@@ -13,9 +13,10 @@ from duesweep.errors import StoreError
 from duesweep.stores.relational.driver import RelationalDriverSession, slice_sizes
 from duesweep.stores.relational.journal import sweep_lock
 from duesweep.stores.relational.summary import Lateness, lateness_of
+from duesweep.stores.sqlserver.check import check_tables
+from duesweep.stores.sqlserver.delayed import find_delayed
 from duesweep.stores.sqlserver.location import SqlServerLocation
 from duesweep.stores.sqlserver.statements import SqlServerStatements, due_of, due_text
-from duesweep.stores.sqlserver.table import check_tables, find_delayed
 from duesweep.stores.values import Horizon, JdbcSource, Slices, SweepRun, SweepSummary
 
 # Where `datetime` begins and ends.
@@ -42,7 +43,7 @@ class SqlServerDriverSession(RelationalDriverSession):
 
     def check(self) -> None:
         """Raise `ConfigError` unless tables, shapes and rights are as needed."""
-        check_tables(self._connection, self._store, self._delayed_table)
+        check_tables(self._connection, self._store.kind, self._delayed_table)
         self.jdbc()
 
     def horizon(self) -> Horizon:

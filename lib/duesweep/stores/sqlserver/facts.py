@@ -1,28 +1,30 @@
-"""What the doctor wants to know of a database of SQL Server. Writes nothing."""
+"""Facts about a database of SQL Server, for the doctor. Reads only."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from duesweep.core.address import SqlServerTable, bracketed
+from duesweep.checks.sqlserver import SqlServerFacts
+from duesweep.checks.table_findings import TableFacts
+from duesweep.checks.tables import FoundTable, WantedTable
+from duesweep.core.address import SqlServerTable, bracket_name
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
-from duesweep.doctor.server import read_clock
-from duesweep.doctor.sqlserver import SqlServerFacts
-from duesweep.doctor.tables import FoundTable, TableFacts, WantedTable
 from duesweep.drivers.sqlserver import SqlServerConnection, connect
+from duesweep.drivers.sqlserver.catalog import find_table
 from duesweep.errors import ConfigError, StoreError
 from duesweep.stores.relational.messages import destinations
+from duesweep.stores.relational.readings import read_clock
+from duesweep.stores.sqlserver.delayed import find_delayed
 from duesweep.stores.sqlserver.location import SqlServerLocation
-from duesweep.stores.sqlserver.shapes import delayed_table, journal
-from duesweep.stores.sqlserver.table import find_delayed
+from duesweep.stores.sqlserver.wanted import wanted_journals, wanted_tables
 
-WantedTables = Callable[[str], Sequence[tuple[SqlServerTable, WantedTable]]]
+WantedTables = Callable[[], Sequence[tuple[SqlServerTable, WantedTable]]]
 
 
 @dataclass(frozen=True, slots=True)
 class SqlServerQuestion:
-    """Which database, and which queue tables are expected there, of a user; `store` where messages
-    wait there.
+    """A database, and the queue tables that are expected there. `store` is None if no messages wait
+    there.
     """
 
     setting: str
@@ -33,13 +35,11 @@ class SqlServerQuestion:
 
 
 def gather(question: SqlServerQuestion) -> SqlServerFacts:
-    """The facts. Raises `ConfigError` and `StoreError` where there is no session to be had."""
+    """The facts. Raises `ConfigError` and `StoreError` if no session can be opened."""
     with connect(question.dsn, question.timeouts.task) as connection:
         server = connection.row("doctor_server", {})
         delayed, ambiguous = _delayed(connection, question.store)
-        wanted = [*_store_tables(question.store, delayed, server.grantee)]
-        journal_here = [table for table, _ in _journal(question.store, server.grantee)]
-        wanted += question.queues(server.grantee)
+        wanted = [*_store_tables(question.store, delayed), *question.queues()]
         return SqlServerFacts(
             setting=question.setting,
             version=server.version,
@@ -51,10 +51,7 @@ def gather(question: SqlServerQuestion) -> SqlServerFacts:
             minutes_ahead=server.minutes_ahead,
             json_problem=_json_problem(connection),
             readings=read_clock(lambda: _now(connection)),
-            tables=[
-                replace(_table(connection, table, expected), is_journal=table in journal_here)
-                for table, expected in wanted
-            ],
+            tables=[_table(connection, server.grantee, *each) for each in wanted],
             lock_escalation=_lock_escalation(connection, delayed),
             ambiguous=ambiguous,
             holds_messages=question.store is not None,
@@ -64,7 +61,7 @@ def gather(question: SqlServerQuestion) -> SqlServerFacts:
 def _delayed(
     connection: SqlServerConnection, store: SqlServerLocation | None
 ) -> tuple[SqlServerTable | None, str | None]:
-    """The delayed table, or why it is not clear which one it is."""
+    """The delayed table, or why it is not known which one it is."""
     try:
         return (find_delayed(connection, store) if store else None), None
     except ConfigError as error:
@@ -72,24 +69,20 @@ def _delayed(
 
 
 def _store_tables(
-    store: SqlServerLocation | None, delayed: SqlServerTable | None, user: str
-) -> Iterator[tuple[SqlServerTable, WantedTable]]:
+    store: SqlServerLocation | None, delayed: SqlServerTable | None
+) -> Iterable[tuple[SqlServerTable, WantedTable]]:
     if store is None:
-        return
-    if delayed is not None:
-        yield delayed, delayed_table(store, delayed, user)
-    yield from _journal(store, user)
-
-
-def _journal(
-    store: SqlServerLocation | None, user: str
-) -> Iterator[tuple[SqlServerTable, WantedTable]]:
-    return journal(store.candidates[0], user) if store else iter(())
+        return ()
+    if delayed is None:
+        # All candidates are in the same schema, and so is the journal.
+        return wanted_journals(store.candidates[0])
+    return wanted_tables(store.kind, delayed)
 
 
 def waiting_destinations(location: SqlServerLocation, most: int) -> Sequence[str]:
-    """Where the messages go that are due first, so many of them; the endpoint's own queue left out,
-    and what cannot be read. Raises `ConfigError` and `StoreError` as a sweep would.
+    """The destinations of the messages that are due first, at most `most` messages; without the
+    endpoint's own queue and what cannot be read. Raises `ConfigError` and `StoreError` as a sweep
+    does.
     """
     with connect(location.dsn, location.timeouts.task) as connection:
         names = location.names(find_delayed(connection, location))
@@ -97,31 +90,41 @@ def waiting_destinations(location: SqlServerLocation, most: int) -> Sequence[str
 
 
 def _table(
-    connection: SqlServerConnection, table: SqlServerTable, wanted: WantedTable
+    connection: SqlServerConnection, user: str, table: SqlServerTable, wanted: WantedTable
 ) -> TableFacts:
+    return TableFacts(wanted, _found(connection, table, wanted.rights), _grant(table, user))
+
+
+def _found(
+    connection: SqlServerConnection, table: SqlServerTable, rights: Sequence[str]
+) -> FoundTable | None:
     database = connection.row("describe_catalog", {}, catalog=table.catalog)
     if not (database.found and database.is_open):
-        return TableFacts(wanted, None)
-    names = {"catalog": bracketed(table.catalog)}
-    columns = connection.rows("describe_table", names, schema=table.schema, table=table.table)
-    if not columns:
-        return TableFacts(wanted, None)
-    indexes = connection.rows("doctor_indexes", names, name=table.sql)
+        return None
+    found = find_table(connection, table)
+    if found is None:
+        return None
+    indexes = connection.rows(
+        "doctor_indexes", {"catalog": bracket_name(table.catalog)}, name=table.sql
+    )
     # Some servers give the names of an index's columns in lower case.
-    written = {row.name.lower(): row.name for row in columns}
+    written = {name.lower(): name for name in found.columns}
     firsts = [(written[row.column_name.lower()], bool(row.is_partial)) for row in indexes]
-    found = FoundTable(
-        is_table=all(row.kind == "BASE TABLE" for row in columns),
-        columns={row.name: row.type.lower() for row in columns},
+    return replace(
+        found,
         missing_rights=[
             right
-            for right in wanted.rights
+            for right in rights
             if not connection.row("doctor_right", {}, name=table.sql, right=right).is_granted
         ],
         indexed=frozenset(name for name, is_partial in firsts if not is_partial),
         indexed_in_part=frozenset(name for name, is_partial in firsts if is_partial),
     )
-    return TableFacts(wanted, found)
+
+
+def _grant(table: SqlServerTable, user: str) -> str:
+    beside = f"{bracket_name(table.schema)}.{bracket_name(table.table)}"
+    return f"ON {beside} TO {bracket_name(user)}, in database {table.catalog}"
 
 
 def _json_problem(connection: SqlServerConnection) -> str | None:
@@ -142,6 +145,6 @@ def _now(connection: SqlServerConnection) -> datetime:
 def _lock_escalation(connection: SqlServerConnection, delayed: SqlServerTable | None) -> str | None:
     if delayed is None:
         return None
-    names = {"catalog": bracketed(delayed.catalog)}
+    names = {"catalog": bracket_name(delayed.catalog)}
     rows = connection.rows("doctor_lock_escalation", names, name=delayed.sql)
     return str(rows[0].lock_escalation) if rows else None

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from duesweep.core.address import SqlServerAddresses, SqlServerTable
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
-from duesweep.stores.relational.statements import JOURNAL_TABLES
+from duesweep.stores.relational.wanted import JOURNAL_TABLES
 from duesweep.stores.sqlserver.kinds import TRANSPORT, SqlServerTableKind
 
 

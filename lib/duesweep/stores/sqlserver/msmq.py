@@ -7,7 +7,7 @@ from typing import Any
 from duesweep.core.headers import json as headers_json
 from duesweep.core.headers import xml as headers_xml
 from duesweep.core.message import MESSAGE_ID, Message
-from duesweep.errors import MessageError, UnreadableHeadersError, storable
+from duesweep.errors import MessageError, UnreadableHeadersError, make_storable
 from duesweep.stores.values import NewMessage
 
 
@@ -51,4 +51,4 @@ def msmq_row(message: NewMessage, endpoint: str) -> dict[str, object]:  # noqa: 
 
 def _text(stored: bytes | None) -> str:
     """Stored headers for people, whatever bytes they are."""
-    return storable((stored or b"").decode("utf-8", "backslashreplace"))
+    return make_storable((stored or b"").decode("utf-8", "backslashreplace"))

@@ -1,22 +1,19 @@
 """Creates what NServiceBus's installers would create for an endpoint, plus the journal."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from duesweep.core.address import SqlServerTable, bracketed
+from duesweep.core.address import SqlServerTable, bracket_name
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.sqlserver import SqlServerConnection, connect, database_of
+from duesweep.drivers.sqlserver.catalog import find_table, is_there
 from duesweep.errors import ConfigError, StoreError
 from duesweep.sql import statement
-from duesweep.stores.relational.shapes import journal_columns
+from duesweep.stores.sqlserver.check import check_session
+from duesweep.stores.sqlserver.delayed import find_delayed
+from duesweep.stores.sqlserver.journal_columns import JOURNAL_COLUMNS
 from duesweep.stores.sqlserver.location import SqlServerLocation, journal_tables, name_literal
-from duesweep.stores.sqlserver.table import (
-    check_session,
-    columns_of,
-    find_delayed,
-    is_there,
-)
 from duesweep.stores.values import Completed, Unbound
 
 # Command-line tools begin without the first, and then refuse an index with a condition.
@@ -26,12 +23,13 @@ USE {catalog};
 """
 # A lock's name is cut after 255 characters.
 _LOCK_NAME = 250
-_Creation = tuple[Sequence[SqlServerTable], str]
+# Tables with the columns that each has to have, and the statements that create or complete them.
+_Creation = tuple[Mapping[SqlServerTable, Collection[str]], str]
 
 
 @dataclass(frozen=True, slots=True)
 class SqlServerSetup:
-    """What is to be on one server: a store's tables, if it is the store's, and queues.
+    """What one server has to hold: queues, and the store's tables if it is the store's.
 
     `setting` is the one that names the server.
     """
@@ -45,12 +43,12 @@ class SqlServerSetup:
     def script(self) -> str:
         """All statements, in batches as the command-line tools of SQL Server take them."""
         delayed = self.store.candidates[0] if self.store else None
-        texts = [_PREAMBLE.format(catalog=bracketed(database_of(self.dsn)))]
+        texts = [_PREAMBLE.format(catalog=bracket_name(database_of(self.dsn)))]
         return "GO\n".join([*texts, *(text for _, text in self._creations(delayed))])
 
     def install(self, *, rebind: bool) -> Sequence[SqlServerTable | Completed | Unbound]:
-        """Create what is missing; the tables made or completed. `rebind` frees the source,
-        and says so last.
+        """Create what is missing; returns the tables that were created or completed. `rebind` frees
+        the source, and the last value returned says so.
 
         Raises `ConfigError` where this user may not.
         """
@@ -66,15 +64,16 @@ class SqlServerSetup:
         if self.store is not None and delayed is not None:
             create = self.store.kind.create
             if create is not None:
-                yield [delayed], creation(create, delayed=delayed)
+                yield {delayed: ()}, creation(create, delayed=delayed)
             journal = journal_tables(delayed)
-            yield list(journal.values()), creation("create_journal", **journal)
+            columns = {table: JOURNAL_COLUMNS[name] for name, table in journal.items()}
+            yield columns, creation("create_journal", **journal)
         for queue in self.queues:
-            yield [queue], creation("create_queue", queue=queue)
+            yield {queue: ()}, creation("create_queue", queue=queue)
 
 
 def creation(name: str, **tables: SqlServerTable) -> str:
-    """The named statement, with the names of tables as they stand in it: bracketed, and for the
+    """The named statement, with the names of tables as they stand in it: bracket_name, and for the
     inside of literals.
     """
     names: dict[str, str] = {}
@@ -104,23 +103,25 @@ def _create_missing(
 ) -> list[SqlServerTable | Completed]:
     done: list[SqlServerTable | Completed] = []
     for tables, text in creations:
-        lacking = [table for table in tables if not _is_complete(connection, table)]
-        was_there = {table for table in lacking if is_there(connection, table)}
+        was_there = {table for table in tables if is_there(connection, table)}
+        lacking = [
+            table
+            for table, columns in tables.items()
+            if table not in was_there or not _has_columns(connection, table, columns)
+        ]
         if lacking:
             _create(connection, lacking, text)
             done += [Completed(t.sql) if t in was_there else t for t in lacking]
     return done
 
 
-def _is_complete(connection: SqlServerConnection, table: SqlServerTable) -> bool:
-    """Whether the table is there; one of duesweep's own, with the columns of this version."""
-    if not is_there(connection, table):
-        return False
-    own = {f"duesweep_{name}": wanted for name, wanted in journal_columns("sqlserver").items()}
-    if table.table not in own:
+def _has_columns(
+    connection: SqlServerConnection, table: SqlServerTable, columns: Collection[str]
+) -> bool:
+    if not columns:
         return True
-    found = {name.lower() for name in columns_of(connection, table)}
-    return found >= own[table.table].keys()
+    found = find_table(connection, table)
+    return found is not None and set(found.columns).issuperset(columns)
 
 
 def _create(connection: SqlServerConnection, tables: Sequence[SqlServerTable], text: str) -> None:

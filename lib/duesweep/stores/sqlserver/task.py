@@ -19,11 +19,11 @@ from duesweep.errors import StoreError, TransactionLostError
 from duesweep.stores.relational.task import RelationalTaskSession
 from duesweep.stores.sqlserver.account import SqlServerAccount, listed, listed_as
 from duesweep.stores.sqlserver.claimed import ClaimedRows
+from duesweep.stores.sqlserver.delayed import find_delayed
 from duesweep.stores.sqlserver.driver import batches_lock
 from duesweep.stores.sqlserver.location import SqlServerLocation
 from duesweep.stores.sqlserver.removal import RemovalByDue
 from duesweep.stores.sqlserver.statements import SqlServerStatements, due_of, due_text
-from duesweep.stores.sqlserver.table import find_delayed
 from duesweep.stores.values import Claim, SweepRun
 from duesweep.tombstone import micros
 

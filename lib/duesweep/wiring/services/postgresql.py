@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Sequence
 
+from duesweep.checks.postgresql import postgresql_findings
 from duesweep.config import Config
 from duesweep.core.address import TableName
 from duesweep.doctor.examine import Service
-from duesweep.doctor.postgresql import postgresql_findings
 from duesweep.doctor.spark import Needs
-from duesweep.queues.shapes import postgresql_queue
+from duesweep.queues.columns import POSTGRESQL
+from duesweep.queues.wanted import postgresql_queue
 from duesweep.stores.postgresql.facts import PostgreSqlQuestion, gather, waiting_destinations
-from duesweep.stores.postgresql.shapes import store_tables
 from duesweep.wiring.dialects import QueueConnection, timeouts_of
 from duesweep.wiring.postgresql import store
 
@@ -21,15 +21,12 @@ def service(
 ) -> Service:
     """The store's database, or a connection's own, with these queues, for the doctor."""
     own = connection.dsn if connection else None
-    beside = store(config) if connection is None else None
     question = PostgreSqlQuestion(
         setting=f"{connection.setting}.dsn" if connection else "store.dsn",
         dsn=(own or config.store.dsn).get_secret_value(),
-        wanted=lambda role: [
-            *(store_tables(beside, role) if beside else ()),
-            *((table, postgresql_queue(name, table, role)) for name, table in queues()),
-        ],
-        store=beside,
+        queues=lambda: [(table, postgresql_queue(role, table)) for role, table in queues()],
+        queue_columns=POSTGRESQL,
+        store=store(config) if connection is None else None,
         timeouts=timeouts_of(config),
     )
     return Service(question.setting, lambda: postgresql_findings(gather(question)))

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
+from duesweep.checks.finding import Finding
 from duesweep.config import Config
 from duesweep.doctor.examine import Service
-from duesweep.doctor.finding import Finding
 from duesweep.doctor.spark import Needs
 from duesweep.queues.rabbitmq.topology import Style
 from duesweep.queues.rabbitmq.verification.endpoints import EndpointsQuestion

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Sequence
 
+from duesweep.checks.sqlserver import sqlserver_findings
 from duesweep.config import Config
 from duesweep.core.address import SqlServerTable
 from duesweep.doctor.examine import Service
 from duesweep.doctor.spark import Needs
-from duesweep.doctor.sqlserver import sqlserver_findings
 from duesweep.drivers.sqlserver import OdbcDsn
-from duesweep.queues.shapes import sqlserver_queue
+from duesweep.queues.wanted import sqlserver_queue
 from duesweep.stores.sqlserver.facts import SqlServerQuestion, gather, waiting_destinations
 from duesweep.wiring.dialects import QueueConnection, timeouts_of
 from duesweep.wiring.sqlserver import store
@@ -24,9 +24,7 @@ def service(
     question = SqlServerQuestion(
         setting=f"{connection.setting}.dsn" if connection else "store.dsn",
         dsn=(own or config.store.dsn).get_secret_value(),
-        queues=lambda user: [
-            (table, sqlserver_queue(name, table, user)) for name, table in queues()
-        ],
+        queues=lambda: [(table, sqlserver_queue(role, table)) for role, table in queues()],
         store=store(config) if connection is None else None,
         timeouts=timeouts_of(config),
     )

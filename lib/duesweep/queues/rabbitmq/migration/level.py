@@ -7,14 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from duesweep.drivers.rabbitmq import (
-    Channel,
-    Consumer,
-    Delivery,
-    Publisher,
-    PublishResult,
-    RabbitMqConnection,
-)
+from duesweep.drivers.rabbitmq import Channel, Publisher, PublishResult
+from duesweep.drivers.rabbitmq.exact import Consumer, Delivery, ExactRabbitMqConnection
 from duesweep.errors import QueueError
 from duesweep.queues.rabbitmq import declare
 from duesweep.queues.rabbitmq.migration.destinations import MigrationDestinations
@@ -38,7 +32,7 @@ _REFUSALS = {
 class Ways:
     """What all levels are moved with."""
 
-    connection: RabbitMqConnection
+    connection: ExactRabbitMqConnection
     channel: Channel
     publisher: Publisher
     destinations: MigrationDestinations

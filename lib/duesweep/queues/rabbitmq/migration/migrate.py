@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from duesweep.drivers.rabbitmq import Brokers, Channel, Publisher, RabbitMqConnection
+from duesweep.drivers.rabbitmq.exact import ExactRabbitMqConnection
 from duesweep.queues.rabbitmq import declare, ladder
 from duesweep.queues.rabbitmq.migration.destinations import MigrationDestinations
 from duesweep.queues.rabbitmq.migration.level import LevelMove, Ways
@@ -41,7 +42,7 @@ class Migration:
 
         From the highest level down: what runs out meanwhile is met again below.
         """
-        with RabbitMqConnection(self.brokers) as connection:
+        with ExactRabbitMqConnection(self.brokers) as connection:
             channel = Channel(connection)
             levels = _levels(channel)
             if not levels:

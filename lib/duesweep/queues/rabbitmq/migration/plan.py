@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from duesweep.core.policy import delay_level
-from duesweep.drivers.rabbitmq import Copy, Delivery, Encoded
+from duesweep.drivers.rabbitmq.exact import Copy, Delivery, Encoded
 from duesweep.queues.rabbitmq import ladder
 
 POISON_QUEUE = "delays-migrate-poison-messages"

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from duesweep.doctor.finding import Check, Finding, fault, ok, skipped
+from duesweep.checks.finding import Check, Finding, fault, ok, skipped
 from duesweep.queues.rabbitmq.verification.facts import BrokerFacts
 
 # At-least-once dead-lettering came with this one, behind the flag of streams.

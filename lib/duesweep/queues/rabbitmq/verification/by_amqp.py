@@ -4,7 +4,7 @@ different.
 
 from collections.abc import Iterator
 
-from duesweep.doctor.finding import Check, Finding, warning
+from duesweep.checks.finding import Check, Finding, warning
 from duesweep.drivers.rabbitmq import PRECONDITION_FAILED, Channel, ChannelClosedError
 from duesweep.queues.rabbitmq import declare, ladder
 from duesweep.queues.rabbitmq.topology import Kind, Topology

@@ -6,7 +6,7 @@ A message that no queue takes there stays in its level's queue, and everybody's 
 
 from collections.abc import Iterator
 
-from duesweep.doctor.finding import Check, Finding, fault, ok, warning
+from duesweep.checks.finding import Check, Finding, fault, ok, warning
 from duesweep.queues.rabbitmq import ladder
 from duesweep.queues.rabbitmq.topology import Binding, Kind
 from duesweep.queues.rabbitmq.verification.facts import BrokerFacts

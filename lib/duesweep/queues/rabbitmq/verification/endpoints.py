@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from duesweep.doctor.finding import Check, Finding, fault, ok
+from duesweep.checks.finding import Check, Finding, fault, ok
 from duesweep.drivers.rabbitmq import Brokers, Channel, RabbitMqConnection
 from duesweep.queues.rabbitmq import declare
 from duesweep.queues.rabbitmq.topology import Style, endpoint

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from duesweep.doctor.finding import Check, Finding, fault, ok, warning
+from duesweep.checks.finding import Check, Finding, fault, ok, warning
 from duesweep.queues.rabbitmq import ladder
 from duesweep.queues.rabbitmq.topology import Binding, BrokerQueue, Exchange, Kind
 from duesweep.queues.rabbitmq.verification.facts import BrokerFacts, QueueFacts

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from duesweep.doctor.finding import Check, Finding, ok, skipped
+from duesweep.checks.finding import Check, Finding, ok, skipped
 from duesweep.drivers.rabbitmq import (
     Brokers,
     Channel,

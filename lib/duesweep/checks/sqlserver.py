@@ -1,0 +1,127 @@
+"""What is to be said of a SQL Server: what it can do, and how its readers and writers meet."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from duesweep.checks.finding import Check, Finding, fault, ok, skipped, warning
+from duesweep.checks.server import ClockReading, clock_skew, reachable
+from duesweep.checks.table_findings import TableFacts, all_table_findings
+from duesweep.core.policy import MAX_BATCH_ROWS, SCANNED_ROWS
+
+
+@dataclass(frozen=True, slots=True)
+class SqlServerFacts:
+    """What a session found. `json_problem` is what the server said to a statement that reads JSON;
+    `lock_escalation` is the delayed table's, None where it is not to be seen; `ambiguous` says
+    which two delayed tables there are. `holds_messages`: they wait here, and do not only arrive.
+    """
+
+    setting: str
+    version: str
+    database: str
+    compatibility_level: int
+    updateability: str
+    is_read_committed_snapshot: bool
+    snapshot_isolation: str
+    minutes_ahead: int
+    json_problem: str | None
+    readings: Sequence[ClockReading]
+    tables: Sequence[TableFacts]
+    lock_escalation: str | None = None
+    ambiguous: str | None = None
+    holds_messages: bool = True
+
+
+def sqlserver_findings(facts: SqlServerFacts) -> Iterator[Finding]:
+    """All that is to be said of one database."""
+    yield reachable(facts.setting, f"SQL Server {facts.version}", facts.readings)
+    yield _version(facts)
+    yield _writable(facts)
+    yield clock_skew(facts.setting, facts.readings)
+    yield _zone(facts)
+    yield _read_committed_snapshot(facts)
+    yield _snapshot_isolation(facts)
+    if facts.holds_messages:
+        yield _one_delayed_table(facts)
+        yield _lock_escalation(facts)
+    yield from all_table_findings(facts.setting, facts.tables)
+
+
+def _version(facts: SqlServerFacts) -> Finding:
+    what = f"SQL Server {facts.version}, compatibility level {facts.compatibility_level}"
+    if facts.json_problem is None:
+        return ok(Check.SERVER_VERSION, facts.setting, f"{what}: reads and joins lists")
+    return fault(
+        Check.SERVER_VERSION,
+        facts.setting,
+        f"{what}, has no OPENJSON or no STRING_AGG: {facts.json_problem}",
+        "That takes SQL Server 2017 or newer, and ALTER DATABASE "
+        f"[{facts.database}] SET COMPATIBILITY_LEVEL = 130 or more",
+    )
+
+
+def _writable(facts: SqlServerFacts) -> Finding:
+    if facts.updateability != "READ_ONLY":
+        return ok(Check.SERVER_WRITABLE, facts.setting, "The database takes writes")
+    return fault(
+        Check.SERVER_WRITABLE,
+        facts.setting,
+        "The database is read-only",
+        f"Let {facts.setting} lead to the primary replica, without ApplicationIntent=ReadOnly",
+    )
+
+
+def _zone(facts: SqlServerFacts) -> Finding:
+    text = (
+        f"The server's own clock is {facts.minutes_ahead} min ahead of UTC, which has no say: Due "
+        "is UTC and compared to UTC"
+    )
+    return ok(Check.SERVER_TIME_ZONE, facts.setting, text)
+
+
+def _read_committed_snapshot(facts: SqlServerFacts) -> Finding:
+    check = Check.READ_COMMITTED_SNAPSHOT
+    if facts.is_read_committed_snapshot:
+        return ok(check, facts.setting, "Readers see what is committed, and wait for nobody")
+    return warning(
+        check,
+        facts.setting,
+        "READ_COMMITTED_SNAPSHOT is off: plain readers wait for the rows that a batch holds, and "
+        "batches for theirs. Sweeps are right either way, since a claim skips what others hold; "
+        "what waits are plans, counts and everybody's queries",
+        f"While nobody else is connected: ALTER DATABASE [{facts.database}] SET "
+        "READ_COMMITTED_SNAPSHOT ON WITH ROLLBACK AFTER 10 SECONDS; or accept it with --ignore "
+        f"{check}",
+    )
+
+
+def _snapshot_isolation(facts: SqlServerFacts) -> Finding:
+    text = (
+        f"ALLOW_SNAPSHOT_ISOLATION is {facts.snapshot_isolation}; sweeps need none, and set READ "
+        "COMMITTED themselves"
+    )
+    return ok(Check.SNAPSHOT_ISOLATION, facts.setting, text)
+
+
+def _one_delayed_table(facts: SqlServerFacts) -> Finding:
+    check = Check.ONE_DELAYED_TABLE
+    if facts.ambiguous is None:
+        return ok(check, facts.setting, "One table can be the delayed one")
+    return fault(
+        check,
+        facts.setting,
+        facts.ambiguous,
+        "Look which of them the endpoint writes to, and set store.delayed_table to it; sweep the "
+        "other once with a configuration of its own, if it holds messages",
+    )
+
+
+def _lock_escalation(facts: SqlServerFacts) -> Finding:
+    check = Check.LOCK_ESCALATION
+    if facts.lock_escalation is None:
+        return skipped(check, facts.setting, "The delayed table is not to be seen")
+    text = (
+        f"The delayed table's is {facts.lock_escalation}; batches of up to {MAX_BATCH_ROWS:,} that "
+        f"look at {SCANNED_ROWS:,} rows stay below the 5,000 locks at which it would set in"
+    )
+    return ok(check, facts.setting, text)

@@ -1,0 +1,1 @@
+"""The stores and queues of this project as subjects of the contract suite."""

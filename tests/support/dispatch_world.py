@@ -1,0 +1,89 @@
+"""A store, its queues and a sweep, in which one slice is dispatched."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from duesweep.core.account import SliceAccount, SliceEnd
+from duesweep.core.clock import SettableClock
+from duesweep.core.headers.json import remove_forward_destination
+from duesweep.core.policy import BatchLimits, Retry
+from duesweep.dispatch import ClaimKeys, DispatchJob, dispatch_slice
+from duesweep.errors import (
+    DuesweepError,
+)
+from duesweep.stores.values import SweepRun
+from duesweep.testing.builders import DelayedRow
+from duesweep.testing.journal import BatchEntry, ExhaustedEntry, SliceEntry
+from duesweep.testing.memory import MemoryStore
+from duesweep.testing.memory_queue import ArrivedMessage, MemoryQueue
+
+
+@dataclass(slots=True)
+class World:
+    """A store, its queues, and one sweep of it; `job` holds settings of the dispatch."""
+
+    store: MemoryStore
+    queue: MemoryQueue = field(default_factory=lambda: MemoryQueue("Billing", "Shipping", "error"))
+    clock: SettableClock = field(default_factory=SettableClock)
+    job: dict[str, Any] = field(default_factory=dict)
+
+    def sweep(self, keys: Sequence[str] | None = None, **settings: Any) -> SweepRun:
+        """Run one slice of a new sweep over `keys`, or all that is there; the sweep."""
+        run = self.store.open_sweep()
+        self.run_slice(run, keys, **settings)
+        return run
+
+    def run_slice(
+        self,
+        run: SweepRun,
+        keys: Sequence[str] | None = None,
+        total: int | None = None,
+        **settings: Any,
+    ) -> None:
+        """Run slice 0 of `run`, of which `total` keys were to be read (None: just these)."""
+        keys = list(self.store.rows) if keys is None else keys
+        job = DispatchJob(
+            store=self.store,
+            queue=self.queue,
+            run=run,
+            limits=BatchLimits(),
+            retry=Retry(),
+            max_exhausted=1_000,
+            error_queue=None,
+            clock=self.clock,
+        )
+        claim_keys = ClaimKeys(keys, [100] * len(keys), len(keys) if total is None else total)
+        dispatch_slice(replace(job, **(self.job | settings)), 0, claim_keys)
+
+    def batches(self, run: SweepRun) -> list[tuple[int, int]]:
+        """Dispatched and failed, batch by batch."""
+        entries = self.store.journal[run.sweep_id]
+        return [(e.dispatched, e.failed) for e in entries if isinstance(e, BatchEntry)]
+
+    def exhausted(self, run: SweepRun) -> list[ExhaustedEntry]:
+        """What was given up."""
+        return [e for e in self.store.journal[run.sweep_id] if isinstance(e, ExhaustedEntry)]
+
+    def ends(self, run: SweepRun) -> list[SliceEntry]:
+        """The ends of slices."""
+        return [e for e in self.store.journal[run.sweep_id] if isinstance(e, SliceEntry)]
+
+    def trouble(self, queue: str, error: DuesweepError | None, *keys: str) -> None:
+        """From now on these messages (none given: all) meet `error` at `queue`."""
+        self.queue.trouble[queue] = lambda m: error if not keys or m.key in keys else None
+
+
+def world_of(*rows: DelayedRow, **job: Any) -> World:
+    """A store of these rows."""
+    return World(MemoryStore(rows), job=job)
+
+
+def slice_end(reason: str | None = None, **counts: int) -> SliceEntry:
+    """The end of slice 0, with `given=...`, `claimed=...` and so on."""
+    return SliceEntry(0, SliceEnd(SliceAccount(**counts), reason))
+
+
+def one(row: DelayedRow) -> ArrivedMessage:
+    """The row as it is to be delivered."""
+    return ArrivedMessage(remove_forward_destination(row.headers), row.body)

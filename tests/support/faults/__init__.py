@@ -1,0 +1,1 @@
+"""Stores that fail, sweeps in processes of their own, and what else does harm."""

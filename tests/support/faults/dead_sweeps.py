@@ -1,0 +1,68 @@
+"""Sweeps whose drivers died, and what settling them has to come to."""
+
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from duesweep.context import SweepContext
+from duesweep.dispatch import ClaimKeys, DispatchJob, dispatch_slice
+from duesweep.ledger.opening import open_ledger
+from duesweep.settle import settle_leftovers
+from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
+from duesweep.stores.values import Slices, SweepRun
+from support.endpoint import Endpoint
+from support.ledger_reader import LedgerReader
+
+
+@dataclass
+class Dead:
+    """A sweep that was dispatched, and whose driver died before it closed it."""
+
+    context: SweepContext
+    run: SweepRun
+
+
+def dispatch_without_settling(context: SweepContext, session: PostgreSqlDriverSession) -> SweepRun:
+    run = session.open_sweep(session.horizon())
+    plan = session.plan(run, 1)
+    keys = _due_keys(session, plan)
+    job = DispatchJob(
+        store=context.store,
+        queue=context.queue,
+        run=run,
+        limits=context.limits,
+        retry=context.retry,
+        max_exhausted=context.max_exhausted,
+        error_queue=context.error_queue,
+    )
+    assert plan.found == len(keys)
+    dispatch_slice(job, 0, ClaimKeys(keys, [100] * len(keys), len(keys)))
+    return run
+
+
+def _due_keys(session: PostgreSqlDriverSession, plan: Slices) -> list[str]:
+    connection = session._connection._raw  # noqa: SLF001 - the plan's own query, without Spark
+    rows = connection.execute(plan.claim_keys_query.encode()).fetchall()
+    return [key for _, keys, _, _ in rows if keys for key in keys.split(",")]
+
+
+def settle(spark: SparkSession, dead: Dead) -> None:
+    with dead.context.store.open_driver() as session:
+        settle_leftovers(
+            session, open_ledger(dead.context.ledger_root, dead.context.ledger_writer, spark)
+        )
+
+
+def assert_settled_once(dead: Dead, endpoint: Endpoint, ledger: LedgerReader) -> None:
+    tombstones = ledger.rows("tombstones")
+    assert len(tombstones) == len({row.message_key for row in tombstones}) == 8
+    assert {row.sweep_id for row in tombstones} == {str(dead.run.sweep_id)}
+    assert sum(row.outcome == "exhausted" for row in tombstones) == 1
+    assert len(ledger.rows("errors")) == 1
+    assert {row.message_key for row in ledger.rows("retries")} == set(endpoint.waiting())
+    (row,) = ledger.rows("sweeps")
+    assert row.sweep_id == str(dead.run.sweep_id)
+    assert (row.outcome, row.found, row.claimed) == ("abandoned", 10, 10)
+    assert (row.dispatched, row.failed, row.exhausted, row.skipped, row.left) == (7, 2, 1, 0, 0)
+    for table in ("duesweep_journal", "duesweep_sweeps"):
+        assert endpoint.fetch(f"SELECT FROM {table}") == []

@@ -1,0 +1,1 @@
+"""What the tests of the transports' operations share, on both servers."""

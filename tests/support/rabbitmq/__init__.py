@@ -1,0 +1,1 @@
+"""What the tests of RabbitMQ share: nodes, vhosts, ladders, commands."""

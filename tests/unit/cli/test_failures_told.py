@@ -1,0 +1,172 @@
+"""How a command tells that it failed: a sentence, an exit code, and with --json a document."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from py4j.protocol import Py4JNetworkError
+from pyspark.errors import AnalysisException
+
+from duesweep.cli import app, documents
+from duesweep.cli import sweep as sweep_command
+from duesweep.errors import ConfigError, SparkError, StoreError
+from duesweep.spark_errors import is_conflict, is_transient, map_spark_errors, sentence
+
+Capture = pytest.CaptureFixture[str]
+
+_FULL_DISK = """An error occurred while calling o123.save.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 7.0 failed
+\tat java.base/java.util.concurrent.ConcurrentHashMap.computeIfAbsent(ConcurrentHashMap.java:1)
+\tat org.apache.spark.scheduler.DAGScheduler.failJobAndIndependentStages(DAGScheduler.scala:3)
+Caused by: org.apache.hadoop.fs.FSError: java.io.IOException: No space left on device
+\tat org.apache.hadoop.fs.RawLocalFileSystem.write(RawLocalFileSystem.java:301)
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "expected", "passes"),
+    [
+        (AnalysisException(_FULL_DISK), "No space left on device", True),
+        (AnalysisException("write failed: Disk quota exceeded"), "Disk quota exceeded", True),
+        (AnalysisException("PUT: Status Code: 503; slow"), "PUT: Status Code: 503; slow", True),
+        (AnalysisException("PUT: Status Code: 403; no"), "PUT: Status Code: 403; no", False),
+        (AnalysisException("no such column\n at x"), "no such column", False),
+        (Py4JNetworkError("Answer from Java side is empty"), "JVM has ended", True),
+        (ConnectionRefusedError(111, "Connection refused"), "JVM has ended", True),
+    ],
+)
+def test_spark_error_is_one_line_and_known_to_pass_or_to_last(
+    error: Exception, expected: str, *, passes: bool
+) -> None:
+    assert expected in sentence(error)
+    assert len(sentence(error).splitlines()) == 1
+    assert is_transient(error) is passes
+    with pytest.raises(SparkError) as caught, map_spark_errors():
+        raise error
+    assert caught.value.exit_code == (4 if passes else 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (_FULL_DISK, False),
+        ("[DELTA_CONCURRENT_APPEND] Files were added by a concurrent update", True),
+        (": io.delta.exceptions.ConcurrentAppendException: x", True),
+        (": org.apache.spark.sql.delta.MetadataChangedException: x", True),
+    ],
+)
+def test_conflict_is_known_by_the_name_of_its_error(text: str, *, expected: bool) -> None:
+    assert is_conflict(AnalysisException(text)) is expected
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "expected"),
+    [
+        (ConfigError("wrong"), 2, "wrong"),
+        (StoreError("away", transient=True), 4, "away"),
+        (SparkError("ended", transient=True), 4, "ended"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+    ],
+)
+@pytest.mark.parametrize("arguments", [["sweep", "--json"], ["sweep", "--gate", "--json"]])
+def test_command_that_fails_prints_one_document_and_one_sentence(
+    raised: BaseException,
+    code: int,
+    expected: str,
+    arguments: list[str],
+    capsys: Capture,
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sweep_command, "run", _raising(raised))
+        assert app.main(arguments) == code
+
+    output = capsys.readouterr()
+    (said,) = output.err.splitlines()
+    (told,) = map(json.loads, output.out.splitlines())
+    assert expected in said
+    assert expected in told["error"]
+    assert (told["outcome"], told["exit_code"], told["dispatched"]) == ("error", code, 0)
+    assert told.keys() == documents.idle_document("x").keys()
+
+
+def test_option_that_is_not_known_is_a_document_too(capsys: Capture) -> None:
+    assert app.main(["sweep", "--json", "--fast"]) == 2
+
+    assert "--fast" in json.loads(capsys.readouterr().out)["error"]
+
+
+def test_what_nobody_foresaw_is_a_document_and_keeps_its_stack(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep_command, "run", _raising(KeyError("x")))
+
+    with pytest.raises(KeyError):
+        app.main(["sweep", "--json"])
+
+    told = json.loads(capsys.readouterr().out)
+    assert (told["exit_code"], told["error"]) == (1, "KeyError: 'x'")
+
+
+def test_without_json_nothing_is_on_stdout(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep_command, "run", _raising(ConfigError("wrong")))
+
+    assert app.main(["sweep"]) == 2
+    assert capsys.readouterr() == ("", "duesweep: wrong\n")
+
+
+def test_sigterm_is_a_sentence_and_4(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    def end(*_: object, **__: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        signal.pause()
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(sweep_command, "run", end)
+
+    assert app.main(["sweep", "--json"]) == 4
+
+    output = capsys.readouterr()
+    assert output.err == "duesweep: terminated; the next sweep settles what this one did\n"
+    assert json.loads(output.out)["exit_code"] == 4
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_jvm_is_heard_but_for_what_it_always_says() -> None:
+    script = """
+import subprocess, sys
+from duesweep import jvm_stderr
+with jvm_stderr.filter_stderr():
+    child = subprocess.Popen(
+        ["sh", "-c", "echo 'WARNING: Using incubator modules: x' >&2; echo 'Picked up "
+         "JAVA_TOOL_OPTIONS: -Dx' >&2; read line; echo \\"heard $line\\" >&2"],
+        stdin=subprocess.PIPE, text=True,
+    )
+print("own", file=sys.stderr, flush=True)
+child.communicate("later\\n")
+import threading
+for thread in threading.enumerate():
+    if thread is not threading.current_thread():
+        thread.join(10)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=os.environ | {"PYTHONPATH": str(Path(app.__file__).parents[2])},
+        check=True,
+    )
+
+    assert sorted(done.stderr.splitlines()) == ["heard later", "own"]
+
+
+def _raising(error: BaseException) -> object:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail

@@ -1,0 +1,53 @@
+"""What asking whether there is work may not cost: every import before it is time from cron's."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import duesweep
+
+SLOW = {"pyarrow", "pyodbc", "pyspark", "psycopg", "duesweep.doctor"}
+
+
+def _imported(statement: str) -> set[str]:
+    """Those of the slow that a statement imports."""
+    return SLOW & _modules(statement)
+
+
+def _modules(statement: str) -> set[str]:
+    """All that a statement imports in a Python of its own."""
+    program = f"import sys; {statement}; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(duesweep.__file__).parents[1],
+    )
+    return set(done.stdout.split())
+
+
+def test_wiring_imports_nothing_that_is_slow() -> None:
+    assert _imported("import duesweep.wiring") == set()
+
+
+@pytest.mark.parametrize(
+    ("dialect", "driver"), [("postgresql", "psycopg"), ("sqlserver", "pyodbc")]
+)
+def test_dialect_imports_its_own_driver_and_nothing_else_that_is_slow(
+    dialect: str, driver: str
+) -> None:
+    assert _imported(f"import duesweep.wiring.{dialect}") == {driver}
+
+
+def test_command_line_imports_nothing_that_is_slow() -> None:
+    assert _imported("import duesweep.cli.app, duesweep.cli.sweep") == set()
+
+
+def test_publishing_to_rabbitmq_does_not_import_what_only_the_migration_needs() -> None:
+    exact = "duesweep.drivers.rabbitmq.exact"
+
+    assert exact not in _modules("import duesweep.queues.rabbitmq.queue")
+    assert exact in _modules("import duesweep.queues.rabbitmq.migration.migrate")

@@ -1,0 +1,60 @@
+"""The configuration file as bytes: encodings, ends of lines, files that cannot be read."""
+
+from pathlib import Path
+
+import pytest
+
+from duesweep.config import load
+from duesweep.errors import ConfigError
+from support.config_files import MINIMAL
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def _file(content: bytes) -> Path:
+    path = Path("sales.toml").absolute()
+    path.write_bytes(content)
+    return path
+
+
+def _refused(content: bytes) -> str:
+    with pytest.raises(ConfigError) as refusal:
+        load(_file(content))
+    return str(refusal.value)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_file_of_any_editor_is_read(encoding: str, end: str) -> None:
+    text = MINIMAL.replace("Sales.Orders", "Söle.Orders").replace("\n", end)
+
+    assert load(_file(text.encode(encoding))).store.endpoint == "Söle.Orders"
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+def test_file_in_another_unicode_is_told_to_be_saved_as_utf_8(encoding: str) -> None:
+    refusal = _refused(MINIMAL.encode(encoding))
+
+    assert refusal.endswith(f"sales.toml is written in {encoding.upper()}; save it as UTF-8")
+
+
+def test_byte_that_is_no_utf_8_is_told_with_its_place() -> None:
+    refusal = _refused(MINIMAL.replace("Sales.Orders", "Sàles.Örders").encode("latin-1"))
+
+    assert refusal.endswith(
+        "sales.toml is not UTF-8: byte 0xE0 in line 4, column 14; save it as UTF-8"
+    )
+
+
+def test_file_that_may_not_be_read_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    file = _file(MINIMAL.encode())
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+
+    with pytest.raises(ConfigError, match=r"sales\.toml cannot be read: Permission denied"):
+        load(file)

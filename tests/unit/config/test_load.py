@@ -1,0 +1,172 @@
+"""Configuration: what goes over what, and what stays secret."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from duesweep.config import jars, load, mask_secrets
+from duesweep.errors import ConfigError
+from support.config_files import MINIMAL, file_of
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_everything_but_store_and_ledger_has_a_default() -> None:
+    assert mask_secrets(load(file_of())) == {
+        "store": {
+            "kind": "postgresql",
+            "dsn": "**********",
+            "endpoint": "Sales.Orders",
+            "name": None,
+            "schema": None,
+            "delayed_table": None,
+            "table_prefix": None,
+            "writer_time_zone": None,
+            "jdbc_url": None,
+            "number_of_retries": None,
+            "transaction_mode": None,
+            "options": {},
+        },
+        "queues": {},
+        "route": [],
+        "retry": {
+            "max_attempts": 5,
+            "initial_seconds": 30,
+            "max_seconds": 3600,
+            "error_queue": None,
+            "max_exhausted_per_sweep": 1000,
+        },
+        "ledger": {"root": "/ledger"},
+        "sweep": {
+            "batch_rows": 1000,
+            "batch_bytes": 8_000_000,
+            "slices": 0,
+            "look_ahead_seconds": 0,
+        },
+        "timeouts": {"silence_seconds": 60},
+    }
+
+
+def test_file_in_the_current_folder_is_the_default() -> None:
+    file_of(name="duesweep.toml")
+
+    assert load(None).store.endpoint == "Sales.Orders"
+
+
+def test_environment_alone_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DUESWEEP_STORE__DSN", "postgresql://db.example/sales")
+    monkeypatch.setenv("DUESWEEP_STORE__ENDPOINT", "Sales.Orders")
+    monkeypatch.setenv("DUESWEEP_LEDGER__ROOT", "/ledger")
+
+    assert load(None).store.endpoint == "Sales.Orders"
+
+
+def test_environment_goes_over_the_file_and_the_command_line_over_both(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = file_of(MINIMAL + "[retry]\nmax_attempts = 2\ninitial_seconds = 2\nmax_seconds = 2\n")
+    monkeypatch.setenv("DUESWEEP_RETRY__INITIAL_SECONDS", "3")
+    monkeypatch.setenv("DUESWEEP_RETRY__MAX_SECONDS", "3")
+
+    retry = load(file, ["retry.max_seconds=4"]).retry
+
+    assert (retry.max_attempts, retry.initial_seconds, retry.max_seconds) == (2, 3, 4)
+
+
+def test_one_file_leaves_nothing_to_the_next() -> None:
+    load(file_of(MINIMAL + "[sweep]\nslices = 7\n"))
+
+    assert load(file_of(name="other.toml")).sweep.slices == 0
+
+
+@pytest.mark.parametrize(
+    ("override", "schema"),
+    [
+        ("store.schema=my schema", "my schema"),
+        (" store.schema =x", "x"),
+        ("store.schema=a=b", "a=b"),
+        ("store.schema=100", "100"),
+    ],
+)
+def test_setting_on_the_command_line_is_what_follows_the_first_equals_sign(
+    override: str, schema: str
+) -> None:
+    assert load(file_of(), [override]).store.db_schema == schema
+
+
+def test_later_setting_on_the_command_line_goes_over_an_earlier_one() -> None:
+    assert load(file_of(), ["sweep.slices=1", "sweep.slices=2"]).sweep.slices == 2
+
+
+def test_queue_may_have_a_database_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DUESWEEP_QUEUES__DEFAULT__DSN", "postgresql://other/queues")
+
+    dsn = load(file_of()).queues["default"].dsn
+
+    assert dsn is not None
+    assert dsn.get_secret_value() == "postgresql://other/queues"
+
+
+def test_secrets_are_masked_for_people_and_in_every_repr(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DUESWEEP_QUEUES__DEFAULT__DSN", "postgresql://q:0ther@db.example/q")
+    config = load(file_of())
+
+    shown = json.dumps(mask_secrets(config)) + repr(config) + str(config) + config.model_dump_json()
+
+    assert "s3cret" not in shown
+    assert "0ther" not in shown
+    assert shown.count("*****") >= 2
+    assert config.store.dsn.get_secret_value().endswith("s3cret@db.example:5432/sales")
+
+
+def test_options_of_a_custom_store_are_masked_whatever_they_are() -> None:
+    options = (
+        '[store.options]\nwallet = "s3cret"\nport = 5099\n[store.options.more]\nkey = "0ther"\n'
+    )
+    custom = ["store.kind=acme:Store", "queues.default.kind=postgresql"]
+    config = load(file_of(MINIMAL.replace("[ledger]", options + "[ledger]")), custom)
+
+    shown = mask_secrets(config)
+
+    assert shown["store"]["options"] == dict.fromkeys(["wallet", "port", "more"], "*" * 10)
+    for secret in ("s3cret", "5099", "0ther"):
+        assert secret not in json.dumps(shown) + repr(config)
+    assert config.store.options["wallet"] == "s3cret"
+
+
+def test_configuration_cannot_be_changed() -> None:
+    config = load(file_of())
+
+    with pytest.raises(ValueError, match="frozen"):
+        config.ledger = config.ledger
+    with pytest.raises(ValueError, match="frozen"):
+        config.sweep.slices = 3
+
+
+def test_jars_are_those_of_the_folder_that_the_environment_names(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("b.jar", "a.jar", "c.txt"):
+        (tmp_path / name).touch()
+    monkeypatch.setenv("DUESWEEP_JARS", str(tmp_path))
+
+    assert jars() == [tmp_path / "a.jar", tmp_path / "b.jar"]
+
+
+def test_folder_without_jars_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DUESWEEP_JARS", str(tmp_path))
+
+    with pytest.raises(ConfigError, match="has no jars"):
+        jars()
+
+
+def test_without_a_folder_there_are_no_jars(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DUESWEEP_JARS", raising=False)
+
+    assert jars() == ()

@@ -1,0 +1,248 @@
+"""Headers as JSON: what is read, what is refused, and what is delivered byte for byte."""
+
+import json
+from contextlib import nullcontext
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from duesweep.core.headers.json import (
+    FORWARD_DESTINATION,
+    _rebuild,
+    read,
+    remove_forward_destination,
+    write,
+)
+from duesweep.core.message import Headers
+from duesweep.errors import UnreadableHeadersError
+from duesweep.testing.builders import DelayedRow
+from support import recordings
+
+FORWARD = f'"{FORWARD_DESTINATION}":"Billing"'
+DELIVERED = {row.message_id: row for rows in recordings.delivered_rows().values() for row in rows}
+DELAYED = {read(row.headers)["NServiceBus.MessageId"]: row for row in recordings.delayed_rows()}
+
+# Half of a surrogate pair is no text: a database could not hold it.
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+values = st.none() | texts | st.sampled_from([FORWARD_DESTINATION, f'"{FORWARD_DESTINATION}"', ","])
+names = (texts | st.sampled_from([f"{FORWARD_DESTINATION}2", f',"{FORWARD_DESTINATION}'])).filter(
+    lambda name: name != FORWARD_DESTINATION
+)
+header_sets = st.dictionaries(names, values, max_size=6)
+
+
+@pytest.mark.parametrize("message_id", DELIVERED)
+def test_recorded_delayed_headers_become_the_recorded_delivered_headers_byte_for_byte(
+    message_id: str,
+) -> None:
+    text = DELAYED[message_id].headers
+
+    assert FORWARD_DESTINATION in read(text)
+    assert remove_forward_destination(text) == DELIVERED[message_id].headers
+
+
+def test_recorded_headers_hold_what_is_worth_recording() -> None:
+    values = [value for row in DELAYED.values() for value in read(row.headers).values()]
+
+    assert None in values
+    assert "" in values
+    assert any(value and "\N{GRINNING FACE}" in value for value in values)
+    assert any(value and '"' in value and "\\" in value and "\t" in value for value in values)
+
+
+@pytest.mark.parametrize("row", DELAYED.values(), ids=lambda row: row.key)
+def test_headers_read_and_written_again_are_the_recorded_text(row: DelayedRow) -> None:
+    assert write(read(row.headers)) == row.headers
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("", id="nothing"),
+        pytest.param(" ", id="a blank"),
+        pytest.param("{", id="cut after the brace"),
+        pytest.param('{"a":"b"', id="cut before the brace"),
+        pytest.param('{"a":"b', id="cut in a value"),
+        pytest.param('{"a":"b"} x', id="more after the end"),
+        pytest.param('{"a":"b"}{"a":"b"}', id="two objects"),
+        pytest.param('{"a":"b",}', id="a comma too many"),
+        pytest.param("{'a':'b'}", id="single quotes"),
+        pytest.param("<xml/>", id="XML"),
+        pytest.param('\ufeff{"a":"b"}', id="a byte order mark"),
+        pytest.param("[]", id="an array"),
+        pytest.param('["a"]', id="an array of text"),
+        pytest.param('"a"', id="a text"),
+        pytest.param("null", id="null"),
+        pytest.param("1", id="a number"),
+        pytest.param("NaN", id="NaN"),
+        pytest.param('{"a":1}', id="a number for a value"),
+        pytest.param('{"a":true}', id="a boolean for a value"),
+        pytest.param('{"a":NaN}', id="NaN for a value"),
+        pytest.param('{"a":-Infinity}', id="infinity for a value"),
+        pytest.param('{"a":["b"]}', id="an array for a value"),
+        pytest.param('{"a":{}}', id="an object for a value"),
+        pytest.param('{"a":' + "9" * 10_000 + "}", id="a number of 10,000 digits"),
+        pytest.param("[" * 100_000, id="nesting of 100,000, cut"),
+        pytest.param("[" * 100_000 + "]" * 100_000, id="nesting of 100,000"),
+        pytest.param('{"a":' * 100_000 + '"b"' + "}" * 100_000, id="objects nested 100,000 deep"),
+        pytest.param(r'{"a":"\ud800"}', id="a high surrogate alone"),
+        pytest.param(r'{"a":"\udc00"}', id="a low surrogate alone"),
+        pytest.param(r'{"a":"\udc00\ud800"}', id="surrogates in the wrong order"),
+        pytest.param(r'{"\ud800":"a"}', id="a surrogate alone in a name"),
+        pytest.param(r'{"a":"\uD83Dx"}', id="a high surrogate before a one"),
+        pytest.param(r'{"a":"\x41"}', id="an escape that JSON does not know"),
+        pytest.param(r'{"a":"\u12"}', id="an escape cut short"),
+        pytest.param('{"a":"\x01"}', id="a control character"),
+        pytest.param('{"a":"b\nc"}', id="a line's end in a value"),
+        pytest.param('{"a":"b\x00"}', id="a NUL"),
+        pytest.param('{"a\tb":"c"}', id="a tab in a name"),
+        pytest.param('{1:"a"}', id="a number for a name"),
+        pytest.param('{null:"a"}', id="null for a name"),
+    ],
+)
+def test_what_the_transport_never_writes_is_unreadable(text: str) -> None:
+    with pytest.raises(UnreadableHeadersError, match=r"^The (headers|value of header) "):
+        read(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "headers"),
+    [
+        ("{}", {}),
+        (' \r\n\t{ "a" : "b" , "c" : null }\n', {"a": "b", "c": None}),
+        (r'{"a":"\u0001\u0000"}', {"a": "\x01\x00"}),
+        (r'{"a":"\uD83D\uDE00"}', {"a": "\N{GRINNING FACE}"}),
+        (r'{"a":"\\ud800"}', {"a": r"\ud800"}),
+        ('{"a":"1","a":"2"}', {"a": "2"}),
+        ('{"":""}', {"": ""}),
+    ],
+)
+def test_unusual_but_proper_headers_are_read(text: str, headers: Headers) -> None:
+    assert read(text) == headers
+
+
+@pytest.mark.parametrize(
+    ("text", "delivered"),
+    [
+        pytest.param("{" + FORWARD + "}", "{}", id="the only member"),
+        pytest.param("{" + FORWARD + ',"a":"b"}', '{"a":"b"}', id="the first"),
+        pytest.param(
+            '{"a":"b",' + FORWARD + ',"c":null}', '{"a":"b","c":null}', id="in the middle"
+        ),
+        pytest.param('{"a":"b",' + FORWARD + "}", '{"a":"b"}', id="the last"),
+        pytest.param('{"a":"b"}', '{"a":"b"}', id="absent"),
+        pytest.param("{}", "{}", id="absent from no headers"),
+        pytest.param(f'{{"a":"b","{FORWARD_DESTINATION}":null}}', '{"a":"b"}', id="null"),
+        pytest.param(
+            f'{{"{FORWARD_DESTINATION}" :\r\n\t"Billing" ,"a":"b"}}', '{"a":"b"}', id="whitespace"
+        ),
+        pytest.param(
+            f'{{ "a" : "b" , "{FORWARD_DESTINATION}" : "Billing" }}',
+            '{"a" : "b"}',
+            id="much whitespace",
+        ),
+        pytest.param(
+            r'{"a":"b","\u004eServiceBus.SqlServer.ForwardDestination":"Billing"}',
+            '{"a":"b"}',
+            id="its name escaped",
+        ),
+        pytest.param(
+            "{" + FORWARD + r',"a":"\/",' + FORWARD + ',"b":null}',
+            r'{"a":"\/","b":null}',
+            id="twice",
+        ),
+        pytest.param(
+            "{" + FORWARD + r',"a":"\u0001\/",' + FORWARD + "}",
+            r'{"a":"\u0001\/"}',
+            id="twice, with an escape",
+        ),
+        pytest.param(
+            "{" + FORWARD + r',"\u004eServiceBus.SqlServer.ForwardDestination":null,"a":"b"}',
+            '{"a":"b"}',
+            id="plain and escaped",
+        ),
+        pytest.param(
+            r'{"NServiceBus.SqlServer.\u0046orwardDestination":"x",' + FORWARD + ',"a":"b"}',
+            '{"a":"b"}',
+            id="plain and escaped in its last word",
+        ),
+        pytest.param(
+            f'{{"a":"{FORWARD_DESTINATION}","b":"\\"{FORWARD_DESTINATION}\\":\\"x\\"",{FORWARD}}}',
+            f'{{"a":"{FORWARD_DESTINATION}","b":"\\"{FORWARD_DESTINATION}\\":\\"x\\""}}',
+            id="its name in values",
+        ),
+        pytest.param(
+            f'{{"a":"{{","{FORWARD_DESTINATION}":"x\\",\\"y\\":\\"z","b":"c"}}',
+            '{"a":"{","b":"c"}',
+            id="a value that looks like members",
+        ),
+        pytest.param('{"a":"1","a":"2",' + FORWARD + "}", '{"a":"1","a":"2"}', id="another twice"),
+    ],
+)
+def test_forward_destination_is_cut_out_and_the_rest_stays(text: str, delivered: str) -> None:
+    read(text)
+
+    assert remove_forward_destination(text) == delivered
+
+
+@given(header_sets, st.integers(0, 6), values)
+@example({"a": ","}, 1, None)
+@example({",": "{", "b": '"'}, 1, '","')
+def test_whatever_the_headers_and_its_place_only_the_forward_destination_goes(
+    headers: dict[str, str | None], place: int, destination: str | None
+) -> None:
+    members = list(headers.items())
+    members.insert(place, (FORWARD_DESTINATION, destination))
+    text = write(dict(members))
+
+    for delivered in (remove_forward_destination(text), _rebuild(text)):
+        assert delivered == write(headers)
+        assert list(read(delivered).items()) == list(headers.items())
+
+
+@given(header_sets, st.integers(0, 6), st.sampled_from(["", " ", "\n", "\r\n\t "]))
+def test_whatever_the_whitespace_only_the_forward_destination_goes(
+    headers: dict[str, str | None], place: int, space: str
+) -> None:
+    members = list(headers.items())
+    members.insert(place, (FORWARD_DESTINATION, "Billing"))
+    separators = (f"{space},{space}", f"{space}:{space}")
+    text = json.dumps(dict(members), ensure_ascii=True, separators=separators)
+
+    for delivered in (remove_forward_destination(text), _rebuild(text)):
+        assert list(read(delivered).items()) == list(headers.items())
+
+
+@given(header_sets)
+def test_headers_written_and_read_are_the_same(headers: dict[str, str | None]) -> None:
+    assert list(read(write(headers)).items()) == list(headers.items())
+
+
+@given(st.text(max_size=200) | st.binary(max_size=200).map(lambda b: b.decode("latin-1")))
+def test_any_text_is_read_or_unreadable_and_never_anything_else(text: str) -> None:
+    try:
+        headers = read(text)
+    except UnreadableHeadersError:
+        return
+    assert all(value is None or isinstance(value, str) for value in headers.values())
+
+
+@given(st.recursive(values | st.integers(), lambda v: st.lists(v) | st.dictionaries(texts, v)))
+def test_of_all_json_only_objects_of_texts_and_nulls_are_read(value: object) -> None:
+    proper = isinstance(value, dict) and {*map(type, value.values())} <= {str, type(None)}
+    with nullcontext() if proper else pytest.raises(UnreadableHeadersError):
+        assert read(json.dumps(value)) == value
+
+
+@pytest.mark.parametrize("value", ["1", '{"b":"c"}', "[]", "true"])
+def test_repeated_name_with_a_value_that_is_no_text_is_poison(value: str) -> None:
+    text = f'{{"a":{value},"a":"x\\u0041","{FORWARD_DESTINATION}":"Billing"}}'
+
+    with pytest.raises(UnreadableHeadersError):
+        remove_forward_destination(text)
+
+
+def test_headers_that_are_null_are_poison() -> None:
+    with pytest.raises(UnreadableHeadersError):
+        read(None)

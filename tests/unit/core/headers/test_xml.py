@@ -1,0 +1,170 @@
+"""Headers as XML: what is read, and what is written byte for byte."""
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from duesweep.core.headers.xml import PROPERTY_PREFIX, read, split, write
+from duesweep.core.message import Headers
+from support.xml_documents import END, document, one_value
+
+FIXTURE = Path(__file__).parents[3] / "fixtures" / "msmq_headers.jsonl"
+RECORDINGS = {line["name"]: line for line in map(json.loads, FIXTURE.read_bytes().splitlines())}
+
+# The private characters are those that stand in for others while the XML is parsed.
+characters = st.one_of(
+    st.characters(exclude_categories=["Cs"]),
+    st.sampled_from("\ue000\ue001\ue002\ue01f\x00\x01\x1f\ufffe\uffff\t\n\r<&>]'\""),
+)
+texts = st.text(characters, max_size=8)
+header_sets = st.dictionaries(texts, st.none() | texts, max_size=5)
+spellings = st.sampled_from(["{0}", "&#{1};", "&#x{1:x};", "&#x{1:X};", "&#000{1};", "&#x0{1:X};"])
+
+
+def with_lf(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+@pytest.mark.parametrize("name", [name for name in RECORDINGS if name != "control-chars"])
+def test_recorded_bytes_are_read_as_the_dictionary_that_they_were_made_of(name: str) -> None:
+    recording = RECORDINGS[name]
+
+    headers = read(base64.b64decode(recording["xml"]))
+
+    assert list(headers.items()) == list(recording["headers"].items())
+
+
+def test_cr_that_net_wrote_as_a_plain_line_end_comes_back_as_lf() -> None:
+    recording = RECORDINGS["control-chars"]
+    assert recording["headers"]["Ctl"] == "a\x01b\x1fc\rd\ne\tf"
+
+    headers = read(base64.b64decode(recording["xml"]))
+
+    assert headers["Ctl"] == "a\x01b\x1fc\nd\ne\tf"
+    assert headers == recording["headers"] | {"Ctl": headers["Ctl"]}
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_headers_are_written_as_the_recorded_bytes(name: str) -> None:
+    recorded = base64.b64decode(RECORDINGS[name]["xml"])
+
+    assert write(RECORDINGS[name]["headers"]) == recorded[: recorded.rindex(END) + len(END)]
+
+
+def test_recordings_hold_what_is_worth_recording() -> None:
+    recorded = [base64.b64decode(recording["xml"]) for recording in RECORDINGS.values()]
+
+    assert any(xml.endswith(END + b"\0\0\0") for xml in recorded)
+    assert any(xml.endswith(END + b"\0x<junk") for xml in recorded)
+    for fragment in (
+        b"<Value />",
+        b"</Key></HeaderInfo>",
+        b"&#x1F;",
+        b"&lt;k&gt;&amp;",
+        b">  lead",
+    ):
+        assert any(fragment in xml for xml in recorded)
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_dispatch_properties_are_parted_from_the_headers(name: str) -> None:
+    recording = RECORDINGS[name]
+
+    headers, properties = split(recording["headers"])
+
+    assert properties["NServiceBus.Timeout.Destination"] == recording["to"]
+    assert properties.keys() >= {"NServiceBus.Timeout.Expire"}
+    assert headers.items() <= recording["headers"].items()
+    assert len(headers) + len(properties) == len(recording["headers"])
+    assert not any(header.startswith(PROPERTY_PREFIX) for header in headers)
+
+
+@pytest.mark.parametrize(
+    ("data", "headers"),
+    [
+        pytest.param(b"", {}, id="nothing, as the transport reads it"),
+        pytest.param(b"<ArrayOfHeaderInfo />", {}, id="an empty list"),
+        pytest.param(b"\xef\xbb\xbf" + one_value("<Value>v</Value>"), {"k": "v"}, id="a BOM"),
+        pytest.param(one_value("<Value>v</Value>") + END[:-1], {"k": "v"}, id="half an end tag"),
+        pytest.param(one_value("<Value>v</Value>") + b"\xff\xfe", {"k": "v"}, id="no UTF-8 behind"),
+        pytest.param(one_value(""), {"k": None}, id="no value"),
+        pytest.param(one_value("<Value></Value>"), {"k": ""}, id="an empty value"),
+        pytest.param(
+            one_value('<Value xmlns:i="http://www.w3.org/2001/XMLSchema-instance" i:nil="true"/>'),
+            {"k": None},
+            id="nil",
+        ),
+        pytest.param(one_value("<Value> \t\n </Value>"), {"k": " \t\n "}, id="blank"),
+        pytest.param(one_value("<Value>a\r\nb\rc</Value>"), {"k": "a\nb\nc"}, id="line ends"),
+        pytest.param(one_value("<Value>a&#xD;&#13;</Value>"), {"k": "a\r\r"}, id="CR references"),
+        pytest.param(one_value("<Value>&#x0;&#0;</Value>"), {"k": "\0\0"}, id="NUL references"),
+        pytest.param(
+            one_value("<Value>&#x1F600;&quot;&apos;</Value>"),
+            {"k": "\N{GRINNING FACE}\"'"},
+            id="quotes, and a reference to an emoji",
+        ),
+        pytest.param(
+            one_value("<Value>a<!-- &#1; <!DOCTYPE -->b<?c &#1; <!?>d</Value>"),
+            {"k": "abd"},
+            id="comment and instruction",
+        ),
+        pytest.param(
+            one_value("<Value><![CDATA[<!DOCTYPE &#x1;&#xE000;\ue000]]>&#x1;</Value>"),
+            {"k": "<!DOCTYPE &#x1;&#xE000;\ue000\x01"},
+            id="CDATA",
+        ),
+        pytest.param(one_value("<Value>1</Value><Value>2</Value>"), {"k": "1"}, id="two values"),
+        pytest.param(
+            document("<HeaderInfo><Value>v</Value><Key>k</Key></HeaderInfo>"),
+            {"k": "v"},
+            id="value first",
+        ),
+        pytest.param(
+            document(
+                " x <Other><HeaderInfo/></Other>\n"
+                "<HeaderInfo a='b'> <Other/> <Key c='d'>k</Key>\n<Value>v</Value> </HeaderInfo>"
+                "<HeaderInfo xmlns='urn:x'><Key>n</Key></HeaderInfo>"
+                "<HeaderInfo><Value>no key</Value></HeaderInfo>"
+            ),
+            {"k": "v"},
+            id="what the transport skips",
+        ),
+    ],
+)
+def test_unusual_but_proper_headers_are_read(data: bytes, headers: Headers) -> None:
+    assert read(data) == headers
+
+
+def test_no_headers_are_written_as_an_empty_list() -> None:
+    assert write({}).endswith(b'XMLSchema" />')
+
+
+def test_deep_nesting_beside_the_headers_is_skipped() -> None:
+    assert read(document("<a>" * 100_000 + "</a>" * 100_000)) == {}
+
+
+@given(header_sets)
+@example({"": "", "\ue000": "\ue000\ue001\x00", "\x00": "\ue000\ue000\ue002"})
+def test_headers_written_and_read_differ_in_line_ends_at_most(
+    headers: dict[str, str | None],
+) -> None:
+    expected = {with_lf(name): value and with_lf(value) for name, value in headers.items()}
+    assume(len(expected) == len(headers))
+
+    assert list(read(write(headers)).items()) == list(expected.items())
+
+
+@given(st.lists(st.tuples(characters, spellings), max_size=8))
+def test_value_is_read_however_its_characters_are_spelt(spelt: list[tuple[str, str]]) -> None:
+    # Raw, some mean something else or nothing at all.
+    forms = [
+        "&#{1};" if form == "{0}" and (character < " " or character in "<&]\ufffe\uffff") else form
+        for character, form in spelt
+    ]
+    value = "".join(s.format(c, ord(c)) for s, (c, _) in zip(forms, spelt, strict=True))
+
+    assert read(one_value(f"<Value>{value}</Value>")) == {"k": "".join(c for c, _ in spelt)}

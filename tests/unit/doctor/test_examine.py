@@ -1,0 +1,113 @@
+"""What the doctor makes of a store that was not set up, or cannot be read."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from duesweep.checks.finding import Check, Finding, Severity, fault, ok
+from duesweep.checks.table_findings import NOT_SET_UP, TableFacts, all_table_findings
+from duesweep.checks.tables import FoundTable, WantedTable
+from duesweep.checks.time_outs import TimeOut, time_out_findings
+from duesweep.doctor.examine import Examination, Service, examine_services
+from duesweep.doctor.spark import Needs
+from duesweep.errors import ConfigError
+
+_WANTED = WantedTable("role", "t", {}, ("SELECT",), "create it")
+_GRANT = "ON t TO u"
+_FOUND = FoundTable(is_table=True, columns={})
+
+
+class _Context:
+    """Of a sweep whose store refuses it."""
+
+    def __init__(self, error: ConfigError) -> None:
+        self.store = self
+        self._error = error
+
+    def open_driver(self) -> Any:
+        raise self._error
+
+
+def _examined(*findings: Finding, error: ConfigError | None = None) -> Any:
+    place = Service("store.dsn", lambda: findings)
+    context: Any = _Context(error or ConfigError("It is not there", advice="make it"))
+    return examine_services(Examination(context, [place], [], Needs([])))
+
+
+def test_what_setup_has_not_made_is_why_the_journal_is_not_known() -> None:
+    _, binding = _examined(fault(Check.SETUP, "store.dsn", "None is there", "Run it"))
+
+    assert (binding.ledger_id, binding.problem) == (None, NOT_SET_UP)
+
+
+def test_refusal_that_nothing_else_explains_is_a_fault_of_its_own() -> None:
+    findings, binding = _examined(
+        ok(Check.SETUP, "store.dsn", "It has run"),
+        error=ConfigError("The source a is b", advice="set another store.name"),
+    )
+
+    (refusal,) = [f for f in findings if f.severity == Severity.FAULT]
+    assert (refusal.check, refusal.advice) == (Check.SWEEP_START, "Set another store.name")
+    assert binding.problem is not None
+
+
+def _tables(*founds: FoundTable | None) -> Sequence[TableFacts]:
+    journal = [
+        TableFacts(replace(_WANTED, name=f"j{n}", is_journal=True), found, _GRANT)
+        for n, found in enumerate(founds)
+    ]
+    return [TableFacts(_WANTED, _FOUND, _GRANT), *journal]
+
+
+@pytest.mark.parametrize(
+    ("founds", "expected"),
+    [
+        ((_FOUND, _FOUND), []),
+        ((None, None), [(Check.SETUP, "store.dsn")]),
+        ((_FOUND, None), [(Check.TABLE_EXISTS, "j1")]),
+        ((), []),
+    ],
+)
+def test_setup_has_not_run_where_none_of_its_tables_is_there(
+    founds: tuple[FoundTable | None, ...], expected: list[tuple[Check, str]]
+) -> None:
+    findings = all_table_findings("store.dsn", _tables(*founds))
+
+    assert [(f.check, f.about) for f in findings if f.severity == Severity.FAULT] == expected
+
+
+def test_rights_on_a_table_and_what_belongs_to_it_are_one_finding() -> None:
+    more = {"USAGE on its sequence s": "GRANT USAGE ON SEQUENCE s TO u"}
+    found = replace(_FOUND, missing_rights=["SELECT"], missing_grants=more)
+
+    (finding,) = [
+        f
+        for f in all_table_findings("store.dsn", [TableFacts(_WANTED, found, _GRANT)])
+        if f.check == Check.TABLE_RIGHTS
+    ]
+
+    assert finding.found == "This user lacks SELECT and USAGE on its sequence s"
+    assert finding.advice == "GRANT SELECT ON t TO u; GRANT USAGE ON SEQUENCE s TO u"
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "source", "severity"),
+    [
+        (60_000, "session", Severity.OK),
+        (60_000, "client", Severity.OK),
+        (0, "user", Severity.OK),
+        (1_000, "user", Severity.WARNING),
+        (1_000, "configuration file", Severity.WARNING),
+    ],
+)
+def test_time_out_that_duesweeps_own_session_does_not_get_rid_of_is_a_warning(
+    milliseconds: int, source: str, severity: Severity
+) -> None:
+    time_out = TimeOut("statement_timeout", milliseconds, source, 1_000, "this role")
+
+    (finding,) = time_out_findings("store.dsn", [time_out])
+
+    assert (finding.check, finding.severity) == (Check.SESSION_TIME_OUTS, severity)
+    assert "statement_timeout 1,000 ms" in finding.found

@@ -1,0 +1,209 @@
+"""Rules of the doctor: from facts to findings, on any server and on PostgreSQL."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from duesweep.checks.finding import Check, Finding, Severity, is_to_mend
+from duesweep.checks.postgresql import (
+    PostgreSqlFacts,
+    SequenceFacts,
+    ZoneFacts,
+    postgresql_findings,
+)
+from duesweep.checks.server import ClockReading, clock_skew
+from duesweep.checks.table_findings import TableFacts, table_findings
+from duesweep.checks.tables import FoundTable, WantedIndex, WantedTable
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+GRANT = "ON t TO u"
+UTC_ZONE = ZoneFacts("UTC", "default", "UTC", None, None, (0, 0))
+SEQUENCE = SequenceFacts('"public"."Billing"', "integer", "s", 1_000, 2**31 - 1, may_use=True)
+WANTED = WantedTable(
+    role="queue",
+    name="t",
+    columns={"Id": frozenset({"uuid"}), "Headers": frozenset({"nvarchar", "varchar"})},
+    rights=("SELECT", "INSERT"),
+    create="create it",
+    indexes=(WantedIndex("Id", "slow", "CREATE INDEX"),),
+    unicode="Headers",
+)
+FOUND = FoundTable(
+    is_table=True, columns={"Id": "uuid", "Headers": "nvarchar"}, indexed=frozenset({"Id"})
+)
+
+
+def _reading(ahead: float, took: float = 0) -> ClockReading:
+    after = NOON + timedelta(seconds=took)
+    return ClockReading(NOON + timedelta(seconds=took / 2 + ahead), NOON, after)
+
+
+FACTS = PostgreSqlFacts(
+    setting="store.dsn",
+    role="sweeper",
+    version="16.2",
+    version_number=160_002,
+    encoding="UTF8",
+    is_read_only=False,
+    is_replica=False,
+    readings=[_reading(0)],
+    backends=frozenset({1}),
+    tables=[TableFacts(replace(WANTED, name='"public"."Billing"'), FOUND, GRANT)],
+    sequences=[SEQUENCE],
+    zones=UTC_ZONE,
+)
+
+
+def _bad(findings: Sequence[Finding]) -> dict[Check, Severity]:
+    return {finding.check: finding.severity for finding in findings if is_to_mend(finding)}
+
+
+@pytest.mark.parametrize(
+    ("readings", "severity", "expected"),
+    [
+        ([_reading(4.9)], Severity.OK, "differ by 4.9 s"),
+        ([_reading(-5.1)], Severity.WARNING, "5.1 s behind"),
+        ([_reading(3_600)], Severity.WARNING, "3,600.0 s ahead of"),
+        # Half of a slow round trip may be what looks like skew.
+        ([_reading(6, took=4)], Severity.OK, "differ by 6.0 s"),
+        ([_reading(60, took=20), _reading(0.1, took=0.1)], Severity.OK, "differ by 0.1 s"),
+    ],
+)
+def test_clock_skew_is_known_as_far_as_the_best_round_trip_lets_it(
+    readings: list[ClockReading], severity: Severity, expected: str
+) -> None:
+    finding = clock_skew("store.dsn", readings)
+
+    assert (finding.check, finding.severity) == (Check.CLOCK_SKEW, severity)
+    assert expected in finding.found
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (FOUND, {}),
+        (None, {Check.TABLE_EXISTS: Severity.FAULT}),
+        (replace(FOUND, is_table=False), {Check.TABLE_SHAPE: Severity.FAULT}),
+        (replace(FOUND, columns={"Id": "uuid"}), {Check.TABLE_SHAPE: Severity.FAULT}),
+        (
+            replace(FOUND, columns={"Headers": "nvarchar", "Id": "text"}),
+            {Check.TABLE_SHAPE: Severity.FAULT},
+        ),
+        # What is missing has no index either, and that is not said twice.
+        (
+            replace(FOUND, columns={"Headers": "nvarchar"}, indexed=frozenset()),
+            {Check.TABLE_SHAPE: Severity.FAULT},
+        ),
+        (
+            replace(FOUND, columns=FOUND.columns | {"Headers": "varchar"}),
+            {Check.HEADERS_UNICODE: Severity.WARNING},
+        ),
+        (
+            replace(FOUND, columns=FOUND.columns | {"Headers": "text"}),
+            {Check.HEADERS_UNICODE: Severity.FAULT},
+        ),
+        (replace(FOUND, missing_rights=["INSERT"]), {Check.TABLE_RIGHTS: Severity.FAULT}),
+        (replace(FOUND, indexed=frozenset()), {Check.TABLE_INDEX: Severity.WARNING}),
+        (
+            replace(FOUND, indexed=frozenset(), indexed_in_part=frozenset({"Id"})),
+            {Check.TABLE_INDEX: Severity.WARNING},
+        ),
+    ],
+)
+def test_difference_of_a_table_is_one_finding(
+    found: FoundTable | None, expected: dict[Check, Severity]
+) -> None:
+    assert _bad(list(table_findings(TableFacts(WANTED, found, GRANT)))) == expected
+
+
+def test_index_that_may_leave_rows_out_may() -> None:
+    wanted = replace(WANTED, indexes=(replace(WANTED.indexes[0], partial=True),))
+    found = replace(FOUND, indexed=frozenset(), indexed_in_part=frozenset({"Id"}))
+
+    assert _bad(list(table_findings(TableFacts(wanted, found, GRANT)))) == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, {}),
+        ({"version_number": 120_000}, {Check.SERVER_VERSION: Severity.FAULT}),
+        ({"is_read_only": True}, {Check.SERVER_WRITABLE: Severity.FAULT}),
+        ({"encoding": "SQL_ASCII"}, {Check.TEXT_ENCODING: Severity.FAULT}),
+        ({"backends": frozenset({1, 2})}, {Check.POOLER: Severity.FAULT}),
+        ({"zones": None, "sequences": []}, {}),
+        (
+            {"sequences": [replace(SEQUENCE, may_use=False)]},
+            {Check.TABLE_RIGHTS: Severity.FAULT},
+        ),
+        # Not the sweep's own queues: who fills them needs the right.
+        ({"sequences": [replace(SEQUENCE, table="other", may_use=False)]}, {}),
+    ],
+)
+def test_difference_of_a_server_is_one_finding(
+    changes: dict[str, object], expected: dict[Check, Severity]
+) -> None:
+    assert _bad(list(postgresql_findings(replace(FACTS, **changes)))) == expected
+
+
+def test_replica_is_called_one() -> None:
+    facts = replace(FACTS, is_read_only=True, is_replica=True)
+
+    (found,) = [f.found for f in postgresql_findings(facts) if is_to_mend(f)]
+    assert found == "This is a replica"
+
+
+@pytest.mark.parametrize(
+    ("sequence", "severity"),
+    [
+        (replace(SEQUENCE, last=None), Severity.OK),
+        (replace(SEQUENCE, last=2**30 - 1), Severity.OK),
+        (replace(SEQUENCE, last=2**30), Severity.WARNING),
+        (replace(SEQUENCE, last=1_932_735_283), Severity.FAULT),
+        (replace(SEQUENCE, last=1_932_735_282), Severity.WARNING),
+        # Both have to be widened: the column, and what its sequence gives out.
+        (replace(SEQUENCE, last=2**31 - 1, column_type="bigint"), Severity.FAULT),
+        (replace(SEQUENCE, last=2**31 - 1, most=2**63 - 1), Severity.FAULT),
+        (replace(SEQUENCE, last=2**40, most=2**63 - 1, column_type="bigint"), Severity.OK),
+        (replace(SEQUENCE, last=None, is_hidden=True), Severity.SKIPPED),
+    ],
+)
+def test_headroom_of_seq(sequence: SequenceFacts, severity: Severity) -> None:
+    findings = list(postgresql_findings(replace(FACTS, sequences=[sequence])))
+
+    assert [f.severity for f in findings if f.check == Check.SEQ_HEADROOM] == [severity]
+
+
+@pytest.mark.parametrize(
+    ("zones", "severity", "expected"),
+    [
+        (UTC_ZONE, Severity.OK, "the instant itself"),
+        (replace(UTC_ZONE, writers="Asia/Kolkata", minutes=(330, 330)), Severity.OK, "330 min"),
+        (
+            replace(UTC_ZONE, writers="America/New_York", minutes=(-300, -240)),
+            Severity.WARNING,
+            "early or late by 60 min",
+        ),
+        (replace(UTC_ZONE, writers=None, problem="Roles disagree", minutes=None), "fault", "Roles"),
+        (replace(UTC_ZONE, override="Mars", minutes=None), Severity.FAULT, "does not know"),
+        (
+            replace(UTC_ZONE, override="Asia/Kolkata", minutes=(330, 330)),
+            Severity.WARNING,
+            "is Asia/Kolkata, but the settings of those who write say UTC",
+        ),
+        # The override is what to do where it cannot be found out.
+        (
+            replace(UTC_ZONE, writers=None, problem="hidden", override="UTC"),
+            Severity.OK,
+            "the instant itself",
+        ),
+    ],
+)
+def test_zone_of_those_who_write(zones: ZoneFacts, severity: Severity, expected: str) -> None:
+    findings = list(postgresql_findings(replace(FACTS, zones=zones)))
+
+    (found,) = [f for f in findings if f.check == Check.WRITER_TIME_ZONE]
+    assert found.severity == severity
+    assert expected in found.found

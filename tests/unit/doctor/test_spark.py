@@ -1,0 +1,119 @@
+"""Rules of the doctor on Spark and the ledger, and the question that tasks answer."""
+
+import json
+import uuid
+from dataclasses import replace
+
+import pytest
+
+from duesweep.checks.finding import Check, Severity, is_to_mend
+from duesweep.doctor.question import question
+from duesweep.doctor.spark import (
+    ExecutorFacts,
+    LedgerFacts,
+    Needs,
+    SparkFacts,
+    Versions,
+    ledger_finding,
+    spark_findings,
+)
+from duesweep.errors import Problem
+
+OURS = Versions("3.11", "0.1.0")
+FACTS = SparkFacts(
+    version="4.1.4",
+    master="spark://host:7077",
+    speculation=False,
+    task_tries=4,
+    session_zone="UTC",
+    jvm_zone="Asia/Kolkata",
+    driver=OURS,
+    executors=[ExecutorFacts("host-1", OURS)],
+)
+FIRST, SECOND = uuid.uuid4(), uuid.uuid4()
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, {}),
+        ({"speculation": True}, {Check.SPARK_SPECULATION: Severity.FAULT}),
+        ({"task_tries": 1}, {Check.SPARK_TASK_RETRIES: Severity.WARNING}),
+        ({"task_tries": None, "jvm_zone": None}, {}),
+        ({"session_zone": "Europe/Berlin"}, {}),
+        ({"executors": [], "problem": "no Python"}, {Check.EXECUTOR_DRIVERS: Severity.FAULT}),
+        (
+            {"executors": [ExecutorFacts("host-1", Versions("3.11", "0.0.9"))]},
+            {Check.EXECUTOR_VERSIONS: Severity.WARNING},
+        ),
+        (
+            {"executors": [ExecutorFacts("host-1", Versions("3.11", None), {"duesweep": "none"})]},
+            {Check.EXECUTOR_DRIVERS: Severity.FAULT},
+        ),
+    ],
+)
+def test_difference_of_a_session_is_one_finding(
+    changes: dict[str, object], expected: dict[Check, Severity]
+) -> None:
+    findings = list(spark_findings(replace(FACTS, **changes)))
+
+    assert {f.check: f.severity for f in findings if is_to_mend(f)} == expected
+
+
+def test_missing_driver_is_named_with_its_host() -> None:
+    lame = ExecutorFacts("host-2", OURS, {"psycopg": "ModuleNotFoundError: No module"})
+
+    findings = list(spark_findings(replace(FACTS, executors=[*FACTS.executors, lame])))
+
+    (found,) = [f for f in findings if is_to_mend(f)]
+    assert (found.about, found.check) == ("host-2", Check.EXECUTOR_DRIVERS)
+    assert "psycopg cannot be loaded" in found.found
+
+
+@pytest.mark.parametrize("found", [None, FIRST])
+def test_journal_that_cannot_be_read_is_not_blamed_on_the_ledger(found: uuid.UUID | None) -> None:
+    unknown = "The command `setup` has not run"
+
+    finding = ledger_finding(LedgerFacts("/ledger", found, None, unknown=unknown))
+
+    assert (finding.severity, finding.advice) == (Severity.SKIPPED, None)
+    assert unknown in finding.found
+
+
+@pytest.mark.parametrize(
+    ("found", "bound", "severity"),
+    [
+        (None, None, Severity.OK),
+        (FIRST, None, Severity.OK),
+        (FIRST, FIRST, Severity.OK),
+        (FIRST, SECOND, Severity.FAULT),
+        (None, SECOND, Severity.FAULT),
+    ],
+)
+def test_ledger_is_the_journals(
+    found: uuid.UUID | None, bound: uuid.UUID | None, severity: Severity
+) -> None:
+    assert ledger_finding(LedgerFacts("/ledger", found, bound)).severity == severity
+
+
+def test_ledger_that_cannot_be_read_is_a_fault() -> None:
+    facts = LedgerFacts("/ledger", None, None, Problem("unreadable"))
+
+    assert ledger_finding(facts).severity == Severity.FAULT
+
+
+def test_question_is_answered_with_what_cannot_be_loaded() -> None:
+    needs = Needs(["json", "no_such_module"], ["/no/such/driver.so", "No such driver"])
+
+    answer = json.loads(question(needs, 0)(0))
+
+    assert set(answer["failures"]) == {"no_such_module", "/no/such/driver.so", "No such driver"}
+    assert answer["failures"]["no_such_module"].startswith("ModuleNotFoundError: ")
+    assert answer["host"]
+
+
+def test_question_finds_the_driver_that_came_with_duesweep() -> None:
+    answer = json.loads(question(Needs(["pyodbc", "duesweep"], [""]), 0)(0))
+
+    assert answer["failures"] == {}
+    assert answer["duesweep"] == "0.1.0"

@@ -1,0 +1,99 @@
+"""Servers that accept a session of SQL Server and fall silent, and other servers beside them."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from duesweep.core.timeouts import Limits
+from duesweep.drivers.sqlserver.connect import connect
+from duesweep.errors import StoreError
+from support.waiting import until
+
+_LIMITS = Limits(connect_seconds=1, answer_seconds=1, lock_seconds=1)
+# The first answer of a session: a version, and no encryption.
+_PRELOGIN = bytes.fromhex("0401001a0000010000000b00060100110001ff10000000000002")
+# The driver alone waits for ever; a machine with much to do is late.
+_LATE_SECONDS = 60.0
+
+
+@contextmanager
+def _server(answer: bytes) -> Iterator[int]:
+    """Says this once to whoever connects, and nothing more; its port."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        sessions: list[socket.socket] = []
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    sessions.append(listener.accept()[0])
+                    sessions[-1].recv(4_096)
+                    sessions[-1].sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield int(listener.getsockname()[1])
+        finally:
+            with suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)
+            for session in sessions:
+                session.close()
+            thread.join()
+
+
+def _dsn(port: int) -> str:
+    return f"Server=127.0.0.1,{port};Database=nsb;Uid=u;Pwd=p;Encrypt=no"
+
+
+@pytest.mark.parametrize("answer", [b"", _PRELOGIN], ids=["nothing", "first answer only"])
+def test_login_that_is_not_answered_ends(answer: bytes) -> None:
+    with _server(answer) as port:
+        started = time.monotonic()
+
+        with pytest.raises(StoreError, match=r"timeouts\.silence_seconds") as caught:
+            connect(_dsn(port), _LIMITS)
+
+        assert time.monotonic() - started < _LATE_SECONDS
+    assert caught.value.transient
+    assert f"127.0.0.1,{port}/nsb has not answered for 1 s" in str(caught.value)
+
+
+def test_server_that_is_not_there_is_not_called_silent() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+
+    with pytest.raises(StoreError, match=r"could not be connected to within 1 s; .*name and port"):
+        connect(_dsn(port), _LIMITS)
+
+
+def test_other_connections_that_are_made_meanwhile_are_left_alone() -> None:
+    with _server(_PRELOGIN) as port, _server(b"here") as other:
+        made: list[socket.socket] = []
+
+        def connect_elsewhere() -> None:
+            made.append(socket.create_connection(("127.0.0.1", other)))
+
+        timer = threading.Timer(0.2, connect_elsewhere)
+        timer.start()
+        with pytest.raises(StoreError):
+            connect(_dsn(port), _LIMITS)
+        timer.join()
+
+        made[0].sendall(b"hello")
+        assert made[0].recv(10) == b"here"
+        made[0].close()
+
+
+def test_session_that_could_not_be_opened_leaves_no_thread() -> None:
+    with _server(_PRELOGIN) as port, pytest.raises(StoreError):
+        connect(_dsn(port), _LIMITS)
+
+    until(lambda: "sqlserver-watch" not in _threads())
+
+
+def _threads() -> set[str]:
+    return {thread.name for thread in threading.enumerate()}

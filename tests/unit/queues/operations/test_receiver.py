@@ -1,0 +1,198 @@
+"""The receiver: when it peeks, when it receives, and what becomes of messages."""
+
+import threading
+from datetime import timedelta
+
+import pytest
+from structlog.testing import capture_logs
+
+from duesweep.errors import QueueNotFoundError, StoreError
+from duesweep.queues.operations import (
+    OutgoingMessage,
+    ReceivedMessage,
+    ReceiverOptions,
+    TransportSession,
+)
+from support.memory_transport import CountedStop, MemoryTransport
+from support.receiving import Handler, receive, texts
+
+
+@pytest.fixture
+def transport() -> MemoryTransport:
+    return MemoryTransport("Billing", "Other", "error")
+
+
+def test_empty_queue_is_peeked_at_once_a_delay(transport: MemoryTransport) -> None:
+    stop = CountedStop(3)
+
+    receive(transport, Handler(), ReceiverOptions(peek_delay=timedelta(seconds=5)), stop)
+
+    assert stop.waited == [5.0, 5.0, 5.0]
+    assert transport.peeked == [0, 0, 0]
+
+
+def test_what_was_peeked_at_is_received_without_a_wait(transport: MemoryTransport) -> None:
+    transport.put("Billing", *texts(5))
+    handler = Handler()
+
+    stop = receive(transport, handler)
+
+    assert handler.handled == texts(5)
+    assert transport.peeked == [5, 0]
+    assert isinstance(stop, CountedStop)
+    assert stop.waited == [1.0]
+    assert transport.headers("Billing") == []
+
+
+def test_peeks_again_after_each_batch(transport: MemoryTransport) -> None:
+    transport.put("Billing", *texts(5))
+
+    receive(transport, Handler(), ReceiverOptions(concurrency=1, peek_batch_size=2))
+
+    assert transport.peeked == [5, 3, 1, 0]
+
+
+def test_receive_that_finds_nothing_ends_the_round(transport: MemoryTransport) -> None:
+    transport.put("Billing", *texts(50))
+    receives: list[str] = []
+
+    def take_all_away(name: str) -> None:
+        if name == "receive":
+            receives.append(name)
+            if len(receives) == 2:
+                transport.queues["Billing"].clear()
+
+    transport.before = take_all_away
+    receive(transport, Handler())
+
+    assert len(receives) <= 3  # the second found nothing; a third may have been under way
+    assert transport.peeked == [50, 0]
+
+
+def test_no_more_are_handled_at_once_than_the_limit(transport: MemoryTransport) -> None:
+    transport.put("Billing", *texts(30))
+    barrier = threading.Barrier(3)
+    lock = threading.Lock()
+    now: set[int] = set()
+    most: list[int] = []
+
+    def meet(_: ReceivedMessage) -> None:
+        with lock:
+            now.add(threading.get_ident())
+            most.append(len(now))
+        # Ten rounds of three: were there fewer threads, it would break.
+        barrier.wait(60)
+        with lock:
+            now.discard(threading.get_ident())
+
+    handler = Handler(meet)
+    receive(transport, handler, ReceiverOptions(concurrency=3))
+
+    assert sorted(handler.handled) == sorted(texts(30))
+    assert max(most) == 3
+
+
+def test_slow_message_does_not_keep_others_from_being_received(transport: MemoryTransport) -> None:
+    transport.put("Billing", "{}")
+    others_are_done = threading.Event()
+
+    def handle(message: ReceivedMessage, _: TransportSession) -> None:
+        if message.headers:
+            others_are_done.set()
+        else:
+            transport.put("Billing", '{"n":"1"}')
+            assert others_are_done.wait(60)
+
+    receive(transport, handle, ReceiverOptions(concurrency=2), _StopAfterWaits(others_are_done))
+
+    assert transport.headers("Billing") == []
+
+
+class _StopAfterWaits(threading.Event):
+    """Is set by the first wait that finds `done` set."""
+
+    def __init__(self, done: threading.Event) -> None:
+        super().__init__()
+        self._done = done
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if self._done.wait(min(timeout or 0, 0.01)):
+            self.set()
+        return self.is_set()
+
+
+def test_message_whose_handler_fails_is_released_and_not_tried_at_once(
+    transport: MemoryTransport,
+) -> None:
+    transport.put("Billing", "{}", '{"n":"2"}')
+
+    def fail(_: ReceivedMessage) -> None:
+        raise ValueError("no")
+
+    stop = CountedStop(3)
+    handler = Handler(fail)
+    with capture_logs() as logs:
+        receive(transport, handler, stop=stop)
+
+    assert handler.handled == ["{}"] * 3
+    assert stop.waited == [1.0] * 3
+    assert transport.headers("Billing") == ["{}", '{"n":"2"}']
+    assert [log["event"] for log in logs] == ["handler_failed"] * 3
+    assert "ValueError('no')" in logs[0]["error"]
+
+
+def test_what_a_failing_handler_sent_is_not_sent(transport: MemoryTransport) -> None:
+    transport.put("Billing", '{"n":"good"}', '{"n":"bad"}')
+
+    def handle(message: ReceivedMessage, session: TransportSession) -> None:
+        session.queue("Other").send(OutgoingMessage({"from": message.headers_text}, None))
+        if "bad" in message.headers_text:
+            raise KeyError
+
+    receive(transport, handle, stop=CountedStop(1))
+
+    assert transport.headers("Billing") == ['{"n":"bad"}']
+    assert transport.headers("Other") == ['{"from":"{\\"n\\":\\"good\\"}"}']
+
+
+@pytest.mark.parametrize("statement", ["peek", "receive"])
+def test_fault_that_passes_is_logged_and_tried_again(
+    transport: MemoryTransport, statement: str
+) -> None:
+    transport.put("Billing", "{}")
+    faults = [StoreError("restarting", transient=True)]
+
+    def fail_once(name: str) -> None:
+        if name == statement and faults:
+            raise faults.pop()
+
+    transport.before = fail_once
+    handler = Handler()
+    with capture_logs() as logs:
+        receive(transport, handler, stop=CountedStop(2))
+
+    assert handler.handled == ["{}"]
+    assert [(log["event"], log["error"]) for log in logs] == [("receive_failed", "restarting")]
+
+
+@pytest.mark.parametrize("statement", ["peek", "receive"])
+def test_fault_that_does_not_pass_is_raised(transport: MemoryTransport, statement: str) -> None:
+    transport.put("Billing", *texts(10))
+
+    def fail(name: str) -> None:
+        if name == statement:
+            raise StoreError("gone", transient=False)
+
+    transport.before = fail
+    with pytest.raises(StoreError, match="gone"):
+        receive(transport, Handler(), ReceiverOptions(concurrency=2), CountedStop(9))
+    assert transport.sessions == 0
+    assert len(transport.headers("Billing")) == 10
+
+
+@pytest.mark.parametrize("missing", ["Billing", "error"])
+def test_queue_that_is_not_there_is_raised_before_anything_is_received(missing: str) -> None:
+    transport = MemoryTransport(*({"Billing", "error"} - {missing}))
+
+    with pytest.raises(QueueNotFoundError, match=missing):
+        receive(transport, Handler())

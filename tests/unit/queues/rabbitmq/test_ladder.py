@@ -1,0 +1,81 @@
+"""The delay ladder's routing keys and levels."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duesweep.core.policy import delay_level
+from duesweep.queues.rabbitmq import ladder
+from duesweep.queues.rabbitmq.ladder import destination_of, routing_key
+from support.recordings import broker_definitions, broker_messages
+
+DELAYS = {
+    str(one.headers[ladder.DELAY_HEADER]): one
+    for one in broker_messages()
+    if ladder.DELAY_HEADER in one.headers
+}
+delays = st.integers(0, ladder.LONGEST_DELAY_SECONDS)
+
+
+@pytest.mark.parametrize("seconds", [1, 2, 31_622_400, 2**27, 268_435_455])
+def test_routing_key_is_the_recorded_one(seconds: int) -> None:
+    assert routing_key(seconds, "Billing") == DELAYS[str(seconds)].routing_key
+
+
+@pytest.mark.parametrize("seconds", [31_622_400, 2**27, 268_435_455])
+def test_first_level_is_the_one_that_recorded_messages_wait_at(seconds: int) -> None:
+    assert ladder.level_name(delay_level(seconds)) == DELAYS[str(seconds)].queue
+
+
+@pytest.mark.parametrize(("seconds", "level"), [(0, 0), (1, 0), (2, 1), (3, 1), (10, 3)])
+def test_first_level_of_short_delays(seconds: int, level: int) -> None:
+    assert delay_level(seconds) == level
+
+
+def _bits(key: str) -> list[int]:
+    return [int(bit) for bit in key.split(".")[: ladder.LEVELS]]
+
+
+@given(delays, st.text(min_size=1))
+def test_bits_of_a_key_sum_to_the_delay_and_the_first_is_its_level(
+    seconds: int, destination: str
+) -> None:
+    bits = _bits(routing_key(seconds, destination))
+
+    waits = [2**level for level, bit in enumerate(reversed(bits)) if bit]
+    assert len(bits) == ladder.LEVELS
+    assert sum(waits) == seconds
+    assert 2 ** delay_level(seconds) == max(waits, default=1)
+
+
+@given(delays, st.text(min_size=1))
+def test_destination_is_found_again_in_a_key(seconds: int, destination: str) -> None:
+    assert destination_of(routing_key(seconds, destination)) == destination
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["", "Billing", "0." * 28, "0." * 27 + "Billing", "2" + ".0" * 27 + ".Billing", "0" * 57 + "B"],
+)
+def test_other_keys_hold_no_destination(key: str) -> None:
+    assert destination_of(key) is None
+
+
+def test_ladder_is_what_was_recorded() -> None:
+    recorded = broker_definitions()
+    wanted = ladder.ladder()
+
+    def of_ladder(name: object) -> bool:
+        return str(name).startswith("nsb.v2.")
+
+    assert {(e.name, e.kind) for e in wanted.exchanges} == {
+        (e["name"], e["type"]) for e in recorded["exchanges"] if of_ladder(e["name"])
+    }
+    assert {q.name: dict(q.arguments) for q in wanted.queues} == {
+        q["name"]: q["arguments"] for q in recorded["queues"] if of_ladder(q["name"])
+    }
+    assert {(b.source, b.destination, b.kind.value, b.key) for b in wanted.bindings} == {
+        (b["source"], b["destination"], b["destination_type"], b["routing_key"])
+        for b in recorded["bindings"]
+        if of_ladder(b["source"]) and of_ladder(b["destination"])
+    }

@@ -1,0 +1,177 @@
+"""A message as it is published: each property's rule."""
+
+from typing import Any
+
+import pytest
+
+from duesweep.core.fault_headers import make_error_message
+from duesweep.core.headers import json as headers_json
+from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Message
+from duesweep.core.transport_message import TIME_TO_BE_RECEIVED
+from duesweep.drivers.rabbitmq import Publication
+from duesweep.errors import RefusedMessageError
+from duesweep.queues.rabbitmq import ladder
+from duesweep.queues.rabbitmq.topology import Style
+from duesweep.queues.rabbitmq.wire import delayed_publication, direct_publication
+from duesweep.testing.builders import delayed_row, message
+from support.recordings import cases
+
+NON_PERSISTENT = "NServiceBus.Transport.RabbitMQ.UseNonPersistentDelivery"
+MISSING = object()
+
+
+def one(**headers: Any) -> Message:
+    """A message of a store with these headers besides, or without those that are `MISSING`."""
+    plain = message(delayed_row())
+    assert not isinstance(plain.headers, Exception)
+    merged = {n: v for n, v in {**plain.headers, **headers}.items() if v is not MISSING}
+    return plain._replace(headers=merged, headers_text=headers_json.write(merged))
+
+
+def published(**headers: Any) -> Publication:
+    return direct_publication(one(**headers), Style.CONVENTIONAL, "Billing")
+
+
+@pytest.mark.parametrize(
+    ("property_name", "header", "value", "wanted"),
+    [
+        ("content_type", "NServiceBus.ContentType", "text/xml", "text/xml"),
+        ("content_type", "NServiceBus.ContentType", "", ""),
+        ("content_type", "NServiceBus.ContentType", None, "application/octet-stream"),
+        ("content_type", "NServiceBus.ContentType", MISSING, "application/octet-stream"),
+        ("reply_to", "NServiceBus.ReplyToAddress", "Sales", "Sales"),
+        ("reply_to", "NServiceBus.ReplyToAddress", "", ""),
+        ("reply_to", "NServiceBus.ReplyToAddress", None, None),
+        ("reply_to", "NServiceBus.ReplyToAddress", MISSING, None),
+        ("correlation_id", "NServiceBus.CorrelationId", "c", "c"),
+        ("correlation_id", "NServiceBus.CorrelationId", "", ""),
+        ("correlation_id", "NServiceBus.CorrelationId", None, None),
+        ("correlation_id", "NServiceBus.CorrelationId", MISSING, None),
+        ("type", ENCLOSED_MESSAGE_TYPES, "A.B, C, Version=1;D, E", "A.B"),
+        ("type", ENCLOSED_MESSAGE_TYPES, "A.B;D.E", "A.B;D.E"),
+        ("type", ENCLOSED_MESSAGE_TYPES, "", ""),
+        ("type", ENCLOSED_MESSAGE_TYPES, None, None),
+        ("type", ENCLOSED_MESSAGE_TYPES, MISSING, None),
+    ],
+)
+def test_property_follows_its_header(
+    property_name: str, header: str, value: Any, wanted: str | None
+) -> None:
+    assert published(**{header: value}).properties.get(property_name) == wanted
+
+
+@pytest.mark.parametrize("value", [None, MISSING, ""])
+def test_message_without_an_id_gets_its_key_for_one(value: Any) -> None:
+    plain = one(**{MESSAGE_ID: value})
+
+    publication = direct_publication(plain, Style.CONVENTIONAL, "Billing")
+
+    assert publication.properties["message_id"] == plain.key
+
+
+def test_headers_travel_as_they_are_and_null_stays_null() -> None:
+    publication = published(Nullable=None, Empty="", Grüße="\N{GRINNING FACE}")
+
+    assert publication.headers["Nullable"] is None
+    assert publication.headers["Empty"] == ""
+    assert publication.headers["Grüße"] == "\N{GRINNING FACE}"
+
+
+@pytest.mark.parametrize("value", ["True", "", None])
+def test_message_that_asks_for_it_is_not_persistent(value: str | None) -> None:
+    publication = published(**{NON_PERSISTENT: value})
+
+    assert publication.properties["delivery_mode"] == 1
+    assert NON_PERSISTENT not in publication.headers
+
+
+def test_non_durable_message_is_persistent_as_it_was_recorded() -> None:
+    (case,) = [case for case in cases() if "NServiceBus.NonDurableMessage" in case.headers]
+
+    publication = direct_publication(case.message(), Style.CONVENTIONAL, case.to)
+
+    assert publication.properties["delivery_mode"] == 2
+    assert "NServiceBus.NonDurableMessage" in publication.headers
+
+
+@pytest.mark.parametrize(
+    ("time_span", "expiration"),
+    [
+        ("00:10:00", "600000"),
+        ("00:00:00.0019999", "1"),
+        ("1.00:00:00", "86400000"),
+        ("49.17:02:47.2950000", "4294967295"),
+        ("49.17:02:47.2960000", None),
+        ("10675199.02:48:05.4775807", None),
+        ("tomorrow", None),
+        ("", None),
+        (None, None),
+        (MISSING, None),
+    ],
+)
+def test_time_to_be_received_is_the_expiration(time_span: Any, expiration: str | None) -> None:
+    publication = published(**{TIME_TO_BE_RECEIVED: time_span})
+
+    assert publication.properties.get("expiration") == expiration
+
+
+def test_in_the_ladder_nothing_expires() -> None:
+    plain = one(**{TIME_TO_BE_RECEIVED: "00:10:00"})
+
+    publication = delayed_publication(plain, "Billing", 5)
+
+    assert "expiration" not in publication.properties
+    assert publication.headers[TIME_TO_BE_RECEIVED] == "00:10:00"
+
+
+def test_letter_of_the_error_queue_does_not_expire() -> None:
+    plain = one(**{TIME_TO_BE_RECEIVED: "00:10:00"})
+    given_up = make_error_message(plain, RefusedMessageError("too long"), own_queue="Sales.Orders")
+
+    publication = direct_publication(given_up, Style.CONVENTIONAL, "error")
+
+    assert "expiration" not in publication.properties
+
+
+@pytest.mark.parametrize(
+    "stale",
+    [
+        headers_json.FORWARD_DESTINATION,
+        ladder.DELAY_HEADER,
+        "x-death",
+        "x-first-death-exchange",
+        "x-first-death-queue",
+        "x-first-death-reason",
+        "x-last-death-exchange",
+        "x-last-death-queue",
+        "x-last-death-reason",
+    ],
+)
+def test_what_led_a_message_on_its_way_does_not_travel_on(stale: str) -> None:
+    assert stale not in published(**{stale: "17"}).headers
+
+
+def test_delay_is_said_anew_in_the_ladder() -> None:
+    publication = delayed_publication(one(**{ladder.DELAY_HEADER: "17"}), "Billing", 5)
+
+    assert publication.headers[ladder.DELAY_HEADER] == 5
+    assert publication.exchange == "nsb.v2.delay-level-02"
+    assert publication.routing_key.endswith("0.0.1.0.1.Billing")
+
+
+@pytest.mark.parametrize(
+    ("style", "entry"),
+    [(Style.CONVENTIONAL, ("Billing", "")), (Style.DIRECT, ("", "Billing"))],
+)
+def test_endpoint_is_reached_by_its_topology(style: Style, entry: tuple[str, str]) -> None:
+    publication = direct_publication(one(), style, "Billing")
+
+    assert (publication.exchange, publication.routing_key) == entry
+
+
+@pytest.mark.parametrize(("body", "wanted"), [(None, b""), (b"", b""), (b"\0x", b"\0x")])
+def test_body_is_bytes_and_none_is_empty(body: bytes | None, wanted: bytes) -> None:
+    plain = one()._replace(body=body)
+
+    assert direct_publication(plain, Style.CONVENTIONAL, "Billing").body == wanted
+    assert delayed_publication(plain, "Billing", 1).body == wanted

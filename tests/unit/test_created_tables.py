@@ -1,0 +1,122 @@
+"""The statements that create tables and the values that are expected of tables say the same."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+import pytest
+import sqlglot
+from sqlglot import exp
+
+from duesweep.queues import columns as queue_columns
+from duesweep.sql import statement
+from duesweep.stores.postgresql import journal_columns as postgresql
+from duesweep.stores.postgresql import kinds as postgresql_kinds
+from duesweep.stores.relational.kinds import TableKind
+from duesweep.stores.relational.wanted import JOURNAL_TABLES
+from duesweep.stores.sqlserver import journal_columns as sqlserver
+from duesweep.stores.sqlserver import kinds as sqlserver_kinds
+
+READ = {"postgresql": "postgres", "sqlserver": "tsql"}
+JOURNALS = {"postgresql": postgresql.JOURNAL_COLUMNS, "sqlserver": sqlserver.JOURNAL_COLUMNS}
+KINDS: dict[str, Mapping[str, TableKind]] = {
+    "postgresql": postgresql_kinds.KINDS,
+    "sqlserver": sqlserver_kinds.KINDS,
+}
+QUEUES = {"postgresql": queue_columns.POSTGRESQL, "sqlserver": queue_columns.SQL_SERVER}
+# A serial is an integer with a sequence.
+SERIAL = {"serial": "integer"}
+CREATED_KINDS = [
+    (dialect, name) for dialect in KINDS for name, kind in KINDS[dialect].items() if kind.create
+]
+
+every_dialect = pytest.mark.parametrize("dialect", READ)
+
+
+def _type(dialect: str, text: str) -> str:
+    """A type in one spelling, without its length."""
+    built = exp.DataType.build(SERIAL.get(text, text), dialect=READ[dialect])
+    if not built.is_type(exp.DataType.Type.ARRAY):
+        built.set("expressions", [])
+    return built.sql(READ[dialect])
+
+
+def _parsed(dialect: str, name: str, beginning: str) -> Iterator[exp.Expression]:
+    """The parts of a statement that begin so. Each is cut out, since sqlglot does not read what is
+    within BEGIN TRY.
+    """
+    text = re.sub("--.*", "", statement(dialect, name))
+    tables = (*JOURNAL_TABLES, "delayed", "queue", "index")
+    names = {table: table for table in tables}
+    names |= {f"{table}_{kind}": table for table in tables for kind in ("literal", "lock")}
+    for part in text.format(**names).split(beginning)[1:]:
+        yield sqlglot.parse_one(beginning + part.split(";")[0], read=READ[dialect])
+
+
+def _columns(dialect: str, found: exp.Expression) -> dict[str, str]:
+    return {
+        column.name: _type(dialect, column.args["kind"].sql(READ[dialect]).lower())
+        for column in found.find_all(exp.ColumnDef)
+    }
+
+
+def _created(dialect: str, name: str) -> dict[str, dict[str, str]]:
+    """The columns of each table that a statement creates, and their types."""
+    return {
+        next(create.find_all(exp.Table)).name: _columns(dialect, create)
+        for create in _parsed(dialect, name, "CREATE TABLE")
+    }
+
+
+def _added(dialect: str, name: str) -> list[tuple[str, dict[str, str]]]:
+    """The columns that a statement adds to tables that exist."""
+    return [
+        (alter.this.name, _columns(dialect, alter))
+        for alter in _parsed(dialect, name, "ALTER TABLE")
+    ]
+
+
+def _expected(dialect: str, columns: Mapping[str, str]) -> dict[str, str]:
+    return {name: _type(dialect, kind) for name, kind in columns.items()}
+
+
+@every_dialect
+def test_setup_creates_the_journals_tables_with_the_columns_that_are_expected(
+    dialect: str,
+) -> None:
+    journal = JOURNALS[dialect]
+
+    assert _created(dialect, "create_journal") == {
+        name: _expected(dialect, columns) for name, columns in journal.items()
+    }
+    assert tuple(journal) == JOURNAL_TABLES
+
+
+@every_dialect
+def test_columns_that_setup_adds_are_among_those_that_are_expected(dialect: str) -> None:
+    added = _added(dialect, "create_journal")
+
+    assert {table for table, _ in added} == {"sweeps", "journal"}
+    for table, columns in added:
+        assert columns
+        assert columns.items() <= _expected(dialect, JOURNALS[dialect][table]).items()
+
+
+@pytest.mark.parametrize(("dialect", "name"), CREATED_KINDS)
+def test_setup_creates_a_delayed_table_with_the_columns_of_its_kind(
+    dialect: str, name: str
+) -> None:
+    kind = KINDS[dialect][name]
+    assert kind.create is not None
+
+    assert _created(dialect, kind.create) == {"delayed": _expected(dialect, kind.columns)}
+
+
+@every_dialect
+def test_setup_creates_a_queue_with_columns_that_make_it_one(dialect: str) -> None:
+    expected = QUEUES[dialect]
+
+    found = _created(dialect, "create_queue")["queue"]
+
+    assert found.keys() >= expected.keys()
+    for name, kinds in expected.items():
+        assert not kinds or found[name] in {_type(dialect, kind) for kind in kinds}
