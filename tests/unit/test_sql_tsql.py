@@ -9,7 +9,7 @@ from sqlglot import exp
 from duesweep.core.address import SqlServerTable, bracket_name
 from duesweep.core.policy import MAX_BATCH_ROWS, SCANNED_ROWS
 from duesweep.drivers.sqlserver.binding import bound, key_list
-from duesweep.drivers.sqlserver.connection import _text_of_wide
+from duesweep.drivers.sqlserver.connection import _decode_utf16
 from duesweep.sql import statement, statements
 from duesweep.stores.sqlserver.kinds import MSMQ, SQL_PERSISTENCE, TRANSPORT, SqlServerTableKind
 from duesweep.stores.sqlserver.location import name_literal
@@ -175,7 +175,7 @@ def test_no_text_with_seven_digits_of_a_second_is_read_as_datetime(name: str) ->
 def test_half_a_surrogate_pair_is_shown_and_fails_no_task(
     stored: bytes | None, text: str | None
 ) -> None:
-    assert _text_of_wide(stored) == text
+    assert _decode_utf16(stored) == text
 
 
 @pytest.mark.parametrize(
