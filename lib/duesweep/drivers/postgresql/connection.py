@@ -16,7 +16,7 @@ from duesweep.core.address import TableName
 from duesweep.core.timeouts import Limits
 from duesweep.drivers.postgresql.bounded import BoundedConnection
 from duesweep.drivers.postgresql.copy import copy_chunks
-from duesweep.drivers.postgresql.errors import destination_errors, mapped
+from duesweep.drivers.postgresql.errors import destination_errors, map_errors
 from duesweep.drivers.postgresql.settings import settings_query, time_outs
 from duesweep.errors import ConfigError, RefusedMessageError
 from duesweep.sql import statement
@@ -43,7 +43,7 @@ class PostgreSqlConnection:
         self._raw.close()
 
     @contextmanager
-    def patient(self, seconds: float) -> Iterator[None]:
+    def wait_longer(self, seconds: float) -> Iterator[None]:
         """A transaction in which one answer may take `seconds`."""
         limits = replace(self.limits, answer_seconds=seconds)
         with self.transaction():
@@ -56,40 +56,40 @@ class PostgreSqlConnection:
 
     def _set_statement_timeout(self, limits: Limits) -> None:
         milliseconds = round(limits.statement_seconds * 1_000)
-        with mapped():
+        with map_errors():
             self._raw.execute(f"SET LOCAL statement_timeout = {milliseconds}".encode())
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """A transaction, or a savepoint inside one; committed at the end of the block."""
-        with mapped(), self._raw.transaction():
+        with map_errors(), self._raw.transaction():
             yield
 
     def begin(self) -> None:
         """Begin a transaction that `commit` ends, unless one is under way."""
         if self._raw.info.transaction_status == TransactionStatus.IDLE:
-            with mapped():
+            with map_errors():
                 self._raw.execute("BEGIN")
 
     def commit(self) -> None:
         """Commit what was begun."""
-        with mapped():
+        with map_errors():
             self._raw.execute("COMMIT")
 
     def rollback(self) -> None:
         """Roll back what was begun, if anything."""
-        with mapped():
+        with map_errors():
             self._raw.rollback()
 
     def execute(self, name: str, names: Names, **values: object) -> int:
         """Run the named statement. Returns how many rows it touched."""
-        with mapped(_describe_statement(name, names)):
+        with map_errors(_describe_statement(name, names)):
             return self._raw.execute(_fill_names(name, names), values, binary=True).rowcount
 
     def rows(self, name: str, names: Names, **values: object) -> list[Any]:
         """The rows that the named statement returns, as named tuples."""
         with (
-            mapped(_describe_statement(name, names)),
+            map_errors(_describe_statement(name, names)),
             self._raw.cursor(row_factory=namedtuple_row, binary=True) as cursor,
         ):
             return cursor.execute(_fill_names(name, names), values).fetchall()
@@ -101,7 +101,7 @@ class PostgreSqlConnection:
 
     def script(self, text: str) -> None:
         """Run statements that return nothing and take no values, in one transaction."""
-        with mapped(), self._raw.transaction():
+        with map_errors(), self._raw.transaction():
             self._raw.execute(text.encode())
 
     def copy_messages(self, table: TableName, rows: Sequence[tuple[str, bytes | None]]) -> None:

@@ -30,7 +30,7 @@ _NAMELESS = {
 
 
 @contextmanager
-def mapped(what: str | None = None) -> Iterator[None]:
+def map_errors(what: str | None = None) -> Iterator[None]:
     """Turn psycopg's errors into `StoreError`s, or `TransactionLostError` where a retry may help.
 
     `what` describes the statement: the server's texts about locks and time-outs name no table.

@@ -55,13 +55,13 @@ def group_rows(
         yield start, rows[start:]
 
 
-def bound(name: str, names: Names, values: Mapping[str, object]) -> tuple[str, list[object]]:
+def bind(name: str, names: Names, values: Mapping[str, object]) -> tuple[str, list[object]]:
     """The text of the named statement, and its parameters in their order."""
     text, order = text_of(name, tuple(sorted(values)))
     return text.format(**names), [values[value] for value in order]
 
 
-def asked(name: str, names: Names) -> str:
+def describe_statement(name: str, names: Names) -> str:
     """The named statement and its tables, for error messages."""
     text = statement("sqlserver", name)
     tables = [value for key, value in names.items() if f"{{{key}}}" in text and "." in value]

@@ -11,7 +11,7 @@ from typing import Any
 import pyodbc
 
 from duesweep.core.timeouts import Limits
-from duesweep.drivers.sqlserver.binding import Names, asked, bound, group_rows, text_of
+from duesweep.drivers.sqlserver.binding import Names, bind, describe_statement, group_rows, text_of
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.drivers.sqlserver.errors import destination_errors, number_of
 from duesweep.drivers.sqlserver.transactions import Transactions, drain
@@ -50,7 +50,7 @@ class SqlServerConnection(Transactions):
         self._watch.close()
 
     @contextmanager
-    def patient(self, seconds: float) -> Iterator[None]:
+    def wait_longer(self, seconds: float) -> Iterator[None]:
         """In the block, one answer may take `seconds`."""
         limits, seconds_before = replace(self.limits, answer_seconds=seconds), self._raw.timeout
         self._raw.timeout = max(1, int(limits.statement_seconds))
@@ -62,7 +62,7 @@ class SqlServerConnection(Transactions):
 
     def execute(self, name: str, names: Names, /, **values: object) -> int:
         """Run the named statement. Returns how many rows it touched."""
-        with self._cursor(asked(name, names)) as cursor:
+        with self._cursor(describe_statement(name, names)) as cursor:
             self._send(cursor, name, names, values)
             count = int(cursor.rowcount)
             drain(cursor)
@@ -70,7 +70,7 @@ class SqlServerConnection(Transactions):
 
     def rows(self, name: str, names: Names, /, **values: object) -> list[Any]:
         """The rows that the named statement returns, with their columns as attributes."""
-        with self._cursor(asked(name, names)) as cursor:
+        with self._cursor(describe_statement(name, names)) as cursor:
             self._send(cursor, name, names, values)
             # Procedures and assignments return results without rows before the rows.
             while cursor.description is None and cursor.nextset():
@@ -91,7 +91,7 @@ class SqlServerConnection(Transactions):
         returns whether these are all rows.
         """
         rows: list[Any] = []
-        with self._cursor(asked(name, names)) as cursor:
+        with self._cursor(describe_statement(name, names)) as cursor:
             self._send(cursor, name, names, values)
             while row := cursor.fetchone():
                 rows.append(row)
@@ -120,7 +120,7 @@ class SqlServerConnection(Transactions):
         if not rows:
             return
         text, order = text_of(name, tuple(sorted(rows[0])))
-        with self._cursor(asked(name, names)) as cursor:
+        with self._cursor(describe_statement(name, names)) as cursor:
             cursor.executemany(
                 text.format(**names), [[row[value] for value in order] for row in rows]
             )
@@ -196,7 +196,7 @@ class SqlServerConnection(Transactions):
     def _send(
         self, cursor: pyodbc.Cursor, name: str, names: Names, values: Mapping[str, object]
     ) -> None:
-        text, parameters = bound(name, names, values)
+        text, parameters = bind(name, names, values)
         # FreeTDS declares long values correctly itself, and refuses these types.
         if self._sends_arrays:
             cursor.setinputsizes([_declare(value) for value in parameters])
@@ -220,7 +220,7 @@ def jdbc_properties(limits: Limits) -> dict[str, str]:
 def _fetch_value(
     cursor: pyodbc.Cursor, name: str, names: Names, values: Mapping[str, object]
 ) -> Any:
-    text, parameters = bound(name, names, values)
+    text, parameters = bind(name, names, values)
     return cursor.execute(text, parameters).fetchval()
 
 

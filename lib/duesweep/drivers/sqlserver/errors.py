@@ -62,7 +62,7 @@ _STAND_IN = 33557097
 
 
 @contextmanager
-def mapped(what: str | None = None) -> Iterator[None]:
+def map_errors(what: str | None = None) -> Iterator[None]:
     """Turn pyodbc's errors into `StoreError`s, or `TransactionLostError` where a retry may help.
 
     `what` describes the statement: the server's texts about locks and time-outs name no table.

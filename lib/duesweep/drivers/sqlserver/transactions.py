@@ -5,7 +5,7 @@ from contextlib import contextmanager, suppress
 
 import pyodbc
 
-from duesweep.drivers.sqlserver.errors import mapped
+from duesweep.drivers.sqlserver.errors import map_errors
 from duesweep.drivers.sqlserver.watch import SilenceWatch
 from duesweep.errors import (
     DestinationError,
@@ -119,7 +119,7 @@ class Transactions:
     @contextmanager
     def _cursor(self, what: str | None = None) -> Iterator[pyodbc.Cursor]:
         """A cursor for one answer. `what` describes the statement in errors."""
-        with mapped(what), self._watch.watch_answer():
+        with map_errors(what), self._watch.watch_answer():
             cursor = self._raw.cursor()
             try:
                 yield cursor
