@@ -78,7 +78,7 @@ def settle_leftovers(spark: SparkSession, journal: Journal, ledger: Ledger) -> N
     check_binding(journal, ledger)
     if not journal.dead_sweeps():
         return
-    with journal.settling(), ledger.writing():
+    with journal.settling(), ledger.lock_for_writing():
         # Ask again: another process may have settled them while this one waited for the lock.
         for sweep in journal.dead_sweeps():
             if not sweep.is_closed:
@@ -91,7 +91,7 @@ def settle_sweep(
     spark: SparkSession, journal: Journal, ledger: Ledger, sweep_id: UUID
 ) -> SweepSummary:
     """Settle a sweep that its own driver has closed. Returns its row of `sweeps`."""
-    with journal.settling(), ledger.writing():
+    with journal.settling(), ledger.lock_for_writing():
         return _settle(spark, journal, ledger, sweep_id)
 
 

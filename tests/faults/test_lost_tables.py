@@ -154,7 +154,7 @@ def test_table_in_the_place_of_another_is_named(
     shutil.rmtree(ledger.root / "errors")
     shutil.copytree(ledger.root / "retries", ledger.root / "errors")
 
-    assert "is the table retries of a ledger" in _refused(spark, context, endpoint)
+    assert "is the ledger's retries, but should be" in _refused(spark, context, endpoint)
 
 
 def test_ledger_of_the_first_version_is_adopted(

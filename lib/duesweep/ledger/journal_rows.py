@@ -1,8 +1,8 @@
-"""A sealed sweep of the journal as DataFrames in the ledger's schemas.
+"""Reads a sealed sweep from the journal as DataFrames in the ledger's schemas.
 
-What was dispatched comes as Arrow, batch by batch, through the driver: 1,000 messages are 50 kB,
-and no Python worker has to start to decode them. What is exhausted comes over JDBC, bodies and all,
-and never touches the driver's Python.
+Dispatched messages come as Arrow through the driver, batch by batch: 1,000 messages take 50 kB, and
+no Python worker has to start to decode them. Exhausted messages, with their bodies, come over JDBC
+and never through the driver's Python.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from duesweep.ledger.schemas import ERRORS, RETRIES, SWEEPS, TOMBSTONES
 from duesweep.stores.base import Journal
 from duesweep.stores.values import JournalBatch, JournalExtent, SweepSummary
 
-# What one JDBC read may hold at a time.
+# How many bytes one JDBC read may hold in memory.
 _FETCH_BYTES = 64_000_000
 _ROWS_PER_FILE = 100_000
 _INSTANTS = {"due", "dispatched_at", "first_failed_at", "last_failed_at", "next_attempt_at"}
@@ -26,26 +26,26 @@ _INSTANTS = {"due", "dispatched_at", "first_failed_at", "last_failed_at", "next_
 
 @dataclass(frozen=True, slots=True)
 class JournalRows:
-    """The rows of one sealed sweep. Read again, they come in the same pieces."""
+    """The rows of one sealed sweep. Each read returns the same pieces."""
 
     spark: SparkSession
     journal: Journal
     sweep_id: UUID
 
     def dispatched_dfs(self) -> Iterator[DataFrame]:
-        """`tombstones` of what was dispatched, in pieces that fit the driver's memory."""
+        """`tombstones` of dispatched messages, in pieces that fit into the driver's memory."""
         for batches in self.journal.batches(self.sweep_id):
-            rows = _decoded(batches, self.journal.source)
+            rows = _decode_batches(batches, self.journal.source)
             rows_df = self.spark.createDataFrame(rows, TOMBSTONES)
             yield rows_df.coalesce(max(1, rows.num_rows // _ROWS_PER_FILE))
 
     def exhausted_df(self, exhausted: JournalExtent) -> DataFrame:
-        """`tombstones` of what was exhausted."""
+        """`tombstones` of exhausted messages."""
         rows_df = self._exhausted_rows_df(exhausted).withColumn("outcome", F.lit("exhausted"))
-        return rows_df.select(*(_typed(name) for name in TOMBSTONES.names))
+        return rows_df.select(*(_convert_instant(name) for name in TOMBSTONES.names))
 
     def errors_df(self, exhausted: JournalExtent) -> DataFrame:
-        """`errors`: the messages out of attempts, whole."""
+        """`errors`: the exhausted messages, with headers and body."""
         rows_df = self._exhausted_rows_df(exhausted).withColumns(
             {
                 "headers": F.from_json("headers", "map<string, string>"),
@@ -53,12 +53,12 @@ class JournalRows:
                 "next_attempt_at": F.lit(None).cast("bigint"),
             }
         )
-        return rows_df.select(*(_typed(name) for name in ERRORS.names))
+        return rows_df.select(*(_convert_instant(name) for name in ERRORS.names))
 
     def retries_df(self) -> DataFrame:
         """`retries`: the source's messages that failed and are still in the store."""
         rows_df = self._read(self.journal.retries_query(), fetch_rows=1_000)
-        return rows_df.select(*(_typed(name) for name in RETRIES.names))
+        return rows_df.select(*(_convert_instant(name) for name in RETRIES.names))
 
     def _exhausted_rows_df(self, exhausted: JournalExtent) -> DataFrame:
         fetch_rows = max(1, min(1_000, _FETCH_BYTES // max(1, exhausted.longest_bytes)))
@@ -79,11 +79,11 @@ def sweeps_df(spark: SparkSession, summary: SweepSummary) -> DataFrame:
     return spark.createDataFrame(table, SWEEPS)
 
 
-def _decoded(batches: Sequence[JournalBatch], source: str) -> pa.Table:
-    return pa.concat_tables(_decoded_batch(batch, source) for batch in batches)
+def _decode_batches(batches: Sequence[JournalBatch], source: str) -> pa.Table:
+    return pa.concat_tables(_decode_batch(batch, source) for batch in batches)
 
 
-def _decoded_batch(batch: JournalBatch, source: str) -> pa.Table:
+def _decode_batch(batch: JournalBatch, source: str) -> pa.Table:
     rows = pa.Table.from_batches([tombstone.decode(batch.outcomes)])
     same = {"sweep_id": str(batch.sweep_id), "source": source}
     if "outcome" not in rows.column_names:
@@ -94,5 +94,5 @@ def _decoded_batch(batch: JournalBatch, source: str) -> pa.Table:
     return rows.select(TOMBSTONES.names)
 
 
-def _typed(name: str) -> Column:
+def _convert_instant(name: str) -> Column:
     return F.timestamp_micros(name).alias(name) if name in _INSTANTS else F.col(name)

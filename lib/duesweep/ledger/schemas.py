@@ -1,4 +1,4 @@
-"""Columns of the ledger's tables. Times are UTC instants, `_ms` milliseconds, `bytes` bytes."""
+"""Columns of the ledger's tables. Times are UTC instants; `_ms` columns are milliseconds."""
 
 from pyspark.sql.types import (
     BinaryType,

@@ -167,7 +167,7 @@ def test_session_that_was_not_used_for_long_is_asked_for_a_sign_of_life_first(
 
 def test_statement_about_many_messages_may_take_longer(dsn: str) -> None:
     with connect(dsn, LIMITS) as connection:
-        with connection.patient(30):
+        with connection.wait_longer(30):
             connection.script("SELECT pg_sleep(2)")
 
         with pytest.raises(StoreError, match="57014"):

@@ -111,7 +111,7 @@ def test_array_of_parameters_is_not_waited_for(
     dsn: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Pyodbc holds Python's lock meanwhile, that of the proxy's threads, too.
-    monkeypatch.setattr(connection, "_value_of", lambda *_: proxy.fall_silent())
+    monkeypatch.setattr(connection, "_fetch_value", lambda *_: proxy.fall_silent())
     with connect(dsn, _LIMITS) as session:
         _in_time(lambda: _insert(session), _LIMITS.answer_seconds)
 

@@ -1,4 +1,4 @@
-"""psycopg: sessions, statements, COPY, and whose fault an error is. Nobody else imports it."""
+"""All use of psycopg: sessions, statements, COPY, and whose fault an error is."""
 
 from duesweep.drivers.postgresql.connect import (
     DRIVER_LIMITS,

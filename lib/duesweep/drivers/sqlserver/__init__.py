@@ -1,4 +1,4 @@
-"""pyodbc: sessions, statements, and whose fault an error is. Nobody else imports it."""
+"""All use of pyodbc: sessions, statements, and whose fault an error is."""
 
 from duesweep.drivers.sqlserver.binding import key_list, literal
 from duesweep.drivers.sqlserver.connect import connect

@@ -85,7 +85,7 @@ class PostgreSqlDriverSession(RelationalDriverSession):
 
     def _patient(self, messages: int) -> AbstractContextManager[None]:
         """A transaction with statements about so many messages at once."""
-        return self._connection.patient(self._store.timeouts.plan_seconds(messages))
+        return self._connection.wait_longer(self._store.timeouts.plan_seconds(messages))
 
     def _due_text(self, due: datetime | None) -> str:
         return "-infinity" if due is None else due.astimezone(UTC).isoformat()

@@ -85,7 +85,7 @@ class SqlServerDriverSession(RelationalDriverSession):
 
     def _patient(self, messages: int) -> AbstractContextManager[None]:
         """For statements about so many messages at once."""
-        return self._connection.patient(self._store.timeouts.plan_seconds(messages))
+        return self._connection.wait_longer(self._store.timeouts.plan_seconds(messages))
 
     def _await_batches(self, sweep_id: UUID) -> bool:
         rows = self._statements.rows(
