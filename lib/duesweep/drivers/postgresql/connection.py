@@ -1,6 +1,6 @@
 """One session: statements from files, COPY, and how Spark reaches the same database."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from math import ceil
@@ -8,9 +8,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import psycopg
-from psycopg import sql
 from psycopg.pq import TransactionStatus
-from psycopg.rows import namedtuple_row
 
 from duesweep.core.address import TableName
 from duesweep.core.timeouts import Limits
@@ -18,24 +16,18 @@ from duesweep.drivers.postgresql.bounded import BoundedConnection
 from duesweep.drivers.postgresql.copy import copy_chunks
 from duesweep.drivers.postgresql.errors import destination_errors, mapped
 from duesweep.drivers.postgresql.settings import settings_query, time_outs
+from duesweep.drivers.postgresql.statements import PostgreSqlStatements
 from duesweep.errors import ConfigError, RefusedMessageError
-from duesweep.sql import statement
-
-# Tables, or SQL that stands for a name.
-Names = Mapping[str, TableName | str]
 
 _JDBC_TLS = ("sslmode", "sslrootcert", "sslcert", "sslkey")
 
 
-class PostgreSqlConnection:
-    """One session: in UTC, with time-outs on everything, each statement a file of SQL.
-
-    `names` are the identifiers that a statement names in braces.
-    """
+class PostgreSqlConnection(PostgreSqlStatements):
+    """One session: in UTC, with time-outs on everything; `named` statements run on it."""
 
     def __init__(self, raw: BoundedConnection, limits: Limits) -> None:
+        super().__init__(raw, {})
         self.limits = limits
-        self._raw = raw
 
     def __enter__(self) -> "PostgreSqlConnection":
         return self
@@ -60,12 +52,6 @@ class PostgreSqlConnection:
         with mapped():
             self._raw.execute(f"SET LOCAL statement_timeout = {milliseconds}".encode())
 
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """A transaction, or within one a savepoint; committed at the end of the block."""
-        with mapped(), self._raw.transaction():
-            yield
-
     def begin(self) -> None:
         """Begin a transaction that `commit` ends, unless one is under way."""
         if self._raw.info.transaction_status == TransactionStatus.IDLE:
@@ -81,24 +67,6 @@ class PostgreSqlConnection:
         """Roll back what was begun, if anything."""
         with mapped():
             self._raw.rollback()
-
-    def execute(self, name: str, names: Names, **values: object) -> int:
-        """Run the named statement; how many rows it touched."""
-        with mapped(_asked(name, names)):
-            return self._raw.execute(_with_names(name, names), values, binary=True).rowcount
-
-    def rows(self, name: str, names: Names, **values: object) -> list[Any]:
-        """The rows that the named statement returns, as named tuples."""
-        with (
-            mapped(_asked(name, names)),
-            self._raw.cursor(row_factory=namedtuple_row, binary=True) as cursor,
-        ):
-            return cursor.execute(_with_names(name, names), values).fetchall()
-
-    def row(self, name: str, names: Names, **values: object) -> Any:
-        """The only row that the named statement returns."""
-        (row,) = self.rows(name, names, **values)
-        return row
 
     def script(self, text: str) -> None:
         """Run statements that return nothing and take no values, in one transaction."""
@@ -172,23 +140,3 @@ def _tls_settings(raw: psycopg.Connection[Any]) -> dict[str, str]:
 def array_text(items: Iterable[str]) -> str:
     """`items` (keys or numbers) in an array's text form: much cheaper than one adapted each."""
     return "{" + ",".join(items) + "}"
-
-
-def literal(value: str) -> str:
-    """`value` as an SQL literal, for the queries that Spark runs over JDBC."""
-    return sql.Literal(value).as_string(None)
-
-
-def _asked(name: str, names: Names) -> str:
-    """The named statement and what it is about, for people."""
-    text = statement("postgresql", name)
-    named = [str(each) for key, each in names.items() if f"{{{key}}}" in text]
-    # Others are columns, or SQL.
-    tables = [each for each in named if each.startswith('"') and '"."' in each]
-    return f"{name} on {', '.join(tables)}" if tables else name
-
-
-def _with_names(name: str, names: Names) -> bytes:
-    # psycopg reads % as a placeholder wherever it stands, in a quoted name too.
-    quoted = {key: str(each).replace("%", "%%") for key, each in names.items()}
-    return statement("postgresql", name).format(**quoted).encode()
