@@ -11,7 +11,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from duesweep.cli.app import main
 from duesweep.core.address import quoted
 from duesweep.demo.server import EmbeddedServer
-from duesweep.stores.values import SweepReport
+from duesweep.stores.journal import SweepReport
 
 
 def run(*arguments: str) -> int:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from waiting import until
 
 from duesweep import wiring
-from duesweep.stores.values import SweepSummary
+from duesweep.stores.journal import SweepSummary
 from duesweep.sweep import exit_code, sweep
 
 _SLICES = "SELECT FROM duesweep_journal WHERE kind = 'slice'"

@@ -15,7 +15,7 @@ from silence import Moment, SilentProxy, silenced
 
 from duesweep import wiring
 from duesweep.errors import ExitCode
-from duesweep.stores.values import SweepSummary
+from duesweep.stores.journal import SweepSummary
 from duesweep.sweep import exit_code, sweep
 
 pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.slow]

@@ -15,7 +15,7 @@ from routes import add_routes
 
 from duesweep import config as configuration
 from duesweep import wiring
-from duesweep.stores.values import SweepSummary
+from duesweep.stores.journal import SweepSummary
 from duesweep.sweep import sweep
 from duesweep.testing.builders import delayed_row
 

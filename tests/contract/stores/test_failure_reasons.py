@@ -5,7 +5,7 @@ from endpoint import Endpoint
 from duesweep import wiring
 from duesweep.context import SweepContext
 from duesweep.dispatch import ClaimKeys, DispatchJob, dispatch_slice
-from duesweep.stores.values import FailureReason, SweepSummary
+from duesweep.stores.journal import FailureReason, SweepSummary
 
 NOWHERE = 'There is no queue table "public"."Nowhere'
 

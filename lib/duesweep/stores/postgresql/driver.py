@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from duesweep.drivers.postgresql import PostgreSqlConnection, literal
+from duesweep.stores.journal import JdbcSource, SweepSummary
 from duesweep.stores.postgresql.check import check_tables
 from duesweep.stores.postgresql.location import PostgreSqlLocation
 from duesweep.stores.postgresql.locks import PostgreSqlLocks
@@ -14,7 +15,7 @@ from duesweep.stores.postgresql.wanted import wanted_tables
 from duesweep.stores.postgresql.zone import horizon_in, zone_of
 from duesweep.stores.relational.driver import RelationalDriverSession, slice_sizes
 from duesweep.stores.relational.locks import LockingSession
-from duesweep.stores.values import Horizon, JdbcSource, Slices, SweepRun, SweepSummary
+from duesweep.stores.values import Horizon, Slices, SweepRun
 
 _LOWEST_ID = "00000000-0000-0000-0000-000000000000"
 _END = ("infinity", "ffffffff-ffff-ffff-ffff-ffffffffffff")

@@ -9,10 +9,10 @@ from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.postgresql import PostgreSqlConnection, connect, text_of
 from duesweep.drivers.postgresql.catalog import find_table
 from duesweep.errors import ConfigError
+from duesweep.stores.installed import Completed, Unbound
 from duesweep.stores.postgresql.check import check_session
 from duesweep.stores.postgresql.journal_columns import JOURNAL_COLUMNS
 from duesweep.stores.postgresql.location import PostgreSqlLocation, journal_tables
-from duesweep.stores.values import Completed, Unbound
 
 # Identifiers are cut after this many bytes, which would give an index its table's name.
 _NAME_BYTES = 63

@@ -8,9 +8,7 @@ from uuid import UUID
 
 from duesweep.errors import ConfigError, StoreError, storable
 from duesweep.lost import tried_again
-from duesweep.stores.relational.locks import LockingSession
-from duesweep.stores.relational.summary import Lateness, aware, summary_of
-from duesweep.stores.values import (
+from duesweep.stores.journal import (
     Backlog,
     FailureReason,
     JournalBatch,
@@ -18,6 +16,8 @@ from duesweep.stores.values import (
     SweepSummary,
     UnsettledSweep,
 )
+from duesweep.stores.relational.locks import LockingSession
+from duesweep.stores.relational.summary import Lateness, aware, summary_of
 
 # About 150 MB, as rows.
 _MESSAGES_PER_PIECE = 500_000

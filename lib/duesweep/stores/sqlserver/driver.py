@@ -10,6 +10,7 @@ from uuid import UUID
 from duesweep.core.address import SqlServerTable
 from duesweep.drivers.sqlserver import SqlServerConnection, due_of, due_text, literal
 from duesweep.errors import StoreError
+from duesweep.stores.journal import JdbcSource, SweepSummary
 from duesweep.stores.relational.driver import RelationalDriverSession, slice_sizes
 from duesweep.stores.relational.journal import sweep_lock
 from duesweep.stores.relational.locks import LockingSession
@@ -18,7 +19,7 @@ from duesweep.stores.sqlserver.check import check_tables
 from duesweep.stores.sqlserver.delayed import find_delayed
 from duesweep.stores.sqlserver.location import SqlServerLocation
 from duesweep.stores.sqlserver.locks import SqlServerLocks
-from duesweep.stores.values import Horizon, JdbcSource, Slices, SweepRun, SweepSummary
+from duesweep.stores.values import Horizon, Slices, SweepRun
 
 # Where `datetime` begins and ends.
 _FIRST = "1753-01-01 00:00:00.000"

@@ -9,11 +9,11 @@ from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.sqlserver import SqlServerConnection, connect, creation, database_of
 from duesweep.drivers.sqlserver.catalog import find_table, is_there
 from duesweep.errors import ConfigError, StoreError
+from duesweep.stores.installed import Completed, Unbound
 from duesweep.stores.sqlserver.check import check_session
 from duesweep.stores.sqlserver.delayed import find_delayed
 from duesweep.stores.sqlserver.journal_columns import JOURNAL_COLUMNS
 from duesweep.stores.sqlserver.location import SqlServerLocation, journal_tables
-from duesweep.stores.values import Completed, Unbound
 
 # Command-line tools begin without the first, and then refuse an index with a condition.
 _PREAMBLE = """SET QUOTED_IDENTIFIER ON;
