@@ -19,8 +19,7 @@ from duesweep.errors import ConfigError, LedgerError, raise_interruption
 from duesweep.ledger.journal_rows import JournalRows, sweeps_df
 from duesweep.ledger.tables import TRANSACTION_RETENTION_DAYS, Ledger
 from duesweep.spark_errors import SPARK_ERRORS, is_transient, sentence
-from duesweep.stores.base import Journal
-from duesweep.stores.values import SweepReport, SweepSummary, UnsettledSweep
+from duesweep.stores.journal import Journal, SweepReport, SweepSummary, UnsettledSweep
 
 # What a journal may hold while the ledger cannot be written. A million dispatched messages take
 # about 250 MB; exhausted messages are stored whole.

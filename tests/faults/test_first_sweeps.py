@@ -15,8 +15,8 @@ from duesweep import wiring
 from duesweep.errors import ConfigError
 from duesweep.ledger.tables import Ledger
 from duesweep.settle import check_binding
+from duesweep.stores.journal import SweepSummary
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
-from duesweep.stores.values import SweepSummary
 from duesweep.sweep import sweep
 from support.endpoint import Endpoint
 from support.faults.processes import SweepProcess

@@ -19,8 +19,7 @@ from duesweep.ledger.identity import TABLES
 from duesweep.ledger.journal_rows import JournalRows
 from duesweep.ledger.schemas import SCHEMAS
 from duesweep.ledger.tables import TIMESTAMP_TYPE, Ledger
-from duesweep.stores.base import Journal
-from duesweep.stores.values import JournalBatch
+from duesweep.stores.journal import Journal, JournalBatch
 from duesweep.sweep import sweep
 from duesweep.testing.builders import Due, delayed_row, message
 from duesweep.tombstone import encode, micros

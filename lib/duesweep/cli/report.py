@@ -19,7 +19,8 @@ from duesweep.cli.quantities import count_text, duration_text, size_text, time_t
 from duesweep.errors import StoreError
 from duesweep.preview import PreviewEntry
 from duesweep.stores.base import Store
-from duesweep.stores.values import SweepRun, SweepSummary
+from duesweep.stores.journal import SweepSummary
+from duesweep.stores.values import SweepRun
 from duesweep.sweep import Watch
 
 _POLL_SECONDS = 0.5

@@ -99,7 +99,7 @@ def generate(traffic: Traffic, now: datetime) -> Iterator[DemoRow]:
 def stored_now(dsn: str) -> datetime:
     """Now as the transport stores it: UTC's wall clock, read in the server's own time zone."""
     with connect_as_server(dsn, DRIVER_LIMITS) as connection:
-        now: datetime = connection.row("horizon", {}).horizon
+        now: datetime = connection.row("horizon").horizon
     return now
 
 

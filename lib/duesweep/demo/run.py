@@ -34,7 +34,7 @@ from duesweep.demo.telling import say, step
 from duesweep.errors import ExitCode
 from duesweep.ledger.tables import Ledger
 from duesweep.session import spark_session
-from duesweep.stores.values import SweepSummary
+from duesweep.stores.journal import SweepSummary
 from duesweep.sweep import sweep
 
 _INTERRUPTED = 130

@@ -11,8 +11,7 @@ from duesweep.config import Config
 from duesweep.core.address import PostgreSqlAddresses, TableName, quote_name
 from duesweep.demo.folder import Settings
 from duesweep.demo.messages import DESTINATIONS, ENDPOINT, Traffic, generate, load, stored_now
-from duesweep.drivers.postgresql import DRIVER_LIMITS, connect
-from duesweep.sql import statement
+from duesweep.drivers.postgresql import DRIVER_LIMITS, connect, text_of
 from duesweep.wiring.postgresql import store
 
 SCHEMA = "public"
@@ -77,7 +76,7 @@ def create_tables(stage: Stage) -> None:
     with connect(stage.dsn, DRIVER_LIMITS) as connection:
         for queue in stage.queues:
             connection.script(f"CREATE SCHEMA IF NOT EXISTS {quote_name(queue.schema)}")
-            connection.script(statement("postgresql", "create_queue").format(queue=queue))
+            connection.script(text_of("create_queue", {"queue": queue}))
 
 
 def load_messages(stage: Stage) -> None:

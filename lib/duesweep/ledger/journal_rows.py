@@ -15,8 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from duesweep import tombstone
 from duesweep.ledger.schemas import ERRORS, RETRIES, SWEEPS, TOMBSTONES
-from duesweep.stores.base import Journal
-from duesweep.stores.values import JournalBatch, JournalExtent, SweepSummary
+from duesweep.stores.journal import Journal, JournalBatch, JournalExtent, SweepSummary
 
 # How many bytes one JDBC read may hold in memory.
 _FETCH_BYTES = 64_000_000

@@ -100,7 +100,7 @@ class PostgreSqlQueueSession(QueueTableSession):
         # Known before anything is claimed, so that no look-up lengthens a claim.
         self._known = {
             TableName(row.schema, row.table)
-            for row in connection.rows("queue_tables", {}, **column_lists(POSTGRESQL))
+            for row in connection.rows("queue_tables", **column_lists(POSTGRESQL))
         }
 
     def resolve(self, address: str | None) -> TableName:
@@ -146,7 +146,7 @@ def _missing_rights(connection: PostgreSqlConnection, table: TableName) -> Seque
 def _check_database(
     connection: PostgreSqlConnection, setting: str, own_queue: TableName | None
 ) -> None:
-    if connection.row("describe_session", {}).is_read_only:
+    if connection.row("describe_session").is_read_only:
         raise ConfigError(
             f"The session that {setting}.dsn opens is read-only",
             advice="connect to the primary server, with a role that may write",

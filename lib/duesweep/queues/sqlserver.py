@@ -122,7 +122,7 @@ class SqlServerQueueSession(QueueTableSession):
         # databases are looked up when they are first met.
         self._has_recoverable = {
             SqlServerTable(catalog, row.schema, row.table): bool(row.has_recoverable)
-            for row in connection.rows("queue_tables", {})
+            for row in connection.rows("queue_tables")
         }
 
     def resolve(self, address: str | None) -> SqlServerTable:
@@ -175,7 +175,7 @@ def describe_queue(connection: SqlServerConnection, table: SqlServerTable) -> bo
 
 
 def _columns_of(connection: SqlServerConnection, table: SqlServerTable) -> Mapping[str, str]:
-    database = connection.row("describe_catalog", {}, catalog=table.catalog)
+    database = connection.row("describe_catalog", catalog=table.catalog)
     if not database.found:
         raise QueueNotFoundError(f"There is no queue table {table}: no database {table.catalog}")
     if not database.is_open:
@@ -197,9 +197,9 @@ def _refuse_unseen(connection: SqlServerConnection, table: SqlServerTable) -> No
     """Raise `DestinationError` for a table that is there, but that this user has no right on: SQL
     Server does not show it such a table, and its messages would be given up for a missing GRANT.
     """
-    if not connection.row("describe_server", {}).deletes_expressions:
+    if not connection.row("describe_server").deletes_expressions:
         return  # Babelfish shows it, and ends the transaction for a table that is missing
-    if connection.error_number("probe_queue", {"queue": table.sql}) in _NO_RIGHT:
+    if connection.named({"queue": table.sql}).error_number("probe_queue") in _NO_RIGHT:
         raise DestinationError(
             f"Queue table {table} is closed to the sweeper's user", advice="grant INSERT on it"
         )

@@ -5,7 +5,7 @@ batch of messages and finishes it, on one connection, in one transaction. A *dri
 what is due and keeps the sweeps: it opens and closes them, and hands what they did to settle.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -15,20 +15,8 @@ from duesweep.core.account import SliceEnd
 from duesweep.core.message import Message
 from duesweep.core.outcome import Outcomes
 from duesweep.errors import Problem
-from duesweep.stores.values import (
-    Backlog,
-    Claim,
-    Horizon,
-    JdbcSource,
-    JournalBatch,
-    JournalExtent,
-    NewMessage,
-    Slices,
-    SweepRun,
-    SweepSummary,
-    TransactionMode,
-    UnsettledSweep,
-)
+from duesweep.stores.journal import Journal
+from duesweep.stores.values import Claim, Horizon, NewMessage, Slices, SweepRun, TransactionMode
 
 
 class TaskSession(Protocol):
@@ -100,80 +88,6 @@ class MessageSession(Protocol):
 
     def next_due(self) -> datetime | None:
         """When the next message is or was due, in UTC; None where none is stored."""
-        ...
-
-
-class Journal(Protocol):
-    """What settle needs of a driver session."""
-
-    source: str
-
-    def settling(self) -> AbstractContextManager[None]:
-        """Be the source's only settler; waits for another a bounded time."""
-        ...
-
-    def dead_sweeps(self) -> Sequence[UnsettledSweep]:
-        """Unsettled sweeps whose driver is gone; they are this session's to settle from now on."""
-        ...
-
-    def close_sweep(
-        self,
-        sweep_id: UUID,
-        *,
-        abandoned: bool,
-        remaining: int | Callable[[], int],
-        reason: str | None = None,
-    ) -> bool:
-        """Close a sweep once its batches in flight have ended; False when it was closed already.
-        `remaining` messages are still due; a function is called when the batches have ended.
-        `reason`: why its dispatch was cut short, None where it came to its end.
-        """
-        ...
-
-    def seal(self, sweep_id: UUID) -> None:
-        """Note when a closed sweep was first settled."""
-        ...
-
-    def summary(self, sweep_id: UUID) -> tuple[SweepSummary, bool]:
-        """The sweep's row for `sweeps`, and whether the retry counters changed."""
-        ...
-
-    def batches(self, sweep_id: UUID) -> Iterator[Sequence[JournalBatch]]:
-        """What a sealed sweep delivered, in pieces bounded in memory; always the same pieces."""
-        ...
-
-    def exhausted(self, sweep_id: UUID) -> JournalExtent:
-        """How much it exhausted."""
-        ...
-
-    def exhausted_query(self, sweep_id: UUID) -> str:
-        """The SQL of the exhausted messages, for JDBC; times in microseconds."""
-        ...
-
-    def retries_query(self) -> str:
-        """The SQL of the source's retry counters, for JDBC; times in microseconds."""
-        ...
-
-    def delete_settled(self, sweep_id: UUID) -> None:
-        """Forget a sweep that the ledger has."""
-        ...
-
-    def binding(self) -> UUID | None:
-        """The ledger that the source is bound to. Raises `ConfigError` where the source's name is
-        that of another store.
-        """
-        ...
-
-    def bind(self, ledger_id: UUID) -> None:
-        """Bind the source to a ledger, for good; one that is bound stays as it is."""
-        ...
-
-    def unsettled(self) -> Backlog:
-        """How much the journal holds of the source. Cheap."""
-        ...
-
-    def jdbc(self) -> JdbcSource:
-        """How Spark reaches the journal."""
         ...
 
 

@@ -68,12 +68,12 @@ def test_server_that_falls_silent_as_it_is_asked_for_its_time_zone_hides_it(
 
 
 def _ask(connection: PostgreSqlConnection) -> None:
-    connection.row("session_zone", {})
+    connection.row("session_zone")
 
 
 def _ask_within_a_transaction(connection: PostgreSqlConnection) -> None:
     with connection.transaction(), connection.transaction():
-        connection.row("session_zone", {})
+        connection.row("session_zone")
 
 
 def _run_a_script(connection: PostgreSqlConnection) -> None:

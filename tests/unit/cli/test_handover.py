@@ -8,7 +8,7 @@ import pytest
 from duesweep.cli.handover import instant
 from duesweep.errors import ConfigError, ExitCode
 from duesweep.handover import Handover
-from duesweep.stores.values import SweepSummary
+from duesweep.stores.journal import SweepSummary
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from duesweep.cli import report
-from duesweep.stores.values import FailureReason, SweepSummary
+from duesweep.stores.journal import FailureReason, SweepSummary
 
 _START = datetime(2026, 11, 1, 8, tzinfo=UTC)
 _FAILURES = (

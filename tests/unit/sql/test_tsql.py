@@ -10,10 +10,9 @@ from duesweep.core.address import SqlServerTable, bracket_name
 from duesweep.core.policy import MAX_BATCH_ROWS, SCANNED_ROWS
 from duesweep.drivers.sqlserver.binding import bind, key_list
 from duesweep.drivers.sqlserver.connection import _decode_utf16
+from duesweep.drivers.sqlserver.names import creation, table_names
 from duesweep.sql import statement, statements
 from duesweep.stores.sqlserver.kinds import MSMQ, SQL_PERSISTENCE, TRANSPORT, SqlServerTableKind
-from duesweep.stores.sqlserver.location import name_literal
-from duesweep.stores.sqlserver.setup import creation, lock_of
 
 ESCALATES_AT = 5_000
 NAMES = sorted(statements("sqlserver"))
@@ -25,10 +24,7 @@ KINDS = {"transport": TRANSPORT, "msmq": MSMQ, "timeouts": SQL_PERSISTENCE}
 def _names(kind: SqlServerTableKind = TRANSPORT) -> dict[str, str]:
     names = {"catalog": bracket_name(UGLY.catalog), "horizon": "N''", "source": "N''"}
     names |= {"sweep_id": "N''", **kind.names}
-    for table in TABLES:
-        names |= {table: UGLY.sql, f"{table}_literal": name_literal(UGLY)}
-        names[f"{table}_lock"] = lock_of(UGLY)
-    return names
+    return names | table_names(**dict.fromkeys(TABLES, UGLY))
 
 
 def _text(name: str, kind: SqlServerTableKind = TRANSPORT) -> str:

@@ -1,6 +1,6 @@
 """One session: named statements, COPY, and the JDBC address of the same database."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from math import ceil
@@ -8,9 +8,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import psycopg
-from psycopg import sql
 from psycopg.pq import TransactionStatus
-from psycopg.rows import namedtuple_row
 
 from duesweep.core.address import TableName
 from duesweep.core.timeouts import Limits
@@ -18,23 +16,18 @@ from duesweep.drivers.postgresql.bounded import BoundedConnection
 from duesweep.drivers.postgresql.copy import copy_chunks
 from duesweep.drivers.postgresql.errors import destination_errors, map_errors
 from duesweep.drivers.postgresql.settings import settings_query, time_outs
+from duesweep.drivers.postgresql.statements import PostgreSqlStatements
 from duesweep.errors import ConfigError, RefusedMessageError
-from duesweep.sql import statement
-
-# Tables, or SQL in the place of a name.
-Names = Mapping[str, TableName | str]
 
 _JDBC_TLS = ("sslmode", "sslrootcert", "sslcert", "sslkey")
 
 
-class PostgreSqlConnection:
-    """One session in UTC, with time-outs on everything. It runs the named statements of
-    `duesweep.sql`; `names` are the identifiers for the braces in a statement.
-    """
+class PostgreSqlConnection(PostgreSqlStatements):
+    """One session: in UTC, with time-outs on everything; `named` statements run on it."""
 
     def __init__(self, raw: BoundedConnection, limits: Limits) -> None:
+        super().__init__(raw, {})
         self.limits = limits
-        self._raw = raw
 
     def __enter__(self) -> "PostgreSqlConnection":
         return self
@@ -59,12 +52,6 @@ class PostgreSqlConnection:
         with map_errors():
             self._raw.execute(f"SET LOCAL statement_timeout = {milliseconds}".encode())
 
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """A transaction, or a savepoint inside one; committed at the end of the block."""
-        with map_errors(), self._raw.transaction():
-            yield
-
     def begin(self) -> None:
         """Begin a transaction that `commit` ends, unless one is under way."""
         if self._raw.info.transaction_status == TransactionStatus.IDLE:
@@ -80,24 +67,6 @@ class PostgreSqlConnection:
         """Roll back what was begun, if anything."""
         with map_errors():
             self._raw.rollback()
-
-    def execute(self, name: str, names: Names, **values: object) -> int:
-        """Run the named statement. Returns how many rows it touched."""
-        with map_errors(_describe_statement(name, names)):
-            return self._raw.execute(_fill_names(name, names), values, binary=True).rowcount
-
-    def rows(self, name: str, names: Names, **values: object) -> list[Any]:
-        """The rows that the named statement returns, as named tuples."""
-        with (
-            map_errors(_describe_statement(name, names)),
-            self._raw.cursor(row_factory=namedtuple_row, binary=True) as cursor,
-        ):
-            return cursor.execute(_fill_names(name, names), values).fetchall()
-
-    def row(self, name: str, names: Names, **values: object) -> Any:
-        """The only row that the named statement returns."""
-        (row,) = self.rows(name, names, **values)
-        return row
 
     def script(self, text: str) -> None:
         """Run statements that return nothing and take no values, in one transaction."""
@@ -171,23 +140,3 @@ def _tls_settings(raw: psycopg.Connection[Any]) -> dict[str, str]:
 def array_text(items: Iterable[str]) -> str:
     """`items` (keys or numbers) as the text of an array: much faster than to adapt each item."""
     return "{" + ",".join(items) + "}"
-
-
-def literal(value: str) -> str:
-    """`value` as an SQL literal, for the queries that Spark runs over JDBC."""
-    return sql.Literal(value).as_string(None)
-
-
-def _describe_statement(name: str, names: Names) -> str:
-    """The named statement and its tables, for error messages."""
-    text = statement("postgresql", name)
-    named = [str(each) for key, each in names.items() if f"{{{key}}}" in text]
-    # Other names are columns, or SQL.
-    tables = [each for each in named if each.startswith('"') and '"."' in each]
-    return f"{name} on {', '.join(tables)}" if tables else name
-
-
-def _fill_names(name: str, names: Names) -> bytes:
-    # psycopg reads every % as a placeholder, even in a quoted name.
-    quoted = {key: str(each).replace("%", "%%") for key, each in names.items()}
-    return statement("postgresql", name).format(**quoted).encode()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 
 import pyodbc
 
@@ -18,13 +19,25 @@ from duesweep.errors import (
 _COMMITTABLE = 1
 
 
+@dataclass(slots=True)
+class RawSession:
+    """A session as pyodbc has it, who watches it, and how deep its transactions are nested.
+    `sends_arrays`: its ODBC driver sends arrays of parameters.
+    """
+
+    raw: pyodbc.Connection
+    watch: SilenceWatch
+    sends_arrays: bool
+    depth: int = 0
+
+
 class Transactions:
     """A session that commits each statement by itself, unless a transaction was begun."""
 
-    def __init__(self, raw: pyodbc.Connection, watch: SilenceWatch) -> None:
-        self._raw = raw
-        self._watch = watch
-        self._depth = 0
+    def __init__(self, session: RawSession) -> None:
+        self._session = session
+        self._raw = session.raw
+        self._watch = session.watch
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -32,7 +45,7 @@ class Transactions:
 
         Raises `TransactionLostError` where the server has rolled back more than the savepoint.
         """
-        if self._depth:
+        if self._session.depth:
             with self._savepoint():
                 yield
             return
@@ -47,24 +60,24 @@ class Transactions:
     @property
     def is_in_transaction(self) -> bool:
         """Whether a transaction has been begun, and neither committed nor rolled back."""
-        return self._depth > 0
+        return self._session.depth > 0
 
     def begin(self) -> None:
         """Begin a transaction that `commit` or `rollback` ends, unless one is under way."""
-        if not self._depth:
-            # A statement that was cut off may have left NOCOUNT on: then rows would not be counted.
+        if not self._session.depth:
+            # A statement that was cut short may have left it on, and rows would go uncounted.
             self._run("SET NOCOUNT OFF; BEGIN TRANSACTION")
-            self._depth = 1
+            self._session.depth = 1
 
     def commit(self) -> None:
         """Commit what was begun, if anything."""
-        if self._depth:
-            self._depth = 0
+        if self._session.depth:
+            self._session.depth = 0
             self._run("COMMIT TRANSACTION")
 
     def rollback(self) -> None:
-        """Roll back what was begun, if anything. The server has done so if the session is gone."""
-        self._depth = 0
+        """Roll back what was begun, if anything; a session that is gone has done so already."""
+        self._session.depth = 0
         with suppress(StoreError):
             self._run("IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION")
 
@@ -87,9 +100,9 @@ class Transactions:
 
     @contextmanager
     def _savepoint(self) -> Iterator[None]:
-        name = f"duesweep_{self._depth}"
+        name = f"duesweep_{self._session.depth}"
         self._run(f"SAVE TRANSACTION {name}")
-        self._depth += 1
+        self._session.depth += 1
         try:
             yield
             self.require_transaction()
@@ -97,7 +110,7 @@ class Transactions:
             self._roll_back_to(name, error)
             raise
         finally:
-            self._depth -= 1
+            self._session.depth -= 1
 
     def _roll_back_to(self, name: str, error: Exception) -> None:
         if isinstance(error, TransactionLostError):

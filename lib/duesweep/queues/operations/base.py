@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Protocol
 
+from duesweep.drivers.statements import Statements
 from duesweep.queues.base import Destination
 
 
@@ -21,9 +22,7 @@ class Addresses(Protocol):
 
 
 class QueueDialect(Protocol):
-    """Statements on one session; see `duesweep.sql`. `tables` are those that the
-    statement names. Raises the `StoreError`s of the driver.
-    """
+    """One session of a transport. Raises the `StoreError`s of the driver."""
 
     @property
     def addresses(self) -> Addresses:
@@ -39,12 +38,8 @@ class QueueDialect(Protocol):
         """A transaction; nested, a savepoint."""
         ...
 
-    def execute(self, name: str, tables: Mapping[str, Destination], **values: object) -> int:
-        """Run the named statement; how many rows it touched."""
-        ...
-
-    def rows(self, name: str, tables: Mapping[str, Destination], **values: object) -> list[Any]:
-        """The rows that the named statement returns; their columns are attributes."""
+    def named(self, tables: Mapping[str, Destination]) -> Statements:
+        """The session's statements, with these tables by the names that statements give them."""
         ...
 
     def create(self, name: str, role: str, table: Destination) -> None:

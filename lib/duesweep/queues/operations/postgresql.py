@@ -4,15 +4,14 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from duesweep.core.address import PostgreSqlAddresses, TableName, quote_name
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
-from duesweep.drivers.postgresql import PostgreSqlConnection, connect
+from duesweep.drivers.postgresql import PostgreSqlConnection, connect, text_of
 from duesweep.drivers.postgresql.catalog import find_table
+from duesweep.drivers.statements import Statements
 from duesweep.errors import ConfigError
 from duesweep.queues.base import Destination
-from duesweep.sql import statement
 
 FindZone = Callable[[PostgreSqlConnection], str]
 
@@ -50,26 +49,22 @@ class PostgreSqlDialect:
         """A transaction; nested, a savepoint."""
         return self._connection.transaction()
 
-    def execute(self, name: str, tables: Mapping[str, Destination], **values: object) -> int:
-        """Run the named statement."""
-        return self._connection.execute(name, _tables(tables), **values)
-
-    def rows(self, name: str, tables: Mapping[str, Destination], **values: object) -> list[Any]:
-        """The rows that the named statement returns."""
-        return self._connection.rows(name, _tables(tables), **values)
+    def named(self, tables: Mapping[str, Destination]) -> Statements:
+        """The session's statements, with these tables."""
+        return self._connection.named(_tables(tables))
 
     def create(self, name: str, role: str, table: Destination) -> None:
         """Under the advisory lock that the transport itself takes to alter this table."""
-        schema = _tables({role: table})[role].schema
-        if not self._connection.rows("describe_schema", {}, schema=schema):
+        names = _tables({role: table})
+        schema = names[role].schema
+        if not self._connection.rows("describe_schema", schema=schema):
             raise ConfigError(
                 f"There is no schema {quote_name(schema)} to create {table} in",
                 advice="create it, or correct the address",
             )
-        text = statement("postgresql", name).format(**{role: table})
         with self._connection.transaction():
-            self._connection.rows("lock_creation", {}, lock_key=_creation_lock(str(table)))
-            self._connection.script(text)
+            self._connection.rows("lock_creation", lock_key=_creation_lock(str(table)))
+            self._connection.script(text_of(name, names))
 
     def columns(self, table: Destination) -> set[str]:
         """The columns' names."""
@@ -87,10 +82,10 @@ class PostgreSqlDialect:
         if self._zone is None:
             self._zone = self._find_zone(self._connection)
         with self._connection.transaction():
-            self._connection.row("set_zone", {}, zone=self._zone)
+            self._connection.row("set_zone", zone=self._zone)
             yield
             # The setting would outlive a savepoint.
-            self._connection.row("set_zone", {}, zone="UTC")
+            self._connection.row("set_zone", zone="UTC")
 
 
 def _tables(tables: Mapping[str, Destination]) -> dict[str, TableName]:

@@ -34,7 +34,7 @@ class QueueTable:
     ) -> None:
         self.destination = destination
         self._dialect = dialect
-        self._tables = {"queue": destination}
+        self._statements = dialect.named({"queue": destination})
         # The session's: which statement sends to a table, by what its columns were.
         self._known = known
 
@@ -88,7 +88,7 @@ class QueueTable:
         only where there are none.
         """
         self.check()
-        (row,) = self._dialect.rows("peek", self._tables, batch=batch_size)
+        (row,) = self._statements.rows("peek", batch=batch_size)
         return int(row.messages)
 
     def purge(self, *, expired_only: bool = False, batch_size: int = PURGE_BATCH_SIZE) -> int:
@@ -108,7 +108,7 @@ class QueueTable:
         name = "purge_expired" if expired_only else "purge"
         purged, removed = 0, batch_size
         while removed == batch_size:
-            removed = self._dialect.execute(name, self._tables, batch=batch_size)
+            removed = self._statements.execute(name, batch=batch_size)
             purged += removed
         return purged
 
@@ -136,7 +136,7 @@ class QueueTable:
     ) -> None:
         row = {"id": message_id, "headers": headers_text, "body": body, **lifetime}
         try:
-            self._dialect.execute(self._send_statement(), self._tables, **row)
+            self._statements.execute(self._send_statement(), **row)
         except StoreError:
             # Its columns may have changed; the next attempt looks again.
             self._known.pop(self.destination, None)
@@ -146,9 +146,8 @@ class QueueTable:
         delayed = self._delayed()
         headers = _forwarded(message.headers, self.destination, self._dialect.addresses.own_queue)
         with self._dialect.writers_zone():
-            self._dialect.execute(
+            self._dialect.named({"delayed": delayed}).execute(
                 _SEND_LATER,
-                {"delayed": delayed},
                 headers=headers_json.write(headers),
                 body=message.body,
                 **delay._asdict(),
@@ -172,7 +171,7 @@ class QueueTable:
         return delayed
 
     def _first(self) -> Any:
-        rows = self._dialect.rows("receive", self._tables)
+        rows = self._statements.rows("receive")
         return rows[0] if rows else None
 
 

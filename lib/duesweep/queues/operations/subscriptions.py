@@ -18,7 +18,7 @@ class Subscriptions:
     def __init__(self, dialect: QueueDialect, table: Destination) -> None:
         self._dialect = dialect
         self._table = table
-        self._tables = {"subscriptions": table}
+        self._statements = dialect.named({"subscriptions": table})
 
     def create(self) -> None:
         """Create the table unless it is there, however many do so at once."""
@@ -32,12 +32,12 @@ class Subscriptions:
         names = {"endpoint": endpoint, "queue_address": queue_address, "topic": topic}
         self._check(**names)
         with self._dialect.transaction():
-            self._dialect.execute("subscribe", self._tables, **names)
+            self._statements.execute("subscribe", **names)
 
     def unsubscribe(self, endpoint: str, topic: str) -> bool:
         """End a subscription; whether there was one."""
         self._check(endpoint=endpoint, topic=topic)
-        removed = self._dialect.execute("unsubscribe", self._tables, endpoint=endpoint, topic=topic)
+        removed = self._statements.execute("unsubscribe", endpoint=endpoint, topic=topic)
         return removed > 0
 
     def subscribers(self, topics: Sequence[str]) -> Sequence[str]:
@@ -47,7 +47,7 @@ class Subscriptions:
         # One after the other: an IN list would take a statement for each number of topics, and a
         # list in JSON would be compared in another collation than another database's.
         for topic in topics:
-            rows = self._dialect.rows("list_subscribers", self._tables, topic=topic)
+            rows = self._statements.rows("list_subscribers", topic=topic)
             found |= {str(row.queue_address) for row in rows}
         return sorted(found)
 

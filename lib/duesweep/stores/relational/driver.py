@@ -12,7 +12,7 @@ from duesweep.errors import Problem
 from duesweep.lost import retry_lost_transactions
 from duesweep.stores.relational.journal import RelationalJournal, sweep_lock
 from duesweep.stores.relational.kinds import TableKind
-from duesweep.stores.relational.statements import Statements
+from duesweep.stores.relational.locks import LockingSession
 from duesweep.stores.values import Horizon, SweepRun
 
 
@@ -21,8 +21,8 @@ class RelationalDriverSession(RelationalJournal, ABC):
     `KnowsDestinations`, unless the destination is in the headers.
     """
 
-    def __init__(self, statements: Statements, source: str, delayed: str, kind: TableKind) -> None:
-        super().__init__(statements, source, delayed)
+    def __init__(self, session: LockingSession, source: str, delayed: str, kind: TableKind) -> None:
+        super().__init__(session, source, delayed)
         self._kind = kind
 
     @abstractmethod
@@ -66,7 +66,7 @@ class RelationalDriverSession(RelationalJournal, ABC):
     def open_sweep(self, horizon: Horizon, *, prunes: bool = True) -> SweepRun:
         """Open a sweep under a new id, alive as long as this session."""
         sweep_id = uuid.uuid4()
-        self._statements.try_lock(sweep_lock(sweep_id))
+        self._locks.try_lock(sweep_lock(sweep_id))
         with self._statements.transaction():
             pruned = self._prune_attempts() if prunes else 0
             self._statements.execute(

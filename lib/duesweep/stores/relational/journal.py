@@ -8,9 +8,7 @@ from uuid import UUID
 
 from duesweep.errors import ConfigError, StoreError, make_storable
 from duesweep.lost import retry_lost_transactions
-from duesweep.stores.relational.statements import Statements
-from duesweep.stores.relational.summary import Lateness, aware, summary_of
-from duesweep.stores.values import (
+from duesweep.stores.journal import (
     Backlog,
     FailureReason,
     JournalBatch,
@@ -18,6 +16,8 @@ from duesweep.stores.values import (
     SweepSummary,
     UnsettledSweep,
 )
+from duesweep.stores.relational.locks import LockingSession
+from duesweep.stores.relational.summary import Lateness, aware, summary_of
 
 # About 150 MB, as rows.
 _MESSAGES_PER_PIECE = 500_000
@@ -30,16 +30,17 @@ class RelationalJournal:
     table's name as the bindings have it.
     """
 
-    def __init__(self, statements: Statements, source: str, delayed: str) -> None:
+    def __init__(self, session: LockingSession, source: str, delayed: str) -> None:
         self.source = source
-        self._statements = statements
+        self._statements = session.statements
+        self._locks = session.locks
         self._delayed = delayed
 
     @contextmanager
     def settling(self) -> Iterator[None]:
         """Hold the source's settle lock."""
         name = settle_lock(self.source)
-        if not self._statements.wait_for_lock(name, _SETTLER_WAIT_SECONDS):
+        if not self._locks.wait_for_lock(name, _SETTLER_WAIT_SECONDS):
             raise StoreError(
                 f"Another sweep has been settling {self.source} for "
                 f"{_SETTLER_WAIT_SECONDS:.0f} s; what this one did is in the journal, and the "
@@ -51,7 +52,7 @@ class RelationalJournal:
         finally:
             # It ends with its session, too; and what ended that one is the reason to be told.
             with suppress(StoreError):
-                self._statements.unlock(name)
+                self._locks.unlock(name)
 
     def dead_sweeps(self) -> Sequence[UnsettledSweep]:
         """Sweeps whose driver is gone; this session holds their locks from now on."""
@@ -164,10 +165,10 @@ class RelationalJournal:
         dead = []
         for row in self._statements.rows("unsettled_sweeps", source=self.source):
             sweep_id = UUID(str(row.sweep_id))
-            if not self._statements.try_lock(sweep_lock(sweep_id)):
+            if not self._locks.try_lock(sweep_lock(sweep_id)):
                 continue
             if not keep:
-                self._statements.unlock(sweep_lock(sweep_id))
+                self._locks.unlock(sweep_lock(sweep_id))
             sealed_at = aware(row.sealed_at) if row.sealed_at else None
             dead.append(UnsettledSweep(sweep_id, bool(row.is_closed), sealed_at))
         return dead

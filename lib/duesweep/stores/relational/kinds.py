@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from duesweep.core.message import Message
-from duesweep.stores.relational.statements import Statements
+from duesweep.drivers.statements import Statements
 from duesweep.stores.values import NewMessage
 
 _KEY = "message_key"

@@ -11,9 +11,9 @@ from duesweep.core.account import SliceEnd
 from duesweep.core.message import Message
 from duesweep.core.outcome import Outcomes
 from duesweep.core.store_clock import StoreClock
+from duesweep.drivers.statements import Statements
 from duesweep.errors import StoreError, SweepClosedError, make_storable
 from duesweep.stores.relational.account import BatchAccount
-from duesweep.stores.relational.statements import Statements
 from duesweep.stores.values import SweepRun
 
 
