@@ -10,7 +10,6 @@ from pathlib import Path
 
 from duesweep import config as configuration
 from duesweep import wiring
-from duesweep.cli import report
 from duesweep.demo import look
 from duesweep.demo.folder import configured, emptied, kept
 from duesweep.demo.messages import (
@@ -33,6 +32,8 @@ from duesweep.demo.stage import (
 from duesweep.demo.telling import say, step
 from duesweep.errors import ExitCode
 from duesweep.ledger.tables import Ledger
+from duesweep.report.progress import configure_logging, create_watch
+from duesweep.report.summary import print_summary
 from duesweep.session import spark_session
 from duesweep.stores.journal import SweepSummary
 from duesweep.sweep import sweep
@@ -42,7 +43,7 @@ _INTERRUPTED = 130
 
 def run(folder: Path, messages: int) -> int:
     """Load `messages` messages, sweep twice, look at the ledger; 0 when all came as it should."""
-    report.configure_logging()
+    configure_logging()
     folder = folder.absolute()
     try:
         with _signals_as_interrupts(), kept(folder):
@@ -110,8 +111,8 @@ def _prepare(stage: Stage) -> None:
 def _sweep(stage: Stage, ledger: Ledger) -> SweepSummary:
     context = wiring.sweep_context(stage.config)
     started = time.monotonic()
-    summary = sweep(ledger.spark, context, report.progress(context.store))
-    report.print_summary(summary)
+    summary = sweep(ledger.spark, context, create_watch(context.store))
+    print_summary(summary)
     say(f"   That took {time.monotonic() - started:.1f} s, the writing of the ledger included.")
     return summary
 
