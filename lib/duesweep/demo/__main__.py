@@ -1,4 +1,4 @@
-"""`python -m duesweep.demo [folder]`: the demonstration's database again, until Ctrl-C."""
+"""`python -m duesweep.demo [folder]`: starts the demonstration's database again, until Ctrl-C."""
 
 import signal
 import sys
@@ -13,7 +13,7 @@ from duesweep.errors import DuesweepError, ExitCode
 
 
 def main() -> int:
-    """Serve what `duesweep demo` left in the folder, under the same dsn."""
+    """Serve the database that `duesweep demo` left in the folder, under the same dsn."""
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "build/demo").absolute()
     try:
         config = configuration.load(folder / "duesweep.toml")

@@ -1,4 +1,4 @@
-"""What the operations need of a transport, whichever its database is."""
+"""What the operations need from a transport, for every database."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -21,7 +21,7 @@ class Addresses(Protocol):
 
 
 class QueueDialect(Protocol):
-    """Statements on one session; see `duesweep.sql`. `tables` are those that the
+    """Runs named statements of `duesweep.sql` on one session. `tables` are the tables that the
     statement names. Raises the `StoreError`s of the driver.
     """
 
@@ -40,7 +40,7 @@ class QueueDialect(Protocol):
         ...
 
     def execute(self, name: str, tables: Mapping[str, Destination], **values: object) -> int:
-        """Run the named statement; how many rows it touched."""
+        """Run the named statement. Returns how many rows it touched."""
         ...
 
     def rows(self, name: str, tables: Mapping[str, Destination], **values: object) -> list[Any]:
@@ -48,8 +48,8 @@ class QueueDialect(Protocol):
         ...
 
     def create(self, name: str, role: str, table: Destination) -> None:
-        """Run a statement that creates or alters `table`, which it calls `role`, while nobody else
-        does.
+        """Run a statement that creates or alters `table`, under a lock. In the statement the
+        table's name is `{role}`.
         """
         ...
 
@@ -62,7 +62,7 @@ class QueueDialect(Protocol):
         ...
 
     def writers_zone(self) -> AbstractContextManager[None]:
-        """A transaction in which Due means what it means to the endpoints that write it."""
+        """A transaction in the time zone in which endpoints write Due."""
         ...
 
 

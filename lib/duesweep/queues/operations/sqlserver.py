@@ -12,14 +12,14 @@ from duesweep.errors import ConfigError, StoreError
 from duesweep.queues.base import Destination
 from duesweep.sql import statement
 
-# The names of application locks end after 255 characters, of which "_lock" takes five.
+# Names of application locks have at most 255 characters, and "_lock" is added to them.
 _LOCK_LENGTH = 240
 
 
 @dataclass(frozen=True, slots=True)
 class SqlServerTransport:
-    """Queue tables of one server, in the database of `dsn` and in others, and beside them perhaps
-    the endpoint's delayed table.
+    """Queue tables of one server, in the database of `dsn` and in others, and the endpoint's
+    delayed table if it is there too.
     """
 
     dsn: str = field(repr=False)
@@ -55,10 +55,8 @@ class SqlServerDialect:
         return self._connection.rows(name, names(tables), **values)
 
     def create(self, name: str, role: str, table: Destination) -> None:
-        """Under an application lock of the transport's name for this table, which the statement
-        itself takes.
-        """
-        assert isinstance(table, SqlServerTable)  # ours: it comes from these addresses
+        """Run it. The statement takes the transport's application lock for this table."""
+        assert isinstance(table, SqlServerTable)  # it comes from `addresses`
         try:
             self._connection.script(statement("sqlserver", name).format(**names({role: table})))
         except StoreError as error:
@@ -67,7 +65,7 @@ class SqlServerDialect:
             raise ConfigError(
                 f"{table.sql} cannot be created or altered: {error}",
                 advice=(
-                    f"see that there is a schema {bracket_name(table.schema)} in database "
+                    f"check that there is a schema {bracket_name(table.schema)} in database "
                     f"{bracket_name(table.catalog)}, and that this user has CREATE TABLE, and "
                     "ALTER on the schema; or correct the address"
                 ),
@@ -75,7 +73,7 @@ class SqlServerDialect:
 
     def columns(self, table: Destination) -> set[str]:
         """The columns' names."""
-        assert isinstance(table, SqlServerTable)  # ours: it comes from these addresses
+        assert isinstance(table, SqlServerTable)  # it comes from `addresses`
         rows = self._connection.rows(
             "describe_table",
             {"catalog": bracket_name(table.catalog)},
@@ -89,25 +87,25 @@ class SqlServerDialect:
         return "send_recoverable" if "recoverable" in columns else "send"
 
     def writers_zone(self) -> AbstractContextManager[None]:
-        """Due is in UTC here, whoever writes it."""
+        """On SQL Server all writers store Due in UTC."""
         return self._connection.transaction()
 
 
 def names(tables: Mapping[str, Destination]) -> dict[str, str]:
-    """What the statements have in braces: for each table its name, the same as the inside of an
-    N'...' literal, and that of the transport's lock for it.
+    """The values for the braces in statements: for each table its name, its name inside an
+    N'...' literal, and the name of the transport's lock for it.
     """
     filled: dict[str, str] = {}
     for role, table in tables.items():
-        assert isinstance(table, SqlServerTable)  # ours: it comes from these addresses
+        assert isinstance(table, SqlServerTable)  # it comes from `addresses`
         lock = table.sql[:_LOCK_LENGTH]
         filled |= {
             role: table.sql,
-            f"{role}_literal": _quoted(table.sql),
-            f"{role}_lock": f"{_quoted(lock)}_lock",
+            f"{role}_literal": _double_quotes(table.sql),
+            f"{role}_lock": f"{_double_quotes(lock)}_lock",
         }
     return filled
 
 
-def _quoted(name: str) -> str:
+def _double_quotes(name: str) -> str:
     return name.replace("'", "''")

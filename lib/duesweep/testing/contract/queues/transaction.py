@@ -1,4 +1,4 @@
-"""When deliveries count."""
+"""Tests of the transaction of deliveries."""
 
 from duesweep.testing.contract.queues import steps
 from duesweep.testing.contract.subjects import QueueUnderTest
@@ -6,7 +6,7 @@ from duesweep.testing.contract.transactions import rolled_back
 
 
 class TransactionContract:
-    """All of a batch or nothing, in the store's transaction or right before its end."""
+    """A batch is delivered as a whole or not at all, with the store's transaction or before it."""
 
     def test_nothing_is_to_be_seen_of_a_batch_before_its_end(self, subject: QueueUnderTest) -> None:
         with steps.sessions(subject) as (store, queue), store.transaction():

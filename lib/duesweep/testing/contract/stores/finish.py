@@ -1,4 +1,4 @@
-"""What a batch does to its rows, in one transaction."""
+"""Tests of what `finish` does to the rows of a batch, in one transaction."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ from duesweep.testing.journal import BatchEntry, ExhaustedEntry, batch_entry, ex
 
 
 class FinishContract:
-    """What left is gone and accounted for, what failed is counted; all of it or nothing."""
+    """`finish` removes messages, counts failures and writes the journal: all or nothing."""
 
     def test_finish_removes_counts_and_journals_in_the_claims_transaction(
         self, subject: StoreUnderTest

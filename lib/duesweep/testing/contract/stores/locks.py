@@ -1,4 +1,4 @@
-"""What a claim locks, skips and frees."""
+"""Tests of which rows a claim locks, skips and frees."""
 
 from duesweep.testing.builders import delayed_row
 from duesweep.testing.contract.stores import steps
@@ -7,7 +7,7 @@ from duesweep.testing.contract.transactions import rolled_back
 
 
 class LockContract:
-    """A row is one transaction's, and nobody waits for it."""
+    """One transaction locks a row. Others skip it and do not wait."""
 
     def test_claim_skips_what_another_session_holds_and_waits_for_nobody(
         self, subject: StoreUnderTest
