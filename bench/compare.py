@@ -18,7 +18,7 @@ from plain_loop import PlainLoop
 from sweeps import WarmSession, sweep_cold
 from testbed import Testbed
 
-from duesweep.demo.folder import configured, emptied, kept
+from duesweep.demo.folder import clear_folder, lock_folder, write_config
 from duesweep.demo.messages import ENDPOINT
 from duesweep.demo.server import EmbeddedServer
 
@@ -48,13 +48,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     folder: Path = options.folder.absolute()
     durability = _DURABLE if options.durable else {}
-    with kept(folder):
-        emptied(folder)
+    with lock_folder(folder):
+        clear_folder(folder)
         try:
             with _server(folder, durability) as server:
                 runs = _compare(options, folder, server)
         finally:
-            emptied(folder)
+            clear_folder(folder)
     return 0 if all(run.count.is_clean for run in runs) else 1
 
 
@@ -68,7 +68,7 @@ def _compare(options: argparse.Namespace, folder: Path, server: EmbeddedServer) 
         "store": {"kind": "postgresql", "dsn": server.dsn, "endpoint": ENDPOINT},
         "ledger": {"root": str(folder / "ledger")},
     }
-    config = configured(file, settings, "Written by bench/run.")
+    config = write_config(file, settings, "Written by bench/run.")
     testbed = Testbed(config, options.rows)
     _say(f"loading {options.rows:,} due rows")
     testbed.prepare()

@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from duesweep import config as configuration
-from duesweep.demo.folder import kept
+from duesweep.demo.folder import lock_folder
 from duesweep.demo.server import EmbeddedServer
 from duesweep.errors import DuesweepError, ExitCode
 
@@ -18,7 +18,7 @@ def main() -> int:
     try:
         config = configuration.load(folder / "duesweep.toml")
         dsn = config.store.dsn.get_secret_value()
-        with kept(folder), EmbeddedServer(folder, port=urlsplit(dsn).port) as server:
+        with lock_folder(folder), EmbeddedServer(folder, port=urlsplit(dsn).port) as server:
             print(f"Listening, until Ctrl-C: {dsn}", flush=True)
             signal.signal(signal.SIGTERM, signal.default_int_handler)
             with suppress(KeyboardInterrupt):

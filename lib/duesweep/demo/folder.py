@@ -21,7 +21,7 @@ Settings = Mapping[str, Mapping[str, object]]
 
 
 @contextmanager
-def kept(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path) -> Iterator[None]:
     """Lock `folder` for one demonstration; create it if it does not exist.
 
     Raises `ConfigError` where it holds other files, or is in use.
@@ -45,7 +45,7 @@ def kept(folder: Path) -> Iterator[None]:
         yield
 
 
-def emptied(folder: Path) -> bool:
+def clear_folder(folder: Path) -> bool:
     """Delete what an earlier demonstration left. Returns whether there was anything."""
     left = [folder / name for name in _MADE_ANEW if (folder / name).exists()]
     for path in left:
@@ -56,7 +56,7 @@ def emptied(folder: Path) -> bool:
     return bool(left)
 
 
-def configured(file: Path, settings: Settings, comment: str) -> Config:
+def write_config(file: Path, settings: Settings, comment: str) -> Config:
     """Write `settings` into `file`, and load it.
 
     Raises `ConfigError` where the environment changes a setting: it overrides the file, and could

@@ -11,8 +11,9 @@ from pathlib import Path
 from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.cli import report
-from duesweep.demo import look
-from duesweep.demo.folder import configured, emptied, kept
+from duesweep.demo import ledger_view
+from duesweep.demo.console import say, step
+from duesweep.demo.folder import clear_folder, lock_folder, write_config
 from duesweep.demo.messages import (
     DESTINATIONS,
     ENDPOINT,
@@ -30,7 +31,6 @@ from duesweep.demo.stage import (
     settings,
     traffic_of,
 )
-from duesweep.demo.telling import say, step
 from duesweep.errors import ExitCode
 from duesweep.ledger.tables import Ledger
 from duesweep.session import spark_session
@@ -45,7 +45,7 @@ def run(folder: Path, messages: int) -> int:
     report.configure_logging()
     folder = folder.absolute()
     try:
-        with _interrupt_on_signals(), kept(folder):
+        with _interrupt_on_signals(), lock_folder(folder):
             return _run(folder, traffic_of(messages))
     except KeyboardInterrupt:
         say("\nInterrupted. The PostgreSQL server is stopped.")
@@ -54,10 +54,10 @@ def run(folder: Path, messages: int) -> int:
 
 def _run(folder: Path, traffic: Traffic) -> int:
     say(f"duesweep demo, in {folder}")
-    if emptied(folder):
+    if clear_folder(folder):
         say("Deleted what an earlier demonstration left there.")
     server = EmbeddedServer(folder)
-    config = configured(
+    config = write_config(
         folder / "duesweep.toml",
         settings(folder, server.dsn),
         f"Written by `duesweep demo`. Start its database again: {_restart_command(folder)}",
@@ -84,14 +84,14 @@ def _show(stage: Stage) -> bool:
     first = _sweep(stage, ledger)
     say("   A session's first sweep is slow: Spark loads and compiles itself.")
     say(f"   {first.failed:,} failed. They stay in the store and will be tried again later:")
-    look.show(ledger, look.RETRIES)
+    ledger_view.show(ledger, ledger_view.RETRIES)
     time.sleep(RETRY_SECONDS)
     say(f"6. Second sweep: they fail again. {MAX_ATTEMPTS} attempts are the limit here.")
     second = _sweep(stage, ledger)
     say(f"   They left the store for the ledger's table `errors` and the queue `{ERROR_QUEUE}`.")
     say("7. The ledger, four Delta tables. `retries` is empty again; the others:")
-    for each in (look.TOMBSTONES, look.ERRORS, look.SWEEPS):
-        look.show(ledger, each)
+    for each in (ledger_view.TOMBSTONES, ledger_view.ERRORS, ledger_view.SWEEPS):
+        ledger_view.show(ledger, each)
     return _is_as_expected(stage, ledger, first, second)
 
 
@@ -122,9 +122,9 @@ def _is_as_expected(
     stage: Stage, ledger: Ledger, first: SweepSummary, second: SweepSummary
 ) -> bool:
     traffic = stage.traffic
-    entries = look.account(ledger, stage.dsn, stage.delayed, stage.queues, traffic.messages)
+    entries = ledger_view.account(ledger, stage.dsn, stage.delayed, stage.queues, traffic.messages)
     say("8. Check: the tables in the database and the ledger:")
-    look.show_account(entries)
+    ledger_view.show_account(entries)
     expected = (traffic.due, traffic.faulty, traffic.faulty)
     agrees = all(entry.agrees for entry in entries)
     agrees = agrees and (first.dispatched, first.failed, second.exhausted) == expected

@@ -16,7 +16,7 @@ _WIDTH = 118
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class LedgerView:
     """What to show of one ledger table: a query over `{table}`, and its title."""
 
     table: str
@@ -24,7 +24,7 @@ class Look:
     query: str
 
 
-TOMBSTONES = Look(
+TOMBSTONES = LedgerView(
     "tombstones",
     "one row for every message that left the store; here one for each way of writing a destination",
     """
@@ -38,7 +38,7 @@ TOMBSTONES = Look(
     ORDER BY outcome, queue, destination
     """,
 )
-RETRIES = Look(
+RETRIES = LedgerView(
     "retries",
     "messages that failed and are still in the store; here two of each kind",
     """
@@ -52,7 +52,7 @@ RETRIES = Look(
     ORDER BY error_text
     """,
 )
-ERRORS = Look(
+ERRORS = LedgerView(
     "errors",
     "messages out of attempts, whole, with headers and body; here two of each kind",
     """
@@ -67,7 +67,7 @@ ERRORS = Look(
     ORDER BY error_class
     """,
 )
-SWEEPS = Look(
+SWEEPS = LedgerView(
     "sweeps",
     "one row a sweep",
     """
@@ -78,12 +78,12 @@ SWEEPS = Look(
 )
 
 
-def show(ledger: Ledger, look: Look) -> None:
+def show(ledger: Ledger, view: LedgerView) -> None:
     """Print a few rows of a ledger table, and how many there are."""
-    table = ledger.table(look.table)
+    table = ledger.table(view.table)
     (count,) = ledger.spark.sql(f"SELECT count(*) FROM {table}").collect()
-    shown_df = ledger.spark.sql(look.query.format(table=table))
-    title = f"{look.table} ({count[0]:,}): {look.title}"
+    shown_df = ledger.spark.sql(view.query.format(table=table))
+    title = f"{view.table} ({count[0]:,}): {view.title}"
     printed = Table(title=title, title_justify="left", title_style="bold")
     rows = [[_format(value) for value in row] for row in shown_df.collect()]
     for index, name in enumerate(shown_df.columns):
