@@ -10,7 +10,7 @@ import structlog
 from duesweep.errors import DuesweepError
 from duesweep.queues.operations.base import Transport
 from duesweep.queues.operations.options import ReceiverOptions
-from duesweep.queues.operations.session import KeptSession, open_session
+from duesweep.queues.operations.session import ReusableSession, open_session
 from duesweep.queues.operations.worker import (
     Handle,
     ReceiveFaults,
@@ -57,7 +57,7 @@ class Receiver:
             self._transport, self._address, self._error_queue, handle, self._options
         )
         with ExitStack() as stack:
-            peeker = stack.enter_context(closing(KeptSession(self._transport)))
+            peeker = stack.enter_context(closing(ReusableSession(self._transport)))
             free: SimpleQueue[Worker] = SimpleQueue()
             for _ in range(self._options.concurrency):
                 free.put(stack.enter_context(closing(Worker(route, faults))))
@@ -78,7 +78,7 @@ class Receiver:
             for address in (self._address, self._error_queue):
                 session.queue(address).check()
 
-    def _peek(self, peeker: KeptSession, faults: ReceiveFaults) -> int:
+    def _peek(self, peeker: ReusableSession, faults: ReceiveFaults) -> int:
         try:
             return peeker.get().queue(self._address).peek(self._options.peek_batch)
         except DuesweepError as error:

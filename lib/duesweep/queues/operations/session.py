@@ -39,7 +39,7 @@ def open_session(transport: Transport) -> Iterator[TransportSession]:
         yield TransportSession(dialect)
 
 
-class KeptSession:
+class ReusableSession:
     """A session that stays open between uses. After `close` the next use opens a new one."""
 
     def __init__(self, transport: Transport) -> None:

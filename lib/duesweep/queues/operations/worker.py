@@ -15,7 +15,7 @@ from duesweep.core.transport_message import ReceivedMessage
 from duesweep.errors import MessageError, StoreError
 from duesweep.queues.operations.base import Transport
 from duesweep.queues.operations.options import ReceiverOptions
-from duesweep.queues.operations.session import KeptSession, TransportSession
+from duesweep.queues.operations.session import ReusableSession, TransportSession
 
 # Messages that it sends on the session are sent in the transaction of the received message.
 Handle = Callable[[ReceivedMessage, TransportSession], None]
@@ -107,7 +107,7 @@ class Worker:
     def __init__(self, route: ReceiveRoute, faults: ReceiveFaults) -> None:
         self._route = route
         self._faults = faults
-        self._session = KeptSession(route.transport)
+        self._session = ReusableSession(route.transport)
 
     def close(self) -> None:
         """Close the session."""
