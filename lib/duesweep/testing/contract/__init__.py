@@ -61,7 +61,7 @@ from duesweep.testing.contract.subjects import (  # noqa: E402 - see above
     QueueUnderTest,
     StoreUnderTest,
 )
-from duesweep.testing.contract.transactions import rolled_back  # noqa: E402 - see above
+from duesweep.testing.contract.transactions import roll_back  # noqa: E402 - see above
 
 __all__ = [
     "REFUSED_BODY",
@@ -74,5 +74,5 @@ __all__ = [
     "QueueUnderTest",
     "StoreContract",
     "StoreUnderTest",
-    "rolled_back",
+    "roll_back",
 ]

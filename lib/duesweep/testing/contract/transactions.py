@@ -11,7 +11,7 @@ class _RollbackError(Exception):
 
 
 @contextmanager
-def rolled_back(session: TaskSession | MessageSession) -> Iterator[None]:
+def roll_back(session: TaskSession | MessageSession) -> Iterator[None]:
     """A transaction (nested: a savepoint) that is rolled back at the end of the block."""
     with suppress(_RollbackError), session.transaction():
         yield

@@ -3,7 +3,7 @@
 from duesweep.testing.builders import delayed_row
 from duesweep.testing.contract.stores import steps
 from duesweep.testing.contract.subjects import StoreUnderTest
-from duesweep.testing.contract.transactions import rolled_back
+from duesweep.testing.contract.transactions import roll_back
 
 
 class LockContract:
@@ -70,7 +70,7 @@ class LockContract:
             with other.transaction():
                 steps.claim(subject, other, run, row)
             assert steps.claimable(subject, run, row) == [row.key]
-            with rolled_back(other):
+            with roll_back(other):
                 steps.claim(subject, other, run, row)
 
             assert steps.claimable(subject, run, row) == [row.key]
@@ -83,7 +83,7 @@ class LockContract:
         with steps.batch(subject) as session:
             claim = steps.claim(subject, session, run, row)
 
-            with rolled_back(session):
+            with roll_back(session):
                 pass
 
             assert steps.claimable(subject, run, row) == []

@@ -11,7 +11,7 @@ from duesweep.stores.base import MessageSession
 from duesweep.stores.values import NewMessage, TransactionMode
 from duesweep.testing.contract.stores import steps
 from duesweep.testing.contract.subjects import StoreUnderTest
-from duesweep.testing.contract.transactions import rolled_back
+from duesweep.testing.contract.transactions import roll_back
 
 _HEADERS = {MESSAGE_ID: "6513270e-269e-0d37-f2a7-4de452e6b438", "Grüße": "\N{CHECK MARK}"}
 
@@ -82,7 +82,7 @@ class MessageContract:
     ) -> None:
         with subject.store.open_messages() as session:
             session.store(_new(subject))
-            with rolled_back(session):
+            with roll_back(session):
                 fetched = session.fetch_next_due()
                 assert fetched is not None
                 assert session.remove(fetched)
