@@ -1,4 +1,4 @@
-"""What the demonstration is about: an endpoint, its settings, its tables and its messages."""
+"""The demonstration's endpoint: its settings, its tables and its messages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from duesweep.wiring.postgresql import store
 
 SCHEMA = "public"
 ERROR_QUEUE = "error"
-# So that the second sweep tries the failed ones again, and for the last time.
+# The second sweep tries the failed messages again, for the last time.
 MAX_ATTEMPTS = 2
 RETRY_SECONDS = 1.0
 # Fewer than a sweep may exhaust by default.
@@ -25,7 +25,7 @@ _MOST_UNKNOWN = 200
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What the steps share."""
+    """The values that all steps share."""
 
     folder: Path
     traffic: Traffic
@@ -33,23 +33,23 @@ class Stage:
 
     @property
     def dsn(self) -> str:
-        """The database's."""
+        """The dsn of the database."""
         return self.config.store.dsn.get_secret_value()
 
     @property
     def delayed(self) -> TableName:
-        """Where the messages wait."""
+        """The delayed table."""
         return store(self.config).delayed
 
     @property
     def queues(self) -> Sequence[TableName]:
-        """Where they can go."""
+        """The queues that messages can go to."""
         addresses = PostgreSqlAddresses(ENDPOINT, SCHEMA)
         return [addresses.parse(address) for address in (*DESTINATIONS, ERROR_QUEUE)]
 
 
 def settings(folder: Path, dsn: str) -> Settings:
-    """What the demonstration sets; all else is as by default."""
+    """The demonstration's settings; all others have their defaults."""
     return {
         "store": {"kind": "postgresql", "dsn": dsn, "endpoint": ENDPOINT, "schema": SCHEMA},
         "retry": {
@@ -80,7 +80,7 @@ def create_tables(stage: Stage) -> None:
 
 
 def load_messages(stage: Stage) -> None:
-    """Load the messages and let the database look at them."""
+    """Load the messages, and let the database collect statistics."""
     rows = generate(stage.traffic, stored_now(stage.dsn))
     with psycopg.connect(stage.dsn) as connection:
         load(connection, stage.delayed, rows)

@@ -1,4 +1,4 @@
-"""What the operations need of a transport, whichever its database is."""
+"""What the operations need from a transport, for every database."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -43,8 +43,8 @@ class QueueDialect(Protocol):
         ...
 
     def create(self, name: str, role: str, table: Destination) -> None:
-        """Run a statement that creates or alters `table`, which it calls `role`, while nobody else
-        does.
+        """Run a statement that creates or alters `table`, under a lock. In the statement the
+        table's name is `{role}`.
         """
         ...
 
@@ -57,7 +57,7 @@ class QueueDialect(Protocol):
         ...
 
     def writers_zone(self) -> AbstractContextManager[None]:
-        """A transaction in which Due means what it means to the endpoints that write it."""
+        """A transaction in the time zone in which endpoints write Due."""
         ...
 
 

@@ -18,8 +18,8 @@ FindZone = Callable[[PostgreSqlConnection], str]
 
 @dataclass(frozen=True, slots=True)
 class PostgreSqlTransport:
-    """Queue tables of one database, and beside them perhaps the endpoint's delayed table. What is
-    sent later is stored in the time zone that `find_zone` says its writers live in.
+    """Queue tables of one database, and the endpoint's delayed table if it is there too. Delayed
+    messages are stored in the time zone of the table's writers, which `find_zone` returns.
     """
 
     dsn: str = field(repr=False)
@@ -30,7 +30,7 @@ class PostgreSqlTransport:
 
     @contextmanager
     def connect(self) -> Iterator["PostgreSqlDialect"]:
-        """A session that may be idle in a transaction for as long as a handler takes."""
+        """Open a session. It may be idle in a transaction as long as a handler runs."""
         with connect(self.dsn, self.timeouts.handler) as connection:
             yield PostgreSqlDialect(connection, self)
 
@@ -54,7 +54,7 @@ class PostgreSqlDialect:
         return self._connection.named(_tables(tables))
 
     def create(self, name: str, role: str, table: Destination) -> None:
-        """Under the advisory lock that the transport itself takes to alter this table."""
+        """Run it under the advisory lock that the transport itself takes to alter this table."""
         names = _tables({role: table})
         schema = names[role].schema
         if not self._connection.rows("describe_schema", schema=schema):
@@ -73,12 +73,12 @@ class PostgreSqlDialect:
         return set(described.columns) if described else set()
 
     def send_statement(self, columns: set[str]) -> str:  # noqa: ARG002 - the contract's
-        """The same for all: these tables have had one shape only."""
+        """The same for all tables: they have had only one shape."""
         return "send"
 
     @contextmanager
     def writers_zone(self) -> Iterator[None]:
-        """The transport casts Due to timestamptz in its sessions' zone; ours are in UTC."""
+        """Sets the writers' zone: the transport casts Due to timestamptz in its session's zone."""
         if self._zone is None:
             self._zone = self._find_zone(self._connection)
         with self._connection.transaction():
@@ -89,7 +89,7 @@ class PostgreSqlDialect:
 
 
 def _tables(tables: Mapping[str, Destination]) -> dict[str, TableName]:
-    # Ours: they come from these addresses.
+    # All are `TableName`s: they come from `addresses`.
     return {name: table for name, table in tables.items() if isinstance(table, TableName)}
 
 

@@ -15,8 +15,8 @@ from duesweep.queues.base import Destination
 
 @dataclass(frozen=True, slots=True)
 class SqlServerTransport:
-    """Queue tables of one server, in the database of `dsn` and in others, and beside them perhaps
-    the endpoint's delayed table.
+    """Queue tables of one server, in the database of `dsn` and in others, and the endpoint's
+    delayed table if it is there too.
     """
 
     dsn: str = field(repr=False)
@@ -48,10 +48,8 @@ class SqlServerDialect:
         return self._connection.named(table_names(**_tables(tables)))
 
     def create(self, name: str, role: str, table: Destination) -> None:
-        """Under an application lock of the transport's name for this table, which the statement
-        itself takes.
-        """
-        assert isinstance(table, SqlServerTable)  # ours: it comes from these addresses
+        """Run it. The statement takes the transport's application lock for this table."""
+        assert isinstance(table, SqlServerTable)  # it comes from `addresses`
         try:
             self._connection.script(creation(name, **{role: table}))
         except StoreError as error:
@@ -60,7 +58,7 @@ class SqlServerDialect:
             raise ConfigError(
                 f"{table.sql} cannot be created or altered: {error}",
                 advice=(
-                    f"see that there is a schema {bracket_name(table.schema)} in database "
+                    f"check that there is a schema {bracket_name(table.schema)} in database "
                     f"{bracket_name(table.catalog)}, and that this user has CREATE TABLE, and "
                     "ALTER on the schema; or correct the address"
                 ),
@@ -77,7 +75,7 @@ class SqlServerDialect:
         return "send_recoverable" if "recoverable" in columns else "send"
 
     def writers_zone(self) -> AbstractContextManager[None]:
-        """Due is in UTC here, whoever writes it."""
+        """On SQL Server all writers store Due in UTC."""
         return self._connection.transaction()
 
 
