@@ -7,7 +7,7 @@ import sqlglot
 from sqlglot import exp
 
 from duesweep.core.address import PostgreSqlAddresses, SqlServerAddresses, SqlServerTable
-from duesweep.drivers.sqlserver.binding import bound
+from duesweep.drivers.sqlserver.binding import bind
 from duesweep.drivers.sqlserver.names import table_names
 from duesweep.sql import statement
 
@@ -51,7 +51,7 @@ def _table(address: str) -> SqlServerTable:
 
 def _sent(name: str, address: str = "Billing") -> tuple[str, list[object]]:
     role, values = STATEMENTS[name]
-    return bound(name, table_names(**{role: _table(address)}), {value: value for value in values})
+    return bind(name, table_names(**{role: _table(address)}), {value: value for value in values})
 
 
 def test_names_are_bracketed_and_stand_in_literals_with_their_quotes_doubled() -> None:

@@ -53,7 +53,7 @@ class _Raw:
 class _Watch:
     """Watches nothing."""
 
-    def answer(self) -> Any:
+    def watch_answer(self) -> Any:
         return nullcontext()
 
 
