@@ -35,7 +35,7 @@ def run(file: Path | None, overrides: Sequence[str], options: HandoverOptions) -
         raise ConfigError(
             "--abort cannot be used with --dry-run or --cutoff", advice="remove the others"
         )
-    cutoff = instant(options.cutoff) if options.cutoff else None
+    cutoff = parse_cutoff(options.cutoff) if options.cutoff else None
     context = wiring.handover_context(configuration.load(file, overrides))
     if options.abort:
         return _abort(context)
@@ -43,7 +43,7 @@ def run(file: Path | None, overrides: Sequence[str], options: HandoverOptions) -
     return _preview(context, cutoff, options) if options.dry_run else _run(context, cutoff, options)
 
 
-def instant(text: str) -> datetime:
+def parse_cutoff(text: str) -> datetime:
     """The instant of a cut-off's text. Raises `ConfigError` for a text without time or zone."""
     try:
         return datetime.strptime(text, _WIRE_FORMAT).replace(tzinfo=UTC)

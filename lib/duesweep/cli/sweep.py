@@ -14,7 +14,7 @@ from duesweep.errors import ExitCode, Problem
 from duesweep.missing_queues import refuse_missing_queues
 from duesweep.report.quantities import count_text
 
-# The gate's answer that Spark is needed. No command exits with it.
+# What `--gate` returns if Spark is needed. No command exits with it.
 WORK_FOR_SPARK = 10
 
 
