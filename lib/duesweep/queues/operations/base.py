@@ -31,7 +31,7 @@ class QueueDialect(Protocol):
 
     @property
     def delayed(self) -> Destination | None:
-        """The endpoint's delayed table; None where it is not in this database."""
+        """The endpoint's delayed table; None if it is not in this database."""
         ...
 
     def transaction(self) -> AbstractContextManager[None]:
@@ -43,13 +43,13 @@ class QueueDialect(Protocol):
         ...
 
     def create(self, name: str, role: str, table: Destination) -> None:
-        """Run a statement that creates or alters `table`, which it calls `role`, while nobody else
-        does.
+        """Run a statement that creates or alters `table`, which the statement calls `role`. One
+        session at a time does so.
         """
         ...
 
     def columns(self, table: Destination) -> set[str]:
-        """The names of a table's columns in lower case; none where there is no such table."""
+        """The names of a table's columns in lower case; none if there is no such table."""
         ...
 
     def send_statement(self, columns: set[str]) -> str:
@@ -57,7 +57,7 @@ class QueueDialect(Protocol):
         ...
 
     def writers_zone(self) -> AbstractContextManager[None]:
-        """A transaction in which Due means what it means to the endpoints that write it."""
+        """A transaction in the time zone of the endpoints that write Due."""
         ...
 
 
