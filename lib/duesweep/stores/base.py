@@ -23,7 +23,7 @@ class TaskSession(Protocol):
     """One task's session: the batch contract. Not thread-safe."""
 
     def transaction(self) -> AbstractContextManager[None]:
-        """The transaction in which a batch is claimed and finished; nested: a savepoint."""
+        """The transaction in which a batch is claimed and finished; nested, a savepoint."""
         ...
 
     def claim(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
@@ -40,12 +40,12 @@ class TaskSession(Protocol):
         ...
 
     def exclude(self, messages: Sequence[Message]) -> None:
-        """Claim these no more in this session: their destination takes nothing now."""
+        """Do not claim these again in this session, because their destination takes nothing now."""
         ...
 
     def grant_exhausted(self, run: SweepRun, wanted: int, limit: int) -> int:
-        """How many of `wanted` more messages the sweep may exhaust. Its slices take turns: until
-        this transaction ends, which counts what `finish` is told of.
+        """How many of `wanted` more messages the sweep may exhaust. Serialised per sweep: other
+        slices wait until this transaction, in which `finish` counts them, has ended.
         """
         ...
 
@@ -59,13 +59,13 @@ class TaskSession(Protocol):
 
 
 class MessageSession(Protocol):
-    """One message at a time: the contract of the MSMQ transport's `IDelayedMessageStore`, which the
-    batch contract is the form for many of. It keeps no account. Not thread-safe. Within a
-    `transaction`, fetching locks the message, and what is removed is back if it fails.
+    """One message at a time, as in the MSMQ transport's `IDelayedMessageStore`; the batch contract
+    does the same for many. It keeps no account. Not thread-safe. Within a `transaction`, fetching
+    locks the message, and a failure brings back what was removed.
     """
 
     def transaction(self) -> AbstractContextManager[None]:
-        """The transaction of one message; nested: a savepoint."""
+        """The transaction of one message; nested, a savepoint."""
         ...
 
     def store(self, message: NewMessage) -> str:
@@ -73,21 +73,21 @@ class MessageSession(Protocol):
         ...
 
     def fetch_next_due(self) -> Message | None:
-        """The eligible message that has been due for the longest, by the server's clock; locked.
-        None where there is none; what others hold is skipped.
+        """Lock and return the eligible message that has been due for the longest, by the server's
+        clock; None if there is none. Skips what others hold.
         """
         ...
 
     def remove(self, message: Message) -> bool:
-        """Remove a message that was fetched; False where it is gone already."""
+        """Remove a message that was fetched; False if it is gone already."""
         ...
 
     def raise_failure_count(self, message: Message) -> bool:
-        """Count a failure for a message; False where it is gone already."""
+        """Count a failure for a message; False if it is gone already."""
         ...
 
     def next_due(self) -> datetime | None:
-        """When the next message is or was due, in UTC; None where none is stored."""
+        """When the next message is or was due, in UTC; None if none is stored."""
         ...
 
 
@@ -106,7 +106,7 @@ class DriverSession(Journal, Protocol):
         ...
 
     def notices(self) -> Sequence[Problem]:
-        """What somebody should look at, although sweeps work: a problem each. Cheap."""
+        """Problems that somebody should look at, although sweeps work. Cheap."""
         ...
 
     def has_work(self, ahead: timedelta) -> bool:

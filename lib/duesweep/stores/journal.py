@@ -116,11 +116,11 @@ class Journal(Protocol):
     source: str
 
     def settling(self) -> AbstractContextManager[None]:
-        """Be the source's only settler; waits for another a bounded time."""
+        """Be the source's only settler; waits a bounded time for another one to end."""
         ...
 
     def dead_sweeps(self) -> Sequence[UnsettledSweep]:
-        """Unsettled sweeps whose driver is gone; they are this session's to settle from now on."""
+        """Unsettled sweeps whose driver is gone. From now on, only this session may settle them."""
         ...
 
     def close_sweep(
@@ -133,7 +133,7 @@ class Journal(Protocol):
     ) -> bool:
         """Close a sweep once its batches in flight have ended; False when it was closed already.
         `remaining` messages are still due; a function is called when the batches have ended.
-        `reason`: why its dispatch was cut short, None where it came to its end.
+        `reason`: why its dispatch was cut short; None if it was not.
         """
         ...
 
@@ -166,13 +166,13 @@ class Journal(Protocol):
         ...
 
     def binding(self) -> UUID | None:
-        """The ledger that the source is bound to. Raises `ConfigError` where the source's name is
-        that of another store.
+        """The ledger that the source is bound to. Raises `ConfigError` if another store
+        has the source's name.
         """
         ...
 
     def bind(self, ledger_id: UUID) -> None:
-        """Bind the source to a ledger, for good; one that is bound stays as it is."""
+        """Bind the source to a ledger for good. A source that is bound already stays as it is."""
         ...
 
     def unsettled(self) -> Backlog:

@@ -26,11 +26,11 @@ class TransactionMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """What a store that users bring is made from: the section `store` of the configuration.
+    """What a custom store is made from: the section `store` of the configuration.
 
-    `name`, `schema` and `delayed_table` are None where they are not set. `batch_bytes` is what a
-    claim may read; `options` are the store's own, from `[store.options]`; `timeouts` say how long
-    it may wait for a server that says nothing.
+    `name`, `schema` and `delayed_table` are None where they are not set. `batch_bytes` limits
+    what a claim may read; `options` are the store's own, from `[store.options]`; `timeouts` say how
+    long it may wait for a server that does not answer.
     """
 
     dsn: str = field(repr=False)
@@ -60,9 +60,9 @@ class Horizon:
     """What a sweep calls due: everything stored with a Due before `before`.
 
     `server_time` is the server's clock at that moment. The two differ where the writers' time zone
-    is not UTC (docs/architecture.md, «Due»), and by how far a sweep looks `ahead`. What was stored
-    with a Due before `since` is left to others; None: nothing is. `zone` is the one whose clock
-    stored Dues show, as PostgreSQL calls it; None: UTC.
+    is not UTC (docs/architecture.md, «Due»), and by how far a sweep looks `ahead`. The sweep leaves
+    what was stored with a Due before `since` to others; None: it leaves nothing. `zone` is the one
+    whose clock stored Dues show, as PostgreSQL calls it; None: UTC.
     """
 
     before: datetime
@@ -72,11 +72,11 @@ class Horizon:
     zone: str | None = None
 
     def looking_ahead(self, ahead: timedelta) -> "Horizon":
-        """The same moment's horizon of a sweep that looks so far ahead."""
+        """The horizon of a sweep that looks so far ahead, asked for at the same moment."""
         return replace(self, before=self.before + ahead, ahead=self.ahead + ahead)
 
     def cut_off(self, cutoff: datetime) -> "Horizon":
-        """The same horizon, less what is due before an instant."""
+        """The same horizon without what is due before an instant."""
         return replace(self, since=cutoff + timedelta(microseconds=self.shift_us))
 
     @property

@@ -31,7 +31,7 @@ class QueueDialect(Protocol):
 
     @property
     def delayed(self) -> Destination | None:
-        """The endpoint's delayed table; None where it is not in this database."""
+        """The endpoint's delayed table; None if it is not in this database."""
         ...
 
     def transaction(self) -> AbstractContextManager[None]:
@@ -49,7 +49,7 @@ class QueueDialect(Protocol):
         ...
 
     def columns(self, table: Destination) -> set[str]:
-        """The names of a table's columns in lower case; none where there is no such table."""
+        """The names of a table's columns in lower case; none if there is no such table."""
         ...
 
     def send_statement(self, columns: set[str]) -> str:
@@ -57,7 +57,7 @@ class QueueDialect(Protocol):
         ...
 
     def writers_zone(self) -> AbstractContextManager[None]:
-        """A transaction in the time zone in which endpoints write Due."""
+        """A transaction in the time zone of the endpoints that write Due."""
         ...
 
 

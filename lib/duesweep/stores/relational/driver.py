@@ -87,14 +87,14 @@ class RelationalDriverSession(RelationalJournal, ABC):
             return ()
         return (
             Problem(
-                f"{timeless} messages in {self._delayed} have no Time, so that they never come due",
+                f"{timeless} messages in {self._delayed} have no Time, so they never come due",
                 "give them one, or remove them",
             ),
         )
 
     def due_destinations(self, horizon: Horizon) -> Sequence[str]:
-        """Those of the messages that have been due for the longest; none where they are in the
-        headers.
+        """The destinations of the messages that have been due for the longest; none if destinations
+        are in the headers.
         """
         if not self._kind.has_destination:
             return ()
@@ -102,7 +102,7 @@ class RelationalDriverSession(RelationalJournal, ABC):
         return [row.destination for row in rows]
 
     def stored_destinations(self) -> Sequence[str]:
-        """Those of all messages; none where they are in the headers."""
+        """The destinations of all messages; none if they are in the headers."""
         if not self._kind.has_destination:
             return ()
         with self._looking_at_all():
@@ -127,8 +127,8 @@ class RelationalDriverSession(RelationalJournal, ABC):
 
 
 def slice_sizes(bounds: Sequence[Any]) -> tuple[int, ...]:
-    """How many messages each slice has that begins at one of `bounds`, the rows of `plan_bounds`;
-    all but the last have as many.
+    """The number of messages of each slice; all slices but the last have the same. `bounds` are the
+    rows of `plan_bounds`, one where each slice begins.
     """
     if not bounds:
         return ()

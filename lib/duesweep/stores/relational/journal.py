@@ -26,8 +26,8 @@ _MOST_REASONS = 3
 
 
 class RelationalJournal:
-    """Locks of sessions say that a sweep lives, and who settles a source; `delayed` is the delayed
-    table's name as the bindings have it.
+    """A session's locks show that its sweep lives, and that it settles a source. `delayed` is the
+    delayed table's name in the bindings.
     """
 
     def __init__(self, session: LockingSession, source: str, delayed: str) -> None:
@@ -50,7 +50,7 @@ class RelationalJournal:
         try:
             yield
         finally:
-            # It ends with its session, too; and what ended that one is the reason to be told.
+            # The session's end releases it, too. An error here would hide why the session ended.
             with suppress(StoreError):
                 self._locks.unlock(name)
 
@@ -75,7 +75,7 @@ class RelationalJournal:
                 "close_sweep",
                 sweep_id=sweep_id,
                 abandoned=abandoned,
-                # Counted only now: what a batch in flight holds may not be seen.
+                # Not counted before: locked rows of a batch in flight may be left out.
                 remaining=remaining if isinstance(remaining, int) else remaining(),
                 reason=reason and make_storable(reason),
             )
@@ -129,7 +129,7 @@ class RelationalJournal:
             self._statements.execute("delete_sweep", sweep_id=sweep_id)
 
     def binding(self) -> UUID | None:
-        """The ledger that the source is bound to; `ConfigError` where it is another's source."""
+        """The ledger that the source is bound to; `ConfigError` if it is another store's source."""
         rows = self._statements.rows("read_binding", source=self.source)
         if rows and rows[0].delayed != self._delayed:
             raise ConfigError(
@@ -180,5 +180,5 @@ def sweep_lock(sweep_id: UUID) -> str:
 
 
 def settle_lock(source: str) -> str:
-    """The lock of a source's settler; hashed, since a lock's name is short and a source's not."""
+    """The lock of a source's settler. Hashed, because the name of a lock has to be short."""
     return f"duesweep/settle/{hashlib.sha256(source.encode()).hexdigest()}"

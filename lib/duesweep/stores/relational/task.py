@@ -18,7 +18,7 @@ from duesweep.stores.values import SweepRun
 
 
 class RelationalTaskSession(ABC):
-    """What is the same in every dialect; a dialect claims and removes, and brings its `account`."""
+    """What is the same in every dialect. A dialect claims, removes, and has its own `account`."""
 
     def __init__(
         self, statements: Statements, account: BatchAccount, source: str, endpoint: str

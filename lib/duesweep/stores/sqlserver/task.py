@@ -179,8 +179,8 @@ class SqlServerTaskSession(RelationalTaskSession):
         return self._statements.rows("fence", sweep_id=run.sweep_id, lock=lock)
 
     def grant_exhausted(self, run: SweepRun, wanted: int, limit: int) -> int:
-        """How many more messages the sweep may exhaust; none where its other slices take too long
-        over theirs: then they stay, as failures.
+        """How many more messages the sweep may exhaust. If its other slices hold the lock for too
+        long, none: then the messages stay as failures.
         """
         lock = f"{batches_lock(run.sweep_id)}/exhausted"
         row = self._statements.row("lock_sweep_counters", sweep_id=run.sweep_id, lock=lock)
