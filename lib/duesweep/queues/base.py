@@ -129,7 +129,7 @@ class Queue(Protocol):
 class Routing(Protocol):
     """What a `Queue` of several connections can do besides."""
 
-    def way(self, address: str) -> tuple[str, str]:
+    def resolve_route(self, address: str) -> tuple[str, str]:
         """The connection that an address leads to, and the queue's address there.
 
         Raises a `MessageError` where it leads nowhere.

@@ -38,7 +38,7 @@ class RoutedQueue:
         """The longest time in seconds for which any of its connections can defer a message."""
         return max(queue.longest_delay for queue in self.connections.values())
 
-    def way(self, address: str) -> tuple[str, str]:
+    def resolve_route(self, address: str) -> tuple[str, str]:
         """The connection that an address is routed to, and the queue's address there."""
         route = first_route(self.routes, address)
         return route.connection, route.name_of(address)
@@ -66,7 +66,7 @@ class RoutedQueue:
         holder, name = None, None
         if error_queue is not None:
             try:
-                holder, name = self.way(error_queue)
+                holder, name = self.resolve_route(error_queue)
             except NoRouteError as error:
                 raise ConfigError(
                     f"retry.error_queue: {error}", advice="add a [[route]] for it"

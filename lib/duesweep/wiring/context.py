@@ -12,7 +12,13 @@ from duesweep.queues.routed import RoutedQueue
 from duesweep.stores.base import Store
 from duesweep.stores.values import TransactionMode
 from duesweep.wiring import custom
-from duesweep.wiring.dialects import connections, dialect, queue_kind, refuse_apart, timeouts_of
+from duesweep.wiring.dialects import (
+    check_shared_transaction,
+    connections,
+    dialect,
+    queue_kind,
+    timeouts_of,
+)
 
 
 def sweep_context(config: Config, *, needs_ladder: bool = False) -> SweepContext:
@@ -74,7 +80,7 @@ def ledger_root(root: str) -> str:
 def _queue(config: Config, swept: Store, *, needs_ladder: bool) -> Queue:
     queues: dict[str, Queue] = {}
     for name, connection in connections(config, needs_ladder=needs_ladder).items():
-        refuse_apart(connection, swept)
+        check_shared_transaction(connection, swept)
         queues[name] = queue_kind(connection.kind).queue(connection)
     if not config.route:
         (only,) = queues.values()

@@ -140,7 +140,7 @@ def timeouts_of(config: Config) -> Timeouts:
     return Timeouts(config.timeouts.silence_seconds)
 
 
-def refuse_apart(connection: QueueConnection, store: Store) -> None:
+def check_shared_transaction(connection: QueueConnection, store: Store) -> None:
     """Raise `ConfigError` where a connection has no dsn, but the custom store has no transaction
     that its queues could share.
     """

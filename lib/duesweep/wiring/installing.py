@@ -9,7 +9,13 @@ from duesweep.errors import ConfigError
 from duesweep.stores.base import Store
 from duesweep.wiring import custom
 from duesweep.wiring.context import own_names
-from duesweep.wiring.dialects import SetupStep, connections, dialect, queue_kind, refuse_apart
+from duesweep.wiring.dialects import (
+    SetupStep,
+    check_shared_transaction,
+    connections,
+    dialect,
+    queue_kind,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +73,7 @@ def installer(config: Config) -> Installer:
     steps: list[SetupStep] = []
     for name, connection in connections(config).items():
         if own is not None:
-            refuse_apart(connection, own)
+            check_shared_transaction(connection, own)
         kind = queue_kind(connection.kind)
         queues = kind.queue_tables(connection, services.get(name, []))
         if connection.is_beside and own is None:

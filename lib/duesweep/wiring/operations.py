@@ -7,7 +7,7 @@ from duesweep.errors import ConfigError
 from duesweep.queues.operations.base import Transport
 from duesweep.queues.operations.session import TransportSession, open_session
 from duesweep.wiring.context import store
-from duesweep.wiring.dialects import QueueConnection, connections, refuse_apart
+from duesweep.wiring.dialects import QueueConnection, check_shared_transaction, connections
 
 __all__ = ["TransportSession", "session", "transport"]
 
@@ -26,7 +26,7 @@ def transport(config: Config, connection: str | None = None) -> Transport:
             advice=f"name one of {', '.join(sorted(found))} with --connection",
         )
     if config.store.is_custom and found[name].is_beside:
-        refuse_apart(found[name], store(config))
+        check_shared_transaction(found[name], store(config))
     makers = {"postgresql": _postgresql, "sqlserver": _sqlserver}
     if found[name].kind not in makers:
         raise ConfigError(
