@@ -1,4 +1,4 @@
-"""duesweep against its peers, interleaved, on one server and the same rows. See README.md."""
+"""Compares duesweep with its peers, in turns, on one server with the same rows. See README.md."""
 
 import argparse
 import os
@@ -18,7 +18,7 @@ from plain_loop import PlainLoop
 from sweeps import WarmSession, sweep_cold
 from testbed import Testbed
 
-from duesweep.demo.folder import configured, emptied, kept
+from duesweep.demo.folder import clear_folder, lock_folder, write_config
 from duesweep.demo.messages import ENDPOINT
 from duesweep.demo.server import EmbeddedServer
 
@@ -29,13 +29,13 @@ WARM, COLD = "duesweep, warm", "duesweep, cold"
 _WARM_UP_ROWS = 50_000
 _DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
 
-# What is measured, made ready beforehand; it returns the seconds of its steps, where it tells.
+# The measured action. It returns the seconds of its steps, or nothing if it does not know them.
 Measured = Callable[[], dict[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """`prepare` is not measured, what it returns is."""
+    """One of the programs to compare. `prepare` is not measured; the action that it returns is."""
 
     name: str
     prepare: Callable[[], Measured]
@@ -43,18 +43,18 @@ class Contender:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run all; 1 where a message was lost, doubled or early."""
+    """Run all contenders. Returns 1 if a message was lost, doubled or early."""
     options = _options(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     folder: Path = options.folder.absolute()
     durability = _DURABLE if options.durable else {}
-    with kept(folder):
-        emptied(folder)
+    with lock_folder(folder):
+        clear_folder(folder)
         try:
             with _server(folder, durability) as server:
                 runs = _compare(options, folder, server)
         finally:
-            emptied(folder)
+            clear_folder(folder)
     return 0 if all(run.count.is_clean for run in runs) else 1
 
 
@@ -68,7 +68,7 @@ def _compare(options: argparse.Namespace, folder: Path, server: EmbeddedServer) 
         "store": {"kind": "postgresql", "dsn": server.dsn, "endpoint": ENDPOINT},
         "ledger": {"root": str(folder / "ledger")},
     }
-    config = configured(file, settings, "Written by bench/run.")
+    config = write_config(file, settings, "Written by bench/run.")
     testbed = Testbed(config, options.rows)
     _say(f"loading {options.rows:,} due rows")
     testbed.prepare()
@@ -79,7 +79,7 @@ def _compare(options: argparse.Namespace, folder: Path, server: EmbeddedServer) 
     contenders = _contenders(testbed, session, lambda: sweep_cold(file, folder / "cold.log"))
     runs: list[Run] = []
     for number in range(options.rounds):
-        for contender in _in_turn(contenders, number):
+        for contender in _rotate(contenders, number):
             if contender.name != COLD or number < options.cold_rounds:
                 runs.append(_run(testbed, contender, number + 1))
     machine = _machine(testbed, session)
@@ -92,20 +92,22 @@ def _contenders(
     testbed: Testbed, session: WarmSession, cold: Callable[[], None]
 ) -> list[Contender]:
     def mover() -> Measured:
-        return _untold(lambda: move(testbed.dsn, testbed.delayed, testbed.own_queue))
+        return _without_steps(lambda: move(testbed.dsn, testbed.delayed, testbed.own_queue))
 
     def plain() -> Measured:
-        return _untold(PlainLoop(testbed.dsn, testbed.delayed, testbed.queues, testbed.rows).run)
+        return _without_steps(
+            PlainLoop(testbed.dsn, testbed.delayed, testbed.queues, testbed.rows).run
+        )
 
     return [
         Contender(MOVER, mover, is_first_hop=True),
         Contender(PLAIN, plain),
         Contender(WARM, lambda: session.sweep),
-        Contender(COLD, lambda: _untold(cold)),
+        Contender(COLD, lambda: _without_steps(cold)),
     ]
 
 
-def _untold(action: Callable[[], None]) -> Measured:
+def _without_steps(action: Callable[[], None]) -> Measured:
     def measured() -> dict[str, float]:
         action()
         return {}
@@ -113,8 +115,8 @@ def _untold(action: Callable[[], None]) -> Measured:
     return measured
 
 
-def _in_turn(contenders: Sequence[Contender], number: int) -> list[Contender]:
-    # Each round begins with another one, so that none always follows the same neighbour.
+def _rotate(contenders: Sequence[Contender], number: int) -> list[Contender]:
+    # Each round starts with another contender, so that the order has no influence.
     start = number % len(contenders)
     return [*contenders[start:], *contenders[:start]]
 
@@ -152,12 +154,14 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=200_000, help="how many due rows")
     parser.add_argument("--rounds", type=int, default=3, help="how often each contender runs")
     parser.add_argument("--quick", action="store_true", help="one cold start only")
-    parser.add_argument("--durable", action="store_true", help="fsync and its kin on")
+    parser.add_argument(
+        "--durable", action="store_true", help="switch fsync and similar settings on"
+    )
     parser.add_argument(
         "--folder",
         type=Path,
         default=ROOT / "build" / "bench",
-        help="where the server keeps its data meanwhile",
+        help="folder for the server's data",
     )
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)

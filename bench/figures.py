@@ -1,4 +1,4 @@
-"""Runs to figures: medians, ratios, a table and JSON."""
+"""Turns runs into figures: medians, ratios, a table and JSON."""
 
 import json
 from collections.abc import Sequence
@@ -17,8 +17,9 @@ _WIDTH = 110
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of one contender; `steps` are the seconds of its functions, where it tells;
-    `load` is the machine's when it began."""
+    """One run of one contender. `steps` are the seconds of its functions, if they are known.
+    `load` is the machine's load at the start.
+    """
 
     contender: str
     round: int
@@ -30,12 +31,12 @@ class Run:
 
     @property
     def rows_per_second(self) -> float:
-        """Due rows by the time that they took."""
+        """Due rows for each second of the run."""
         return self.rows / self.seconds
 
 
 def summary_of(runs: Sequence[Run], peer: str) -> list[dict[str, Any]]:
-    """For each contender its medians; `ratio` is the median of the rounds' ratios to `peer`."""
+    """The medians of each contender. `ratio` is the median of the rounds' ratios to `peer`."""
     by_contender: dict[str, list[Run]] = {}
     for run in runs:
         by_contender.setdefault(run.contender, []).append(run)
@@ -59,7 +60,7 @@ def summary_of(runs: Sequence[Run], peer: str) -> list[dict[str, Any]]:
 
 
 def shares_of(runs: Sequence[Run]) -> dict[str, float]:
-    """The median share of plan, dispatch and settle in the runs that tell; and the rest."""
+    """The median shares of plan, dispatch, settle and the rest, in runs with known steps."""
     told = [run for run in runs if run.steps]
     if not told:
         return {}
@@ -72,7 +73,7 @@ def shares_of(runs: Sequence[Run]) -> dict[str, float]:
 
 
 def write(file: Path, machine: dict[str, Any], runs: Sequence[Run], peer: str) -> None:
-    """All of it as JSON."""
+    """Write the results as JSON."""
     result = {
         "machine": machine,
         "peer": peer,
@@ -85,7 +86,7 @@ def write(file: Path, machine: dict[str, Any], runs: Sequence[Run], peer: str) -
 
 
 def show(machine: dict[str, Any], runs: Sequence[Run], peer: str) -> None:
-    """All of it as tables."""
+    """Print the results as tables."""
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = _WIDTH

@@ -1,4 +1,4 @@
-"""Contender: NServiceBus's own mover, which takes due messages to the endpoint's input queue."""
+"""Contender: NServiceBus's own mover, which moves due messages to the endpoint's input queue."""
 
 from datetime import UTC
 
@@ -7,7 +7,7 @@ import psycopg
 from duesweep.core.address import TableName
 
 BATCH = 100
-# Verbatim, but for the batch size, which NServiceBus binds: `MoveDueDelayedMessageText` of
+# Verbatim, except the batch size, which NServiceBus binds: `MoveDueDelayedMessageText` of
 # https://github.com/Particular/NServiceBus.SqlServer (PostgreSqlConstants.cs).
 _MOVE_DUE = """
 WITH message as (DELETE FROM {0} WHERE id in (SELECT id from {0} WHERE {0}.Due < now() AT TIME ZONE

@@ -1,7 +1,7 @@
-"""Contender: two plain Python processes, without plan, ledger or a thought for failures.
+"""Contender: two plain Python processes, without a plan, a ledger or handling of failures.
 
-Run as a script, this is one of the processes: it connects, says that it is ready, waits for a line,
-and then sweeps its half.
+As a script, this is one of the processes: it connects, prints `ready`, waits for a line, and then
+sweeps its half.
 """
 
 import json
@@ -23,7 +23,7 @@ Rows = list[tuple[str, bytes | None]]
 
 
 class PlainLoop:
-    """The processes, started and connected; `run` is what is measured."""
+    """The processes, started and connected. `run` is measured."""
 
     def __init__(
         self, dsn: str, delayed: TableName, queues: dict[str, TableName], rows: int
@@ -42,7 +42,7 @@ class PlainLoop:
             process.stdout.readline()
 
     def run(self) -> None:
-        """Let them sweep; raises where one of them failed."""
+        """Let the processes sweep. Raises if one of them failed."""
         for process in self._processes:
             assert process.stdin is not None
             process.stdin.write("go\n")
@@ -58,7 +58,7 @@ def _process(job: dict[str, object]) -> subprocess.Popen[str]:
 
 
 def sweep_share(connection: psycopg.Connection[tuple[object, ...]], job: dict[str, object]) -> None:
-    """Claim by key, splice the headers, append to each destination: a transaction a batch."""
+    """Claim by key, cut the headers, append to each destination, in one transaction a batch."""
     keys = connection.execute(
         f"SELECT id::text FROM {job['delayed']} WHERE due < now() AT TIME ZONE 'UTC'"
         f" ORDER BY due, id OFFSET {job['offset']} LIMIT {job['limit']}".encode()
@@ -96,7 +96,7 @@ def _by_address(claimed: list[tuple[object, ...]]) -> dict[str, Rows]:
 
 
 def main() -> int:
-    """One process."""
+    """Run one of the processes."""
     job = json.loads(sys.argv[1])
     with psycopg.connect(job["dsn"], autocommit=True) as connection:
         print("ready", flush=True)

@@ -1,5 +1,5 @@
-"""The pipelined publisher against one confirm at a time, interleaved, on one broker and one kind of
-queue. See README.md.
+"""Compares the pipelined publisher with one confirm at a time, in turns, on one broker with one
+kind of queue. See README.md.
 """
 
 import argparse
@@ -37,7 +37,7 @@ _SECONDS = 300.0
 
 @dataclass(frozen=True, slots=True)
 class PublisherContender:
-    """How `count` messages are published; it returns when all are confirmed."""
+    """A way to publish `count` messages. `publish` returns when all are confirmed."""
 
     name: str
     publish: Callable[[str, int], None]
@@ -45,7 +45,7 @@ class PublisherContender:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run all; 1 where a message is missing, or the ratio is under ten."""
+    """Run all contenders. Returns 1 if a message is missing, or the ratio is below ten."""
     options = _options(arguments)
     contenders = [
         PublisherContender(PIPELINED, _pipelined, options.messages),
@@ -89,7 +89,7 @@ def _pipelined(url: str, count: int) -> None:
             publisher.publish([publication] * min(1_000, count - start))
             publisher.wait(_SECONDS)
             if set(publisher.take_results()) != {PublishResult.CONFIRMED}:
-                sys.exit(f"Not all was confirmed: {publisher.fault}")
+                sys.exit(f"Some messages were not confirmed: {publisher.fault}")
 
 
 def _one_by_one(url: str, count: int) -> None:
@@ -98,14 +98,14 @@ def _one_by_one(url: str, count: int) -> None:
     channel = connection.channel()
     channel.confirm_delivery()
     for _ in range(count):
-        # Returns with the confirm, and raises without.
+        # Returns after the confirm, and raises if there is none.
         channel.basic_publish("", _QUEUE, _BODY, properties, mandatory=True)
     connection.close()
 
 
 @contextmanager
 def _empty_queue(url: str) -> Iterator[Callable[[], int]]:
-    """A quorum queue, as endpoints have; how many messages lie in it."""
+    """An empty quorum queue, as endpoints have. Yields a function that counts its messages."""
     connection = pika.BlockingConnection(pika.URLParameters(url))
     channel = connection.channel()
     arguments: dict[str, Any] = {"x-queue-type": "quorum"}
@@ -125,7 +125,7 @@ def _empty_queue(url: str) -> Iterator[Callable[[], int]]:
 
 @contextmanager
 def _broker(url: str | None) -> Iterator[str]:
-    """The broker that `url` names; without one, a node like the tests', which ends with this."""
+    """The broker at `url`; None: a node like that of the tests, which ends with the block."""
     if url is not None:
         yield url
         return

@@ -1,4 +1,4 @@
-"""Contenders: our whole sweep, in a warm session and from the shell."""
+"""Contenders: duesweep's whole sweep, in a warm session and from the shell."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from duesweep.session import spark_session
 
 _ROOT = Path(__file__).resolve().parent.parent
 STAGES = ("plan", "dispatch", "settle")
-# What `duesweep.sweep` calls, and which of its three words each belongs to.
+# The functions that `duesweep.sweep` calls, and the stage of each.
 STAGE_OF = {
     "settle_first": "settle",
     "plan_slices": "plan",
@@ -30,7 +30,7 @@ STAGE_OF = {
 
 
 class WarmSession:
-    """A Spark session, and sweeps in it."""
+    """Sweeps in one Spark session."""
 
     def __init__(self, config: Config) -> None:
         self._context = wiring.sweep_context(config)
@@ -38,8 +38,8 @@ class WarmSession:
         self.spark_version = self._spark.version
 
     def sweep(self) -> dict[str, float]:
-        """Sweep once; the seconds that went into each function of `STAGE_OF`."""
-        with _measured() as seconds:
+        """Sweep once. Returns the seconds of each function in `STAGE_OF`."""
+        with _measure_steps() as seconds:
             summary = pipeline.sweep(self._spark, self._context)
         if summary.outcome != "done":
             raise RuntimeError(f"the sweep ended as {summary.outcome}: {summary.reason}")
@@ -66,11 +66,11 @@ def sweep_cold(file: Path, log: Path) -> None:
 
 
 @contextmanager
-def _measured() -> Iterator[dict[str, float]]:
-    """Time the steps of `duesweep.sweep` from outside: wrapped while this lasts."""
+def _measure_steps() -> Iterator[dict[str, float]]:
+    """Measure the functions that `duesweep.sweep` calls, by wrapping them in the block."""
     seconds: dict[str, float] = defaultdict(float)
 
-    def timed(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def measure(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def wrapper(*arguments: Any, **named: Any) -> Any:
             started = time.monotonic()
             try:
@@ -82,7 +82,7 @@ def _measured() -> Iterator[dict[str, float]]:
 
     originals = {name: getattr(pipeline, name) for name in STAGE_OF}
     for name, function in originals.items():
-        setattr(pipeline, name, timed(name, function))
+        setattr(pipeline, name, measure(name, function))
     try:
         yield seconds
     finally:

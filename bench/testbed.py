@@ -1,4 +1,4 @@
-"""The ground that every contender runs on: the same rows before each run, a count after it."""
+"""The database for all contenders: the same rows before each run, and a count after it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from duesweep.sql import statement
 
 ADDRESSES = ("Billing", '"public"."Shipping"', "Ship.ping", "Invoicing")
 _SCHEMA = "public"
-# With some 850 bytes of headers and what a row costs, a row takes 1.7 kB.
+# With about 850 bytes of headers and its overhead, a row takes 1.7 kB.
 _BODY_BYTES = 800
 _NOT_DUE_SHARE = 50
 _SETTINGS = ("server_version", "fsync", "synchronous_commit", "full_page_writes", "shared_buffers")
@@ -23,8 +23,8 @@ _SETTINGS = ("server_version", "fsync", "synchronous_commit", "full_page_writes"
 class Count:
     """What a run did to the messages, by message id.
 
-    `lost`: due, and not where they belong. `doubled`: there more than once, or still in the store
-    as well, or where they do not belong. `early`: not due, and gone from the store or arrived.
+    `lost`: due, but not in their queue. `doubled`: in their queue more than once, or also in the
+    store, or in a wrong queue. `early`: not due, but gone from the store or in a queue.
     """
 
     lost: int
@@ -33,12 +33,12 @@ class Count:
 
     @property
     def is_clean(self) -> bool:
-        """Whether every message is where it belongs, once."""
+        """Whether every message is in the right place, once."""
         return (self.lost, self.doubled, self.early) == (0, 0, 0)
 
 
 class Testbed:
-    """The tables, on a server where `config` finds them."""
+    """The tables, on the server that `config` names."""
 
     def __init__(self, config: Config, rows: int) -> None:
         self.dsn = config.store.dsn.get_secret_value()
@@ -50,7 +50,7 @@ class Testbed:
         self._config = config
 
     def prepare(self) -> None:
-        """Create the tables and generate the rows, which `reset` copies from then on."""
+        """Create the tables and generate the rows that `reset` copies."""
         wiring.installer(self._config).install(rebind=False)
         traffic = Traffic(
             self.rows,
@@ -66,7 +66,7 @@ class Testbed:
             _run(connection, _KEEP_PRISTINE.format(delayed=self.delayed))
 
     def reset(self, rows: int | None = None) -> None:
-        """All rows (or the first `rows`) in the delayed table, which is vacuumed; queues empty."""
+        """Empty the queues, and fill the delayed table with all rows (or the first `rows`)."""
         with psycopg.connect(self.dsn, autocommit=True) as connection:
             tables = ", ".join(map(str, (self.delayed, self.own_queue, *self.queues.values())))
             _run(connection, f"TRUNCATE {tables}")
@@ -79,8 +79,8 @@ class Testbed:
             _run(connection, "CHECKPOINT")
 
     def count(self, *, is_first_hop: bool) -> Count:
-        """What arrived: in the destinations, or after a first hop in the endpoint's own queue."""
-        places: Sequence[tuple[str, TableName]] = (
+        """Count what arrived: in the destinations, or after a first hop in the own queue."""
+        found: Sequence[tuple[str, TableName]] = (
             [("headers::json ->> 'NServiceBus.SqlServer.ForwardDestination'", self.own_queue)]
             if is_first_hop
             else [(_literal(address), queue) for address, queue in self.queues.items()]
@@ -88,7 +88,7 @@ class Testbed:
         arrived = " UNION ALL ".join(
             f"SELECT headers::json ->> 'NServiceBus.MessageId' AS message_id, {address} AS address"
             f" FROM {queue}"
-            for address, queue in places
+            for address, queue in found
         )
         with psycopg.connect(self.dsn) as connection:
             text = _COUNT.format(arrived=arrived, delayed=self.delayed)

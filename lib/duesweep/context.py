@@ -4,9 +4,9 @@ import time
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.core.policy import BatchLimits, LookAhead, Retry
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
-from duesweep.ledger.writers import LedgerWriter
 from duesweep.queues.base import Queue
 from duesweep.stores.base import Store
 from duesweep.stores.values import Horizon

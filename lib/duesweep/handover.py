@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 from duesweep.context import SweepContext
 from duesweep.errors import ConfigError, ExitCode
 from duesweep.preview import PreviewEntry, count_destinations
-from duesweep.stores.values import Horizon, SweepReport
+from duesweep.stores.journal import SweepReport
+from duesweep.stores.values import Horizon
 from duesweep.sweep import Watch, exit_code, sweep
 
 # 1,000 years: later than any real Due, and still a date that Python can represent.

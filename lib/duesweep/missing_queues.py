@@ -66,7 +66,9 @@ def _find_connections_without_queues(
     unrouted: dict[str, str] = {}
     for address in destinations:
         try:
-            name, target = queue.way(address) if isinstance(queue, Routing) else ("", address)
+            name, target = (
+                queue.resolve_route(address) if isinstance(queue, Routing) else ("", address)
+            )
         except UnreadableAddressError:
             # The message is at fault, not a setting.
             continue

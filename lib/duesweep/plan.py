@@ -9,7 +9,8 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from duesweep.core.policy import BatchLimits, slice_count
 from duesweep.stores.base import DriverSession
-from duesweep.stores.values import JdbcSource, Slices, SweepRun
+from duesweep.stores.journal import JdbcSource
+from duesweep.stores.values import Slices, SweepRun
 
 # Each row is about 45 kB.
 _FETCH_ROWS = 50

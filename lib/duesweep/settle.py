@@ -11,8 +11,7 @@ from uuid import UUID
 
 from duesweep.errors import ConfigError, LedgerError
 from duesweep.ledger.ledger import TRANSACTION_RETENTION_DAYS, Ledger
-from duesweep.stores.base import Journal
-from duesweep.stores.values import SweepReport, SweepSummary, UnsettledSweep
+from duesweep.stores.journal import Journal, SweepReport, SweepSummary, UnsettledSweep
 
 # What a journal may hold while the ledger cannot be written. A million dispatched messages take
 # about 250 MB; exhausted messages are stored whole.
@@ -69,7 +68,7 @@ def settle_leftovers(journal: Journal, ledger: Ledger) -> None:
     check_binding(journal, ledger)
     if not journal.dead_sweeps():
         return
-    with journal.settling(), ledger.writing():
+    with journal.settling(), ledger.lock_for_writing():
         # Ask again: another process may have settled them while this one waited for the lock.
         for sweep in journal.dead_sweeps():
             if not sweep.is_closed:
@@ -80,7 +79,7 @@ def settle_leftovers(journal: Journal, ledger: Ledger) -> None:
 
 def settle_sweep(journal: Journal, ledger: Ledger, sweep_id: UUID) -> SweepSummary:
     """Settle a sweep that its own driver has closed. Returns its row of `sweeps`."""
-    with journal.settling(), ledger.writing():
+    with journal.settling(), ledger.lock_for_writing():
         return _settle(journal, ledger, sweep_id)
 
 

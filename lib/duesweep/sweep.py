@@ -20,7 +20,8 @@ from duesweep.plan import claim_keys_df, core_count, plan_slices
 from duesweep.settle import settle_first, settle_last
 from duesweep.spark_errors import SPARK_ERRORS, sentence
 from duesweep.stores.base import DriverSession
-from duesweep.stores.values import Horizon, Slices, SweepReport, SweepRun, SweepSummary
+from duesweep.stores.journal import SweepReport, SweepSummary
+from duesweep.stores.values import Horizon, Slices, SweepRun
 from duesweep.watchdog import watch_dispatch
 
 _log = structlog.get_logger(__name__)

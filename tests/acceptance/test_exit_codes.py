@@ -10,7 +10,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from duesweep.cli.app import main
 from duesweep.core.address import quote_name
 from duesweep.demo.server import EmbeddedServer
-from duesweep.stores.values import SweepReport
+from duesweep.stores.journal import SweepReport
 from support.endpoint import Endpoint
 
 

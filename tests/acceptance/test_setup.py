@@ -135,7 +135,8 @@ def test_error_queue_that_no_route_takes_is_refused_by_setup_as_by_a_sweep(
     assert run(*command, "--config", str(file)) == 2
 
     assert capsys.readouterr().err == (
-        "duesweep: retry.error_queue: No [[route]] takes the destination 'error'; add one for it\n"
+        "duesweep: retry.error_queue: No [[route]] takes the destination 'error'; "
+        "add a [[route]] for it\n"
     )
     assert _tables(endpoint.dsn) == before
 

@@ -12,13 +12,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from duesweep import wiring
+from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.errors import ConfigError
 from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.opening import open_ledger
-from duesweep.ledger.writers import LedgerWriter
 from duesweep.settle import check_binding
+from duesweep.stores.journal import SweepSummary
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
-from duesweep.stores.values import SweepSummary
 from duesweep.sweep import sweep
 from support.endpoint import Endpoint
 from support.faults.processes import SweepProcess

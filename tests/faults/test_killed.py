@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from duesweep import wiring
-from duesweep.stores.values import SweepSummary
+from duesweep.stores.journal import SweepSummary
 from duesweep.sweep import exit_code, sweep
 from support.endpoint import Endpoint
 from support.faults.failing_store import HOLD

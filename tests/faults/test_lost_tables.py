@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 from duesweep import wiring
 from duesweep.cli.app import main
 from duesweep.context import SweepContext
+from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.errors import ConfigError
 from duesweep.ledger.identity import ID_PROPERTY, ROLE_PROPERTY, TABLES
 from duesweep.ledger.opening import open_ledger
 from duesweep.ledger.schemas import SWEEPS
-from duesweep.ledger.writers import LedgerWriter
 from duesweep.sweep import exit_code, sweep
 from support.diagnosis import diagnosed
 from support.endpoint import Endpoint
@@ -155,7 +155,7 @@ def test_table_in_the_place_of_another_is_named(
     shutil.rmtree(ledger.root / "errors")
     shutil.copytree(ledger.root / "retries", ledger.root / "errors")
 
-    assert "is the table retries of a ledger" in _refused(spark, context, endpoint)
+    assert "is the ledger's retries, but should be" in _refused(spark, context, endpoint)
 
 
 def test_ledger_of_the_first_version_is_adopted(

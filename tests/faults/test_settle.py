@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.opening import open_ledger
-from duesweep.ledger.writers import LedgerWriter
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
 from support.endpoint import Endpoint
 from support.faults.dead_sweeps import Dead, assert_settled_once, settle

@@ -4,9 +4,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from duesweep import wiring
+from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.errors import ConfigError
 from duesweep.ledger.opening import open_ledger
-from duesweep.ledger.writers import LedgerWriter
 from duesweep.settle import settle_leftovers
 from duesweep.sweep import sweep
 from support.endpoint import Endpoint

@@ -13,7 +13,7 @@ from duesweep.cli.sweep import look
 from duesweep.context import SweepContext
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS
 from duesweep.errors import ExitCode, StoreError
-from duesweep.stores.values import SweepSummary
+from duesweep.stores.journal import SweepSummary
 from duesweep.sweep import exit_code, sweep
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader

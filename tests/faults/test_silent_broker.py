@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from duesweep import wiring
 from duesweep.errors import ExitCode
-from duesweep.stores.values import SweepSummary
+from duesweep.stores.journal import SweepSummary
 from duesweep.sweep import exit_code, sweep
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader

@@ -21,8 +21,7 @@ from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.opening import open_ledger
 from duesweep.ledger.schemas import SCHEMAS
 from duesweep.ledger.spark.tables import TIMESTAMP_TYPE
-from duesweep.stores.base import Journal
-from duesweep.stores.values import JournalBatch
+from duesweep.stores.journal import Journal, JournalBatch
 from duesweep.sweep import sweep
 from duesweep.testing.builders import Due, delayed_row, message
 from duesweep.tombstone import encode, micros

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from duesweep import config as configuration
 from duesweep import wiring
-from duesweep.stores.values import SweepSummary
+from duesweep.stores.journal import SweepSummary
 from duesweep.sweep import sweep
 from duesweep.testing.builders import delayed_row
 from support import recordings

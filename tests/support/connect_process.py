@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from duesweep import config as configuration
 from duesweep import wiring
-from duesweep.cli.report import as_json
+from duesweep.report.summary import as_json
 from duesweep.sweep import exit_code, sweep
 
 

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import SimpleNamespace
@@ -88,6 +88,9 @@ class MemoryDialect:
         assert columns
         return "send"
 
+    def named(self, tables: Mapping[str, Destination]) -> "MemoryStatements":
+        return MemoryStatements(self, tables)
+
     def execute(self, name: str, tables: Mapping[str, Destination], **values: Any) -> int:
         self._transport.before(name)
         row = Row(values["headers"], values["body"], values["id"])
@@ -117,6 +120,30 @@ class MemoryDialect:
                 for name, row in self._sent:
                     queues[name].append(row)
             self._sent.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryStatements:
+    """The statements of a session on some tables."""
+
+    dialect: MemoryDialect
+    tables: Mapping[str, Destination]
+
+    def row(self, name: str, /, **values: Any) -> Any:
+        (row,) = self.rows(name, **values)
+        return row
+
+    def rows(self, name: str, /, **values: Any) -> list[Any]:
+        return self.dialect.rows(name, self.tables, **values)
+
+    def execute(self, name: str, /, **values: Any) -> int:
+        return self.dialect.execute(name, self.tables, **values)
+
+    def query(self, name: str, /, **literals: str) -> str:
+        raise NotImplementedError(name, literals)
+
+    def transaction(self) -> AbstractContextManager[None]:
+        return self.dialect.transaction()
 
 
 def _name(table: Destination) -> str:

@@ -1,4 +1,4 @@
-"""What the doctor says: one finding a check and a thing that it is about."""
+"""Findings: what a check says of one thing."""
 
 import difflib
 from collections.abc import Iterable, Sequence
@@ -9,7 +9,7 @@ from duesweep.errors import ConfigError, Problem
 
 
 class Severity(StrEnum):
-    """How bad it is, worst first. Faults and warnings are to be mended."""
+    """How bad a finding is, worst first. Faults and warnings are for somebody to correct."""
 
     FAULT = "fault"
     WARNING = "warning"
@@ -67,7 +67,7 @@ class Check(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`about` is a setting, a table or a host; `advice` is what to do, None where nothing is."""
+    """`about` is a setting, a table or a host; `advice` says what to do, None if nothing."""
 
     check: Check
     severity: Severity
@@ -77,12 +77,12 @@ class Finding:
 
 
 def ok(check: Check, about: str, found: str) -> Finding:
-    """Nothing to do."""
+    """A check that found nothing wrong."""
     return Finding(check, Severity.OK, about, found)
 
 
 def warning(check: Check, about: str, found: str, advice: str) -> Finding:
-    """Sweeps are right, but slow, narrow or in danger."""
+    """Sweeps work, but they are slow, restricted or at risk."""
     return Finding(check, Severity.WARNING, about, found, advice)
 
 
@@ -94,35 +94,35 @@ def fault(check: Check, about: str, found: str, advice: str) -> Finding:
 def fault_of(
     check: Check, about: str, problem: Problem, otherwise: str = "Correct what it names"
 ) -> Finding:
-    """A fault that an error or a notice tells; `otherwise` is the advice where it has none."""
+    """The fault that an error or a notice reports; `otherwise` is the advice if it has none."""
     return fault(check, about, problem.text, capitalized(problem.advice or otherwise))
 
 
 def capitalized(text: str) -> str:
-    """`text` as the beginning of a sentence; other letters stay as they are."""
+    """`text` with a capital first letter."""
     return text[:1].upper() + text[1:]
 
 
 def skipped(check: Check, about: str, reason: str) -> Finding:
-    """Not looked at."""
+    """A check that was not made."""
     return Finding(check, Severity.SKIPPED, about, reason)
 
 
 def is_to_mend(finding: Finding) -> bool:
-    """Whether somebody should do something."""
+    """Whether somebody has to do something."""
     return finding.severity in {Severity.FAULT, Severity.WARNING}
 
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:
-    """Faults, warnings, the rest; each in the order in which they were looked for."""
+    """Faults, warnings, then the rest; each in the order of the checks."""
     order = list(Severity)
     return sorted(findings, key=lambda finding: order.index(finding.severity))
 
 
 def without(findings: Iterable[Finding], ignored: Sequence[str]) -> list[Finding]:
-    """The findings, those of `ignored` checks marked as such.
+    """The findings, with those of `ignored` checks marked as ignored.
 
-    Raises `ConfigError` for a name that is no check's.
+    Raises `ConfigError` for an unknown name of a check.
     """
     for name in ignored:
         if name not in set(Check):

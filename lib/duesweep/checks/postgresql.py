@@ -1,4 +1,4 @@
-"""What is to be said of a PostgreSQL server, its sessions' time zones and its queues' sequences."""
+"""Findings on a PostgreSQL server, its sessions' time zones and its queues' sequences."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,10 +17,10 @@ _OVERRIDE = "set store.writer_time_zone to the time zone of the sessions that st
 
 @dataclass(frozen=True, slots=True)
 class ZoneFacts:
-    """`server` is the zone that this role's sessions get, and `source` where it comes from;
-    `writers` what the settings of those who write say, else `problem` why that is not known;
-    `override` is store.writer_time_zone. `minutes` is how far the zone that counts is ahead of UTC,
-    at the least and at the most in a year; None where the server does not know that zone.
+    """`server` is the zone of this role's sessions, and `source` where it comes from. `writers` is
+    the zone of the roles that write to the delayed table; if it is not known, `problem` says why.
+    `override` is store.writer_time_zone. `minutes`: the least and the most that the zone in use is
+    ahead of UTC within a year; None if the server does not know that zone.
     """
 
     server: str
@@ -33,8 +33,8 @@ class ZoneFacts:
 
 @dataclass(frozen=True, slots=True)
 class SequenceFacts:
-    """The sequence behind `seq` of a queue table; `last` None where it is new, or hidden from a
-    role that may not even look (`is_hidden`).
+    """The sequence behind `seq` of a queue table. `last` is None if it is new, or if this role may
+    not read it (`is_hidden`).
     """
 
     table: str
@@ -47,19 +47,19 @@ class SequenceFacts:
 
     @property
     def limit(self) -> int:
-        """The last number that both the sequence and the column can give."""
+        """The highest number that both the sequence and the column can hold."""
         return min(self.most, _MAXIMA.get(self.column_type, self.most))
 
     @property
     def used(self) -> float:
-        """The part that is used up."""
+        """The share of the numbers that is used up, from 0 to 1."""
         return (self.last or 0) / self.limit
 
 
 @dataclass(frozen=True, slots=True)
 class PostgreSqlFacts:
-    """What a session found; `backends` are the server processes that its statements met. `zones`
-    None where no messages wait there.
+    """What a session found. `backends` are the server processes that answered its statements.
+    `zones` is None if no messages wait in this database.
     """
 
     setting: str
@@ -78,7 +78,7 @@ class PostgreSqlFacts:
 
 
 def postgresql_findings(facts: PostgreSqlFacts) -> Iterator[Finding]:
-    """All that is to be said of one database."""
+    """Findings on one database."""
     yield reachable(facts.setting, f"PostgreSQL {facts.version}", facts.readings)
     yield _version(facts)
     yield _writable(facts)
@@ -113,7 +113,7 @@ def _writable(facts: PostgreSqlFacts) -> Finding:
         Check.SERVER_WRITABLE,
         facts.setting,
         why,
-        f"Let {facts.setting} lead to the primary server, with a role whose "
+        f"Set {facts.setting} to the primary server, and to a role whose "
         "default_transaction_read_only is off",
     )
 
@@ -124,7 +124,7 @@ def _encoding(facts: PostgreSqlFacts) -> Finding:
     return fault(
         Check.TEXT_ENCODING,
         facts.setting,
-        "The database is encoded in SQL_ASCII: its headers may be no text at all",
+        "The database is encoded in SQL_ASCII: its headers may not be text",
         "Move the endpoint to a database encoded in UTF8",
     )
 
@@ -136,9 +136,9 @@ def _pooler(facts: PostgreSqlFacts) -> Finding:
     return fault(
         Check.POOLER,
         facts.setting,
-        f"One session's statements met {len(facts.backends)} server processes: a pooler hands them "
-        "out by transaction, and the advisory locks that say which sweep lives get lost",
-        f"Let {facts.setting} lead to the server itself, or to a pool in session mode",
+        f"{len(facts.backends)} server processes answered the statements of one session: a pooler "
+        "assigns them by transaction, so the advisory locks that show which sweep lives are lost",
+        f"Set {facts.setting} to the server itself, or to a pool in session mode",
     )
 
 
@@ -191,7 +191,7 @@ def _zone_meaning(setting: str, zone: str, minutes: tuple[int, int]) -> Finding:
 
 
 def _with_sequences(table: TableFacts, facts: PostgreSqlFacts) -> TableFacts:
-    """With the sequences that this role may not draw from: to insert takes that, too."""
+    """With the sequences that this role may not use: an INSERT needs them, too."""
     if table.found is None:
         return table
     grants = {

@@ -1,4 +1,4 @@
-"""What is to be said of any server: whether it answers, and its clock."""
+"""Findings on any server: whether it answers, and its clock."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,13 +7,13 @@ from datetime import datetime, timedelta
 from duesweep.checks.finding import Check, Finding, capitalized, fault, ok, warning
 from duesweep.errors import DuesweepError, OdbcDriverError
 
-# Nothing is early or late by this machine's clock; it only stamps logs and fault headers.
+# No message is early or late by this machine's clock: it is only for logs and fault headers.
 _SKEW = timedelta(seconds=5)
 
 
 @dataclass(frozen=True, slots=True)
 class ClockReading:
-    """The server's clock, and this machine's before and after the question; all aware."""
+    """The server's clock, and this machine's before and after the question. All have a zone."""
 
     server: datetime
     before: datetime
@@ -26,7 +26,7 @@ class ClockReading:
 
     @property
     def skew(self) -> timedelta:
-        """How far the server is ahead, the answer taken to be from the middle."""
+        """How far the server is ahead, if it answered in the middle of the round trip."""
         return self.server - (self.before + self.round_trip / 2)
 
 
@@ -38,7 +38,7 @@ def reachable(setting: str, version: str, readings: Sequence[ClockReading]) -> F
 
 
 def unreachable(setting: str, error: DuesweepError) -> Finding:
-    """It does not, or not to the end; or it was never asked, for want of an ODBC driver."""
+    """The server does not answer, or breaks off; or there is no ODBC driver to ask it with."""
     if isinstance(error, OdbcDriverError):
         return fault(
             Check.DRIVER_IMPORT,
@@ -48,19 +48,19 @@ def unreachable(setting: str, error: DuesweepError) -> Finding:
             "Kerberos from the machine (Debian, Ubuntu: apt-get install libodbc2 libgssapi-krb5-2)",
         )
     advice = error.advice or (
-        "see that the server runs, that this machine and every executor may connect to it, and "
-        f"that {setting} names it"
+        "check that the server runs, that this machine and every executor can connect to it, and "
+        f"that {setting} is right"
     )
     return fault(
         Check.SERVER_REACHABLE,
         setting,
         error.text,
-        f"{capitalized(advice)}; what else depends on it was not looked at",
+        f"{capitalized(advice)}; checks that depend on it were not made",
     )
 
 
 def clock_skew(setting: str, readings: Sequence[ClockReading]) -> Finding:
-    """The difference of the clocks, as far as the round trip lets it be known."""
+    """The difference of the clocks, as exactly as the round trip allows."""
     best = min(readings, key=lambda reading: reading.round_trip)
     seconds = best.skew / timedelta(seconds=1)
     if abs(best.skew) - best.round_trip / 2 <= _SKEW:
@@ -70,7 +70,7 @@ def clock_skew(setting: str, readings: Sequence[ClockReading]) -> Finding:
     return warning(
         Check.CLOCK_SKEW,
         setting,
-        f"The server's clock is {abs(seconds):,.1f} s {where} this machine's. What is due is "
-        "decided by the server's alone; logs and the times in error queues are off by as much",
-        "Let both machines follow NTP",
+        f"The server's clock is {abs(seconds):,.1f} s {where} this machine's. Only the server's "
+        "decides what is due, but logs and the times in error queues are wrong by as much",
+        "Synchronise both machines by NTP",
     )

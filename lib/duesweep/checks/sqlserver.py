@@ -1,4 +1,4 @@
-"""What is to be said of a SQL Server: what it can do, and how its readers and writers meet."""
+"""Findings on a SQL Server: what it can do, and how its readers and writers wait."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from duesweep.core.policy import MAX_BATCH_ROWS, SCANNED_ROWS
 
 @dataclass(frozen=True, slots=True)
 class SqlServerFacts:
-    """What a session found. `json_problem` is what the server said to a statement that reads JSON;
-    `lock_escalation` is the delayed table's, None where it is not to be seen; `ambiguous` says
-    which two delayed tables there are. `holds_messages`: they wait here, and do not only arrive.
+    """What a session found. `json_problem` is the server's error for a statement that reads JSON.
+    `lock_escalation` is the delayed table's, None if this user cannot see it. `ambiguous` says
+    which two delayed tables exist. `holds_messages`: messages wait in this database.
     """
 
     setting: str
@@ -33,7 +33,7 @@ class SqlServerFacts:
 
 
 def sqlserver_findings(facts: SqlServerFacts) -> Iterator[Finding]:
-    """All that is to be said of one database."""
+    """Findings on one database."""
     yield reachable(facts.setting, f"SQL Server {facts.version}", facts.readings)
     yield _version(facts)
     yield _writable(facts)
@@ -67,14 +67,14 @@ def _writable(facts: SqlServerFacts) -> Finding:
         Check.SERVER_WRITABLE,
         facts.setting,
         "The database is read-only",
-        f"Let {facts.setting} lead to the primary replica, without ApplicationIntent=ReadOnly",
+        f"Set {facts.setting} to the primary replica, without ApplicationIntent=ReadOnly",
     )
 
 
 def _zone(facts: SqlServerFacts) -> Finding:
     text = (
-        f"The server's own clock is {facts.minutes_ahead} min ahead of UTC, which has no say: Due "
-        "is UTC and compared to UTC"
+        f"The server's own clock is {facts.minutes_ahead} min ahead of UTC, which does not matter: "
+        "Due is UTC, and is compared to UTC"
     )
     return ok(Check.SERVER_TIME_ZONE, facts.setting, text)
 
@@ -82,13 +82,13 @@ def _zone(facts: SqlServerFacts) -> Finding:
 def _read_committed_snapshot(facts: SqlServerFacts) -> Finding:
     check = Check.READ_COMMITTED_SNAPSHOT
     if facts.is_read_committed_snapshot:
-        return ok(check, facts.setting, "Readers see what is committed, and wait for nobody")
+        return ok(check, facts.setting, "Readers see what is committed, and do not wait")
     return warning(
         check,
         facts.setting,
-        "READ_COMMITTED_SNAPSHOT is off: plain readers wait for the rows that a batch holds, and "
-        "batches for theirs. Sweeps are right either way, since a claim skips what others hold; "
-        "what waits are plans, counts and everybody's queries",
+        "READ_COMMITTED_SNAPSHOT is off: other readers wait for the rows that a batch locks, and "
+        "batches wait for theirs. Sweeps work either way, because a claim skips locked rows; "
+        "plans, counts and other queries wait",
         f"While nobody else is connected: ALTER DATABASE [{facts.database}] SET "
         "READ_COMMITTED_SNAPSHOT ON WITH ROLLBACK AFTER 10 SECONDS; or accept it with --ignore "
         f"{check}",
@@ -111,17 +111,17 @@ def _one_delayed_table(facts: SqlServerFacts) -> Finding:
         check,
         facts.setting,
         facts.ambiguous,
-        "Look which of them the endpoint writes to, and set store.delayed_table to it; sweep the "
-        "other once with a configuration of its own, if it holds messages",
+        "Find out which of them the endpoint writes to, and set store.delayed_table to it; if the "
+        "other holds messages, sweep it once with a configuration of its own",
     )
 
 
 def _lock_escalation(facts: SqlServerFacts) -> Finding:
     check = Check.LOCK_ESCALATION
     if facts.lock_escalation is None:
-        return skipped(check, facts.setting, "The delayed table is not to be seen")
+        return skipped(check, facts.setting, "This user cannot see the delayed table")
     text = (
-        f"The delayed table's is {facts.lock_escalation}; batches of up to {MAX_BATCH_ROWS:,} that "
-        f"look at {SCANNED_ROWS:,} rows stay below the 5,000 locks at which it would set in"
+        f"The delayed table's is {facts.lock_escalation}; batches of up to {MAX_BATCH_ROWS:,} rows "
+        f"look at {SCANNED_ROWS:,}, below the 5,000 locks at which a server locks the table"
     )
     return ok(check, facts.setting, text)

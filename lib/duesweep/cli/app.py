@@ -1,4 +1,8 @@
-"""`duesweep <command>`: options in, exit code out."""
+"""`duesweep <command>`: options in, exit code out.
+
+Each command imports what it needs when it runs: Spark and all drivers take a second to load, and
+most commands need few of them.
+"""
 
 import sys
 from collections.abc import Sequence
@@ -30,9 +34,9 @@ app.add_typer(subscriptions.app, name="subscriptions")
 
 def _print_version(value: bool) -> None:
     if value:
-        from duesweep.cli import version  # noqa: PLC0415 - each command imports only what it needs
+        from duesweep.cli import version
 
-        print(version.line())
+        print(version.version_line())
         raise typer.Exit
 
 
@@ -59,7 +63,7 @@ def sweep(
     gate: Annotated[bool, typer.Option("--gate", hidden=True)] = False,
 ) -> int:
     """Sweep once: move the messages that are due now to their queues."""
-    from duesweep.cli import sweep as command  # noqa: PLC0415 - each command imports only what it needs
+    from duesweep.cli import sweep as command
 
     return command.run(config, settings or [], as_json=as_json, gate=gate)
 
@@ -89,7 +93,7 @@ def handover(
 
     Run it again to continue after a stop. Exits with 4 if messages are left in the store.
     """
-    from duesweep.cli import handover as command  # noqa: PLC0415
+    from duesweep.cli import handover as command
 
     options = command.HandoverOptions(cutoff=cutoff, dry_run=dry_run, abort=abort, as_json=as_json)
     return command.run(config, settings or [], options)
@@ -107,7 +111,7 @@ def setup(
     ] = False,
 ) -> int:
     """Create the tables that NServiceBus would create for the endpoint, and duesweep's journal."""
-    from duesweep.cli import setup as command  # noqa: PLC0415
+    from duesweep.cli import setup as command
 
     return command.run(config, settings or [], print_sql=print_sql, rebind=rebind)
 
@@ -129,7 +133,7 @@ def doctor(
 
     Exits with 3 if there is a fault or a warning, else with 0.
     """
-    from duesweep.cli import doctor as command  # noqa: PLC0415
+    from duesweep.cli import doctor as command
 
     options = command.DoctorOptions(as_json=as_json, with_spark=not no_spark, ignored=ignore or [])
     return command.run(config, settings or [], options)
@@ -138,7 +142,7 @@ def doctor(
 @app.command("config")
 def show_config(config: ConfigFile = None, settings: Overrides = None) -> int:
     """Print the effective configuration, with secrets masked."""
-    from duesweep.cli import setup as command  # noqa: PLC0415
+    from duesweep.cli import setup as command
 
     return command.show(config, settings or [])
 
@@ -151,7 +155,7 @@ def demo(
     messages: Annotated[int, typer.Option(min=100, help="How many messages to load.")] = 20_000,
 ) -> int:
     """Sweep 20,000 messages in an embedded PostgreSQL twice, and show the ledger."""
-    from duesweep.demo import run as command  # noqa: PLC0415
+    from duesweep.demo import run as command
 
     return command.run(folder, messages)
 

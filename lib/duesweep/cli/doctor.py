@@ -68,7 +68,7 @@ def print_findings(findings: Sequence[Finding]) -> None:
         table.add_column(no_wrap=not is_wrapped, overflow="fold")
     for finding in findings:
         if finding.severity != Severity.OK:
-            table.add_row(*_cells(finding.severity, finding.check, _paragraph(finding)))
+            table.add_row(*_cells(finding.severity, finding.check, _format_finding(finding)))
     good = [finding for finding in findings if finding.severity == Severity.OK]
     for check, found in dict.fromkeys((finding.check, finding.found) for finding in good):
         same = [f.about for f in good if (f.check, f.found) == (check, found)]
@@ -78,7 +78,7 @@ def print_findings(findings: Sequence[Finding]) -> None:
     print(", ".join(f"{severity}: {count}" for severity, count in counts.items() if count))
 
 
-def _paragraph(finding: Finding) -> str:
+def _format_finding(finding: Finding) -> str:
     text = f"{finding.about}\n{finding.found}"
     return f"{text}\n→ {finding.advice}" if finding.advice else text
 
@@ -95,7 +95,7 @@ def _examine(config: Config, options: DoctorOptions) -> list[Finding]:
     try:
         examination = _examination(config)
     except ImportError as error:
-        findings.append(_not_imported(error))
+        findings.append(_import_fault(error))
     if examination is not None:
         services, binding = examine_services(examination)
         findings += services
@@ -111,7 +111,7 @@ def _examination(config: Config) -> Examination:
     return examination(config)
 
 
-def _not_imported(error: ImportError) -> Finding:
+def _import_fault(error: ImportError) -> Finding:
     return fault(
         Check.DRIVER_IMPORT,
         "this machine",

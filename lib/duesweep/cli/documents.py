@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-from duesweep.stores.values import SweepReport
+from duesweep.stores.journal import SweepReport
 
 _COMMANDS = {"sweep", "handover"}
 

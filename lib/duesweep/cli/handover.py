@@ -11,9 +11,9 @@ from pathlib import Path
 from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.cli import documents
-from duesweep.cli.quantities import count_text
 from duesweep.context import SweepContext
 from duesweep.errors import ConfigError, ExitCode
+from duesweep.report.quantities import count_text
 
 # The format of NServiceBus's own migration tool.
 _WIRE_FORMAT = "%Y-%m-%d %H:%M:%S:%f Z"
@@ -35,7 +35,7 @@ def run(file: Path | None, overrides: Sequence[str], options: HandoverOptions) -
         raise ConfigError(
             "--abort cannot be used with --dry-run or --cutoff", advice="remove the others"
         )
-    cutoff = instant(options.cutoff) if options.cutoff else None
+    cutoff = parse_cutoff(options.cutoff) if options.cutoff else None
     context = wiring.handover_context(configuration.load(file, overrides))
     if options.abort:
         return _abort(context)
@@ -43,7 +43,7 @@ def run(file: Path | None, overrides: Sequence[str], options: HandoverOptions) -
     return _preview(context, cutoff, options) if options.dry_run else _run(context, cutoff, options)
 
 
-def instant(text: str) -> datetime:
+def parse_cutoff(text: str) -> datetime:
     """The instant of a cut-off's text. Raises `ConfigError` for a text without time or zone."""
     try:
         return datetime.strptime(text, _WIRE_FORMAT).replace(tzinfo=UTC)
@@ -88,20 +88,20 @@ def _abort(context: SweepContext) -> int:
 
 
 def _run(context: SweepContext, cutoff: datetime | None, options: HandoverOptions) -> int:
-    from duesweep.cli import report  # noqa: PLC0415
     from duesweep.handover import handover  # noqa: PLC0415
+    from duesweep.report import progress, summary  # noqa: PLC0415
     from duesweep.session import spark_session  # noqa: PLC0415
     from duesweep.spark_errors import map_spark_errors  # noqa: PLC0415
 
-    report.configure_logging()
+    progress.configure_logging()
     with map_spark_errors():
         spark = spark_session(configuration.jars())
-        done = handover(spark, context, cutoff, report.progress(context.store))
+        done = handover(spark, context, cutoff, progress.create_watch(context.store))
     if options.as_json:
-        document = documents.end_document(report.as_json(done.summary), done.exit_code)
+        document = documents.end_document(summary.as_json(done.summary), done.exit_code)
         print(json.dumps({**document, "left_in_store": done.left}))
     else:
-        report.print_summary(done.summary, only_due=False)
+        summary.print_summary(done.summary, only_due=False)
     if done.left:
         print(
             f"duesweep: {count_text(done.left, 'message')} left in the store; `handover --dry-run` "
@@ -115,13 +115,14 @@ def _run(context: SweepContext, cutoff: datetime | None, options: HandoverOption
 
 
 def _preview(context: SweepContext, cutoff: datetime | None, options: HandoverOptions) -> int:
-    from duesweep.cli import report  # noqa: PLC0415
     from duesweep.handover import preview  # noqa: PLC0415
     from duesweep.preview import PreviewEntry  # noqa: PLC0415
+    from duesweep.report.preview import print_preview  # noqa: PLC0415
+    from duesweep.report.progress import configure_logging  # noqa: PLC0415
     from duesweep.session import spark_session  # noqa: PLC0415
     from duesweep.spark_errors import map_spark_errors  # noqa: PLC0415
 
-    report.configure_logging()
+    configure_logging()
     with map_spark_errors():
         spark = spark_session(configuration.jars())
         found: Counter[PreviewEntry] = preview(spark, context, cutoff)
@@ -131,5 +132,5 @@ def _preview(context: SweepContext, cutoff: datetime | None, options: HandoverOp
             row = entry._asdict() | {"destination": entry.destination or own}
             print(json.dumps({**row, "messages": messages}))
     else:
-        report.print_preview(found, own)
+        print_preview(found, own)
     return ExitCode.MESSAGES_FAILED if any(h.problem for h in found) else ExitCode.DONE

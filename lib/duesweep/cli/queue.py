@@ -32,9 +32,9 @@ def create(
     settings: Overrides = None,
 ) -> int:
     """Create a queue table if it does not exist."""
-    from duesweep.cli import queue_commands as commands  # noqa: PLC0415 - the gate does not need it
+    from duesweep.cli import queue_commands as commands
 
-    with commands.open_session(commands.At(config, settings, connection)) as session:
+    with commands.open_session(commands.Target(config, settings, connection)) as session:
         queue = session.queue(address)
         queue.create(readable_body=readable_body)
         print(f"{queue.destination} exists")
@@ -62,15 +62,15 @@ def send(  # noqa: PLR0913 - its options
     settings: Overrides = None,
 ) -> int:
     """Send a message, now or later."""
-    from duesweep.cli import queue_commands as commands  # noqa: PLC0415
+    from duesweep.cli import queue_commands as commands
 
-    message = commands.outgoing_message(
-        header or [], commands.body_of(body, body_file), time_to_be_received, delay
+    message = commands.build_message(
+        header or [], commands.read_body(body, body_file), time_to_be_received, delay
     )
-    at = commands.At(config, settings, connection)
+    target = commands.Target(config, settings, connection)
     if message.delay is not None:
-        commands.require_delayed_table(at)
-    with commands.open_session(at) as session:
+        commands.require_delayed_table(target)
+    with commands.open_session(target) as session:
         queue = session.queue(address)
         queue.send(message)
         print(f"{'stored for' if message.delay is not None else 'sent to'} {queue.destination}")
@@ -90,10 +90,10 @@ def receive(  # noqa: PLR0913 - its options
     """Remove messages from a queue and print them. A message that cannot be read is moved to the
     queue of retry.error_queue, or stays if that is not set.
     """
-    from duesweep.cli import queue_commands as commands  # noqa: PLC0415
+    from duesweep.cli import queue_commands as commands
 
-    at = commands.At(config, settings, connection)
-    return commands.receive(at, address, count, as_json=as_json)
+    target = commands.Target(config, settings, connection)
+    return commands.receive(target, address, count, as_json=as_json)
 
 
 @app.command()
@@ -109,9 +109,9 @@ def peek(  # noqa: PLR0913 - its options
     settings: Overrides = None,
 ) -> int:
     """Print the number of messages that are not locked; on PostgreSQL an estimate."""
-    from duesweep.cli import queue_commands as commands  # noqa: PLC0415
+    from duesweep.cli import queue_commands as commands
 
-    with commands.open_session(commands.At(config, settings, connection)) as session:
+    with commands.open_session(commands.Target(config, settings, connection)) as session:
         queue = session.queue(address)
         waiting = queue.peek(batch_size)
         commands.print_count("messages", waiting, destination=queue.destination, as_json=as_json)
@@ -129,10 +129,10 @@ def purge(  # noqa: PLR0913 - its options
     settings: Overrides = None,
 ) -> int:
     """Remove all messages that are not locked."""
-    from duesweep.cli import queue_commands as commands  # noqa: PLC0415
+    from duesweep.cli import queue_commands as commands
 
     commands.require_yes(address, given=yes)
-    with commands.open_session(commands.At(config, settings, connection)) as session:
+    with commands.open_session(commands.Target(config, settings, connection)) as session:
         queue = session.queue(address)
         purged = queue.purge()
         commands.print_count("purged", purged, destination=queue.destination, as_json=as_json)
@@ -150,9 +150,9 @@ def purge_expired(  # noqa: PLR0913 - its options
     settings: Overrides = None,
 ) -> int:
     """Remove the messages that have expired."""
-    from duesweep.cli import queue_commands as commands  # noqa: PLC0415
+    from duesweep.cli import queue_commands as commands
 
-    with commands.open_session(commands.At(config, settings, connection)) as session:
+    with commands.open_session(commands.Target(config, settings, connection)) as session:
         queue = session.queue(address)
         purged = queue.purge(expired_only=True, batch_size=batch_size)
         commands.print_count("purged", purged, destination=queue.destination, as_json=as_json)

@@ -19,8 +19,8 @@ from duesweep.wiring.operations import TransportSession
 
 
 @dataclass(frozen=True, slots=True)
-class At:
-    """A configuration and one of its connections."""
+class Target:
+    """What a command works on: a configuration and one of its connections."""
 
     file: Path | None
     overrides: Sequence[str] | None
@@ -32,16 +32,16 @@ class At:
 
 
 @contextmanager
-def open_session(at: At) -> Iterator[TransportSession]:
+def open_session(target: Target) -> Iterator[TransportSession]:
     """A session. A `MessageError`, as of an address without a queue, becomes a `ConfigError`."""
     try:
-        with operations.session(at.config(), at.connection) as session:
+        with operations.session(target.config(), target.connection) as session:
             yield session
     except MessageError as error:
         raise ConfigError(error.text, advice=error.advice) from error
 
 
-def outgoing_message(
+def build_message(
     headers: Sequence[str], body: bytes | None, time_to_be_received: str | None, delay: str | None
 ) -> OutgoingMessage:
     """The message that the options describe."""
@@ -64,7 +64,7 @@ def outgoing_message(
     )
 
 
-def body_of(text: str | None, file: Path | None) -> bytes | None:
+def read_body(text: str | None, file: Path | None) -> bytes | None:
     """The body from a text or a file; None if neither is given."""
     if text is not None and file is not None:
         raise ConfigError("--body and --body-file are both given", advice="give one of them")
@@ -78,13 +78,13 @@ def body_of(text: str | None, file: Path | None) -> bytes | None:
         ) from error
 
 
-def receive(at: At, address: str, count: int, *, as_json: bool) -> ExitCode:
+def receive(target: Target, address: str, count: int, *, as_json: bool) -> ExitCode:
     """Receive and print up to `count` messages. Poison goes to the error queue; without an error
     queue it stays, and the messages behind it are not received.
     """
-    error_queue = at.config().retry.error_queue
+    error_queue = target.config().retry.error_queue
     outcome = ExitCode.DONE
-    with open_session(at) as session:
+    with open_session(target) as session:
         for _ in range(count):
             with session.queue(address).receive() as message:
                 if message is None:
@@ -94,7 +94,7 @@ def receive(at: At, address: str, count: int, *, as_json: bool) -> ExitCode:
                     outcome = ExitCode.MESSAGES_FAILED
                 else:
                     # Printed before it is removed: a broken pipe puts it back.
-                    print(_line(message) if as_json else _page(message), flush=True)
+                    print(_format_json(message) if as_json else _format_text(message), flush=True)
     return outcome
 
 
@@ -112,9 +112,9 @@ def print_lines(name: str, values: Sequence[str], *, as_json: bool) -> None:
         print(json.dumps({name: value}, ensure_ascii=False) if as_json else value)
 
 
-def require_delayed_table(at: At) -> None:
+def require_delayed_table(target: Target) -> None:
     """Raise `ConfigError` unless the store is a delayed table of the transport that sends."""
-    kind = at.config().store.kind
+    kind = target.config().store.kind
     if kind not in {"postgresql", "sqlserver"}:
         raise ConfigError(
             "--delay stores a message in the delayed table of the PostgreSQL or SQL Server "
@@ -146,14 +146,14 @@ def _move(message: ReceivedMessage, error_queue: str | None, session: TransportS
     )
 
 
-def _line(message: ReceivedMessage) -> str:
+def _format_json(message: ReceivedMessage) -> str:
     shown: dict[str, Any] = {"id": str(message.id), "headers": message.headers}
     body = message.body
     shown["body"] = None if body is None else base64.b64encode(body).decode()
     return json.dumps(shown, ensure_ascii=False)
 
 
-def _page(message: ReceivedMessage) -> str:
+def _format_text(message: ReceivedMessage) -> str:
     assert not isinstance(message.headers, MessageError)
     headers = "".join(f"{n}: {'' if v is None else v}\n" for n, v in message.headers.items())
     body = "" if message.body is None else message.body.decode(errors="backslashreplace")

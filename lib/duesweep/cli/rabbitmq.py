@@ -27,9 +27,9 @@ def create_delays(
     connection: Connection = None, config: ConfigFile = None, settings: Overrides = None
 ) -> int:
     """Create the missing parts of the delay ladder."""
-    from duesweep.cli import rabbitmq_commands as commands  # noqa: PLC0415 - loads pika
+    from duesweep.cli import rabbitmq_commands as commands
 
-    return commands.create(commands.At(config, settings, connection), [])
+    return commands.create(commands.Target(config, settings, connection), [])
 
 
 @delays.command()
@@ -44,9 +44,9 @@ def verify(
 
     Exits with 3 if there is a fault or a warning, else with 0.
     """
-    from duesweep.cli import rabbitmq_commands as commands  # noqa: PLC0415
+    from duesweep.cli import rabbitmq_commands as commands
 
-    return commands.verify(commands.At(config, settings, connection), as_json=as_json)
+    return commands.verify(commands.Target(config, settings, connection), as_json=as_json)
 
 
 @delays.command()
@@ -64,10 +64,10 @@ def migrate(
 
     Exits with 3 if messages are left or went to the poison queue, with 4 if it was stopped.
     """
-    from duesweep.cli import rabbitmq_migration as command  # noqa: PLC0415
+    from duesweep.cli import rabbitmq_migration as command
 
-    at = command.At(config, settings, connection)
-    return command.count(at) if dry_run else command.run(at, as_json=as_json)
+    target = command.Target(config, settings, connection)
+    return command.count(target) if dry_run else command.run(target, as_json=as_json)
 
 
 @endpoint.command("create")
@@ -79,6 +79,6 @@ def create_endpoint(
     settings: Overrides = None,
 ) -> int:
     """Create the missing queues, exchanges and bindings of endpoints, and the delay ladder."""
-    from duesweep.cli import rabbitmq_commands as commands  # noqa: PLC0415
+    from duesweep.cli import rabbitmq_commands as commands
 
-    return commands.create(commands.At(config, settings, connection), names)
+    return commands.create(commands.Target(config, settings, connection), names)

@@ -5,16 +5,18 @@ from collections.abc import Sequence
 from duesweep.checks.finding import is_to_mend, worst_first
 from duesweep.cli.doctor import as_json as document
 from duesweep.cli.doctor import print_findings
-from duesweep.cli.queue_commands import At
+from duesweep.cli.queue_commands import Target
 from duesweep.errors import ExitCode
 from duesweep.wiring import rabbitmq_tools
 
-__all__ = ["At", "create", "verify"]
+__all__ = ["Target", "create", "verify"]
 
 
-def create(at: At, endpoints: Sequence[str]) -> ExitCode:
+def create(target: Target, endpoints: Sequence[str]) -> ExitCode:
     """Create what is missing of the delay ladder and of these endpoints."""
-    created = rabbitmq_tools.installer(at.config(), at.connection, endpoints).install(rebind=False)
+    created = rabbitmq_tools.installer(target.config(), target.connection, endpoints).install(
+        rebind=False
+    )
     for one in created:
         print(f"created {one}")
     if not created:
@@ -23,10 +25,10 @@ def create(at: At, endpoints: Sequence[str]) -> ExitCode:
     return ExitCode.DONE
 
 
-def verify(at: At, *, as_json: bool) -> ExitCode:
+def verify(target: Target, *, as_json: bool) -> ExitCode:
     """Check the delay ladder and print the findings; 3 if there is a fault or a warning."""
-    config = at.config()
-    findings = worst_first(rabbitmq_tools.verification(config, at.connection).findings())
+    config = target.config()
+    findings = worst_first(rabbitmq_tools.verification(config, target.connection).findings())
     if as_json:
         print(document(config.store.endpoint, findings))
     else:

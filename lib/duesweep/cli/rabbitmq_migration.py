@@ -11,19 +11,19 @@ from types import FrameType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from duesweep.cli.queue_commands import At
+from duesweep.cli.queue_commands import Target
 from duesweep.errors import DuesweepError, ExitCode
 from duesweep.wiring import rabbitmq_tools
 from duesweep.wiring.rabbitmq_tools import LevelReport, MigrationReport
 
-__all__ = ["At", "count", "run"]
+__all__ = ["Target", "count", "run"]
 
 _NOTHING = "There is nothing to migrate: the broker has no ladder of the transport's first versions"
 
 
-def count(at: At) -> ExitCode:
+def count(target: Target) -> ExitCode:
     """Print how many messages wait on each level."""
-    report = rabbitmq_tools.migration(at.config(), at.connection).count()
+    report = rabbitmq_tools.migration(target.config(), target.connection).count()
     for level in report.levels:
         if level.waiting:
             print(f"{level.queue}: {level.waiting:,} waiting")
@@ -34,15 +34,15 @@ def count(at: At) -> ExitCode:
     return ExitCode.DONE
 
 
-def run(at: At, *, as_json: bool) -> ExitCode:
+def run(target: Target, *, as_json: bool) -> ExitCode:
     """Move the messages and print the result, also after an error."""
-    migration = rabbitmq_tools.migration(at.config(), at.connection)
+    migration = rabbitmq_tools.migration(target.config(), target.connection)
     report = MigrationReport()
     try:
         with _progress_bar() as bar, _stop_on_signals() as stop:
             migration.run(report, _Progress(stop, bar))
     except DuesweepError:
-        # Before the first level there is no result, only the error.
+        # Before the first level there is no result to print.
         if report.levels:
             _print(report, as_json=as_json)
         raise

@@ -7,7 +7,7 @@ from pathlib import Path
 from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.errors import ExitCode
-from duesweep.stores.values import Completed, Unbound
+from duesweep.stores.installed import Completed, Unbound
 
 
 def run(file: Path | None, overrides: Sequence[str], *, print_sql: bool, rebind: bool) -> int:

@@ -29,9 +29,9 @@ def create(
     settings: Overrides = None,
 ) -> int:
     """Create the table if it does not exist."""
-    from duesweep.cli import queue_commands as commands  # noqa: PLC0415 - the gate does not need it
+    from duesweep.cli import queue_commands as commands
 
-    with commands.open_session(commands.At(config, settings, connection)) as session:
+    with commands.open_session(commands.Target(config, settings, connection)) as session:
         session.subscriptions(table).create()
     print(f"{table} exists")
     return ExitCode.DONE
@@ -48,9 +48,9 @@ def list_subscribers(  # noqa: PLR0913 - its options
     settings: Overrides = None,
 ) -> int:
     """Print the addresses that are subscribed to any of these topics."""
-    from duesweep.cli import queue_commands as commands  # noqa: PLC0415
+    from duesweep.cli import queue_commands as commands
 
-    with commands.open_session(commands.At(config, settings, connection)) as session:
+    with commands.open_session(commands.Target(config, settings, connection)) as session:
         addresses = session.subscriptions(table).subscribers(topics)
     commands.print_lines("address", addresses, as_json=as_json)
     return ExitCode.DONE
@@ -68,9 +68,9 @@ def add(  # noqa: PLR0913 - its options
     settings: Overrides = None,
 ) -> int:
     """Subscribe an endpoint to a topic, or move its subscription to another address."""
-    from duesweep.cli import queue_commands as commands  # noqa: PLC0415
+    from duesweep.cli import queue_commands as commands
 
-    with commands.open_session(commands.At(config, settings, connection)) as session:
+    with commands.open_session(commands.Target(config, settings, connection)) as session:
         session.subscriptions(table).subscribe(endpoint, address, topic)
     print(f"{endpoint} is subscribed to {topic}")
     return ExitCode.DONE
@@ -87,9 +87,9 @@ def remove(  # noqa: PLR0913 - its options
     settings: Overrides = None,
 ) -> int:
     """End an endpoint's subscription to a topic."""
-    from duesweep.cli import queue_commands as commands  # noqa: PLC0415
+    from duesweep.cli import queue_commands as commands
 
-    with commands.open_session(commands.At(config, settings, connection)) as session:
+    with commands.open_session(commands.Target(config, settings, connection)) as session:
         was_there = session.subscriptions(table).unsubscribe(endpoint, topic)
     ended = "is no longer" if was_there else "was not"
     print(f"{endpoint} {ended} subscribed to {topic}")

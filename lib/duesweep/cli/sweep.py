@@ -9,12 +9,12 @@ from pathlib import Path
 from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.cli import documents
-from duesweep.cli.quantities import count_text
 from duesweep.context import SweepContext
 from duesweep.errors import ExitCode, Problem
 from duesweep.missing_queues import refuse_missing_queues
+from duesweep.report.quantities import count_text
 
-# The gate's answer that Spark is needed. No command exits with it.
+# What `--gate` returns if Spark is needed. No command exits with it.
 WORK_FOR_SPARK = 10
 
 
@@ -50,30 +50,31 @@ def look(context: SweepContext) -> tuple[bool, Sequence[Problem]]:
 
 
 def _sweep(context: SweepContext, *, as_json: bool) -> int:
-    from duesweep.cli import report  # noqa: PLC0415 - neither rich nor Spark on the gate's way
+    # The gate loads neither rich nor Spark.
+    from duesweep.report import progress, summary  # noqa: PLC0415
     from duesweep.session import spark_session  # noqa: PLC0415
     from duesweep.spark_errors import map_spark_errors  # noqa: PLC0415
     from duesweep.sweep import exit_code, sweep  # noqa: PLC0415
 
-    report.configure_logging()
+    progress.configure_logging()
     with map_spark_errors():
         spark = spark_session(configuration.jars())
-        summary = sweep(spark, context, report.progress(context.store))
-    code = exit_code(summary)
+        done = sweep(spark, context, progress.create_watch(context.store))
+    code = exit_code(done)
     if as_json:
-        print(json.dumps(documents.end_document(report.as_json(summary), code)))
+        print(json.dumps(documents.end_document(summary.as_json(done), code)))
     else:
-        report.print_summary(summary, only_due=not context.look_ahead.longest_seconds)
-    if summary.over_limit:
+        summary.print_summary(done, only_due=not context.look_ahead.longest_seconds)
+    if done.over_limit:
         print(
-            f"duesweep: {count_text(summary.over_limit, 'message')} out of attempts, but kept in "
+            f"duesweep: {count_text(done.over_limit, 'message')} out of attempts, but kept in "
             f"the store: a sweep gives up {context.max_exhausted:,} at most; if a setting is "
             "wrong, correct it now; if not, the next sweeps give them up, or raise "
             "retry.max_exhausted_per_sweep",
             file=sys.stderr,
         )
-    if summary.ledger_error:
-        print(f"duesweep: {summary.ledger_error}", file=sys.stderr)
+    if done.ledger_error:
+        print(f"duesweep: {done.ledger_error}", file=sys.stderr)
     return code
 
 

@@ -6,7 +6,7 @@ from importlib import metadata
 import duesweep
 
 
-def line() -> str:
+def version_line() -> str:
     """The versions of duesweep, Python and PySpark, without loading Spark."""
     try:
         spark = f"PySpark {metadata.version('pyspark')}"

@@ -8,8 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, fi
 from duesweep.config.dsn import dialect_of
 from duesweep.config.ports import PROBLEM, has_bad_port
 from duesweep.config.values import type_problem, without_marks
+from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.core.routing import PLACEHOLDERS
-from duesweep.ledger.writers import LedgerWriter
 from duesweep.stores.values import TransactionMode
 
 DEFAULT_SCHEMAS = {"postgresql": "public", "sqlserver": "dbo"}

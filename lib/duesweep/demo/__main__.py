@@ -1,4 +1,4 @@
-"""`python -m duesweep.demo [folder]`: the demonstration's database again, until Ctrl-C."""
+"""`python -m duesweep.demo [folder]`: starts the demonstration's database again, until Ctrl-C."""
 
 import signal
 import sys
@@ -7,18 +7,18 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from duesweep import config as configuration
-from duesweep.demo.folder import kept
+from duesweep.demo.folder import lock_folder
 from duesweep.demo.server import EmbeddedServer
 from duesweep.errors import DuesweepError, ExitCode
 
 
 def main() -> int:
-    """Serve what `duesweep demo` left in the folder, under the same dsn."""
+    """Serve the database that `duesweep demo` left in the folder, under the same dsn."""
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "build/demo").absolute()
     try:
         config = configuration.load(folder / "duesweep.toml")
         dsn = config.store.dsn.get_secret_value()
-        with kept(folder), EmbeddedServer(folder, port=urlsplit(dsn).port) as server:
+        with lock_folder(folder), EmbeddedServer(folder, port=urlsplit(dsn).port) as server:
             print(f"Listening, until Ctrl-C: {dsn}", flush=True)
             signal.signal(signal.SIGTERM, signal.default_int_handler)
             with suppress(KeyboardInterrupt):

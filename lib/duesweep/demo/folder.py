@@ -13,7 +13,7 @@ from duesweep import config as configuration
 from duesweep.config import Config
 from duesweep.errors import ConfigError
 
-# Marks the folder as ours, so that nothing of anybody else's is ever deleted; locked while in use.
+# Marks a folder of the demonstration: no other folder is ever cleared. Locked while in use.
 _MARK = ".duesweep-demo"
 _MADE_ANEW = ("pgdata", "ledger", "duesweep.toml")
 
@@ -21,16 +21,16 @@ Settings = Mapping[str, Mapping[str, object]]
 
 
 @contextmanager
-def kept(folder: Path) -> Iterator[None]:
-    """Be the only one in `folder`, which is made where there is none.
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Lock `folder` for one demonstration; create it if it does not exist.
 
-    Raises `ConfigError` where it holds something else, or is in use.
+    Raises `ConfigError` where it holds other files, or is in use.
     """
     mark = folder / _MARK
     if folder.exists() and not mark.exists() and any(folder.iterdir()):
         raise ConfigError(
-            f"{folder} holds something else than a demonstration, which begins by deleting what is "
-            "there",
+            f"{folder} holds other files than a demonstration's, and the demonstration deletes "
+            "files in its folder",
             advice="name another one with --folder",
         )
     folder.mkdir(parents=True, exist_ok=True)
@@ -45,8 +45,8 @@ def kept(folder: Path) -> Iterator[None]:
         yield
 
 
-def emptied(folder: Path) -> bool:
-    """Delete what an earlier demonstration left; whether there was any."""
+def clear_folder(folder: Path) -> bool:
+    """Delete what an earlier demonstration left. Returns whether there was anything."""
     left = [folder / name for name in _MADE_ANEW if (folder / name).exists()]
     for path in left:
         if path.is_dir():
@@ -56,11 +56,11 @@ def emptied(folder: Path) -> bool:
     return bool(left)
 
 
-def configured(file: Path, settings: Settings, comment: str) -> Config:
-    """Write `settings` into `file`, and what they mean.
+def write_config(file: Path, settings: Settings, comment: str) -> Config:
+    """Write `settings` into `file`, and load it.
 
-    Raises `ConfigError` where the environment says anything else: it goes over the file, and could
-    send the demonstration to a real database.
+    Raises `ConfigError` where the environment changes a setting: it overrides the file, and could
+    lead the demonstration to a real database.
     """
     lines = [f"# {comment}"]
     for section, values in settings.items():
@@ -68,16 +68,16 @@ def configured(file: Path, settings: Settings, comment: str) -> Config:
         lines += [f"{name} = {json.dumps(value)}" for name, value in values.items()]
     file.write_text("\n".join(lines) + "\n")
     config = configuration.load(file)
-    if _explicit(config) != settings:
+    if _read_explicit(config) != settings:
         raise ConfigError(
-            "The environment holds settings of duesweep (DUESWEEP_…), which would go over the "
-            "demonstration's own",
+            "The environment has settings of duesweep (DUESWEEP_…), which override those of the "
+            "demonstration",
             advice="unset them",
         )
     return config
 
 
-def _explicit(config: Config) -> Settings:
+def _read_explicit(config: Config) -> Settings:
     set_by_us = config.model_dump(exclude_unset=True, by_alias=True)
     store = set_by_us["store"]
     if isinstance(store["dsn"], SecretStr):

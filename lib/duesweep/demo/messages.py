@@ -1,7 +1,7 @@
 """Delayed messages shaped like those recorded from NServiceBus's PostgreSQL transport.
 
-Headers are a JSON object of some 14 members with `/` escaped, the forward destination last; a body
-is JSON of some hundred bytes.
+Headers are a JSON object of about 14 members with `/` escaped, and the forward destination at the
+end. A body is JSON of a few hundred bytes.
 """
 
 import json
@@ -21,8 +21,8 @@ from duesweep.drivers.postgresql import DRIVER_LIMITS, connect_as_server
 
 ENDPOINT = "Sales.Orders"
 UNKNOWN_QUEUE = "Nowhere"
-# As addresses may be written: a name, both parts quoted, schema and name; None: no such header,
-# which means the endpoint's own queue.
+# The forms of an address: a name, both parts quoted, schema and name. None: no such header, which
+# means the endpoint's own queue.
 DESTINATIONS = ("Billing", '"public"."Shipping"', "Ship.ping", None)
 
 _TYPES = {
@@ -32,7 +32,7 @@ _TYPES = {
     None: "Sales.Messages.CancelOrder",
 }
 _OTHER_TYPE = "Sales.Messages.CloseAccount"
-# Backlog: what came due since, in the order in which it was stored but for some jitter.
+# The backlog became due within this time, in the order of storing, with some jitter.
 _BACKLOG = timedelta(hours=6)
 _JITTER = timedelta(minutes=1)
 _DELAY = timedelta(days=1)
@@ -43,8 +43,8 @@ _NOT_DUE_FROM, _NOT_DUE_SPAN = timedelta(hours=2), timedelta(hours=22)
 class Traffic:
     """What to generate: numbers of messages, and the length of their bodies.
 
-    `due` go to `destinations` in turn; beside them `unknown` are due to a queue that does not
-    exist, `unreadable` are due and have headers cut short, `not_due` come due hours later.
+    `due` messages go to `destinations` in turn. `unknown` are due, but their queue does not exist.
+    `unreadable` are due, but their headers are cut off. `not_due` become due hours later.
     """
 
     due: int
@@ -57,12 +57,12 @@ class Traffic:
 
     @property
     def messages(self) -> int:
-        """How many these are."""
+        """The number of all messages."""
         return self.due + self.not_due + self.faulty
 
     @property
     def faulty(self) -> int:
-        """How many are due and cannot be delivered."""
+        """The number of messages that are due but cannot be delivered."""
         return self.unknown + self.unreadable
 
 
@@ -97,9 +97,9 @@ def generate(traffic: Traffic, now: datetime) -> Iterator[DemoRow]:
 
 
 def stored_now(dsn: str) -> datetime:
-    """Now as the transport stores it: UTC's wall clock, read in the server's own time zone."""
+    """The time now as the transport stores it: UTC's wall clock, read in the server's time zone."""
     with connect_as_server(dsn, DRIVER_LIMITS) as connection:
-        now: datetime = connection.row("horizon", {}).horizon
+        now: datetime = connection.row("horizon").horizon
     return now
 
 
@@ -134,7 +134,7 @@ def _headers(rng: random.Random, address: str | None, due: datetime) -> Headers:
             "NServiceBus.RelatedTo": str(_uuid(rng)),
             FORWARD_DESTINATION: address,
         }
-    # What an endpoint sends to itself are its sagas' timeouts.
+    # An endpoint sends itself the timeouts of its sagas.
     return headers | {
         "NServiceBus.IsSagaTimeoutMessage": "True",
         "NServiceBus.SagaId": str(_uuid(rng)),

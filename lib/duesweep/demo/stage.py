@@ -1,4 +1,4 @@
-"""What the demonstration is about: an endpoint, its settings, its tables and its messages."""
+"""The demonstration's endpoint: its settings, its tables and its messages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,13 +11,12 @@ from duesweep.config import Config
 from duesweep.core.address import PostgreSqlAddresses, TableName, quote_name
 from duesweep.demo.folder import Settings
 from duesweep.demo.messages import DESTINATIONS, ENDPOINT, Traffic, generate, load, stored_now
-from duesweep.drivers.postgresql import DRIVER_LIMITS, connect
-from duesweep.sql import statement
+from duesweep.drivers.postgresql import DRIVER_LIMITS, connect, text_of
 from duesweep.wiring.postgresql import store
 
 SCHEMA = "public"
 ERROR_QUEUE = "error"
-# So that the second sweep tries the failed ones again, and for the last time.
+# The second sweep tries the failed messages again, for the last time.
 MAX_ATTEMPTS = 2
 RETRY_SECONDS = 1.0
 # Fewer than a sweep may exhaust by default.
@@ -26,7 +25,7 @@ _MOST_UNKNOWN = 200
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What the steps share."""
+    """The values that all steps share."""
 
     folder: Path
     traffic: Traffic
@@ -34,23 +33,23 @@ class Stage:
 
     @property
     def dsn(self) -> str:
-        """The database's."""
+        """The dsn of the database."""
         return self.config.store.dsn.get_secret_value()
 
     @property
     def delayed(self) -> TableName:
-        """Where the messages wait."""
+        """The delayed table."""
         return store(self.config).delayed
 
     @property
     def queues(self) -> Sequence[TableName]:
-        """Where they can go."""
+        """The queues that messages can go to."""
         addresses = PostgreSqlAddresses(ENDPOINT, SCHEMA)
         return [addresses.parse(address) for address in (*DESTINATIONS, ERROR_QUEUE)]
 
 
 def settings(folder: Path, dsn: str) -> Settings:
-    """What the demonstration sets; all else is as by default."""
+    """The demonstration's settings; all others have their defaults."""
     return {
         "store": {"kind": "postgresql", "dsn": dsn, "endpoint": ENDPOINT, "schema": SCHEMA},
         "retry": {
@@ -77,11 +76,11 @@ def create_tables(stage: Stage) -> None:
     with connect(stage.dsn, DRIVER_LIMITS) as connection:
         for queue in stage.queues:
             connection.script(f"CREATE SCHEMA IF NOT EXISTS {quote_name(queue.schema)}")
-            connection.script(statement("postgresql", "create_queue").format(queue=queue))
+            connection.script(text_of("create_queue", {"queue": queue}))
 
 
 def load_messages(stage: Stage) -> None:
-    """Load the messages and let the database look at them."""
+    """Load the messages, and let the database collect statistics."""
     rows = generate(stage.traffic, stored_now(stage.dsn))
     with psycopg.connect(stage.dsn) as connection:
         load(connection, stage.delayed, rows)

@@ -1,4 +1,4 @@
-"""What a Spark session, its executors and the ledger say of themselves. DataFrame API only."""
+"""Facts about a Spark session, its executors and the ledger. DataFrame API only."""
 
 import json
 import re
@@ -19,7 +19,7 @@ from duesweep.plan import core_count
 from duesweep.spark_errors import SPARK_ERRORS, sentence
 
 _TASKS_PER_CORE, _MOST_TASKS = 2, 1_000
-# A task that is done at once leaves its core to the next, and other executors without any.
+# A task that ends at once frees its core for the next one, and other executors get none.
 _TASK_SECONDS = 0.2
 # local[4] tries once, local[4,3] three times.
 _LOCAL_MASTER = re.compile(r"local(?:\[[^],]*(?:,\s*(\d+))?\])?")
@@ -27,7 +27,7 @@ _DEFAULT_TRIES = "4"
 
 
 def spark_facts(spark: SparkSession, needs: Needs) -> SparkFacts:
-    """What is asked of a session; starts one small job."""
+    """Facts about a session; starts one small job."""
     executors, problem = [], None
     try:
         executors = _executors(spark, needs)
@@ -48,7 +48,7 @@ def spark_facts(spark: SparkSession, needs: Needs) -> SparkFacts:
 
 
 def ledger_facts(ledger: Ledger, binding: LedgerBinding) -> LedgerFacts:
-    """Which ledger there is, and which one the journal belongs to."""
+    """Which ledger is at its root, and which one the journal belongs to."""
     root = ledger.root
     try:
         identity = ledger.read()
@@ -64,7 +64,7 @@ def _setting(spark: SparkSession, name: str, default: str) -> str:
     try:
         return str(spark.conf.get(name, default))
     except PySparkException:
-        # Some platforms keep some settings to themselves.
+        # Some platforms hide some settings.
         return default
 
 
@@ -86,7 +86,7 @@ def _jvm_zone(spark: SparkSession) -> str | None:
 
 def _executors(spark: SparkSession, needs: Needs) -> list[ExecutorFacts]:
     tasks = min(core_count(spark) * _TASKS_PER_CORE, _MOST_TASKS)
-    # Not by Arrow, which may be what is missing there.
+    # Not by Arrow, which may be missing there.
     ask = F.udf(question(needs, _TASK_SECONDS), "string", useArrow=False)
     answers_df = spark.range(0, tasks, 1, tasks).select(ask("id").alias("answer"))
     answers = sorted({row["answer"] for row in answers_df.collect()})

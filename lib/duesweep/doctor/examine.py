@@ -1,4 +1,4 @@
-"""Looks at one thing after the other; what is out of reach is a finding, and the rest goes on."""
+"""Examines one service after the other. One that is out of reach is a finding; the rest goes on."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ _OUT_OF_REACH = {Check.SERVER_REACHABLE, Check.DRIVER_IMPORT}
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A database, and what is to be said of it; asking raises where it is out of reach."""
+    """A database or broker. `findings` raises `DuesweepError` if it is out of reach."""
 
     setting: str
     findings: Callable[[], Iterable[Finding]]
@@ -37,7 +37,7 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """All that is to be looked at; `routes` is what was found without any look."""
+    """All that is to be examined. `routes` are findings that need no service."""
 
     context: SweepContext
     services: Sequence[Service]
@@ -47,14 +47,14 @@ class Examination:
 
 @dataclass(frozen=True, slots=True)
 class LedgerBinding:
-    """The ledger that the journal belongs to, None for none as yet; or why that is not known."""
+    """The ledger that the journal belongs to, None if it has none yet; or why that is unknown."""
 
     ledger_id: UUID | None = None
     problem: str | None = None
 
 
 def examine_services(examination: Examination) -> tuple[Sequence[Finding], LedgerBinding]:
-    """What is to be said of databases, routes and the store; and what the journal is bound to."""
+    """Findings on services, routes and the store; and the ledger that the journal is bound to."""
     findings = [*examination.routes]
     for service in examination.services:
         findings += _examine(service)
@@ -79,8 +79,8 @@ def _examine(service: Service) -> Sequence[Finding]:
 def _examine_start(
     context: SweepContext, *, is_explained: bool
 ) -> tuple[list[Finding], LedgerBinding]:
-    """What a sweep asks before it starts. Where it would not, and nothing else was found to say
-    why, that is a fault of its own.
+    """What a sweep checks before it starts. If it would not start, and no other finding explains
+    that, the reason is a fault of its own.
     """
     findings: list[Finding] = []
     binding = LedgerBinding(problem="The journal cannot be read")
@@ -90,7 +90,7 @@ def _examine_start(
             findings += _notices(context.store.source, session)
             binding = LedgerBinding(session.binding())
             context.queue.check(context.error_queue)
-            # Of all that is stored: what is due next would be refused, too.
+            # For all stored messages: those that are due later would be refused, too.
             refuse_missing_queues(context, session, None)
     except DuesweepError as error:
         return [*findings, _refusal(error, is_explained=is_explained)], binding
@@ -103,12 +103,12 @@ def _notices(source: str, session: DriverSession) -> Iterator[Finding]:
         advice = capitalized(notice.advice or "look into it")
         yield warning(Check.STORE_NOTICES, source, notice.text, advice)
     if not notices:
-        yield ok(Check.STORE_NOTICES, source, "The store has nothing to say")
+        yield ok(Check.STORE_NOTICES, source, "The store reports no problems")
 
 
 def _refusal(error: DuesweepError, *, is_explained: bool) -> Finding:
     if is_explained:
-        reason = f"A sweep would not start: {error}. Mend what is said of it first"
+        reason = f"A sweep would not start: {error}. Correct the other faults first"
         return skipped(Check.SWEEP_START, _START, reason)
     told = replace(error.problem, text=f"A sweep would not start: {error.text}")
     return fault_of(Check.SWEEP_START, _START, told)

@@ -1,7 +1,7 @@
-"""What a task says of the machine that it runs on.
+"""The question that a task answers about the machine that it runs on.
 
-It travels as code, which is why these are functions in functions, and knows plain values only:
-duesweep itself may be missing where it arrives.
+duesweep may be missing on that machine. So the question travels as code (functions in functions),
+and uses plain values only.
 """
 
 from collections.abc import Callable
@@ -10,8 +10,8 @@ from duesweep.doctor.spark import Needs
 
 
 def question(needs: Needs, seconds: float) -> Callable[[int], str]:
-    """A function whose answer is JSON: host, versions, and why what is needed cannot be loaded. It
-    takes `seconds`, so that all executors get to answer.
+    """A function that returns JSON: host, versions, and why something needed cannot be loaded. It
+    takes `seconds`, so that tasks reach all executors.
     """
     load = _loader()
     wanted = [("module", name) for name in needs.modules]

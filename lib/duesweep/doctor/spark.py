@@ -1,4 +1,4 @@
-"""What is to be said of Spark, its executors and the ledger."""
+"""Findings on Spark, its executors and the ledger."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -69,7 +69,7 @@ class LedgerFacts:
 
 
 def spark_findings(facts: SparkFacts) -> Iterator[Finding]:
-    """All that is to be said of the session and its executors."""
+    """Findings on the session and its executors."""
     text = f"Spark {facts.version} runs on {facts.master}"
     yield ok(Check.SPARK_START, _SESSION, text)
     yield _speculation(facts)
@@ -80,7 +80,7 @@ def spark_findings(facts: SparkFacts) -> Iterator[Finding]:
 
 
 def not_started(error: str) -> Finding:
-    """Spark does not run."""
+    """Spark did not start."""
     return fault(
         Check.SPARK_START,
         _SESSION,
@@ -91,7 +91,7 @@ def not_started(error: str) -> Finding:
 
 
 def ledger_finding(facts: LedgerFacts) -> Finding:
-    """Whether the ledger can be read, and is the journal's."""
+    """Whether the ledger can be read, and belongs to the journal."""
     check, root = Check.LEDGER, facts.root
     if facts.problem is not None:
         return fault_of(
@@ -132,7 +132,7 @@ def _speculation(facts: SparkFacts) -> Finding:
 def _task_tries(facts: SparkFacts) -> Finding:
     check, tries = Check.SPARK_TASK_RETRIES, facts.task_tries
     if tries is None:
-        return skipped(check, _SESSION, "How often a task is tried is not to be seen")
+        return skipped(check, _SESSION, "It is unknown how often a task is tried")
     if tries >= _ENOUGH_TRIES:
         return ok(check, _SESSION, f"A task is tried {tries} times")
     return warning(
@@ -152,8 +152,8 @@ def _session_zone(facts: SparkFacts) -> Finding:
 
 def _jvm_zone(facts: SparkFacts) -> Finding:
     if facts.jvm_zone is None:
-        return skipped(Check.JVM_TIME_ZONE, _SESSION, "The JVM's time zone is not to be seen")
-    text = f"The JVM is in {facts.jvm_zone}, which has no say in what is due"
+        return skipped(Check.JVM_TIME_ZONE, _SESSION, "The JVM's time zone is unknown")
+    text = f"The JVM is in {facts.jvm_zone}, which does not matter for what is due"
     return ok(Check.JVM_TIME_ZONE, _SESSION, text)
 
 

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from duesweep.ledger.identity import LedgerTableFacts
-from duesweep.stores.base import Journal
-from duesweep.stores.values import JournalExtent, SweepSummary
+from duesweep.stores.journal import Journal, JournalExtent, SweepSummary
 
 # A table's rows as its writer takes them: a DataFrame, or what delta-rs reads as Arrow.
 Rows = Any

@@ -7,8 +7,7 @@ import pyarrow as pa
 
 from duesweep import tombstone
 from duesweep.ledger.schemas import TOMBSTONES
-from duesweep.stores.base import Journal
-from duesweep.stores.values import JournalBatch
+from duesweep.stores.journal import Journal, JournalBatch
 
 
 def dispatched_tables(journal: Journal, sweep_id: UUID) -> Iterator[pa.Table]:

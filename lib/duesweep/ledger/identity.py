@@ -1,4 +1,4 @@
-"""Which ledger the tables under a root are, and what is wrong with them. Without I/O."""
+"""Finds out to which ledger the tables under a root belong, and what is wrong. Without I/O."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -8,17 +8,17 @@ from duesweep.errors import ConfigError
 
 ID_PROPERTY = "duesweep.ledgerId"
 ROLE_PROPERTY = "duesweep.table"
-# The first is created first: its id is the ledger's.
+# The first table is created first, and its id is the ledger's id.
 TABLES = ("tombstones", "errors", "retries", "sweeps")
-# Every table of a ledger has these, those of older versions included.
+# Every table of a ledger has one of these sets, also tables of older versions.
 _COLUMNS = {"source", "message_key"}, {"source", "sweep_id"}
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerTableFacts:
     """What is at the location of the table `name`. `properties` None: no Delta table; then
-    `holds_data` says whether there are files without a log. `columns` are only those of a table
-    without an id.
+    `holds_data` says whether there are data files without a log. `columns` is empty for a table
+    that has an id.
     """
 
     name: str
@@ -30,9 +30,9 @@ class LedgerTableFacts:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """`ledger_id` None: there is no ledger. `missing` tables are not there, `stray` ones have data
-    and no log, `unmarked` ones are of a version that gave only `tombstones` an id. `stray` holds
-    locations, the others names of tables.
+    """`ledger_id` None: there is no ledger. `missing` are the names of tables that do not exist.
+    `stray` are the locations of tables with data but no log. `unmarked` are the names of tables
+    without an id: older versions gave only `tombstones` one.
     """
 
     ledger_id: UUID | None
@@ -41,7 +41,7 @@ class Identity:
     unmarked: tuple[str, ...] = ()
 
     def refuse_stray(self) -> None:
-        """Raise `ConfigError` where data would be taken for a new table's."""
+        """Raise `ConfigError` where a new table would take in data files that are there already."""
         if self.stray:
             raise ConfigError(
                 f"There are data files without a Delta log at {', '.join(self.stray)}",
@@ -52,11 +52,11 @@ class Identity:
             )
 
     def refuse_incomplete(self, root: str) -> None:
-        """Raise `ConfigError` where a ledger that is in use lacks tables."""
+        """Raise `ConfigError` where a ledger in use has lost tables."""
         self.refuse_stray()
         if self.ledger_id is not None and self.missing:
             raise ConfigError(
-                f"The ledger {self.ledger_id} at {root} has lost {_listed(self.missing)}",
+                f"The ledger {self.ledger_id} at {root} has lost {_name_tables(self.missing)}",
                 advice=(
                     "restore that from a backup, or, if it is gone for good, run the command "
                     "`setup --rebind`, and the next sweep creates it anew, empty"
@@ -65,7 +65,7 @@ class Identity:
 
 
 def identify(tables: Iterable[LedgerTableFacts]) -> Identity:
-    """Which ledger these tables are; `ConfigError` where one is another's, or of another ledger."""
+    """The ledger of these tables; `ConfigError` where a table is not of this ledger."""
     ids: dict[str, UUID] = {}
     missing, stray, unmarked = [], [], []
     for table in tables:
@@ -82,9 +82,10 @@ def identify(tables: Iterable[LedgerTableFacts]) -> Identity:
     if len(set(ids.values())) > 1:
         listed = ", ".join(f"{location} is of ledger {one}" for location, one in ids.items())
         raise ConfigError(
-            f"Tables of different ledgers lie under one root: {listed}",
+            f"There are tables of different ledgers under one root: {listed}",
             advice=(
-                "move away those that do not belong there, or set ledger.root to a place of its own"
+                "move the tables that do not belong there, or set ledger.root to a folder or "
+                "schema of its own"
             ),
         )
     ledger_id = next(iter(ids.values()), None)
@@ -95,8 +96,8 @@ def _id_of(table: LedgerTableFacts, properties: Mapping[str, str]) -> UUID:
     role = properties.get(ROLE_PROPERTY, table.name)
     if role != table.name:
         raise ConfigError(
-            f"{table.location} is the table {role} of a ledger, and should be {table.name}",
-            advice="move it to where it belongs",
+            f"The table at {table.location} is the ledger's {role}, but should be {table.name}",
+            advice="move it to its own location",
         )
     try:
         return UUID(properties[ID_PROPERTY])
@@ -106,10 +107,10 @@ def _id_of(table: LedgerTableFacts, properties: Mapping[str, str]) -> UUID:
 
 def _not_ours(table: LedgerTableFacts) -> ConfigError:
     return ConfigError(
-        f"{table.location} is no table of a duesweep ledger",
-        advice="set ledger.root to a place of its own",
+        f"{table.location} is not a table of a duesweep ledger",
+        advice="set ledger.root to a folder or schema of its own",
     )
 
 
-def _listed(names: tuple[str, ...]) -> str:
+def _name_tables(names: tuple[str, ...]) -> str:
     return ("the table " if len(names) == 1 else "the tables ") + ", ".join(names)

@@ -11,13 +11,12 @@ from duesweep.errors import LedgerError
 from duesweep.ledger import locations
 from duesweep.ledger.base import AppTransaction, LedgerTables, Rows
 from duesweep.ledger.identity import ID_PROPERTY, ROLE_PROPERTY, TABLES, Identity, identify
-from duesweep.stores.base import Journal
-from duesweep.stores.values import JournalExtent, SweepSummary
+from duesweep.stores.journal import Journal, JournalExtent, SweepSummary
 
 TRANSACTION_RETENTION_DAYS = 90
-# Longer than settle relies on: the two clocks are not one.
+# Longer than settle relies on, since two clocks are compared.
 _RETENTION = f"interval {TRANSACTION_RETENTION_DAYS + 10} days"
-# Of the columns by which a reader can skip files; of random ids they would only cost time.
+# Statistics only of columns by which a reader can skip files. For random ids they only cost time.
 _STATISTICS = "delta.dataSkippingStatsColumns"
 _SKIPPED_BY = "sweep_id,source,due,dispatched_at"
 
@@ -34,26 +33,26 @@ class Ledger:
         return self.tables.root
 
     def read(self) -> Identity:
-        """Which ledger there is.
+        """Find out which ledger is under the root.
 
-        Raises `ConfigError` for an unsafe root or tables that are another's, `LedgerError` where
-        the root cannot be read.
+        Raises `ConfigError` for an unsafe root and for tables of something else, `LedgerError`
+        where the root cannot be read.
         """
-        # Each waits mostly, for a log to be listed and read.
+        # In parallel: each read mostly waits for a log.
         with ThreadPoolExecutor(len(TABLES)) as pool:
             return identify(pool.map(self.tables.facts, TABLES))
 
     def create(self) -> UUID:
-        """Create the tables that are missing; the ledger's id, which is another's where that was
-        faster. May die anywhere: whoever runs it again completes it.
+        """Create the tables that are missing. Returns the ledger's id, which another process
+        may have created at the same time. If this dies halfway, the next call completes it.
         """
         self.check_writable()
-        with self.writing():
+        with self.lock_for_writing():
             first, *others = TABLES
-            identity = self._creatable()
+            identity = self._read_creatable()
             if first in identity.missing:
                 self._create(first, identity.ledger_id or uuid.uuid4())
-                identity = self._creatable()
+                identity = self._read_creatable()
             if identity.ledger_id is None:
                 raise LedgerError(
                     f"The ledger at {self.root} was created, but cannot be found there",
@@ -66,18 +65,18 @@ class Ledger:
         return identity.ledger_id
 
     def mark(self, identity: Identity) -> None:
-        """Give the ledger's id to tables of a version that gave it to `tombstones` only."""
-        with self.writing():
+        """Give the ledger's id to tables of older versions, which gave it to `tombstones` only."""
+        with self.lock_for_writing():
             for name in identity.unmarked:
-                self.tables.set_properties(name, _marks(name, identity.ledger_id))
+                self.tables.set_properties(name, _id_properties(name, identity.ledger_id))
 
     def check_writable(self) -> None:
-        """Raise where a local root cannot be written; others say so themselves."""
+        """Raise where a local root cannot be written. For other roots the first write raises."""
         locations.check_writable(self.root)
 
-    def writing(self) -> AbstractContextManager[None]:
-        """Be the only writer where Delta itself cannot see to it: under a local root."""
-        return locations.writing(self.root)
+    def lock_for_writing(self) -> AbstractContextManager[None]:
+        """Hold the lock of a local root; see `locations.lock_for_writing`."""
+        return locations.lock_for_writing(self.root)
 
     def write_sweep(
         self,
@@ -90,8 +89,8 @@ class Ledger:
         """Write all that a sealed sweep did; what the tables have of it already stays as it is."""
         sweep_id = UUID(summary.sweep_id)
         rows = self.tables.rows(journal, sweep_id)
-        # A commit is mostly waiting, so the row of `sweeps` is written in parallel. The order of the
-        # appends does not matter.
+        # A commit is mostly waiting, so the row of `sweeps` is written in parallel. The order of
+        # the appends does not matter.
         with ThreadPoolExecutor(max_workers=1) as beside:
             appended = beside.submit(self.append, "sweeps", rows.sweep(summary), sweep_id=sweep_id)
             piece = 0
@@ -113,7 +112,7 @@ class Ledger:
         """Replace the rows of one source, once."""
         self.tables.replace_source(name, rows, source, AppTransaction(sweep_id))
 
-    def _creatable(self) -> Identity:
+    def _read_creatable(self) -> Identity:
         identity = self.read()
         identity.refuse_stray()
         return identity
@@ -123,11 +122,11 @@ class Ledger:
         if folder is not None:
             locations.clear_leftovers(folder / name)
         properties = {"delta.setTransactionRetentionDuration": _RETENTION}
-        properties |= _marks(name, ledger_id)
+        properties |= _id_properties(name, ledger_id)
         if name == "tombstones":
             properties[_STATISTICS] = _SKIPPED_BY
         self.tables.create(name, properties)
 
 
-def _marks(name: str, ledger_id: UUID | None) -> Mapping[str, str]:
+def _id_properties(name: str, ledger_id: UUID | None) -> Mapping[str, str]:
     return {ID_PROPERTY: str(ledger_id), ROLE_PROPERTY: name}

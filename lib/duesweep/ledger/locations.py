@@ -1,4 +1,4 @@
-"""Where a ledger is: a path (with a `/` or a scheme) or a catalog schema; what to mind there."""
+"""A ledger's location: a path (with a `/` or a scheme) or a catalog schema."""
 
 import errno
 import fcntl
@@ -15,7 +15,7 @@ from duesweep.errors import ConfigError, DuesweepError, LedgerError
 _LOCK_NAME = ".duesweep.lock"
 _LOCK_WAIT_SECONDS = 300.0
 _LOCK_POLL_SECONDS = 0.1
-# The storage's fault, not a setting's.
+# These are faults of the storage, not of a setting.
 _STORAGE_FAULTS = {
     *(errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE, errno.ETIMEDOUT),
     *(errno.ENOTCONN, errno.EHOSTDOWN, errno.EHOSTUNREACH),
@@ -33,7 +33,7 @@ def scheme(root: str) -> str:
 
 
 def local_folder(root: str) -> Path | None:
-    """The folder of this machine that `root` is, if it is one."""
+    """The folder on this machine that `root` names; None if it names none."""
     if not is_path(root):
         return None
     parts = urlsplit(root)
@@ -42,8 +42,21 @@ def local_folder(root: str) -> Path | None:
     return Path(root) if not parts.scheme else None
 
 
+def table_path(root: str, name: str) -> str:
+    """The path of a table under a root that is a path."""
+    return f"{root.rstrip('/')}/{name}"
+
+
+def table_name(root: str, name: str) -> str:
+    """The table's name for SQL and `spark.read.table`."""
+    if is_path(root):
+        path = table_path(root, name).replace("`", "``")
+        return f"delta.`{path}`"
+    return ".".join(f"`{part}`" for part in (*root.split("."), name))
+
+
 def holds_data(folder: Path) -> bool:
-    """Whether there is any file that is no table's log and no hidden one."""
+    """Whether the folder holds any file besides table logs and hidden files."""
     for path in folder.rglob("*"):
         parts = path.relative_to(folder).parts
         if path.is_file() and not any(part.startswith(("_", ".")) for part in parts):
@@ -52,8 +65,8 @@ def holds_data(folder: Path) -> bool:
 
 
 def clear_leftovers(folder: Path) -> None:
-    """Remove what a creation that failed has left in a log without a commit: Delta would take it
-    for a table that is there.
+    """Remove the log of a table whose creation failed before its first commit: Delta would take
+    it for an existing table.
     """
     log = folder / "_delta_log"
     if log.is_dir() and not holds_data(folder) and not any(log.glob("[0-9]*")):
@@ -61,8 +74,8 @@ def clear_leftovers(folder: Path) -> None:
 
 
 def check_writable(root: str) -> None:
-    """Raise where a local root cannot be written: `LedgerError` if that is the storage's fault,
-    else `ConfigError`. Other roots say so themselves.
+    """Raise where a local root cannot be written: `LedgerError` if the storage is at fault, else
+    `ConfigError`. Other roots are not checked: a write to them raises the error.
     """
     folder = local_folder(root)
     if folder is not None:
@@ -70,12 +83,14 @@ def check_writable(root: str) -> None:
             folder.mkdir(parents=True, exist_ok=True)
             (folder / _LOCK_NAME).open("a").close()
         except OSError as error:
-            raise _refusal(folder, error) from error
+            raise _make_error(folder, error) from error
 
 
 @contextmanager
-def writing(root: str) -> Iterator[None]:
-    """Be the only writer where Delta itself cannot see to it: under a local root."""
+def lock_for_writing(root: str) -> Iterator[None]:
+    """Hold the lock of a local root, so that there is one writer. Other roots need no lock: Delta
+    itself handles several writers there.
+    """
     folder = local_folder(root)
     if folder is None:
         yield
@@ -83,17 +98,17 @@ def writing(root: str) -> Iterator[None]:
     try:
         lock = (folder / _LOCK_NAME).open("a")
     except OSError as error:
-        raise _refusal(folder, error) from error
+        raise _make_error(folder, error) from error
     with lock:
         _lock_file(lock, folder)
         yield
 
 
-def _refusal(folder: Path, error: OSError) -> DuesweepError:
+def _make_error(folder: Path, error: OSError) -> DuesweepError:
     text = f"The ledger cannot be written under {folder}: {error.strerror}"
     if error.errno in _STORAGE_FAULTS:
         return LedgerError(f"{text}; the journal keeps the rows", transient=True)
-    return ConfigError(text, advice="check ledger.root and who owns it")
+    return ConfigError(text, advice="check ledger.root, and who owns that folder")
 
 
 def _lock_file(lock: IO[str], folder: Path) -> None:
@@ -105,7 +120,7 @@ def _lock_file(lock: IO[str], folder: Path) -> None:
             if time.monotonic() > deadline:
                 raise LedgerError(
                     f"Another process has been writing the ledger under {folder} for "
-                    f"{_LOCK_WAIT_SECONDS:.0f} s; the journal keeps what is to be written",
+                    f"{_LOCK_WAIT_SECONDS:.0f} s; the journal keeps the rows",
                     transient=True,
                 ) from None
             time.sleep(_LOCK_POLL_SECONDS)

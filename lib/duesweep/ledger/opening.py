@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.ledger.ledger import Ledger
-from duesweep.ledger.writers import LedgerWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

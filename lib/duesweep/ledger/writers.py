@@ -1,20 +1,11 @@
 """Which writer a ledger has."""
 
-from enum import StrEnum
-
+from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.errors import ConfigError
 from duesweep.ledger import locations
 
 # What delta-rs writes with safe commits: https://delta-io.github.io/delta-rs/
 _DELTA_RS_SCHEMES = {"", "file", "s3", "abfss", "gs"}
-
-
-class LedgerWriter(StrEnum):
-    """Who writes the ledger's tables; `AUTO` is delta-rs wherever it can."""
-
-    AUTO = "auto"
-    DELTA_RS = "delta-rs"
-    SPARK = "spark"
 
 
 def choose_writer(root: str, asked: LedgerWriter, *, paths_are_local: bool) -> LedgerWriter:

@@ -1,1 +1,1 @@
-"""Queues: where messages go. `base` is the contract; one file per kind."""
+"""Queues, where messages go. `base` is the contract; each kind has a file."""

@@ -19,8 +19,8 @@ class Destination(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """What is known of deliveries that were under way: `refused` ones by key; the keys of
-    `unconfirmed` ones, which may have arrived or not. The others have arrived.
+    """What became of pending deliveries. `refused`: the errors of refused messages, by key.
+    `unconfirmed`: the keys of messages that may have arrived or not. All others have arrived.
     """
 
     refused: Mapping[str, MessageError] = field(default_factory=dict)
@@ -28,7 +28,7 @@ class Confirmation:
 
 
 class QueueSession(Protocol):
-    """One task's way to its queues. Not thread-safe."""
+    """One task's session on its queues. Not thread-safe."""
 
     def resolve(self, address: str | None) -> Destination:
         """The destination that `address` names; None is the endpoint's own queue.
@@ -40,11 +40,11 @@ class QueueSession(Protocol):
     def deliver(
         self, destination: Destination, messages: Sequence[Message]
     ) -> dict[str, MessageError]:
-        """Deliver the messages, in order; what the destination refused, by key. Where the queue
-        answers later, `confirm` says the rest.
+        """Deliver the messages, in order. Returns the errors of messages that the destination
+        refused, by key. If the queue answers later, `confirm` returns the rest.
 
         Raises `DestinationError` when this destination takes nothing now (then nothing of the group
-        was delivered), `TransactionLostError` when all that the batch did is undone, another
+        was delivered), `TransactionLostError` when all work of the batch was rolled back, another
         `StoreError` when the service is out of reach.
         """
         ...
@@ -56,36 +56,36 @@ class QueueSession(Protocol):
     def defer(
         self, destination: Destination, messages: Sequence[Message], clock: StoreClock
     ) -> dict[str, MessageError]:
-        """Give messages that are not due yet to the queue, which delivers them when they are due,
-        never earlier; otherwise as `deliver`. `clock` tells how long that is. None may be due later
-        than `longest_delay` allows.
+        """Give messages that are not due yet to the queue. It delivers them when they are due,
+        never earlier. Otherwise like `deliver`. `clock` says how long each message has to wait.
+        That is never longer than `longest_delay`.
         """
         ...
 
     def confirm(self, seconds: float) -> Confirmation:
-        """Wait, at most about so long, until it is certain what became of all that was delivered
-        since the last time. Nothing to wait for where `deliver` says it all.
+        """Wait, about `seconds` at most, for the queue's answers to all deliveries since the last
+        call. Returns at once where `deliver` returns all answers.
         """
         ...
 
     def commit(self) -> None:
-        """Make deliveries durable, right before the store commits that their messages are gone.
-        Nothing to do where the queue shares the store's transaction.
+        """Make deliveries durable, right before the store commits the removal of their messages.
+        Does nothing where the queue shares the store's transaction.
         """
         ...
 
     def rollback(self) -> None:
-        """Forget deliveries since the last commit: the store's transaction is lost. Nothing to do
-        where the queue shares it.
+        """Undo deliveries since the last commit: the store's transaction is lost. Does nothing
+        where the queue shares that transaction.
         """
         ...
 
 
 class PromptQueueSession:
-    """To inherit: a queue that says at once what it took, and cannot defer messages."""
+    """Base class for a queue that answers at once and cannot defer messages."""
 
     def longest_delay(self, destination: Destination) -> int:  # noqa: ARG002 - the same for all
-        """It cannot defer messages."""
+        """0: it cannot defer messages."""
         return 0
 
     def defer(
@@ -95,12 +95,12 @@ class PromptQueueSession:
         raise AssertionError(f"{destination} cannot defer {len(messages)} messages at {clock}")
 
     def confirm(self, seconds: float) -> Confirmation:  # noqa: ARG002 - there is nothing to wait for
-        """Everything is said."""
+        """Nothing is pending."""
         return Confirmation()
 
 
 class Queue(Protocol):
-    """A kind of queue and where it is. A value: frozen, picklable; no secrets in its repr."""
+    """A kind of queue and its location. A value: frozen, picklable; no secrets in its repr."""
 
     @property
     def shares_transaction(self) -> bool:
@@ -109,29 +109,27 @@ class Queue(Protocol):
 
     @property
     def longest_delay(self) -> int:
-        """The longest time in seconds for which any of its queues can defer a message; 0 where none
-        can.
-        """
+        """The most seconds for which one of its queues can defer a message; 0: none can."""
         ...
 
     def open(self, store: TaskSession) -> AbstractContextManager[QueueSession]:
-        """A session beside a store's."""
+        """Open a session beside a store's session."""
         ...
 
     def check(self, error_queue: str | None) -> None:
-        """Find out, before anything is claimed, whether messages can be delivered here.
+        """Check, before anything is claimed, whether messages can be delivered here.
 
-        Raises `ConfigError` where these cannot be the endpoint's queues, or where `error_queue`
-        names no queue that takes messages; `StoreError` where the service is out of reach.
+        Raises `ConfigError` where these are not the endpoint's queues, or where `error_queue` is
+        not a queue that takes messages; `StoreError` where the service is out of reach.
         """
         ...
 
 
 @runtime_checkable
 class Routing(Protocol):
-    """A queue that is several: what one of them may be able to do besides `Queue`."""
+    """What a `Queue` of several connections can do besides."""
 
-    def way(self, address: str) -> tuple[str, str]:
+    def resolve_route(self, address: str) -> tuple[str, str]:
         """The connection that an address leads to, and the queue's address there.
 
         Raises a `MessageError` where it leads nowhere.

@@ -1,4 +1,4 @@
-"""The columns that make a table a queue table."""
+"""The columns of a queue table, each with its allowed types; an empty set allows any type."""
 
 from duesweep.checks.tables import Columns
 
@@ -9,7 +9,7 @@ POSTGRESQL: Columns = {
     "headers": frozenset({"text"}),
     "body": frozenset({"bytea"}),
     "expires": _ANY,
-    # Widened to bigint where 32 bits are used up.
+    # int, or bigint after its 32 bits were used up.
     "seq": _ANY,
 }
 SQL_SERVER: Columns = {

@@ -40,7 +40,7 @@ class PostgreSqlQueue:
 
     @property
     def longest_delay(self) -> int:
-        """A table holds nothing back."""
+        """0: a table cannot defer messages."""
         return 0
 
     @property
@@ -63,11 +63,11 @@ class PostgreSqlQueue:
                 yield PostgreSqlQueueSession(connection, self.addresses, own_transaction=True)
 
     def check(self, error_queue: str | None) -> None:
-        """Raise `ConfigError` unless a database of their own is the endpoint's queues', and
-        `error_queue` names a queue table that this role may fill.
+        """Raise `ConfigError` where the database of `dsn` is not that of the endpoint's queues, or
+        `error_queue` is not a queue table that this role may insert into.
         """
         if self.dsn is None and error_queue is None:
-            return  # the store has been asked already
+            return  # the store's own check covers this
         with self._connect() as connection:
             if self.dsn is not None:
                 own_queue = self.addresses.own_queue if self.holds_own_queue else None
@@ -97,17 +97,17 @@ class PostgreSqlQueueSession(QueueTableSession):
         super().__init__(connection, own_transaction=own_transaction)
         self._connection = connection
         self._addresses = addresses
-        # Known before anything is claimed, so that no look-up lengthens a claim.
+        # Read before anything is claimed: a query during a claim would make it longer.
         self._known = {
             TableName(row.schema, row.table)
-            for row in connection.rows("queue_tables", {}, **column_lists(POSTGRESQL))
+            for row in connection.rows("queue_tables", **column_lists(POSTGRESQL))
         }
 
     def resolve(self, address: str | None) -> TableName:
         """The queue table that `address` names."""
         table = self._addresses.parse(address)
         if table not in self._known:
-            self._look_again(table)
+            self._look_up(table)
         return table
 
     def _insert(self, destination: Destination, messages: Sequence[Message]) -> None:
@@ -115,23 +115,23 @@ class PostgreSqlQueueSession(QueueTableSession):
         rows = [(message.headers_text, message.body) for message in messages]
         self._connection.copy_messages(destination, rows)
 
-    def _why_gone(self, destination: Destination) -> MessageError | None:
-        """The messages' fault where a table that was a queue's is none any more."""
+    def _find_fault(self, destination: Destination) -> MessageError | None:
+        """The error for the messages if the table is not a queue table any more; else None."""
         assert isinstance(destination, TableName)
         self._known.discard(destination)
         try:
-            self._look_again(destination)
+            self._look_up(destination)
         except MessageError as error:
             return error
         return None
 
-    def _look_again(self, table: TableName) -> None:
+    def _look_up(self, table: TableName) -> None:
         _missing_rights(self._connection, table)
         self._known.add(table)
 
 
 def _missing_rights(connection: PostgreSqlConnection, table: TableName) -> Sequence[str]:
-    """The rights that this role lacks to fill a queue table; `MessageError` if it is none."""
+    """The rights that this role lacks on a queue table; `MessageError` if it is not one."""
     found = find_table(connection, table, ["INSERT"])
     if found is None:
         raise QueueNotFoundError(f"There is no queue table {table}")
@@ -146,7 +146,7 @@ def _missing_rights(connection: PostgreSqlConnection, table: TableName) -> Seque
 def _check_database(
     connection: PostgreSqlConnection, setting: str, own_queue: TableName | None
 ) -> None:
-    if connection.row("describe_session", {}).is_read_only:
+    if connection.row("describe_session").is_read_only:
         raise ConfigError(
             f"The session that {setting}.dsn opens is read-only",
             advice="connect to the primary server, with a role that may write",

@@ -1,4 +1,4 @@
-"""Several queue connections as one queue: a destination's route says which."""
+"""Several queue connections as one queue: the route of a destination selects the connection."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from duesweep.stores.base import TaskSession
 
 @dataclass(frozen=True, slots=True)
 class RoutedQueue:
-    """`connections` by their names; `own_names` is what routes may call the endpoint's queue."""
+    """`connections` by name. `own_names` are the names of the endpoint's own queue in routes."""
 
     connections: Mapping[str, Queue]
     routes: tuple[Route, ...]
@@ -38,14 +38,16 @@ class RoutedQueue:
         """The longest time in seconds for which any of its connections can defer a message."""
         return max(queue.longest_delay for queue in self.connections.values())
 
-    def way(self, address: str) -> tuple[str, str]:
+    def resolve_route(self, address: str) -> tuple[str, str]:
         """The connection that an address is routed to, and the queue's address there."""
         route = first_route(self.routes, address)
         return route.connection, route.name_of(address)
 
     @contextmanager
     def open(self, store: TaskSession) -> Iterator["RoutedQueueSession"]:
-        """Sessions on all connections; one out of reach blocks only its own destinations."""
+        """Open a session on each connection. If one is out of reach, only its destinations are
+        blocked.
+        """
         with ExitStack() as stack:
             session = RoutedQueueSession(self)
             for name, queue in self.connections.items():
@@ -60,18 +62,20 @@ class RoutedQueue:
             yield session
 
     def check(self, error_queue: str | None) -> None:
-        """Ask each connection; the error queue's route says which is to have it."""
+        """Check each connection, and the error queue on the connection of its route."""
         holder, name = None, None
         if error_queue is not None:
             try:
-                holder, name = self.way(error_queue)
+                holder, name = self.resolve_route(error_queue)
             except NoRouteError as error:
-                raise ConfigError(f"retry.error_queue: {error}", advice="add one for it") from error
+                raise ConfigError(
+                    f"retry.error_queue: {error}", advice="add a [[route]] for it"
+                ) from error
         for connection, queue in self.connections.items():
             try:
                 queue.check(name if connection == holder else None)
             except StoreError as error:
-                # One that is out of reach blocks its own destinations only, and later.
+                # A connection that is out of reach only blocks its own destinations later.
                 if connection == holder or queue.shares_transaction or not error.transient:
                     raise
 
@@ -88,7 +92,7 @@ class RoutedDestination:
 
 
 class RoutedQueueSession:
-    """One task's way to all its queues. `sessions` are open, by connection."""
+    """One task's session on all its queues. `sessions` are the open ones, by connection."""
 
     def __init__(self, queue: RoutedQueue) -> None:
         self.sessions: dict[str, QueueSession] = {}
@@ -98,7 +102,7 @@ class RoutedQueueSession:
         self._used: set[str] = set()
 
     def block(self, connection: str, error: Exception) -> None:
-        """Deliver nothing more to a connection, for the reason that `error` gives."""
+        """Stop delivering to a connection, because of `error`."""
         self.sessions.pop(connection, None)
         self._used.discard(connection)
         self._blocked[connection] = f"queues.{connection}: {error}"
@@ -115,27 +119,25 @@ class RoutedQueueSession:
 
     def longest_delay(self, destination: Destination) -> int:
         """For how many seconds the destination's connection can defer a message."""
-        session, own = self._of(destination)
+        session, own = self._session_of(destination)
         return session.longest_delay(own)
 
     def deliver(
         self, destination: Destination, messages: Sequence[Message]
     ) -> dict[str, MessageError]:
         """Deliver to the destination's connection."""
-        session, own = self._of(destination)
+        session, own = self._session_of(destination)
         return self._send(destination, lambda: session.deliver(own, messages))
 
     def defer(
         self, destination: Destination, messages: Sequence[Message], clock: StoreClock
     ) -> dict[str, MessageError]:
         """Defer on the destination's connection."""
-        session, own = self._of(destination)
+        session, own = self._session_of(destination)
         return self._send(destination, lambda: session.defer(own, messages, clock))
 
     def confirm(self, seconds: float) -> Confirmation:
-        """Ask each connection that has delivered something; they answer side by side, and have
-        `seconds` together.
-        """
+        """Ask each connection that has deliveries. All answer within `seconds` in all."""
         deadline = time.monotonic() + seconds
         refused: dict[str, MessageError] = {}
         unconfirmed: list[str] = []
@@ -171,11 +173,11 @@ class RoutedQueueSession:
         except StoreError as error:
             if self._queue.connections[name].shares_transaction:
                 raise
-            # What it had taken of this batch is lost with it, so the batch starts again without.
+            # Its deliveries of this batch are lost: the batch starts again without it.
             self.block(name, error)
             raise TransactionLostError(error.text, advice=error.advice) from error
 
-    def _of(self, destination: Destination) -> tuple[QueueSession, Destination]:
+    def _session_of(self, destination: Destination) -> tuple[QueueSession, Destination]:
         assert isinstance(destination, RoutedDestination)  # ours, from resolve
         return self._open_session(destination.connection), destination.destination
 

@@ -26,9 +26,9 @@ from duesweep.stores.base import TaskSession
 from duesweep.stores.sqlserver.check import check_session
 from duesweep.stores.sqlserver.task import SqlServerTaskSession
 
-# NOT NULL, without a default, in tables of the older shape.
+# In tables of the older shape this column is NOT NULL and has no default.
 _RECOVERABLE = "Recoverable"
-# The errors of a table, or of a column, on which a right is lacking.
+# Errors: no right on a table, no right on a column.
 _NO_RIGHT = {229, 230}
 
 
@@ -49,7 +49,7 @@ class SqlServerQueue:
 
     @property
     def longest_delay(self) -> int:
-        """A table holds nothing back."""
+        """0: a table cannot defer messages."""
         return 0
 
     @property
@@ -72,11 +72,11 @@ class SqlServerQueue:
                 yield SqlServerQueueSession(connection, self.addresses, own_transaction=True)
 
     def check(self, error_queue: str | None) -> None:
-        """Raise `ConfigError` unless a server of their own is the endpoint's queues', and
-        `error_queue` names a queue table that this user may fill.
+        """Raise `ConfigError` where the server of `dsn` is not that of the endpoint's queues, or
+        `error_queue` is not a queue table that this user may insert into.
         """
         if self.dsn is None and error_queue is None:
-            return  # the store has been asked already
+            return  # the store's own check covers this
         with self._connect() as connection:
             if self.dsn is not None:
                 check_session(connection, f"{self.setting}.dsn")
@@ -118,18 +118,18 @@ class SqlServerQueueSession(QueueTableSession):
         self._connection = connection
         self._addresses = addresses
         catalog = addresses.default_catalog
-        # Known before anything is claimed, so that no look-up lengthens a claim; those of other
-        # databases are looked up when they are first met.
+        # Read before anything is claimed: a query during a claim would make it longer. Tables in
+        # other databases are read at their first use.
         self._has_recoverable = {
             SqlServerTable(catalog, row.schema, row.table): bool(row.has_recoverable)
-            for row in connection.rows("queue_tables", {})
+            for row in connection.rows("queue_tables")
         }
 
     def resolve(self, address: str | None) -> SqlServerTable:
         """The queue table that `address` names."""
         table = self._addresses.parse(address)
         if table not in self._has_recoverable:
-            self._look_again(table)
+            self._look_up(table)
         return table
 
     def _insert(self, destination: Destination, messages: Sequence[Message]) -> None:
@@ -142,32 +142,32 @@ class SqlServerQueueSession(QueueTableSession):
             [(message.headers_text, message.body) for message in messages],
         )
 
-    def _why_gone(self, destination: Destination) -> MessageError | None:
-        """The messages' fault where a table that was a queue's is none any more."""
+    def _find_fault(self, destination: Destination) -> MessageError | None:
+        """The error for the messages if the table is not a queue table any more; else None."""
         assert isinstance(destination, SqlServerTable)
         try:
-            self._look_again(destination)
+            self._look_up(destination)
         except MessageError as error:
             return error
         except StoreError:
-            # Whoever alters the table holds the catalog's rows as well: it is there.
+            # The catalog is locked, because somebody alters the table. So the table exists.
             return None
         return None
 
-    def _look_again(self, table: SqlServerTable) -> None:
+    def _look_up(self, table: SqlServerTable) -> None:
         self._has_recoverable[table] = describe_queue(self._connection, table)
 
 
 def describe_queue(connection: SqlServerConnection, table: SqlServerTable) -> bool:
-    """Whether a queue table is of the older shape; a `MessageError` where `table` is none, a
-    `DestinationError` where that cannot be seen now.
+    """Whether a queue table is of the older shape. Raises `MessageError` if `table` is not a queue
+    table, `DestinationError` if that cannot be read now.
     """
     try:
         found = _columns_of(connection, table)
     except TransactionLostError:
         raise
     except StoreError as error:
-        raise DestinationError(f"Queue table {table} cannot be looked at: {error}") from error
+        raise DestinationError(f"Queue table {table} cannot be read: {error}") from error
     absent = wrong_columns(SQL_SERVER, found)
     if absent:
         raise NotAQueueError(f"{table} is not a queue table: it lacks {', '.join(absent)}")
@@ -175,33 +175,33 @@ def describe_queue(connection: SqlServerConnection, table: SqlServerTable) -> bo
 
 
 def _columns_of(connection: SqlServerConnection, table: SqlServerTable) -> Mapping[str, str]:
-    database = connection.row("describe_catalog", {}, catalog=table.catalog)
+    database = connection.row("describe_catalog", catalog=table.catalog)
     if not database.found:
         raise QueueNotFoundError(f"There is no queue table {table}: no database {table.catalog}")
     if not database.is_open:
         raise DestinationError(
-            f"The sweeper's login has no user in database {table.catalog}, so that {table} is out "
-            "of its reach",
-            advice="create one there",
+            f"The sweeper's login has no user in database {table.catalog}, so it cannot "
+            f"use {table}",
+            advice="create a user for it there",
         )
     found = find_table(connection, table)
     if found is None:
-        _refuse_unseen(connection, table)
+        _refuse_hidden(connection, table)
         raise QueueNotFoundError(f"There is no queue table {table}")
     if not found.is_table:
         raise NotAQueueError(f"{table} is not a queue table: it lacks rows of its own")
     return found.columns
 
 
-def _refuse_unseen(connection: SqlServerConnection, table: SqlServerTable) -> None:
-    """Raise `DestinationError` for a table that is there, but that this user has no right on: SQL
-    Server does not show it such a table, and its messages would be given up for a missing GRANT.
+def _refuse_hidden(connection: SqlServerConnection, table: SqlServerTable) -> None:
+    """Raise `DestinationError` for a table that exists, but on which this user has no right. SQL
+    Server hides such a table. Without this, messages would be exhausted for a missing GRANT.
     """
-    if not connection.row("describe_server", {}).deletes_expressions:
+    if not connection.row("describe_server").deletes_expressions:
         return  # Babelfish shows it, and ends the transaction for a table that is missing
-    if connection.error_number("probe_queue", {"queue": table.sql}) in _NO_RIGHT:
+    if connection.named({"queue": table.sql}).error_number("probe_queue") in _NO_RIGHT:
         raise DestinationError(
-            f"Queue table {table} is closed to the sweeper's user", advice="grant INSERT on it"
+            f"The sweeper's user has no right on queue table {table}", advice="grant INSERT on it"
         )
 
 

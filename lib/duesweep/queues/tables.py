@@ -1,4 +1,4 @@
-"""Delivery into queue tables, whatever the dialect: in groups, under savepoints."""
+"""Delivers into queue tables of all dialects, in groups, under savepoints."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from duesweep.queues.base import Destination, PromptQueueSession
 
 
 class TransactedConnection(Protocol):
-    """What a queue's session needs of its connection."""
+    """What a queue's session needs from its connection."""
 
     def transaction(self) -> AbstractContextManager[None]:
         """A transaction, or within one a savepoint."""
@@ -31,8 +31,8 @@ class TransactedConnection(Protocol):
 
 
 class QueueTableSession(PromptQueueSession, ABC):
-    """Delivers in the store's transaction, or with `own_transaction` in one of its own, committed
-    right before the store's: at least once.
+    """Delivers in the store's transaction: exactly once. With `own_transaction` it has its own,
+    which is committed right before the store's: at least once.
     """
 
     def __init__(self, connection: TransactedConnection, *, own_transaction: bool) -> None:
@@ -42,18 +42,18 @@ class QueueTableSession(PromptQueueSession, ABC):
     def deliver(
         self, destination: Destination, messages: Sequence[Message]
     ) -> dict[str, MessageError]:
-        """Deliver the group; where a row spoils it, by halves, so that it costs only itself."""
+        """Deliver the group. If a row is refused, deliver by halves: only that row fails."""
         if self._own_transaction:
             self._transacted.begin()
         return self._deliver(destination, messages)
 
     def commit(self) -> None:
-        """Commit what was delivered since the last time, unless the store's transaction does."""
+        """Commit the deliveries, if they are not in the store's transaction."""
         if self._own_transaction:
             self._transacted.commit()
 
     def rollback(self) -> None:
-        """Forget what was delivered since the last time, unless the store's transaction does."""
+        """Roll back the deliveries, if they are not in the store's transaction."""
         if self._own_transaction:
             self._transacted.rollback()
 
@@ -62,8 +62,8 @@ class QueueTableSession(PromptQueueSession, ABC):
         """Insert the messages, all or none."""
 
     @abstractmethod
-    def _why_gone(self, destination: Destination) -> MessageError | None:
-        """The messages' fault where the table is a queue's no more; None where it is."""
+    def _find_fault(self, destination: Destination) -> MessageError | None:
+        """The error for the messages if the table is not a queue table any more; else None."""
 
     def _deliver(
         self, destination: Destination, messages: Sequence[Message]
@@ -76,7 +76,7 @@ class QueueTableSession(PromptQueueSession, ABC):
                 return {messages[0].key: error}
             return self._deliver_halves(destination, messages)
         except DestinationError:
-            gone = self._why_gone(destination)
+            gone = self._find_fault(destination)
             if gone is None:
                 raise
             return dict.fromkeys((message.key for message in messages), gone)
@@ -86,8 +86,8 @@ class QueueTableSession(PromptQueueSession, ABC):
         self, destination: Destination, messages: Sequence[Message]
     ) -> dict[str, MessageError]:
         half = len(messages) // 2
-        # Both under one savepoint: if the table takes nothing for the second half, the first must
-        # not stay behind a group that counts as not delivered.
+        # Both halves are under one savepoint: if the table takes nothing for the second half, the
+        # first half must be undone, since the whole group counts as not delivered.
         with self._transacted.transaction():
             refused = self._deliver(destination, messages[:half])
             return refused | self._deliver(destination, messages[half:])

@@ -5,37 +5,25 @@ batch of messages and finishes it, on one connection, in one transaction. A *dri
 what is due and keeps the sweeps: it opens and closes them, and hands what they did to settle.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Protocol
 from uuid import UUID
 
 from duesweep.core.account import SliceEnd
 from duesweep.core.message import Message
 from duesweep.core.outcome import Outcomes
 from duesweep.errors import Problem
-from duesweep.stores.values import (
-    Backlog,
-    Claim,
-    Horizon,
-    JdbcSource,
-    JournalBatch,
-    JournalExtent,
-    NewMessage,
-    Slices,
-    SweepRun,
-    SweepSummary,
-    TransactionMode,
-    UnsettledSweep,
-)
+from duesweep.stores.journal import Journal
+from duesweep.stores.values import Claim, Horizon, NewMessage, Slices, SweepRun, TransactionMode
 
 
 class TaskSession(Protocol):
     """One task's session: the batch contract. Not thread-safe."""
 
     def transaction(self) -> AbstractContextManager[None]:
-        """The transaction in which a batch is claimed and finished; nested: a savepoint."""
+        """The transaction in which a batch is claimed and finished; nested, a savepoint."""
         ...
 
     def claim(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
@@ -52,12 +40,12 @@ class TaskSession(Protocol):
         ...
 
     def exclude(self, messages: Sequence[Message]) -> None:
-        """Claim these no more in this session: their destination takes nothing now."""
+        """Do not claim these again in this session, because their destination takes nothing now."""
         ...
 
     def grant_exhausted(self, run: SweepRun, wanted: int, limit: int) -> int:
-        """How many of `wanted` more messages the sweep may exhaust. Its slices take turns: until
-        this transaction ends, which counts what `finish` is told of.
+        """How many of `wanted` more messages the sweep may exhaust. Serialised per sweep: other
+        slices wait until this transaction, in which `finish` counts them, has ended.
         """
         ...
 
@@ -71,13 +59,13 @@ class TaskSession(Protocol):
 
 
 class MessageSession(Protocol):
-    """One message at a time: the contract of the MSMQ transport's `IDelayedMessageStore`, which the
-    batch contract is the form for many of. It keeps no account. Not thread-safe. Within a
-    `transaction`, fetching locks the message, and what is removed is back if it fails.
+    """One message at a time, as in the MSMQ transport's `IDelayedMessageStore`; the batch contract
+    does the same for many. It keeps no account. Not thread-safe. Within a `transaction`, fetching
+    locks the message, and a failure brings back what was removed.
     """
 
     def transaction(self) -> AbstractContextManager[None]:
-        """The transaction of one message; nested: a savepoint."""
+        """The transaction of one message; nested, a savepoint."""
         ...
 
     def store(self, message: NewMessage) -> str:
@@ -85,103 +73,21 @@ class MessageSession(Protocol):
         ...
 
     def fetch_next_due(self) -> Message | None:
-        """The eligible message that has been due for the longest, by the server's clock; locked.
-        None where there is none; what others hold is skipped.
+        """Lock and return the eligible message that has been due for the longest, by the server's
+        clock; None if there is none. Skips what others hold.
         """
         ...
 
     def remove(self, message: Message) -> bool:
-        """Remove a message that was fetched; False where it is gone already."""
+        """Remove a message that was fetched; False if it is gone already."""
         ...
 
     def raise_failure_count(self, message: Message) -> bool:
-        """Count a failure for a message; False where it is gone already."""
+        """Count a failure for a message; False if it is gone already."""
         ...
 
     def next_due(self) -> datetime | None:
-        """When the next message is or was due, in UTC; None where none is stored."""
-        ...
-
-
-class Journal(Protocol):
-    """What settle needs of a driver session."""
-
-    source: str
-
-    def settling(self) -> AbstractContextManager[None]:
-        """Be the source's only settler; waits for another a bounded time."""
-        ...
-
-    def dead_sweeps(self) -> Sequence[UnsettledSweep]:
-        """Unsettled sweeps whose driver is gone; they are this session's to settle from now on."""
-        ...
-
-    def close_sweep(
-        self,
-        sweep_id: UUID,
-        *,
-        abandoned: bool,
-        remaining: int | Callable[[], int],
-        reason: str | None = None,
-    ) -> bool:
-        """Close a sweep once its batches in flight have ended; False when it was closed already.
-        `remaining` messages are still due; a function is called when the batches have ended.
-        `reason`: why its dispatch was cut short, None where it came to its end.
-        """
-        ...
-
-    def seal(self, sweep_id: UUID) -> None:
-        """Note when a closed sweep was first settled."""
-        ...
-
-    def summary(self, sweep_id: UUID) -> tuple[SweepSummary, bool]:
-        """The sweep's row for `sweeps`, and whether the retry counters changed."""
-        ...
-
-    def batches(self, sweep_id: UUID) -> Iterator[Sequence[JournalBatch]]:
-        """What a sealed sweep delivered, in pieces bounded in memory; always the same pieces."""
-        ...
-
-    def exhausted(self, sweep_id: UUID) -> JournalExtent:
-        """How much it exhausted."""
-        ...
-
-    def exhausted_query(self, sweep_id: UUID) -> str:
-        """The SQL of the exhausted messages, for JDBC; times in microseconds."""
-        ...
-
-    def retries_query(self) -> str:
-        """The SQL of the source's retry counters, for JDBC; times in microseconds."""
-        ...
-
-    def exhausted_rows(self, sweep_id: UUID, most: int) -> Iterator[Sequence[Any]]:
-        """The rows of `exhausted_query`, at most `most` at a time, read by this session."""
-        ...
-
-    def retries_rows(self, most: int) -> Iterator[Sequence[Any]]:
-        """The rows of `retries_query`, at most `most` at a time, read by this session."""
-        ...
-
-    def delete_settled(self, sweep_id: UUID) -> None:
-        """Forget a sweep that the ledger has."""
-        ...
-
-    def binding(self) -> UUID | None:
-        """The ledger that the source is bound to. Raises `ConfigError` where the source's name is
-        that of another store.
-        """
-        ...
-
-    def bind(self, ledger_id: UUID) -> None:
-        """Bind the source to a ledger, for good; one that is bound stays as it is."""
-        ...
-
-    def unsettled(self) -> Backlog:
-        """How much the journal holds of the source. Cheap."""
-        ...
-
-    def jdbc(self) -> JdbcSource:
-        """How Spark reaches the journal."""
+        """When the next message is or was due, in UTC; None if none is stored."""
         ...
 
 
@@ -200,7 +106,7 @@ class DriverSession(Journal, Protocol):
         ...
 
     def notices(self) -> Sequence[Problem]:
-        """What somebody should look at, although sweeps work: a problem each. Cheap."""
+        """Problems that somebody should look at, although sweeps work. Cheap."""
         ...
 
     def has_work(self, ahead: timedelta) -> bool:

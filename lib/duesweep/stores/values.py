@@ -26,11 +26,11 @@ class TransactionMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """What a store that users bring is made from: the section `store` of the configuration.
+    """What a custom store is made from: the section `store` of the configuration.
 
-    `name`, `schema` and `delayed_table` are None where they are not set. `batch_bytes` is what a
-    claim may read; `options` are the store's own, from `[store.options]`; `timeouts` say how long
-    it may wait for a server that says nothing.
+    `name`, `schema` and `delayed_table` are None where they are not set. `batch_bytes` limits
+    what a claim may read; `options` are the store's own, from `[store.options]`; `timeouts` say how
+    long it may wait for a server that does not answer.
     """
 
     dsn: str = field(repr=False)
@@ -60,9 +60,9 @@ class Horizon:
     """What a sweep calls due: everything stored with a Due before `before`.
 
     `server_time` is the server's clock at that moment. The two differ where the writers' time zone
-    is not UTC (docs/architecture.md, «Due»), and by how far a sweep looks `ahead`. What was stored
-    with a Due before `since` is left to others; None: nothing is. `zone` is the one whose clock
-    stored Dues show, as PostgreSQL calls it; None: UTC.
+    is not UTC (docs/architecture.md, «Due»), and by how far a sweep looks `ahead`. The sweep leaves
+    what was stored with a Due before `since` to others; None: it leaves nothing. `zone` is the one
+    whose clock stored Dues show, as PostgreSQL calls it; None: UTC.
     """
 
     before: datetime
@@ -72,11 +72,11 @@ class Horizon:
     zone: str | None = None
 
     def looking_ahead(self, ahead: timedelta) -> "Horizon":
-        """The same moment's horizon of a sweep that looks so far ahead."""
+        """The horizon of a sweep that looks so far ahead, asked for at the same moment."""
         return replace(self, before=self.before + ahead, ahead=self.ahead + ahead)
 
     def cut_off(self, cutoff: datetime) -> "Horizon":
-        """The same horizon, less what is due before an instant."""
+        """The same horizon without what is due before an instant."""
         return replace(self, since=cutoff + timedelta(microseconds=self.shift_us))
 
     @property
@@ -140,134 +140,3 @@ class Slices:
     def found(self) -> int:
         """How many messages are eligible."""
         return sum(self.planned)
-
-
-@dataclass(frozen=True, slots=True)
-class JdbcSource:
-    """Where and how Spark reads from the store's database; the properties hold the password."""
-
-    url: str
-    properties: dict[str, str]
-
-    def __repr__(self) -> str:
-        return f"JdbcSource({self.url!r})"
-
-
-@dataclass(frozen=True, slots=True)
-class UnsettledSweep:
-    """A sweep whose outcomes the ledger may not have yet."""
-
-    sweep_id: UUID
-    is_closed: bool
-    sealed_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class FailureReason:
-    """Why `count` messages of a sweep failed; one of them was for `destination`, None where that
-    cannot be read.
-    """
-
-    reason: str
-    count: int
-    destination: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class SweepSummary:
-    """The row of one sweep in the ledger's `sweeps`, derived from its journal; the same names in
-    `--json`. Times are aware datetimes, `bytes` those of the bodies dispatched. `found` is
-    `claimed + skipped + gone + eligible_later + left`, `claimed` is
-    `dispatched + failed + exhausted`. `skipped` were locked by others, `gone` were taken or removed
-    by others, `eligible_later` came to have a later Due or attempt, `left` were not reached.
-    `over_limit` are those of `failed` that the limit of exhausted messages kept in the store.
-    `failures`, the commonest reasons first, are not in the ledger's row: its `retries` and `errors`
-    have the reason of each message.
-    """
-
-    sweep_id: str
-    source: str
-    start: datetime
-    end: datetime
-    horizon: datetime
-    found: int
-    claimed: int
-    dispatched: int
-    failed: int
-    exhausted: int
-    skipped: int
-    gone: int
-    eligible_later: int
-    left: int
-    over_limit: int
-    bytes: int
-    lateness_p50_ms: int | None
-    lateness_p95_ms: int | None
-    lateness_max_ms: int | None
-    rows_per_second: float
-    outcome: str
-    reason: str | None
-    failures: tuple[FailureReason, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class SweepReport(SweepSummary):
-    """A sweep's summary as its driver tells it; `ledger_error` is why the ledger has not got the
-    sweep, or others before it, yet; None: it has. The journal keeps them until the next sweep.
-    """
-
-    ledger_error: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Unbound:
-    """A source that `setup --rebind` freed; `ledger_id` None: it was bound to no ledger."""
-
-    source: str
-    ledger_id: UUID | None
-
-    def __str__(self) -> str:
-        if self.ledger_id is None:
-            return (
-                f"The journal of {self.source} was bound to no ledger; the next sweep binds it to "
-                "the one at ledger.root"
-            )
-        return (
-            f"The journal of {self.source} is freed from ledger {self.ledger_id}; the next sweep "
-            "binds it to the ledger at ledger.root, and creates what is missing there"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Completed:
-    """A table of an earlier version, to which `setup` added the columns that it lacked."""
-
-    table: object
-
-    def __str__(self) -> str:
-        return f"added the columns that {self.table} lacked"
-
-
-@dataclass(frozen=True, slots=True)
-class Backlog:
-    """How many messages, bytes and sweeps a journal holds that the ledger has not got."""
-
-    rows: int
-    bytes: int
-    sweeps: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class JournalBatch:
-    """What one batch delivered: an Arrow IPC stream, see `duesweep.tombstone`."""
-
-    sweep_id: UUID
-    outcomes: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class JournalExtent:
-    """How many messages a closed sweep exhausted, and the size of the largest."""
-
-    rows: int
-    longest_bytes: int

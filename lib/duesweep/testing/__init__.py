@@ -1,1 +1,1 @@
-"""What tests stand on: a store and a queue in memory, and messages like the recorded ones."""
+"""For tests: a store and a queue in memory, the contracts, and messages like recorded ones."""

@@ -1,4 +1,4 @@
-"""Delayed messages like the recorded ones."""
+"""Builds delayed messages like recorded ones."""
 
 import uuid
 from dataclasses import dataclass, field
@@ -13,16 +13,16 @@ from duesweep.tombstone import micros
 ENDPOINT = "Sales.Orders"
 BODY = b'{"OrderId":1}'
 MESSAGE_TYPE = "Sales.Messages.CancelOrder"
-# When the recorded messages came due, to the second.
+# When the recorded messages were due, to the second.
 DUE = datetime(2026, 11, 21, 9, 21, 19, tzinfo=UTC)
 
 Due = datetime | Literal["infinity", "-infinity"]
 
 
 def headers_text(destination: str | None = "Billing", more: Headers | None = None) -> str:
-    """Headers of a new message as NServiceBus stores them: the forward destination is the last.
+    """Headers of a new message as NServiceBus stores them, with the forward destination at the end.
 
-    `more` come before it, or take the place of the headers that they name.
+    `more` come before it, and replace headers with the same name.
     """
     message_id = str(uuid.uuid4())
     headers: dict[str, str | None] = {
@@ -77,7 +77,7 @@ def delayed_row(
 
 
 def message(row: DelayedRow | None = None, attempts: int = 0) -> Message:
-    """`row` as a claim hands it to dispatch, where Dues are read on UTC's clock."""
+    """`row` as a claim returns it from a store whose Dues are UTC."""
     row = row or DelayedRow()
     try:
         headers = headers_json.read(row.headers)

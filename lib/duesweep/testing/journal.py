@@ -1,4 +1,4 @@
-"""What a task session journals, as values: the same for every store, so that tests compare them."""
+"""Journal entries as values, the same for every store, so that tests can compare them."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from duesweep.testing.builders import ENDPOINT, DelayedRow
 
 @dataclass(frozen=True, slots=True)
 class BatchEntry:
-    """What a batch delivered and how many it did not; `outcomes` are its tombstones, encoded."""
+    """The numbers of a batch; `outcomes` are its encoded tombstones."""
 
     slice_number: int
     dispatched: int
@@ -26,7 +26,7 @@ class BatchEntry:
 
 @dataclass(frozen=True, slots=True)
 class ExhaustedEntry:
-    """A message out of attempts, whole; `headers` as they were stored."""
+    """An exhausted message with headers and body; `headers` as they were stored."""
 
     slice_number: int
     message_key: str
@@ -63,7 +63,7 @@ JournalEntry = BatchEntry | ExhaustedEntry | SliceEntry
 def batch_entry(
     slice_number: int, outcomes: Outcomes, server_us: int, own_queue: str = ENDPOINT
 ) -> BatchEntry:
-    """The account of one batch; `own_queue` stands for a destination that was not written."""
+    """The entry of one batch. `own_queue` is the destination of messages that have none."""
     delivered = outcomes.delivered
     late_ms = tombstone.measure_lateness(delivered, StoreClock(server_us))
     return BatchEntry(
@@ -84,7 +84,7 @@ def exhausted_entry(
     server_us: int,
     own_queue: str = ENDPOINT,
 ) -> ExhaustedEntry:
-    """The account of one message out of attempts, whose row is `row`."""
+    """The entry of one exhausted message, whose row is `row`."""
     gone = exhausted.message
     return ExhaustedEntry(
         slice_number,

@@ -1,4 +1,4 @@
-"""Queues in memory, which keep the contract of the real ones."""
+"""Queues in memory, with the contract of real ones."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,18 +17,18 @@ Trouble = Callable[[Message], DuesweepError | None]
 
 @dataclass(frozen=True, slots=True)
 class ArrivedMessage:
-    """A message as it lies in a queue."""
+    """A message in a queue."""
 
     headers: str
     body: bytes | None
 
 
 class MemoryQueue:
-    """Queues `names`. Messages count as `arrived` when the transaction that delivers them commits:
-    the store's, or with `own_transaction` one of its own.
+    """Queues `names`. Messages are in `arrived` after their transaction commits: the store's, or
+    with `own_transaction` the queue's own.
 
-    `trouble` says what happens to a message that is delivered to a queue: a `MessageError` refuses
-    this message, any other error is raised.
+    `trouble` has a function for a queue that may return an error for a message: a `MessageError`
+    refuses this message, any other error is raised.
     """
 
     def __init__(self, *names: str, own_transaction: bool = False) -> None:
@@ -38,7 +38,7 @@ class MemoryQueue:
 
     @property
     def longest_delay(self) -> int:
-        """They hold nothing back."""
+        """0: they cannot defer messages."""
         return 0
 
     @property
@@ -53,8 +53,8 @@ class MemoryQueue:
         yield MemoryQueueSession(self, None if self._own_transaction else store)
 
     def check(self, error_queue: str | None) -> None:
-        """Raise `ConfigError` unless `error_queue` names a queue, and, with a transaction of their
-        own, the endpoint's own is among them.
+        """Raise `ConfigError` unless `error_queue` is one of the queues. With `own_transaction`,
+        the endpoint's own queue has to be one too.
         """
         for name in [ENDPOINT if self._own_transaction else None, error_queue]:
             if name is not None and name not in self.arrived:
@@ -62,7 +62,7 @@ class MemoryQueue:
 
 
 class MemoryQueueSession(PromptQueueSession):
-    """Delivers in the transaction of `store`; where there is none, in one that `commit` ends."""
+    """Delivers in the transaction of `store`; if that is None, in one that `commit` ends."""
 
     def __init__(self, queue: MemoryQueue, store: MemoryTaskSession | None) -> None:
         self._queue = queue
@@ -79,7 +79,7 @@ class MemoryQueueSession(PromptQueueSession):
     def deliver(
         self, destination: Destination, messages: Sequence[Message]
     ) -> dict[str, MessageError]:
-        """Deliver what meets no trouble."""
+        """Deliver the messages for which `trouble` returns no error."""
         name = str(destination)
         refused: dict[str, MessageError] = {}
         sent = []
@@ -100,11 +100,11 @@ class MemoryQueueSession(PromptQueueSession):
         return refused
 
     def commit(self) -> None:
-        """Send what was delivered since the last time."""
+        """Send the deliveries since the last commit."""
         for send in self._sent:
             send()
         self._sent.clear()
 
     def rollback(self) -> None:
-        """Forget what was delivered since the last time."""
+        """Drop the deliveries since the last commit."""
         self._sent.clear()

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING
 
 from duesweep.core.account import SliceEnd
 from duesweep.core.headers import json as headers_json
@@ -14,16 +13,14 @@ from duesweep.errors import SweepClosedError
 from duesweep.stores.values import Claim, NewMessage, SweepRun
 from duesweep.testing.builders import DelayedRow, message
 from duesweep.testing.journal import JournalEntry, SliceEntry, batch_entry, exhausted_entry
+from duesweep.testing.memory_state import MemoryState, MemorySweep
 from duesweep.tombstone import micros
-
-if TYPE_CHECKING:
-    from duesweep.testing.memory import MemoryStore, MemorySweep
 
 
 class MemoryTaskSession:
-    """The batch contract, over dictionaries."""
+    """A task's session, on dictionaries."""
 
-    def __init__(self, store: "MemoryStore") -> None:
+    def __init__(self, store: MemoryState) -> None:
         self._store = store
         self._depth = 0
         self._changes: list[Callable[[], object]] = []
@@ -31,7 +28,7 @@ class MemoryTaskSession:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """A transaction; nested, a savepoint, back to which a rollback frees locks as well."""
+        """A transaction; nested, a savepoint. A rollback to a savepoint frees locks too."""
         changes, locked = len(self._changes), len(self._locked)
         self._depth += 1
         try:
@@ -46,12 +43,12 @@ class MemoryTaskSession:
                 self._end()
 
     def enlist(self, change: Callable[[], object]) -> None:
-        """Have `change` made when the transaction commits."""
+        """Make `change` when the transaction commits."""
         assert self._depth, "outside a transaction"
         self._changes.append(change)
 
     def claim(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
-        """Lock what is eligible among these keys."""
+        """Lock the eligible messages among these keys."""
         store, now_us = self._store, micros(self._store.now)
         with store.changed:
             self._fence(run)
@@ -75,14 +72,14 @@ class MemoryTaskSession:
         )
 
     def claim_key(self, message: Message) -> str:
-        """Its key."""
+        """The message's key."""
         return message.key
 
     def exclude(self, messages: Sequence[Message]) -> None:
-        """Nothing to do: a key leads to its own message only."""
+        """Does nothing: a key finds its own message only."""
 
     def grant_exhausted(self, run: SweepRun, wanted: int, limit: int) -> int:
-        """How many more messages the sweep may exhaust; once a transaction."""
+        """How many more messages the sweep may exhaust. Called once in a transaction."""
         sweep = self._store.sweeps[run.sweep_id]
         with self._store.changed:
             self._store.wait_until(lambda: sweep.counting is None)
@@ -90,7 +87,7 @@ class MemoryTaskSession:
         return max(0, min(wanted, limit - sweep.exhausted))
 
     def finish(self, run: SweepRun, slice_number: int, outcomes: Outcomes, server_us: int) -> None:
-        """Note what becomes of the claimed messages."""
+        """Note the outcomes of the claimed messages."""
         store = self._store
         entries: list[JournalEntry] = [
             exhausted_entry(slice_number, e, store.rows[e.message.key], server_us)
@@ -122,7 +119,7 @@ class MemoryTaskSession:
     def _fence(self, run: SweepRun) -> None:
         sweep = self._store.sweeps[run.sweep_id]
         if not sweep.is_open:
-            raise SweepClosedError(f"Sweep {run.sweep_id} was closed by another process")
+            raise SweepClosedError(f"Another process closed sweep {run.sweep_id}")
         sweep.in_flight.add(self)
 
     def _end(self) -> None:
@@ -143,16 +140,16 @@ class MemoryTaskSession:
             del self._locked[kept:]
 
 
-def _count_exhausted(sweep: "MemorySweep", granted: int, over_limit: int) -> None:
+def _count_exhausted(sweep: MemorySweep, granted: int, over_limit: int) -> None:
     sweep.exhausted += granted
     sweep.over_limit += over_limit
 
 
 class MemoryMessageSession(MemoryTaskSession):
-    """One message at a time, over the same dictionaries."""
+    """A session for one message at a time, on the same dictionaries."""
 
     def store(self, message: NewMessage) -> str:
-        """Store a message until it is due; its key."""
+        """Store a message until it is due. Returns its key."""
         text = headers_json.write(
             headers_json.set_forward_destination(message.headers, message.destination)
         )

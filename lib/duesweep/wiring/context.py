@@ -1,4 +1,4 @@
-"""What a sweep is made of."""
+"""Makes what a sweep works with."""
 
 from pathlib import Path
 
@@ -13,11 +13,17 @@ from duesweep.queues.routed import RoutedQueue
 from duesweep.stores.base import Store
 from duesweep.stores.values import TransactionMode
 from duesweep.wiring import custom
-from duesweep.wiring.dialects import connections, dialect, queue_kind, refuse_apart, timeouts_of
+from duesweep.wiring.dialects import (
+    check_shared_transaction,
+    connections,
+    dialect,
+    queue_kind,
+    timeouts_of,
+)
 
 
 def sweep_context(config: Config, *, needs_ladder: bool = False) -> SweepContext:
-    """What a sweep with this configuration is made of. Connects to nothing."""
+    """The context of a sweep with this configuration. Connects to nothing."""
     swept = store(config)
     queues = _queue(config, swept, needs_ladder=needs_ladder)
     swept.initialise(config.store.endpoint, _mode(config, queues))
@@ -38,7 +44,7 @@ def sweep_context(config: Config, *, needs_ladder: bool = False) -> SweepContext
 
 
 def handover_context(config: Config) -> SweepContext:
-    """What a handover is made of: its queues will have to hold messages until they are due."""
+    """The context of a handover: its queues have to hold messages until they are due."""
     return sweep_context(config, needs_ladder=True)
 
 
@@ -55,13 +61,13 @@ def queue(config: Config) -> Queue:
 
 
 def own_names(config: Config) -> tuple[str, ...]:
-    """What routes may call the endpoint's own queue: its name, and the queue's whole address."""
+    """The names of the endpoint's own queue in routes: its name, and its queue's whole address."""
     return config.store.endpoint, store(config).own_queue
 
 
 def ledger_root(root: str) -> str:
-    """The ledger's root; a relative path is relative to where the command was given, and `~` is a
-    home. Without a slash it is a catalog schema.
+    """The ledger's root. A relative path starts at the current folder, `~` at the home folder. A
+    root without a slash is a catalog schema.
     """
     if ":" in root or not ("/" in root or root.startswith("~")):
         return root
@@ -69,14 +75,15 @@ def ledger_root(root: str) -> str:
         return str(Path(root).expanduser().resolve())
     except RuntimeError as error:
         raise ConfigError(
-            f"ledger.root is {root!r}, a home that cannot be found", advice="write the path in full"
+            f"ledger.root is {root!r}, but that home folder cannot be found",
+            advice="write the path in full",
         ) from error
 
 
 def _queue(config: Config, swept: Store, *, needs_ladder: bool) -> Queue:
     queues: dict[str, Queue] = {}
     for name, connection in connections(config, needs_ladder=needs_ladder).items():
-        refuse_apart(connection, swept)
+        check_shared_transaction(connection, swept)
         queues[name] = queue_kind(connection.kind).queue(connection)
     if not config.route:
         (only,) = queues.values()
@@ -86,15 +93,15 @@ def _queue(config: Config, swept: Store, *, needs_ladder: bool) -> Queue:
 
 
 def _mode(config: Config, queues: Queue) -> TransactionMode:
-    """What is asked for, else the most that the queues allow; `ConfigError` for more than that."""
+    """The configured mode, else the strongest that the queues allow. `ConfigError` for more."""
     atomic = TransactionMode.SENDS_ATOMIC_WITH_RECEIVE
     asked = config.store.transaction_mode
     if asked == atomic and not queues.shares_transaction:
         raise ConfigError(
-            f"store.transaction_mode is {asked.value}, and there are queues on connections of "
-            "their own, where a message arrives at least once",
+            f"store.transaction_mode is {asked.value}, but some queues are on connections of "
+            "their own, where a message may arrive more than once",
             advice=(
-                f"set {TransactionMode.RECEIVE_ONLY.value}, or leave their dsn out if they "
+                f"set {TransactionMode.RECEIVE_ONLY.value}, or remove their dsn if they "
                 "are on the store's own server"
             ),
         )
@@ -105,7 +112,7 @@ def _retry(config: Config) -> Retry:
     retry = config.retry
     if config.store.kind != "msmq":
         return Retry(retry.max_attempts, retry.initial_seconds, retry.max_seconds)
-    # The transport compares its setting with the count before it raises it, so that a message gets
-    # two attempts more; and it gives a message for an unknown queue up at once.
+    # The transport compares its setting with the count before it raises the count. So a message
+    # gets two more attempts. A message for an unknown queue gets only one.
     attempts = (config.store.number_of_retries or 0) + 2
     return Retry(attempts, retry.initial_seconds, retry.max_seconds, (QueueNotFoundError,))

@@ -1,4 +1,4 @@
-"""Stores that users bring: `store.kind = "package.module:Class"`."""
+"""Custom stores: `store.kind = "package.module:Class"`."""
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -16,7 +16,7 @@ _METHODS = ("set_up_infrastructure", "initialise", "open_task", "open_driver", "
 def store(config: Config) -> Store:
     """An instance of the class that `store.kind` names, made from the settings of its section.
 
-    Raises `ConfigError` for whatever goes wrong in there, without its text: that may hold the dsn.
+    Raises `ConfigError` for all errors of that class, without their text: it may hold the dsn.
     """
     settings, kind = config.store, config.store.kind
     make = _class(kind)
@@ -33,9 +33,9 @@ def store(config: Config) -> Store:
                 timeouts=timeouts_of(config),
             )
         )
-        lacking = _lacking(made)
+        lacking = _find_missing(made)
     except ConfigError:
-        # In its own words: it is one of ours.
+        # A `ConfigError` has a text for users.
         raise
     except Exception as error:
         raise ConfigError(
@@ -44,7 +44,7 @@ def store(config: Config) -> Store:
         ) from error
     if lacking:
         raise ConfigError(
-            f"{kind} is no store: it lacks {', '.join(lacking)}", advice="see docs/stores.md"
+            f"{kind} is not a store: it lacks {', '.join(lacking)}", advice="see docs/stores.md"
         )
     return made
 
@@ -53,10 +53,10 @@ def _class(kind: str) -> Callable[[StoreSettings], Store]:
     module_name, _, class_name = kind.partition(":")
     advice = "put its package on PYTHONPATH, on every executor too (--py-files)"
     try:
-        # Somebody else's code: anything may come of it.
+        # Code of the user: it may raise anything.
         module = import_module(module_name)
     except Exception as error:
-        # The name of the module that is missing, where it is that: never the text.
+        # Only the name of a missing module, never the error's text.
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         reason = type_name(error) + (f" of {missing}" if missing else "")
         raise ConfigError(
@@ -64,14 +64,14 @@ def _class(kind: str) -> Callable[[StoreSettings], Store]:
         ) from error
     if not hasattr(module, class_name):
         raise ConfigError(
-            f"store.kind is {kind!r}, and {module_name} has no {class_name} in it",
+            f"store.kind is {kind!r}, but {module_name} has no {class_name}",
             advice="correct the name of the class",
         )
     found: Callable[[StoreSettings], Store] = getattr(module, class_name)
     return found
 
 
-def _lacking(made: object) -> Sequence[str]:
+def _find_missing(made: object) -> Sequence[str]:
     return [
         *(name for name in _PROPERTIES if not hasattr(made, name)),
         *(name for name in _METHODS if not callable(getattr(made, name, None))),

@@ -1,5 +1,5 @@
-"""Which queues the doctor looks at besides the endpoint's own and the error queue: those that
-messages wait for, and those that a [[route]] names without a wildcard.
+"""Finds the queues that the doctor checks besides the endpoint's own and the error queue: the
+destinations of waiting messages, and queues of a [[route]] without a wildcard.
 """
 
 import re
@@ -14,14 +14,14 @@ from duesweep.queues.wanted import ROUTED, WAITED_FOR
 from duesweep.wiring.dialects import QueueConnection
 from duesweep.wiring.services import services
 
-# So many messages are looked at, and so many of their destinations.
+# The doctor reads this many messages, and checks this many of their destinations.
 _MESSAGES, _MOST = 1_000, 50
 _WILDCARDS = re.compile(r"[*?[]")
 
 
 @dataclass(slots=True)
 class Destinations:
-    """The store is asked once, when somebody first wants to know."""
+    """The destinations to check. The store is asked once, at the first use."""
 
     config: Config
     _waiting: Sequence[str] | None = field(default=None, init=False)
@@ -40,24 +40,24 @@ class Destinations:
                 yield ROUTED, route.name_of(route.pattern)
 
     def findings(self) -> Iterator[Finding]:
-        """Destinations that no route takes, and how many were not looked at."""
+        """Findings for destinations that no route takes, and for those that were not checked."""
         for destination in self.waiting()[:_MOST]:
             if self.config.route and self._route_of(destination) is None:
                 yield fault(
                     Check.ROUTE,
                     destination,
-                    f"No [[route]] takes the destination {destination!r}, which messages wait for: "
-                    "they fail",
+                    f"No [[route]] takes the destination {destination!r} of waiting messages: they "
+                    "fail",
                     f"Add a [[route]] whose destination fits {destination!r}",
                 )
         more = len(self.waiting()) - _MOST
         if more > 0:
-            text = f"Messages wait for {more} more destinations, whose queues were not looked at"
+            text = f"Messages wait for {more} more destinations; their queues were not checked"
             yield skipped(Check.ROUTE, "destinations", text)
 
     def waiting(self) -> Sequence[str]:
-        """Distinct destinations of the messages that are due first; none where they cannot be read:
-        what keeps the doctor from it is said of the store.
+        """Distinct destinations of the messages that are due first. None where they cannot be read:
+        the store's own findings say why.
         """
         if self._waiting is None:
             store = self.config.store

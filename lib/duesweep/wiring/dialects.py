@@ -1,7 +1,6 @@
-"""What a dialect's wiring does, and which dialect a setting means.
+"""What the wiring of a dialect does, and which dialect a setting means.
 
-Dialects are imported when they are needed: the drivers of one are of no use to who has the other,
-and may be missing.
+A dialect is imported only when it is needed: the driver of another dialect may be missing.
 """
 
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ from duesweep.stores.base import Store
 
 @dataclass(frozen=True, slots=True)
 class QueueConnection:
-    """A section of queues, with what it leaves open filled in."""
+    """A section [queues.<name>], with its defaults."""
 
     config: Config
     name: str
@@ -31,7 +30,7 @@ class QueueConnection:
 
     @property
     def dsn(self) -> SecretStr | None:
-        """The database that it names; None for none of its own."""
+        """The dsn of its own database; None: it has none."""
         return self.section.dsn
 
     @property
@@ -45,8 +44,8 @@ class QueueConnection:
         return f"queues.{self.name}"
 
     def schema_in(self, dialect: str) -> str:
-        """The schema of unqualified addresses: the store's, where that is of the same dialect or
-        its users know, else the dialect's own.
+        """The schema of addresses without one: the section's, else the store's if that has this
+        dialect or is custom, else the dialect's default.
         """
         store = self.config.store
         is_shared = store.is_custom or store.dialect == dialect
@@ -54,7 +53,7 @@ class QueueConnection:
 
 
 class SetupStep(Protocol):
-    """What is to be created in one place; `setting` names the place."""
+    """What `setup` creates in one database; `setting` names the database."""
 
     @property
     def setting(self) -> str:
@@ -66,24 +65,24 @@ class SetupStep(Protocol):
         ...
 
     def install(self, *, rebind: bool) -> Sequence[object]:
-        """Create what is missing; what was created."""
+        """Create what is missing. Returns what was created."""
         ...
 
 
 class QueueKind(Protocol):
-    """What the wiring of a kind of queue does."""
+    """The wiring of a kind of queue."""
 
     def queue(self, connection: QueueConnection) -> Queue:
         """The queues of a connection."""
         ...
 
     def queue_tables(self, connection: QueueConnection, addresses: Sequence[str | None]) -> Any:
-        """The tables (names) of queues on a connection, as a tuple; None is the endpoint's own."""
+        """The tables (or names) of queues on a connection, as a tuple; None: the own queue."""
         ...
 
     def queue_step(self, connection: QueueConnection, queues: Any) -> SetupStep:
-        """These queues apart from a store's tables: on a connection of their own, or beside a store
-        that sets itself up.
+        """The step that creates these queues without a store's tables: on a connection of their
+        own, or beside a custom store.
         """
         ...
 
@@ -100,7 +99,7 @@ class Dialect(QueueKind, Protocol):
         ...
 
     def store_step(self, config: Config, queues: Any) -> SetupStep:
-        """The store's tables, and these tables of queues beside it."""
+        """The step that creates the store's tables, and these queue tables beside them."""
         ...
 
 
@@ -117,8 +116,8 @@ def dialect(name: str) -> Dialect:
 
 
 def connections(config: Config, *, needs_ladder: bool = False) -> dict[str, QueueConnection]:
-    """The queue connections by their names; without any, the store's own server. `needs_ladder`:
-    those that can are to hold messages until they are due.
+    """The queue connections by name. Without any section it is one, on the store's own server.
+    `needs_ladder`: connections to RabbitMQ have to hold messages until they are due.
     """
     is_routed = bool(config.route)
     ahead = needs_ladder or bool(config.sweep.look_ahead_seconds)
@@ -137,20 +136,20 @@ def connections(config: Config, *, needs_ladder: bool = False) -> dict[str, Queu
 
 
 def timeouts_of(config: Config) -> Timeouts:
-    """How long anybody waits for a service that is silent."""
+    """The limits on waiting for a silent service."""
     return Timeouts(config.timeouts.silence_seconds)
 
 
-def refuse_apart(connection: QueueConnection, store: Store) -> None:
-    """Raise `ConfigError` where a connection without a dsn would have to be a custom store's, and
-    that one has no transaction which its queues could be in.
+def check_shared_transaction(connection: QueueConnection, store: Store) -> None:
+    """Raise `ConfigError` where a connection has no dsn, but the custom store has no transaction
+    that its queues could share.
     """
     settings = connection.config.store
     if not settings.is_custom or not connection.is_beside:
         return
     if not dialect(connection.kind).holds(store):
         raise ConfigError(
-            f"{connection.setting}.dsn is not set, and {settings.kind} is no subclass of the store "
-            f"of kind {connection.kind} that comes along, whose transaction queues can share",
+            f"{connection.setting}.dsn is not set, but the queues cannot share the transaction of "
+            f"{settings.kind}: it is not a subclass of duesweep's store of kind {connection.kind}",
             advice=f"set {connection.setting}.dsn",
         )

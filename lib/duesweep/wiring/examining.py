@@ -1,4 +1,4 @@
-"""What the doctor looks at: each database that the configuration names, with its queues."""
+"""Finds what the doctor checks: each database that the configuration names, with its queues."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -15,12 +15,12 @@ from duesweep.wiring.destinations import Destinations
 from duesweep.wiring.dialects import QueueConnection, connections, queue_kind
 from duesweep.wiring.services import services
 
-# By a queue's role, its address there.
+# The address of each queue, by its role.
 _Roles = dict[str, str | None]
 
 
 def examination(config: Config) -> Examination:
-    """What is to be looked at. Connects to nothing; `ConfigError` as for a sweep."""
+    """What the doctor has to check. Connects to nothing; raises `ConfigError` as a sweep does."""
     roles, routes = _roles_by_connection(config)
     return Examination(
         sweep_context(config), list(_services(config, roles)), routes, _needs(config)
@@ -53,8 +53,8 @@ def _services(config: Config, roles: dict[str, _Roles]) -> Iterator[Service]:
 def _tables(
     connection: QueueConnection, roles: Iterable[tuple[str, str | None]]
 ) -> Sequence[tuple[str, object]]:
-    """Roles and tables of queues on a connection. An address that cannot be read names none: what
-    the sweep says of it is in its refusal.
+    """Roles and tables of queues on a connection. An address that cannot be read is left out: the
+    sweep refuses it with a reason.
     """
     tables: list[tuple[str, object]] = []
     for role, address in roles:
@@ -74,7 +74,7 @@ def _roles_by_connection(config: Config) -> tuple[dict[str, _Roles], Sequence[Fi
         wanted[ERROR] = config.retry.error_queue
     if not config.route:
         (only,) = connections(config)
-        return {only: wanted}, list(_unrouted(config))
+        return {only: wanted}, list(_check_routes(config))
     routes = [Route(r.destination, r.connection, r.queue) for r in config.route]
     roles: dict[str, _Roles] = {}
     findings: list[Finding] = []
@@ -86,7 +86,7 @@ def _roles_by_connection(config: Config) -> tuple[dict[str, _Roles], Sequence[Fi
             else:
                 route = first_route(routes, written)
         except NoRouteError as error:
-            findings.append(_no_route(role, written, error))
+            findings.append(_route_fault(role, written, error))
             continue
         roles.setdefault(route.connection, {})[role] = route.name_of(written)
         text = f"The {role} is {route.name_of(written)} on queues.{route.connection}"
@@ -94,14 +94,14 @@ def _roles_by_connection(config: Config) -> tuple[dict[str, _Roles], Sequence[Fi
     return roles, findings
 
 
-def _unrouted(config: Config) -> Iterator[Finding]:
+def _check_routes(config: Config) -> Iterator[Finding]:
     notice = route_notice(config)
     if notice is not None:
         yield fault_of(Check.ROUTE, "[[route]]", notice)
 
 
-def _no_route(role: str, written: str, error: NoRouteError) -> Finding:
-    text = f"{error}, which is the {role}: messages for it fail"
+def _route_fault(role: str, written: str, error: NoRouteError) -> Finding:
+    text = f"{error}. It is the {role}: messages for it fail"
     return fault(Check.ROUTE, written, text, f"Add a [[route]] whose destination fits {written!r}")
 
 

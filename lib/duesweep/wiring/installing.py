@@ -1,4 +1,4 @@
-"""What `setup` creates, and where."""
+"""Finds what `setup` creates, and in which databases."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,20 +9,26 @@ from duesweep.errors import ConfigError
 from duesweep.stores.base import Store
 from duesweep.wiring import custom
 from duesweep.wiring.context import own_names
-from duesweep.wiring.dialects import SetupStep, connections, dialect, queue_kind, refuse_apart
+from duesweep.wiring.dialects import (
+    SetupStep,
+    check_shared_transaction,
+    connections,
+    dialect,
+    queue_kind,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Installer:
-    """Sets an endpoint up, place by place. `brought` is the class of a store that sets itself up,
-    and does not say what it creates.
+    """Sets an endpoint up, one database after another. `custom` is the class name of a custom
+    store, which sets itself up and does not say what it creates.
     """
 
     steps: Sequence[SetupStep]
     custom: str | None = None
 
     def script(self) -> str:
-        """All statements, for whoever is to run them; comments say where, if there is a choice."""
+        """All statements. If there are several databases, comments say where each has to run."""
         if len(self.steps) == 1:
             return self.steps[0].script()
         return "\n".join(
@@ -30,42 +36,44 @@ class Installer:
         )
 
     def install(self, *, rebind: bool) -> Sequence[object]:
-        """Create what is missing; the tables created."""
+        """Create what is missing. Returns the created tables."""
         return [table for step in self.steps for table in step.install(rebind=rebind)]
 
 
 @dataclass(frozen=True, slots=True)
 class CustomStoreStep:
-    """A store that users bring sets itself up."""
+    """Lets a custom store set itself up."""
 
     store: Store
     setting: str = "store.dsn"
 
     def script(self) -> str:
-        """There are no statements to show."""
+        """A comment: there are no statements to show."""
         return f"-- {type(self.store).__name__} sets itself up."
 
     def install(self, *, rebind: bool) -> Sequence[object]:
-        """Let it; it does not say what it created. Raises `ConfigError` for `rebind`."""
+        """Let the store set itself up. Returns nothing: it does not say what it created. Raises
+        `ConfigError` for `rebind`.
+        """
         if rebind:
             raise ConfigError(
-                f"--rebind frees the journals that duesweep keeps, and {type(self.store).__name__} "
-                "keeps its own",
-                advice="leave --rebind out, and free that one by the store's own means",
+                f"--rebind frees duesweep's journals only, but {type(self.store).__name__} has a "
+                "journal of its own",
+                advice="leave --rebind out, and free that journal with the store's own tools",
             )
         self.store.set_up_infrastructure()
         return []
 
 
 def installer(config: Config) -> Installer:
-    """What sets this configuration's endpoint up."""
+    """The installer of this configuration's endpoint."""
     own = custom.store(config) if config.store.is_custom else None
     services = _queues_by_connection(config)
     beside: tuple[object, ...] = ()
     steps: list[SetupStep] = []
     for name, connection in connections(config).items():
         if own is not None:
-            refuse_apart(connection, own)
+            check_shared_transaction(connection, own)
         kind = queue_kind(connection.kind)
         queues = kind.queue_tables(connection, services.get(name, []))
         if connection.is_beside and own is None:
@@ -78,7 +86,7 @@ def installer(config: Config) -> Installer:
 
 
 def _queues_by_connection(config: Config) -> Mapping[str, list[str | None]]:
-    """The endpoint's own queue (None) and the error queue, each with the connection it is on."""
+    """The endpoint's own queue (None) and the error queue, by their connections."""
     wanted: list[str | None] = []
     if config.store.knows_own_queue:
         wanted.append(None)
@@ -97,9 +105,11 @@ def _queues_by_connection(config: Config) -> Mapping[str, list[str | None]]:
                 route, written = first_route(routes, address), address
         except NoRouteError as error:
             if address is not None:
-                # As a sweep says it.
-                raise ConfigError(f"retry.error_queue: {error}", advice="add one for it") from error
-            # Its messages fail, as everything does that no route takes; the doctor says so.
+                # The same text as a sweep's.
+                raise ConfigError(
+                    f"retry.error_queue: {error}", advice="add a [[route]] for it"
+                ) from error
+            # Messages for the own queue fail, as all do that no route takes. The doctor says so.
             continue
         found.setdefault(route.connection, []).append(route.name_of(written))
     return found

@@ -1,4 +1,4 @@
-"""Wiring of the transports' own operations: which queues and delayed table a setting means."""
+"""Wiring of the transports' own operations: finds the queues and the delayed table."""
 
 from contextlib import AbstractContextManager
 
@@ -7,14 +7,14 @@ from duesweep.errors import ConfigError
 from duesweep.queues.operations.base import Transport
 from duesweep.queues.operations.session import TransportSession, open_session
 from duesweep.wiring.context import store
-from duesweep.wiring.dialects import QueueConnection, connections, refuse_apart
+from duesweep.wiring.dialects import QueueConnection, check_shared_transaction, connections
 
 __all__ = ["TransportSession", "session", "transport"]
 
 
 def transport(config: Config, connection: str | None = None) -> Transport:
-    """The queue tables of a connection, by default of the one that sweeps deliver to, with the
-    endpoint's delayed table where that is beside them. Connects to nothing.
+    """The queue tables of a connection (None: the default one), with the endpoint's delayed table
+    if it is in the same database. Connects to nothing.
     """
     found = connections(config)
     name = connection or ("default" if "default" in found else min(found))
@@ -26,11 +26,11 @@ def transport(config: Config, connection: str | None = None) -> Transport:
             advice=f"name one of {', '.join(sorted(found))} with --connection",
         )
     if config.store.is_custom and found[name].is_beside:
-        refuse_apart(found[name], store(config))
+        check_shared_transaction(found[name], store(config))
     makers = {"postgresql": _postgresql, "sqlserver": _sqlserver}
     if found[name].kind not in makers:
         raise ConfigError(
-            f"queues.{name} is of kind {found[name].kind}, which has no queue tables",
+            f"queues.{name} has no queue tables: it is of kind {found[name].kind}",
             advice="use the commands of `duesweep rabbitmq`, or the broker's own tools",
         )
     return makers[found[name].kind](config, found[name])
@@ -39,11 +39,11 @@ def transport(config: Config, connection: str | None = None) -> Transport:
 def session(
     config: Config, connection: str | None = None
 ) -> AbstractContextManager[TransportSession]:
-    """A session on them."""
+    """A session on the queue tables of a connection."""
     return open_session(transport(config, connection))
 
 
-# Each imports its own driver: that of the other may be missing.
+# Each function imports its own driver: the other driver may be missing.
 
 
 def _postgresql(config: Config, connection: QueueConnection) -> Transport:

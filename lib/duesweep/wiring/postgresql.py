@@ -35,7 +35,7 @@ def queue(connection: QueueConnection) -> PostgreSqlQueue:
     """The queue tables of a database."""
     if connection.dsn is None and connection.config.store.dialect == "sqlserver":
         raise ConfigError(
-            f"{connection.setting} is of kind postgresql, and the store is in SQL Server",
+            f"{connection.setting} is of kind postgresql, but the store is in SQL Server",
             advice="give it a dsn",
         )
     return PostgreSqlQueue(
@@ -65,14 +65,14 @@ def queue_tables(
 
 
 def store_step(config: Config, queues: tuple[TableName, ...]) -> PostgreSqlSetup:
-    """The store's tables, and these queues beside it."""
+    """The step that creates the store's tables, and these queue tables beside them."""
     service = store(config)
     return PostgreSqlSetup(service.dsn, "store.dsn", queues, service, service.timeouts)
 
 
 def queue_step(connection: QueueConnection, queues: tuple[TableName, ...]) -> PostgreSqlSetup:
-    """These queues apart from a store's tables: on a connection of their own, or beside a store
-    that sets itself up.
+    """The step that creates these queues without a store's tables: on a connection of their own,
+    or beside a custom store.
     """
     dsn = connection.dsn or connection.config.store.dsn
     setting = f"{connection.setting}.dsn" if connection.dsn else "store.dsn"

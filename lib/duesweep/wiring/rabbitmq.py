@@ -24,7 +24,7 @@ def queue(connection: QueueConnection) -> RabbitMqQueue:
 
 
 def brokers(connection: QueueConnection) -> Brokers:
-    """Where a connection's brokers are."""
+    """A connection's brokers."""
     section = connection.section
     return Brokers(
         section.urls,
@@ -43,7 +43,7 @@ def queue_tables(connection: QueueConnection, addresses: Sequence[str | None]) -
 
 
 def queue_step(connection: QueueConnection, queues: tuple[str, ...]) -> RabbitMqSetup:
-    """These endpoints, and the delay ladder."""
+    """The step that creates these endpoints and the delay ladder."""
     return RabbitMqSetup(
         brokers(connection), Style(connection.section.topology), queues, f"{connection.setting}.url"
     )

@@ -1,4 +1,4 @@
-"""Wiring of the commands on RabbitMQ: which broker a setting means."""
+"""Wiring of the commands on RabbitMQ."""
 
 from collections.abc import Sequence
 
@@ -20,19 +20,19 @@ __all__ = ["LevelReport", "Migration", "MigrationProgress", "MigrationReport"]
 
 
 def installer(config: Config, connection: str | None, endpoints: Sequence[str]) -> RabbitMqSetup:
-    """What creates the delay ladder and these endpoints."""
+    """Creates the delay ladder and these endpoints."""
     return queue_step(_connection(config, connection), tuple(endpoints))
 
 
 def verification(config: Config, connection: str | None) -> Verification:
-    """What looks at the delay ladder."""
+    """Checks the delay ladder."""
     found = _connection(config, connection)
     url = found.section.management_url
     return Verification(brokers(found), None if url is None else url.get_secret_value())
 
 
 def migration(config: Config, connection: str | None) -> Migration:
-    """What moves messages from the first delay ladder to the second."""
+    """Moves messages from the first delay ladder to the second."""
     found = _connection(config, connection)
     return Migration(
         brokers(found),
@@ -43,15 +43,15 @@ def migration(config: Config, connection: str | None) -> Migration:
 
 
 def _connection(config: Config, name: str | None) -> QueueConnection:
-    """The one of this name; without a name queues.default, or the only one on RabbitMQ."""
+    """The connection `name`; None: queues.default, or the only connection to RabbitMQ."""
     found = {n: c for n, c in connections(config).items() if c.kind == "rabbitmq"}
     wanted = name or ("default" if "default" in found or len(found) != 1 else min(found))
     if wanted not in found:
         known = ", ".join(sorted(found)) or "none"
         raise ConfigError(
-            f"There is no connection {wanted} on RabbitMQ",
+            f"There is no connection {wanted} to RabbitMQ",
             advice=(
-                f"name one with --connection (those of kind rabbitmq are: {known}), or add a "
+                f"name one of kind rabbitmq with --connection (there are: {known}), or add a "
                 "section [queues.NAME]"
             ),
         )

@@ -38,7 +38,7 @@ def queue(connection: QueueConnection) -> SqlServerQueue:
     config = connection.config
     if connection.dsn is None and config.store.dialect == "postgresql":
         raise ConfigError(
-            f"{connection.setting} is of kind sqlserver, and the store is in PostgreSQL",
+            f"{connection.setting} is of kind sqlserver, but the store is in PostgreSQL",
             advice="give it a dsn",
         )
     return SqlServerQueue(
@@ -68,14 +68,14 @@ def queue_tables(
 
 
 def store_step(config: Config, queues: tuple[SqlServerTable, ...]) -> SqlServerSetup:
-    """The store's tables, and these queues beside it."""
+    """The step that creates the store's tables, and these queue tables beside them."""
     service = store(config)
     return SqlServerSetup(service.dsn, "store.dsn", queues, service, service.timeouts)
 
 
 def queue_step(connection: QueueConnection, queues: tuple[SqlServerTable, ...]) -> SqlServerSetup:
-    """These queues apart from a store's tables: on a connection of their own, or beside a store
-    that sets itself up.
+    """The step that creates these queues without a store's tables: on a connection of their own,
+    or beside a custom store.
     """
     dsn = connection.dsn or connection.config.store.dsn
     setting = f"{connection.setting}.dsn" if connection.dsn else "store.dsn"

@@ -113,6 +113,6 @@ def test_queues_in_another_database_have_no_delayed_table_beside_them(endpoint: 
 
     with (
         open_session(operations.transport(config)) as session,
-        pytest.raises(ConfigError, match="not in this database"),
+        pytest.raises(ConfigError, match="in another database"),
     ):
         session.queue(BILLING).send(message(1, delay=DELAY))

@@ -12,7 +12,7 @@ from duesweep.errors import QueueNotFoundError
 from duesweep.queues.base import QueueSession
 from duesweep.stores.base import TaskSession
 from duesweep.testing.builders import delayed_row, message
-from duesweep.testing.contract import rolled_back
+from duesweep.testing.contract import roll_back
 from support.sqlserver_endpoint import SqlServerEndpoint
 
 
@@ -62,7 +62,7 @@ def test_queue_in_another_database_takes_messages_beside_those_of_the_stores(
 def test_what_was_delivered_to_another_database_goes_back_with_the_stores_transaction(
     endpoint: SqlServerEndpoint, address: str
 ) -> None:
-    with _sessions(endpoint) as (store, queue), rolled_back(store):
+    with _sessions(endpoint) as (store, queue), roll_back(store):
         queue.deliver(queue.resolve(address), [message()])
 
     assert _arrived(endpoint, address) == []

@@ -12,7 +12,8 @@ import pytest
 
 from duesweep.core.policy import BatchLimits
 from duesweep.core.timeouts import Timeouts
-from duesweep.drivers.rabbitmq import Brokers, Channel, Management, RabbitMqConnection
+from duesweep.drivers.rabbitmq import Brokers, Channel, RabbitMqConnection
+from duesweep.drivers.rabbitmq.management import Management
 from duesweep.errors import DestinationError, QueueError
 from duesweep.queues.rabbitmq.migration.migrate import Migration
 from duesweep.queues.rabbitmq.session import RabbitMqQueueSession

@@ -72,7 +72,7 @@ def test_what_is_there_but_different_is_refused(
 
     said = capsys.readouterr().err
     assert ladder.DELIVERY_EXCHANGE in said
-    assert "something of the same name, but different, is there already" in said
+    assert "something of the same name exists already, but differs" in said
     assert broker.api("exchanges/{vhost}/" + ladder.DELIVERY_EXCHANGE)["type"] == "direct"
 
 

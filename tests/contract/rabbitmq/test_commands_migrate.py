@@ -148,7 +148,7 @@ def test_message_with_another_routing_key_is_poison(
 
     assert (code, report["poison"]) == (3, 1)
     assert list(report["reasons"]) == [
-        f"poison for nobody: '{first_name(5)}' is no routing key of a delay ladder"
+        f"poison for nobody: '{first_name(5)}' is not a routing key of a delay ladder"
     ]
     assert [body for _, _, body in shared.take_all(POISON_QUEUE, 1)] == [b"stray"]
 

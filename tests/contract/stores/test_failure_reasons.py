@@ -3,7 +3,7 @@
 from duesweep import wiring
 from duesweep.context import SweepContext
 from duesweep.dispatch import ClaimKeys, DispatchJob, dispatch_slice
-from duesweep.stores.values import FailureReason, SweepSummary
+from duesweep.stores.journal import FailureReason, SweepSummary
 from support.endpoint import Endpoint
 
 NOWHERE = 'There is no queue table "public"."Nowhere'

@@ -23,7 +23,7 @@ def test_time_zone_that_postgresql_knows_is_only_tried(database: str, zone: str)
     with connect(database, DRIVER_LIMITS) as connection:
         check_tables(connection, {}, zone)
 
-        assert connection.row("session_zone", {}).zone == "UTC"
+        assert connection.row("session_zone").zone == "UTC"
 
 
 def test_session_that_is_lost_meanwhile_is_no_wrong_time_zone(

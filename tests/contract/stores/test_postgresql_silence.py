@@ -68,12 +68,12 @@ def test_server_that_falls_silent_as_it_is_asked_for_its_time_zone_hides_it(
 
 
 def _ask(connection: PostgreSqlConnection) -> None:
-    connection.row("session_zone", {})
+    connection.row("session_zone")
 
 
 def _ask_within_a_transaction(connection: PostgreSqlConnection) -> None:
     with connection.transaction(), connection.transaction():
-        connection.row("session_zone", {})
+        connection.row("session_zone")
 
 
 def _run_a_script(connection: PostgreSqlConnection) -> None:
@@ -167,7 +167,7 @@ def test_session_that_was_not_used_for_long_is_asked_for_a_sign_of_life_first(
 
 def test_statement_about_many_messages_may_take_longer(dsn: str) -> None:
     with connect(dsn, LIMITS) as connection:
-        with connection.patient(30):
+        with connection.wait_longer(30):
             connection.script("SELECT pg_sleep(2)")
 
         with pytest.raises(StoreError, match="57014"):

@@ -127,7 +127,7 @@ def test_sessions_are_in_utc_whatever_role_and_process_say(
     monkeypatch.setenv("PGTZ", "America/New_York")
 
     with connect(endpoint.dsn, TASK_LIMITS) as connection:
-        assert connection.row("session_zone", {}).zone == "UTC"
+        assert connection.row("session_zone").zone == "UTC"
 
 
 # --- sessions that are refused --------------------------------------------------------------------

@@ -14,7 +14,7 @@ from duesweep.drivers.sqlserver.connect import connect
 from duesweep.drivers.sqlserver.connection import SqlServerConnection
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.errors import StoreError
-from duesweep.stores.sqlserver.statements import SqlServerStatements
+from duesweep.stores.sqlserver.locks import SqlServerLocks
 from support.broker_proxy import Proxy, Way, proxied
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _insert(session: SqlServerConnection) -> None:
 
 
 _ASKS: dict[str, Ask] = {
-    "statement": lambda session: session.rows("describe_session", {}),
+    "statement": lambda session: session.rows("describe_session"),
     "begin": SqlServerConnection.begin,
     "state": SqlServerConnection.is_alive_in_transaction,
     "script": lambda session: session.script("SELECT 1"),
@@ -111,7 +111,7 @@ def test_array_of_parameters_is_not_waited_for(
     dsn: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Pyodbc holds Python's lock meanwhile, that of the proxy's threads, too.
-    monkeypatch.setattr(connection, "_value_of", lambda *_: proxy.fall_silent())
+    monkeypatch.setattr(connection, "_fetch_value", lambda *_: proxy.fall_silent())
     with connect(dsn, _LIMITS) as session:
         _in_time(lambda: _insert(session), _LIMITS.answer_seconds)
 
@@ -122,7 +122,7 @@ def test_rows_that_stop_coming_are_not_waited_for(dsn: str, proxy: Proxy) -> Non
         return True
 
     with connect(dsn, _LIMITS) as session:
-        _in_time(lambda: session.read_while(look, _MANY, {}), _LIMITS.answer_seconds)
+        _in_time(lambda: session.read_while(look, _MANY), _LIMITS.answer_seconds)
 
 
 def test_commit_is_not_waited_for(dsn: str, proxy: Proxy) -> None:
@@ -161,12 +161,12 @@ def test_lock_that_another_session_holds_is_waited_for_longer_than_one_answer(
         connect(sqlserver.database.dsn, limits) as waiter,
     ):
         lock = f"duesweep/{uuid.uuid4()}"
-        assert SqlServerStatements(holder, {}).try_lock(lock)
+        assert SqlServerLocks(holder).try_lock(lock)
 
-        assert not SqlServerStatements(waiter, {}).wait_for_lock(lock, limits.answer_seconds + 1)
+        assert not SqlServerLocks(waiter).wait_for_lock(lock, limits.answer_seconds + 1)
 
-        SqlServerStatements(holder, {}).unlock(lock)
-        assert SqlServerStatements(waiter, {}).wait_for_lock(lock, 60)
+        SqlServerLocks(holder).unlock(lock)
+        assert SqlServerLocks(waiter).wait_for_lock(lock, 60)
 
 
 def test_session_that_was_closed_has_ended_on_the_server(sqlserver: "SqlServer") -> None:

@@ -10,7 +10,7 @@ import pytest
 from duesweep import wiring
 from duesweep.core.headers import json as headers_json
 from duesweep.core.message import MESSAGE_ID
-from duesweep.drivers.postgresql import connection as driver
+from duesweep.drivers.postgresql import statements as driver
 from duesweep.errors import ConfigError, UnreadableAddressError
 from duesweep.stores.relational.wanted import JOURNAL_TABLES
 from duesweep.stores.values import NewMessage
@@ -116,9 +116,8 @@ def test_index_on_time_is_used(subject: TimeoutsUnderTest, monkeypatch: pytest.M
     monkeypatch.setattr(driver, "statement", lambda *of: f"EXPLAIN {original(*of)}")
 
     with subject.store.open_task() as session:
-        plan = session.connection.rows(
-            "find_pending", subject.store.names, source="any", horizon=subject.server_time()
-        )
+        statements = session.connection.named(subject.store.names)
+        plan = statements.rows("find_pending", source="any", horizon=subject.server_time())
 
     assert "_TimeIdx" in "".join(line for (line,) in plan)
 

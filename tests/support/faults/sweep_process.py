@@ -13,8 +13,8 @@ from pyspark import cloudpickle
 
 from duesweep import config as configuration
 from duesweep import wiring
-from duesweep.cli.report import as_json
 from duesweep.errors import DuesweepError
+from duesweep.report.summary import as_json
 from duesweep.session import spark_session
 from duesweep.stores.base import Store
 from duesweep.stores.postgresql.store import PostgreSqlStore

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from duesweep.cli.handover import instant
+from duesweep.cli.handover import parse_cutoff
 from duesweep.errors import ConfigError, ExitCode
 from duesweep.handover import Handover
-from duesweep.stores.values import SweepSummary
+from duesweep.stores.journal import SweepSummary
 
 
 @pytest.mark.parametrize(
@@ -20,13 +20,13 @@ from duesweep.stores.values import SweepSummary
     ],
 )
 def test_cutoff_is_an_instant(text: str) -> None:
-    assert instant(text) == datetime(2026, 12, 1, 8, tzinfo=UTC)
+    assert parse_cutoff(text) == datetime(2026, 12, 1, 8, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("text", ["tomorrow", "", "2026-13-01T00:00:00Z", "2026-12-01T08:00:00"])
 def test_cutoff_that_is_no_instant_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="--cutoff"):
-        instant(text)
+        parse_cutoff(text)
 
 
 @pytest.mark.parametrize(

@@ -51,3 +51,7 @@ def test_publishing_to_rabbitmq_does_not_import_what_only_the_migration_needs() 
 
     assert exact not in _modules("import duesweep.queues.rabbitmq.queue")
     assert exact in _modules("import duesweep.queues.rabbitmq.migration.migrate")
+
+
+def test_publishing_to_rabbitmq_does_not_import_http() -> None:
+    assert "urllib.request" not in _modules("import duesweep.queues.rabbitmq.queue")

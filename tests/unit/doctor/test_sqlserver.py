@@ -53,7 +53,7 @@ def test_isolation_that_blocks_comes_with_the_statement_and_says_what_is_right_a
     findings = sqlserver_findings(replace(FACTS, is_read_committed_snapshot=False))
 
     (found,) = [f for f in findings if is_to_mend(f)]
-    assert "Sweeps are right either way" in found.found
+    assert "Sweeps work either way" in found.found
     assert "ALTER DATABASE [nsb] SET READ_COMMITTED_SNAPSHOT ON" in str(found.advice)
 
 

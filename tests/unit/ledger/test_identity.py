@@ -60,7 +60,7 @@ def test_table_of_another_ledger_is_named(name: str) -> None:
 
 
 def test_table_in_the_place_of_another_is_named() -> None:
-    with pytest.raises(ConfigError, match="`errors` is the table retries of a ledger"):
+    with pytest.raises(ConfigError, match="`errors` is the ledger's retries"):
         identify([*_all_but("errors"), _table("errors", _ONE, "retries")])
 
 
@@ -80,5 +80,5 @@ def test_first_versions_ledger_has_its_id_in_one_table() -> None:
     ],
 )
 def test_other_peoples_tables_are_refused(foreign: LedgerTableFacts) -> None:
-    with pytest.raises(ConfigError, match="is no table of a duesweep ledger"):
+    with pytest.raises(ConfigError, match="is not a table of a duesweep ledger"):
         identify([*_all_but(foreign.name), foreign])

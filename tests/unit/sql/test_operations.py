@@ -7,8 +7,8 @@ import sqlglot
 from sqlglot import exp
 
 from duesweep.core.address import PostgreSqlAddresses, SqlServerAddresses, SqlServerTable
-from duesweep.drivers.sqlserver.binding import bound
-from duesweep.queues.operations.sqlserver import names
+from duesweep.drivers.sqlserver.binding import bind
+from duesweep.drivers.sqlserver.names import table_names
 from duesweep.sql import statement
 
 # Which tables and which values each of them takes.
@@ -51,13 +51,13 @@ def _table(address: str) -> SqlServerTable:
 
 def _sent(name: str, address: str = "Billing") -> tuple[str, list[object]]:
     role, values = STATEMENTS[name]
-    return bound(name, names({role: _table(address)}), {value: value for value in values})
+    return bind(name, table_names(**{role: _table(address)}), {value: value for value in values})
 
 
 def test_names_are_bracketed_and_stand_in_literals_with_their_quotes_doubled() -> None:
     assert _table("my.tb[e@[my.[sch@ma]@[a]]b]").sql == "[a]]b].[my.[sch@ma].[my.tb[e]"
     assert _table("a]b").sql == "[my.c@ta]]og].[dbo].[a]]b]"
-    assert names({"queue": _table("it's")}) == {
+    assert table_names(queue=_table("it's")) == {
         "queue": "[my.c@ta]]og].[dbo].[it's]",
         "queue_literal": "[my.c@ta]]og].[dbo].[it''s]",
         "queue_lock": "[my.c@ta]]og].[dbo].[it''s]_lock",
@@ -65,7 +65,7 @@ def test_names_are_bracketed_and_stand_in_literals_with_their_quotes_doubled() -
 
 
 def test_lock_of_a_long_name_fits_and_ends_no_literal() -> None:
-    lock = names({"queue": SqlServerTable("c" * 128, "'" * 128, "t" * 128)})["queue_lock"]
+    lock = table_names(queue=SqlServerTable("c" * 128, "'" * 128, "t" * 128))["queue_lock"]
 
     assert len(lock.replace("''", "'")) <= 255
     assert lock.replace("''", "").count("'") == 0

@@ -8,12 +8,11 @@ from sqlglot import exp
 
 from duesweep.core.address import SqlServerTable, bracket_name
 from duesweep.core.policy import MAX_BATCH_ROWS, SCANNED_ROWS
-from duesweep.drivers.sqlserver.binding import bound, key_list
-from duesweep.drivers.sqlserver.connection import _text_of_wide
+from duesweep.drivers.sqlserver.binding import bind, key_list
+from duesweep.drivers.sqlserver.connection import _decode_utf16
+from duesweep.drivers.sqlserver.names import creation, table_names
 from duesweep.sql import statement, statements
 from duesweep.stores.sqlserver.kinds import MSMQ, SQL_PERSISTENCE, TRANSPORT, SqlServerTableKind
-from duesweep.stores.sqlserver.location import name_literal
-from duesweep.stores.sqlserver.setup import creation, lock_of
 
 ESCALATES_AT = 5_000
 NAMES = sorted(statements("sqlserver"))
@@ -25,10 +24,7 @@ KINDS = {"transport": TRANSPORT, "msmq": MSMQ, "timeouts": SQL_PERSISTENCE}
 def _names(kind: SqlServerTableKind = TRANSPORT) -> dict[str, str]:
     names = {"catalog": bracket_name(UGLY.catalog), "horizon": "N''", "source": "N''"}
     names |= {"sweep_id": "N''", **kind.names}
-    for table in TABLES:
-        names |= {table: UGLY.sql, f"{table}_literal": name_literal(UGLY)}
-        names[f"{table}_lock"] = lock_of(UGLY)
-    return names
+    return names | table_names(**dict.fromkeys(TABLES, UGLY))
 
 
 def _text(name: str, kind: SqlServerTableKind = TRANSPORT) -> str:
@@ -59,7 +55,7 @@ def test_statement_parses_as_t_sql_with_ugly_names(name: str, kind: str) -> None
 def test_ugly_name_stands_quoted_in_the_statement_that_is_sent(part: str, quoted: str) -> None:
     table = SqlServerTable(part, part, part)
 
-    text, _ = bound("insert_message", {"queue": table.sql}, {"id": "", "headers": "", "body": b""})
+    text, _ = bind("insert_message", {"queue": table.sql}, {"id": "", "headers": "", "body": b""})
 
     assert text == (
         f"INSERT INTO {quoted}.{quoted}.{quoted} (Id, Headers, Body) VALUES (?, ?, ?);\n"
@@ -79,7 +75,7 @@ def test_ugly_name_stands_quoted_in_literals_too() -> None:
 def test_name_with_braces_percent_and_at_signs_takes_no_values_place() -> None:
     names = _names() | {"sweeps": "[@sweep_id {source} %(x)s ?]"}
 
-    text, values = bound("delete_sweep", names, {"sweep_id": "7"})
+    text, values = bind("delete_sweep", names, {"sweep_id": "7"})
 
     assert text == "DELETE FROM [@sweep_id {source} %(x)s ?] WHERE sweep_id = ?;\n"
     assert values == ["7"]
@@ -88,14 +84,14 @@ def test_name_with_braces_percent_and_at_signs_takes_no_values_place() -> None:
 def test_value_that_stands_twice_is_sent_twice_in_the_order_of_the_text() -> None:
     values = {"exhausted": 1, "over_limit": 2, "sweep_id": "s"}
 
-    text, sent = bound("add_exhausted", _names(), values)
+    text, sent = bind("add_exhausted", _names(), values)
 
     assert (text.count("?"), sent) == (3, [1, 2, "s"])
 
 
 def test_statement_refuses_values_that_it_does_not_take() -> None:
     with pytest.raises(ValueError, match="unlock takes"):
-        bound("unlock", {}, {"lock": "a", "sweep_id": "b"})
+        bind("unlock", {}, {"lock": "a", "sweep_id": "b"})
 
 
 @pytest.mark.parametrize("name", ["claim", "remove_first", "fetch_next_due"])
@@ -175,7 +171,7 @@ def test_no_text_with_seven_digits_of_a_second_is_read_as_datetime(name: str) ->
 def test_half_a_surrogate_pair_is_shown_and_fails_no_task(
     stored: bytes | None, text: str | None
 ) -> None:
-    assert _text_of_wide(stored) == text
+    assert _decode_utf16(stored) == text
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_module_that_raises_is_named_and_its_words_are_not_repeated(
 
 
 def test_class_that_is_missing_is_named() -> None:
-    assert "support.acme_stores has no Store in it" in str(
+    assert "support.acme_stores has no Store" in str(
         _refused(store__kind="support.acme_stores:Store")
     )
 
@@ -148,7 +148,7 @@ def test_class_that_raises_is_named_and_its_words_are_not_repeated(name: str, er
 def test_methods_that_are_missing_are_named() -> None:
     lacks = str(_refused(store__kind="support.acme_stores:HalfAStore"))
 
-    assert "is no store: it lacks set_up_infrastructure, open_messages;" in lacks
+    assert "is not a store: it lacks set_up_infrastructure, open_messages;" in lacks
 
 
 def test_store_without_a_kind_for_its_queues_is_refused_with_one_sentence(
@@ -184,7 +184,7 @@ def test_queues_that_can_be_in_no_transaction_of_the_stores_need_a_dsn(
 
     for use in (wiring.sweep_context, wiring.queue, wiring.installer, operations.transport):
         with pytest.raises(
-            ConfigError, match=r"queues\.default\.dsn is not set, and support\.acme_stores"
+            ConfigError, match=r"queues\.default\.dsn is not set, .* support\.acme_stores"
         ):
             use(config)
 
@@ -230,7 +230,7 @@ def test_rebind_is_refused_before_anything_is_created(monkeypatch: pytest.Monkey
     asked: list[object] = []
     monkeypatch.setattr(AcmeStore, "set_up_infrastructure", lambda store: asked.extend([store]))
 
-    with pytest.raises(ConfigError, match="AcmeStore keeps its own"):
+    with pytest.raises(ConfigError, match="AcmeStore has a journal of its own"):
         wiring.installer(_config()).install(rebind=True)
 
     assert asked == []

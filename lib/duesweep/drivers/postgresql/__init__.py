@@ -1,4 +1,4 @@
-"""psycopg: sessions, statements, COPY, and whose fault an error is. Nobody else imports it."""
+"""All use of psycopg: sessions, statements, COPY, and whose fault an error is."""
 
 from duesweep.drivers.postgresql.connect import (
     DRIVER_LIMITS,
@@ -8,16 +8,20 @@ from duesweep.drivers.postgresql.connect import (
     database_of,
     server_time_zone,
 )
-from duesweep.drivers.postgresql.connection import PostgreSqlConnection, array_text, literal
+from duesweep.drivers.postgresql.connection import PostgreSqlConnection, array_text
+from duesweep.drivers.postgresql.statements import Names, PostgreSqlStatements, literal, text_of
 
 __all__ = [
     "DRIVER_LIMITS",
     "TASK_LIMITS",
+    "Names",
     "PostgreSqlConnection",
+    "PostgreSqlStatements",
     "array_text",
     "connect",
     "connect_as_server",
     "database_of",
     "literal",
     "server_time_zone",
+    "text_of",
 ]

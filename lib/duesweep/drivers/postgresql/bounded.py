@@ -1,6 +1,6 @@
-"""A session whose every wait for the server ends.
+"""A session whose waits for the server all have a limit.
 
-Time-outs of the server's do not help where its answer never comes, and keep-alives do not where the
+The server's own time-outs do not help if its answer never arrives. Keep-alives do not help if the
 peer's kernel still acknowledges.
 """
 
@@ -16,8 +16,9 @@ _T = TypeVar("_T")
 
 
 class BoundedConnection(psycopg.Connection[Any]):
-    """Gives up, and closes, when the server has not sent or taken a byte for `answer_seconds`. When
-    it was not used for longer than `ping_seconds`, it asks so long for a sign of life first.
+    """Raises and closes when the server has not sent or taken a byte for `answer_seconds`. After
+    an idle time longer than `ping_seconds` it first sends an empty query, and waits at most
+    `ping_seconds` for the answer.
     """
 
     answer_seconds: float
@@ -25,28 +26,28 @@ class BoundedConnection(psycopg.Connection[Any]):
     _used = 0.0
 
     def wait(self, gen: Generator[Any, Any, _T], *args: Any, **options: Any) -> _T:
-        """Carry on one exchange with the server: all that psycopg does goes through here."""
+        """Run one exchange with the server. psycopg calls this for all that it does."""
         idle_seconds = monotonic() - self._used
         if self._used and idle_seconds > self.ping_seconds:
             self._ping()
-        value = super().wait(self._bounded(gen, self.answer_seconds), *args, **options)
+        value = super().wait(self._limit_wait(gen, self.answer_seconds), *args, **options)
         self._used = monotonic()
         return value
 
     def _ping(self) -> None:
-        # Not within an exchange: a COPY's goes on where the last one ended.
+        # Not during a COPY, which consists of several exchanges.
         if self.pgconn.transaction_status in {TransactionStatus.IDLE, TransactionStatus.INTRANS}:
             self.pgconn.send_query(b"")
-            super().wait(self._bounded(generators.execute(self.pgconn), self.ping_seconds))
+            super().wait(self._limit_wait(generators.execute(self.pgconn), self.ping_seconds))
 
-    def _bounded(
+    def _limit_wait(
         self, exchange: Generator[Any, Any, _T], seconds: float
     ) -> Generator[Any, Any, _T]:
         try:
             wanted = next(exchange)
             deadline = monotonic() + seconds
             while True:
-                # Nothing, each time that psycopg's own interval has passed.
+                # `ready` is 0 each time that psycopg's own interval has passed.
                 ready = yield wanted
                 now = monotonic()
                 if ready:
@@ -61,10 +62,10 @@ class BoundedConnection(psycopg.Connection[Any]):
     def _give_up(self, seconds: float) -> None:
         info = self.info
         where = f"{info.host}:{info.port}"
-        # Else whoever tidies up, as by a ROLLBACK, would wait as long again.
+        # Otherwise the clean-up, a ROLLBACK for example, would wait as long again.
         self.close()
         raise psycopg.OperationalError(
-            f"The server at {where} has not answered for {seconds:.3g} s; see whether "
+            f"The server at {where} has not answered for {seconds:.3g} s; check whether "
             "it, or a pooler or proxy before it, is stuck (timeouts.silence_seconds says how long "
             "to wait)"
         )

@@ -18,7 +18,7 @@ def find_table(
     does not exist.
     """
     rows = connection.rows(
-        "describe_table", {}, schema=table.schema, table=table.table, rights=list(rights)
+        "describe_table", schema=table.schema, table=table.table, rights=list(rights)
     )
     if not rows:
         return None

@@ -1,4 +1,4 @@
-"""Opening sessions, and finding out what a dsn means."""
+"""Opens sessions, and reads what a dsn means."""
 
 import os
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ _KEEPALIVE = {"keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count
 
 
 def connect(dsn: str, limits: Limits) -> PostgreSqlConnection:
-    """Open a session whose time zone is UTC, whatever role, server or process say.
+    """Open a session in UTC, whatever the settings of role, server and process are.
 
     Raises `ConfigError` for a dsn or credentials that are wrong, `StoreError` where the server
     cannot be reached.
@@ -43,23 +43,23 @@ def database_of(dsn: str) -> str:
 
 
 def connect_as_server(dsn: str, limits: Limits) -> PostgreSqlConnection:
-    """Open a session that asks for no time zone of its own, so that its zone is the server's."""
-    with connect_errors(dsn), _without_own_zone():
+    """Open a session that sets no time zone, so that it has the server's."""
+    with connect_errors(dsn), _hide_own_zone():
         raw = _open(dsn, limits, options=" ")
         _set_up(raw, time_outs(limits), limits)
     return PostgreSqlConnection(raw, limits)
 
 
 def server_time_zone(dsn: str, limits: Limits) -> str | None:
-    """The server's default time zone, below the settings of any role or database.
+    """The server's default time zone, without the settings of roles and databases.
 
-    A physical replication session is the one kind to which no role's or database's settings
+    It takes a physical replication session: only to these no settings of a role or a database
     apply. None where this role may not open one.
     """
-    with _without_own_zone():
+    with _hide_own_zone():
         try:
             with _open(dsn, limits, options=" ", replication="true") as raw:
-                # The simple protocol, which is all that such a session speaks.
+                # Such a session speaks the simple protocol only.
                 raw.pgconn.send_query(b"SHOW TimeZone")
                 (result,) = raw.wait(generators.execute(raw.pgconn))
                 value = result.get_value(0, 0) if result.ntuples == 1 else None
@@ -74,13 +74,13 @@ def _text(value: bytes | None) -> str:
 
 def _open(dsn: str, limits: Limits, **overrides: str) -> BoundedConnection:
     hosts = str(conninfo_to_dict(dsn).get("host") or "").count(",") + 1
-    # No prepared statements: a pooler in between keeps none of them, and the planner should see
-    # each batch's own keys.
+    # No prepared statements: a pooler may lose them, and the planner should see each batch's own
+    # keys.
     raw = BoundedConnection.connect(
         dsn,
         autocommit=True,
         prepare_threshold=None,
-        # Of each host.
+        # libpq applies this to each host.
         connect_timeout=max(2, int(limits.connect_seconds / hosts)),
         **{
             "application_name": "duesweep",
@@ -95,7 +95,7 @@ def _open(dsn: str, limits: Limits, **overrides: str) -> BoundedConnection:
 
 def _set_up(raw: BoundedConnection, settings: dict[str, str], limits: Limits) -> None:
     try:
-        # In one go, and first what could end it before its end.
+        # One round trip. The first statement removes a time-out that could end the second one.
         raw.execute(f"SET statement_timeout = 0; {settings_query(settings)}".encode())
     except psycopg.Error:
         raw.close()
@@ -104,8 +104,8 @@ def _set_up(raw: BoundedConnection, settings: dict[str, str], limits: Limits) ->
 
 
 @contextmanager
-def _without_own_zone() -> Iterator[None]:
-    # libpq sends PGTZ with the start-up packet and offers no other way to leave it out.
+def _hide_own_zone() -> Iterator[None]:
+    # libpq sends PGTZ with the start-up packet. There is no other way to keep it from that.
     zone = os.environ.pop("PGTZ", None)
     try:
         yield

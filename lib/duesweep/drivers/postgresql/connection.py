@@ -1,6 +1,6 @@
-"""One session: statements from files, COPY, and how Spark reaches the same database."""
+"""One session: named statements, COPY, and the JDBC address of the same database."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from math import ceil
@@ -8,34 +8,26 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import psycopg
-from psycopg import sql
 from psycopg.pq import TransactionStatus
-from psycopg.rows import namedtuple_row
 
 from duesweep.core.address import TableName
 from duesweep.core.timeouts import Limits
 from duesweep.drivers.postgresql.bounded import BoundedConnection
 from duesweep.drivers.postgresql.copy import copy_chunks
-from duesweep.drivers.postgresql.errors import destination_errors, mapped
+from duesweep.drivers.postgresql.errors import destination_errors, map_errors
 from duesweep.drivers.postgresql.settings import settings_query, time_outs
+from duesweep.drivers.postgresql.statements import PostgreSqlStatements
 from duesweep.errors import ConfigError, RefusedMessageError
-from duesweep.sql import statement
-
-# Tables, or SQL that stands for a name.
-Names = Mapping[str, TableName | str]
 
 _JDBC_TLS = ("sslmode", "sslrootcert", "sslcert", "sslkey")
 
 
-class PostgreSqlConnection:
-    """One session: in UTC, with time-outs on everything, each statement a file of SQL.
-
-    `names` are the identifiers that a statement names in braces.
-    """
+class PostgreSqlConnection(PostgreSqlStatements):
+    """One session: in UTC, with time-outs on everything; `named` statements run on it."""
 
     def __init__(self, raw: BoundedConnection, limits: Limits) -> None:
+        super().__init__(raw, {})
         self.limits = limits
-        self._raw = raw
 
     def __enter__(self) -> "PostgreSqlConnection":
         return self
@@ -44,65 +36,41 @@ class PostgreSqlConnection:
         self._raw.close()
 
     @contextmanager
-    def patient(self, seconds: float) -> Iterator[None]:
-        """A transaction in which an answer may take so long."""
+    def wait_longer(self, seconds: float) -> Iterator[None]:
+        """A transaction in which one answer may take `seconds`."""
         limits = replace(self.limits, answer_seconds=seconds)
         with self.transaction():
-            self._statement_time_out(limits)
+            self._set_statement_timeout(limits)
             self._raw.answer_seconds = seconds
             try:
                 yield
             finally:
                 self._raw.answer_seconds = self.limits.answer_seconds
 
-    def _statement_time_out(self, limits: Limits) -> None:
+    def _set_statement_timeout(self, limits: Limits) -> None:
         milliseconds = round(limits.statement_seconds * 1_000)
-        with mapped():
+        with map_errors():
             self._raw.execute(f"SET LOCAL statement_timeout = {milliseconds}".encode())
-
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """A transaction, or within one a savepoint; committed at the end of the block."""
-        with mapped(), self._raw.transaction():
-            yield
 
     def begin(self) -> None:
         """Begin a transaction that `commit` ends, unless one is under way."""
         if self._raw.info.transaction_status == TransactionStatus.IDLE:
-            with mapped():
+            with map_errors():
                 self._raw.execute("BEGIN")
 
     def commit(self) -> None:
         """Commit what was begun."""
-        with mapped():
+        with map_errors():
             self._raw.execute("COMMIT")
 
     def rollback(self) -> None:
         """Roll back what was begun, if anything."""
-        with mapped():
+        with map_errors():
             self._raw.rollback()
-
-    def execute(self, name: str, names: Names, **values: object) -> int:
-        """Run the named statement; how many rows it touched."""
-        with mapped(_asked(name, names)):
-            return self._raw.execute(_with_names(name, names), values, binary=True).rowcount
-
-    def rows(self, name: str, names: Names, **values: object) -> list[Any]:
-        """The rows that the named statement returns, as named tuples."""
-        with (
-            mapped(_asked(name, names)),
-            self._raw.cursor(row_factory=namedtuple_row, binary=True) as cursor,
-        ):
-            return cursor.execute(_with_names(name, names), values).fetchall()
-
-    def row(self, name: str, names: Names, **values: object) -> Any:
-        """The only row that the named statement returns."""
-        (row,) = self.rows(name, names, **values)
-        return row
 
     def script(self, text: str) -> None:
         """Run statements that return nothing and take no values, in one transaction."""
-        with mapped(), self._raw.transaction():
+        with map_errors(), self._raw.transaction():
             self._raw.execute(text.encode())
 
     def copy_messages(self, table: TableName, rows: Sequence[tuple[str, bytes | None]]) -> None:
@@ -112,7 +80,7 @@ class PostgreSqlConnection:
         """
         text = f"COPY {table} (id, headers, body) FROM STDIN (FORMAT BINARY)"
         with destination_errors(table), self._raw.cursor() as cursor:
-            # A deferred constraint would refuse the whole batch at its COMMIT, every time.
+            # A deferred constraint would refuse the whole batch at its COMMIT, in every attempt.
             cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
             with cursor.copy(text.encode()) as copy:
                 for chunk in copy_chunks(rows):
@@ -125,8 +93,8 @@ class PostgreSqlConnection:
                 )
 
     def jdbc_address(self, answer_seconds: float) -> tuple[str, dict[str, str]]:
-        """JDBC URL and connection properties of the server that this session is connected to;
-        `answer_seconds` is what an answer may take there.
+        """JDBC URL and connection properties of the server that this session is connected to.
+        `answer_seconds` is the limit for one answer over JDBC.
         """
         info = self._raw.info
         if info.host.startswith("/"):
@@ -149,8 +117,8 @@ class PostgreSqlConnection:
 
 
 def _jdbc_settings(limits: Limits) -> dict[str, str]:
-    """What the driver itself is told; time-outs in whole seconds. In the URL, since Spark writes
-    properties in small letters, which that driver ignores.
+    """Settings of the JDBC driver, time-outs in whole seconds. They go into the URL: Spark turns
+    the names of properties into small letters, and the driver ignores such names.
     """
     connect = str(round(limits.connect_seconds))
     return {
@@ -164,31 +132,11 @@ def _jdbc_settings(limits: Limits) -> dict[str, str]:
 
 
 def _tls_settings(raw: psycopg.Connection[Any]) -> dict[str, str]:
-    # From the session itself: psycopg leaves out what came from the environment (PGSSLMODE ...).
+    # From the session: psycopg's own info leaves out settings of the environment (PGSSLMODE ...).
     settings = {option.keyword.decode(): option.val for option in raw.pgconn.info}
     return {name: (settings.get(name) or b"").decode() for name in _JDBC_TLS}
 
 
 def array_text(items: Iterable[str]) -> str:
-    """`items` (keys or numbers) in an array's text form: much cheaper than one adapted each."""
+    """`items` (keys or numbers) as the text of an array: much faster than to adapt each item."""
     return "{" + ",".join(items) + "}"
-
-
-def literal(value: str) -> str:
-    """`value` as an SQL literal, for the queries that Spark runs over JDBC."""
-    return sql.Literal(value).as_string(None)
-
-
-def _asked(name: str, names: Names) -> str:
-    """The named statement and what it is about, for people."""
-    text = statement("postgresql", name)
-    named = [str(each) for key, each in names.items() if f"{{{key}}}" in text]
-    # Others are columns, or SQL.
-    tables = [each for each in named if each.startswith('"') and '"."' in each]
-    return f"{name} on {', '.join(tables)}" if tables else name
-
-
-def _with_names(name: str, names: Names) -> bytes:
-    # psycopg reads % as a placeholder wherever it stands, in a quoted name too.
-    quoted = {key: str(each).replace("%", "%%") for key, each in names.items()}
-    return statement("postgresql", name).format(**quoted).encode()

@@ -14,7 +14,8 @@ _ROW = struct.Struct("!hi16si")
 _FIELDS = 3
 _LENGTH = struct.Struct("!i")
 _NULL = _LENGTH.pack(-1)
-# Rows are gathered to about this many bytes a write; a body beyond it goes by itself, uncopied.
+# Rows are collected to about this many bytes for one write. A larger body is written by itself,
+# without a copy.
 _CHUNK_BYTES = 256_000
 _IDS_AT_ONCE = 256
 
@@ -42,7 +43,7 @@ def copy_chunks(rows: Iterable[tuple[str, bytes | None]]) -> Iterator[bytes]:
 
 
 def _new_ids() -> Iterator[bytes]:
-    """Random (version 4) UUIDs. From the kernel: forked workers would share a generator's state."""
+    """Random (version 4) UUIDs, from the kernel: forked workers would share a generator's state."""
     while True:
         pool = bytearray(os.urandom(16 * _IDS_AT_ONCE))
         pool[6::16] = bytes(byte & 0x0F | 0x40 for byte in pool[6::16])

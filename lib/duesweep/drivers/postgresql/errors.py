@@ -1,4 +1,4 @@
-"""Whose fault an error of PostgreSQL's is, by its SQLSTATE.
+"""Finds out whose fault a PostgreSQL error is, by its SQLSTATE.
 
 https://www.postgresql.org/docs/current/errcodes-appendix.html
 """
@@ -20,8 +20,8 @@ from duesweep.errors import (
     make_storable,
 )
 
-_UNREACHED = "see that it runs, and that this machine and every executor can connect to it"
-# Their texts name no table. A lock that was waited for, a statement that took long, a deadlock.
+_UNREACHED = "check that it runs, and that this machine and every executor can connect to it"
+# The texts of these errors name no table: lock time-out, statement time-out, deadlock.
 _NAMELESS = {
     "55P03": Problem("; somebody holds a lock there", "look for ALTER, TRUNCATE or VACUUM FULL"),
     "57014": Problem("", "if the server is only slow, raise timeouts.silence_seconds"),
@@ -30,20 +30,22 @@ _NAMELESS = {
 
 
 @contextmanager
-def mapped(what: str | None = None) -> Iterator[None]:
-    """Psycopg's errors as `StoreError`s; `TransactionLostError` where trying again may help.
-    `what` was asked, for people: of locks and time-outs the server itself does not say whose they
-    are.
+def map_errors(what: str | None = None) -> Iterator[None]:
+    """Turn psycopg's errors into `StoreError`s, or `TransactionLostError` where a retry may help.
+
+    `what` describes the statement: the server's texts about locks and time-outs name no table.
     """
     try:
         yield
     except psycopg.Error as error:
-        raise _service_error(error, _told(error, what)) from error
+        raise _service_error(error, _describe(error, what)) from error
 
 
 @contextmanager
 def destination_errors(table: TableName) -> Iterator[None]:
-    """Errors of a COPY into `table`: a message's fault, the destination's or the service's."""
+    """Turn the errors of a COPY into `table` into errors of a message, the destination or the
+    service.
+    """
     try:
         yield
     except psycopg.Error as error:
@@ -59,11 +61,11 @@ def destination_errors(table: TableName) -> Iterator[None]:
 
 @contextmanager
 def connect_errors(dsn: str) -> Iterator[None]:
-    """Errors of opening a session: a setting's fault, or the server's."""
+    """Turn the errors of opening a session into `ConfigError` or `StoreError`."""
     try:
         yield
     except psycopg.ProgrammingError as error:
-        # Without libpq's words, which may quote the password.
+        # Without libpq's text, which may hold the password.
         raise ConfigError(
             "The dsn cannot be read",
             advice=(
@@ -74,21 +76,21 @@ def connect_errors(dsn: str) -> Iterator[None]:
     except psycopg.OperationalError as error:
         if _is_refused_for_good(error):
             raise ConfigError(
-                f"{_where(dsn)} refuses the session: {_sentence(error)}",
+                f"{_server_of(dsn)} refuses the session: {_sentence(error)}",
                 advice="check user, password and database in the dsn, and the server's pg_hba.conf",
             ) from error
-        text = f"No PostgreSQL server takes a session at {_where(dsn)}: {_sentence(error)}"
+        text = f"No PostgreSQL server takes a session at {_server_of(dsn)}: {_sentence(error)}"
         raise StoreError(text, transient=True, advice=_UNREACHED) from error
 
 
-# Data exception, integrity violation, program limit (a value too large), raised by a trigger,
-# check option of a view: the row's own fault.
+# The row's own fault: data exception, integrity violation, check option of a view, program limit
+# (a value too large), errors raised by triggers.
 _MESSAGE_CLASSES = {"22", "23", "44", "54", "P0"}
-# These stop a whole queue, not one message, and so does whatever is not named here. Each adds
-# this text to the server's.
+# These are faults of a whole queue, and so are all states that are not listed here. Each adds its
+# text to the server's.
 _QUEUE_STATES = {
     "2200H": Problem(
-        "; its seq has used up its 32 bits", "alter the column and its sequence to bigint"
+        "; its column seq has used up its 32 bits", "alter the column and its sequence to bigint"
     ),
     "55P03": Problem("; somebody holds a lock on it", "look for ALTER, TRUNCATE or VACUUM FULL"),
     "57014": Problem(
@@ -98,14 +100,14 @@ _QUEUE_STATES = {
     "42501": Problem(
         "", "grant INSERT on it (and USAGE on its sequence and schema) to the sweeper's role"
     ),
-    "25006": Problem("; it is read-only", "connect to the primary server"),
-    "42P01": Problem("; it, or what its triggers write to, is gone"),
+    "25006": Problem("; the server is read-only", "connect to the primary server"),
+    "42P01": Problem("; the table, or one that its triggers write to, is gone"),
 }
-# The connection, a rolled back transaction, resources, the system, the server's own faults; and of
-# operator intervention all but a cancelled statement: the service's fault.
+# The service's fault: connection, rolled back transaction, resources, system, internal errors, and
+# operator intervention except a cancelled statement.
 _SERVICE_CLASSES = {"08", "40", "53", "58", "XX"}
 _SERVICE_STATES = {"57P01", "57P02", "57P03", "57P04", "57P05"}
-# Serialization failure, deadlock: what the server gives up, and what may succeed as it is.
+# Serialization failure and deadlock: the same transaction may succeed the next time.
 _LOST_STATES = {"40001", "40P01"}
 # Connection, rollback (deadlock, serialization), resources, lock not available, intervention.
 _PASSING_CLASSES = {"08", "40", "53", "55", "57", "58"}
@@ -141,7 +143,7 @@ def _is_refused_for_good(error: psycopg.OperationalError) -> bool:
     return "FATAL:" in text and not any(passing in text for passing in _PASSING_REFUSALS)
 
 
-def _told(error: psycopg.Error, what: str | None) -> Problem:
+def _describe(error: psycopg.Error, what: str | None) -> Problem:
     text = _sentence(error)
     if what is None or error.sqlstate not in _NAMELESS:
         return Problem(text)
@@ -155,7 +157,7 @@ def _sentence(error: psycopg.Error) -> str:
     return make_storable(text if not error.sqlstate else f"{text} ({error.sqlstate})")
 
 
-def _where(dsn: str) -> str:
+def _server_of(dsn: str) -> str:
     parts = conninfo_to_dict(dsn)
     server = f"{parts.get('host', 'the local socket')}:{parts.get('port', 5432)}"
     return f"{server}/{parts.get('dbname', '')}"

@@ -1,4 +1,4 @@
-"""What our sessions set, whatever their role or their database has set."""
+"""Settings of duesweep's sessions. They override those of the role and the database."""
 
 from collections.abc import Mapping
 
@@ -15,15 +15,15 @@ UTC_SETTINGS = {
 
 
 def time_outs(limits: Limits) -> dict[str, str]:
-    """All time-outs of a session that a role or a database may have."""
+    """All time-outs that a role or a database can set for its sessions."""
     return {
         "lock_timeout": _milliseconds(limits.lock_seconds),
         "statement_timeout": _milliseconds(limits.statement_seconds),
         "idle_in_transaction_session_timeout": _milliseconds(limits.idle_seconds),
-        # These would end a session that waits for somebody else: for tasks, for a ledger.
+        # These would end a session while the driver waits for tasks or for the ledger.
         "idle_session_timeout": "0",
         "transaction_timeout": "0",
-        # A driver whose machine is gone must not keep its sweep's lock for the kernel's hours.
+        # If the driver's machine is lost, the server must not keep its sweep's lock for hours.
         "tcp_keepalives_idle": "15",
         "tcp_keepalives_interval": "5",
         "tcp_keepalives_count": "3",
@@ -31,7 +31,7 @@ def time_outs(limits: Limits) -> dict[str, str]:
 
 
 def settings_query(settings: Mapping[str, str]) -> str:
-    """A query that sets them, but for those that this version of the server does not know."""
+    """A query that sets them, except those that this version of the server does not know."""
     rows = ", ".join(f"({_literal(name)}, {_literal(value)})" for name, value in settings.items())
     return (
         f"SELECT set_config(name, wanted.value, false) FROM (VALUES {rows}) AS wanted (name, value)"

@@ -1,4 +1,7 @@
-"""The driver of RabbitMQ: AMQP through pika, which nothing else imports, and the management API."""
+"""The driver of RabbitMQ: AMQP through pika, which nothing else imports.
+
+`management` is imported on its own: only the checks of a broker need HTTP, which is slow to load.
+"""
 
 from duesweep.drivers.rabbitmq.brokers import Brokers
 from duesweep.drivers.rabbitmq.channel import Channel
@@ -10,7 +13,6 @@ from duesweep.drivers.rabbitmq.errors import (
     ChannelClosedError,
     UnansweredError,
 )
-from duesweep.drivers.rabbitmq.management import Management, NotAllowedError
 from duesweep.drivers.rabbitmq.publisher import Publisher
 from duesweep.drivers.rabbitmq.values import Publication, PublishResult
 
@@ -21,8 +23,6 @@ __all__ = [
     "Brokers",
     "Channel",
     "ChannelClosedError",
-    "Management",
-    "NotAllowedError",
     "Publication",
     "PublishResult",
     "Publisher",

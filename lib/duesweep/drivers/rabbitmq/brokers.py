@@ -1,4 +1,4 @@
-"""Where the brokers are, and how they are spoken to. A value: it travels to tasks."""
+"""Which brokers to connect to, and how. A value that Spark sends to tasks."""
 
 import ssl
 from collections.abc import Sequence
@@ -10,16 +10,17 @@ import pika
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.errors import ConfigError
 
-# A peer that has said nothing for as long as this is taken for dead.
+# A peer that sends nothing for this long counts as dead.
 _HEARTBEAT_SECONDS = 60
 _LONGEST_CONNECT_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Brokers:
-    """AMQP URLs of one cluster's nodes, tried in their order. For `amqps`, `ca_file` holds the
-    authorities to trust instead of the machine's, `certificate` and `key` are the client's, all
-    files of PEM; the host's name is always checked.
+    """The AMQP URLs of one cluster's nodes, tried in this order.
+
+    For `amqps`: `ca_file` has the authorities to trust instead of the machine's; `certificate` and
+    `key` are the client's. All three are PEM files. The host's name is always checked.
     """
 
     urls: tuple[str, ...] = field(repr=False)
@@ -30,18 +31,18 @@ class Brokers:
     timeouts: Timeouts = DEFAULT_TIMEOUTS
 
     def parameters(self) -> Sequence[pika.connection.Parameters]:
-        """What to connect with, a broker each. Raises `ConfigError` for what cannot be used."""
+        """pika's parameters for each broker. Raises `ConfigError` for a URL that cannot be used."""
         is_any_encrypted = any(url.startswith("amqps:") for url in self.urls)
-        # Once: to read the machine's authorities takes time.
+        # Only once, because reading the machine's authorities takes time.
         context = self.context() if is_any_encrypted else None
         return [self._parameters(url, context) for url in self.urls]
 
     def context(self) -> ssl.SSLContext:
-        """Whom to trust, and who this is. Raises `ConfigError` for files that cannot be read."""
+        """The TLS context. Raises `ConfigError` for certificate files that cannot be read."""
         try:
             context = ssl.create_default_context(cafile=self.ca_file)
             if self.certificate:
-                # Without a password OpenSSL would ask a person for that of an encrypted key.
+                # Without a password, OpenSSL would ask on the terminal for an encrypted key's.
                 context.load_cert_chain(self.certificate, self.key, password="")
         except (OSError, ssl.SSLError) as error:
             files = ", ".join(f for f in (self.ca_file, self.certificate, self.key) if f)
@@ -54,18 +55,18 @@ class Brokers:
     def _parameters(self, url: str, context: ssl.SSLContext | None) -> pika.connection.Parameters:
         try:
             parts = urlsplit(url)
-            # Without a path pika takes "", which no broker has.
+            # Without a path pika takes the vhost "", which no broker has.
             path = url if parts.path not in {"", "/"} else parts._replace(path="/%2F").geturl()
             parameters = pika.URLParameters(path)
         except (ValueError, TypeError, AssertionError, KeyError) as error:
-            raise self._unreadable(type(error).__name__) from None
+            raise self._url_error(type(error).__name__) from None
         if parts.scheme not in {"amqp", "amqps"} or not parts.hostname:
             raise ConfigError(
                 f"{self.setting}.url is not of the form amqps://user:password@host:5671/vhost"
             )
         if "@" in parts.path + parts.query + parts.fragment:
-            # What then passes for the host is the password's beginning, and would be shown.
-            raise self._unreadable("an @ behind the host")
+            # The host is then the beginning of the password, and messages would show it.
+            raise self._url_error("an @ after the host")
         longest = min(_LONGEST_CONNECT_SECONDS, self.timeouts.connect_seconds)
         parameters.socket_timeout = parameters.stack_timeout = longest
         if parameters.heartbeat is None:
@@ -75,16 +76,16 @@ class Brokers:
             parameters.ssl_options = pika.SSLOptions(context or self.context(), parts.hostname)
         return parameters
 
-    def _unreadable(self, reason: str) -> ConfigError:
+    def _url_error(self, reason: str) -> ConfigError:
         # An error's own text may quote the URL, and with it the password.
         return ConfigError(
             f"{self.setting}.url cannot be read: {reason}",
             advice=(
-                "percent-encode what the user's name, password and vhost have of : / @ ? # % [ ]"
+                "percent-encode each of : / @ ? # % [ ] in the user's name, password and vhost"
             ),
         )
 
 
-def shown(parameters: pika.connection.Parameters) -> str:
-    """Host, port and vhost, for people."""
+def describe_broker(parameters: pika.connection.Parameters) -> str:
+    """Host, port and vhost, for messages."""
     return f"{parameters.host}:{parameters.port} vhost {parameters.virtual_host}"

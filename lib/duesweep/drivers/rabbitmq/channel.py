@@ -1,4 +1,4 @@
-"""Questions to a broker, one at a time: what is there, and what there is to be."""
+"""Questions to a broker, one at a time: what exists, and what to create."""
 
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -11,7 +11,7 @@ Ask = Callable[[Any, Callable[[Any], None]], object]
 
 
 class Channel:
-    """A channel for questions. The broker closes it over each that it answers with a refusal; the
+    """A channel for questions. If the broker refuses a question it closes the channel, and the
     next question opens another.
     """
 
@@ -21,9 +21,11 @@ class Channel:
         self._answer: Future[Any] = Future()
 
     def ask(self, ask: Ask) -> Any:
-        """The method of the broker's answer, where `ask` asks pika's channel something and gives
-        it the callback that it is handed. Raises `ChannelClosedError` where the broker refuses,
-        another `QueueError` where none answers.
+        """Call `ask` with pika's channel and a callback, and return the method of the broker's
+        answer.
+
+        Raises `ChannelClosedError` if the broker refuses, another `QueueError` if it does not
+        answer.
         """
         if self._pika is None or not self._pika.is_open:
             self._pika = open_channel(self._connection)
@@ -31,12 +33,12 @@ class Channel:
         channel = self._pika
 
         def start(_: Any, answer: "Future[Any]") -> None:
-            def answered(frame: Any) -> None:
+            def set_answer(frame: Any) -> None:
                 if not answer.done():
                     answer.set_result(frame.method)
 
             self._answer = answer
-            ask(channel, answered)
+            ask(channel, set_answer)
 
         return self._connection.call(start)
 
@@ -47,7 +49,7 @@ class Channel:
 
 
 def open_channel(connection: RabbitMqConnection) -> Any:
-    """A new channel of pika's, open."""
+    """Open a channel of pika's."""
 
     def start(pika_connection: Any, answer: "Future[Any]") -> None:
         pika_connection.channel(on_open_callback=answer.set_result)

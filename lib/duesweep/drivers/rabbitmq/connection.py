@@ -1,8 +1,8 @@
-"""A connection to a broker, driven by a thread of its own: heartbeats survive whatever its user
-does between two calls.
+"""A connection to a broker with a thread of its own, so that heartbeats continue while its user
+does something else.
 
-Pika is not thread-safe. Its objects are touched by that thread alone; calls are handed to it, and
-their answers come back as futures.
+pika is not thread-safe. Only the connection's thread uses pika's objects. Calls are passed to that
+thread, and their answers come back as futures.
 """
 
 import logging
@@ -18,25 +18,27 @@ from typing import Any, Self
 import pika
 import pika.exceptions
 
-from duesweep.drivers.rabbitmq.brokers import Brokers, shown
+from duesweep.drivers.rabbitmq.brokers import Brokers, describe_broker
 from duesweep.drivers.rabbitmq.errors import UnansweredError, connect_error, lost_error
 from duesweep.drivers.rabbitmq.values import SEQUENCE_HEADER
 from duesweep.errors import ConfigError, DuesweepError, QueueError
 
-# What it has to say is raised here, and said by whoever can do something about it; those who want
-# to read pika's own log can still handle it.
+# Errors are raised, so pika's log lines are not printed as well. A handler of one's own for pika's
+# logger still gets them.
 logging.getLogger("pika").addHandler(logging.NullHandler())
 _CLOSE_SECONDS = 3.0
-# For one of many brokers.
+# The least time to connect to one of many brokers.
 _LEAST_SECONDS = 0.2
-# On, and for no time: what is unsent or unread goes with the connection.
+# Linger for 0 s: closing drops what is unsent or unread.
 _NO_LINGER = struct.pack("ii", 1, 0)
 
 
 class RabbitMqConnection:
-    """An open connection to the first broker that answers, and is to answer each question within
-    so many seconds; by default within what the driver waits. All brokers together have the time
-    for one connection. Closed on leaving.
+    """An open connection to the first broker that answers. A context manager that closes it.
+
+    `answer_seconds` is how long to wait for each answer; by default as long as the driver waits.
+    All brokers together have the time for one connection. Raises `ConfigError` or `QueueError` if
+    none can be connected to.
     """
 
     # What a subclass replaces to see messages in another form.
@@ -59,7 +61,7 @@ class RabbitMqConnection:
                 return
             except DuesweepError as error:
                 refusals.append(error)
-        raise _worst(refusals)
+        raise _choose_error(refusals)
 
     def __enter__(self) -> Self:
         return self
@@ -69,17 +71,17 @@ class RabbitMqConnection:
 
     @property
     def blocked_reason(self) -> str | None:
-        """Why the broker takes no publications now (memory, disk); None where it takes them."""
+        """Why the broker takes no messages now (memory, disk); None if it takes them."""
         return self._blocked
 
     @property
     def loss(self) -> QueueError | None:
-        """What ended the connection; None while it lives."""
+        """What ended the connection; None while it is open."""
         return self._loss
 
     @property
     def frame_bytes(self) -> int:
-        """The longest frame that the broker takes."""
+        """The length of the longest frame that the broker takes."""
         frame_max: int = self._pika.params.frame_max
         return frame_max
 
@@ -94,21 +96,25 @@ class RabbitMqConnection:
         return number
 
     def run(self, act: Callable[[Any], None]) -> None:
-        """Have the connection's thread call `act` with pika's connection."""
+        """Call `act` with pika's connection on the connection's thread; do not wait.
+
+        Raises `QueueError` if the connection is lost.
+        """
         with self._guard:
             if self._loss is not None:
                 raise self._loss
             self._pika.ioloop.add_callback_threadsafe(lambda: act(self._pika))
 
     def call(self, act: Callable[[Any, "Future[Any]"], None]) -> Any:
-        """What `act` sets its future to, on the connection's thread; `QueueError` where the
-        connection is lost, `UnansweredError` where nothing comes.
+        """Call `act` on the connection's thread, and return the result that it sets on its future.
+
+        Raises `QueueError` if the connection is lost, `UnansweredError` if no answer comes in time.
         """
         future: Future[Any] = Future()
         with self._guard:
             self._waiting.add(future)
         try:
-            self.run(lambda connection: _guarded(act, connection, future))
+            self.run(lambda connection: _act_or_fail(act, connection, future))
             return future.result(self._answer_seconds)
         except TimeoutError:
             raise self.silence(self._answer_seconds) from None
@@ -117,27 +123,31 @@ class RabbitMqConnection:
                 self._waiting.discard(future)
 
     def on_change(self, tell: Callable[[], None]) -> None:
-        """Call `tell`, on the connection's thread, when it is lost, blocked or unblocked."""
+        """Call `tell` on the connection's thread when it is lost, blocked or unblocked."""
         self._listeners.append(tell)
 
     def forget(self, tell: Callable[[], None]) -> None:
-        """Call it no more."""
+        """Stop calling `tell`."""
         with suppress(ValueError):
             self._listeners.remove(tell)
 
     def silence(self, seconds: float, done: str = "answered") -> UnansweredError:
-        """What to say where it has not done so for so long. Its end is not waited for then."""
+        """The error of a broker that has not `done` something for so long.
+
+        After it, `close` does not wait for the broker.
+        """
         self._is_silent = True
         return UnansweredError(
             f"RabbitMQ at {self._name} has not {done} for {seconds:.0f} s",
             advice=(
-                "see whether it, or a proxy before it, is stuck, or raise timeouts.silence_seconds"
+                "check whether it, or a proxy in front of it, is stuck, or raise "
+                "timeouts.silence_seconds"
             ),
             transient=True,
         )
 
     def close(self) -> None:
-        """End the connection; what is unconfirmed stays so."""
+        """Close the connection. Unconfirmed messages stay unconfirmed."""
         if not self._is_silent:
             with suppress(QueueError):
                 self.run(lambda connection: connection.close() if connection.is_open else None)
@@ -148,7 +158,7 @@ class RabbitMqConnection:
             self._thread.join(self._close_seconds)
 
     def _open(self, parameters: pika.connection.Parameters) -> None:
-        self._name = shown(parameters)
+        self._name = describe_broker(parameters)
         self._guard = threading.RLock()
         opened: Future[None] = Future()
         self._waiting: set[Future[Any]] = {opened}
@@ -168,14 +178,14 @@ class RabbitMqConnection:
         try:
             opened.result()
         except DuesweepError:
-            # Or it would find the next broker's connection in place of its own.
+            # Otherwise it would use the next broker's connection instead of its own.
             self._thread.join()
             raise
 
     def _drive(self) -> None:
         try:
             self._pika.ioloop.start()
-        except BaseException as error:  # noqa: BLE001 - whoever waits for an answer must get one
+        except BaseException as error:  # noqa: BLE001 - whoever waits for an answer gets this one
             self._lose(error)
         finally:
             with suppress(Exception):
@@ -208,7 +218,7 @@ class RabbitMqConnection:
             tell()
 
 
-def _guarded(
+def _act_or_fail(
     act: Callable[[Any, "Future[Any]"], None], connection: Any, future: "Future[Any]"
 ) -> None:
     try:
@@ -219,18 +229,19 @@ def _guarded(
 
 
 def _hang_up(connection: Any) -> None:
-    """Drop a connection that is closing, and whose broker does not answer to that: one without
-    memory left reads nothing. With a reset, so that it does not read messages later on that were
-    given up here.
+    """Drop a connection whose broker does not answer to its close: a broker without memory reads
+    nothing. A TCP reset keeps the broker from reading messages later that count as unsent here.
     """
-    transport = connection._transport  # noqa: SLF001 - pika waits for a broker's answer for ever
+    transport = connection._transport  # noqa: SLF001 - pika waits for the broker's answer for ever
     if transport is not None:
         with suppress(OSError):
             transport._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)  # noqa: SLF001
         transport.abort()
 
 
-def _worst(refusals: Sequence[DuesweepError]) -> DuesweepError:
-    """What to say of them all: one that is down may come up again, wrong settings stay wrong."""
+def _choose_error(refusals: Sequence[DuesweepError]) -> DuesweepError:
+    """The error to raise for all brokers: a transient one if any is, since that broker may come
+    back.
+    """
     passing = [error for error in refusals if not isinstance(error, ConfigError)]
     return (passing or list(refusals))[-1]

@@ -1,4 +1,4 @@
-"""Whose fault an error of the broker's is."""
+"""Errors of pika and of the broker as duesweep's: is a setting wrong, or may it pass?"""
 
 import re
 import ssl
@@ -10,9 +10,9 @@ from duesweep.errors import ConfigError, DuesweepError, QueueError
 
 NOT_FOUND, ACCESS_REFUSED, PRECONDITION_FAILED = 404, 403, 406
 
-# What does not fit 255 bytes is cut off, and ends in dots.
+# A text over 255 bytes is cut off, and ends in dots.
 _NAME = re.compile(r"(?:exchange|queue) '(?P<name>.*?)(?P<end>' in vhost|\.\.\.$)")
-# The default exchange has no name, but one in the broker's texts.
+# The default exchange has no name, but the broker's texts call it this.
 _DEFAULT_EXCHANGE = "amq.default"
 _ALERT = re.compile(r"\[SSL: \w*ALERT")
 _CLOSED = re.compile(r"ConnectionClosedByBroker: \((?P<code>\d+)\)")
@@ -20,21 +20,21 @@ _GUESSES = (
     pika.exceptions.ProbableAuthenticationError,
     pika.exceptions.ProbableAccessDeniedError,
 )
-# The last is what a missing vhost, and one without rights, are answered with.
-_NOES = {ACCESS_REFUSED, NOT_FOUND, 530}
+# The broker answers 530 for a vhost that is missing or that the user may not use.
+_REFUSAL_CODES = {ACCESS_REFUSED, NOT_FOUND, 530}
 
 
 class ChannelClosedError(QueueError):
-    """The broker closed a channel over what was asked on it; the connection is still good.
+    """The broker refused something and closed the channel. The connection is still open.
 
-    `code` is AMQP's.
+    `code` is AMQP's reply code.
     """
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text, transient=True)
         self.code = code
         found = _NAME.search(text)
-        # A match itself cannot be pickled.
+        # A match cannot be pickled.
         self._found = None if found is None else found.groupdict()
 
     def is_about(self, exchange: str) -> bool:
@@ -46,62 +46,64 @@ class ChannelClosedError(QueueError):
 
 
 class UnansweredError(QueueError):
-    """The broker has not answered, or confirmed what it was sent, in time."""
+    """The broker has not answered, or not confirmed messages, in time."""
 
 
 def connect_error(broker: str, error: BaseException) -> DuesweepError:
-    """Why a broker could not be connected to: its setting's fault, or its own."""
+    """Why a broker could not be connected to. A `ConfigError` for a wrong setting, else a
+    `QueueError`.
+    """
     causes = _causes(error)
     reasons = "; ".join(dict.fromkeys(_reason(cause) for cause in causes if not _inner(cause)))
-    text = f"RabbitMQ at {broker} cannot be connected to: {reasons}"
+    text = f"Cannot connect to RabbitMQ at {broker}: {reasons}"
     if any(_is_about_tls(cause) for cause in causes):
-        return ConfigError(text, advice="check the certificates, and whether that port speaks TLS")
+        return ConfigError(text, advice="check the certificates, and whether that port uses TLS")
     if any(_is_refusal(cause) for cause in causes):
         return ConfigError(text, advice="check user, password, vhost and the user's rights in it")
     if "SSLEOFError" in text:
-        # The last word of TLS 1.3 to a wrong client may be lost, as it is to a broker's end.
-        text += "; it may want another client certificate, or none may be there to serve"
+        # With TLS 1.3, a broker's refusal of a certificate may be lost: it looks like its end.
+        text += "; it may require another client certificate, or no broker may run behind that port"
     return QueueError(
         text,
         transient=True,
-        advice="see that it runs, and that this machine and every executor can connect to it",
+        advice="check that it runs, and that this machine and every executor can connect to it",
     )
 
 
 def _is_about_tls(error: BaseException) -> bool:
-    """Whether one side did not accept the other, and said so. What just ended, as when a broker
-    restarts, did not.
+    """Whether one side refused the other's certificate or protocol, and said so. A connection that
+    only ended, as when a broker restarts, was not refused.
     """
     if isinstance(error, ssl.SSLError):
         ends = ssl.SSLEOFError | ssl.SSLZeroReturnError | ssl.SSLSyscallError
         return not isinstance(error, ends)
-    # In TLS 1.3 a client's certificate is looked at when pika takes the connection for made.
+    # With TLS 1.3 the broker checks the client's certificate after pika's handshake has ended.
     is_guess = isinstance(error, pika.exceptions.IncompatibleProtocolError)
     return is_guess and _ALERT.search(str(error)) is not None
 
 
 def _is_refusal(error: BaseException) -> bool:
-    """Whether the broker said no to this user. Pika guesses so whenever a connection ends before
-    it is open, and leaves what it saw as text.
+    """Whether the broker refused this user. pika assumes so whenever a connection ends before it
+    is open. What it really saw is only in its text.
     """
     if isinstance(error, pika.exceptions.ConnectionClosedByBroker):
-        return error.reply_code in _NOES
+        return error.reply_code in _REFUSAL_CODES
     if isinstance(error, _GUESSES):
         seen = _CLOSED.search(str(error))
-        return bool(seen and int(seen["code"]) in _NOES)
+        return bool(seen and int(seen["code"]) in _REFUSAL_CODES)
     return isinstance(error, pika.exceptions.AuthenticationError)
 
 
 def lost_error(broker: str, error: BaseException) -> QueueError:
-    """The connection ended while it was in use."""
+    """The error of a connection that ended while it was in use."""
     return QueueError(
         f"The connection to RabbitMQ at {broker} was lost: {_reason(error)}", transient=True
     )
 
 
 def channel_error(error: BaseException) -> ChannelClosedError | None:
-    """Why the broker closed a channel. None where it ended with its connection: pika tells
-    channels first, and whoever then looked would take the connection for open.
+    """Why the broker closed a channel. None if the channel ended with its connection: pika tells
+    channels first, when the connection still looks open.
     """
     if isinstance(error, pika.exceptions.ChannelClosed):
         return ChannelClosedError(error.reply_code, error.reply_text)
@@ -121,7 +123,7 @@ def _causes(error: BaseException) -> Sequence[BaseException]:
 
 
 def _inner(error: BaseException) -> Sequence[BaseException]:
-    """What an error wraps; the last two are pika's ways."""
+    """The errors that an error wraps; the last two are attributes of pika's errors."""
     inner = (
         *error.args,
         error.__cause__,

@@ -1,4 +1,7 @@
-"""A broker's management API: what AMQP does not tell."""
+"""The management API of a broker, for what AMQP does not tell.
+
+It uses the standard library: see "Own code or a library" in docs/architecture.md.
+"""
 
 import json
 import ssl
@@ -23,36 +26,40 @@ _REFUSALS = {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
 
 
 class _NoRedirects(HTTPRedirectHandler):
-    """Urllib would show the password to whatever host a redirect names."""
+    """urllib would send the password to whatever host a redirect names."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
-        """There is none: the answer is an error."""
+        """Refuse: a redirect counts as an error."""
         return
 
 
 class NotAllowedError(ConfigError):
-    """The API does not tell this user."""
+    """This user may not ask this question."""
 
 
 class Management:
-    """Questions about the vhost of `brokers`; with its user and password where `url` has none."""
+    """Questions about the vhost of `brokers`. If `url` has no user and password, those of the first
+    broker are used.
+    """
 
     def __init__(self, url: str, brokers: Brokers) -> None:
         self._setting = f"{brokers.setting}.management_url"
         self._seconds = brokers.timeouts.driver_seconds
-        amqp, parts = urlsplit(brokers.urls[0]), self._parts(url)
+        amqp, parts = urlsplit(brokers.urls[0]), self._split_url(url)
         user = parts if parts.username else amqp
         credentials = f"{unquote(user.username or 'guest')}:{unquote(user.password or 'guest')}"
         self._authorization = f"Basic {b64encode(credentials.encode()).decode()}"
         self._root = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
         self._vhost = quote(unquote(amqp.path[1:]) or "/", safe="")
         context = brokers.context() if parts.scheme == "https" else ssl.create_default_context()
-        # Like AMQP itself it takes no proxy, whatever the environment has for browsers.
+        # No proxy, like AMQP: the environment's proxies are for browsers.
         self._opener = build_opener(ProxyHandler({}), HTTPSHandler(context=context), _NoRedirects)
 
     def ask(self, path: str) -> Any:
-        """What it answers; `{vhost}` in `path` stands for the vhost's name. Raises
-        `NotAllowedError` where this user may not ask.
+        """The parsed answer. `{vhost}` in `path` stands for the vhost's name.
+
+        Raises `NotAllowedError` if this user may not ask, `QueueError` if there is no answer, and
+        another `ConfigError` if the URL is wrong.
         """
         request = Request(f"{self._root}/api/{path.format(vhost=self._vhost)}")
         request.add_header("Authorization", self._authorization)
@@ -61,36 +68,36 @@ class Management:
                 return json.loads(answer.read())
         except HTTPError as error:
             with error:
-                raise self._refusal(error) from error
+                raise self._refusal_error(error) from error
         except ssl.SSLCertVerificationError as error:
-            raise self._certificate(error) from error
+            raise self._certificate_error(error) from error
         except (URLError, HTTPException, OSError) as error:
             reason = getattr(error, "reason", error)
             if isinstance(reason, ssl.SSLCertVerificationError):
-                raise self._certificate(reason) from error
+                raise self._certificate_error(reason) from error
             if isinstance(reason, TimeoutError):
                 raise QueueError(
                     f"The management API at {self._root} has not answered for "
                     f"{self._seconds:.0f} s",
-                    advice="see whether the broker is stuck, or raise timeouts.silence_seconds",
+                    advice="check whether the broker is stuck, or raise timeouts.silence_seconds",
                     transient=True,
                 ) from error
             raise QueueError(
                 f"The management API at {self._root} cannot be reached: {reason}",
-                advice=f"see that {self._setting} names it",
+                advice=f"check {self._setting}",
                 transient=True,
             ) from error
         except ValueError as error:
             raise ConfigError(
-                f"{self._setting}: what answers at {self._root} is no management API of RabbitMQ",
+                f"{self._setting}: {self._root} is not a management API of RabbitMQ",
                 advice="correct its host and port",
             ) from error
 
-    def _parts(self, url: str) -> SplitResult:
+    def _split_url(self, url: str) -> SplitResult:
         try:
             parts = urlsplit(url)
             is_url = parts.scheme in {"http", "https"} and parts.hostname and "@" not in parts.path
-            # Read here: it is refused only when it is looked at.
+            # urlsplit checks the port only when it is read.
             _ = parts.port
         except ValueError:
             is_url = False
@@ -100,18 +107,18 @@ class Management:
             )
         return parts
 
-    def _certificate(self, error: ssl.SSLCertVerificationError) -> ConfigError:
+    def _certificate_error(self, error: ssl.SSLCertVerificationError) -> ConfigError:
         return ConfigError(
             f"{self._setting}: the certificate is not trusted: {error.verify_message}",
             advice="set ca_file",
         )
 
-    def _refusal(self, error: HTTPError) -> ConfigError | QueueError:
+    def _refusal_error(self, error: HTTPError) -> ConfigError | QueueError:
         text = f"{self._setting}: {self._root} answers {error.code} {error.reason}"
         if error.code in _REFUSALS:
             return NotAllowedError(
-                text, advice="give this user the tag `monitoring`, and the vhost"
+                text, advice="give this user the tag `monitoring`, and rights in the vhost"
             )
         if error.code >= HTTPStatus.INTERNAL_SERVER_ERROR:
             return QueueError(text, transient=True)
-        return ConfigError(text, advice="see that the setting names the management API")
+        return ConfigError(text, advice="check that the setting is the URL of the management API")

@@ -1,4 +1,4 @@
-"""Publishing with confirms, thousands in flight."""
+"""Publishing with confirms, with thousands of messages in flight."""
 
 import heapq
 import threading
@@ -17,18 +17,19 @@ from duesweep.drivers.rabbitmq.errors import channel_error
 from duesweep.drivers.rabbitmq.values import Publishable, PublishResult
 from duesweep.errors import QueueError
 
-# Frames have a head and an end; a content header has its class, size and flags.
+# A frame has a head and an end; a content header has its class, size and flags.
 _FRAME_OVERHEAD = 8 + 16
-# So that those of many moments go out together.
+# So that messages that are due at about the same moment go out together.
 _LEAST_HOLD_SECONDS = 0.02
 _UNWRITABLE = (pika.exceptions.AMQPError, ValueError, TypeError, OverflowError)
 
 
 class Publisher:
-    """A confirming channel. Publications go out in their order, but for those that are to be held
-    for a while first, at most `max_in_flight` of them unconfirmed; `results` says what became of
-    each. Whatever ends the channel ends the publisher: then `fault` says why, and another is to be
-    opened. For one thread beside the connection's.
+    """A channel with confirms. Publications go out in order, except those that are held first. At
+    most `max_in_flight` of them are unconfirmed at a time. `take_results` says what became of each.
+
+    If the channel ends, the publisher ends: `fault` says why, and a new publisher is needed. To be
+    used by one thread beside the connection's.
     """
 
     def __init__(self, connection: RabbitMqConnection, max_in_flight: int) -> None:
@@ -36,7 +37,7 @@ class Publisher:
         self._max_in_flight = max_in_flight
         self._changed = threading.Condition()
         self._waiting: deque[tuple[int, Publishable]] = deque()
-        # By the moment at which they are to go out.
+        # A heap, by the moment to send each.
         self._held: list[tuple[float, int, Publishable]] = []
         self._alarm: object | None = None
         self._in_flight: dict[int, int] = {}
@@ -49,7 +50,7 @@ class Publisher:
         self._loop: Any = None
         self._channel = open_channel(connection)
         connection.call(self._prepare)
-        connection.on_change(self._connection_changed)
+        connection.on_change(self._on_connection_change)
 
     @property
     def fault(self) -> QueueError | None:
@@ -59,8 +60,8 @@ class Publisher:
     def publish(
         self, publications: Sequence[Publishable], hold_seconds: Sequence[float] = ()
     ) -> int:
-        """Hand publications over; the place of the first among `results`. Does not wait. With
-        `hold_seconds`, for each how long to hold it first.
+        """Queue publications and do not wait. Returns the index of the first of them among the
+        results. `hold_seconds`: how long to hold each before it is sent.
         """
         first = len(self._results)
         with self._changed:
@@ -84,14 +85,15 @@ class Publisher:
             heapq.heappush(self._held, (now + hold, index, one))
 
     def wait(self, seconds: float) -> None:
-        """Wait at most so long until the result of everything deferred is known."""
+        """Wait until the results of all publications are known, but at most so long."""
         with self._changed:
             self._waited_seconds += seconds
             self._changed.wait_for(self._is_settled, seconds)
 
     def take_results(self) -> list[PublishResult]:
-        """The result of each publication since the last time, in their order. Ends the publisher
-        where one is unknown: its confirm, should it come, is nobody's any more.
+        """The result of each publication since the last call, in order.
+
+        Ends the publisher if a result is unknown, because a later confirm would have no message.
         """
         with self._changed:
             unsent = {index for index, _ in self._waiting} | {index for _, index, _ in self._held}
@@ -116,23 +118,23 @@ class Publisher:
     def _is_settled(self) -> bool:
         if self._fault is not None or not (self._held or self._waiting or self._in_flight):
             return True
-        # What a blocked broker has not read yet it may still confirm; nothing else will go out.
+        # A blocked broker may still confirm what is in flight, but nothing else is sent to it.
         return self._connection.blocked_reason is not None and not self._in_flight
 
     def _prepare(self, connection: Any, answer: Any) -> None:
         self._loop = connection.ioloop
-        self._channel.add_on_close_callback(self._closed)
+        self._channel.add_on_close_callback(self._on_close)
         self._channel.add_on_return_callback(self._note_return)
         self._channel.confirm_delivery(
             ack_nack_callback=self._note_confirm, callback=lambda _: answer.set_result(None)
         )
 
-    def _closed(self, _: Any, error: BaseException) -> None:
+    def _on_close(self, _: Any, error: BaseException) -> None:
         fault = channel_error(error)
         if fault is not None:
             self._end(fault)
 
-    def _connection_changed(self) -> None:
+    def _on_connection_change(self) -> None:
         if self._connection.loss is not None:
             self._end(self._connection.loss)
         elif self._connection.blocked_reason is None:
@@ -142,7 +144,9 @@ class Publisher:
                 self._changed.notify_all()
 
     def _pump(self) -> None:
-        """Publish what there is room for; on the connection's thread, as all that follows."""
+        """Send as many as may be in flight. This and all methods below run on the connection's
+        thread.
+        """
         with self._changed:
             self._release()
             while self._waiting and self._takes_more():
@@ -152,7 +156,7 @@ class Publisher:
                 self._changed.notify_all()
 
     def _release(self) -> None:
-        """Let go of what was held long enough, and look again when the next one was."""
+        """Move what was held long enough to the waiting ones; come back for the next one."""
         if not self._held:
             return
         now = time.monotonic()
@@ -187,7 +191,7 @@ class Publisher:
                 mandatory=True,
             )
         except _UNWRITABLE:
-            # Nothing of it was written: pika encodes a whole message before it writes any.
+            # Nothing was written: pika encodes the whole message first.
             self._results[index] = PublishResult.UNSENDABLE
             return
         self._tag = tag
@@ -220,4 +224,4 @@ class Publisher:
         with self._changed:
             self._fault = self._fault or fault
             self._changed.notify_all()
-        self._connection.forget(self._connection_changed)
+        self._connection.forget(self._on_connection_change)

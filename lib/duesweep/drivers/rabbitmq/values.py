@@ -36,8 +36,8 @@ class Publishable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """A message to publish. `headers` hold text, numbers, bytes, None (AMQP's void) and tables and
-    lists of these; `properties` are the other ones that are set, by AMQP's names; `body` bytes.
+    """A message to publish. `headers` are text, numbers, bytes, None (AMQP's void), and tables and
+    lists of these. `properties` are the others that are set, by AMQP's names.
     """
 
     exchange: str
@@ -47,12 +47,13 @@ class Publication:
     body: bytes
 
     def encode_properties(self, number: int, max_bytes: int) -> Any:
-        """pika's properties. Raises `ValueError` for some that are longer than `max_bytes`. For
-        those that AMQP has no format for, pika raises an error when it sends them.
+        """pika's properties. Raises `ValueError` if they are longer than `max_bytes`.
+
+        If AMQP has no format for one of them, pika raises an error when it encodes them.
         """
         headers = {**self.headers, SEQUENCE_HEADER: number}
         properties = pika.BasicProperties(headers=headers, **self.properties)
-        # Text takes at most four bytes a character.
+        # A character has four bytes at most.
         length = sum(len(str(name)) + len(str(value)) for name, value in self.headers.items())
         if 4 * length >= max_bytes // 2:
             require_header_size(properties, max_bytes)

@@ -1,15 +1,23 @@
-"""pyodbc: sessions, statements, and whose fault an error is. Nobody else imports it."""
+"""All use of pyodbc: sessions, statements, and whose fault an error is."""
 
 from duesweep.drivers.sqlserver.binding import key_list, literal
 from duesweep.drivers.sqlserver.connect import connect
 from duesweep.drivers.sqlserver.connection import SqlServerConnection
 from duesweep.drivers.sqlserver.dsn import OdbcDsn, database_of
+from duesweep.drivers.sqlserver.names import creation, table_names
+from duesweep.drivers.sqlserver.statements import SqlServerStatements
+from duesweep.drivers.sqlserver.values import due_of, due_text
 
 __all__ = [
     "OdbcDsn",
     "SqlServerConnection",
+    "SqlServerStatements",
     "connect",
+    "creation",
     "database_of",
+    "due_of",
+    "due_text",
     "key_list",
     "literal",
+    "table_names",
 ]

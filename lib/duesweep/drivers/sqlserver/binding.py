@@ -1,4 +1,4 @@
-"""From a statement's name and values to text and parameters, as ODBC takes them."""
+"""Turns a named statement and its values into text and parameters for ODBC."""
 
 import re
 import unicodedata
@@ -12,24 +12,25 @@ Names = Mapping[str, str]
 
 _SIGNS = ",;|~^!#$%&*+=?@_/:<>{}[]()"
 
-# A variable of the statement's own begins with a capital letter (@Now), a value's with a small one.
+# A statement's own variables begin with a capital letter (@Now), values with a small one.
 _VALUE = re.compile(r"(?<![@\w])@([a-z]\w*)")
 _COMMENT = re.compile(r"^ *--.*\n", re.MULTILINE)
-# What the driver gathers of a group of rows before it sends them: rows times the longest.
+# The driver's buffer for one group of rows: the number of rows times the longest row.
 _GATHERED_BYTES = 16_000_000
 
 
 def key_list(keys: Iterable[str]) -> tuple[str | None, str]:
-    """Keys as one text for STRING_SPLIT, None for no keys, and what separates them in it.
+    """Keys as one text for STRING_SPLIT, None for no keys; and the separator in that text.
 
-    A sign that none of them holds, nor anything that a collation would take for it; signs, since
-    collations ignore control characters. No JSON, for the sake of servers that read no escapes.
+    The separator is a sign that no key holds, not even as a character that a collation treats as
+    equal. It is not a control character, since collations ignore those. The text is not JSON, since
+    some servers do not read its escapes.
     """
     listed = list(keys)
     text = unicodedata.normalize("NFKC", "".join(listed))
     separator = next((sign for sign in _SIGNS if sign not in text), None)
     if separator is None:
-        raise StoreError(f"Keys hold every one of {_SIGNS}: {listed}", transient=False)
+        raise StoreError(f"Keys hold all of the signs {_SIGNS}: {listed}", transient=False)
     return (separator.join(listed) if listed else None), separator
 
 
@@ -38,12 +39,10 @@ def literal(value: str) -> str:
     return "N'" + value.replace("'", "''") + "'"
 
 
-def groups(
+def group_rows(
     rows: Sequence[tuple[str, bytes | None]],
 ) -> Iterator[tuple[int, Sequence[tuple[str, bytes | None]]]]:
-    """`rows` in groups, each with the position of its first: the longest row times their number is
-    what may be gathered.
-    """
+    """`rows` in groups that fit into the driver's buffer, each with the index of its first row."""
     start, longest = 0, 0
     for index, (headers, body) in enumerate(rows):
         length = 2 * len(headers) + len(body or b"")
@@ -56,14 +55,14 @@ def groups(
         yield start, rows[start:]
 
 
-def bound(name: str, names: Names, values: Mapping[str, object]) -> tuple[str, list[object]]:
+def bind(name: str, names: Names, values: Mapping[str, object]) -> tuple[str, list[object]]:
     """The text of the named statement, and its parameters in their order."""
     text, order = text_of(name, tuple(sorted(values)))
     return text.format(**names), [values[value] for value in order]
 
 
-def asked(name: str, names: Names) -> str:
-    """The named statement and what it is about, for people."""
+def describe_statement(name: str, names: Names) -> str:
+    """The named statement and its tables, for error messages."""
     text = statement("sqlserver", name)
     tables = [value for key, value in names.items() if f"{{{key}}}" in text and "." in value]
     return f"{name} on {', '.join(tables)}" if tables else name
@@ -71,7 +70,7 @@ def asked(name: str, names: Names) -> str:
 
 @cache
 def text_of(name: str, values: tuple[str, ...]) -> tuple[str, list[str]]:
-    """The named statement with a marker for each value, and the values' order."""
+    """The named statement with a `?` for each value, and the values' order."""
     text = _COMMENT.sub("", statement("sqlserver", name))
     order = [found[1] for found in _VALUE.finditer(text)]
     if set(order) != set(values):

@@ -1,4 +1,4 @@
-"""Opening sessions."""
+"""Opens sessions."""
 
 from math import ceil
 
@@ -11,7 +11,7 @@ from duesweep.drivers.sqlserver.errors import connect_errors
 from duesweep.drivers.sqlserver.library import driver_library
 from duesweep.drivers.sqlserver.watch import SilenceWatch
 
-# unixODBC's pool is the process's, and a forked worker would share its parent's connections.
+# unixODBC has one pool for the process: a forked worker would share its parent's connections.
 pyodbc.pooling = False
 
 # Half-open connections are noticed after about this long. No silent reconnecting: the new session
@@ -30,20 +30,20 @@ def connect(dsn: str, limits: Limits) -> SqlServerConnection:
     if not {"driver", "dsn", "filedsn"} & set(parsed.pairs):
         more["Driver"] = driver_library()
     watch = SilenceWatch(parsed.server, parsed.port, limits.answer_seconds)
-    with connect_errors(parsed.server), watch.opening(limits.connect_seconds):
-        # Longer than the watch waits, who can tell a silent server from none.
+    with connect_errors(parsed.server), watch.watch_opening(limits.connect_seconds):
+        # Longer than the watch waits: it can tell a silent server from a missing one.
         login_seconds = ceil(limits.connect_seconds) + 1
         raw = pyodbc.connect(parsed.text(**more), autocommit=True, timeout=login_seconds)
         raw.timeout = max(1, int(limits.statement_seconds))
         cursor = raw.cursor()
-        # One a statement, since a batch of SETs hides which of them was refused. An error ends its
-        # statement and not the transaction, so that savepoints can be gone back to.
+        # One statement for each setting: in one batch the error would not say which was refused.
+        # With XACT_ABORT OFF an error ends its statement only, so savepoints can be rolled back to.
         for setting in (
             "XACT_ABORT OFF",
             "NOCOUNT OFF",
             "TRANSACTION ISOLATION LEVEL READ COMMITTED",
             f"LOCK_TIMEOUT {limits.lock_seconds * 1_000:.0f}",
-            # Where somebody has to give way, it is us, and not the endpoints.
+            # In a deadlock, the sweep is the victim and not an endpoint.
             "DEADLOCK_PRIORITY LOW",
         ):
             cursor.execute(f"SET {setting}")

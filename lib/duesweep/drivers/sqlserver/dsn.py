@@ -1,4 +1,4 @@
-"""ODBC connection strings: read, completed, and turned into what JDBC wants.
+"""Reads ODBC connection strings, completes them, and turns them into JDBC settings.
 
 https://learn.microsoft.com/sql/connect/odbc/dsn-connection-string-attribute
 https://learn.microsoft.com/sql/connect/jdbc/setting-the-connection-properties
@@ -38,13 +38,13 @@ _HOW_TO = (
 
 @dataclass(frozen=True, slots=True, repr=False)
 class OdbcDsn:
-    """An ODBC connection string, as pairs; names in lower case, their synonyms made one."""
+    """An ODBC connection string as pairs. Names are in lower case; each synonym has one name."""
 
     pairs: dict[str, str]
 
     @classmethod
     def parse(cls, text: str) -> "OdbcDsn":
-        """Read `text`; `ConfigError` where it is none, or names no server."""
+        """Read `text`. Raises `ConfigError` if it cannot be read or names no server."""
         pairs = dict(_pairs(text))
         if not {"server", "dsn", "filedsn"} & set(pairs):
             raise ConfigError("The dsn names no Server", advice=_HOW_TO)
@@ -55,30 +55,30 @@ class OdbcDsn:
 
     @property
     def server(self) -> str:
-        """The server and the database, for people."""
+        """The server and the database, for messages."""
         database = self.pairs.get("database", "")
         return f"{self.pairs.get('server') or self.pairs.get('dsn')}/{database}"
 
     @property
     def port(self) -> int | None:
-        """The server's port; None where the dsn does not say, as of a named instance."""
+        """The server's port; None if the dsn does not have it, for example for a named instance."""
         _, _, port = _host(self.pairs.get("server", ""))
         return int(port) if port.isdecimal() and "server" in self.pairs else None
 
     def text(self, **more: str) -> str:
-        """The connection string; `more` where it does not say otherwise itself."""
+        """The connection string. `more` are defaults for names that it does not have."""
         defaults = {name.lower(): value for name, value in more.items()}
-        return ";".join(f"{k}={_braced(v)}" for k, v in (defaults | self.pairs).items())
+        return ";".join(f"{k}={_brace(v)}" for k, v in (defaults | self.pairs).items())
 
     def jdbc(self) -> tuple[str, dict[str, str]]:
         """The JDBC URL of the server, and the properties that follow from the connection string.
 
-        Raises `ConfigError` for what has no equal there: then `store.jdbc_url` has to be given.
+        Raises `ConfigError` for settings that JDBC does not have: then `store.jdbc_url` is needed.
         """
         pairs = self.pairs
         if "server" not in pairs or "authentication" in pairs:
             raise ConfigError(
-                "The JDBC URL cannot be derived from a dsn that names a DSN or an Authentication",
+                "The JDBC URL cannot be derived from a dsn with the setting DSN or Authentication",
                 advice="give store.jdbc_url as well",
             )
         host, instance, port = _host(pairs["server"])
@@ -95,7 +95,7 @@ class OdbcDsn:
         return url, self.credentials() | {k: v for k, v in properties.items() if v}
 
     def credentials(self) -> dict[str, str]:
-        """User and password, under the names that JDBC has for them."""
+        """User and password, under JDBC's names."""
         found = {"user": self.pairs.get("uid", ""), "password": self.pairs.get("pwd", "")}
         return {name: value for name, value in found.items() if value}
 
@@ -109,7 +109,7 @@ def database_of(dsn: str) -> str:
 
 
 def _pairs(text: str) -> Iterator[tuple[str, str]]:
-    # Without the text in the message: it may hold the password.
+    # The error does not quote the text: it may hold the password.
     at, text = 0, text.strip().rstrip(";")
     while at < len(text):
         found = _PAIR.match(text, at)
@@ -122,7 +122,7 @@ def _pairs(text: str) -> Iterator[tuple[str, str]]:
         at = found.end()
 
 
-def _braced(value: str) -> str:
+def _brace(value: str) -> str:
     is_plain = not re.search(r"[\[\]{}(),;?*=!@\\ ]", value)
     return value if is_plain else "{" + value.replace("}", "}}") + "}"
 

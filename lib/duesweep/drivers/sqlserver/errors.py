@@ -1,4 +1,4 @@
-"""Whose fault an error of SQL Server's is, by its number, else by its SQLSTATE.
+"""Finds out whose fault an SQL Server error is, by its number, else by its SQLSTATE.
 
 https://learn.microsoft.com/sql/relational-databases/errors-events/database-engine-events-and-errors
 """
@@ -20,54 +20,57 @@ from duesweep.errors import (
     make_storable,
 )
 
-# The victim of a deadlock; an update conflict under snapshot isolation: rolled back, all of it.
+# Deadlock victim; update conflict under snapshot isolation. The whole transaction is rolled back.
 _ROLLED_BACK = {1205, 3960}
 # Logins and databases that are wrong for good.
 _REFUSED_LOGINS = {911, 4060, 4064, 18452, 18456, 18470, 18486, 18487, 18488}
-# The server is restarting, moving, out of resources, or throttling (the last are Azure's).
+# The server is restarting, moving, out of resources, or throttling. The last line is Azure's.
 _PASSING = {
     *(1204, 1222, 701, 802, 845, 1105, 3989, 5123, 6005, 8645, 8651, 9001, 9002, 10928, 10929),
     *(10053, 10054, 10060, 11001, 17197, 17830, 40143, 40197, 40501, 40540, 40613, 42108, 42109),
     *(49918, 49919, 49920, 983, 976, 979, 978, 18401, 18451),
 }
-# These stop the service for everybody, not one queue table.
+# Faults of the service for all tables, not of one queue table.
 _SERVICE = _PASSING - {1222}
-# Duplicates, constraints, NULL, truncation, conversion: the row's own fault.
+# The row's own fault: duplicates, constraints, NULL, truncation, conversion.
 _MESSAGE_NUMBERS = {2601, 2627, 547, 515, 2628, 8152, 220, 232, 241, 245, 511, 8114, 8115}
 _FIRST_RAISED_BY_USERS = 50_000
 # A trigger has rolled back.
 _BY_TRIGGER = {3609, 3616}
-# What to add to the server's text of an insert that failed.
+# Texts to add to the server's when an insert failed.
 _QUEUE_FAULTS = {
     1222: Problem("; somebody holds a lock on it", "look for ALTER, TRUNCATE or an index rebuild"),
     229: Problem("", "grant INSERT on it to the sweeper's user"),
     230: Problem("", "grant INSERT on it to the sweeper's user"),
     916: Problem("", "map the sweeper's login to a user of its database"),
     3906: Problem("; its database is read-only", "connect to the primary replica"),
-    208: Problem("; it, or what its triggers write to, is gone"),
-    3609: Problem("; a trigger on it rolls the transaction back", "have it raise an error only"),
+    208: Problem("; the table, or one that its triggers write to, is gone"),
+    3609: Problem(
+        "; a trigger on it rolls the transaction back", "let the trigger only raise an error"
+    ),
     3616: Problem("; a trigger on it fails and rolls the transaction back"),
 }
 _TIMED_OUT = "HYT00"
 _LOCK_TIMED_OUT = 1222
-# Their texts name no table.
+# The texts of these errors name no table.
 _NAMELESS = {_LOCK_TIMED_OUT, *_ROLLED_BACK}
 _LOCKED = Problem("; somebody holds a lock there", "look for ALTER, TRUNCATE or an index rebuild")
 _NUMBER = re.compile(r"\((\d+)\) \(SQL\w+\)")
 _NOISE = re.compile(r"\[(?:\w{5}|Microsoft|ODBC Driver[^]]*|SQL Server|FreeTDS)\]\s*")
-# Babelfish reports many errors under this number, and the reason in words.
+# Babelfish reports many errors with this number; only the text tells them apart.
 _STAND_IN = 33557097
 
 
 @contextmanager
-def mapped(what: str | None = None) -> Iterator[None]:
-    """pyodbc's errors as `StoreError`s; `what` was asked, for people: of locks and time-outs the
-    server itself does not say whose they are.
+def map_errors(what: str | None = None) -> Iterator[None]:
+    """Turn pyodbc's errors into `StoreError`s, or `TransactionLostError` where a retry may help.
+
+    `what` describes the statement: the server's texts about locks and time-outs name no table.
     """
     try:
         yield
     except pyodbc.Error as error:
-        told = _told(error, what)
+        told = _describe(error, what)
         if number_of(error) in _ROLLED_BACK:
             raise TransactionLostError(told.text, advice=told.advice) from error
         raise StoreError(told.text, transient=_is_passing(error), advice=told.advice) from error
@@ -75,7 +78,9 @@ def mapped(what: str | None = None) -> Iterator[None]:
 
 @contextmanager
 def destination_errors(table: object) -> Iterator[None]:
-    """Errors of inserting into `table`: a message's fault, the destination's or the service's."""
+    """Turn the errors of an insert into `table` into errors of a message, the destination or the
+    service.
+    """
     try:
         yield
     except pyodbc.Error as error:
@@ -84,7 +89,7 @@ def destination_errors(table: object) -> Iterator[None]:
 
 @contextmanager
 def connect_errors(server: str) -> Iterator[None]:
-    """Errors of opening a session: a setting's fault, or the server's."""
+    """Turn the errors of opening a session into `ConfigError` or `StoreError`."""
     try:
         yield
     except pyodbc.Error as error:
@@ -92,7 +97,7 @@ def connect_errors(server: str) -> Iterator[None]:
         if "Can't open lib" in text or _state(error) in {"IM002", "IM003", "IM004"}:
             raise OdbcDriverError(
                 f"The ODBC driver that the dsn names cannot be loaded: {text}",
-                advice="leave Driver= out for the one that came with duesweep, or install it",
+                advice="remove Driver= to use the driver that came with duesweep, or install it",
             ) from error
         if number in _REFUSED_LOGINS or (_state(error) == "28000" and number not in _PASSING):
             raise ConfigError(
@@ -101,34 +106,34 @@ def connect_errors(server: str) -> Iterator[None]:
             ) from error
         if _is_certificate(text):
             raise ConfigError(
-                f"{server} shows a certificate that cannot be trusted: {text}",
+                f"{server} has a certificate that is not trusted: {text}",
                 advice=(
-                    "install its authority's certificate, or set HostNameInCertificate or "
+                    "install the certificate of its authority, or set HostNameInCertificate or "
                     "TrustServerCertificate"
                 ),
             ) from error
         raise StoreError(
             f"No SQL Server takes a session at {server}: {text}",
             transient=True,
-            advice="see that it runs, and that this machine and every executor can connect to it",
+            advice="check that it runs, and that this machine and every executor can connect to it",
         ) from error
 
 
 def number_of(error: pyodbc.Error) -> int | None:
-    """The server's number of an error; None where it is the driver's own."""
+    """The server's number of an error; None for an error of the ODBC driver itself."""
     found = _NUMBER.search(str(error))
     return int(found[1]) or None if found else None
 
 
 def sentence(error: pyodbc.Error) -> str:
-    """What the server said, without the names of everybody who passed it on."""
+    """The server's text, without the names of the components that passed it on."""
     words = str(error.args[1] if len(error.args) > 1 else error)
     text = " ".join(_NUMBER.sub("", _NOISE.sub("", words)).split()).strip("; ")
     number = number_of(error)
     return make_storable(f"{text} ({number or _state(error)})")
 
 
-def _told(error: pyodbc.Error, what: str | None) -> Problem:
+def _describe(error: pyodbc.Error, what: str | None) -> Problem:
     text, number = sentence(error), number_of(error)
     is_nameless = number in _NAMELESS or _state(error) == _TIMED_OUT
     if not what or not is_nameless:

@@ -1,4 +1,4 @@
-"""Where Microsoft's ODBC driver is on this machine."""
+"""Finds Microsoft's ODBC driver on this machine."""
 
 import platform
 import sys
@@ -13,25 +13,25 @@ from duesweep.errors import OdbcDriverError
 def driver_library() -> str:
     """The path of the driver that came with the packages, for `Driver=`.
 
-    Found anew on each machine: an executor's packages lie elsewhere than the driver's.
+    Searched on each machine: the path may differ between executors and driver.
     """
     spec = find_spec("mssql_python_odbc")
     if spec is None or spec.origin is None:
         raise OdbcDriverError(
-            "There is no ODBC driver",
+            "No ODBC driver is installed",
             advice=(
                 "install the package mssql-python-odbc, or name an installed driver in the "
                 "dsn, as in Driver={ODBC Driver 18 for SQL Server}"
             ),
         )
     folder = Path(spec.origin).parent / "libs"
-    # Sorted, so that of the builds for Linux the most portable one comes first.
+    # Sorted: the most portable of the builds for Linux comes first.
     found = sorted(folder.glob(_pattern()))
     if not found:
         raise OdbcDriverError(
-            f"The package mssql-python-odbc holds no driver for {sys.platform} on "
+            f"The package mssql-python-odbc has no driver for {sys.platform} on "
             f"{platform.machine()}",
-            advice="name an installed one in the dsn as Driver={...}",
+            advice="name an installed driver in the dsn as Driver={...}",
         )
     return str(found[0])
 

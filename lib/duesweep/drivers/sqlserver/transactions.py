@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 
 import pyodbc
 
-from duesweep.drivers.sqlserver.errors import mapped
+from duesweep.drivers.sqlserver.errors import map_errors
 from duesweep.drivers.sqlserver.watch import SilenceWatch
 from duesweep.errors import (
     DestinationError,
@@ -18,21 +19,33 @@ from duesweep.errors import (
 _COMMITTABLE = 1
 
 
-class Transactions:
-    """The session commits each statement by itself, unless a transaction was begun."""
+@dataclass(slots=True)
+class RawSession:
+    """A session as pyodbc has it, who watches it, and how deep its transactions are nested.
+    `sends_arrays`: its ODBC driver sends arrays of parameters.
+    """
 
-    def __init__(self, raw: pyodbc.Connection, watch: SilenceWatch) -> None:
-        self._raw = raw
-        self._watch = watch
-        self._depth = 0
+    raw: pyodbc.Connection
+    watch: SilenceWatch
+    sends_arrays: bool
+    depth: int = 0
+
+
+class Transactions:
+    """A session that commits each statement by itself, unless a transaction was begun."""
+
+    def __init__(self, session: RawSession) -> None:
+        self._session = session
+        self._raw = session.raw
+        self._watch = session.watch
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """A transaction, or within one a savepoint; committed at the end of the block.
+        """A transaction, or a savepoint inside one; committed at the end of the block.
 
-        Raises `TransactionLostError` where the server has undone what a savepoint was to keep.
+        Raises `TransactionLostError` where the server has rolled back more than the savepoint.
         """
-        if self._depth:
+        if self._session.depth:
             with self._savepoint():
                 yield
             return
@@ -47,30 +60,30 @@ class Transactions:
     @property
     def is_in_transaction(self) -> bool:
         """Whether a transaction has been begun, and neither committed nor rolled back."""
-        return self._depth > 0
+        return self._session.depth > 0
 
     def begin(self) -> None:
         """Begin a transaction that `commit` or `rollback` ends, unless one is under way."""
-        if not self._depth:
+        if not self._session.depth:
             # A statement that was cut short may have left it on, and rows would go uncounted.
             self._run("SET NOCOUNT OFF; BEGIN TRANSACTION")
-            self._depth = 1
+            self._session.depth = 1
 
     def commit(self) -> None:
         """Commit what was begun, if anything."""
-        if self._depth:
-            self._depth = 0
+        if self._session.depth:
+            self._session.depth = 0
             self._run("COMMIT TRANSACTION")
 
     def rollback(self) -> None:
         """Roll back what was begun, if anything; a session that is gone has done so already."""
-        self._depth = 0
+        self._session.depth = 0
         with suppress(StoreError):
             self._run("IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION")
 
     def require_transaction(self) -> None:
-        """Raise `TransactionLostError` where a transaction was begun and is not under way any more:
-        what follows would be committed statement by statement.
+        """Raise `TransactionLostError` where a transaction was begun but is not open any more: the
+        next statements would be committed one by one.
         """
         if self.is_in_transaction and not self.is_alive_in_transaction():
             raise TransactionLostError(
@@ -80,26 +93,26 @@ class Transactions:
             )
 
     def is_alive_in_transaction(self) -> bool:
-        """Whether a transaction is under way that can still be committed."""
+        """Whether a transaction is open and can still be committed."""
         with self._cursor() as cursor:
             (state,) = cursor.execute("SELECT XACT_STATE()").fetchone()
         return bool(state == _COMMITTABLE)
 
     @contextmanager
     def _savepoint(self) -> Iterator[None]:
-        name = f"duesweep_{self._depth}"
+        name = f"duesweep_{self._session.depth}"
         self._run(f"SAVE TRANSACTION {name}")
-        self._depth += 1
+        self._session.depth += 1
         try:
             yield
             self.require_transaction()
         except Exception as error:
-            self._go_back(name, error)
+            self._roll_back_to(name, error)
             raise
         finally:
-            self._depth -= 1
+            self._session.depth -= 1
 
-    def _go_back(self, name: str, error: Exception) -> None:
+    def _roll_back_to(self, name: str, error: Exception) -> None:
         if isinstance(error, TransactionLostError):
             return
         if not self.is_alive_in_transaction():
@@ -118,8 +131,8 @@ class Transactions:
 
     @contextmanager
     def _cursor(self, what: str | None = None) -> Iterator[pyodbc.Cursor]:
-        """For one answer; `what` is asked, for people."""
-        with mapped(what), self._watch.answer():
+        """A cursor for one answer. `what` describes the statement in errors."""
+        with map_errors(what), self._watch.watch_answer():
             cursor = self._raw.cursor()
             try:
                 yield cursor
@@ -129,6 +142,6 @@ class Transactions:
 
 
 def drain(cursor: pyodbc.Cursor) -> None:
-    """Read on to the end: an error after the first result is raised no earlier."""
+    """Read all results: an error after the first result is raised only when it is read."""
     while cursor.nextset():
         pass

@@ -1,9 +1,9 @@
-"""Ends the wait for a server that takes what it is sent, and never answers.
+"""Ends the wait for a server that accepts what it is sent and never answers.
 
-Microsoft's driver does not: a query time-out makes it ask the server to stop, and it waits for the
-answer to that twice as long again; a fetch and a login wait for ever. What ends its wait in every
-case is that the connection ends. So a thread shuts the session's socket down, which it finds among
-the process's own: the driver tells nobody which it is.
+Microsoft's driver does not end it. After a query time-out it asks the server to stop, and waits
+twice as long again for the answer to that. A fetch and a login wait without any limit. Only the end
+of the connection ends all these waits. So a thread shuts the session's socket down. The driver does
+not say which socket it uses, so the thread searches the sockets of this process.
 """
 
 import math
@@ -22,15 +22,15 @@ from duesweep.errors import StoreError
 
 _FOLDER = "/dev/fd"
 _LONGEST_PAUSE_SECONDS = 0.5
-# So that two threads that open sessions do not take each other's sockets for their own.
+# Only one thread opens a session at a time: otherwise it could take another's socket for its own.
 _opening = threading.Lock()
 
 Name = tuple[object, ...]
 
 
 class SilenceWatch:
-    """One session's. Where the system does not list a process's files, nothing is cut, and the
-    driver's own time-outs are all there is.
+    """Watches one session. Where the system does not list the files of a process, it cannot end
+    any wait, and only the driver's own time-outs apply.
     """
 
     def __init__(self, server: str, port: int | None, answer_seconds: float) -> None:
@@ -46,19 +46,19 @@ class SilenceWatch:
         self._closed = threading.Event()
 
     @contextmanager
-    def opening(self, seconds: float) -> Iterator[None]:
-        """While the session is opened, login included: `seconds` at most."""
+    def watch_opening(self, seconds: float) -> Iterator[None]:
+        """In the block, the session is opened, login included: `seconds` at most."""
         if not _opening.acquire(timeout=seconds):
             self._limit = seconds
-            raise self._silence()
+            raise self._make_error()
         try:
-            known = _connected()
+            known = _list_sockets()
             self._before = set(known)
             _close(known.values())
             self._start(min(seconds, self._answer_seconds))
-            with self.answer(seconds):
+            with self.watch_answer(seconds):
                 yield
-            self._find()
+            self._find_socket()
             self._is_open = True
         except BaseException:
             self.close()
@@ -67,26 +67,26 @@ class SilenceWatch:
             _opening.release()
 
     @contextmanager
-    def answer(self, seconds: float | None = None) -> Iterator[None]:
-        """While one answer is waited for. Raises `StoreError`, transient, where it took too long,
-        whatever the driver made of that.
+    def watch_answer(self, seconds: float | None = None) -> Iterator[None]:
+        """In the block, one answer is waited for, at most `seconds` (None: `answer_seconds`). If it
+        took too long, raises a transient `StoreError`, whatever error the driver raised.
         """
         if self._is_cut:
-            raise self._silence()
+            raise self._make_error()
         self._limit = self._answer_seconds if seconds is None else seconds
-        self.go_on()
+        self.restart_timer()
         try:
             yield
         except pyodbc.Error as error:
             if self._took_too_long():
-                raise self._silence() from error
+                raise self._make_error() from error
             raise
         finally:
             self._deadline = math.inf
 
     @contextmanager
-    def patient(self, seconds: float) -> Iterator[None]:
-        """While each answer may take so long."""
+    def wait_longer(self, seconds: float) -> Iterator[None]:
+        """In the block, each answer may take `seconds`."""
         before, self._answer_seconds = self._answer_seconds, seconds
         try:
             yield
@@ -94,25 +94,25 @@ class SilenceWatch:
             self._answer_seconds = before
 
     def _took_too_long(self) -> bool:
-        # Some of the driver's calls hold Python's lock, and the other thread then comes late.
+        # Some of the driver's calls hold Python's lock, and then the other thread is late.
         return self._is_cut or time.monotonic() > self._deadline
 
-    def go_on(self, seconds: float | None = None) -> None:
-        """An answer has come, and another is waited for, `seconds` or as long again."""
+    def restart_timer(self, seconds: float | None = None) -> None:
+        """Start the wait for the next answer: `seconds`, or as long as the last one."""
         self._deadline = time.monotonic() + (self._limit if seconds is None else seconds)
 
     def cut_if_late(self) -> None:
         """End the connection where an answer has taken too long."""
         if time.monotonic() <= self._deadline:
             return
-        self._find()
+        self._find_socket()
         if self._own is not None:
             self._is_cut = True
             with suppress(OSError):
                 self._own.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Watch no more. Until then the server sees no end of the session."""
+        """Stop watching. Until then the server does not see the end of the session."""
         self._closed.set()
         if self._own is not None:
             self._own.close()
@@ -121,33 +121,33 @@ class SilenceWatch:
         self.close()
 
     def _start(self, seconds: float) -> None:
-        # Weakly, so that a session that nobody closed can still end.
+        # A weak reference: a session that nobody closed can still be collected.
         arguments = (weakref.ref(self), self._closed, min(_LONGEST_PAUSE_SECONDS, seconds / 4))
         threading.Thread(target=_guard, args=arguments, name="sqlserver-watch", daemon=True).start()
 
-    def _find(self) -> None:
-        """The socket that was connected to the server's port since, if it is the only one."""
+    def _find_socket(self) -> None:
+        """Find the session's socket: the only new one that is connected to the server's port."""
         if self._own is not None:
             return
-        connected = _connected()
+        connected = _list_sockets()
         new = [one for name, one in connected.items() if name not in self._before]
-        # Only of a named instance the port is unknown.
+        # The port is unknown for a named instance.
         ours = new if self._port is None else [s for s in new if _port(s) == self._port]
         self._own = ours[0] if len(ours) == 1 else None
         _close(one for one in connected.values() if one is not self._own)
 
-    def _silence(self) -> StoreError:
+    def _make_error(self) -> StoreError:
         if not self._is_open and self._own is None:
             return StoreError(
-                f"SQL Server at {self._server} could not be connected to within "
-                f"{self._limit:.0f} s",
-                advice="see whether it runs, and whether its name and port are right",
+                f"No connection to SQL Server at {self._server} within {self._limit:.0f} s",
+                advice="check whether it runs, and whether its name and port are right",
                 transient=True,
             )
         return StoreError(
             f"SQL Server at {self._server} has not answered for {self._limit:.0f} s",
             advice=(
-                "see whether it, or a proxy before it, is stuck, or raise timeouts.silence_seconds"
+                "check whether it, or a proxy before it, is stuck, or raise "
+                "timeouts.silence_seconds"
             ),
             transient=True,
         )
@@ -162,11 +162,11 @@ def _guard(reference: "weakref.ref[SilenceWatch]", closed: threading.Event, paus
         del watch
 
 
-def _connected() -> dict[Name, socket.socket]:
-    """This process's connected sockets, each once more, by both their ends."""
+def _list_sockets() -> dict[Name, socket.socket]:
+    """Duplicates of this process's connected sockets, by the addresses of both ends."""
     found: dict[Name, socket.socket] = {}
     if socket.getdefaulttimeout() is not None:
-        # Python would make each of them, and so the originals, non-blocking.
+        # Python would make the duplicates non-blocking, and with them the originals.
         return found
     for entry in os.listdir(_FOLDER) if os.path.isdir(_FOLDER) else ():  # noqa: PTH112, PTH208 - no paths
         with suppress(OSError):
@@ -178,7 +178,7 @@ def _connected() -> dict[Name, socket.socket]:
                 except OSError:
                     one.close()
                     continue
-                # One that has been duplicated is there more than once.
+                # A socket that was duplicated is in the list more than once.
                 if found.setdefault(name, one) is not one:
                     one.close()
     return found

@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from duesweep.ledger.dispatched import dispatched_tables
 from duesweep.ledger.schemas import ERRORS, RETRIES, SWEEPS, TOMBSTONES
-from duesweep.stores.base import Journal
-from duesweep.stores.values import JournalExtent, SweepSummary
+from duesweep.stores.journal import Journal, JournalExtent, SweepSummary
 
 # What a page of whole messages may hold.
 _PAGE_BYTES = 64_000_000

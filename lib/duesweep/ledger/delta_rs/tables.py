@@ -24,7 +24,7 @@ from duesweep.ledger.base import AppTransaction
 from duesweep.ledger.delta_rs.rows import ArrowRows, ArrowSweepRows
 from duesweep.ledger.identity import ID_PROPERTY, LedgerTableFacts
 from duesweep.ledger.schemas import SCHEMAS
-from duesweep.stores.base import Journal
+from duesweep.stores.journal import Journal
 
 _CONFLICT_TRIES = 5
 # What the storage says when it is full, away or silent: it may pass by itself.

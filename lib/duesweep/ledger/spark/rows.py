@@ -19,8 +19,7 @@ from duesweep.ledger.dispatched import dispatched_tables
 from duesweep.ledger.schemas import ERRORS, RETRIES, SWEEPS, TOMBSTONES
 from duesweep.ledger.spark.types import SPARK_SCHEMAS
 from duesweep.spark_errors import SPARK_ERRORS, is_transient, sentence
-from duesweep.stores.base import Journal
-from duesweep.stores.values import JournalExtent, SweepSummary
+from duesweep.stores.journal import Journal, JournalExtent, SweepSummary
 
 # What one JDBC read may hold at a time.
 _FETCH_BYTES = 64_000_000
@@ -48,7 +47,7 @@ class SparkSweepRows:
         """`tombstones` of what was exhausted."""
         with self._ledger_errors():
             rows_df = self._exhausted_rows_df(extent).withColumn("outcome", F.lit("exhausted"))
-            return rows_df.select(*(_typed(name) for name in TOMBSTONES.names))
+            return rows_df.select(*(_convert_instant(name) for name in TOMBSTONES.names))
 
     def errors(self, extent: JournalExtent) -> DataFrame:
         """`errors`: the messages out of attempts, whole."""
@@ -59,13 +58,13 @@ class SparkSweepRows:
                     "next_attempt_at": F.lit(None).cast("bigint"),
                 }
             )
-            return rows_df.select(*(_typed(name) for name in ERRORS.names))
+            return rows_df.select(*(_convert_instant(name) for name in ERRORS.names))
 
     def retries(self) -> DataFrame:
         """`retries`: the source's messages that failed and are still in the store."""
         with self._ledger_errors():
             rows_df = self._read(self.journal.retries_query(), fetch_rows=1_000)
-            return rows_df.select(*(_typed(name) for name in RETRIES.names))
+            return rows_df.select(*(_convert_instant(name) for name in RETRIES.names))
 
     def sweep(self, summary: SweepSummary) -> DataFrame:
         """`sweeps`: the one row."""
@@ -98,5 +97,5 @@ class SparkSweepRows:
             ) from error
 
 
-def _typed(name: str) -> Column:
+def _convert_instant(name: str) -> Column:
     return F.timestamp_micros(name).alias(name) if name in _INSTANTS else F.col(name)

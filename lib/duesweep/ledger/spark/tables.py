@@ -9,21 +9,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
-from duesweep.errors import ConfigError, LedgerError, raise_interruption
+from duesweep.errors import LedgerError, raise_interruption
 from duesweep.ledger import locations
 from duesweep.ledger.base import AppTransaction
-from duesweep.ledger.identity import ID_PROPERTY, LedgerTableFacts
+from duesweep.ledger.identity import LedgerTableFacts
+from duesweep.ledger.spark.facts import LedgerReader
 from duesweep.ledger.spark.rows import SparkSweepRows
 from duesweep.ledger.spark.types import SPARK_SCHEMAS
 from duesweep.spark_errors import SPARK_ERRORS, is_conflict, is_transient, sentence
-from duesweep.stores.base import Journal
+from duesweep.stores.journal import Journal
 
 _CONFLICT_TRIES = 5
-_S3_LOG_STORE = "spark.delta.logStore.{scheme}.impl"
-# Spark's default, INT96, is beyond other readers' reach before 1677 and after 2262.
+# Other readers cannot read Spark's default, INT96, before 1677 and after 2262.
 TIMESTAMP_TYPE = ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
 
 
@@ -36,10 +35,7 @@ class SparkTables:
 
     def table(self, name: str) -> str:
         """The table as SQL and `spark.read.table` name it."""
-        if locations.is_path(self.root):
-            path = self._path(name).replace("`", "``")
-            return f"delta.`{path}`"
-        return ".".join(f"`{part}`" for part in (*self.root.split("."), name))
+        return locations.table_name(self.root, name)
 
     def rows(self, journal: Journal, sweep_id: UUID) -> SparkSweepRows:
         """DataFrames; what was exhausted is read by the executors."""
@@ -62,24 +58,9 @@ class SparkTables:
 
     def facts(self, name: str) -> LedgerTableFacts:
         """What is at the table's location."""
-        self._check_log_store()
-        location = self.table(name)
-        try:
-            rows = self.spark.sql(f"SHOW TBLPROPERTIES {location}").collect()
-            found = {row["key"]: row["value"] for row in rows}
-            columns = () if ID_PROPERTY in found else self.spark.read.table(location).columns
-        except AnalysisException as error:
-            if "SCHEMA_NOT_FOUND" in str(error):
-                raise ConfigError(
-                    f"ledger.root is {self.root!r}, and there is no such catalog schema",
-                    advice="create it, or write a path with a slash, as in ./ledger",
-                ) from error
-            if not _is_absence(error):
-                raise self._unreadable(error) from error
-            return LedgerTableFacts(name, location, holds_data=self._holds_data(name))
-        except SPARK_ERRORS as error:
-            raise self._unreadable(error) from error
-        return LedgerTableFacts(name, location, found, columns=frozenset(columns))
+        reader = LedgerReader(self.spark, self.root)
+        reader.check_log_store()
+        return reader.read_facts(name)
 
     def create(self, name: str, properties: Mapping[str, str]) -> None:
         """Create the table, unless it is there."""
@@ -87,21 +68,21 @@ class SparkTables:
         columns = ", ".join(f"`{f.name}` {f.dataType.simpleString()}" for f in fields)
         self._run(
             f"CREATE TABLE IF NOT EXISTS {self.table(name)} ({columns}) USING delta "
-            f"TBLPROPERTIES ({_properties_text(properties)})",
+            f"TBLPROPERTIES ({_format_properties(properties)})",
             f"{self.table(name)} could not be created",
         )
 
     def set_properties(self, name: str, properties: Mapping[str, str]) -> None:
         """Add properties to a table."""
         self._run(
-            f"ALTER TABLE {self.table(name)} SET TBLPROPERTIES ({_properties_text(properties)})",
+            f"ALTER TABLE {self.table(name)} SET TBLPROPERTIES ({_format_properties(properties)})",
             f"{self.table(name)} could not be marked as the ledger's",
         )
 
     def _write(
         self, name: str, transaction: AppTransaction, writer: Callable[[], DataFrameWriter]
     ) -> None:
-        # Delta asks the session, and no option of the writer. Some platforms keep it to themselves.
+        # Delta reads this from the session only. Some platforms do not allow to set it.
         with suppress(*SPARK_ERRORS):
             self.spark.conf.set(*TIMESTAMP_TYPE)
         for tries_left in reversed(range(_CONFLICT_TRIES)):
@@ -110,12 +91,12 @@ class SparkTables:
                 write = write.option("txnAppId", str(transaction.sweep_id))
                 write = write.option("txnVersion", str(transaction.version))
                 if locations.is_path(self.root):
-                    write.save(self._path(name))
+                    write.save(locations.table_path(self.root, name))
                 else:
                     write.saveAsTable(self.table(name))
             except SPARK_ERRORS as error:
-                # Somebody else's commit came between. Tried again, the append either finds its own
-                # transaction recorded, and is ignored, or goes through.
+                # Another process committed at the same time. In the next try Delta either ignores
+                # the append, because its transaction is recorded, or does it.
                 if tries_left and is_conflict(error):
                     continue
                 raise_interruption(error)
@@ -126,27 +107,11 @@ class SparkTables:
                 ) from error
             return
 
-    def _holds_data(self, name: str) -> bool:
-        """Whether data lies where a table should be; a catalog sees to that itself."""
-        if not locations.is_path(self.root):
-            return False
-        folder = locations.local_folder(self._path(name))
-        if folder is not None:
-            return locations.holds_data(folder)
-        try:
-            # Looks for a file to take the schema from, and reads no more.
-            self.spark.read.format("parquet").load(self._path(name))
-        except AnalysisException:
-            return False
-        except SPARK_ERRORS as error:
-            raise self._unreadable(error) from error
-        return True
-
     def _run(self, statement: str, failure: str) -> None:
         try:
             self.spark.sql(statement)
         except SPARK_ERRORS as error:
-            # Who lost a race finds what the other one did.
+            # In a conflict, another process has done the same.
             if not is_conflict(error):
                 raise LedgerError(
                     f"{failure}: {sentence(error)}",
@@ -154,36 +119,6 @@ class SparkTables:
                     transient=is_transient(error),
                 ) from error
 
-    def _unreadable(self, error: Exception) -> LedgerError:
-        return LedgerError(
-            f"The ledger at {self.root} is unreadable: {sentence(error)}",
-            advice="check ledger.root and the right to read there",
-            transient=is_transient(error),
-        )
 
-    def _path(self, name: str) -> str:
-        return f"{self.root.rstrip('/')}/{name}"
-
-    def _check_log_store(self) -> None:
-        scheme = locations.scheme(self.root)
-        if scheme not in {"s3", "s3a", "s3n"}:
-            return
-        setting = _S3_LOG_STORE.format(scheme=scheme)
-        on_databricks = self.spark.conf.get("spark.databricks.clusterUsageTags.clusterId", None)
-        if on_databricks is None and self.spark.conf.get(setting, None) is None:
-            raise ConfigError(
-                f"Two sweeps could overwrite each other's commits under {self.root}",
-                advice=(
-                    f"set {setting} to a multi-writer log store "
-                    "(io.delta.storage.S3DynamoDBLogStore)"
-                ),
-            )
-
-
-def _properties_text(properties: Mapping[str, str]) -> str:
+def _format_properties(properties: Mapping[str, str]) -> str:
     return ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
-
-
-def _is_absence(error: Exception) -> bool:
-    conditions = ("DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND")
-    return any(condition in str(error) for condition in (*conditions, "PATH_NOT_FOUND"))

@@ -1,7 +1,7 @@
 """The transports' own operations on queue tables, as a library.
 
-`PostgreSqlTransport` and `SqlServerTransport`, each in the module of its name, say where the queues
-are; `open_session` opens a session on one, and a `Receiver` hands its messages to a function.
+`PostgreSqlTransport` and `SqlServerTransport`, each in the module of that name, are the locations
+of queues. `open_session` opens a session on one. A `Receiver` passes its messages to a function.
 """
 
 from duesweep.core.transport_message import OutgoingMessage, ReceivedMessage

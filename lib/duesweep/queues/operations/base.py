@@ -1,9 +1,10 @@
-"""What the operations need of a transport, whichever its database is."""
+"""What the operations need from a transport, for every database."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Protocol
 
+from duesweep.drivers.statements import Statements
 from duesweep.queues.base import Destination
 
 
@@ -21,9 +22,7 @@ class Addresses(Protocol):
 
 
 class QueueDialect(Protocol):
-    """Statements on one session; see `duesweep.sql`. `tables` are those that the
-    statement names. Raises the `StoreError`s of the driver.
-    """
+    """One session of a transport. Raises the `StoreError`s of the driver."""
 
     @property
     def addresses(self) -> Addresses:
@@ -32,29 +31,25 @@ class QueueDialect(Protocol):
 
     @property
     def delayed(self) -> Destination | None:
-        """The endpoint's delayed table; None where it is not in this database."""
+        """The endpoint's delayed table; None if it is not in this database."""
         ...
 
     def transaction(self) -> AbstractContextManager[None]:
         """A transaction; nested, a savepoint."""
         ...
 
-    def execute(self, name: str, tables: Mapping[str, Destination], **values: object) -> int:
-        """Run the named statement; how many rows it touched."""
-        ...
-
-    def rows(self, name: str, tables: Mapping[str, Destination], **values: object) -> list[Any]:
-        """The rows that the named statement returns; their columns are attributes."""
+    def named(self, tables: Mapping[str, Destination]) -> Statements:
+        """The session's statements, with these tables by the names that statements give them."""
         ...
 
     def create(self, name: str, role: str, table: Destination) -> None:
-        """Run a statement that creates or alters `table`, which it calls `role`, while nobody else
-        does.
+        """Run a statement that creates or alters `table`, under a lock. In the statement the
+        table's name is `{role}`.
         """
         ...
 
     def columns(self, table: Destination) -> set[str]:
-        """The names of a table's columns in lower case; none where there is no such table."""
+        """The names of a table's columns in lower case; none if there is no such table."""
         ...
 
     def send_statement(self, columns: set[str]) -> str:
@@ -62,7 +57,7 @@ class QueueDialect(Protocol):
         ...
 
     def writers_zone(self) -> AbstractContextManager[None]:
-        """A transaction in which Due means what it means to the endpoints that write it."""
+        """A transaction in the time zone of the endpoints that write Due."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""How a receiver peeks and how many messages it handles at once."""
+"""Options of a receiver: how it peeks, and how many messages it handles at once."""
 
 import os
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from duesweep.errors import ConfigError
 
 SHORTEST_DELAY = timedelta(milliseconds=100)
 LONGEST_DELAY = timedelta(seconds=10)
-# As the transports: enough for all threads to have something to do.
+# As in the transports: enough messages for all threads.
 _PEEKED_PER_THREAD = 10
 _LEAST_PEEKED = 100
 
@@ -22,8 +22,8 @@ def _default_concurrency() -> int:
 class ReceiverOptions:
     """The transports' `QueuePeekerOptions` and concurrency limit, with their defaults.
 
-    `peek_batch_size` None is ten a thread, and at least 100. Raises `ConfigError` for what the
-    transports refuse: a delay, a batch or a concurrency of none.
+    `peek_batch_size` None: ten for each thread, at least 100. Raises `ConfigError` for values that
+    the transports refuse: a delay, a batch size or a concurrency of 0 or less.
     """
 
     peek_delay: timedelta = timedelta(seconds=1)
@@ -33,7 +33,8 @@ class ReceiverOptions:
     def __post_init__(self) -> None:
         if self.peek_delay <= timedelta():
             raise ConfigError(
-                f"A peek delay of {_seconds(self.peek_delay)} is none", advice="give 100 ms to 10 s"
+                f"A peek delay of {_seconds(self.peek_delay)} is too short",
+                advice="give 100 ms to 10 s",
             )
         if self.peek_batch_size is not None and self.peek_batch_size < 1:
             raise ConfigError(
@@ -54,9 +55,9 @@ class ReceiverOptions:
         return max(_LEAST_PEEKED, _PEEKED_PER_THREAD * self.concurrency)
 
     def cautions(self) -> Sequence[str]:
-        """What is not recommended in these options."""
+        """Warnings about options that are not recommended."""
         if self.peek_delay < SHORTEST_DELAY:
-            why = "it loads the database, and brings messages hardly sooner"
+            why = "it loads the database, and messages arrive hardly sooner"
         elif self.peek_delay > LONGEST_DELAY:
             why = "messages may back up in the queue"
         else:
@@ -67,13 +68,13 @@ class ReceiverOptions:
         ]
 
     def caution_about(self, time_to_be_received: timedelta | None) -> str | None:
-        """Why messages with this time to be received are in danger, if they are."""
+        """A warning if messages with this time to be received may expire unseen; else None."""
         if time_to_be_received is None or self.peek_delay <= time_to_be_received:
             return None
         return (
             f"The peek delay of {_seconds(self.peek_delay)} is longer than the time to be received "
-            f"of {_seconds(time_to_be_received)} that messages here have, which may expire before "
-            "anybody looks; make the delay shorter"
+            f"of {_seconds(time_to_be_received)} that messages here have: they may expire before "
+            "they are received; make the delay shorter"
         )
 
 

@@ -4,23 +4,22 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from duesweep.core.address import PostgreSqlAddresses, TableName, quote_name
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
-from duesweep.drivers.postgresql import PostgreSqlConnection, connect
+from duesweep.drivers.postgresql import PostgreSqlConnection, connect, text_of
 from duesweep.drivers.postgresql.catalog import find_table
+from duesweep.drivers.statements import Statements
 from duesweep.errors import ConfigError
 from duesweep.queues.base import Destination
-from duesweep.sql import statement
 
 FindZone = Callable[[PostgreSqlConnection], str]
 
 
 @dataclass(frozen=True, slots=True)
 class PostgreSqlTransport:
-    """Queue tables of one database, and beside them perhaps the endpoint's delayed table. What is
-    sent later is stored in the time zone that `find_zone` says its writers live in.
+    """Queue tables of one database, and the endpoint's delayed table if it is there too. Delayed
+    messages are stored in the time zone of the table's writers, which `find_zone` returns.
     """
 
     dsn: str = field(repr=False)
@@ -31,7 +30,7 @@ class PostgreSqlTransport:
 
     @contextmanager
     def connect(self) -> Iterator["PostgreSqlDialect"]:
-        """A session that may be idle in a transaction for as long as a handler takes."""
+        """Open a session. It may be idle in a transaction as long as a handler runs."""
         with connect(self.dsn, self.timeouts.handler) as connection:
             yield PostgreSqlDialect(connection, self)
 
@@ -50,26 +49,22 @@ class PostgreSqlDialect:
         """A transaction; nested, a savepoint."""
         return self._connection.transaction()
 
-    def execute(self, name: str, tables: Mapping[str, Destination], **values: object) -> int:
-        """Run the named statement."""
-        return self._connection.execute(name, _tables(tables), **values)
-
-    def rows(self, name: str, tables: Mapping[str, Destination], **values: object) -> list[Any]:
-        """The rows that the named statement returns."""
-        return self._connection.rows(name, _tables(tables), **values)
+    def named(self, tables: Mapping[str, Destination]) -> Statements:
+        """The session's statements, with these tables."""
+        return self._connection.named(_tables(tables))
 
     def create(self, name: str, role: str, table: Destination) -> None:
-        """Under the advisory lock that the transport itself takes to alter this table."""
-        schema = _tables({role: table})[role].schema
-        if not self._connection.rows("describe_schema", {}, schema=schema):
+        """Run it under the advisory lock that the transport itself takes to alter this table."""
+        names = _tables({role: table})
+        schema = names[role].schema
+        if not self._connection.rows("describe_schema", schema=schema):
             raise ConfigError(
                 f"There is no schema {quote_name(schema)} to create {table} in",
                 advice="create it, or correct the address",
             )
-        text = statement("postgresql", name).format(**{role: table})
         with self._connection.transaction():
-            self._connection.rows("lock_creation", {}, lock_key=_creation_lock(str(table)))
-            self._connection.script(text)
+            self._connection.rows("lock_creation", lock_key=_creation_lock(str(table)))
+            self._connection.script(text_of(name, names))
 
     def columns(self, table: Destination) -> set[str]:
         """The columns' names."""
@@ -78,23 +73,23 @@ class PostgreSqlDialect:
         return set(described.columns) if described else set()
 
     def send_statement(self, columns: set[str]) -> str:  # noqa: ARG002 - the contract's
-        """The same for all: these tables have had one shape only."""
+        """The same for all tables: they have had only one shape."""
         return "send"
 
     @contextmanager
     def writers_zone(self) -> Iterator[None]:
-        """The transport casts Due to timestamptz in its sessions' zone; ours are in UTC."""
+        """Sets the writers' zone: the transport casts Due to timestamptz in its session's zone."""
         if self._zone is None:
             self._zone = self._find_zone(self._connection)
         with self._connection.transaction():
-            self._connection.row("set_zone", {}, zone=self._zone)
+            self._connection.row("set_zone", zone=self._zone)
             yield
             # The setting would outlive a savepoint.
-            self._connection.row("set_zone", {}, zone="UTC")
+            self._connection.row("set_zone", zone="UTC")
 
 
 def _tables(tables: Mapping[str, Destination]) -> dict[str, TableName]:
-    # Ours: they come from these addresses.
+    # All are `TableName`s: they come from `addresses`.
     return {name: table for name, table in tables.items() if isinstance(table, TableName)}
 
 

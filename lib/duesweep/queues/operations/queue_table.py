@@ -17,7 +17,7 @@ from duesweep.queues.operations.base import QueueDialect
 
 PURGE_BATCH_SIZE = 1_000
 PEEK_BATCH_SIZE = 100
-# From here on SQL Server trades a statement's row locks for one of the whole table.
+# From this number on SQL Server replaces a statement's row locks by one table lock.
 _ESCALATION = 5_000
 _BODY_STRING = "bodystring"
 _SEND_LATER = "send_later"
@@ -25,8 +25,8 @@ _SECOND = timedelta(seconds=1)
 
 
 class QueueTable:
-    """A queue of the transport's. Whatever touches its rows raises `QueueNotFoundError` where there
-    is no such table and `NotAQueueError` where it is another kind of table.
+    """A queue of the transport. All methods that touch rows raise `QueueNotFoundError` where there
+    is no such table, and `NotAQueueError` where it is another kind of table.
     """
 
     def __init__(
@@ -34,23 +34,23 @@ class QueueTable:
     ) -> None:
         self.destination = destination
         self._dialect = dialect
-        self._tables = {"queue": destination}
-        # The session's: which statement sends to a table, by what its columns were.
+        self._statements = dialect.named({"queue": destination})
+        # Shared by the session: the statement that sends to a table, chosen by its columns.
         self._known = known
 
     def create(self, *, readable_body: bool = False) -> None:
-        """Create the table unless it is there, however many do so at once; with `readable_body`
-        also the column in which people can read bodies.
+        """Create the table unless it exists. Several processes may do so at once. `readable_body`
+        adds a column in which people can read bodies.
         """
         self._dialect.create("create_queue", "queue", self.destination)
-        # Asked first: even an ALTER that changes nothing waits for everybody else.
+        # Check first: even an ALTER that changes nothing waits for all other users of the table.
         if readable_body and _BODY_STRING not in self._dialect.columns(self.destination):
             self._dialect.create("add_body_string", "queue", self.destination)
         self._known.pop(self.destination, None)
         self.check()
 
     def send(self, message: OutgoingMessage) -> None:
-        """Send now, or where the message has a delay, later: through the delayed table."""
+        """Send the message now, or through the delayed table if it has a delay."""
         if message.delay is not None:
             self._send_later(message, duration.split(message.delay))
             return
@@ -65,36 +65,37 @@ class QueueTable:
         )
 
     def append(self, message_id: UUID, headers_text: str, body: bytes | None) -> None:
-        """Append a row as it is, whatever its headers hold; it never expires."""
+        """Append a row as it is, without a check of its headers. It never expires."""
         self._append(message_id, headers_text, body, seconds=None, milliseconds=None)
 
     @contextmanager
     def receive(self) -> Iterator[ReceivedMessage | None]:
-        """The first message that nobody holds, or None; gone for good once the block ends well,
-        back where it was when it raises. What has expired is dropped for good on the way to it.
+        """Receive the first message that is not locked, or None. When the block ends without an
+        error, the message is removed for good; else it is back in its place. Expired messages
+        before it are removed.
 
-        A poison message is returned like any other: whoever lets the block end takes it over.
+        A poison message is returned like any other. The caller has to keep it somewhere.
         """
         self.check()
         while True:
             with self._dialect.transaction():
-                row = self._first()
+                row = self._receive_row()
                 if row is None or not _is_expired(row):
-                    yield row and _message(row)
+                    yield row and _read_message(row)
                     return
 
     def peek(self, batch_size: int = PEEK_BATCH_SIZE) -> int:
-        """How many messages nobody holds, up to `batch_size`; on PostgreSQL an estimate, which is 0
-        only where there are none.
+        """How many messages are not locked, up to `batch_size`. On PostgreSQL this is an estimate,
+        which is 0 only if there are none.
         """
         self.check()
-        (row,) = self._dialect.rows("peek", self._tables, batch=batch_size)
+        (row,) = self._statements.rows("peek", batch=batch_size)
         return int(row.messages)
 
     def purge(self, *, expired_only: bool = False, batch_size: int = PURGE_BATCH_SIZE) -> int:
-        """Remove all messages that nobody holds, or those of them that have expired; how many.
+        """Remove all messages that are not locked, or only expired ones. Returns how many.
 
-        In batches with a transaction each, unless one is under way.
+        Each batch has its own transaction, unless one is already open.
         """
         if not 1 <= batch_size < _ESCALATION:
             raise ConfigError(
@@ -108,12 +109,12 @@ class QueueTable:
         name = "purge_expired" if expired_only else "purge"
         purged, removed = 0, batch_size
         while removed == batch_size:
-            removed = self._dialect.execute(name, self._tables, batch=batch_size)
+            removed = self._statements.execute(name, batch=batch_size)
             purged += removed
         return purged
 
     def check(self) -> None:
-        """Raise unless this is a queue table; looks at it once a session."""
+        """Raise unless this is a queue table. Asks the database once in each session."""
         self._send_statement()
 
     def _send_statement(self) -> str:
@@ -136,30 +137,31 @@ class QueueTable:
     ) -> None:
         row = {"id": message_id, "headers": headers_text, "body": body, **lifetime}
         try:
-            self._dialect.execute(self._send_statement(), self._tables, **row)
+            self._statements.execute(self._send_statement(), **row)
         except StoreError:
-            # Its columns may have changed; the next attempt looks again.
+            # The table's columns may have changed; the next attempt reads them again.
             self._known.pop(self.destination, None)
             raise
 
     def _send_later(self, message: OutgoingMessage, delay: duration.Parts) -> None:
-        delayed = self._delayed()
-        headers = _forwarded(message.headers, self.destination, self._dialect.addresses.own_queue)
+        delayed = self._find_delayed_table()
+        headers = _set_destination(
+            message.headers, self.destination, self._dialect.addresses.own_queue
+        )
         with self._dialect.writers_zone():
-            self._dialect.execute(
+            self._dialect.named({"delayed": delayed}).execute(
                 _SEND_LATER,
-                {"delayed": delayed},
                 headers=headers_json.write(headers),
                 body=message.body,
                 **delay._asdict(),
             )
 
-    def _delayed(self) -> Destination:
+    def _find_delayed_table(self) -> Destination:
         delayed = self._dialect.delayed
         if delayed is None:
             raise ConfigError(
-                "Nothing can be sent later from here, since the endpoint's delayed table is not "
-                "in this database",
+                "A delayed message cannot be sent from here: the endpoint's delayed table is in "
+                "another database",
                 advice="send it without a delay, or through the store's own database",
             )
         if delayed not in self._known:
@@ -171,13 +173,13 @@ class QueueTable:
             self._known[delayed] = _SEND_LATER
         return delayed
 
-    def _first(self) -> Any:
-        rows = self._dialect.rows("receive", self._tables)
+    def _receive_row(self) -> Any:
+        rows = self._statements.rows("receive")
         return rows[0] if rows else None
 
 
-def _forwarded(headers: Headers, destination: Destination, own_queue: Destination) -> Headers:
-    """`headers` with the real destination in the last, where it is not the endpoint itself."""
+def _set_destination(headers: Headers, destination: Destination, own_queue: Destination) -> Headers:
+    """`headers` with `destination` in the last one, unless that is the endpoint's own queue."""
     others = {n: value for n, value in headers.items() if n != headers_json.FORWARD_DESTINATION}
     return (
         others
@@ -190,6 +192,6 @@ def _is_expired(row: Any) -> bool:
     return row.expires is not None and row.expires <= row.utc_now
 
 
-def _message(row: Any) -> ReceivedMessage:
+def _read_message(row: Any) -> ReceivedMessage:
     body = None if row.body is None else bytes(row.body)
     return ReceivedMessage.read(UUID(str(row.id)), row.headers, body)

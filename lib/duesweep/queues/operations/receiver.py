@@ -1,4 +1,4 @@
-"""Receiving in two modes: peek until something waits, then receive until nothing is found."""
+"""Receives in two steps: peeks until a message waits, then receives until none is left."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +10,7 @@ import structlog
 from duesweep.errors import DuesweepError
 from duesweep.queues.operations.base import Transport
 from duesweep.queues.operations.options import ReceiverOptions
-from duesweep.queues.operations.session import KeptSession, open_session
+from duesweep.queues.operations.session import ReusableSession, open_session
 from duesweep.queues.operations.worker import (
     Handle,
     ReceiveFaults,
@@ -23,12 +23,12 @@ _log = structlog.get_logger(__name__)
 
 
 class Receiver:
-    """Hands the messages of one queue to a function, several at once, each in a transaction.
+    """Passes the messages of one queue to a function, several at once, each in a transaction.
 
-    What the function raises puts its message back, in its place: a function that would always raise
-    has to send the message elsewhere itself, or it is received for ever. Poison goes to the error
-    queue as it is, and a delayed message that is somebody else's goes on to its destination, as in
-    the transports.
+    If the function raises, its message is back in its place and is received again. So a function
+    has to send a message elsewhere if it can never handle it. As in the transports, poison messages
+    go to the error queue unchanged, and delayed messages for other queues go on to their
+    destination.
     """
 
     def __init__(
@@ -46,10 +46,10 @@ class Receiver:
             _log.warning("receiver_caution", queue=address, caution=caution)
 
     def run(self, handle: Handle, stop: threading.Event) -> None:
-        """Receive until `stop` is set, and what is being handled then is done.
+        """Receive until `stop` is set and the running handlers have ended.
 
-        Raises a `MessageError` where one of the two queues is none, and whatever does not pass;
-        what passes is logged, and tried again after the peek delay.
+        Raises a `MessageError` where one of the two queues is not a queue table, and every lasting
+        error. Transient errors are logged, and tried again after the peek delay.
         """
         self._check()
         faults = ReceiveFaults(self._address)
@@ -57,17 +57,17 @@ class Receiver:
             self._transport, self._address, self._error_queue, handle, self._options
         )
         with ExitStack() as stack:
-            peeker = stack.enter_context(closing(KeptSession(self._transport)))
+            peeker = stack.enter_context(closing(ReusableSession(self._transport)))
             free: SimpleQueue[Worker] = SimpleQueue()
             for _ in range(self._options.concurrency):
                 free.put(stack.enter_context(closing(Worker(route, faults))))
-            # Left first: its threads end before their sessions are closed.
+            # Entered last and left first: its threads end before their sessions are closed.
             pool = stack.enter_context(ThreadPoolExecutor(self._options.concurrency))
             while not stop.is_set() and faults.lasting is None:
                 waiting = self._peek(peeker, faults)
                 if waiting:
                     _receive(waiting, pool, free, stop)
-                # What fails at once is not to be tried again at once, and for ever.
+                # Wait after a failure too: a lasting fault would be tried again without a pause.
                 if faults.take() or not waiting:
                     stop.wait(self._options.peek_delay.total_seconds())
         if faults.lasting is not None:
@@ -78,7 +78,7 @@ class Receiver:
             for address in (self._address, self._error_queue):
                 session.queue(address).check()
 
-    def _peek(self, peeker: KeptSession, faults: ReceiveFaults) -> int:
+    def _peek(self, peeker: ReusableSession, faults: ReceiveFaults) -> int:
         try:
             return peeker.get().queue(self._address).peek(self._options.peek_batch)
         except DuesweepError as error:
@@ -90,7 +90,7 @@ class Receiver:
 def _receive(
     waiting: int, pool: ThreadPoolExecutor, free: SimpleQueue[Worker], stop: threading.Event
 ) -> None:
-    """Try as many receives as messages wait, each on a free thread, until one finds nothing."""
+    """Receive as often as messages wait, each on a free thread, until one finds no message."""
     current, receives = ReceiveRound(), 0
 
     def receive_one(worker: Worker) -> None:

@@ -17,7 +17,7 @@ class TransportSession:
         self._known: dict[Destination, str] = {}
 
     def queue(self, address: str | None) -> QueueTable:
-        """The queue at `address`, whether it is there or not; None is the endpoint's own.
+        """The queue at `address`, even if it does not exist; None is the endpoint's own.
 
         Raises `UnreadableAddressError` for an address that can name no table.
         """
@@ -28,7 +28,7 @@ class TransportSession:
         return Subscriptions(self._dialect, self._dialect.addresses.parse(table))
 
     def transaction(self) -> AbstractContextManager[None]:
-        """What is done in the block is done together or not at all; nested, a savepoint."""
+        """A transaction; nested, a savepoint."""
         return self._dialect.transaction()
 
 
@@ -39,8 +39,8 @@ def open_session(transport: Transport) -> Iterator[TransportSession]:
         yield TransportSession(dialect)
 
 
-class KeptSession:
-    """A session that stays open from one use to the next, and is opened anew after `close`."""
+class ReusableSession:
+    """A session that stays open between uses. After `close` the next use opens a new one."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -48,12 +48,12 @@ class KeptSession:
         self._session: TransportSession | None = None
 
     def get(self) -> TransportSession:
-        """The session."""
+        """The open session; opens one if there is none."""
         if self._session is None:
             self._session = self._stack.enter_context(open_session(self._transport))
         return self._session
 
     def close(self) -> None:
-        """Close it, if it is open."""
+        """Close the session, if it is open."""
         self._session = None
         self._stack.close()

@@ -3,24 +3,20 @@
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from duesweep.core.address import SqlServerAddresses, SqlServerTable, bracket_name
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
-from duesweep.drivers.sqlserver import SqlServerConnection, connect
+from duesweep.drivers.sqlserver import SqlServerConnection, connect, creation, table_names
 from duesweep.drivers.sqlserver.catalog import find_table
+from duesweep.drivers.statements import Statements
 from duesweep.errors import ConfigError, StoreError
 from duesweep.queues.base import Destination
-from duesweep.sql import statement
-
-# The names of application locks end after 255 characters, of which "_lock" takes five.
-_LOCK_LENGTH = 240
 
 
 @dataclass(frozen=True, slots=True)
 class SqlServerTransport:
-    """Queue tables of one server, in the database of `dsn` and in others, and beside them perhaps
-    the endpoint's delayed table.
+    """Queue tables of one server, in the database of `dsn` and in others, and the endpoint's
+    delayed table if it is there too.
     """
 
     dsn: str = field(repr=False)
@@ -47,28 +43,22 @@ class SqlServerDialect:
         """A transaction; nested, a savepoint."""
         return self._connection.transaction()
 
-    def execute(self, name: str, tables: Mapping[str, Destination], **values: object) -> int:
-        """Run the named statement."""
-        return self._connection.execute(name, names(tables), **values)
-
-    def rows(self, name: str, tables: Mapping[str, Destination], **values: object) -> list[Any]:
-        """The rows that the named statement returns."""
-        return self._connection.rows(name, names(tables), **values)
+    def named(self, tables: Mapping[str, Destination]) -> Statements:
+        """The session's statements, with these tables."""
+        return self._connection.named(table_names(**_tables(tables)))
 
     def create(self, name: str, role: str, table: Destination) -> None:
-        """Under an application lock of the transport's name for this table, which the statement
-        itself takes.
-        """
-        assert isinstance(table, SqlServerTable)  # ours: it comes from these addresses
+        """Run it. The statement takes the transport's application lock for this table."""
+        assert isinstance(table, SqlServerTable)  # it comes from `addresses`
         try:
-            self._connection.script(statement("sqlserver", name).format(**names({role: table})))
+            self._connection.script(creation(name, **{role: table}))
         except StoreError as error:
             if error.transient:
                 raise
             raise ConfigError(
                 f"{table.sql} cannot be created or altered: {error}",
                 advice=(
-                    f"see that there is a schema {bracket_name(table.schema)} in database "
+                    f"check that there is a schema {bracket_name(table.schema)} in database "
                     f"{bracket_name(table.catalog)}, and that this user has CREATE TABLE, and "
                     "ALTER on the schema; or correct the address"
                 ),
@@ -85,25 +75,10 @@ class SqlServerDialect:
         return "send_recoverable" if "recoverable" in columns else "send"
 
     def writers_zone(self) -> AbstractContextManager[None]:
-        """Due is in UTC here, whoever writes it."""
+        """On SQL Server all writers store Due in UTC."""
         return self._connection.transaction()
 
 
-def names(tables: Mapping[str, Destination]) -> dict[str, str]:
-    """What the statements have in braces: for each table its name, the same as the inside of an
-    N'...' literal, and that of the transport's lock for it.
-    """
-    filled: dict[str, str] = {}
-    for role, table in tables.items():
-        assert isinstance(table, SqlServerTable)  # ours: it comes from these addresses
-        lock = table.sql[:_LOCK_LENGTH]
-        filled |= {
-            role: table.sql,
-            f"{role}_literal": _quoted(table.sql),
-            f"{role}_lock": f"{_quoted(lock)}_lock",
-        }
-    return filled
-
-
-def _quoted(name: str) -> str:
-    return name.replace("'", "''")
+def _tables(tables: Mapping[str, Destination]) -> dict[str, SqlServerTable]:
+    # Ours: they come from these addresses.
+    return {name: table for name, table in tables.items() if isinstance(table, SqlServerTable)}

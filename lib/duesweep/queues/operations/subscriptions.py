@@ -1,4 +1,4 @@
-"""The table of subscriptions: which endpoint wants which topic, and at which address."""
+"""The table of subscriptions: which endpoint receives which topic, at which address."""
 
 from collections.abc import Sequence
 
@@ -6,9 +6,9 @@ from duesweep.errors import ConfigError
 from duesweep.queues.base import Destination
 from duesweep.queues.operations.base import QueueDialect
 
-# The transports' own, in the default schema. All endpoints of a system have to agree on it.
+# The transports' default, in the default schema. All endpoints of a system use the same table.
 SUBSCRIPTION_TABLE = "SubscriptionRouting"
-# What a column of it takes.
+# The length of the table's columns.
 _LONGEST = 200
 
 
@@ -18,36 +18,36 @@ class Subscriptions:
     def __init__(self, dialect: QueueDialect, table: Destination) -> None:
         self._dialect = dialect
         self._table = table
-        self._tables = {"subscriptions": table}
+        self._statements = dialect.named({"subscriptions": table})
 
     def create(self) -> None:
-        """Create the table unless it is there, however many do so at once."""
+        """Create the table unless it exists. Several processes may do so at once."""
         self._dialect.create("create_subscriptions", "subscriptions", self._table)
 
     def subscribe(self, endpoint: str, address: str, topic: str) -> None:
-        """Have what is published under `topic` go to the queue at `address` for this endpoint; an
-        older subscription of the endpoint's to it moves there.
+        """Let messages published under `topic` go to the queue at `address` for this endpoint. An
+        older subscription of the endpoint to the topic is replaced.
         """
         queue_address = str(self._dialect.addresses.parse(address))
         names = {"endpoint": endpoint, "queue_address": queue_address, "topic": topic}
         self._check(**names)
         with self._dialect.transaction():
-            self._dialect.execute("subscribe", self._tables, **names)
+            self._statements.execute("subscribe", **names)
 
     def unsubscribe(self, endpoint: str, topic: str) -> bool:
-        """End a subscription; whether there was one."""
+        """End a subscription. Returns whether there was one."""
         self._check(endpoint=endpoint, topic=topic)
-        removed = self._dialect.execute("unsubscribe", self._tables, endpoint=endpoint, topic=topic)
+        removed = self._statements.execute("unsubscribe", endpoint=endpoint, topic=topic)
         return removed > 0
 
     def subscribers(self, topics: Sequence[str]) -> Sequence[str]:
-        """The addresses that want any of these topics, each once, sorted."""
+        """The addresses that are subscribed to any of these topics, each once, sorted."""
         self._check(**{f"topic {topic[:20]}": topic for topic in topics})
         found = set()
-        # One after the other: an IN list would take a statement for each number of topics, and a
-        # list in JSON would be compared in another collation than another database's.
+        # One query for each topic. An IN list would need a statement for each number of topics. A
+        # list in JSON would be compared in the collation of another database.
         for topic in topics:
-            rows = self._dialect.rows("list_subscribers", self._tables, topic=topic)
+            rows = self._statements.rows("list_subscribers", topic=topic)
             found |= {str(row.queue_address) for row in rows}
         return sorted(found)
 

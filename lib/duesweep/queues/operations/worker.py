@@ -1,4 +1,4 @@
-"""One thread of a receiver: receive one message, see where it belongs, hand it over."""
+"""One thread of a receiver: receives one message, and handles, forwards or rejects it."""
 
 import threading
 from collections.abc import Callable
@@ -15,16 +15,16 @@ from duesweep.core.transport_message import ReceivedMessage
 from duesweep.errors import MessageError, StoreError
 from duesweep.queues.operations.base import Transport
 from duesweep.queues.operations.options import ReceiverOptions
-from duesweep.queues.operations.session import KeptSession, TransportSession
+from duesweep.queues.operations.session import ReusableSession, TransportSession
 
-# What it sends with the session leaves with the message, in one transaction.
+# Messages that it sends on the session are sent in the transaction of the received message.
 Handle = Callable[[ReceivedMessage, TransportSession], None]
 
 _log = structlog.get_logger(__name__)
 
 
 class HandlerFailedError(Exception):
-    """The handler raised; its error is the cause, its message is back."""
+    """The handler raised its `__cause__`. The message is back in the queue."""
 
     def __init__(self, message: ReceivedMessage) -> None:
         super().__init__(f"Handling the message with id {message.id} failed")
@@ -33,7 +33,7 @@ class HandlerFailedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ReceiveRoute:
-    """From where, to whom, and where to with what nobody can read."""
+    """The queue to receive from, the handler, and the queue for messages that cannot be read."""
 
     transport: Transport
     address: str
@@ -43,7 +43,7 @@ class ReceiveRoute:
 
 
 class ReceiveRound:
-    """The receives that one peek has called for."""
+    """The receives after one peek."""
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
@@ -51,26 +51,26 @@ class ReceiveRound:
         self.is_over = False
 
     def note_receive(self) -> None:
-        """One more has found a message."""
+        """Note that a receive has found a message."""
         with self._condition:
             self._tried += 1
             self._condition.notify()
 
     def end(self) -> None:
-        """No more are to be tried: one has found nothing, or failed."""
+        """End the round: a receive has found no message, or failed."""
         with self._condition:
             self.is_over = True
             self._condition.notify()
 
     def wait(self, receives: int) -> None:
-        """Wait until so many have found a message, or there are to be no more."""
+        """Wait until `receives` receives have found a message, or the round has ended."""
         with self._condition:
             self._condition.wait_for(lambda: self.is_over or self._tried >= receives)
 
 
 @dataclass(slots=True)
 class ReceiveFaults:
-    """What the threads of a receiver tell it: that something failed, or failed for good."""
+    """The failures in the threads of a receiver. `lasting` is an error that will not pass."""
 
     queue: str
     lasting: Exception | None = None
@@ -78,7 +78,7 @@ class ReceiveFaults:
     _has_cautioned: threading.Event = field(default_factory=threading.Event)
 
     def report(self, error: Exception) -> None:
-        """Log what passes, keep what does not."""
+        """Log an error that may pass; keep any other as `lasting`."""
         if isinstance(error, HandlerFailedError):
             message_id, cause = str(error.message.id), repr(error.__cause__)
             _log.warning("handler_failed", queue=self.queue, id=message_id, error=cause)
@@ -89,47 +89,47 @@ class ReceiveFaults:
         self._is_fresh.set()
 
     def caution(self, caution: str) -> None:
-        """Log a caution, the first time."""
+        """Log a caution once."""
         if not self._has_cautioned.is_set():
             self._has_cautioned.set()
             _log.warning("receiver_caution", queue=self.queue, caution=caution)
 
     def take(self) -> bool:
-        """Whether anything has failed since the last time."""
+        """Whether anything has failed since the last call."""
         was_fresh = self._is_fresh.is_set()
         self._is_fresh.clear()
         return was_fresh
 
 
 class Worker:
-    """One thread's session, kept from one message to the next."""
+    """The work of one thread, on one session for many messages."""
 
     def __init__(self, route: ReceiveRoute, faults: ReceiveFaults) -> None:
         self._route = route
         self._faults = faults
-        self._kept = KeptSession(route.transport)
+        self._session = ReusableSession(route.transport)
 
     def close(self) -> None:
-        """Close its session."""
-        self._kept.close()
+        """Close the session."""
+        self._session.close()
 
     def receive_one(self, current: ReceiveRound) -> None:
-        """Receive and defer one message, if there is one. Never raises."""
+        """Receive and handle one message, if there is one. Never raises."""
         try:
-            session = self._kept.get()
+            session = self._session.get()
             with session.queue(self._route.address).receive() as message:
                 if message is None:
                     current.end()
                 else:
                     current.note_receive()
-                    self._take(message, session)
+                    self._handle(message, session)
         except Exception as error:  # noqa: BLE001 - the receiver raises it, in its own thread
-            # What is back would be the next that is received: not again in this round.
+            # The message is back, and would be the next to be received: not in this round.
             self._faults.report(error)
             current.end()
-            self._kept.close()
+            self._session.close()
 
-    def _take(self, message: ReceivedMessage, session: TransportSession) -> None:
+    def _handle(self, message: ReceivedMessage, session: TransportSession) -> None:
         caution = self._route.options.caution_about(message.time_to_be_received)
         if caution is not None:
             self._faults.caution(caution)
@@ -139,19 +139,19 @@ class Worker:
             )
             queue = session.queue(self._error_queue)
             queue.append(message.id, message.headers_text, message.body)
-        elif not self._is_forwarded(message, message.headers, session):
-            self._defer(message, session)
+        elif not self._forward(message, message.headers, session):
+            self._call_handler(message, session)
 
-    def _defer(self, message: ReceivedMessage, session: TransportSession) -> None:
+    def _call_handler(self, message: ReceivedMessage, session: TransportSession) -> None:
         try:
             self._route.handle(message, session)
         except Exception as error:
             raise HandlerFailedError(message) from error
 
-    def _is_forwarded(
+    def _forward(
         self, message: ReceivedMessage, headers: Headers, session: TransportSession
     ) -> bool:
-        """Whether it is a delayed message of somebody else's, which is there now."""
+        """Forward a delayed message for another queue. Returns whether this was one."""
         destination = message.forward_destination
         if destination is None:
             return False

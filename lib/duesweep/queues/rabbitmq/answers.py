@@ -1,4 +1,4 @@
-"""What a broker's answers to a batch of publications mean for its messages. No I/O."""
+"""What a broker's answers to a batch of publications mean for the messages. No I/O."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -43,8 +43,8 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is certain now. `closed` are exchanges that take nothing, and why; `missing` endpoints
-    that are not there any more; `is_fruitful` whether the broker has answered at all.
+    """What is known after a batch. `closed`: exchanges that take nothing now, and why. `missing`:
+    endpoints that do not exist any more. `is_fruitful`: whether the broker answered anything.
     """
 
     confirmation: Confirmation
@@ -59,18 +59,19 @@ def answer_of(
     fault: QueueError | None,
     culprits: Mapping[str, MessageError] | None = None,
 ) -> Answer:
-    """What the results of publications, and what ended their channel, mean for their messages;
-    `culprits` are those, by key, over which it would be closed again.
+    """What the results of publications, and what ended their channel, mean for the messages.
+
+    `culprits`: the messages, by key, for which the broker closes the channel each time.
     """
     culprits = culprits or {}
-    closed = _closed(sent, fault)
+    closed = _closed_exchanges(sent, fault)
     refused: dict[str, MessageError] = {}
     unconfirmed: set[str] = set()
     for one, result in zip(sent, results, strict=True):
         if result is PublishResult.CONFIRMED:
             continue
         if result is PublishResult.RETURNED and one.is_delayed:
-            # Its level has lost a binding: no fault of the message's.
+            # Its level has lost a binding. That is not the message's fault.
             closed |= {one.publication.exchange: _LADDER_BROKEN.format(one.publication.exchange)}
         error = culprits.get(one.key) or _error(one, result, fault)
         if error is None:
@@ -88,22 +89,25 @@ def answer_of(
 def suspects(
     sent: Sequence[Sent], results: Sequence[PublishResult], fault: QueueError | None
 ) -> Sequence[Sent]:
-    """Those over one of which the broker may have closed the channel, where it does not say which:
-    the first of them, and others that it would close it over next.
+    """The messages of which one or more may have made the broker close the channel. Empty if the
+    broker says which it was.
     """
-    is_told = not isinstance(fault, ChannelClosedError) or fault.code in {NOT_FOUND, ACCESS_REFUSED}
-    if is_told:
+    says_which = not isinstance(fault, ChannelClosedError) or fault.code in {
+        NOT_FOUND,
+        ACCESS_REFUSED,
+    }
+    if says_which:
         return []
     open_results = {PublishResult.UNKNOWN, PublishResult.UNSENT}
     return [one for one, result in zip(sent, results, strict=True) if result in open_results]
 
 
 def culprit_error(fault: QueueError) -> MessageError:
-    """The fault of a message over which the broker closed a channel that nothing else was on."""
-    return RefusedMessageError(f"RabbitMQ closes the channel over this message: {fault}")
+    """The error of a message that made the broker close the channel when it was alone on it."""
+    return RefusedMessageError(f"RabbitMQ closes the channel when it gets this message: {fault}")
 
 
-def _closed(sent: Sequence[Sent], fault: QueueError | None) -> dict[str, str]:
+def _closed_exchanges(sent: Sequence[Sent], fault: QueueError | None) -> dict[str, str]:
     if not isinstance(fault, ChannelClosedError):
         return {}
     about = [one for one in sent if fault.is_about(one.publication.exchange)]
@@ -116,7 +120,7 @@ def _closed(sent: Sequence[Sent], fault: QueueError | None) -> dict[str, str]:
 
 
 def _error(sent: Sent, result: PublishResult, fault: QueueError | None) -> MessageError | None:
-    """The message's own fault; None where it has none, and may have arrived or not."""
+    """The message's own fault. None if it has none; then nobody knows whether it arrived."""
     name = sent.destination
     if result is PublishResult.REFUSED:
         return RefusedMessageError(
@@ -125,8 +129,8 @@ def _error(sent: Sent, result: PublishResult, fault: QueueError | None) -> Messa
         )
     if result is PublishResult.UNSENDABLE:
         return RefusedMessageError(
-            "AMQP has no room for the message: a header's name, its id, type, content type, "
-            "correlation id or reply address has over 255 bytes, or all headers over 128 kB"
+            "AMQP cannot hold the message: the name of a header, or its id, type, content type, "
+            "correlation id or reply address is over 255 bytes, or all headers are over 128 kB"
         )
     if result is PublishResult.RETURNED and not sent.is_delayed:
         return QueueNotFoundError(f"No queue on RabbitMQ takes messages for {name}")
@@ -136,7 +140,7 @@ def _error(sent: Sent, result: PublishResult, fault: QueueError | None) -> Messa
 
 
 def _closing_error(sent: Sent, fault: ChannelClosedError) -> MessageError | None:
-    """The fault of the message over which the broker closed the channel."""
+    """The error of the message for which the broker closed the channel; None for the others."""
     if fault.code == NOT_FOUND and fault.is_about(sent.publication.exchange):
         if sent.is_delayed:
             return None
@@ -145,6 +149,6 @@ def _closing_error(sent: Sent, fault: ChannelClosedError) -> MessageError | None
     if fault.code == PRECONDITION_FAILED and too_long:
         is_it = len(sent.publication.body) == int(too_long[1])
         return (
-            RefusedMessageError(f"RabbitMQ takes no such long message: {fault}") if is_it else None
+            RefusedMessageError(f"The message is too long for RabbitMQ: {fault}") if is_it else None
         )
     return None

@@ -1,4 +1,4 @@
-"""Asking a broker for exchanges, queues and bindings, and creating them."""
+"""Finds and creates exchanges, queues and bindings on a broker."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from duesweep.queues.rabbitmq.topology import Binding, BrokerQueue, Exchange, Ki
 
 
 def find(channel: Channel, kind: Kind, name: str) -> None:
-    """Raise `ChannelClosedError` (404) unless the exchange or queue is there."""
+    """Raise `ChannelClosedError` (404) unless the exchange or queue exists."""
     if kind is Kind.QUEUE:
         channel.ask(lambda pika, answer: pika.queue_declare(name, passive=True, callback=answer))
     else:
@@ -15,7 +15,7 @@ def find(channel: Channel, kind: Kind, name: str) -> None:
 
 
 def is_there(channel: Channel, kind: Kind, name: str) -> bool:
-    """Whether the exchange or queue is there."""
+    """Whether the exchange or queue exists."""
     try:
         find(channel, kind, name)
     except ChannelClosedError as error:
@@ -26,7 +26,7 @@ def is_there(channel: Channel, kind: Kind, name: str) -> bool:
 
 
 def count(channel: Channel, queue: str) -> int:
-    """How many messages wait in a queue that is there."""
+    """How many messages wait in a queue that exists."""
     answer = channel.ask(
         lambda pika, answer: pika.queue_declare(queue, passive=True, callback=answer)
     )
@@ -34,7 +34,7 @@ def count(channel: Channel, queue: str) -> int:
 
 
 def create(channel: Channel, topology: Topology) -> None:
-    """Create what is missing. Raises `ChannelClosedError` (406) for what is there but different."""
+    """Create what is missing. Raises `ChannelClosedError` (406) for what exists but differs."""
     for exchange in topology.exchanges:
         _create_exchange(channel, exchange)
     for queue in topology.queues:
@@ -44,8 +44,8 @@ def create(channel: Channel, topology: Topology) -> None:
 
 
 def create_missing(channel: Channel, topology: Topology) -> list[str]:
-    """Create what is missing, and leave what is there as it is; what was created."""
-    created = list(missing(channel, topology))
+    """Create what is missing, and leave the rest as it is. Returns what was created."""
+    created = list(find_missing(channel, topology))
     create(
         channel,
         Topology(
@@ -57,8 +57,8 @@ def create_missing(channel: Channel, topology: Topology) -> list[str]:
     return created
 
 
-def missing(channel: Channel, topology: Topology) -> Iterator[str]:
-    """The exchanges and queues that are not there, each as its kind and its name."""
+def find_missing(channel: Channel, topology: Topology) -> Iterator[str]:
+    """The exchanges and queues that do not exist, each as its kind and its name."""
     wanted = [(Kind.EXCHANGE, exchange.name) for exchange in topology.exchanges]
     wanted += [(Kind.QUEUE, queue.name) for queue in topology.queues]
     for kind, name in wanted:

@@ -21,7 +21,7 @@ from duesweep.queues.rabbitmq.topology import (
 LEVELS = 28
 LONGEST_DELAY_SECONDS = (1 << LEVELS) - 1
 DELAY_HEADER = "NServiceBus.Transport.RabbitMQ.DelayInSeconds"
-# What a broker notes of dead-lettering; on a message that is sent anew it would be wrong.
+# What a broker notes about dead-lettering. On a message that is sent again it would be wrong.
 BROKER_HEADERS = (
     "x-death",
     *(
@@ -30,7 +30,7 @@ BROKER_HEADERS = (
         for what in ("exchange", "queue", "reason")
     ),
 )
-# Version 1 has classic queues under these names less the `v2.`.
+# The first version has classic queues; their names lack the `v2.`.
 PREFIX, FIRST_PREFIX = "nsb.v2.", "nsb."
 DELIVERY_EXCHANGE = f"{PREFIX}delay-delivery"
 
@@ -38,30 +38,30 @@ _BITS_LENGTH = 2 * LEVELS
 
 
 def level_name(level: int, prefix: str = PREFIX) -> str:
-    """The exchange and the queue of a level."""
+    """The name of a level's exchange and queue."""
     return f"{prefix}delay-level-{level:02}"
 
 
 def routing_key(seconds: int, destination: str) -> str:
-    """The routing key of a message that is to be at `destination` in so many seconds."""
+    """The routing key of a message that has to reach `destination` in so many seconds."""
     bits = f"{seconds:0{LEVELS}b}"
     return ".".join((*bits, destination))
 
 
 def destination_of(key: str) -> str | None:
-    """The destination in a routing key of the ladder; None where it is no such key."""
+    """The destination in a routing key of the ladder; None for any other key."""
     bits = key[:_BITS_LENGTH]
     is_one = len(bits) == _BITS_LENGTH and set(bits[::2]) <= {"0", "1"} and set(bits[1::2]) == {"."}
     return key[_BITS_LENGTH:] or None if is_one else None
 
 
 def binding_key(destination: str) -> str:
-    """What binds a destination to the delivery exchange."""
+    """The key that binds a destination to the delivery exchange."""
     return f"#.{destination}"
 
 
 def way_out(style: Style, destination: str) -> Sequence[Binding]:
-    """The bindings by which what leaves the ladder reaches a destination's queue."""
+    """The bindings by which messages that leave the ladder reach a destination's queue."""
     own = endpoint(style, destination).bindings
     key = binding_key(destination)
     return (*own, delivery_binding(style, destination, DELIVERY_EXCHANGE, key))

@@ -1,4 +1,4 @@
-"""A task's way to its broker: opened when needed, opened again after a loss, but not for ever."""
+"""A task's connection to its broker: opened when needed, and again after a loss, with a limit."""
 
 import time
 from collections.abc import Callable
@@ -19,16 +19,16 @@ Found = TypeVar("Found")
 
 _TRIES = 3
 _PAUSE_SECONDS = 0.5
-# So often in a row may what was sent come to nothing before the broker counts as down.
+# After so many batches in a row without any answer, the broker counts as down.
 _MAX_FRUITLESS = 3
 
 
 class Link:
-    """One connection at a time, with a channel for questions and one for publications."""
+    """One connection at a time, with one channel for questions and one for publications."""
 
     def __init__(self, brokers: Brokers, max_in_flight: int) -> None:
         self._brokers = brokers
-        # A claim is held meanwhile.
+        # Claimed rows stay locked while this waits.
         self._answer_seconds = min(2 * CLAIM_SECONDS, brokers.timeouts.batch_seconds)
         self._max_in_flight = max_in_flight
         self._connection: RabbitMqConnection | None = None
@@ -38,12 +38,12 @@ class Link:
         self._fruitless = 0
 
     def connect(self) -> RabbitMqConnection:
-        """The connection. Raises `DestinationError` where the broker is down, or takes nothing."""
+        """The open connection. Raises `DestinationError` if the broker is down or takes nothing."""
         if self._down is not None:
             raise _destination_error(self._down)
         if self._connection is None or self._connection.loss is not None:
             self.close()
-            self._connection = self._connected()
+            self._connection = self._connect_anew()
         if self._connection.blocked_reason is not None:
             raise DestinationError(self._connection.blocked_reason)
         return self._connection
@@ -57,32 +57,33 @@ class Link:
         return self._channel
 
     def publisher(self) -> Publisher:
-        """The channel for publications; another one where the last has ended."""
+        """The channel for publications; a new one if the last has ended."""
         self.connect()
         if self._publisher is None or self._publisher.fault is not None:
             self._publisher = self.ask(lambda: Publisher(self.connect(), self._max_in_flight))
         return self._publisher
 
     def ask(self, act: Callable[[], Found]) -> Found:
-        """What `act` returns, which asks the broker something; where the connection breaks over it,
-        once more on another one. Raises `ChannelClosedError` for a refusal, `DestinationError`
-        where no answer is to be had.
+        """Call `act`, which asks the broker something. If the connection breaks, call it once more
+        on a new one.
+
+        Raises `ChannelClosedError` for a refusal, `DestinationError` if there is no answer.
         """
         try:
-            return self._answered(act)
+            return self._ask_once(act)
         except (ChannelClosedError, DestinationError):
             raise
         except QueueError:
             self.close()
         try:
-            return self._answered(act)
+            return self._ask_once(act)
         except (ChannelClosedError, DestinationError):
             raise
         except QueueError as error:
             raise _destination_error(error.problem) from error
 
-    def _answered(self, act: Callable[[], Found]) -> Found:
-        """What `act` returns. Whoever has not answered one question is asked no other."""
+    def _ask_once(self, act: Callable[[], Found]) -> Found:
+        """Call `act`. A broker that has not answered one question is not asked another."""
         try:
             return act()
         except UnansweredError as error:
@@ -90,9 +91,9 @@ class Link:
             raise _destination_error(self._down) from error
 
     def note(self, fault: QueueError | None, *, is_fruitful: bool) -> None:
-        """After each batch: what ended its publisher, and whether any answers were had before."""
+        """Note after a batch what ended its publisher, and whether the broker answered anything."""
         self._fruitless = 0 if is_fruitful else self._fruitless + 1
-        # Whoever only answers late would get more of the same.
+        # A broker that answers late would get the same messages again.
         if isinstance(fault, UnansweredError) or (fault and self._fruitless >= _MAX_FRUITLESS):
             self._down = fault.problem
 
@@ -102,12 +103,12 @@ class Link:
         return self._brokers.timeouts.batch_seconds
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         if self._connection is not None:
             self._connection.close()
         self._connection = self._channel = self._publisher = None
 
-    def _connected(self) -> RabbitMqConnection:
+    def _connect_anew(self) -> RabbitMqConnection:
         deadline = time.monotonic() + min(CLAIM_SECONDS, self._brokers.timeouts.connect_seconds)
         for tries_left in reversed(range(_TRIES)):
             try:

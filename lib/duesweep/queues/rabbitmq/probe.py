@@ -1,7 +1,7 @@
-"""Finding the messages over which a broker closes channels, where it does not say which they are.
+"""Finds the messages that make a broker close the channel, if the broker does not name them.
 
-A broker looks at a message before it asks where it is to go. So a copy for nowhere is closed over
-like the message itself, and arrives at nobody's.
+A broker checks a message before it routes it. So a copy that is routed to no queue makes it close
+the channel as the message itself does, and nobody receives the copy.
 """
 
 import time
@@ -13,40 +13,40 @@ from duesweep.errors import DestinationError, MessageError
 from duesweep.queues.rabbitmq.answers import Sent, culprit_error
 from duesweep.queues.rabbitmq.link import Link
 
-# Together, until one of them is closed over.
+# How many copies are published together; after a closed channel, half as many.
 _AT_ONCE = 50
 _HARMLESS = {PublishResult.RETURNED, PublishResult.CONFIRMED, PublishResult.UNSENDABLE}
 
 
 class Probe:
-    """Looks for culprits over a link, at most until `deadline` of the monotonic clock."""
+    """Looks for culprits on a link, until `deadline` (of the monotonic clock) at the latest."""
 
     def __init__(self, link: Link, deadline: float) -> None:
         self._link = link
         self._deadline = deadline
 
     def culprits(self, suspects: Sequence[Sent]) -> dict[str, MessageError]:
-        """Those found, by key, each with its fault."""
+        """The culprits that were found, by key, each with its error."""
         found: dict[str, MessageError] = {}
         try:
             for start in range(0, len(suspects), _AT_ONCE):
-                found |= self._among(suspects[start : start + _AT_ONCE])
+                found |= self._find_among(suspects[start : start + _AT_ONCE])
         except (DestinationError, TimeoutError):
-            # The others are met again in the next batch.
+            # The others come again in the next batch.
             return found
         return found
 
-    def _among(self, suspects: Sequence[Sent]) -> dict[str, MessageError]:
-        closed = self._closed_over(suspects)
+    def _find_among(self, suspects: Sequence[Sent]) -> dict[str, MessageError]:
+        closed = self._publish_copies(suspects)
         if closed is None:
             return {}
         if len(suspects) == 1:
             return {suspects[0].key: culprit_error(closed)}
         half = len(suspects) // 2
-        return self._among(suspects[:half]) | self._among(suspects[half:])
+        return self._find_among(suspects[:half]) | self._find_among(suspects[half:])
 
-    def _closed_over(self, suspects: Sequence[Sent]) -> ChannelClosedError | None:
-        """What the broker says where it closes the channel over one of these."""
+    def _publish_copies(self, suspects: Sequence[Sent]) -> ChannelClosedError | None:
+        """Publish copies to nowhere. The broker's error if it closes the channel, else None."""
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError
@@ -55,7 +55,7 @@ class Probe:
         publisher.wait(left)
         results = publisher.take_results()
         fault = publisher.fault
-        # Without the right to publish to nowhere, a refusal says nothing of the message.
+        # If this user may not publish to nowhere, the refusal says nothing about the message.
         if isinstance(fault, ChannelClosedError) and fault.code != ACCESS_REFUSED:
             return fault
         if not _HARMLESS.issuperset(results):

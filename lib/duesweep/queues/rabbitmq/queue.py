@@ -1,4 +1,4 @@
-"""Endpoints on RabbitMQ as a queue."""
+"""Endpoints on RabbitMQ, as a queue of the pipeline."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,10 +16,10 @@ from duesweep.stores.base import TaskSession
 
 @dataclass(frozen=True, slots=True)
 class RabbitMqQueue:
-    """Endpoints of a vhost. At least once: what a broker has confirmed cannot be taken back.
+    """Endpoints of a vhost. Delivers at least once: what a broker confirmed cannot be taken back.
 
-    `needs_ladder`: messages that are not due yet will be deferred, too, and with `is_punctual`
-    the first of them to the moment; `holds_own_queue`: the endpoint's own has to be there.
+    `needs_ladder`: early messages are deferred. `is_punctual`: the first of them arrive at the
+    moment when they are due. `holds_own_queue`: the endpoint's own queue has to exist.
     """
 
     brokers: Brokers
@@ -32,19 +32,19 @@ class RabbitMqQueue:
 
     @property
     def shares_transaction(self) -> bool:
-        """A broker is in no database's transaction."""
+        """False: a broker takes no part in a database's transaction."""
         return False
 
     @property
     def longest_delay(self) -> int:
-        """What the ladder's 28 levels hold, in seconds."""
+        """The longest delay of the ladder's 28 levels, in seconds."""
         return ladder.LONGEST_DELAY_SECONDS
 
     @contextmanager
     def open(self, store: TaskSession) -> Iterator[RabbitMqQueueSession]:  # noqa: ARG002 - apart
-        """One connection for a task, whatever its batches."""
+        """A session with one connection, for all batches of a task."""
         link = Link(self.brokers, self.max_in_flight)
-        # Before anything is claimed; where it fails, each destination says why.
+        # Connect before anything is claimed. If it fails, each destination reports why.
         with suppress(DestinationError):
             link.connect()
         try:
@@ -53,8 +53,10 @@ class RabbitMqQueue:
             link.close()
 
     def check(self, error_queue: str | None) -> None:
-        """Connect, and look for the endpoint's own queue, the error queue and the delay ladder, as
-        far as they are needed.
+        """Connect, and check that the endpoint's own queue, the error queue and the delay ladder
+        exist, as far as they are needed.
+
+        Raises `ConfigError` or `QueueError`.
         """
         link = Link(self.brokers, self.max_in_flight)
         try:
@@ -89,8 +91,8 @@ class RabbitMqQueue:
         try:
             session.resolve(None)
         except MessageError as error:
-            # On another vhost every message would fail, and be given up in the end.
+            # On a wrong vhost, every message would fail and be exhausted in the end.
             raise ConfigError(
-                f"{self.brokers.setting}.url leads to no broker of {self.own_queue}: {error}",
+                f"{self.brokers.setting}.url: no endpoint {self.own_queue} on this broker: {error}",
                 advice="check its vhost, or create the endpoint",
             ) from error

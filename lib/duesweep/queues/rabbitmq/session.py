@@ -1,4 +1,4 @@
-"""One task's way to endpoints on RabbitMQ."""
+"""A task's session with endpoints on RabbitMQ."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -25,18 +25,18 @@ from duesweep.queues.rabbitmq.topology import Binding, Kind, Style
 from duesweep.queues.rabbitmq.wire import delayed_publication, direct_publication
 
 _LONGEST_NAME = 255
-# What failed before goes out when the others should be safe: a channel that is closed over it would
-# leave those in doubt again.
+# Messages that failed before are published later. If the broker closes the channel because of one,
+# the others are confirmed by then.
 _LATER_SECONDS = 0.5
 _SETUP = "run `duesweep rabbitmq delays create`"
 
 
 class LadderMissingError(DestinationError):
-    """Nothing can be deferred before it is due."""
+    """There is no delay ladder, so no early message can be deferred."""
 
 
 class RabbitMqQueueSession:
-    """Publishes at once and learns what became of it in `confirm`, thousands in flight."""
+    """Publishes without waiting, with thousands in flight. `confirm` says what became of them."""
 
     def __init__(self, link: Link, style: Style, own_queue: str, punctuality: Punctuality) -> None:
         self._link = link
@@ -46,30 +46,33 @@ class RabbitMqQueueSession:
         self._own_queue = own_queue
         self._found: set[str] = set()
         self._in_ladder: set[str] = set()
-        # Why exchanges take nothing now.
+        # Exchanges that take nothing now, and why.
         self._closed: dict[str, str] = {}
         self._sent: list[Sent] = []
         self._publisher: Publisher | None = None
 
     def resolve(self, address: str | None) -> str:
-        """The endpoint's name, where its exchange (direct topology: its queue) is there."""
+        """The endpoint's name. Its exchange has to exist (direct topology: its queue).
+
+        Raises `UnreadableAddressError`, `QueueNotFoundError` or `DestinationError`.
+        """
         name = self._own_queue if address is None else address
-        if not 0 < _length(name) <= _LONGEST_NAME:
-            raise UnreadableAddressError(f"{name!r} is no name of a queue on RabbitMQ")
+        if not 0 < _byte_length(name) <= _LONGEST_NAME:
+            raise UnreadableAddressError(f"{name!r} cannot be the name of a queue on RabbitMQ")
         if name not in self._found:
             self._find(Kind.QUEUE if self._style is Style.DIRECT else Kind.EXCHANGE, name)
             self._found.add(name)
         return name
 
     def longest_delay(self, destination: Destination) -> int:
-        """What the ladder's 28 levels hold, where its routing keys have room for the endpoint."""
+        """The ladder's longest delay, in seconds; 0 if the endpoint's name is too long for it."""
         key = ladder.routing_key(0, str(destination))
-        return ladder.LONGEST_DELAY_SECONDS if _length(key) <= _LONGEST_NAME else 0
+        return ladder.LONGEST_DELAY_SECONDS if _byte_length(key) <= _LONGEST_NAME else 0
 
     def deliver(
         self, destination: Destination, messages: Sequence[Message]
     ) -> dict[str, MessageError]:
-        """Publish to the endpoint."""
+        """Publish messages to the endpoint. Returns no errors: `confirm` does."""
         name = str(destination)
         self._publish(
             name,
@@ -82,7 +85,7 @@ class RabbitMqQueueSession:
     def defer(
         self, destination: Destination, messages: Sequence[Message], clock: StoreClock
     ) -> dict[str, MessageError]:
-        """Publish into the delay ladder, which brings them to the endpoint when they are due."""
+        """Publish messages into the delay ladder, which delivers them when they are due."""
         name = str(destination)
         self._enter_ladder(name)
         entries = [
@@ -99,7 +102,7 @@ class RabbitMqQueueSession:
         return {}
 
     def confirm(self, seconds: float) -> Confirmation:
-        """Wait for the broker's answers to all that was published since the last time."""
+        """Wait at most so long for the broker's answers to all publications since the last call."""
         publisher = self._publisher
         if publisher is None:
             return Confirmation()
@@ -122,16 +125,16 @@ class RabbitMqQueueSession:
         return answer.confirmation
 
     def commit(self) -> None:
-        """Nothing is left to do: what was confirmed is durable."""
+        """Does nothing: what was confirmed is durable."""
 
     def rollback(self) -> None:
-        """Nothing can be taken back; its answers are nobody's any more."""
+        """Forget the publications since the last `confirm`. They cannot be taken back."""
         if self._publisher is not None:
             self._publisher.take_results()
         self._publisher, self._sent, self._has_deferred = None, [], False
 
     def find_ladder(self) -> None:
-        """Raise `LadderMissingError` where the broker has no delay ladder."""
+        """Raise `LadderMissingError` if the broker has no delay ladder."""
         try:
             self._find(Kind.EXCHANGE, ladder.DELIVERY_EXCHANGE)
         except QueueNotFoundError as error:
@@ -144,11 +147,13 @@ class RabbitMqQueueSession:
         publications: Sequence[Publication],
         hold_seconds: Sequence[float] = (),
     ) -> None:
-        # Until its results are told, a batch keeps to one publisher, though that may have ended.
+        # A batch uses one publisher until `confirm`, even if that publisher has ended.
         publisher = self._publisher or self._link.publisher()
-        shut = next((p.exchange for p in publications if p.exchange in self._closed), None)
-        if shut is not None:
-            raise DestinationError(self._closed[shut])
+        closed_exchange = next(
+            (p.exchange for p in publications if p.exchange in self._closed), None
+        )
+        if closed_exchange is not None:
+            raise DestinationError(self._closed[closed_exchange])
         publisher.publish(publications, hold_seconds)
         self._publisher = publisher
         self._sent += [
@@ -157,8 +162,8 @@ class RabbitMqQueueSession:
         ]
 
     def _enter_ladder(self, name: str) -> None:
-        """See to it that the ladder can let a message out again: one that it cannot would hold up
-        everybody's on its level (NServiceBus.RabbitMQ#1407).
+        """Bind the endpoint to the ladder. A message that cannot leave the ladder would block all
+        messages of its level (NServiceBus.RabbitMQ#1407).
         """
         if name in self._in_ladder:
             return
@@ -185,8 +190,8 @@ class RabbitMqQueueSession:
             raise DestinationError(f"{name} on RabbitMQ cannot be used: {error}") from error
 
 
-def _length(name: str) -> int:
-    """Bytes in AMQP; 0 where it cannot be written there."""
+def _byte_length(name: str) -> int:
+    """The length in bytes; 0 for a name that is not valid in UTF-8."""
     try:
         return len(name.encode())
     except UnicodeEncodeError:

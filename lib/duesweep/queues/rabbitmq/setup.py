@@ -1,4 +1,4 @@
-"""Creates what NServiceBus's installers would create on a broker."""
+"""Creates on a broker what NServiceBus's installers would create."""
 
 import json
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from duesweep.queues.rabbitmq.topology import Style, Topology, endpoint
 
 @dataclass(frozen=True, slots=True)
 class RabbitMqSetup:
-    """The delay ladder, and what these endpoints need, bound to it. `setting` names the broker."""
+    """The delay ladder and these endpoints, bound to it. `setting` is what messages name."""
 
     brokers: Brokers
     style: Style
@@ -26,34 +26,33 @@ class RabbitMqSetup:
     setting: str
 
     def script(self) -> str:
-        """What is to be there, as one document of JSON: RabbitMQ has no statements to show."""
+        """What `install` would create, as commented lines of JSON: RabbitMQ has no statements."""
         return "\n".join(f"-- {line}" for line in self._document().splitlines())
 
     def install(self, *, rebind: bool) -> Sequence[object]:  # noqa: ARG002 - no journal is here
-        """Create what is missing; the names of what was created. An endpoint's queue that is there
-        may be of any type.
+        """Create what is missing, and return its names. An endpoint's existing queue may be of any
+        type.
 
-        Raises `ConfigError` for a ladder that is there and different, or what this user may not
-        create.
+        Raises `ConfigError` for an existing ladder that differs, and for missing rights.
         """
         with RabbitMqConnection(self.brokers) as connection:
             channel = Channel(connection)
             try:
-                created = list(declare.missing(channel, ladder.ladder()))
+                created = list(declare.find_missing(channel, ladder.ladder()))
                 declare.create(channel, ladder.ladder())
                 for name in self.endpoints:
-                    created += declare.create_missing(channel, self._bound_endpoint(name))
+                    created += declare.create_missing(channel, self._endpoint_topology(name))
             except ChannelClosedError as error:
-                raise _refused(self.setting, error) from error
+                raise _refusal_error(self.setting, error) from error
         return created
 
-    def _bound_endpoint(self, name: str) -> Topology:
-        """What an endpoint needs, and its binding to the ladder."""
+    def _endpoint_topology(self, name: str) -> Topology:
+        """What an endpoint needs, with its binding to the ladder."""
         wanted = endpoint(self.style, name)
         return replace(wanted, bindings=tuple(ladder.way_out(self.style, name)))
 
     def _document(self) -> str:
-        wanted = sum(map(self._bound_endpoint, self.endpoints), ladder.ladder())
+        wanted = sum(map(self._endpoint_topology, self.endpoints), ladder.ladder())
         return json.dumps(
             {
                 "exchanges": [
@@ -66,12 +65,12 @@ class RabbitMqSetup:
         )
 
 
-def _refused(setting: str, error: ChannelClosedError) -> ConfigError:
+def _refusal_error(setting: str, error: ChannelClosedError) -> ConfigError:
     if error.code == PRECONDITION_FAILED:
         return ConfigError(
-            f"{setting}: something of the same name, but different, is there already: {error}",
-            advice="move what it holds, and delete it",
+            f"{setting}: something of the same name exists already, but differs: {error}",
+            advice="move its messages, delete it, and run the command again",
         )
     return ConfigError(
-        f"{setting}: {error}", advice="give this user the rights to configure, write, read"
+        f"{setting}: {error}", advice="give this user the rights to configure, write and read"
     )

@@ -1,4 +1,4 @@
-"""What has to be on a broker, as values, and how endpoints of either topology are reached there.
+"""What has to exist on a broker, as values, and how messages reach endpoints of both topologies.
 
 The layouts are those of NServiceBus's RabbitMQ transport: *conventional* has a fanout exchange and
 a quorum queue of an endpoint's name, bound to each other; *direct* has the queue alone.
@@ -66,7 +66,7 @@ class Topology:
 
 
 def endpoint(style: Style, name: str) -> Topology:
-    """What an endpoint, or any queue that is sent to, needs."""
+    """What an endpoint needs, or any queue that messages are sent to."""
     if style is Style.DIRECT:
         return Topology(queues=(BrokerQueue(name),))
     return Topology(
@@ -75,11 +75,11 @@ def endpoint(style: Style, name: str) -> Topology:
 
 
 def entry(style: Style, name: str) -> tuple[str, str]:
-    """Exchange and routing key by which messages reach an endpoint."""
+    """The exchange and the routing key by which messages reach an endpoint."""
     return ("", name) if style is Style.DIRECT else (name, "")
 
 
 def delivery_binding(style: Style, name: str, exchange: str, key: str) -> Binding:
-    """The binding by which what was delayed reaches an endpoint."""
+    """The binding by which delayed messages reach an endpoint."""
     kind = Kind.QUEUE if style is Style.DIRECT else Kind.EXCHANGE
     return Binding(exchange, name, kind, key)

@@ -1,6 +1,7 @@
 """A message as NServiceBus's RabbitMQ transport publishes it.
 
-Read off its recordings: the headers are AMQP's, and some of them are AMQP's properties as well.
+As in recordings of the transport: NServiceBus's headers are AMQP's headers, and some of them are
+AMQP's properties, too.
 """
 
 from collections.abc import Mapping
@@ -21,21 +22,21 @@ from duesweep.queues.rabbitmq.topology import Style, entry
 _CORRELATION_ID = "NServiceBus.CorrelationId"
 _CONTENT_TYPE = "NServiceBus.ContentType"
 _REPLY_TO = "NServiceBus.ReplyToAddress"
-# By this header, which does not travel on, a sender asks for a message that a broker may forget.
+# With this header a sender asks for a message that is not persistent. It is not sent on.
 _NOT_PERSISTENT = "NServiceBus.Transport.RabbitMQ.UseNonPersistentDelivery"
-# Nor does what leads a message on its way, or what a broker wrote on its way here.
+# Headers about the way here are not sent on either.
 _NOT_SENT = {_NOT_PERSISTENT, FORWARD_DESTINATION, ladder.DELAY_HEADER, *ladder.BROKER_HEADERS}
 _UNTYPED = "application/octet-stream"
 _TRANSIENT, _PERSISTENT = 1, 2
-# A broker's clock of milliseconds has 32 bits.
+# A broker counts milliseconds in 32 bits.
 _LONGEST_EXPIRATION_MS = 2**32 - 1
 
 
 def direct_publication(message: Message, style: Style, destination: str) -> Publication:
-    """The message as it goes straight to an endpoint."""
+    """The message as it goes to an endpoint at once."""
     exchange, key = entry(style, destination)
     headers, properties = _headers_and_properties(message)
-    # What was given up on waits in the error queue for a person, however long that takes.
+    # A message in the error queue does not expire: it waits for a person.
     expiration_ms = None if FAILED_QUEUE in headers else _expiration_ms(headers)
     if expiration_ms is not None:
         properties["expiration"] = str(expiration_ms)
@@ -43,9 +44,9 @@ def direct_publication(message: Message, style: Style, destination: str) -> Publ
 
 
 def delayed_publication(message: Message, destination: str, seconds: int) -> Publication:
-    """The message as it enters the delay ladder, to be at the endpoint in so many seconds.
+    """The message as it enters the delay ladder, to reach the endpoint in so many seconds.
 
-    It has no expiration: in the ladder, that would let it out early.
+    It has no expiration: with one, it would leave the ladder early.
     """
     headers, properties = _headers_and_properties(message)
     exchange = ladder.level_name(delay_level(seconds))
@@ -61,18 +62,18 @@ def _headers_and_properties(message: Message) -> tuple[Mapping[str, Any], dict[s
     headers = {name: value for name, value in stored.items() if name not in _NOT_SENT}
     content_type = headers.get(_CONTENT_TYPE)
     properties = {
-        # A receiver takes no message without an id.
+        # Receivers refuse a message without an id.
         "message_id": message.message_id or message.key,
         "content_type": _UNTYPED if content_type is None else content_type,
         "delivery_mode": _TRANSIENT if _NOT_PERSISTENT in stored else _PERSISTENT,
         "correlation_id": headers.get(_CORRELATION_ID),
-        "type": _up_to_comma(headers.get(ENCLOSED_MESSAGE_TYPES)),
+        "type": _cut_at_comma(headers.get(ENCLOSED_MESSAGE_TYPES)),
         "reply_to": headers.get(_REPLY_TO),
     }
     return headers, {name: value for name, value in properties.items() if value is not None}
 
 
-def _up_to_comma(types: str | None) -> str | None:
+def _cut_at_comma(types: str | None) -> str | None:
     return None if types is None else types.split(",", 1)[0]
 
 
@@ -81,5 +82,5 @@ def _expiration_ms(headers: Mapping[str, str | None]) -> int | None:
     if time_to_be_received is None:
         return None
     milliseconds = time_to_be_received // timedelta(milliseconds=1)
-    # What waits longer than a broker can count waits for ever.
+    # A message that may wait longer than a broker can count never expires.
     return milliseconds if milliseconds <= _LONGEST_EXPIRATION_MS else None

@@ -6,9 +6,9 @@ from typing import Any
 
 from duesweep.core.outcome import Exhausted, Failed
 from duesweep.drivers.postgresql import array_text
+from duesweep.drivers.statements import Statements
 from duesweep.errors import format_stack, make_storable, type_name
 from duesweep.stores.postgresql.location import PostgreSqlLocation
-from duesweep.stores.postgresql.statements import PostgreSqlStatements
 from duesweep.stores.relational.account import destination_of, storable_or_none
 from duesweep.stores.values import SweepRun
 
@@ -18,7 +18,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class PostgreSqlAccount:
     """A `BatchAccount`: many messages a statement."""
 
-    def __init__(self, statements: PostgreSqlStatements, store: PostgreSqlLocation) -> None:
+    def __init__(self, statements: Statements, store: PostgreSqlLocation) -> None:
         self._statements = statements
         self._source = store.source
         self._endpoint = store.addresses.endpoint

@@ -29,7 +29,7 @@ def check_session(connection: PostgreSqlConnection, setting: str) -> None:
     """Raise `ConfigError` for a database that takes no writes, or whose text has no encoding;
     `setting` is the one that names it.
     """
-    session = connection.row("describe_session", {})
+    session = connection.row("describe_session")
     if session.is_read_only:
         raise ConfigError(
             f"The session that {setting} opens is read-only",
@@ -46,7 +46,7 @@ def check_session(connection: PostgreSqlConnection, setting: str) -> None:
 def _check_zone(connection: PostgreSqlConnection, zone: str) -> None:
     try:
         with connection.transaction():
-            connection.row("set_zone", {}, zone=zone)
+            connection.row("set_zone", zone=zone)
     except StoreError as error:
         if error.transient:
             raise

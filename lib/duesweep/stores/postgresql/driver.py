@@ -7,13 +7,15 @@ from typing import Any
 from uuid import UUID
 
 from duesweep.drivers.postgresql import PostgreSqlConnection, literal
+from duesweep.stores.journal import JdbcSource, SweepSummary
 from duesweep.stores.postgresql.check import check_tables
 from duesweep.stores.postgresql.location import PostgreSqlLocation
-from duesweep.stores.postgresql.statements import PostgreSqlStatements
+from duesweep.stores.postgresql.locks import PostgreSqlLocks
 from duesweep.stores.postgresql.wanted import wanted_tables
 from duesweep.stores.postgresql.zone import horizon_in, zone_of
 from duesweep.stores.relational.driver import RelationalDriverSession, slice_sizes
-from duesweep.stores.values import Horizon, JdbcSource, Slices, SweepRun, SweepSummary
+from duesweep.stores.relational.locks import LockingSession
+from duesweep.stores.values import Horizon, Slices, SweepRun
 
 _LOWEST_ID = "00000000-0000-0000-0000-000000000000"
 _END = ("infinity", "ffffffff-ffff-ffff-ffff-ffffffffffff")
@@ -23,8 +25,8 @@ class PostgreSqlDriverSession(RelationalDriverSession):
     """Its sweep lives as long as this session."""
 
     def __init__(self, connection: PostgreSqlConnection, store: PostgreSqlLocation) -> None:
-        statements = PostgreSqlStatements(connection, store.names)
-        super().__init__(statements, store.source, str(store.delayed), store.kind)
+        session = LockingSession(connection.named(store.names), PostgreSqlLocks(connection))
+        super().__init__(session, store.source, str(store.delayed), store.kind)
         self._connection = connection
         self._store = store
         self._zone: str | None = None
@@ -80,12 +82,12 @@ class PostgreSqlDriverSession(RelationalDriverSession):
 
     def _looking_at_all(self) -> AbstractContextManager[None]:
         table = self._store.delayed
-        about = self._connection.row("estimate_rows", {}, schema=table.schema, table=table.table)
+        about = self._connection.row("estimate_rows", schema=table.schema, table=table.table)
         return self._patient(about.rows)
 
     def _patient(self, messages: int) -> AbstractContextManager[None]:
         """A transaction with statements about so many messages at once."""
-        return self._connection.patient(self._store.timeouts.plan_seconds(messages))
+        return self._connection.wait_longer(self._store.timeouts.plan_seconds(messages))
 
     def _due_text(self, due: datetime | None) -> str:
         return "-infinity" if due is None else due.astimezone(UTC).isoformat()

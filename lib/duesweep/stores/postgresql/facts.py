@@ -43,12 +43,12 @@ class PostgreSqlQuestion:
 def gather(question: PostgreSqlQuestion) -> PostgreSqlFacts:
     """The facts. Raises `ConfigError` and `StoreError` if no session can be opened."""
     with connect(question.dsn, question.timeouts.task) as connection:
-        server = connection.row("doctor_server", {})
-        session = connection.row("describe_session", {})
+        server = connection.row("doctor_server")
+        session = connection.row("describe_session")
         backends: set[int] = set()
 
         def now() -> datetime:
-            row = connection.row("doctor_clock", {})
+            row = connection.row("doctor_clock")
             backends.add(row.backend)
             now: datetime = row.now
             return now
@@ -68,7 +68,7 @@ def gather(question: PostgreSqlQuestion) -> PostgreSqlFacts:
             tables=[_table(connection, server.role, *each) for each in wanted],
             sequences=_sequences(connection, question.queue_columns),
             zones=_zones(connection, question.store),
-            time_outs=[TimeOut(*row) for row in connection.rows("doctor_time_outs", {})],
+            time_outs=[TimeOut(*row) for row in connection.rows("doctor_time_outs")],
         )
 
 
@@ -78,7 +78,7 @@ def waiting_destinations(location: PostgreSqlLocation, most: int) -> Sequence[st
     does.
     """
     with connect(location.dsn, location.timeouts.task) as connection:
-        return destinations(connection.rows("doctor_waiting", location.names, most=most))
+        return destinations(connection.named(location.names).rows("doctor_waiting", most=most))
 
 
 def _table(
@@ -86,7 +86,7 @@ def _table(
 ) -> TableFacts:
     found = find_table(connection, table, wanted.rights)
     if found is not None:
-        indexes = connection.rows("doctor_indexes", {}, schema=table.schema, table=table.table)
+        indexes = connection.rows("doctor_indexes", schema=table.schema, table=table.table)
         found = replace(
             found,
             indexed=frozenset(row.column_name for row in indexes if not row.is_partial),
@@ -110,7 +110,7 @@ def _sequences(connection: PostgreSqlConnection, queue_columns: Columns) -> list
             may_use=row.may_use,
             is_hidden=row.is_hidden,
         )
-        for row in connection.rows("doctor_sequences", {}, **column_lists(queue_columns))
+        for row in connection.rows("doctor_sequences", **column_lists(queue_columns))
     ]
 
 
@@ -122,7 +122,7 @@ def _zones(connection: PostgreSqlConnection, store: PostgreSqlLocation | None) -
     if find_table(connection, delayed) is None:
         return None
     with connect_as_server(store.dsn, store.timeouts.task) as session:
-        server = session.row("session_zone", {})
+        server = session.row("session_zone")
     writers, problem = None, None
     try:
         writers = writer_time_zone(connection, store.dsn, delayed)
@@ -137,7 +137,7 @@ def _minutes(connection: PostgreSqlConnection, zone: str | None) -> tuple[int, i
     if zone is None:
         return None
     try:
-        row = connection.row("doctor_zone", {}, zone=zone)
+        row = connection.row("doctor_zone", zone=zone)
     except StoreError as error:
         if error.transient:
             raise

@@ -6,14 +6,13 @@ from uuid import UUID
 
 from duesweep.core.address import TableName, quote_name
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
-from duesweep.drivers.postgresql import PostgreSqlConnection, connect
+from duesweep.drivers.postgresql import PostgreSqlConnection, connect, text_of
 from duesweep.drivers.postgresql.catalog import find_table
 from duesweep.errors import ConfigError
-from duesweep.sql import statement
+from duesweep.stores.installed import Completed, Unbound
 from duesweep.stores.postgresql.check import check_session
 from duesweep.stores.postgresql.journal_columns import JOURNAL_COLUMNS
 from duesweep.stores.postgresql.location import PostgreSqlLocation, journal_tables
-from duesweep.stores.values import Completed, Unbound
 
 # Identifiers are cut after this many bytes, which would give an index its table's name.
 _NAME_BYTES = 63
@@ -57,17 +56,21 @@ class PostgreSqlSetup:
             delayed = self.store.delayed
             create = self.store.kind.create
             if create is not None:
-                yield {delayed: ()}, _script(create, delayed=delayed, index=_index_name(delayed))
+                yield (
+                    {delayed: ()},
+                    text_of(create, {"delayed": delayed, "index": _index_name(delayed)}),
+                )
             journal = journal_tables(delayed.schema)
             columns = {table: JOURNAL_COLUMNS[name] for name, table in journal.items()}
-            yield columns, _script("create_journal", **journal)
+            yield columns, text_of("create_journal", journal)
         for queue in self.queues:
-            yield {queue: ()}, _script("create_queue", queue=queue)
+            yield {queue: ()}, text_of("create_queue", {"queue": queue})
 
 
 def _unbind(connection: PostgreSqlConnection, store: PostgreSqlLocation) -> Unbound:
-    rows = connection.rows("read_binding", store.tables, source=store.source)
-    connection.execute("unbind", store.tables, source=store.source)
+    statements = connection.named(store.tables)
+    rows = statements.rows("read_binding", source=store.source)
+    statements.execute("unbind", source=store.source)
     return Unbound(store.source, UUID(str(rows[0].ledger_id)) if rows else None)
 
 
@@ -97,7 +100,7 @@ def _columns(connection: PostgreSqlConnection, table: TableName) -> set[str]:
 
 
 def _check_schema(connection: PostgreSqlConnection, schema: str) -> None:
-    rows = connection.rows("describe_schema", {}, schema=schema)
+    rows = connection.rows("describe_schema", schema=schema)
     if not rows:
         raise ConfigError(
             f"There is no schema {quote_name(schema)} to create tables in",
@@ -111,10 +114,6 @@ def _check_schema(connection: PostgreSqlConnection, schema: str) -> None:
                 "--print-sql` prints"
             ),
         )
-
-
-def _script(name: str, **names: object) -> str:
-    return statement("postgresql", name).format(**names)
 
 
 def _index_name(delayed: TableName) -> str:

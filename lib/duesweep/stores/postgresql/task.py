@@ -8,7 +8,6 @@ from duesweep.core.message import Message
 from duesweep.drivers.postgresql import PostgreSqlConnection, array_text
 from duesweep.stores.postgresql.account import PostgreSqlAccount
 from duesweep.stores.postgresql.location import PostgreSqlLocation
-from duesweep.stores.postgresql.statements import PostgreSqlStatements
 from duesweep.stores.relational.task import RelationalTaskSession
 from duesweep.stores.values import Claim, Horizon, SweepRun
 
@@ -21,7 +20,7 @@ class PostgreSqlTaskSession(RelationalTaskSession):
     """
 
     def __init__(self, connection: PostgreSqlConnection, store: PostgreSqlLocation) -> None:
-        statements = PostgreSqlStatements(connection, store.names)
+        statements = connection.named(store.names)
         account = PostgreSqlAccount(statements, store)
         super().__init__(statements, account, store.source, store.addresses.endpoint)
         self.connection = connection

@@ -11,9 +11,9 @@ from typing import Any
 from duesweep.core.address import TableName
 from duesweep.core.timeouts import Limits
 from duesweep.drivers.postgresql import PostgreSqlConnection, connect_as_server, server_time_zone
+from duesweep.drivers.statements import Statements
 from duesweep.errors import ConfigError
 from duesweep.stores.postgresql.location import PostgreSqlLocation
-from duesweep.stores.relational.statements import Statements
 from duesweep.stores.values import Horizon
 
 _OVERRIDE = "set store.writer_time_zone to the time zone of the sessions that write to it"
@@ -39,7 +39,7 @@ def horizon_in(zone: str, statements: Statements) -> Horizon:
 
 def writer_time_zone(connection: PostgreSqlConnection, dsn: str, delayed: TableName) -> str:
     """The writers' time zone; `ConfigError` where roles disagree or the server's is hidden."""
-    rows = connection.rows("writer_zones", {}, schema=delayed.schema, table=delayed.table)
+    rows = connection.rows("writer_zones", schema=delayed.schema, table=delayed.table)
     writers = _writers(rows)
     zones = {row.zone for row in writers}
     if len(zones) > 1:
@@ -65,7 +65,7 @@ def _writers(rows: Sequence[Any]) -> Sequence[Any]:
 
 def _default_zone(dsn: str, delayed: TableName, limits: Limits) -> str:
     with connect_as_server(dsn, limits) as session:
-        row = session.row("session_zone", {})
+        row = session.row("session_zone")
     if row.source not in {"client", "user", "database user"}:
         return str(row.zone)
     # This role has a zone of its own, which hides the server's from its sessions.

@@ -12,7 +12,7 @@ from duesweep.errors import Problem
 from duesweep.lost import retry_lost_transactions
 from duesweep.stores.relational.journal import RelationalJournal, sweep_lock
 from duesweep.stores.relational.kinds import TableKind
-from duesweep.stores.relational.statements import Statements
+from duesweep.stores.relational.locks import LockingSession
 from duesweep.stores.values import Horizon, SweepRun
 
 
@@ -21,8 +21,8 @@ class RelationalDriverSession(RelationalJournal, ABC):
     `KnowsDestinations`, unless the destination is in the headers.
     """
 
-    def __init__(self, statements: Statements, source: str, delayed: str, kind: TableKind) -> None:
-        super().__init__(statements, source, delayed)
+    def __init__(self, session: LockingSession, source: str, delayed: str, kind: TableKind) -> None:
+        super().__init__(session, source, delayed)
         self._kind = kind
 
     @abstractmethod
@@ -66,7 +66,7 @@ class RelationalDriverSession(RelationalJournal, ABC):
     def open_sweep(self, horizon: Horizon, *, prunes: bool = True) -> SweepRun:
         """Open a sweep under a new id, alive as long as this session."""
         sweep_id = uuid.uuid4()
-        self._statements.try_lock(sweep_lock(sweep_id))
+        self._locks.try_lock(sweep_lock(sweep_id))
         with self._statements.transaction():
             pruned = self._prune_attempts() if prunes else 0
             self._statements.execute(
@@ -87,14 +87,14 @@ class RelationalDriverSession(RelationalJournal, ABC):
             return ()
         return (
             Problem(
-                f"{timeless} messages in {self._delayed} have no Time, so that they never come due",
+                f"{timeless} messages in {self._delayed} have no Time, so they never come due",
                 "give them one, or remove them",
             ),
         )
 
     def due_destinations(self, horizon: Horizon) -> Sequence[str]:
-        """Those of the messages that have been due for the longest; none where they are in the
-        headers.
+        """The destinations of the messages that have been due for the longest; none if destinations
+        are in the headers.
         """
         if not self._kind.has_destination:
             return ()
@@ -102,7 +102,7 @@ class RelationalDriverSession(RelationalJournal, ABC):
         return [row.destination for row in rows]
 
     def stored_destinations(self) -> Sequence[str]:
-        """Those of all messages; none where they are in the headers."""
+        """The destinations of all messages; none if they are in the headers."""
         if not self._kind.has_destination:
             return ()
         with self._looking_at_all():
@@ -127,8 +127,8 @@ class RelationalDriverSession(RelationalJournal, ABC):
 
 
 def slice_sizes(bounds: Sequence[Any]) -> tuple[int, ...]:
-    """How many messages each slice has that begins at one of `bounds`, the rows of `plan_bounds`;
-    all but the last have as many.
+    """The number of messages of each slice; all slices but the last have the same. `bounds` are the
+    rows of `plan_bounds`, one where each slice begins.
     """
     if not bounds:
         return ()

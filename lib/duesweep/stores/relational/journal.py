@@ -9,9 +9,7 @@ from uuid import UUID
 
 from duesweep.errors import ConfigError, StoreError, make_storable
 from duesweep.lost import retry_lost_transactions
-from duesweep.stores.relational.statements import Statements
-from duesweep.stores.relational.summary import Lateness, aware, summary_of
-from duesweep.stores.values import (
+from duesweep.stores.journal import (
     Backlog,
     FailureReason,
     JournalBatch,
@@ -19,6 +17,8 @@ from duesweep.stores.values import (
     SweepSummary,
     UnsettledSweep,
 )
+from duesweep.stores.relational.locks import LockingSession
+from duesweep.stores.relational.summary import Lateness, aware, summary_of
 
 # About 150 MB, as rows.
 _MESSAGES_PER_PIECE = 500_000
@@ -27,20 +27,21 @@ _MOST_REASONS = 3
 
 
 class RelationalJournal:
-    """Locks of sessions say that a sweep lives, and who settles a source; `delayed` is the delayed
-    table's name as the bindings have it.
+    """A session's locks show that its sweep lives, and that it settles a source. `delayed` is the
+    delayed table's name in the bindings.
     """
 
-    def __init__(self, statements: Statements, source: str, delayed: str) -> None:
+    def __init__(self, session: LockingSession, source: str, delayed: str) -> None:
         self.source = source
-        self._statements = statements
+        self._statements = session.statements
+        self._locks = session.locks
         self._delayed = delayed
 
     @contextmanager
     def settling(self) -> Iterator[None]:
         """Hold the source's settle lock."""
         name = settle_lock(self.source)
-        if not self._statements.wait_for_lock(name, _SETTLER_WAIT_SECONDS):
+        if not self._locks.wait_for_lock(name, _SETTLER_WAIT_SECONDS):
             raise StoreError(
                 f"Another sweep has been settling {self.source} for "
                 f"{_SETTLER_WAIT_SECONDS:.0f} s; what this one did is in the journal, and the "
@@ -50,9 +51,9 @@ class RelationalJournal:
         try:
             yield
         finally:
-            # It ends with its session, too; and what ended that one is the reason to be told.
+            # The session's end releases it, too. An error here would hide why the session ended.
             with suppress(StoreError):
-                self._statements.unlock(name)
+                self._locks.unlock(name)
 
     def dead_sweeps(self) -> Sequence[UnsettledSweep]:
         """Sweeps whose driver is gone; this session holds their locks from now on."""
@@ -75,7 +76,7 @@ class RelationalJournal:
                 "close_sweep",
                 sweep_id=sweep_id,
                 abandoned=abandoned,
-                # Counted only now: what a batch in flight holds may not be seen.
+                # Not counted before: locked rows of a batch in flight may be left out.
                 remaining=remaining if isinstance(remaining, int) else remaining(),
                 reason=reason and make_storable(reason),
             )
@@ -121,11 +122,11 @@ class RelationalJournal:
 
     def exhausted_rows(self, sweep_id: UUID, most: int) -> Iterator[Sequence[Any]]:
         """Its exhausted messages, `most` at a time."""
-        return self._statements.pages(self.exhausted_query(sweep_id), "id", 0, most)
+        return self._pages(self.exhausted_query(sweep_id), "id", 0, most)
 
     def retries_rows(self, most: int) -> Iterator[Sequence[Any]]:
         """The source's retry counters, `most` at a time."""
-        return self._statements.pages(self.retries_query(), "message_key", "", most)
+        return self._pages(self.retries_query(), "message_key", "", most)
 
     @retry_lost_transactions
     def delete_settled(self, sweep_id: UUID) -> None:
@@ -137,7 +138,7 @@ class RelationalJournal:
             self._statements.execute("delete_sweep", sweep_id=sweep_id)
 
     def binding(self) -> UUID | None:
-        """The ledger that the source is bound to; `ConfigError` where it is another's source."""
+        """The ledger that the source is bound to; `ConfigError` if it is another store's source."""
         rows = self._statements.rows("read_binding", source=self.source)
         if rows and rows[0].delayed != self._delayed:
             raise ConfigError(
@@ -158,6 +159,13 @@ class RelationalJournal:
         row = self._statements.row("measure_unsettled", source=self.source)
         return Backlog(row.messages, row.bytes, row.sweeps)
 
+    def _pages(self, query: str, key: str, first: object, most: int) -> Iterator[Sequence[Any]]:
+        """The rows of a query in the order of `key`, a unique column; `first` sorts before all."""
+        statements, after = self._statements.named({"query": query, "key": key}), first
+        while rows := statements.rows("read_page", after=after, most=most):
+            yield rows
+            after = getattr(rows[-1], key)
+
     def _await_batches(self, sweep_id: UUID) -> bool:
         return bool(self._statements.rows("await_batches", sweep_id=sweep_id))
 
@@ -173,10 +181,10 @@ class RelationalJournal:
         dead = []
         for row in self._statements.rows("unsettled_sweeps", source=self.source):
             sweep_id = UUID(str(row.sweep_id))
-            if not self._statements.try_lock(sweep_lock(sweep_id)):
+            if not self._locks.try_lock(sweep_lock(sweep_id)):
                 continue
             if not keep:
-                self._statements.unlock(sweep_lock(sweep_id))
+                self._locks.unlock(sweep_lock(sweep_id))
             sealed_at = aware(row.sealed_at) if row.sealed_at else None
             dead.append(UnsettledSweep(sweep_id, bool(row.is_closed), sealed_at))
         return dead
@@ -188,5 +196,5 @@ def sweep_lock(sweep_id: UUID) -> str:
 
 
 def settle_lock(source: str) -> str:
-    """The lock of a source's settler; hashed, since a lock's name is short and a source's not."""
+    """The lock of a source's settler. Hashed, because the name of a lock has to be short."""
     return f"duesweep/settle/{hashlib.sha256(source.encode()).hexdigest()}"

@@ -1,11 +1,11 @@
-"""Kinds of delayed table: what tells one from another, as values."""
+"""Kinds of delayed table: all that distinguishes them, as values."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from duesweep.core.message import Message
-from duesweep.stores.relational.statements import Statements
+from duesweep.drivers.statements import Statements
 from duesweep.stores.values import NewMessage
 
 _KEY = "message_key"
@@ -21,8 +21,8 @@ class TableKind:
     have; `settings` are those that decide it.
     `read_message`: a message from its key, its Due in microseconds, its claimed row, and its
     failures so far.
-    `new_row`: from a message and the endpoint's name, the values that the statement `store` takes,
-    less the Due; without a key where the table makes one.
+    `new_row`: from a message and the endpoint's name, the values of the statement `store`, without
+    the Due; also without a key, if the table generates it.
     `create`: the statement that creates the table; None: duesweep never does.
     `may_lack_due`: Due may be NULL. `has_destination`: the destination is a column, not a header.
     `has_own_queue`: the endpoint's own queue is a table in the same database.
@@ -43,7 +43,7 @@ class TableKind:
 
     @property
     def advice(self) -> str:
-        """What to do where there is no such table."""
+        """What to do if there is no such table."""
         if self.create is None:
             return f"check {self.settings}; `setup` does not create it"
         return f"check {self.settings}, or create it with the command `setup`"

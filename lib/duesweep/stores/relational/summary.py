@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from duesweep.core.account import SliceAccount, SliceEnd, SweepAccount, add_accounts, slice_account
-from duesweep.stores.values import SweepSummary
+from duesweep.stores.journal import SweepSummary
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,14 @@ from duesweep.core.account import SliceEnd
 from duesweep.core.message import Message
 from duesweep.core.outcome import Outcomes
 from duesweep.core.store_clock import StoreClock
+from duesweep.drivers.statements import Statements
 from duesweep.errors import StoreError, SweepClosedError, make_storable
 from duesweep.stores.relational.account import BatchAccount
-from duesweep.stores.relational.statements import Statements
 from duesweep.stores.values import SweepRun
 
 
 class RelationalTaskSession(ABC):
-    """What is the same in every dialect; a dialect claims and removes, and brings its `account`."""
+    """What is the same in every dialect. A dialect claims, removes, and has its own `account`."""
 
     def __init__(
         self, statements: Statements, account: BatchAccount, source: str, endpoint: str

@@ -4,13 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from duesweep.core.outcome import Exhausted, Failed
-from duesweep.drivers.sqlserver import key_list
+from duesweep.drivers.sqlserver import SqlServerStatements, key_list
 from duesweep.errors import format_stack, make_storable, type_name
 from duesweep.stores.relational.account import destination_of, storable_or_none
 from duesweep.stores.relational.summary import packed
 from duesweep.stores.sqlserver.claimed import ClaimedRows
 from duesweep.stores.sqlserver.location import SqlServerLocation
-from duesweep.stores.sqlserver.statements import SqlServerStatements
 from duesweep.stores.values import SweepRun
 
 

@@ -28,14 +28,14 @@ def check_tables(
 
 def check_session(connection: SqlServerConnection, setting: str) -> None:
     """Raise `ConfigError` for a database, which `setting` names, that is read-only or too old."""
-    session = connection.row("describe_session", {})
+    session = connection.row("describe_session")
     if session.updateability == "READ_ONLY":
         raise ConfigError(
             f"The database that {setting} names is read-only",
             advice="connect to the primary replica",
         )
     try:
-        connection.rows("read_lists", {}, words="1", numbers="[1]")
+        connection.rows("read_lists", words="1", numbers="[1]")
     except StoreError as error:
         if error.transient:
             raise

@@ -8,16 +8,18 @@ from typing import Any
 from uuid import UUID
 
 from duesweep.core.address import SqlServerTable
-from duesweep.drivers.sqlserver import SqlServerConnection, literal
+from duesweep.drivers.sqlserver import SqlServerConnection, due_of, due_text, literal
 from duesweep.errors import StoreError
+from duesweep.stores.journal import JdbcSource, SweepSummary
 from duesweep.stores.relational.driver import RelationalDriverSession, slice_sizes
 from duesweep.stores.relational.journal import sweep_lock
+from duesweep.stores.relational.locks import LockingSession
 from duesweep.stores.relational.summary import Lateness, lateness_of
 from duesweep.stores.sqlserver.check import check_tables
 from duesweep.stores.sqlserver.delayed import find_delayed
 from duesweep.stores.sqlserver.location import SqlServerLocation
-from duesweep.stores.sqlserver.statements import SqlServerStatements, due_of, due_text
-from duesweep.stores.values import Horizon, JdbcSource, Slices, SweepRun, SweepSummary
+from duesweep.stores.sqlserver.locks import SqlServerLocks
+from duesweep.stores.values import Horizon, Slices, SweepRun
 
 # Where `datetime` begins and ends.
 _FIRST = "1753-01-01 00:00:00.000"
@@ -29,8 +31,9 @@ class SqlServerDriverSession(RelationalDriverSession):
 
     def __init__(self, connection: SqlServerConnection, store: SqlServerLocation) -> None:
         self._delayed_table: SqlServerTable = find_delayed(connection, store)
-        statements = SqlServerStatements(connection, store.names(self._delayed_table))
-        super().__init__(statements, store.source, self._delayed_table.sql, store.kind)
+        statements = connection.named(store.names(self._delayed_table))
+        session = LockingSession(statements, SqlServerLocks(connection))
+        super().__init__(session, store.source, self._delayed_table.sql, store.kind)
         self._connection = connection
         self._store = store
         self._found = 0
@@ -85,7 +88,7 @@ class SqlServerDriverSession(RelationalDriverSession):
 
     def _patient(self, messages: int) -> AbstractContextManager[None]:
         """For statements about so many messages at once."""
-        return self._connection.patient(self._store.timeouts.plan_seconds(messages))
+        return self._connection.wait_longer(self._store.timeouts.plan_seconds(messages))
 
     def _await_batches(self, sweep_id: UUID) -> bool:
         rows = self._statements.rows(

@@ -37,7 +37,7 @@ class SqlServerQuestion:
 def gather(question: SqlServerQuestion) -> SqlServerFacts:
     """The facts. Raises `ConfigError` and `StoreError` if no session can be opened."""
     with connect(question.dsn, question.timeouts.task) as connection:
-        server = connection.row("doctor_server", {})
+        server = connection.row("doctor_server")
         delayed, ambiguous = _delayed(connection, question.store)
         wanted = [*_store_tables(question.store, delayed), *question.queues()]
         return SqlServerFacts(
@@ -45,7 +45,7 @@ def gather(question: SqlServerQuestion) -> SqlServerFacts:
             version=server.version,
             database=server.database_name,
             compatibility_level=server.compatibility_level,
-            updateability=connection.row("describe_session", {}).updateability,
+            updateability=connection.row("describe_session").updateability,
             is_read_committed_snapshot=bool(server.is_read_committed_snapshot),
             snapshot_isolation=server.snapshot_isolation,
             minutes_ahead=server.minutes_ahead,
@@ -85,8 +85,8 @@ def waiting_destinations(location: SqlServerLocation, most: int) -> Sequence[str
     does.
     """
     with connect(location.dsn, location.timeouts.task) as connection:
-        names = location.names(find_delayed(connection, location))
-        return destinations(connection.rows("doctor_waiting", names, most=most))
+        statements = connection.named(location.names(find_delayed(connection, location)))
+        return destinations(statements.rows("doctor_waiting", most=most))
 
 
 def _table(
@@ -98,15 +98,14 @@ def _table(
 def _found(
     connection: SqlServerConnection, table: SqlServerTable, rights: Sequence[str]
 ) -> FoundTable | None:
-    database = connection.row("describe_catalog", {}, catalog=table.catalog)
+    database = connection.row("describe_catalog", catalog=table.catalog)
     if not (database.found and database.is_open):
         return None
     found = find_table(connection, table)
     if found is None:
         return None
-    indexes = connection.rows(
-        "doctor_indexes", {"catalog": bracket_name(table.catalog)}, name=table.sql
-    )
+    catalog = connection.named({"catalog": bracket_name(table.catalog)})
+    indexes = catalog.rows("doctor_indexes", name=table.sql)
     # Some servers give the names of an index's columns in lower case.
     written = {name.lower(): name for name in found.columns}
     firsts = [(written[row.column_name.lower()], bool(row.is_partial)) for row in indexes]
@@ -115,7 +114,7 @@ def _found(
         missing_rights=[
             right
             for right in rights
-            if not connection.row("doctor_right", {}, name=table.sql, right=right).is_granted
+            if not connection.row("doctor_right", name=table.sql, right=right).is_granted
         ],
         indexed=frozenset(name for name, is_partial in firsts if not is_partial),
         indexed_in_part=frozenset(name for name, is_partial in firsts if is_partial),
@@ -129,7 +128,7 @@ def _grant(table: SqlServerTable, user: str) -> str:
 
 def _json_problem(connection: SqlServerConnection) -> str | None:
     try:
-        connection.rows("doctor_json", {}, numbers="[1]")
+        connection.rows("doctor_json", numbers="[1]")
     except StoreError as error:
         if error.transient:
             raise
@@ -138,13 +137,13 @@ def _json_problem(connection: SqlServerConnection) -> str | None:
 
 
 def _now(connection: SqlServerConnection) -> datetime:
-    now: datetime = connection.row("doctor_clock", {}).now
+    now: datetime = connection.row("doctor_clock").now
     return now.replace(tzinfo=UTC)
 
 
 def _lock_escalation(connection: SqlServerConnection, delayed: SqlServerTable | None) -> str | None:
     if delayed is None:
         return None
-    names = {"catalog": bracket_name(delayed.catalog)}
-    rows = connection.rows("doctor_lock_escalation", names, name=delayed.sql)
+    catalog = connection.named({"catalog": bracket_name(delayed.catalog)})
+    rows = catalog.rows("doctor_lock_escalation", name=delayed.sql)
     return str(rows[0].lock_escalation) if rows else None

@@ -43,8 +43,3 @@ def journal_tables(beside: SqlServerTable) -> dict[str, SqlServerTable]:
         name: SqlServerTable(beside.catalog, beside.schema, f"duesweep_{name}")
         for name in JOURNAL_TABLES
     }
-
-
-def name_literal(table: SqlServerTable) -> str:
-    """The table's quoted name, for the inside of an N'...' literal."""
-    return table.sql.replace("'", "''")

@@ -5,9 +5,9 @@ from datetime import datetime
 
 from duesweep.core.message import Message
 from duesweep.core.outcome import Failed
+from duesweep.drivers.sqlserver import due_of, due_text
 from duesweep.errors import DeliveryFailedError
 from duesweep.stores.relational.kinds import store_row
-from duesweep.stores.sqlserver.statements import due_of, due_text
 from duesweep.stores.sqlserver.task import SqlServerTaskSession
 from duesweep.stores.values import NewMessage
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from duesweep.core.message import Message
+from duesweep.drivers.statements import Statements
 from duesweep.stores.sqlserver.claimed import ClaimedRows
-from duesweep.stores.sqlserver.statements import SqlServerStatements
 
 # So many messages of one Due are removed by their keys, more of them as the Due's first.
 _FEW = 4
@@ -23,7 +23,7 @@ class RemovalByDue:
 
     def __init__(
         self,
-        statements: SqlServerStatements,
+        statements: Statements,
         source: str,
         claimed: ClaimedRows,
         *,

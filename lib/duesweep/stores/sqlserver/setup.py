@@ -6,23 +6,20 @@ from uuid import UUID
 
 from duesweep.core.address import SqlServerTable, bracket_name
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
-from duesweep.drivers.sqlserver import SqlServerConnection, connect, database_of
+from duesweep.drivers.sqlserver import SqlServerConnection, connect, creation, database_of
 from duesweep.drivers.sqlserver.catalog import find_table, is_there
 from duesweep.errors import ConfigError, StoreError
-from duesweep.sql import statement
+from duesweep.stores.installed import Completed, Unbound
 from duesweep.stores.sqlserver.check import check_session
 from duesweep.stores.sqlserver.delayed import find_delayed
 from duesweep.stores.sqlserver.journal_columns import JOURNAL_COLUMNS
-from duesweep.stores.sqlserver.location import SqlServerLocation, journal_tables, name_literal
-from duesweep.stores.values import Completed, Unbound
+from duesweep.stores.sqlserver.location import SqlServerLocation, journal_tables
 
 # Command-line tools begin without the first, and then refuse an index with a condition.
 _PREAMBLE = """SET QUOTED_IDENTIFIER ON;
 SET ANSI_NULLS ON;
 USE {catalog};
 """
-# A lock's name is cut after 255 characters.
-_LOCK_NAME = 250
 # Tables with the columns that each has to have, and the statements that create or complete them.
 _Creation = tuple[Mapping[SqlServerTable, Collection[str]], str]
 
@@ -72,29 +69,12 @@ class SqlServerSetup:
             yield {queue: ()}, creation("create_queue", queue=queue)
 
 
-def creation(name: str, **tables: SqlServerTable) -> str:
-    """The named statement, with the names of tables as they stand in it: bracket_name, and for the
-    inside of literals.
-    """
-    names: dict[str, str] = {}
-    for key, table in tables.items():
-        literal = name_literal(table)
-        names |= {key: table.sql, f"{key}_literal": literal, f"{key}_lock": lock_of(table)}
-    return statement("sqlserver", name).format(**names)
-
-
-def lock_of(table: SqlServerTable) -> str:
-    """The name of the lock under which a table is made: the transport's own, within its length."""
-    name = f"{table.sql[:_LOCK_NAME]}_lock"
-    return name.replace("'", "''")
-
-
 def _unbind(
     connection: SqlServerConnection, store: SqlServerLocation, delayed: SqlServerTable
 ) -> Unbound:
-    names = store.names(delayed)
-    rows = connection.rows("read_binding", names, source=store.source)
-    connection.execute("unbind", names, source=store.source)
+    statements = connection.named(store.names(delayed))
+    rows = statements.rows("read_binding", source=store.source)
+    statements.execute("unbind", source=store.source)
     return Unbound(store.source, UUID(str(rows[0].ledger_id)) if rows else None)
 
 

@@ -14,7 +14,12 @@ from typing import Any
 
 from duesweep.core.message import Message
 from duesweep.core.policy import SCANNED_ROWS
-from duesweep.drivers.sqlserver import SqlServerConnection
+from duesweep.drivers.sqlserver import (
+    SqlServerConnection,
+    SqlServerStatements,
+    due_of,
+    due_text,
+)
 from duesweep.errors import StoreError, TransactionLostError
 from duesweep.stores.relational.task import RelationalTaskSession
 from duesweep.stores.sqlserver.account import SqlServerAccount, listed, listed_as
@@ -23,7 +28,6 @@ from duesweep.stores.sqlserver.delayed import find_delayed
 from duesweep.stores.sqlserver.driver import batches_lock
 from duesweep.stores.sqlserver.location import SqlServerLocation
 from duesweep.stores.sqlserver.removal import RemovalByDue
-from duesweep.stores.sqlserver.statements import SqlServerStatements, due_of, due_text
 from duesweep.stores.values import Claim, SweepRun
 from duesweep.tombstone import micros
 
@@ -37,14 +41,14 @@ class SqlServerTaskSession(RelationalTaskSession):
 
     def __init__(self, connection: SqlServerConnection, store: SqlServerLocation) -> None:
         names = store.names(find_delayed(connection, store))
-        statements, claimed = SqlServerStatements(connection, names), ClaimedRows()
+        statements, claimed = connection.named(names), ClaimedRows()
         account = SqlServerAccount(statements, store, claimed)
         super().__init__(statements, account, store.source, store.addresses.endpoint)
         self.connection = connection
         self._kind = store.kind
         self._claimed = claimed
         self._batch_bytes = store.batch_bytes
-        server = connection.row("describe_server", {})
+        server = connection.row("describe_server")
         self._removal = RemovalByDue(
             statements, store.source, claimed, removes_firsts=bool(server.deletes_expressions)
         )
@@ -175,8 +179,8 @@ class SqlServerTaskSession(RelationalTaskSession):
         return self._statements.rows("fence", sweep_id=run.sweep_id, lock=lock)
 
     def grant_exhausted(self, run: SweepRun, wanted: int, limit: int) -> int:
-        """How many more messages the sweep may exhaust; none where its other slices take too long
-        over theirs: then they stay, as failures.
+        """How many more messages the sweep may exhaust. If its other slices hold the lock for too
+        long, none: then the messages stay as failures.
         """
         lock = f"{batches_lock(run.sweep_id)}/exhausted"
         row = self._statements.row("lock_sweep_counters", sweep_id=run.sweep_id, lock=lock)

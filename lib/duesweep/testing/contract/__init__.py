@@ -1,8 +1,8 @@
-"""The contract of a store and of a queue as tests, for whoever writes one. Needs pytest.
+"""The contracts of a store and of a queue, as tests for authors of such. Needs pytest.
 
-Say in a class what the tests have to know of your store from outside of any session: all of
-`StoreUnderTest` (`JsonHeaders` has three of its members for stores with JSON headers). Then inherit
-the tests, and define the fixture `subject`, an empty store for each of them:
+Write a class that tells the tests what they have to know about your store, without using one of its
+sessions: all members of `StoreUnderTest`. (For stores with JSON headers, `JsonHeaders` has three of
+them.) Then inherit the tests, and define the fixture `subject`, an empty store for each test:
 
     from dataclasses import replace
     from datetime import timedelta
@@ -33,19 +33,18 @@ the tests, and define the fixture `subject`, an empty store for each of them:
             server.create("Billing")
             return MyStoreUnderTest(server)
 
-A queue is tested in the same way, with `QueueUnderTest` and `QueueContract`; a broker that takes
-back nothing with `BrokerUnderTest` and `BrokerContract`, which are parts of them. A whole example
-of store and queue are `MemoryUnderTest` and `MemoryQueueUnderTest` in
-`duesweep.testing.contract.memory`. A lock that a session of yours waits for has to time out within
-some seconds: shorten it for the tests.
+A queue is tested in the same way, with `QueueUnderTest` and `QueueContract`. A broker that cannot
+roll back is tested with `BrokerUnderTest` and `BrokerContract`, which are parts of them. Examples
+are `MemoryUnderTest` and `MemoryQueueUnderTest` in `duesweep.testing.contract.memory`. When your
+session waits for a lock, it has to time out within a few seconds: shorten the time for the tests.
 
-A part of a contract can be inherited alone, as in `TestMyClaims(ClaimContract)`; they are the bases
-of the two classes. Failures show what was compared: pytest rewrites the assertions in here as well.
+You can inherit a part of a contract alone, as in `TestMyClaims(ClaimContract)`. The parts are the
+bases of the two classes. Failures show the compared values: pytest rewrites these assertions too.
 """
 
 import pytest
 
-# Before they are imported, or their failures would say `AssertionError` only.
+# This has to come before the imports. Otherwise failures would only say `AssertionError`.
 pytest.register_assert_rewrite(f"{__name__}.stores", f"{__name__}.queues")
 
 from duesweep.testing.contract.queues import (  # noqa: E402 - see above
@@ -62,7 +61,7 @@ from duesweep.testing.contract.subjects import (  # noqa: E402 - see above
     QueueUnderTest,
     StoreUnderTest,
 )
-from duesweep.testing.contract.transactions import rolled_back  # noqa: E402 - see above
+from duesweep.testing.contract.transactions import roll_back  # noqa: E402 - see above
 
 __all__ = [
     "REFUSED_BODY",
@@ -75,5 +74,5 @@ __all__ = [
     "QueueUnderTest",
     "StoreContract",
     "StoreUnderTest",
-    "rolled_back",
+    "roll_back",
 ]

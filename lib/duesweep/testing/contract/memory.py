@@ -1,4 +1,4 @@
-"""The store and the queues in memory under test: a model for those of an author."""
+"""The store and the queues in memory under test: an example for authors."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -40,7 +40,7 @@ class MemoryUnderTest(JsonHeaders):
         return stored
 
     def claim_keys(self, rows: Iterable[DelayedRow]) -> list[str]:
-        """Keys."""
+        """Claim keys are the keys."""
         return [row.key for row in rows]
 
     def waiting(self) -> set[str]:
@@ -52,11 +52,11 @@ class MemoryUnderTest(JsonHeaders):
         self.store.rows[key] = replace(self.store.rows[key], due=due)
 
     def open_sweep(self) -> SweepRun:
-        """Its own method does it: there is no driver session."""
+        """The store's own method: there is no driver session."""
         return self.store.open_sweep()
 
     def close_sweep(self, run: SweepRun) -> None:
-        """Its own method does it."""
+        """The store's own method."""
         self.store.close_sweep(run)
 
     def attempts(self) -> dict[str, int]:
@@ -68,11 +68,11 @@ class MemoryUnderTest(JsonHeaders):
         self.store.attempts = {key: (n, 0) for key, (n, _) in self.store.attempts.items()}
 
     def journal(self, run: SweepRun) -> list[JournalEntry]:
-        """It keeps entries as they are."""
+        """The entries as they are."""
         return self.store.journal[run.sweep_id]
 
     def counters(self, run: SweepRun) -> tuple[int, int]:
-        """As the sweep has them."""
+        """The sweep's own counters."""
         sweep = self.store.sweeps[run.sweep_id]
         return sweep.exhausted, sweep.over_limit
 
@@ -95,24 +95,24 @@ class MemoryQueueUnderTest:
         self.queue = MemoryQueue("Billing", own_transaction=self.has_own_transaction)
 
     def create(self, address: str) -> None:
-        """An empty list more."""
+        """Add an empty list."""
         self.queue.arrived[address] = []
 
     def drop(self, address: str) -> None:
-        """One less."""
+        """Remove the list."""
         del self.queue.arrived[address]
 
     def arrived(self, address: str) -> ArrivedMessages:
-        """As they lie there."""
+        """The messages in the list."""
         return [(one.headers, one.body) for one in self.queue.arrived[address]]
 
     def refuse(self, address: str) -> None:
-        """The trouble of a queue refuses."""
+        """Let the queue's `trouble` refuse messages."""
         self.queue.trouble[address] = _refuse
 
     @contextmanager
     def locked(self, address: str) -> Iterator[None]:
-        """The trouble of a queue takes nothing."""
+        """Let the queue's `trouble` take nothing."""
         self.queue.trouble[address] = lambda _: DestinationError(f"{address} is locked")
         yield
         del self.queue.trouble[address]

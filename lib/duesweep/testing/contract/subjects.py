@@ -1,4 +1,4 @@
-"""What the contracts ask of an author: the store or queue under test, seen from outside."""
+"""What authors have to implement for the contracts: access to the store or queue under test."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -20,11 +20,11 @@ ArrivedMessages = list[tuple[str, bytes | None]]
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """In what stores may differ.
+    """The differences between stores.
 
-    `tick` is the smallest step by which the store tells two Dues apart, `first_due` the earliest
-    that it holds. A server that only stands in for the real one may not skip what others hold:
-    then `skips_locked` is False, tests of it are skipped, and the reason names `stand_in`.
+    `tick` is the smallest difference between two Dues, `first_due` the earliest Due that the store
+    can hold. If a server stands in for the real one and does not skip locked rows, `skips_locked`
+    is False. Then such tests are skipped, and the reason names `stand_in`.
     """
 
     tick: timedelta = timedelta(microseconds=1)
@@ -35,14 +35,14 @@ class Abilities:
 
 
 class StoreUnderTest(Protocol):
-    """An empty store and a queue `Billing` beside it, seen from outside of any session.
+    """An empty store and a queue `Billing` beside it, accessed without the store's sessions.
 
-    What it reads is what is committed, without waiting for batches that are under way.
+    All methods read committed data, and do not wait for open batches.
     """
 
     @property
     def abilities(self) -> Abilities:
-        """In what it differs."""
+        """The store's abilities."""
         ...
 
     @property
@@ -62,31 +62,31 @@ class StoreUnderTest(Protocol):
 
     @property
     def unreadable(self) -> Sequence[str]:
-        """Headers, as `DelayedRow.headers`, that are stored as they are and cannot be read."""
+        """Texts for `DelayedRow.headers` that cannot be read; the store keeps them unchanged."""
         ...
 
     def now(self) -> datetime:
-        """The moment before which a Due is past, as it is stored."""
+        """The time now, as a Due would be stored."""
         ...
 
     def server_time(self) -> datetime:
-        """The server's time; not what is stored of it, where a time zone shifts that."""
+        """The server's time as an instant, without the shift of a stored Due's time zone."""
         ...
 
     def load(self, rows: Iterable[DelayedRow]) -> list[DelayedRow]:
-        """Store these rows; the same with the keys and Dues that they have in the store."""
+        """Store these rows. Returns them with the keys and Dues that they have in the store."""
         ...
 
     def claim_keys(self, rows: Iterable[DelayedRow]) -> list[str]:
-        """A claim key for each of these rows, whether it is in the store or not, in their order."""
+        """A claim key for each row, in order, also for rows that are not in the store."""
         ...
 
     def message(self, row: DelayedRow, attempts: int = 0) -> Message:
-        """What a claim of the row has to return."""
+        """The message that a claim of the row has to return."""
         ...
 
     def stored_headers(self, row: DelayedRow) -> str:
-        """The row's headers as the journal keeps those of a message out of attempts."""
+        """The row's headers as the journal stores them for an exhausted message."""
         ...
 
     def waiting(self) -> set[str]:
@@ -102,7 +102,7 @@ class StoreUnderTest(Protocol):
         ...
 
     def close_sweep(self, run: SweepRun) -> None:
-        """Close it, as one that takes its driver for dead would."""
+        """Close the sweep, as another process does that takes its driver for dead."""
         ...
 
     def attempts(self) -> dict[str, int]:
@@ -110,11 +110,11 @@ class StoreUnderTest(Protocol):
         ...
 
     def end_back_off(self) -> None:
-        """Let every back-off be over."""
+        """End all back-offs."""
         ...
 
     def journal(self, run: SweepRun) -> list[JournalEntry]:
-        """What the sweep's tasks journalled, in the order of their transactions."""
+        """The journal entries of the sweep's tasks, in the order of their transactions."""
         ...
 
     def counters(self, run: SweepRun) -> tuple[int, int]:
@@ -122,12 +122,12 @@ class StoreUnderTest(Protocol):
         ...
 
     def delivered(self) -> list[str]:
-        """The headers of what lies in queue `Billing`."""
+        """The headers of the messages in queue `Billing`."""
         ...
 
 
 class JsonHeaders:
-    """To inherit: what is the same for stores that keep headers as the SQL transports do."""
+    """Base class for subjects whose store keeps headers as the SQL transports do."""
 
     unreadable: Sequence[str] = (
         "{",
@@ -139,7 +139,7 @@ class JsonHeaders:
     )
 
     def message(self, row: DelayedRow, attempts: int = 0) -> Message:
-        """The row's text, less its forward destination."""
+        """The message of the row, without its forward destination."""
         return message(row, attempts)
 
     def stored_headers(self, row: DelayedRow) -> str:
@@ -148,9 +148,9 @@ class JsonHeaders:
 
 
 class BrokerUnderTest(Protocol):
-    """Empty queues `Billing` and `Sales.Orders`, the endpoint's own, and a store beside them.
+    """Empty queues `Billing` and `Sales.Orders` (the endpoint's own), and a store beside them.
 
-    What it reads is what is committed, without waiting for batches that are under way.
+    All methods read committed data, and do not wait for open batches.
     """
 
     @property
@@ -170,7 +170,7 @@ class BrokerUnderTest(Protocol):
 
     @property
     def has_null_bodies(self) -> bool:
-        """Whether a body that is none arrives as none; else it is an empty one."""
+        """Whether a body of None arrives as None; else it arrives empty."""
         ...
 
     def create(self, address: str) -> None:
@@ -182,17 +182,17 @@ class BrokerUnderTest(Protocol):
         ...
 
     def arrived(self, address: str) -> ArrivedMessages:
-        """Headers and bodies of what lies in a queue, in order, as others see it."""
+        """Headers and bodies of the committed messages in a queue, in order."""
         ...
 
 
 class QueueUnderTest(BrokerUnderTest, Protocol):
-    """The same, where a queue can be made to refuse a message for its body, and to take nothing."""
+    """The same, with queues that can refuse a message for its body, and be locked."""
 
     def refuse(self, address: str) -> None:
-        """Let a queue refuse what has `REFUSED_BODY`."""
+        """Let a queue refuse messages with `REFUSED_BODY`."""
         ...
 
     def locked(self, address: str) -> AbstractContextManager[None]:
-        """Let a queue take nothing meanwhile."""
+        """Let a queue take nothing during the block."""
         ...

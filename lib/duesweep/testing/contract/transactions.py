@@ -1,4 +1,4 @@
-"""Transactions that do not end well."""
+"""A transaction that is rolled back."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -7,12 +7,12 @@ from duesweep.stores.base import MessageSession, TaskSession
 
 
 class _RollbackError(Exception):
-    """Ends a transaction."""
+    """Rolls a transaction back."""
 
 
 @contextmanager
-def rolled_back(session: TaskSession | MessageSession) -> Iterator[None]:
-    """A transaction, nested a savepoint, that is rolled back at its end."""
+def roll_back(session: TaskSession | MessageSession) -> Iterator[None]:
+    """A transaction (nested: a savepoint) that is rolled back at the end of the block."""
     with suppress(_RollbackError), session.transaction():
         yield
         raise _RollbackError

@@ -1,4 +1,4 @@
-"""What the doctor looks at in a dialect's databases. Apart: a sweep does without the doctor."""
+"""What the doctor checks in a dialect's databases. A sweep does not import this package."""
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -19,14 +19,14 @@ class Services(Protocol):
         connection: QueueConnection | None,
         queues: Callable[[], Sequence[tuple[str, Any]]],
     ) -> Service:
-        """What the doctor looks at: the store's database, or a connection's own, with the queues
-        there, each as its role and its table; which they are is asked when it looks.
+        """What the doctor checks: the store's database, or that of `connection`. `queues` returns
+        the role and table of each queue there; it is called when the doctor checks.
         """
         ...
 
     def waiting(self, config: Config, most: int) -> Sequence[str]:
-        """Destinations of the messages that are due first in the store, so many of them, but for
-        the endpoint's own queue.
+        """Destinations of the `most` messages that are due first in the store, without the
+        endpoint's own queue.
         """
         ...
 
@@ -36,6 +36,6 @@ class Services(Protocol):
 
 
 def services(dialect: str) -> Services:
-    """The places of a dialect."""
+    """The module of a dialect."""
     module: Services = import_module(f"duesweep.wiring.services.{dialect}")
     return module

@@ -18,7 +18,7 @@ def service(
     connection: QueueConnection | None,
     queues: Callable[[], Sequence[tuple[str, str]]],
 ) -> Service:
-    """A connection's brokers, with these endpoints and, where sweeps need it, the delay ladder."""
+    """A connection's brokers, with these endpoints, and the delay ladder if sweeps need it."""
     assert connection is not None  # a store is in a database
     section, where = connection.section, brokers(connection)
     url = section.management_url

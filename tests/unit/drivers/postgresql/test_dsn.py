@@ -4,7 +4,7 @@ import pytest
 
 from duesweep.drivers.postgresql import TASK_LIMITS, connect, database_of, literal
 from duesweep.errors import ConfigError
-from duesweep.stores.values import JdbcSource
+from duesweep.stores.journal import JdbcSource
 
 
 @pytest.fixture(autouse=True)

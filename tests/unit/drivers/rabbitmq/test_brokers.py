@@ -13,7 +13,7 @@ from pika.adapters.utils.connection_workflow import (
 )
 
 from duesweep.drivers.rabbitmq import Brokers, ChannelClosedError
-from duesweep.drivers.rabbitmq.brokers import shown
+from duesweep.drivers.rabbitmq.brokers import describe_broker
 from duesweep.drivers.rabbitmq.errors import channel_error, connect_error, lost_error
 from duesweep.errors import ConfigError, DuesweepError, QueueError
 
@@ -34,7 +34,7 @@ def _parameters(url: str, **files: str) -> pika.connection.Parameters:
     ],
 )
 def test_url_says_host_port_and_vhost(url: str, shown_as: str) -> None:
-    assert shown(_parameters(url)) == shown_as
+    assert describe_broker(_parameters(url)) == shown_as
 
 
 def test_user_and_password_are_percent_decoded() -> None:

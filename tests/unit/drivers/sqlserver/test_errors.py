@@ -3,8 +3,8 @@
 import pyodbc
 import pytest
 
-from duesweep.drivers.sqlserver.binding import asked
-from duesweep.drivers.sqlserver.errors import connect_errors, destination_errors, mapped
+from duesweep.drivers.sqlserver.binding import describe_statement
+from duesweep.drivers.sqlserver.errors import connect_errors, destination_errors, map_errors
 from duesweep.errors import (
     ConfigError,
     DestinationError,
@@ -83,7 +83,7 @@ def test_service_at_fault_is_nobodys_failure(state: str, number: int) -> None:
 @pytest.mark.parametrize("number", [1205, 3960])
 def test_victim_of_a_deadlock_has_lost_its_transaction(number: int) -> None:
     assert type(_destination("40001", number)) is TransactionLostError
-    with pytest.raises(TransactionLostError), mapped():
+    with pytest.raises(TransactionLostError), map_errors():
         raise _error("40001", number)
 
 
@@ -94,7 +94,7 @@ def test_victim_of_a_deadlock_has_lost_its_transaction(number: int) -> None:
 def test_error_of_a_statement_says_whether_it_passes(
     state: str, number: int, *, transient: bool
 ) -> None:
-    with pytest.raises(StoreError) as caught, mapped():
+    with pytest.raises(StoreError) as caught, map_errors():
         raise _error(state, number)
     assert caught.value.transient is transient
 
@@ -124,9 +124,11 @@ def test_session_that_is_not_had_is_a_settings_fault_or_the_servers(
 
 @pytest.mark.parametrize(("state", "number"), [("42000", 1222), ("40001", 1205), ("HYT00", 0)])
 def test_lock_or_time_out_says_which_statement_waited_and_for_what(state: str, number: int) -> None:
-    what = asked("fence", {"sweeps": "[nsb].[dbo].[duesweep_sweeps]", "journal": "[a].[b].[c]"})
+    what = describe_statement(
+        "fence", {"sweeps": "[nsb].[dbo].[duesweep_sweeps]", "journal": "[a].[b].[c]"}
+    )
 
-    with pytest.raises(StoreError) as caught, mapped(what):
+    with pytest.raises(StoreError) as caught, map_errors(what):
         raise _error(state, number, "Lock request time out period exceeded.")
 
     text = str(caught.value)
@@ -135,7 +137,7 @@ def test_lock_or_time_out_says_which_statement_waited_and_for_what(state: str, n
 
 
 def test_error_that_names_what_it_is_about_is_left_as_it_is() -> None:
-    with pytest.raises(StoreError) as caught, mapped("fence on [nsb].[dbo].[duesweep_sweeps]"):
+    with pytest.raises(StoreError) as caught, map_errors("fence on [nsb].[dbo].[duesweep_sweeps]"):
         raise _error("42S02", 208, "Invalid object name 'x'.")
 
     assert str(caught.value) == "Invalid object name 'x'. (208)"

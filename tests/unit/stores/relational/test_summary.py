@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from duesweep.errors import ExitCode
+from duesweep.stores.journal import SweepSummary
 from duesweep.stores.relational.summary import Lateness, summary_of
-from duesweep.stores.values import SweepSummary
 from duesweep.sweep import exit_code
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""Taking messages from a queue, many at a time, each acknowledged when it is safe elsewhere."""
+"""Taking messages from a queue, many at a time. Each is acknowledged when it is safe elsewhere."""
 
 import threading
 from collections import deque
@@ -14,8 +14,9 @@ from duesweep.errors import QueueError
 
 
 class Consumer:
-    """A channel on which a queue's messages come, at most `prefetch` of them unacknowledged. What
-    is not acknowledged goes back when it is closed. For one thread beside the connection's.
+    """A channel that receives a queue's messages, at most `prefetch` of them unacknowledged. When
+    it is closed, unacknowledged messages go back to the queue. To be used by one thread beside the
+    connection's.
     """
 
     def __init__(self, connection: ExactRabbitMqConnection, queue: str, prefetch: int) -> None:
@@ -28,7 +29,7 @@ class Consumer:
         self._tag = ""
         self._unacknowledged = 0
         self._channel = open_channel(connection)
-        connection.on_change(self._connection_changed)
+        connection.on_change(self._on_connection_change)
         connection.call(self._prepare)
 
     def __enter__(self) -> "Consumer":
@@ -39,12 +40,12 @@ class Consumer:
 
     @property
     def unacknowledged(self) -> int:
-        """How many messages came, and are not acknowledged."""
+        """How many messages came and are not acknowledged yet."""
         return self._unacknowledged
 
     def take(self, most: int, seconds: float) -> list[Delivery]:
-        """Wait at most so long for messages; `most` of those that came. Raises `QueueError` where
-        the channel has ended.
+        """Up to `most` messages; waits at most so long for the first. Raises `QueueError` if the
+        channel has ended.
         """
         with self._arrived:
             self._arrived.wait_for(lambda: self._deliveries or self._fault, seconds)
@@ -53,7 +54,7 @@ class Consumer:
             return [self._deliveries.popleft() for _ in range(min(most, len(self._deliveries)))]
 
     def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
-        """Have the broker forget them."""
+        """Let the broker remove these messages."""
         tags = [delivery.tag for delivery in deliveries]
 
         def start(_: Any, answer: Any) -> None:
@@ -66,7 +67,7 @@ class Consumer:
             self._unacknowledged -= len(tags)
 
     def begin_anew(self) -> None:
-        """Let another `prefetch` come, beside what is held unacknowledged."""
+        """Let another `prefetch` messages come, beside those that stay unacknowledged."""
 
         def cancel(_: Any, answer: Any) -> None:
             self._channel.basic_cancel(self._tag, callback=answer.set_result)
@@ -75,24 +76,26 @@ class Consumer:
         self._connection.call(self._consume)
 
     def close(self) -> None:
-        """End the channel; some time after, its queue has back what is not acknowledged."""
+        """Close the channel. Unacknowledged messages are back in the queue some time later."""
         if self._fault is None:
-            self._fault = QueueError(f"Nothing more is taken from {self._queue}", transient=True)
+            self._fault = QueueError(
+                f"The consumer of queue {self._queue} is closed", transient=True
+            )
             with suppress(QueueError):
                 self._connection.run(lambda _: self._channel.close())
-        self._connection.forget(self._connection_changed)
+        self._connection.forget(self._on_connection_change)
 
     def _prepare(self, connection: Any, answer: Any) -> None:
-        def refused(_: Any, error: BaseException) -> None:
+        def on_close(_: Any, error: BaseException) -> None:
             fault = channel_error(error)
             if fault is not None:
                 self._end(fault)
                 if not answer.done():
                     answer.set_exception(fault)
 
-        self._channel.add_on_close_callback(refused)
-        self._channel.add_on_cancel_callback(lambda _: self._end(self._cancelled()))
-        # For each consumer, not for the channel: `begin_anew` depends on it.
+        self._channel.add_on_close_callback(on_close)
+        self._channel.add_on_cancel_callback(lambda _: self._end(self._cancel_error()))
+        # This limit is for each consumer, not for the channel: `begin_anew` needs that.
         self._channel.basic_qos(
             prefetch_count=self._prefetch, callback=lambda _: self._consume(connection, answer)
         )
@@ -108,15 +111,15 @@ class Consumer:
             )
             self._arrived.notify_all()
 
-    def _cancelled(self) -> QueueError:
+    def _cancel_error(self) -> QueueError:
         return QueueError(
-            f"RabbitMQ hands out nothing more of queue {self._queue}: it was deleted, or moved to "
-            "another node",
+            f"RabbitMQ delivers no more messages of queue {self._queue}: the queue was deleted, or "
+            "moved to another node",
             transient=True,
             advice="run the command again",
         )
 
-    def _connection_changed(self) -> None:
+    def _on_connection_change(self) -> None:
         if self._connection.loss is not None:
             self._end(self._connection.loss)
 

@@ -1,7 +1,7 @@
-"""A message's properties as they are on the wire, kept byte for byte. No I/O.
+"""A message's properties byte for byte as they are on the wire. No I/O.
 
-What takes them for Python's values and back changes them: numbers lose their width and their
-fractions, texts that are no UTF-8 become byte arrays.
+Converting them to Python's values and back would change them: numbers lose their width and their
+fractions, and text that is not UTF-8 becomes a byte array.
 """
 
 import struct
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 _CONTENT_TYPE, _CONTENT_ENCODING, _HEADERS = 1 << 15, 1 << 14, 1 << 13
 _TEXTS = {b"S", b"x"}
-# By the letter that stands for a type; RabbitMQ reads both `l` and `L` as signed.
+# By the letter of the type. RabbitMQ reads both `l` and `L` as signed.
 _INTEGERS = {
     b"b": ">b", b"B": ">B", b"s": ">h", b"U": ">h", b"u": ">H",
     b"I": ">i", b"i": ">I", b"l": ">q", b"L": ">q",
@@ -22,8 +22,9 @@ _LENGTH = struct.Struct(">I")
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """The table of headers by its entries (name, and value with the letter of its type), None where
-    there is no table; `before` and `after` are the other properties around it.
+    """A block of properties. `headers` are the entries of the table of headers: name, and value
+    with the letter of its type; None without a table. `before` and `after` are the other
+    properties around the table.
     """
 
     flags: int
@@ -33,11 +34,11 @@ class Encoded:
 
     @classmethod
     def parse(cls, block: bytes) -> "Encoded":
-        """Raises `ValueError` for what is no block of properties."""
+        """Raises `ValueError` for bytes that are not a block of properties."""
         try:
             return cls._parse(block)
         except (struct.error, IndexError, KeyError) as error:
-            raise ValueError(f"These are no AMQP properties: {error!r}") from error
+            raise ValueError(f"Not AMQP properties: {error!r}") from error
 
     @classmethod
     def _parse(cls, block: bytes) -> "Encoded":
@@ -62,7 +63,7 @@ class Encoded:
         return flags + self.before + _LENGTH.pack(len(table)) + table + self.after
 
     def text(self, name: str) -> str | None:
-        """A header that is text, or a byte array with text in it; None for any other, or none."""
+        """A header that is text, or a byte array with text in it; else None."""
         value = self._value(name)
         if value is None or value[:1] not in _TEXTS:
             return None
@@ -72,7 +73,7 @@ class Encoded:
             return None
 
     def number(self, name: str) -> int | None:
-        """A header that is a whole number; None for any other, or none."""
+        """A header that is a whole number; else None."""
         value = self._value(name)
         if value is None or value[:1] not in _INTEGERS:
             return None
@@ -80,13 +81,13 @@ class Encoded:
         return int(number)
 
     def without(self, names: Collection[str]) -> "Encoded":
-        """The same less these headers."""
+        """The same without these headers."""
         gone = {name.encode() for name in names}
         kept = (entry for entry in self.headers or () if entry[0] not in gone)
         return replace(self, headers=None if self.headers is None else tuple(kept))
 
     def with_number(self, name: str, number: int) -> "Encoded":
-        """The same with this header, in place of any of its name."""
+        """The same with this header, instead of any other of that name."""
         entry = (name.encode(), struct.pack(">cq", b"l", number))
         return replace(self, headers=(*(self.without([name]).headers or ()), entry))
 
@@ -101,7 +102,7 @@ def _entries(table: bytes) -> Iterator[tuple[bytes, bytes]]:
         begin = at + 1 + table[at]
         end = begin + 1 + _value_size(table, begin)
         if end > len(table):
-            raise IndexError(f"a header ends behind its table, at {end}")
+            raise IndexError(f"a header ends after its table, at {end}")
         yield table[at + 1 : begin], table[begin:end]
         at = end
 

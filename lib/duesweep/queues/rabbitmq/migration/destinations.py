@@ -1,5 +1,5 @@
-"""Where migrated messages go: nothing may enter the ladder that cannot leave it again. Its levels
-hold back what nobody takes, and with it everybody's messages (NServiceBus.RabbitMQ#1407).
+"""The destinations of migrated messages. A message that cannot leave the ladder must not enter it:
+it would block all messages of its level (NServiceBus.RabbitMQ#1407).
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from duesweep.queues.rabbitmq.topology import BrokerQueue, Kind, Style, Topology
 
 
 class MigrationDestinations:
-    """Each is looked for once, and bound to the delivery exchange."""
+    """Each destination is looked for once, and bound to the delivery exchange."""
 
     def __init__(self, channel: Channel, style: Style) -> None:
         self._channel = channel
@@ -20,13 +20,13 @@ class MigrationDestinations:
         self._takes_poison = False
 
     def problem(self, name: str) -> str | None:
-        """Why messages for an endpoint cannot enter the ladder; None where they can."""
+        """Why messages for an endpoint cannot enter the ladder; None if they can."""
         if name not in self._problems:
             self._problems[name] = self._prepare(name)
         return self._problems[name]
 
     def create_poison_queue(self) -> None:
-        """See to it that there is a queue for poison."""
+        """Create the queue for poison if it does not exist."""
         if not self._takes_poison and not declare.is_there(self._channel, Kind.QUEUE, POISON_QUEUE):
             # Without arguments, as NServiceBus's own tool declares it.
             declare.create(self._channel, Topology(queues=(BrokerQueue(POISON_QUEUE, {}),)))

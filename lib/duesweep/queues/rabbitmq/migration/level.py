@@ -1,5 +1,5 @@
-"""One queue of the first ladder: its messages go to the second, and are forgotten here only when
-they are safe there.
+"""Moves one queue of the first ladder. A message is removed from it only when the second ladder has
+confirmed it.
 """
 
 import time
@@ -30,7 +30,7 @@ _REFUSALS = {
 
 @dataclass(frozen=True, slots=True)
 class Ways:
-    """What all levels are moved with."""
+    """What the moves of all levels share."""
 
     connection: ExactRabbitMqConnection
     channel: Channel
@@ -52,26 +52,26 @@ class LevelMove:
         self._held = 0
 
     def run(self, watch: MigrationProgress) -> None:
-        """Move what is there, and what comes until that is done."""
-        limit = self._ready()
+        """Move the messages that are there, and those that come meanwhile."""
+        limit = self._count_ready()
         if not limit:
             return
         with Consumer(
             self._ways.connection, self._level.queue, self._ways.max_in_flight
         ) as consumer:
             self._run_to(limit, consumer, watch)
-            # What had come when that was done; whatever comes still later is left.
-            came = self._ready() + consumer.unacknowledged - self._held
+            # Messages that came meanwhile. Those that come even later are left.
+            came = self._count_ready() + consumer.unacknowledged - self._held
             self._run_to(self._taken + came, consumer, watch)
-            # What is on its way here is neither there nor here; without acknowledgements no more
-            # than `max_in_flight` messages come.
+            # Messages on their way from the broker are counted nowhere, so let them arrive. Without
+            # acknowledgements at most `max_in_flight` come.
             while consumer.take(self._ways.max_in_flight, _QUIET_SECONDS):
                 continue
-            self._level.left = consumer.unacknowledged + self._ready()
+            self._level.left = consumer.unacknowledged + self._count_ready()
 
     def _run_to(self, limit: int, consumer: Consumer, watch: MigrationProgress) -> None:
         last, held = time.monotonic(), 0
-        # Half, so that the other half can come meanwhile.
+        # Half of them, so that the other half can come meanwhile.
         most = max(self._ways.max_in_flight // 2, 1)
         while self._taken < limit and not watch.is_stopped:
             deliveries = consumer.take(most, _QUIET_SECONDS)
@@ -80,19 +80,19 @@ class LevelMove:
                 self._move(deliveries, consumer)
                 watch.tell(self._level)
                 last = time.monotonic()
-            elif not self._ready():
+            elif not self._count_ready():
                 return
             elif self._held > held:
                 consumer.begin_anew()
                 held = self._held
             elif time.monotonic() - last > _NOTHING_COMES_SECONDS:
                 raise QueueError(
-                    f"RabbitMQ hands out nothing of queue {self._level.queue}, which has messages",
-                    advice="run it again",
+                    f"RabbitMQ delivers none of the messages of queue {self._level.queue}",
+                    advice="run the command again",
                     transient=True,
                 )
 
-    def _ready(self) -> int:
+    def _count_ready(self) -> int:
         return declare.count(self._ways.channel, self._level.queue)
 
     def _move(self, deliveries: Sequence[Delivery], consumer: Consumer) -> None:

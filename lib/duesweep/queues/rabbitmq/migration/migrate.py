@@ -1,4 +1,4 @@
-"""Moves what waits on the first delay ladder to the second. At least once, and never early."""
+"""Moves messages from the first delay ladder to the second. At least once, and never early."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ def _utc_now() -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """From one ladder of a vhost to the other. `max_in_flight` messages are held at a time."""
+    """Moves a vhost's messages from the first ladder to the second, `max_in_flight` at a time."""
 
     brokers: Brokers
     style: Style
@@ -33,14 +33,15 @@ class Migration:
     now: Callable[[], datetime] = _utc_now
 
     def count(self) -> MigrationReport:
-        """How many messages wait on each level, highest first; moves none."""
+        """How many messages wait on each level, highest first. Moves none."""
         with RabbitMqConnection(self.brokers) as connection:
             return MigrationReport(_levels(Channel(connection)))
 
     def run(self, report: MigrationReport, watch: MigrationProgress) -> None:
-        """Move them, and note in `report` what was done, also where that ends in an error.
+        """Move them, and note in `report` what was done, even if it ends with an error.
 
-        From the highest level down: what runs out meanwhile is met again below.
+        From the highest level down: a message whose time on a level ends meanwhile is found on a
+        lower one.
         """
         with ExactRabbitMqConnection(self.brokers) as connection:
             channel = Channel(connection)

@@ -1,7 +1,7 @@
-"""What becomes of a message on the first delay ladder. No I/O.
+"""Decides where a message on the first delay ladder goes. No I/O.
 
-When it is due is in its headers: when it was sent, and how long it was to wait from then on. What
-is left of that is rounded up, so that nothing is early.
+Its headers say when it was sent, and how long it has to wait from then on. The rest of that delay
+is rounded up, so that no message is early.
 """
 
 from dataclasses import dataclass
@@ -21,13 +21,13 @@ _SECOND = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class PlannedDelay:
-    """A message enters the second ladder, to be at its destination in so many seconds."""
+    """A message enters the second ladder, to reach its destination in so many seconds."""
 
     destination: str
     seconds: int
 
     def copy(self, delivery: Delivery) -> Copy:
-        """As it enters. What a broker noted of its way so far would be wrong of the way to come."""
+        """The message as it enters, without what a broker noted about its way so far."""
         return Copy(
             ladder.level_name(delay_level(self.seconds)),
             ladder.routing_key(self.seconds, self.destination),
@@ -38,21 +38,21 @@ class PlannedDelay:
 
 @dataclass(frozen=True, slots=True)
 class Poison:
-    """Nobody can say when a message is due, or where it is to be; `reason` says why."""
+    """It is not known when a message is due, or where it goes; `reason` says why."""
 
     destination: str | None
     reason: str
 
     def copy(self, delivery: Delivery) -> Copy:
-        """As it goes to the queue for such messages."""
+        """The message as it goes to the queue for poison."""
         return Copy("", POISON_QUEUE, delivery.encoded, delivery.body)
 
 
 def decide(delivery: Delivery, now: datetime) -> PlannedDelay | Poison:
-    """Where a message is to go, at the time `now`."""
+    """Where a message goes, at the time `now`."""
     destination = ladder.destination_of(delivery.routing_key)
     if destination is None:
-        return Poison(None, f"{delivery.routing_key!r} is no routing key of a delay ladder")
+        return Poison(None, f"{delivery.routing_key!r} is not a routing key of a delay ladder")
     due = _due(delivery.encoded)
     if isinstance(due, str):
         return Poison(destination, due)
@@ -63,7 +63,7 @@ def decide(delivery: Delivery, now: datetime) -> PlannedDelay | Poison:
 
 
 def _due(encoded: Encoded) -> datetime | str:
-    """When it is due, or why that is not known."""
+    """When the message is due, or why that is not known."""
     delay = encoded.number(ladder.DELAY_HEADER)
     sent = _read_time_sent(encoded.text(TIME_SENT_HEADER))
     for name, value in ((ladder.DELAY_HEADER, delay), (TIME_SENT_HEADER, sent)):
@@ -74,11 +74,11 @@ def _due(encoded: Encoded) -> datetime | str:
     try:
         return sent + timedelta(seconds=delay)
     except OverflowError:
-        return f"header {ladder.DELAY_HEADER} is {delay}, which no calendar holds"
+        return f"header {ladder.DELAY_HEADER} is {delay}, which is after the year 9999"
 
 
 def _read_time_sent(text: str | None) -> datetime | None:
-    # Python takes fewer digits for a fraction, too, and other zones than Z.
+    # Python would also read fewer digits of a fraction, and other zones than Z.
     if text is None or len(text) != _TIME_SENT_LENGTH or not text.endswith(" Z"):
         return None
     try:

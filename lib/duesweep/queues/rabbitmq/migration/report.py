@@ -9,9 +9,9 @@ from duesweep.queues.rabbitmq.migration.plan import Poison
 
 @dataclass(slots=True)
 class LevelReport:
-    """One queue of the first ladder. `waiting` were there at first. Of those that are elsewhere
-    now, `redelivered` had been handed out before, to a run that was interrupted perhaps: so many
-    may be there twice. `left` are still in the queue.
+    """One queue of the first ladder. `waiting`: messages at the start. `left`: messages that are
+    still there. `redelivered`: of those that were moved or are poison, how many the broker had
+    delivered before, perhaps to an interrupted run; at most so many exist twice.
     """
 
     queue: str
@@ -24,7 +24,7 @@ class LevelReport:
 
 @dataclass(slots=True)
 class MigrationReport:
-    """All levels, highest first; why messages were left or taken for poison, and how many each."""
+    """All levels, highest first. `reasons`: why messages were left or are poison, with counts."""
 
     levels: list[LevelReport] = field(default_factory=list)
     reasons: Counter[str] = field(default_factory=Counter)
@@ -42,32 +42,32 @@ class MigrationReport:
 
     @property
     def left(self) -> int:
-        """Messages still on the levels that were gone through."""
+        """Messages that are still on the levels that were processed."""
         return sum(level.left for level in self.levels)
 
     @property
     def redelivered(self) -> int:
-        """Messages that may be there twice now."""
+        """Messages that may exist twice now."""
         return sum(level.redelivered for level in self.levels)
 
     def note_poison(self, poison: Poison) -> None:
-        """Say why, and where it was to be: in its own queue its routing key is lost."""
+        """Count why a message is poison, with its destination, which the poison queue loses."""
         where = f"for {poison.destination}" if poison.destination else "for nobody"
         self.reasons[f"poison {where}: {poison.reason}"] += 1
 
     def note_left(self, destination: str | None, reason: str) -> None:
-        """Say why a message could not be moved."""
+        """Count why a message could not be moved."""
         self.reasons[f"left, for {destination or 'nobody'}: {reason}"] += 1
 
 
 class MigrationProgress(Protocol):
-    """Who looks on."""
+    """Watches a migration, and can stop it."""
 
     @property
     def is_stopped(self) -> bool:
-        """Whether to end soon: what is on its way is finished first."""
+        """Whether to stop; messages in flight are finished first."""
         ...
 
     def tell(self, level: LevelReport) -> None:
-        """A level has begun, or gone on."""
+        """Called when a level has begun or made progress."""
         ...

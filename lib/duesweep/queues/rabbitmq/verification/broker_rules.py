@@ -1,4 +1,4 @@
-"""What is to be said of the broker itself. No I/O."""
+"""Rules for the broker itself. No I/O."""
 
 import re
 from collections.abc import Iterator
@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from duesweep.checks.finding import Check, Finding, fault, ok, skipped
 from duesweep.queues.rabbitmq.verification.facts import BrokerFacts
 
-# At-least-once dead-lettering came with this one, behind the flag of streams.
+# The first version with at-least-once dead-lettering, which needs the feature flag of streams.
 _OLDEST = (3, 10)
 _FLAGS = ("quorum_queue", "stream_queue")
-# Since this one, no node can be without them; later ones do not even name them.
+# From this version on they are always enabled; later versions do not list them.
 _FLAGS_ALWAYS = (3, 12)
 
 
 def version_finding(setting: str, version: str) -> Finding:
-    """Whether this RabbitMQ can have a ladder."""
+    """Whether a delay ladder works on this version of RabbitMQ."""
     if _number(version) < _OLDEST:
-        text = f"RabbitMQ {version} has no at-least-once dead-lettering, as the ladder needs"
+        text = f"RabbitMQ {version} lacks at-least-once dead-lettering, which the ladder needs"
         return fault(Check.SERVER_VERSION, setting, text, "Upgrade it to 3.10 or later")
     return ok(Check.SERVER_VERSION, setting, f"RabbitMQ {version}")
 
@@ -37,7 +37,7 @@ def _flags(setting: str, facts: BrokerFacts) -> Finding:
         return fault(
             Check.FEATURE_FLAGS,
             setting,
-            f"Feature flags are not enabled that the ladder needs: {', '.join(lacking)}",
+            f"The ladder needs feature flags that are not enabled: {', '.join(lacking)}",
             f"On one of its nodes: rabbitmqctl enable_feature_flag {lacking[0]}",
         )
     return ok(Check.FEATURE_FLAGS, setting, f"{' and '.join(_FLAGS)} are enabled")

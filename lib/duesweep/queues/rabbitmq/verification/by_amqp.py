@@ -1,5 +1,5 @@
-"""What AMQP alone can tell of a delay ladder: declaring what is there again is refused where it is
-different.
+"""What AMQP alone tells about a delay ladder. It is declared again: the broker refuses what exists
+but differs.
 """
 
 from collections.abc import Iterator
@@ -25,11 +25,11 @@ def ladder_findings(channel: Channel) -> Iterator[Finding]:
             for finding in _look(channel, kind, name, topology)
         ]
         check = ladder_rules.CHECKS[kind]
-        yield from bad or [ladder_rules.good(check, len(topologies), f"{kind}s")]
+        yield from bad or [ladder_rules.report_good(check, len(topologies), f"{kind}s")]
 
 
-def messages(channel: Channel) -> dict[str, int]:
-    """How many wait in the queues of either ladder that are there."""
+def count_messages(channel: Channel) -> dict[str, int]:
+    """How many messages wait in those queues of both ladders that exist."""
     names = [
         ladder.level_name(level, prefix)
         for prefix in (ladder.FIRST_PREFIX, ladder.PREFIX)
@@ -43,19 +43,19 @@ def messages(channel: Channel) -> dict[str, int]:
 
 
 def _look(channel: Channel, kind: Kind, name: str, topology: Topology) -> Iterator[Finding]:
-    # First whether it is there: what is not would be created.
+    # Check that it exists first: declaring would create it.
     if not declare.is_there(channel, kind, name):
-        yield ladder_rules.missing(kind, name)
+        yield ladder_rules.report_missing(kind, name)
         return
     try:
         declare.create(channel, topology)
     except ChannelClosedError as error:
         if error.code == PRECONDITION_FAILED:
-            yield ladder_rules.different(kind, name, str(error))
+            yield ladder_rules.report_different(kind, name, str(error))
         else:
             yield warning(
                 Check.MANAGEMENT_API,
                 name,
-                f"Whether it is right is not known: {error}",
+                f"It could not be checked: {error}",
                 "Set management_url, or verify with a user that may configure it",
             )

@@ -1,6 +1,7 @@
-"""What is to be said of the delivery exchange's bindings: who gets what leaves the ladder. No I/O.
+"""Rules for the bindings of the delivery exchange, which decide who gets what leaves the ladder.
+No I/O.
 
-A message that no queue takes there stays in its level's queue, and everybody's behind it
+A message that no queue takes there stays in its level's queue, and blocks all messages behind it
 (NServiceBus.RabbitMQ#1407).
 """
 
@@ -15,7 +16,7 @@ _ANY = ladder.binding_key("")
 
 
 def delivery_findings(facts: BrokerFacts) -> Iterator[Finding]:
-    """Endpoints that get nothing, or what is others'."""
+    """Endpoints that get nothing, or messages of others."""
     found = sorted(
         (b for b in facts.bindings if b.source == ladder.DELIVERY_EXCHANGE),
         key=lambda binding: (binding.destination, binding.key),
@@ -33,8 +34,8 @@ def _unread(found: list[Binding]) -> Iterator[Finding]:
                 Check.DELIVERY_BINDING,
                 binding.destination,
                 f"{binding.kind} {binding.destination} is bound with the key {binding.key!r}, "
-                "which is not of the form #.<endpoint>: it gets what is for others, or nothing",
-                "Remove this binding, unless it is meant",
+                "which is not of the form #.<endpoint>: it gets messages for others, or none",
+                "Remove this binding, unless it is intended",
             )
 
 
@@ -53,7 +54,7 @@ def _dead_ends(found: list[Binding], facts: BrokerFacts) -> Iterator[Finding]:
 
 
 def _reaches_queue(name: str, kind: Kind, facts: BrokerFacts) -> bool:
-    """Whether an exchange leads to any queue, whatever the keys."""
+    """Whether an exchange leads to any queue, with any key."""
     seen: set[str] = set()
     waiting = [(kind, name)]
     while waiting:
@@ -67,7 +68,7 @@ def _reaches_queue(name: str, kind: Kind, facts: BrokerFacts) -> bool:
 
 
 def _shared(found: list[Binding]) -> Iterator[Finding]:
-    """Endpoints whose key fits others' names as well: `#` stands for any number of words."""
+    """Endpoints whose key also matches names of others: `#` matches any number of words."""
     for binding in found:
         suffix = binding.key.removeprefix("#")
         others = sorted(
@@ -77,7 +78,7 @@ def _shared(found: list[Binding]) -> Iterator[Finding]:
             yield warning(
                 Check.DELIVERY_BINDING,
                 binding.destination,
-                f"The key {binding.key!r} fits the delayed messages of {', '.join(others)}, too: "
+                f"The key {binding.key!r} also matches delayed messages of {', '.join(others)}: "
                 f"{binding.destination} gets a copy of each",
-                "Give one of them another name: this is how the transport's topology is",
+                "Rename one of them: the transport's topology cannot tell them apart",
             )

@@ -1,4 +1,4 @@
-"""Whether the endpoints that a sweep needs on a broker are there."""
+"""Whether the endpoints that a sweep needs exist on a broker."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,9 @@ from duesweep.queues.rabbitmq.verification.verify import Verification
 
 @dataclass(frozen=True, slots=True)
 class EndpointsQuestion:
-    """`endpoints` with what each is to a sweep; `ladder` where it needs the delay ladder, too."""
+    """`endpoints`: what each is for a sweep, and its name. `ladder`: None if the sweep needs no
+    delay ladder.
+    """
 
     brokers: Brokers
     style: Style
@@ -20,8 +22,8 @@ class EndpointsQuestion:
     ladder: Verification | None
 
     def findings(self) -> Iterator[Finding]:
-        """What is right and what is not. Raises `DuesweepError` where the broker is out of reach,
-        or does not let this user in.
+        """What is right and what is not. Raises `DuesweepError` if the broker is out of reach or
+        refuses this user.
         """
         with RabbitMqConnection(self.brokers) as connection:
             channel = Channel(connection)
@@ -34,7 +36,7 @@ class EndpointsQuestion:
 
 
 def _finding(channel: Channel, style: Style, role: str, name: str) -> Finding:
-    missing = " and ".join(declare.missing(channel, endpoint(style, name)))
+    missing = " and ".join(declare.find_missing(channel, endpoint(style, name)))
     if missing:
         return fault(
             Check.TABLE_EXISTS,

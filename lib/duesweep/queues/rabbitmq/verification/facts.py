@@ -1,4 +1,4 @@
-"""What a broker's management API says of a vhost, as values. No I/O."""
+"""What a broker's management API says about a vhost, as values. No I/O."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from duesweep.queues.rabbitmq.topology import Binding, Kind
 
 @dataclass(frozen=True, slots=True)
 class ExchangeFacts:
-    """An exchange that is there."""
+    """An exchange that exists."""
 
     kind: str
     is_durable: bool
@@ -17,7 +17,7 @@ class ExchangeFacts:
 
 @dataclass(frozen=True, slots=True)
 class QueueFacts:
-    """A queue that is there. `policy` is what policies and operators' policies set together, and
+    """A queue that exists. `policy` is what its policy and its operator policy set together;
     `policy_names` are their names.
     """
 
@@ -29,8 +29,8 @@ class QueueFacts:
 
 @dataclass(frozen=True, slots=True)
 class BrokerFacts:
-    """A vhost, and the broker that it is on. `feature_flags` (by name, whether enabled) and
-    `alarms` are None where this user is not told.
+    """A vhost and its broker. `feature_flags` (by name, whether enabled) and `alarms` are None if
+    this user may not see them.
     """
 
     version: str
@@ -52,7 +52,7 @@ def queue_facts(answer: Sequence[Mapping[str, Any]]) -> dict[str, QueueFacts]:
 
 
 def bindings(answer: Sequence[Mapping[str, Any]]) -> frozenset[Binding]:
-    """All bindings but those that every queue has to the default exchange."""
+    """All bindings except those that every queue has to the default exchange."""
     return frozenset(
         Binding(
             one["source"], one["destination"], Kind(one["destination_type"]), one["routing_key"]
@@ -77,7 +77,7 @@ def _queue(one: Mapping[str, Any]) -> QueueFacts:
     names = (one.get("policy"), one.get("operator_policy"))
     return QueueFacts(
         one.get("arguments", {}),
-        # A queue that is without statistics as yet.
+        # A new queue has no statistics yet.
         one.get("messages", 0),
         one.get("effective_policy_definition") or {},
         ", ".join(name for name in names if name),

@@ -1,16 +1,11 @@
-"""Looks at a broker's delay ladder; changes nothing."""
+"""Checks a broker's delay ladder; changes nothing."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from duesweep.checks.finding import Check, Finding, ok, skipped
-from duesweep.drivers.rabbitmq import (
-    Brokers,
-    Channel,
-    Management,
-    NotAllowedError,
-    RabbitMqConnection,
-)
+from duesweep.drivers.rabbitmq import Brokers, Channel, RabbitMqConnection
+from duesweep.drivers.rabbitmq.management import Management, NotAllowedError
 from duesweep.queues.rabbitmq.verification import by_amqp, facts
 from duesweep.queues.rabbitmq.verification.broker_rules import broker_findings, version_finding
 from duesweep.queues.rabbitmq.verification.delivery_rules import delivery_findings
@@ -20,14 +15,14 @@ from duesweep.queues.rabbitmq.verification.ladder_rules import ladder_findings, 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """Of one vhost; without `management_url` as far as AMQP tells."""
+    """Checks one vhost. Without `management_url`, only what AMQP tells."""
 
     brokers: Brokers
     management_url: str | None
 
     def findings(self) -> Iterator[Finding]:
-        """What is right and what is not. Raises `DuesweepError` where the broker is out of reach,
-        or does not let this user in.
+        """What is right and what is not. Raises `DuesweepError` if the broker is out of reach or
+        refuses this user.
         """
         setting = self.brokers.setting
         with RabbitMqConnection(self.brokers) as connection:
@@ -49,12 +44,12 @@ def _by_amqp(connection: RabbitMqConnection, setting: str) -> Iterator[Finding]:
     channel = Channel(connection)
     yield version_finding(setting, connection.server_version)
     yield from by_amqp.ladder_findings(channel)
-    yield from waiting_findings(by_amqp.messages(channel))
+    yield from waiting_findings(by_amqp.count_messages(channel))
     yield skipped(
         Check.MANAGEMENT_API,
         f"{setting}.management_url",
-        "It is not set, and AMQP does not tell of bindings, of endpoints that can take nothing, of "
-        "policies, feature flags and alarms: these were not looked at",
+        "It is not set. AMQP does not tell about bindings, endpoints that can take nothing, "
+        "policies, feature flags and alarms: these were not checked",
     )
 
 

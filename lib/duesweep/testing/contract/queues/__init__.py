@@ -9,10 +9,10 @@ from duesweep.testing.contract.queues.transaction import TransactionContract
 
 
 class BrokerContract(ResolveContract, DeliverContract, BatchContract, AnswerContract):
-    """What a queue has to keep that takes back nothing, and looks into no message; the fixture
-    `subject` is a `BrokerUnderTest`.
+    """The contract of a queue that cannot roll back, and refuses no message for its contents. The
+    fixture `subject` is a `BrokerUnderTest`.
     """
 
 
 class QueueContract(BrokerContract, RefuseContract, TransactionContract):
-    """All that a queue has to keep; the fixture `subject` is a `QueueUnderTest`."""
+    """The whole contract of a queue. The fixture `subject` is a `QueueUnderTest`."""

@@ -1,4 +1,4 @@
-"""What a queue says later, and what it is given before it is due."""
+"""Tests of later answers, and of messages that are not due yet."""
 
 import time
 from datetime import timedelta
@@ -19,7 +19,7 @@ _ARRIVAL_SECONDS = 120.0
 
 
 class AnswerContract:
-    """Of each delivery it is said once what became of it; nothing arrives early."""
+    """A queue reports the result of each delivery once. No message arrives early."""
 
     def test_without_deliveries_there_is_nothing_to_confirm(self, subject: BrokerUnderTest) -> None:
         with steps.sessions(subject) as (store, queue), store.transaction():

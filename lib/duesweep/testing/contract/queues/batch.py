@@ -1,11 +1,11 @@
-"""Batch after batch in one session."""
+"""Tests of several batches in one session."""
 
 from duesweep.testing.contract.queues import steps
 from duesweep.testing.contract.subjects import BrokerUnderTest
 
 
 class BatchContract:
-    """Every batch counts, and those that deliver nothing do nothing."""
+    """Every batch is delivered. A batch without deliveries does nothing."""
 
     def test_batches_follow_each_other_in_one_session(self, subject: BrokerUnderTest) -> None:
         sent = steps.messages(3)

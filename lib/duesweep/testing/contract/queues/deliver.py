@@ -1,4 +1,4 @@
-"""What is delivered."""
+"""Tests of deliveries."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is refused and held up."""
+"""Tests of messages that are refused, and of locked queues."""
 
 from collections.abc import Iterator, Sequence
 from itertools import product
@@ -13,7 +13,7 @@ from duesweep.testing.contract.subjects import REFUSED_BODY, QueueUnderTest
 
 
 class RefuseContract:
-    """Messages arrive whatever becomes of others."""
+    """A message arrives, even if others are refused."""
 
     def test_refused_messages_cost_only_themselves(self, subject: QueueUnderTest) -> None:
         subject.refuse("Billing")
@@ -56,7 +56,7 @@ class RefuseContract:
                     queue.deliver(queue.resolve("Shipping"), sent[2:])
                     queue.commit()
             except TransactionLostError as error:
-                # Allowed as well: the batch is undone, and done again without this destination.
+                # Allowed too: the batch is rolled back, and repeated without this destination.
                 if not error.destination_is_at_fault:
                     raise
                 queue.rollback()
@@ -84,7 +84,7 @@ class RefuseContract:
 
 
 def _patterns() -> Iterator[Sequence[bool]]:
-    """Which messages of a group are wanted: all short groups, and long ones worth a look."""
+    """Which messages of a group are accepted: all short patterns, and some long ones."""
     for length in range(1, 6):
         yield from product([True, False], repeat=length)
     yield from ([False] * 6 + [True], [True] + [False] * 6, [True, False] * 6)

@@ -1,4 +1,4 @@
-"""What an address leads to, and what is found out before anything is claimed."""
+"""Tests of addresses, and of the check before anything is claimed."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from duesweep.testing.contract.subjects import BrokerUnderTest
 
 
 class ResolveContract:
-    """Destinations that are there, and those that are not."""
+    """Destinations that exist, and destinations that do not."""
 
     def test_destination_without_a_queue_is_the_messages_fault(
         self, subject: BrokerUnderTest

@@ -23,7 +23,7 @@ def sessions(subject: BrokerUnderTest) -> Iterator[tuple[TaskSession, QueueSessi
 def deliver(
     subject: BrokerUnderTest, address: str | None, *messages: Message
 ) -> dict[str, MessageError]:
-    """Deliver in a batch of its own; what was refused."""
+    """Deliver in a batch of its own. Returns the refused messages."""
     with sessions(subject) as (store, queue), store.transaction():
         refused = deliver_in(queue, address, *messages)
         queue.commit()
@@ -33,7 +33,7 @@ def deliver(
 def deliver_in(
     queue: QueueSession, address: str | None, *messages: Message
 ) -> dict[str, MessageError]:
-    """Deliver in a batch that is under way, and wait for late answers; what was refused."""
+    """Deliver in the current batch, and wait for the answers. Returns the refused messages."""
     refused = queue.deliver(queue.resolve(address), messages)
     answer = queue.confirm(ANSWER_SECONDS)
     assert list(answer.unconfirmed) == []
@@ -41,7 +41,7 @@ def deliver_in(
 
 
 def messages(count: int) -> list[Message]:
-    """Messages with a body each of its own."""
+    """Messages with different bodies."""
     return [message(delayed_row(body=str(number).encode())) for number in range(count)]
 
 

@@ -1,12 +1,12 @@
-"""When deliveries count."""
+"""Tests of the transaction of deliveries."""
 
 from duesweep.testing.contract.queues import steps
 from duesweep.testing.contract.subjects import QueueUnderTest
-from duesweep.testing.contract.transactions import rolled_back
+from duesweep.testing.contract.transactions import roll_back
 
 
 class TransactionContract:
-    """All of a batch or nothing, in the store's transaction or right before its end."""
+    """A batch is delivered as a whole or not at all, with the store's transaction or before it."""
 
     def test_nothing_is_to_be_seen_of_a_batch_before_its_end(self, subject: QueueUnderTest) -> None:
         with steps.sessions(subject) as (store, queue), store.transaction():
@@ -17,7 +17,7 @@ class TransactionContract:
     def test_batch_that_fails_before_the_queues_commit_has_delivered_nothing(
         self, subject: QueueUnderTest
     ) -> None:
-        with steps.sessions(subject) as (store, queue), rolled_back(store):
+        with steps.sessions(subject) as (store, queue), roll_back(store):
             queue.deliver(queue.resolve("Billing"), steps.messages(2))
 
         assert subject.arrived("Billing") == []
@@ -27,7 +27,7 @@ class TransactionContract:
     ) -> None:
         sent = steps.messages(2)
 
-        with steps.sessions(subject) as (store, queue), rolled_back(store):
+        with steps.sessions(subject) as (store, queue), roll_back(store):
             steps.deliver_in(queue, "Billing", *sent)
             queue.commit()
 
@@ -44,7 +44,7 @@ class TransactionContract:
             with store.transaction():
                 steps.deliver_in(queue, "Billing", before)
                 queue.commit()
-            with rolled_back(store):
+            with roll_back(store):
                 queue.deliver(queue.resolve("Billing"), [lost])
                 queue.deliver(queue.resolve("Shipping"), [lost_elsewhere])
             queue.rollback()

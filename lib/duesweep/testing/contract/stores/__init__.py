@@ -20,4 +20,4 @@ class StoreContract(
     SweepContract,
     MessageContract,
 ):
-    """All that a store has to keep; the fixture `subject` is a `StoreUnderTest`."""
+    """The whole contract of a store. The fixture `subject` is a `StoreUnderTest`."""

@@ -1,4 +1,4 @@
-"""What a claim returns."""
+"""Tests of what a claim returns."""
 
 import pytest
 
@@ -69,7 +69,7 @@ class ClaimContract:
         for row in rows:
             message = claimed[row.key]
             assert isinstance(message.headers, UnreadableHeadersError)
-            # Errors are never equal: all but the reason.
+            # Two errors are never equal. So all fields except the headers are compared.
             assert message._replace(headers={}) == subject.message(row)._replace(headers={})
 
     def test_claim_returns_headers_to_be_delivered_without_the_forward_destination(
@@ -123,7 +123,7 @@ class ClaimContract:
 
         assert sorted(steps.keys(claim)) == sorted([free.key, also_free.key])
         assert claim.skipped == len(claim.unread) == 0
-        # Where a claim key is a Due, a message with another Due is gone from it.
+        # Where claim keys are Dues, a message that was rescheduled counts as gone.
         assert (claim.gone, claim.later) in {(1, 2), (2, 1)}
 
     def test_claim_keys_of_what_others_hold_are_told_as_skipped(

@@ -1,4 +1,4 @@
-"""What claim keys lead to."""
+"""Tests of which messages a claim key finds."""
 
 from duesweep.testing.builders import delayed_row
 from duesweep.testing.contract.stores import steps
@@ -6,7 +6,7 @@ from duesweep.testing.contract.subjects import StoreUnderTest
 
 
 class ClaimKeyContract:
-    """A claim key leads to a message of its Due, and never to more than one."""
+    """A claim key finds one message of its Due, and never more than one."""
 
     def test_claim_keys_of_one_due_lead_to_as_many_messages(self, subject: StoreUnderTest) -> None:
         due = subject.now() - steps.MINUTE
@@ -105,6 +105,6 @@ class ClaimKeyContract:
                     claimed = steps.claim(subject, session, run, *wanted).messages
                     session.exclude(claimed)
                 assert len(claimed) == 2
-                # Raises where one comes a second time.
+                # Raises if a message comes a second time.
                 for message in claimed:
                     del left[message.key]

@@ -1,4 +1,4 @@
-"""What a claim takes for due."""
+"""Tests of which messages a claim takes as due."""
 
 from datetime import timedelta
 
@@ -11,7 +11,7 @@ from duesweep.tombstone import micros
 
 
 class DueContract:
-    """Whatever a plan says: what is there and due when it is claimed."""
+    """A claim takes messages that are in the store and due at that moment, not the plan's."""
 
     def test_claim_leaves_a_message_that_was_rescheduled_after_the_plan(
         self, subject: StoreUnderTest
@@ -27,7 +27,7 @@ class DueContract:
         run = subject.open_sweep()
         horizon, tick = run.horizon.before, subject.abilities.tick
 
-        # Where the store rounds, one due at the horizon may be due before it.
+        # If the store rounds, a message due at the horizon may be due before it.
         before, at, after = subject.load(
             delayed_row(due=horizon + shift) for shift in (-tick, 0 * tick, tick)
         )
@@ -51,7 +51,7 @@ class DueContract:
         assert [(m.key, m.due_us) for m in claim.messages] == [(since_ever.key, None)]
 
     def test_message_due_since_the_year_one_is_claimed(self, subject: StoreUnderTest) -> None:
-        # Or since the earliest time that the store holds.
+        # The year 1, or the earliest time that the store can hold.
         run, [row] = steps.load(subject, delayed_row(due=subject.abilities.first_due))
 
         with steps.batch(subject) as session:
@@ -68,7 +68,7 @@ class DueContract:
         with steps.batch(subject) as session:
             claim = steps.claim(subject, session, run, *rows)
 
-        # What the store's clock is ahead of the server's, a Due is ahead of its instant.
+        # A Due is ahead of its instant by as much as the store's clock is ahead of the server's.
         ahead_us = micros(subject.now()) - micros(subject.server_time())
         found = {m.key: m.instant_us for m in claim.messages}
         assert found.keys() == {row.key for row in rows}

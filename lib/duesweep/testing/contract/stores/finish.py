@@ -1,4 +1,4 @@
-"""What a batch does to its rows, in one transaction."""
+"""Tests of what `finish` does to the rows of a batch, in one transaction."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,12 +12,12 @@ from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import DelayedRow
 from duesweep.testing.contract.stores import steps
 from duesweep.testing.contract.subjects import StoreUnderTest
-from duesweep.testing.contract.transactions import rolled_back
+from duesweep.testing.contract.transactions import roll_back
 from duesweep.testing.journal import BatchEntry, ExhaustedEntry, batch_entry, exhausted_entry
 
 
 class FinishContract:
-    """What left is gone and accounted for, what failed is counted; all of it or nothing."""
+    """`finish` removes messages, counts failures and writes the journal: all or nothing."""
 
     def test_finish_removes_counts_and_journals_in_the_claims_transaction(
         self, subject: StoreUnderTest
@@ -38,7 +38,7 @@ class FinishContract:
     def test_finish_that_is_rolled_back_never_happened(self, subject: StoreUnderTest) -> None:
         run, rows = steps.load(subject, *_one_of_each(subject))
 
-        with subject.store.open_task() as session, rolled_back(session):
+        with subject.store.open_task() as session, roll_back(session):
             _finish_one_of_each(subject, session, run, rows)
             assert session.grant_exhausted(run, 2, 10) == 2
 
@@ -125,7 +125,7 @@ class FinishContract:
             claim = steps.claim(subject, session, run, first)
             session.finish(run, 0, steps.delivered(*claim.messages), claim.server_us)
 
-            with rolled_back(session):
+            with roll_back(session):
                 claim = steps.claim(subject, session, run, second)
                 session.finish(run, 0, steps.delivered(*claim.messages), claim.server_us)
 

@@ -1,13 +1,13 @@
-"""What a claim locks, skips and frees."""
+"""Tests of which rows a claim locks, skips and frees."""
 
 from duesweep.testing.builders import delayed_row
 from duesweep.testing.contract.stores import steps
 from duesweep.testing.contract.subjects import StoreUnderTest
-from duesweep.testing.contract.transactions import rolled_back
+from duesweep.testing.contract.transactions import roll_back
 
 
 class LockContract:
-    """A row is one transaction's, and nobody waits for it."""
+    """One transaction locks a row. Others skip it and do not wait."""
 
     def test_claim_skips_what_another_session_holds_and_waits_for_nobody(
         self, subject: StoreUnderTest
@@ -70,7 +70,7 @@ class LockContract:
             with other.transaction():
                 steps.claim(subject, other, run, row)
             assert steps.claimable(subject, run, row) == [row.key]
-            with rolled_back(other):
+            with roll_back(other):
                 steps.claim(subject, other, run, row)
 
             assert steps.claimable(subject, run, row) == [row.key]
@@ -83,7 +83,7 @@ class LockContract:
         with steps.batch(subject) as session:
             claim = steps.claim(subject, session, run, row)
 
-            with rolled_back(session):
+            with roll_back(session):
                 pass
 
             assert steps.claimable(subject, run, row) == []

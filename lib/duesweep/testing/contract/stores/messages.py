@@ -1,4 +1,4 @@
-"""One message at a time."""
+"""Tests of the session for one message at a time."""
 
 import uuid
 from datetime import timedelta
@@ -11,13 +11,13 @@ from duesweep.stores.base import MessageSession
 from duesweep.stores.values import NewMessage, TransactionMode
 from duesweep.testing.contract.stores import steps
 from duesweep.testing.contract.subjects import StoreUnderTest
-from duesweep.testing.contract.transactions import rolled_back
+from duesweep.testing.contract.transactions import roll_back
 
 _HEADERS = {MESSAGE_ID: "6513270e-269e-0d37-f2a7-4de452e6b438", "Grüße": "\N{CHECK MARK}"}
 
 
 class MessageContract:
-    """A message that is stored is fetched when it is due, and is there until it is removed."""
+    """A stored message is fetched when it is due, and stays until it is removed."""
 
     def test_stored_message_is_fetched_as_it_was_stored(self, subject: StoreUnderTest) -> None:
         with subject.store.open_messages() as session:
@@ -40,7 +40,7 @@ class MessageContract:
             session.store(_new(subject, {"n": "3"}, seconds=-30))
 
             numbers = []
-            while fetched := _fetched_and_removed(session):
+            while fetched := _fetch_and_remove(session):
                 assert not isinstance(fetched.headers, MessageError)
                 numbers.append(fetched.headers["n"])
 
@@ -82,7 +82,7 @@ class MessageContract:
     ) -> None:
         with subject.store.open_messages() as session:
             session.store(_new(subject))
-            with rolled_back(session):
+            with roll_back(session):
                 fetched = session.fetch_next_due()
                 assert fetched is not None
                 assert session.remove(fetched)
@@ -156,12 +156,12 @@ def _new(
     seconds: float = -60,
     body: bytes | None = b"{}",
 ) -> NewMessage:
-    """A message that comes due in `seconds`."""
+    """A message that becomes due in `seconds`."""
     due = subject.server_time() + timedelta(seconds=seconds)
     return NewMessage("Billing", dict(headers or {MESSAGE_ID: str(uuid.uuid4())}), body, due)
 
 
-def _fetched_and_removed(session: MessageSession) -> Message | None:
+def _fetch_and_remove(session: MessageSession) -> Message | None:
     with session.transaction():
         fetched = session.fetch_next_due()
         if fetched is not None:

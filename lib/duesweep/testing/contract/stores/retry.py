@@ -1,11 +1,11 @@
-"""What a claim takes for eligible."""
+"""Tests of which messages a claim takes as eligible."""
 
 from duesweep.testing.contract.stores import steps
 from duesweep.testing.contract.subjects import StoreUnderTest
 
 
 class RetryContract:
-    """A message that failed is left alone until it is eligible."""
+    """A failed message is not claimed until it is eligible again."""
 
     def test_claim_releases_what_another_session_has_counted_a_failure_for(
         self, subject: StoreUnderTest

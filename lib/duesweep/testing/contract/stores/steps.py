@@ -17,7 +17,7 @@ from duesweep.testing.builders import DelayedRow, delayed_row
 from duesweep.testing.contract.subjects import StoreUnderTest
 
 MINUTE = timedelta(minutes=1)
-# How long somebody is watched who must wait: less than a session's lock time-out.
+# How long a test checks that a session waits: less than its lock time-out.
 WHILE_SECONDS = 0.3
 
 _APART = timedelta(milliseconds=10)
@@ -25,70 +25,70 @@ _numbers = itertools.count(1)
 
 
 def row(subject: StoreUnderTest, destination: str | None = "Billing", **values: Any) -> DelayedRow:
-    """A row that came due a minute ago or earlier; no other has its Due, unless `values` say so."""
+    """A row that was due a minute ago or earlier. No other row has its Due, unless `values` do."""
     return delayed_row(destination, **{"due": _own_due(subject)} | values)
 
 
 def poison(subject: StoreUnderTest, text: str | None = None, **values: Any) -> DelayedRow:
-    """A row whose headers, `text` or any, cannot be read."""
+    """A row whose headers cannot be read. `text` None: any such headers."""
     headers = subject.unreadable[0] if text is None else text
     return DelayedRow(headers=headers, **{"due": _own_due(subject)} | values)
 
 
 def load(subject: StoreUnderTest, *rows: DelayedRow) -> tuple[SweepRun, list[DelayedRow]]:
-    """Store rows and open a sweep of them; the rows as they are stored."""
+    """Store rows and open a sweep. Returns the sweep and the rows as they are stored."""
     stored = subject.load(rows)
     return subject.open_sweep(), stored
 
 
 @contextmanager
 def batch(subject: StoreUnderTest) -> Iterator[TaskSession]:
-    """A session with a transaction under way."""
+    """A session with an open transaction."""
     with subject.store.open_task() as session, session.transaction():
         yield session
 
 
 def claim(subject: StoreUnderTest, session: TaskSession, run: SweepRun, *rows: DelayedRow) -> Claim:
-    """What the session claims by the rows' claim keys."""
+    """Claim by the rows' claim keys."""
     return session.claim(run, subject.claim_keys(rows))
 
 
 def claimable(subject: StoreUnderTest, run: SweepRun, *rows: DelayedRow) -> list[str]:
-    """The keys that a session of its own can claim now."""
+    """The keys that a new session can claim now."""
     with batch(subject) as session:
         return keys(claim(subject, session, run, *rows))
 
 
 def keys(claim: Claim) -> list[str]:
-    """The keys of what was claimed."""
+    """The keys of the claimed messages."""
     return [message.key for message in claim.messages]
 
 
 def delivered(*messages: Message) -> Outcomes:
-    """All of them are delivered."""
+    """Outcomes in which all messages are delivered."""
     return Outcomes(delivered=tuple(Delivered(message, "Billing") for message in messages))
 
 
 def failed(*messages: Message, retry_seconds: float = 3600) -> Outcomes:
-    """All of them fail."""
+    """Outcomes in which all messages fail."""
     error = QueueNotFoundError("There is no queue")
     return Outcomes(failed=tuple(Failed(message, error, retry_seconds) for message in messages))
 
 
 def fail(subject: StoreUnderTest, run: SweepRun, row: DelayedRow) -> None:
-    """A batch in which the message fails."""
+    """Run a batch in which the message fails."""
     with batch(subject) as session:
         claimed = claim(subject, session, run, row)
         session.finish(run, 0, failed(*claimed.messages), claimed.server_us)
 
 
 def need_skipping(subject: StoreUnderTest) -> None:
-    """Skip the test where claims do not skip what others hold."""
+    """Skip the test if claims do not skip locked rows."""
     if not subject.abilities.skips_locked:
-        pytest.skip(f"{subject.abilities.stand_in} stands in, and does not skip what others hold")
+        pytest.skip(f"{subject.abilities.stand_in} stands in, and does not skip locked rows")
 
 
 def _own_due(subject: StoreUnderTest) -> datetime:
-    # By the hour: what passes between two calls must not make their Dues equal.
+    # Counted from the full hour: the time between two calls must not make their Dues equal.
     hour = subject.now().replace(minute=0, second=0, microsecond=0)
     return hour - MINUTE - next(_numbers) * max(_APART, 2 * subject.abilities.tick)

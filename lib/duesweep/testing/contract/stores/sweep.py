@@ -1,4 +1,4 @@
-"""What holds a sweep's batches together: its limit, its end, and other sweeps."""
+"""Tests of a sweep as a whole: its limit, its end, and two sweeps at once."""
 
 import threading
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from duesweep.testing.journal import BatchEntry, SliceEntry
 
 
 class SweepContract:
-    """Slices count together, close together, and sweeps do not disturb each other."""
+    """The slices of a sweep share its counters and its end. Sweeps do not disturb each other."""
 
     def test_sweep_grants_exhausted_messages_up_to_its_limit(self, subject: StoreUnderTest) -> None:
         run, rows = steps.load(subject, *[steps.row(subject) for _ in range(9)])
@@ -123,7 +123,7 @@ class SweepContract:
         claim_keys = subject.claim_keys(rows)
 
         with ThreadPoolExecutor() as pool:
-            # From both ends, so that both have work and meet in the middle.
+            # From both ends: both have work, and they meet in the middle.
             start = threading.Barrier(2)
             list(pool.map(_sweep, [subject] * 2, runs, [claim_keys, claim_keys[::-1]], [start] * 2))
 
@@ -131,7 +131,7 @@ class SweepContract:
 
 
 def _rows(subject: StoreUnderTest, count: int) -> list[DelayedRow]:
-    """Ten rows, each with a Due of its own, and `count` with one Due, some of them to nowhere."""
+    """Ten rows with different Dues, and `count` rows with one Due, some without a queue."""
     due = subject.now() - steps.MINUTE
     return [steps.row(subject) for _ in range(10)] + [
         delayed_row("Nowhere" if n % 100 == 0 else "Billing", due=due) for n in range(count)
@@ -141,7 +141,7 @@ def _rows(subject: StoreUnderTest, count: int) -> list[DelayedRow]:
 def _assert_each_delivered_once(
     subject: StoreUnderTest, rows: Sequence[DelayedRow], runs: Sequence[SweepRun]
 ) -> None:
-    """What can be delivered was, by all the runs, and each accounts for its own."""
+    """Assert that the runs delivered all that they can, and each journalled its own part."""
     messages = [subject.message(row) for row in rows]
     unknown = {m.key for m in messages if m.destination == "Nowhere"}
     expected = [m.headers_text for m in messages if m.key not in unknown]

@@ -1,4 +1,4 @@
-"""What the demonstration says: each step before it is done, and how long it took."""
+"""Prints the demonstration's steps, and how long each took."""
 
 import time
 from collections.abc import Iterator
@@ -6,13 +6,13 @@ from contextlib import contextmanager
 
 
 def say(text: str, end: str = "\n") -> None:
-    """Print at once, also into a pipe."""
+    """Print a line at once, also into a pipe."""
     print(text, end=end, flush=True)
 
 
 @contextmanager
 def step(text: str) -> Iterator[None]:
-    """Say what begins, then the seconds that it took."""
+    """Print the step before the block, and its seconds after it."""
     say(f"{text} … ", end="")
     started = time.monotonic()
     try:

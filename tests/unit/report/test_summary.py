@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from duesweep.cli import report
-from duesweep.stores.values import FailureReason, SweepSummary
+from duesweep.report.summary import as_json, print_summary
+from duesweep.stores.journal import FailureReason, SweepSummary
 
 _START = datetime(2026, 11, 1, 8, tzinfo=UTC)
 _FAILURES = (
@@ -46,7 +46,7 @@ def _summary(*failures: FailureReason) -> SweepSummary:
 
 
 def test_json_names_the_reasons_of_failures() -> None:
-    assert json.loads(json.dumps(report.as_json(_summary(*_FAILURES))))["failures"] == [
+    assert json.loads(json.dumps(as_json(_summary(*_FAILURES))))["failures"] == [
         {
             "reason": 'There is no queue table "public"."Nowhere"; create it',
             "count": 1_200,
@@ -57,7 +57,7 @@ def test_json_names_the_reasons_of_failures() -> None:
 
 
 def test_table_is_followed_by_the_reasons_of_failures(capsys: pytest.CaptureFixture[str]) -> None:
-    report.print_summary(_summary(*_FAILURES))
+    print_summary(_summary(*_FAILURES))
 
     lines = capsys.readouterr().out.splitlines()
     at = lines.index("Why messages failed, most frequent reasons first:")
@@ -70,10 +70,10 @@ def test_table_is_followed_by_the_reasons_of_failures(capsys: pytest.CaptureFixt
 
 
 def test_sweep_without_failures_names_no_reasons(capsys: pytest.CaptureFixture[str]) -> None:
-    report.print_summary(_summary())
+    print_summary(_summary())
 
     assert "Why" not in capsys.readouterr().out
-    assert report.as_json(_summary())["failures"] == []
+    assert as_json(_summary())["failures"] == []
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_summary_begins_with_a_sentence(
 ) -> None:
     summary = replace(_summary(), end=_START + timedelta(seconds=16.2), **changes)
 
-    report.print_summary(summary)
+    print_summary(summary)
 
     assert capsys.readouterr().out.splitlines()[0] == expected
 
@@ -111,13 +111,13 @@ def test_summary_begins_with_a_sentence(
 def test_sentence_of_a_sweep_that_looked_ahead_does_not_call_all_messages_due(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    report.print_summary(replace(_summary(), dispatched=1_201, failed=0), only_due=False)
+    print_summary(replace(_summary(), dispatched=1_201, failed=0), only_due=False)
 
     assert capsys.readouterr().out.startswith("Dispatched 1,201 of 1,201 messages in 0 ms.\n")
 
 
 def _table(capsys: pytest.CaptureFixture[str], summary: SweepSummary) -> dict[str, str]:
-    report.print_summary(summary)
+    print_summary(summary)
     cells = [line.split("│") for line in capsys.readouterr().out.splitlines() if "│" in line]
     return {name.strip(): text.strip() for _, name, text, _ in cells}
 
@@ -141,7 +141,7 @@ def test_table_of_a_sweep_that_dispatched_nothing_has_no_lateness(
 def test_json_keeps_raw_numbers_and_names() -> None:
     late = replace(_summary(), lateness_p50_ms=10_800_625, bytes=12_345_678)
 
-    document = report.as_json(late)
+    document = as_json(late)
 
     assert (document["lateness_p50_ms"], document["bytes"]) == (10_800_625, 12_345_678)
     assert document["start"] == "2026-11-01T08:00:00+00:00"

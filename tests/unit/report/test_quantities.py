@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duesweep.cli.quantities import count_text, duration_text, size_text, time_text
+from duesweep.report.quantities import count_text, duration_text, size_text, time_text
 
 
 @pytest.mark.parametrize(

@@ -1,85 +1,15 @@
-"""What a sweep prints: progress on a terminal, a summary as text or JSON, logs on stderr."""
+"""The summary of a sweep, as text and as JSON."""
 
-import logging
-import sys
-import threading
-from collections import Counter
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
-import structlog
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Column, Table
+from rich.table import Table
 
-from duesweep.cli.quantities import count_text, duration_text, size_text, time_text
-from duesweep.errors import StoreError
-from duesweep.preview import PreviewEntry
-from duesweep.stores.base import Store
-from duesweep.stores.values import SweepRun, SweepSummary
-from duesweep.sweep import Watch
-
-_POLL_SECONDS = 0.5
-
-
-def configure_logging() -> None:
-    """Log JSON lines to stderr: stdout is for the summary."""
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso"),
-            structlog.processors.JSONRenderer(),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
-
-
-def progress(store: Store) -> Watch | None:
-    """Show batches, rows and rows/s while a sweep dispatches; None if stderr is not a terminal."""
-    if not sys.stderr.isatty():
-        return None
-
-    def watch(run: SweepRun, found: int) -> AbstractContextManager[object]:
-        return _progress_bar(store, run, found)
-
-    return watch
-
-
-@contextmanager
-def _progress_bar(store: Store, run: SweepRun, found: int) -> Iterator[None]:
-    done = threading.Event()
-    bar = Progress(
-        TextColumn("sweeping"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[batches]} batches, {task.fields[rate]:,.0f} rows/s"),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-    )
-    task = bar.add_task("sweep", total=found, batches=0, rate=0.0)
-
-    def poll() -> None:
-        try:
-            with store.open_driver() as session:
-                while not done.wait(_POLL_SECONDS):
-                    batches, rows = session.progress(run.sweep_id)
-                    elapsed = bar.tasks[0].elapsed or _POLL_SECONDS
-                    bar.update(task, completed=rows, batches=batches, rate=rows / elapsed)
-        except StoreError:
-            return  # only the display ends: the sweep itself reports the error
-
-    watcher = threading.Thread(target=poll, daemon=True)
-    with bar:
-        watcher.start()
-        try:
-            yield
-        finally:
-            done.set()
-            watcher.join()
+from duesweep.report.quantities import count_text, duration_text, size_text, time_text
+from duesweep.stores.journal import SweepSummary
 
 
 def as_json(summary: SweepSummary) -> dict[str, Any]:
@@ -166,21 +96,3 @@ def _text_of(value: object) -> str:
     if isinstance(value, datetime):
         return time_text(value)
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def print_preview(found: Counter[PreviewEntry], own_queue: str) -> None:
-    """Where messages would go, as a table on stdout."""
-    table = Table("destination", "where to", Column("messages", justify="right"))
-    for entry, messages in sorted(found.items(), key=lambda item: _order(*item)):
-        place = "at once" if entry.level is None else f"delay level {entry.level:02}"
-        destination = entry.destination or own_queue
-        table.add_row(
-            destination, f"stays: {entry.problem}" if entry.problem else place, f"{messages:,}"
-        )
-    table.add_row("", "all", f"{found.total():,}")
-    Console().print(table)
-
-
-def _order(entry: PreviewEntry, _: int) -> tuple[bool, str, int, str]:
-    level = -1 if entry.level is None else entry.level
-    return (entry.problem is not None, entry.destination or "", level, entry.problem or "")

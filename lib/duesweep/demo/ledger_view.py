@@ -1,4 +1,4 @@
-"""A look into the ledger, and the ledger's account held against the queue tables."""
+"""Shows rows of the ledger, and compares the ledger's account with the queue tables."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,20 +11,20 @@ from rich.table import Table
 from duesweep.core.address import TableName
 from duesweep.ledger.spark.tables import SparkTables
 
-# Of tables that go into a file.
+# The width of tables that are printed into a file.
 _WIDTH = 118
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """What to show of one ledger table: a query over `{table}` and what it shows."""
+class LedgerView:
+    """What to show of one ledger table: a query over `{table}`, and its title."""
 
     table: str
     title: str
     query: str
 
 
-TOMBSTONES = Look(
+TOMBSTONES = LedgerView(
     "tombstones",
     "one row for every message that left the store; here one for each way of writing a destination",
     """
@@ -38,7 +38,7 @@ TOMBSTONES = Look(
     ORDER BY outcome, queue, destination
     """,
 )
-RETRIES = Look(
+RETRIES = LedgerView(
     "retries",
     "messages that failed and are still in the store; here two of each kind",
     """
@@ -52,7 +52,7 @@ RETRIES = Look(
     ORDER BY error_text
     """,
 )
-ERRORS = Look(
+ERRORS = LedgerView(
     "errors",
     "messages out of attempts, whole, with headers and body; here two of each kind",
     """
@@ -67,7 +67,7 @@ ERRORS = Look(
     ORDER BY error_class
     """,
 )
-SWEEPS = Look(
+SWEEPS = LedgerView(
     "sweeps",
     "one row a sweep",
     """
@@ -78,14 +78,14 @@ SWEEPS = Look(
 )
 
 
-def show(ledger: SparkTables, look: Look) -> None:
+def show(ledger: SparkTables, view: LedgerView) -> None:
     """Print a few rows of a ledger table, and how many there are."""
-    table = ledger.table(look.table)
+    table = ledger.table(view.table)
     (count,) = ledger.spark.sql(f"SELECT count(*) FROM {table}").collect()
-    shown_df = ledger.spark.sql(look.query.format(table=table))
-    title = f"{look.table} ({count[0]:,}): {look.title}"
+    shown_df = ledger.spark.sql(view.query.format(table=table))
+    title = f"{view.table} ({count[0]:,}): {view.title}"
     printed = Table(title=title, title_justify="left", title_style="bold")
-    rows = [[_shown(value) for value in row] for row in shown_df.collect()]
+    rows = [[_format(value) for value in row] for row in shown_df.collect()]
     for index, name in enumerate(shown_df.columns):
         figures = all(set(row[index]) <= set("0123456789.,") for row in rows)
         printed.add_column(name, justify="right" if figures else "left")
@@ -96,7 +96,7 @@ def show(ledger: SparkTables, look: Look) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One line of the account: what is there, and what the ledger says."""
+    """One line of the account: how many are there, and how many the ledger has."""
 
     location: str
     found: int
@@ -111,8 +111,8 @@ class Comparison:
 def account(
     ledger: SparkTables, dsn: str, delayed: TableName, queues: Sequence[TableName], loaded: int
 ) -> Sequence[Comparison]:
-    """Each queue table against its tombstones, what still waits against what has none, and the
-    other ledger tables against what the demonstration leaves: all that failed is out of attempts.
+    """Compare each queue table with its tombstones, and the messages in the store with those that
+    have no tombstone. The table `errors` has to hold all failed messages, and `retries` none.
     """
     tombstones = ledger.table("tombstones")
     rows = ledger.spark.sql(f"SELECT queue, count(*) FROM {tombstones} GROUP BY queue").collect()
@@ -150,7 +150,7 @@ def show_account(entries: Sequence[Comparison]) -> None:
 
 
 def _count(connection: psycopg.Connection[tuple[int, int]], table: TableName) -> tuple[int, int]:
-    # Headers hold the message's id.
+    # Two messages never have the same headers: these hold the message's id.
     statement = f"SELECT count(*), count(*) - count(DISTINCT headers) FROM {table}"
     (row,) = connection.execute(statement.encode()).fetchall()
     return row
@@ -163,7 +163,7 @@ def _print(table: Table) -> None:
     console.print(table)
 
 
-def _shown(value: object) -> str:
+def _format(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, datetime):

@@ -1,0 +1,115 @@
+"""Named statements on one session of SQL Server."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pyodbc
+
+from duesweep.drivers.sqlserver.binding import Names, bind, describe_statement, literal, text_of
+from duesweep.drivers.sqlserver.errors import number_of
+from duesweep.drivers.sqlserver.transactions import RawSession, Transactions, drain
+from duesweep.drivers.sqlserver.values import adapted
+from duesweep.errors import StoreError
+from duesweep.sql import statement
+
+TEXT, BYTES = (pyodbc.SQL_WVARCHAR, 0, 0), (pyodbc.SQL_VARBINARY, 0, 0)
+_LONG_TEXT, _LONG_BYTES = 2_000, 8_000
+
+
+class SqlServerStatements(Transactions):
+    """See `Statements`. `names` are what the statements have in braces, quoted already."""
+
+    def __init__(self, session: RawSession, names: Names) -> None:
+        super().__init__(session)
+        self._names = names
+
+    def named(self, names: Names) -> "SqlServerStatements":
+        """The statements of the same session with these names."""
+        return SqlServerStatements(self._session, names)
+
+    def execute(self, name: str, /, **values: object) -> int:
+        """Run the named statement; returns the number of rows that it touched."""
+        with self._cursor(describe_statement(name, self._names)) as cursor:
+            self._send(cursor, name, values)
+            count = int(cursor.rowcount)
+            drain(cursor)
+        return count
+
+    def rows(self, name: str, /, **values: object) -> list[Any]:
+        """The rows that the named statement returns, with their columns as attributes."""
+        with self._cursor(describe_statement(name, self._names)) as cursor:
+            self._send(cursor, name, values)
+            # What a procedure or an assignment answers comes before the rows, and has none.
+            while cursor.description is None and cursor.nextset():
+                pass
+            rows = list(cursor.fetchall())
+            drain(cursor)
+        return rows
+
+    def row(self, name: str, /, **values: object) -> Any:
+        """The only row that the named statement returns."""
+        (row,) = self.rows(name, **values)
+        return row
+
+    def query(self, name: str, /, **literals: str) -> str:
+        """The text of a statement for JDBC, with `literals` quoted in it."""
+        quoted = {key: literal(value) for key, value in literals.items()}
+        return statement("sqlserver", name).format(**self._names, **quoted)
+
+    def read_while(
+        self, wanted: Callable[[Any], bool], name: str, /, **values: object
+    ) -> tuple[list[Any], bool]:
+        """Rows of the named statement, one at a time, up to the first after which no more are
+        `wanted`; and whether these are all.
+        """
+        rows: list[Any] = []
+        with self._cursor(describe_statement(name, self._names)) as cursor:
+            self._send(cursor, name, values)
+            while row := cursor.fetchone():
+                rows.append(row)
+                self._watch.restart_timer()
+                if not wanted(row):
+                    return rows, cursor.fetchone() is None
+        return rows, True
+
+    def execute_many(self, name: str, rows: Sequence[Mapping[str, object]]) -> None:
+        """Run the named statement once for each of these sets of values, all of the same names."""
+        if not rows:
+            return
+        text, order = text_of(name, tuple(sorted(rows[0])))
+        values = [adapted(row) for row in rows]
+        with self._cursor(describe_statement(name, self._names)) as cursor:
+            cursor.executemany(
+                text.format(**self._names), [[row[value] for value in order] for row in values]
+            )
+
+    def error_number(self, name: str) -> int | None:
+        """The number of the error that the named statement, which changes nothing, meets."""
+        try:
+            with self.transaction():
+                self.execute(name)
+        except StoreError as error:
+            return number_of(error.__cause__) if isinstance(error.__cause__, pyodbc.Error) else None
+        return None
+
+    def _send(self, cursor: pyodbc.Cursor, name: str, values: Mapping[str, object]) -> None:
+        send(self._session, cursor, *bind(name, self._names, adapted(values)))
+
+
+def send(
+    session: RawSession, cursor: pyodbc.Cursor, text: str, parameters: Sequence[object]
+) -> None:
+    """Execute a statement with its parameters."""
+    # FreeTDS declares long ones as they have to be, and refuses to be told.
+    if session.sends_arrays:
+        cursor.setinputsizes([_size(value) for value in parameters])
+    cursor.execute(text, parameters)
+
+
+def _size(value: object) -> tuple[int, int, int] | None:
+    """How a parameter is declared; None: as ODBC would. A long one would go out as `ntext` or
+    `image`, which hardly any function takes.
+    """
+    if isinstance(value, str) and len(value) > _LONG_TEXT:
+        return TEXT
+    return BYTES if isinstance(value, bytes) and len(value) > _LONG_BYTES else None

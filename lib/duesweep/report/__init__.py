@@ -1,0 +1,3 @@
+"""What a sweep tells people: progress, summary, preview. The command line and the demonstration
+print it.
+"""

@@ -1,0 +1,26 @@
+"""What a handover would do, as a table."""
+
+from collections import Counter
+
+from rich.console import Console
+from rich.table import Column, Table
+
+from duesweep.preview import PreviewEntry
+
+
+def print_preview(found: Counter[PreviewEntry], own_queue: str) -> None:
+    """Where messages would go, as a table on stdout."""
+    table = Table("destination", "where to", Column("messages", justify="right"))
+    for entry, messages in sorted(found.items(), key=lambda item: _order(*item)):
+        where = "at once" if entry.level is None else f"delay level {entry.level:02}"
+        destination = entry.destination or own_queue
+        table.add_row(
+            destination, f"stays: {entry.problem}" if entry.problem else where, f"{messages:,}"
+        )
+    table.add_row("", "all", f"{found.total():,}")
+    Console().print(table)
+
+
+def _order(entry: PreviewEntry, _: int) -> tuple[bool, str, int, str]:
+    level = -1 if entry.level is None else entry.level
+    return (entry.problem is not None, entry.destination or "", level, entry.problem or "")

@@ -1,0 +1,192 @@
+"""The contract of a store's journal, which settle reads, and the values that cross it."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+from uuid import UUID
+
+
+@dataclass(frozen=True, slots=True)
+class JdbcSource:
+    """Where and how Spark reads from the store's database; the properties hold the password."""
+
+    url: str
+    properties: dict[str, str]
+
+    def __repr__(self) -> str:
+        return f"JdbcSource({self.url!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class UnsettledSweep:
+    """A sweep whose outcomes the ledger may not have yet."""
+
+    sweep_id: UUID
+    is_closed: bool
+    sealed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class FailureReason:
+    """Why `count` messages of a sweep failed; one of them was for `destination`, None where that
+    cannot be read.
+    """
+
+    reason: str
+    count: int
+    destination: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SweepSummary:
+    """The row of one sweep in the ledger's `sweeps`, derived from its journal; the same names in
+    `--json`. Times are aware datetimes, `bytes` those of the bodies dispatched. `found` is
+    `claimed + skipped + gone + eligible_later + left`, `claimed` is
+    `dispatched + failed + exhausted`. `skipped` were locked by others, `gone` were taken or removed
+    by others, `eligible_later` came to have a later Due or attempt, `left` were not reached.
+    `over_limit` are those of `failed` that the limit of exhausted messages kept in the store.
+    `failures`, the commonest reasons first, are not in the ledger's row: its `retries` and `errors`
+    have the reason of each message.
+    """
+
+    sweep_id: str
+    source: str
+    start: datetime
+    end: datetime
+    horizon: datetime
+    found: int
+    claimed: int
+    dispatched: int
+    failed: int
+    exhausted: int
+    skipped: int
+    gone: int
+    eligible_later: int
+    left: int
+    over_limit: int
+    bytes: int
+    lateness_p50_ms: int | None
+    lateness_p95_ms: int | None
+    lateness_max_ms: int | None
+    rows_per_second: float
+    outcome: str
+    reason: str | None
+    failures: tuple[FailureReason, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SweepReport(SweepSummary):
+    """A sweep's summary as its driver tells it; `ledger_error` is why the ledger has not got the
+    sweep, or others before it, yet; None: it has. The journal keeps them until the next sweep.
+    """
+
+    ledger_error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """How many messages, bytes and sweeps a journal holds that the ledger has not got."""
+
+    rows: int
+    bytes: int
+    sweeps: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JournalBatch:
+    """What one batch delivered: an Arrow IPC stream, see `duesweep.tombstone`."""
+
+    sweep_id: UUID
+    outcomes: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class JournalExtent:
+    """How many messages a closed sweep exhausted, and the size of the largest."""
+
+    rows: int
+    longest_bytes: int
+
+
+class Journal(Protocol):
+    """The part of a driver session that settle uses."""
+
+    source: str
+
+    def settling(self) -> AbstractContextManager[None]:
+        """Be the source's only settler; waits a bounded time for another one to end."""
+        ...
+
+    def dead_sweeps(self) -> Sequence[UnsettledSweep]:
+        """Unsettled sweeps whose driver is gone. From now on, only this session may settle them."""
+        ...
+
+    def close_sweep(
+        self,
+        sweep_id: UUID,
+        *,
+        abandoned: bool,
+        remaining: int | Callable[[], int],
+        reason: str | None = None,
+    ) -> bool:
+        """Close a sweep once its batches in flight have ended; False when it was closed already.
+        `remaining` messages are still due; a function is called when the batches have ended.
+        `reason`: why its dispatch was cut short; None if it was not.
+        """
+        ...
+
+    def seal(self, sweep_id: UUID) -> None:
+        """Note when a closed sweep was first settled."""
+        ...
+
+    def summary(self, sweep_id: UUID) -> tuple[SweepSummary, bool]:
+        """The sweep's row for `sweeps`, and whether the retry counters changed."""
+        ...
+
+    def batches(self, sweep_id: UUID) -> Iterator[Sequence[JournalBatch]]:
+        """What a sealed sweep delivered, in pieces bounded in memory; always the same pieces."""
+        ...
+
+    def exhausted(self, sweep_id: UUID) -> JournalExtent:
+        """How much it exhausted."""
+        ...
+
+    def exhausted_query(self, sweep_id: UUID) -> str:
+        """The SQL of the exhausted messages, for JDBC; times in microseconds."""
+        ...
+
+    def retries_query(self) -> str:
+        """The SQL of the source's retry counters, for JDBC; times in microseconds."""
+        ...
+
+    def exhausted_rows(self, sweep_id: UUID, most: int) -> Iterator[Sequence[Any]]:
+        """The rows of `exhausted_query`, at most `most` at a time, read by this session."""
+        ...
+
+    def retries_rows(self, most: int) -> Iterator[Sequence[Any]]:
+        """The rows of `retries_query`, at most `most` at a time, read by this session."""
+        ...
+
+    def delete_settled(self, sweep_id: UUID) -> None:
+        """Forget a sweep that the ledger has."""
+        ...
+
+    def binding(self) -> UUID | None:
+        """The ledger that the source is bound to. Raises `ConfigError` if another store
+        has the source's name.
+        """
+        ...
+
+    def bind(self, ledger_id: UUID) -> None:
+        """Bind the source to a ledger for good. A source that is bound already stays as it is."""
+        ...
+
+    def unsettled(self) -> Backlog:
+        """How much the journal holds of the source. Cheap."""
+        ...
+
+    def jdbc(self) -> JdbcSource:
+        """How Spark reaches the journal."""
+        ...

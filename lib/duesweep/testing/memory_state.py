@@ -1,0 +1,69 @@
+"""The data of a store in memory, which its sessions share."""
+
+import threading
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from duesweep.core.clock import SettableClock
+from duesweep.errors import StoreError
+from duesweep.stores.values import Horizon, SweepRun
+from duesweep.testing.builders import DUE, DelayedRow
+from duesweep.testing.journal import JournalEntry
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# An hour after the builders' messages were due.
+_START_SECONDS = (DUE + timedelta(hours=1) - _EPOCH).total_seconds()
+_LOCK_WAIT_SECONDS = 10.0
+
+
+@dataclass(slots=True, eq=False)
+class MemorySweep:
+    """A sweep's counters, the session that counts now, and the sessions with an open batch."""
+
+    is_open: bool = True
+    exhausted: int = 0
+    over_limit: int = 0
+    counting: object | None = None
+    in_flight: set[object] = field(default_factory=set)
+
+
+class MemoryState:
+    """Rows, locks, counters and sweeps. `clock` is the server's: seconds since 1970-01-01 UTC."""
+
+    def __init__(self, rows: Iterable[DelayedRow] = (), clock: SettableClock | None = None) -> None:
+        self.clock = clock or SettableClock(_START_SECONDS)
+        self.rows = {row.key: row for row in rows}
+        # Failures, and when the message is eligible again in microseconds since 1970-01-01 UTC.
+        self.attempts: dict[str, tuple[int, int]] = {}
+        self.journal: dict[UUID, list[JournalEntry]] = {}
+        self.sweeps: dict[UUID, MemorySweep] = {}
+        # The session that holds the lock of a row, by the row's key.
+        self.holders: dict[str, object] = {}
+        self.changed = threading.Condition()
+
+    @property
+    def now(self) -> datetime:
+        """The server's time."""
+        return _EPOCH + timedelta(seconds=self.clock.seconds())
+
+    def open_sweep(self) -> SweepRun:
+        """Open a sweep of what is due now."""
+        run = SweepRun(uuid.uuid4(), Horizon(self.now, self.now))
+        self.sweeps[run.sweep_id] = MemorySweep()
+        self.journal[run.sweep_id] = []
+        return run
+
+    def close_sweep(self, run: SweepRun) -> None:
+        """Close a sweep after its open batches have ended."""
+        sweep = self.sweeps[run.sweep_id]
+        with self.changed:
+            self.wait_until(lambda: not sweep.in_flight)
+            sweep.is_open = False
+
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Wait for other sessions, for a limited time. The caller holds `changed`."""
+        if not self.changed.wait_for(condition, _LOCK_WAIT_SECONDS):
+            raise StoreError("Another session has held a lock for too long", transient=True)
