@@ -13,8 +13,8 @@ from duesweep.dispatch import ClaimKeys, DispatchJob, dispatch_slice
 from duesweep.drivers.sqlserver.connection import SqlServerConnection
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.testing.builders import delayed_row
-from support.broker_proxy import Proxy, proxied
 from support.contract.sqlserver_subjects import SqlServerUnderTest
+from support.proxy import Proxy, proxied
 
 if TYPE_CHECKING:
     from support.sqlserver_endpoint import SqlServerEndpoint

@@ -12,7 +12,7 @@ from duesweep.core.policy import BatchLimits
 from duesweep.drivers.rabbitmq import brokers, connection
 from duesweep.errors import ConfigError, DestinationError, QueueError
 from duesweep.queues.rabbitmq import link
-from support.broker_proxy import Proxy, Way
+from support.proxy import Proxy, Way
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.sessions import (
     arrived,
@@ -35,7 +35,7 @@ NOBODY_LISTENS = "amqp://guest:guest@127.0.0.1:1/v"
     ("count", "way"),
     [
         # While the connection is made, between messages, in the middle of one, in an answer.
-        *[(count, Way.TO_BROKER) for count in (10, 200, 600, 900, 5_000, 100_000, 250_000)],
+        *[(count, Way.TO_SERVER) for count in (10, 200, 600, 900, 5_000, 100_000, 250_000)],
         *[(count, Way.TO_CLIENT) for count in (10, 450, 590, 610, 650)],
     ],
 )
@@ -113,7 +113,7 @@ def test_broker_that_cuts_every_connection_is_left_alone_after_some(
 ) -> None:
     rows = numbered(50, size=1_000)
     world = world_on(queue_of(billing.server.url(billing.vhost, proxy.port)), *rows)
-    proxy.cut_after(2_000, Way.TO_BROKER, each=True)
+    proxy.cut_after(2_000, Way.TO_SERVER, each=True)
 
     run = world.sweep(limits=BatchLimits(rows=10))
 
@@ -133,7 +133,7 @@ def test_broker_that_falls_silent_in_a_batch_is_not_waited_for_twice(
     monkeypatch.setattr(connection, "_CLOSE_SECONDS", 0.5)
     rows = numbered(200, size=1_000)
     world = world_on(queue_of(billing.server.url(billing.vhost, proxy.port)), *rows)
-    proxy.hold_after(50_000, Way.TO_BROKER)
+    proxy.hold_after(50_000, Way.TO_SERVER)
 
     run = world.sweep(limits=BatchLimits(rows=20))
 
@@ -207,7 +207,7 @@ def test_second_broker_is_taken_when_the_first_is_down(
 ) -> None:
     first = NOBODY_LISTENS
     if how == "accepts and closes":
-        proxy.cut_after(0, Way.TO_BROKER, each=True)
+        proxy.cut_after(0, Way.TO_SERVER, each=True)
         first = billing.server.url(billing.vhost, proxy.port)
     # Often: it was a race between the first's thread and the second's.
     for _ in range(20):
@@ -233,7 +233,7 @@ def test_check_of_a_connection_that_is_cut_is_no_wrong_setting(
     billing: Broker, proxy: Proxy
 ) -> None:
     for count in (8, 100, 400):
-        proxy.cut_after(count, Way.TO_BROKER, each=True)
+        proxy.cut_after(count, Way.TO_SERVER, each=True)
         with pytest.raises(QueueError):
             queue_of(billing.server.url(billing.vhost, proxy.port)).check(None)
 
