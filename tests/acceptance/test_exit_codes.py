@@ -79,7 +79,7 @@ def test_missing_journal(capsys: pytest.CaptureFixture[str], endpoint: Endpoint)
 def test_missing_right(right: str, capsys: pytest.CaptureFixture[str], endpoint: Endpoint) -> None:
     endpoint.set_up()
     rights = ", ".join({"SELECT", "UPDATE", "DELETE"} - {right})
-    dsn = endpoint.role("sweeper", f"{rights} ON {endpoint.delayed}")
+    dsn = endpoint.server.role("sweeper", f"{rights} ON {endpoint.delayed}")
     file = str(endpoint.config_file(store__dsn=dsn))
 
     assert_refused(capsys, endpoint, 2, f"lacks {right} on", "--config", file)
@@ -117,7 +117,7 @@ def test_delayed_table_of_another_server(
 def test_database_whose_text_has_no_encoding(
     capsys: pytest.CaptureFixture[str], endpoint: Endpoint
 ) -> None:
-    name = f"{endpoint.admin.info.dbname}_ascii"
+    name = f"{endpoint.server.admin.info.dbname}_ascii"
     endpoint.execute(f"CREATE DATABASE {name} ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0")
     try:
         dsn = make_conninfo(endpoint.dsn, dbname=name)

@@ -21,7 +21,7 @@ def test_error_queue_that_the_role_may_not_fill(
     capsys: pytest.CaptureFixture[str], endpoint: Endpoint
 ) -> None:
     endpoint.set_up("error")
-    dsn = endpoint.role(
+    dsn = endpoint.server.role(
         "sweeper", "ALL ON ALL TABLES IN SCHEMA public", "CREATE ON SCHEMA public"
     )
     file = str(endpoint.config_file(store__dsn=dsn, retry__error_queue="error"))

@@ -27,7 +27,7 @@ _DEADLINE_SECONDS = 240
 
 @pytest.fixture
 def proxy(endpoint: Endpoint) -> Iterator[Proxy]:
-    with proxied(endpoint.admin.info.port) as proxy:
+    with proxied(endpoint.server.admin.info.port) as proxy:
         yield proxy
 
 

@@ -20,7 +20,7 @@ from support.proxy import Moment, Proxy, proxied
 
 if TYPE_CHECKING:
     from duesweep.config import Config
-    from support.sqlserver_endpoint import SqlServerEndpoint
+    from support.sqlserver_server import SqlServerEndpoint
 
 pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.slow]
 
@@ -42,7 +42,7 @@ class Stage:
     @property
     def config(self) -> "Config":
         """Of a sweep through the proxy."""
-        pairs = OdbcDsn.parse(self.endpoint.database.dsn).pairs
+        pairs = OdbcDsn.parse(self.endpoint.server.database.dsn).pairs
         return self.endpoint.config(
             store__dsn=OdbcDsn(pairs | {"server": f"127.0.0.1,{self.proxy.port}"}).text(),
             store__name=wiring.sweep_context(self.endpoint.config()).store.source,
@@ -68,7 +68,7 @@ class Stage:
 @pytest.fixture
 def stage(spark: SparkSession, sqlserver_endpoint: "SqlServerEndpoint") -> Iterator[Stage]:
     endpoint = sqlserver_endpoint.set_up("Billing")
-    with proxied(OdbcDsn.parse(endpoint.database.dsn).port) as proxy:
+    with proxied(OdbcDsn.parse(endpoint.server.database.dsn).port) as proxy:
         yield Stage(spark, endpoint, proxy)
 
 

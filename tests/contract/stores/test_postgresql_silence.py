@@ -26,7 +26,7 @@ SAYS_NOTHING = "has not answered for 3 s.*timeouts.silence_seconds"
 
 @pytest.fixture
 def proxy(endpoint: Endpoint) -> Iterator[Proxy]:
-    with proxied(endpoint.admin.info.port) as proxy:
+    with proxied(endpoint.server.admin.info.port) as proxy:
         yield proxy
 
 
