@@ -14,9 +14,9 @@ from duesweep.stores.journal import SweepSummary
 from duesweep.sweep import exit_code, sweep
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
+from support.proxy import Moment, Proxy, proxied
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.settings import set_up, settings
-from support.silence import Moment, SilentProxy, silenced
 
 pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.slow]
 
@@ -35,7 +35,7 @@ class Stage:
     spark: SparkSession
     endpoint: Endpoint
     broker: Broker
-    proxy: SilentProxy
+    proxy: Proxy
 
     def sweep_through_proxy(self) -> SweepSummary:
         """Within the stated time."""
@@ -60,7 +60,7 @@ class Stage:
 @pytest.fixture
 def stage(spark: SparkSession, endpoint: Endpoint, broker: Broker) -> Iterator[Stage]:
     set_up(endpoint, broker, "Billing")
-    with silenced(broker.server.amqp) as proxy:
+    with proxied(broker.server.amqp) as proxy:
         yield Stage(spark, endpoint, broker, proxy)
 
 

@@ -13,7 +13,7 @@ from support.ledger_reader import LedgerReader
 from support.waiting import until
 
 if TYPE_CHECKING:
-    from support.sqlserver_endpoint import SqlServerEndpoint
+    from support.sqlserver_server import SqlServerEndpoint
 
 pytestmark = [pytest.mark.slow, pytest.mark.services]
 

@@ -48,7 +48,7 @@ def test_trigger_that_is_broken_stops_the_queue_and_charges_no_message(
 
 def test_row_security_stops_the_queue_and_the_others_go_on(endpoint: Endpoint) -> None:
     endpoint.create_queue("Shipping")
-    sweeper = endpoint.role(
+    sweeper = endpoint.server.role(
         "sweeper", "ALL ON ALL TABLES IN SCHEMA public", "ALL ON ALL SEQUENCES IN SCHEMA public"
     )
     endpoint.execute('ALTER TABLE "Billing" ENABLE ROW LEVEL SECURITY')

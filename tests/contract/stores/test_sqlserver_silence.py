@@ -15,7 +15,7 @@ from duesweep.drivers.sqlserver.connection import SqlServerConnection
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.errors import StoreError
 from duesweep.stores.sqlserver.locks import SqlServerLocks
-from support.broker_proxy import Proxy, Way, proxied
+from support.proxy import Proxy, Way, proxied
 
 if TYPE_CHECKING:
     from support.sqlserver_server import SqlServer
