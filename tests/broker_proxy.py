@@ -46,13 +46,13 @@ class Proxy:
         self._holds[way] = count
 
     def fall_silent(self, *ways: Way) -> None:
-        """Take whatever is sent, on new connections too, and forward nothing of it, as a stuck
+        """Accept all that is sent, on new connections too, and forward nothing, as a stuck
         proxy does: no end, no reset. One way only, where it is given.
         """
         self._silent = set(ways or Way)
 
     def freeze(self) -> None:
-        """Take nothing more of what is sent: what the systems in between hold fills up."""
+        """Read nothing more: the buffers of the systems in between fill up."""
         self._speaks.clear()
 
     def speak_again(self) -> None:
@@ -67,7 +67,7 @@ class Proxy:
             self.cuts += 1
             sockets, self._sockets = self._sockets, []
         for one in sockets:
-            # So that whoever waits for it wakes up; he closes it.
+            # Wakes the thread that waits for it; that thread closes it.
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
 

@@ -97,7 +97,7 @@ class Endpoint:
         body: bytes | None = BODY,
         headers: str | None = None,
     ) -> str:
-        """Store one message; its key. `headers` is the text of the column, whatever it is."""
+        """Store one message. Returns its key. `headers` is the text of the column, unchecked."""
         row = delayed_row(destination, body=body, due=self.due_in(due_in_seconds))
         self.load([replace(row, headers=headers) if headers is not None else row])
         return row.key
@@ -152,7 +152,7 @@ class Endpoint:
         return {row.key: row for row in rows}
 
     def end_back_off(self) -> None:
-        """Let every back-off be over."""
+        """End all back-offs."""
         attempts = self.own_table("attempts")
         self.execute(f"UPDATE {attempts} SET next_attempt_at = now() - interval '1 second'")
 
@@ -168,7 +168,7 @@ class Endpoint:
 
     def fetch(self, text: str, *values: object) -> list[Any]:
         """The rows of a query, as named tuples; values take the places of $1 …"""
-        # Raw, because a percent sign in a name is no placeholder.
+        # Raw: a percent sign in a name is not a placeholder.
         with psycopg.RawCursor(self.admin, row_factory=namedtuple_row) as cursor:
             return cursor.execute(text.encode(), values or None).fetchall()
 

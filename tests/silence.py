@@ -1,4 +1,4 @@
-"""A server that falls silent: what it is sent it acknowledges, and it never answers again."""
+"""A server that falls silent: it acknowledges what it is sent, and never answers again."""
 
 import socket
 import threading

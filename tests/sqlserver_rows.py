@@ -36,7 +36,7 @@ class StoredRows(Protocol):
     create: str | None
 
     def table(self, endpoint: str) -> str:
-        """What the table of an endpoint is called."""
+        """The name of an endpoint's table."""
         ...
 
     def insert(
@@ -50,7 +50,7 @@ class StoredRows(Protocol):
         ...
 
     def message(self, row: DelayedRow, attempts: int) -> Message:
-        """What a claim of the row has to return."""
+        """The message that a claim of the row has to return."""
         ...
 
 

@@ -11,7 +11,7 @@ from timeouts_endpoint import timeouts_of
 from duesweep.testing.contract import StoreContract
 from duesweep.testing.contract.memory import MemoryUnderTest
 
-# Names that somebody has: blanks, dots, quotes, brackets, braces, percent signs, 63 bytes.
+# Names that occur in practice: blanks, dots, quotes, brackets, braces, percent signs, 63 bytes.
 ODD_ENDPOINT = 'Sales."Or\'ders".[%s].{delayed}'
 ODD_SCHEMA = 'the "odd" one: 100%'
 LONGEST_TABLE = "Late.Ünd" + 54 * "x"
