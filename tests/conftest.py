@@ -60,7 +60,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_settings_from_outside() -> Iterator[None]:
-    """The environment goes over any file: a setting left there could be somebody's database."""
+    """Remove settings from the environment: they override files, and could name a real database."""
     with pytest.MonkeyPatch.context() as patch:
         for name in [n for n in os.environ if n.startswith("DUESWEEP_") and "__" in n]:
             patch.delenv(name)

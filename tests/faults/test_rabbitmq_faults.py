@@ -73,7 +73,7 @@ def test_cut_connections_and_a_full_queue_lose_nothing_and_the_ledger_is_true(
 
 
 @pytest.mark.long
-def test_handover_that_is_killed_goes_on_where_it_was(
+def test_handover_that_is_killed_continues_when_it_is_run_again(
     spark: SparkSession, endpoint: Endpoint, broker: Broker, ledger: LedgerReader
 ) -> None:
     set_up(endpoint, broker, "Billing")

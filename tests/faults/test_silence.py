@@ -1,4 +1,4 @@
-"""A store that takes what it is sent and never answers, wherever in a sweep that begins."""
+"""A store that accepts what it is sent and never answers, at each point of a sweep."""
 
 import threading
 from collections.abc import Iterator
@@ -84,7 +84,7 @@ def stage(
 
 @dataclass
 class Attempt:
-    """A sweep on a thread of its own: what came of it."""
+    """A sweep on a thread of its own, and its result."""
 
     spark: SparkSession
     context: SweepContext

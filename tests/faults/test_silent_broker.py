@@ -1,4 +1,4 @@
-"""A broker that takes what it is sent and never answers, wherever in a sweep that begins."""
+"""A broker that accepts what it is sent and never answers, at each point of a sweep."""
 
 import time
 from collections import Counter
@@ -85,7 +85,7 @@ def test_sweep_whose_broker_falls_silent_ends_and_the_next_one_completes(
     assert (exit_code(cut), cut.outcome) == (ExitCode.WORK_LEFT, "incomplete")
     assert cut.reason
     assert cut.found == cut.dispatched + cut.left == MESSAGES
-    # Nobody is charged for what the broker did.
+    # The broker's fault costs no message an attempt.
     assert stage.endpoint.attempts() == {}
     done = stage.sweep_healed()
     assert (done.outcome, stage.endpoint.waiting()) == ("done", [])

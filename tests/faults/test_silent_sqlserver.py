@@ -1,4 +1,4 @@
-"""A SQL Server that takes what it is sent and never answers, wherever in a sweep that begins."""
+"""A SQL Server that accepts what it is sent and never answers, at each point of a sweep."""
 
 import time
 from collections import Counter

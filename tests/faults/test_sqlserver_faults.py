@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.slow, pytest.mark.services]
 
-# What stands in for SQL Server lets two claims have one row; the later one starts anew, or is cut.
+# The stand-in for SQL Server lets two claims have one row; the later one is repeated, or cut.
 _ROUNDS = 10
 
 

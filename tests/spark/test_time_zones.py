@@ -1,4 +1,4 @@
-"""What is swept is what NServiceBus's own predicate would move, in the writers' time zone.
+"""A sweep takes what NServiceBus's own predicate would move, in the writers' time zone.
 
 A zone of the server's own making, with a clock change at this very hour, stands for the two days
 in a year on which real zones have one.

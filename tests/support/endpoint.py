@@ -111,7 +111,7 @@ class Endpoint(Generic[S]):
         body: bytes | None = BODY,
         headers: str | None = None,
     ) -> str:
-        """Store one message; its key. `headers` is what the column holds, whatever it is."""
+        """Store one message. Returns its key. `headers` is the value of the column, unchecked."""
         row = delayed_row(destination, body=body, due=self.due_in(due_in_seconds))
         (stored,) = self.load([replace(row, headers=headers) if headers is not None else row])
         return stored.key
@@ -129,7 +129,7 @@ class Endpoint(Generic[S]):
         return [row.key for row in self.load(rows)]
 
     def load(self, rows: Iterable[DelayedRow]) -> list[DelayedRow]:
-        """Store these rows; the same with the keys and Dues that they have in the store."""
+        """Store these rows. Returns them with the keys and Dues that they have in the store."""
         return self.rows.insert(self.server, self.delayed, list(rows))
 
     def due_in(self, seconds: float) -> datetime:
@@ -159,7 +159,7 @@ class Endpoint(Generic[S]):
         return self.server.journal(self.own_table("journal"), sweep_id)
 
     def end_back_off(self) -> None:
-        """Let every back-off be over."""
+        """End all back-offs."""
         attempts = self.own_table("attempts")
         self.execute(f"UPDATE {attempts} SET next_attempt_at = {self.server.past}")
 

@@ -15,7 +15,7 @@ from duesweep.drivers.sqlserver.library import driver_library
 # The pool is the process's: it would keep databases in use, and isolation levels alive.
 pyodbc.pooling = False
 
-# What does not take this long to be dropped is left behind.
+# A database whose DROP takes longer than this is left behind.
 _DROP_SECONDS = 120
 
 

@@ -96,7 +96,7 @@ def test_postgresql_stores_due_in_the_writers_zone(endpoint: Endpoint, zone: str
     with open_session(operations.transport(endpoint.config(**settings))) as session:
         with session.transaction():
             session.queue(BILLING).send(message(1, delay=DELAY))
-            # The zone holds for what is stored, and for nothing else.
+            # The zone applies to the stored message only.
             session.queue(BILLING).send(message(2, time_to_be_received=timedelta(hours=1)))
         assert list(receive_all(session.queue(BILLING))) == [2]
 

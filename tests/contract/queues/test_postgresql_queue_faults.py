@@ -86,7 +86,7 @@ def test_group_with_a_bad_row_is_not_delivered_in_part_when_the_table_then_takes
     messages = queue_steps.with_bodies(b"1", b"bad", b"held", b"2")
 
     with psycopg.connect(endpoint.dsn) as other:
-        # Not committed: whoever inserts the same waits for it.
+        # Not committed: an insert of the same key waits for it.
         other.execute("INSERT INTO \"Billing\" VALUES (gen_random_uuid(), NULL, '{}', 'held')")
         with queue_steps.batch(endpoint) as (_, queue), pytest.raises(DestinationError):
             queue.deliver(queue.resolve("Billing"), messages)

@@ -1,4 +1,4 @@
-"""Triggers and policies on queue tables: what they do is never lost, doubled or charged wrongly."""
+"""Triggers and policies on queue tables: no message is lost, doubled or charged wrongly."""
 
 import pytest
 
@@ -18,7 +18,7 @@ _CALLS = """
 """
 
 
-def test_row_that_a_trigger_drops_without_a_word_is_refused(endpoint: Endpoint) -> None:
+def test_row_that_a_trigger_drops_without_an_error_is_refused(endpoint: Endpoint) -> None:
     endpoint.execute(_DROP_BAD)
     messages = queue_steps.with_bodies(b"1", b"bad", b"2")
 

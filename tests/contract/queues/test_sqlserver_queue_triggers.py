@@ -1,4 +1,4 @@
-"""Triggers on queue tables of SQL Server, which can undo a delivery without a word."""
+"""Triggers on queue tables of SQL Server, which can undo a delivery without an error."""
 
 from collections.abc import Callable
 from typing import Literal

@@ -1,4 +1,4 @@
-"""Connections that break, or fall silent: nobody is charged, and nothing is lost."""
+"""Connections that break or fall silent: no message is charged or lost."""
 
 import time
 from collections import Counter
@@ -69,9 +69,7 @@ def test_connection_that_the_broker_closes_between_batches_is_made_again(billing
     assert billing.count("Billing") == 5
 
 
-def test_question_over_which_the_connection_breaks_is_asked_again(
-    billing: Broker, proxy: Proxy
-) -> None:
+def test_question_is_repeated_if_the_connection_breaks(billing: Broker, proxy: Proxy) -> None:
     url = billing.server.url(billing.vhost, proxy.port)
     with session_of(queue_of(url)) as session:
         session.resolve("Billing")
@@ -82,7 +80,7 @@ def test_question_over_which_the_connection_breaks_is_asked_again(
         assert session.resolve("Shipping") == "Shipping"
 
 
-def test_publication_over_which_the_connection_breaks_is_released_not_refused(
+def test_publication_is_released_not_refused_if_the_connection_breaks(
     billing: Broker, proxy: Proxy
 ) -> None:
     first, second = sent(2), sent(300)

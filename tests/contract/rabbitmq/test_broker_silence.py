@@ -1,4 +1,4 @@
-"""A broker that takes what it is sent and never answers: each wait for it ends in time."""
+"""A broker that accepts what it is sent and never answers: each wait for it ends in time."""
 
 import socket
 import time

@@ -1,4 +1,4 @@
-"""What a PostgreSQL store is asked before a sweep."""
+"""The check of a PostgreSQL store before a sweep."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL server, or a pooler before it, that takes what it is sent and never answers."""
+"""A PostgreSQL server, or a pooler before it, that accepts what it is sent and never answers."""
 
 from collections.abc import Callable, Iterator
 from time import monotonic
@@ -90,7 +90,7 @@ def test_statement_that_is_not_answered_ends_its_session(
 
         with pytest.raises(StoreError, match=SAYS_NOTHING) as failure:
             ask(connection)
-        # Nobody waits a second time.
+        # There is no second wait.
         with pytest.raises(StoreError, match="closed"):
             ask(connection)
 

@@ -9,7 +9,7 @@ from duesweep.testing.contract.stores import FinishContract
 from support.contract.store_subjects import DelayedTableUnderTest
 from support.sqlserver_server import SqlServerEndpoint
 
-# Names that somebody has: blanks, dots, quotes, brackets, braces, percent signs, 128 characters.
+# Names that exist: blanks, dots, quotes, brackets, braces, percent signs, 128 characters.
 ODD_ENDPOINT = 'Sales."Or\'ders".[%s].{delayed}'
 ODD_SCHEMA = 'the "odd" one\'s: 100%'
 LONGEST_TABLE = "Late.Ünd" + 120 * "x"

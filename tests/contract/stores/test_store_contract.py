@@ -10,7 +10,7 @@ from duesweep.testing.contract.memory import MemoryUnderTest
 from support.contract.due_keys import DueKeysUnderTest
 from support.contract.store_subjects import DelayedTableUnderTest, OpenEndpoint
 
-# Names that somebody has: blanks, dots, quotes, brackets, braces, percent signs, 63 bytes.
+# Names that occur in practice: blanks, dots, quotes, brackets, braces, percent signs, 63 bytes.
 ODD_ENDPOINT = 'Sales."Or\'ders".[%s].{delayed}'
 ODD_SCHEMA = 'the "odd" one: 100%'
 LONGEST_TABLE = "Late.Ünd" + 54 * "x"
