@@ -15,8 +15,8 @@ import structlog
 from hypothesis import HealthCheck, settings
 
 from duesweep.demo.server import EmbeddedServer
-from support.endpoint import Endpoint
 from support.ports import free_port
+from support.postgresql_server import PostgreSqlEndpoint, endpoint_in_postgresql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from support.ledger_reader import LedgerReader
     from support.rabbitmq.broker import Broker
     from support.rabbitmq.broker_server import BrokerServer
-    from support.sqlserver_endpoint import SqlServerEndpoint
-    from support.sqlserver_server import SqlServer
+    from support.sqlserver_server import SqlServer, SqlServerEndpoint
 
 _TESTS = Path(__file__).parent
 SQL_SERVER_VARIABLE = "DUESWEEP_TEST_SQLSERVER"
@@ -61,7 +60,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_settings_from_outside() -> Iterator[None]:
-    """The environment goes over any file: a setting left there could be somebody's database."""
+    """Remove settings from the environment: they override files, and could name a real database."""
     with pytest.MonkeyPatch.context() as patch:
         for name in [n for n in os.environ if n.startswith("DUESWEEP_") and "__" in n]:
             patch.delenv(name)
@@ -112,10 +111,10 @@ def database(server: EmbeddedServer) -> Iterator[str]:
 
 
 @pytest.fixture
-def endpoint(database: str, tmp_path: Path) -> Iterator[Endpoint]:
+def endpoint(database: str, tmp_path: Path) -> Iterator[PostgreSqlEndpoint]:
     """Endpoint Sales.Orders in a new database, without tables as yet."""
     with psycopg.connect(database, autocommit=True) as admin:
-        yield Endpoint(database, tmp_path, admin)
+        yield endpoint_in_postgresql(database, tmp_path, admin)
 
 
 @pytest.fixture(scope="session")
@@ -133,9 +132,9 @@ def sqlserver() -> "Iterator[SqlServer]":
 @pytest.fixture
 def sqlserver_endpoint(sqlserver: "SqlServer", tmp_path: Path) -> "Iterator[SqlServerEndpoint]":
     """Endpoint Sales.Orders of the SQL Server transport in a schema of its own, without tables."""
-    from support.sqlserver_endpoint import SqlServerEndpoint  # noqa: PLC0415
+    from support.sqlserver_server import endpoint_in_sqlserver  # noqa: PLC0415
 
-    yield SqlServerEndpoint(sqlserver, tmp_path, f"s{uuid.uuid4().hex[:12]}")
+    yield endpoint_in_sqlserver(sqlserver, tmp_path, f"s{uuid.uuid4().hex[:12]}")
     for database in (sqlserver.database, sqlserver.other):
         database.drop_tables()
 
@@ -186,7 +185,7 @@ def spark() -> "SparkSession":
 
 
 @pytest.fixture
-def ledger(spark: "SparkSession", endpoint: Endpoint) -> "LedgerReader":
+def ledger(spark: "SparkSession", endpoint: PostgreSqlEndpoint) -> "LedgerReader":
     """The ledger of `endpoint`."""
     from support.ledger_reader import LedgerReader  # noqa: PLC0415
 

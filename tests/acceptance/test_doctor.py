@@ -222,7 +222,7 @@ def test_routes_say_where_queues_are_and_which_are_nowhere(
 
 
 def _sweeper(endpoint: Endpoint) -> str:
-    return endpoint.role(
+    return endpoint.server.role(
         "sweeper",
         "ALL ON ALL TABLES IN SCHEMA public",
         "USAGE ON ALL SEQUENCES IN SCHEMA public",

@@ -38,7 +38,7 @@ def test_before_setup_the_setup_is_what_is_missing(capsys: Capture, endpoint: En
 def test_each_table_has_one_finding_with_the_grants_that_mend_it(
     capsys: Capture, healthy: Endpoint
 ) -> None:
-    dsn = healthy.role("newcomer", "CONNECT ON DATABASE " + _database(healthy))
+    dsn = healthy.server.role("newcomer", "CONNECT ON DATABASE " + _database(healthy))
     healthy.execute("REVOKE ALL ON SCHEMA public FROM PUBLIC")
     file = healthy.config_file(store__dsn=dsn)
 
@@ -170,7 +170,7 @@ def _add_routes(file: Any, *routes: tuple[str, str]) -> None:
 
 
 def _sweeper(endpoint: Endpoint) -> str:
-    return endpoint.role(
+    return endpoint.server.role(
         "sweeper",
         "ALL ON ALL TABLES IN SCHEMA public",
         "USAGE ON ALL SEQUENCES IN SCHEMA public",

@@ -15,7 +15,7 @@ from duesweep.core.address import SqlServerTable
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from support.diagnosis import diagnosed
 from support.routes import add_routes
-from support.sqlserver_endpoint import SqlServerEndpoint
+from support.sqlserver_server import SqlServerEndpoint
 
 STORE = "store.dsn"
 
@@ -50,7 +50,7 @@ def _file(endpoint: SqlServerEndpoint) -> Path:
 
 
 def _table(endpoint: SqlServerEndpoint, name: str) -> str:
-    return SqlServerTable(endpoint.database.name, endpoint.schema, name).sql
+    return SqlServerTable(endpoint.server.database.name, endpoint.schema, name).sql
 
 
 def test_what_is_well_is_0(capsys: Capture, healthy: SqlServerEndpoint) -> None:
@@ -179,11 +179,11 @@ def sweeper(transport: SqlServerEndpoint) -> Iterator[tuple[str, str]]:
         for queue in ("Sales.Orders", "error"):
             table = _beside(_table(transport, queue))
             transport.execute(f"GRANT SELECT, INSERT ON {table} TO [{name}]")
-        pairs = OdbcDsn.parse(transport.database.dsn).pairs
+        pairs = OdbcDsn.parse(transport.server.database.dsn).pairs
         yield OdbcDsn(pairs | {"uid": name, "pwd": password}).text(), name
     finally:
         # A stand-in drops no user that has been granted something.
-        transport.database.drop_tables()
+        transport.server.database.drop_tables()
         transport.execute(f"DROP USER IF EXISTS [{name}]")
         transport.execute(f"DROP LOGIN [{name}]")
 
@@ -208,7 +208,8 @@ def test_missing_right_is_named_with_the_grant(
     assert (found.code, found.to_mend()) == (3, {("table-rights", name): "fault"})
     advice = found.of("table-rights")["advice"]
     assert advice == (
-        f"GRANT {right} ON {_beside(name)} TO [{user}], in database {transport.database.name}"
+        f"GRANT {right} ON {_beside(name)} TO [{user}],"
+        f" in database {transport.server.database.name}"
     )
     transport.execute(advice.partition(", in")[0])
     assert diagnosed(capsys, file, *ACCEPTED).code == 0

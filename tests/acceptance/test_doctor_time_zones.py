@@ -42,7 +42,7 @@ def test_writers_in_a_zone_without_changes_are_reckoned_with(
 
 def test_writers_that_disagree_are_a_fault(capsys: Capture, healthy: Endpoint) -> None:
     for zone in ("Asia/Kolkata", "UTC"):
-        dsn = healthy.role(zone[:4].lower(), f"INSERT ON {DELAYED}")
+        dsn = healthy.server.role(zone[:4].lower(), f"INSERT ON {DELAYED}")
         healthy.execute(f"ALTER ROLE {_role_of(dsn)} SET TimeZone = '{zone}'")
 
     found = diagnosed(capsys, healthy.config_file(retry__error_queue="error"))
@@ -69,4 +69,4 @@ def _role_of(dsn: str) -> str:
 
 
 def _database(endpoint: Endpoint) -> str:
-    return quote_name(endpoint.admin.info.dbname)
+    return quote_name(endpoint.server.admin.info.dbname)

@@ -4,7 +4,7 @@ import pytest
 
 from support.diagnosis import diagnosed
 from support.endpoint import Endpoint
-from support.timeouts_endpoint import TimeoutsEndpoint, timeouts_of
+from support.postgresql_server import PostgreSqlEndpoint
 
 TIMEOUTS = '"public"."Sales_Orders_TimeoutData"'
 
@@ -12,14 +12,14 @@ Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
-def healthy(endpoint: Endpoint) -> TimeoutsEndpoint:
-    return timeouts_of(endpoint).set_up("Billing", retry__error_queue="error")
+def healthy(endpoint: Endpoint) -> PostgreSqlEndpoint:
+    return endpoint.of_kind("sql-persistence").set_up("Billing", retry__error_queue="error")
 
 
 def test_what_is_well_is_0_in_whatever_zone_the_writers_are(
-    capsys: Capture, healthy: TimeoutsEndpoint
+    capsys: Capture, healthy: PostgreSqlEndpoint
 ) -> None:
-    database = healthy.admin.info.dbname
+    database = healthy.server.admin.info.dbname
     healthy.execute(f"ALTER DATABASE {database} SET TimeZone = 'America/New_York'")
 
     found = diagnosed(capsys, healthy.config_file(retry__error_queue="error"))
@@ -40,7 +40,7 @@ def test_what_is_well_is_0_in_whatever_zone_the_writers_are(
     ],
 )
 def test_what_is_wrong_is_said_and_nothing_else(
-    capsys: Capture, healthy: TimeoutsEndpoint, harm: str, expected: tuple[str, str]
+    capsys: Capture, healthy: PostgreSqlEndpoint, harm: str, expected: tuple[str, str]
 ) -> None:
     check, severity = expected
     healthy.execute(harm.format(table=TIMEOUTS))
@@ -51,7 +51,7 @@ def test_what_is_wrong_is_said_and_nothing_else(
 
 
 def test_missing_table_is_not_duesweeps_to_create(
-    capsys: Capture, healthy: TimeoutsEndpoint
+    capsys: Capture, healthy: PostgreSqlEndpoint
 ) -> None:
     healthy.execute(f"DROP TABLE {TIMEOUTS}")
 
@@ -63,7 +63,7 @@ def test_missing_table_is_not_duesweeps_to_create(
 
 
 def test_advice_on_an_index_is_a_statement_that_mends_it(
-    capsys: Capture, healthy: TimeoutsEndpoint
+    capsys: Capture, healthy: PostgreSqlEndpoint
 ) -> None:
     healthy.execute('DROP INDEX "Sales_Orders_TimeoutData_TimeIdx"')
     file = healthy.config_file(retry__error_queue="error")
@@ -73,7 +73,7 @@ def test_advice_on_an_index_is_a_statement_that_mends_it(
     assert diagnosed(capsys, file).code == 0
 
 
-def test_messages_without_a_time_are_counted(capsys: Capture, healthy: TimeoutsEndpoint) -> None:
+def test_messages_without_a_time_are_counted(capsys: Capture, healthy: PostgreSqlEndpoint) -> None:
     healthy.delay()
     healthy.execute(f'UPDATE {TIMEOUTS} SET "Time" = NULL')
 

@@ -5,36 +5,12 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import make_conninfo
 
-from duesweep.cli.app import main
-from duesweep.core.address import quote_name
 from duesweep.demo.server import EmbeddedServer
 from duesweep.stores.journal import SweepReport
 from support.endpoint import Endpoint
-
-
-def run(*arguments: str) -> int:
-    return int(main(list(arguments)))
-
-
-def assert_refused(
-    capsys: pytest.CaptureFixture[str],
-    endpoint: Endpoint,
-    code: int,
-    expected: str,
-    *arguments: str,
-) -> None:
-    before = endpoint.fetch("SELECT relname FROM pg_class ORDER BY 1")
-
-    assert run("sweep", *arguments) == code
-
-    output = capsys.readouterr()
-    assert output.out == ""
-    (sentence,) = output.err.strip().splitlines()
-    assert expected in sentence
-    assert not (endpoint.folder / "ledger").exists()
-    assert endpoint.fetch("SELECT relname FROM pg_class ORDER BY 1") == before
+from support.refusals import assert_refused, run
 
 
 def test_unknown_setting_is_named_with_the_nearest(
@@ -103,68 +79,10 @@ def test_missing_journal(capsys: pytest.CaptureFixture[str], endpoint: Endpoint)
 def test_missing_right(right: str, capsys: pytest.CaptureFixture[str], endpoint: Endpoint) -> None:
     endpoint.set_up()
     rights = ", ".join({"SELECT", "UPDATE", "DELETE"} - {right})
-    dsn = endpoint.role("sweeper", f"{rights} ON {endpoint.delayed}")
+    dsn = endpoint.server.role("sweeper", f"{rights} ON {endpoint.delayed}")
     file = str(endpoint.config_file(store__dsn=dsn))
 
     assert_refused(capsys, endpoint, 2, f"lacks {right} on", "--config", file)
-
-
-def test_error_queue_that_does_not_exist(
-    capsys: pytest.CaptureFixture[str], endpoint: Endpoint
-) -> None:
-    endpoint.set_up()
-    file = str(endpoint.config_file(retry__error_queue="error"))
-
-    assert_refused(capsys, endpoint, 2, "retry.error_queue is 'error'", "--config", file)
-
-
-def test_error_queue_that_the_role_may_not_fill(
-    capsys: pytest.CaptureFixture[str], endpoint: Endpoint
-) -> None:
-    endpoint.set_up("error")
-    dsn = endpoint.role("sweeper", "ALL ON ALL TABLES IN SCHEMA public", "CREATE ON SCHEMA public")
-    file = str(endpoint.config_file(store__dsn=dsn, retry__error_queue="error"))
-    assert run("sweep", "--config", file) == 0
-    capsys.readouterr()
-    endpoint.execute("REVOKE INSERT ON error FROM " + _role_of(dsn))
-
-    assert_refused(capsys, endpoint, 2, 'lacks INSERT on "public"."error"', "--config", file)
-
-
-def test_queues_on_a_server_that_does_not_answer(
-    capsys: pytest.CaptureFixture[str], endpoint: Endpoint
-) -> None:
-    endpoint.set_up()
-    dsn = "postgresql://postgres@127.0.0.1:1/postgres"
-    file = str(endpoint.config_file(queues__default__dsn=dsn))
-
-    assert_refused(capsys, endpoint, 4, "127.0.0.1:1/postgres", "--config", file)
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("absent", '"absent" does not exist'),
-        ("postgres", 'no queue table "public"."Sales.Orders"'),
-    ],
-)
-def test_queues_in_a_wrong_database(
-    capsys: pytest.CaptureFixture[str], endpoint: Endpoint, name: str, expected: str
-) -> None:
-    endpoint.set_up()
-    dsn = make_conninfo(endpoint.dsn, dbname=name)
-    file = str(endpoint.config_file(queues__default__dsn=dsn))
-
-    assert_refused(capsys, endpoint, 2, expected, "--config", file)
-
-
-def test_dsn_of_queues_that_cannot_be_read(
-    capsys: pytest.CaptureFixture[str], endpoint: Endpoint
-) -> None:
-    endpoint.set_up()
-    file = str(endpoint.config_file(queues__default__dsn="nonsense"))
-
-    assert_refused(capsys, endpoint, 2, "queues.default.dsn: ", "--config", file)
 
 
 @pytest.mark.parametrize("setting", ["store__dsn", "queues__default__dsn"])
@@ -199,7 +117,7 @@ def test_delayed_table_of_another_server(
 def test_database_whose_text_has_no_encoding(
     capsys: pytest.CaptureFixture[str], endpoint: Endpoint
 ) -> None:
-    name = f"{endpoint.admin.info.dbname}_ascii"
+    name = f"{endpoint.server.admin.info.dbname}_ascii"
     endpoint.execute(f"CREATE DATABASE {name} ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0")
     try:
         dsn = make_conninfo(endpoint.dsn, dbname=name)
@@ -224,10 +142,6 @@ def test_nothing_due_is_0_and_writes_nothing(
     assert (summary["outcome"], summary["found"], summary["over_limit"]) == ("idle", 0, 0)
     assert summary["sweep_id"] is None
     assert not (endpoint.folder / "ledger").exists()
-
-
-def _role_of(dsn: str) -> str:
-    return quote_name(str(conninfo_to_dict(dsn)["user"]))
 
 
 def test_time_zone_that_nobody_knows(

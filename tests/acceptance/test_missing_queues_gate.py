@@ -11,17 +11,17 @@ from duesweep.cli.sweep import WORK_FOR_SPARK
 from duesweep.stores.abilities import KnowsDestinations
 from support.diagnosis import diagnosed
 from support.endpoint import Endpoint
+from support.postgresql_server import PostgreSqlEndpoint, PostgreSqlServer
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.settings import settings
 from support.routes import add_routes
-from support.timeouts_endpoint import TimeoutsEndpoint, timeouts_of
 
 if TYPE_CHECKING:
-    from support.sqlserver_endpoint import SqlServerEndpoint
+    from support.sqlserver_server import SqlServerEndpoint
 
 pytestmark = pytest.mark.services
 
-Subject = Union[TimeoutsEndpoint, "SqlServerEndpoint"]
+Subject = Union[PostgreSqlEndpoint, "SqlServerEndpoint"]
 QUEUES = ("Billing", "Shipping", "error")
 RIGHT, WRONG = "{queue}", "{queue}.input"
 
@@ -31,7 +31,7 @@ def subject(request: pytest.FixtureRequest) -> Subject:
     """A store whose destinations are a column, and queues `QUEUES` beside it."""
     kind = request.param.partition("/")[0]
     if request.param.endswith("/postgresql"):
-        return timeouts_of(request.getfixturevalue("endpoint")).set_up(*QUEUES)
+        return request.getfixturevalue("endpoint").of_kind("sql-persistence").set_up(*QUEUES)
     found: SqlServerEndpoint = request.getfixturevalue("sqlserver_endpoint")
     return found.of_kind(kind).set_up(*QUEUES)
 
@@ -145,7 +145,7 @@ def test_message_in_back_off_is_not_asked_for(subject: Subject) -> None:
 
 def test_message_that_never_comes_due_says_nothing_of_a_connection(subject: Subject) -> None:
     subject.delay("Shipping@HOST-0")
-    name = '"Time"' if isinstance(subject, TimeoutsEndpoint) else "[Time]"
+    name = '"Time"' if isinstance(subject.server, PostgreSqlServer) else "[Time]"
     subject.execute(f"UPDATE {subject.delayed} SET {name} = NULL")
     subject.delay("Gone@HOST-0")
 
@@ -174,7 +174,7 @@ def test_gate_asks_a_broker_for_its_endpoints(
     broker.create("Billing")
     broker.create("Sales.Orders")
     more = settings(broker, queues__default__topology=topology)
-    timeouts = timeouts_of(endpoint).set_up(**more)
+    timeouts = endpoint.of_kind("sql-persistence").set_up(**more)
     gate = ["sweep", "--gate", "--config", str(timeouts.config_file(**more))]
 
     timeouts.delay_many(4, ["Biling", "Shiping"])

@@ -37,8 +37,8 @@ def test_plan_whose_sessions_are_ended_is_told_and_settings_of_role_and_database
 ) -> None:
     endpoint.set_up("Billing")
     endpoint.delay_many(MESSAGES)
-    dsn = endpoint.role("sweeper", *_RIGHTS)
-    database = endpoint.admin.info.dbname
+    dsn = endpoint.server.role("sweeper", *_RIGHTS)
+    database = endpoint.server.admin.info.dbname
     for name in _TIME_OUTS:
         endpoint.execute(f"ALTER ROLE {database}_sweeper SET {name} = '1s'")
         endpoint.execute(f"ALTER DATABASE {database} SET {name} = '1s'")

@@ -23,7 +23,7 @@ def run(*arguments: str) -> int:
 @pytest.fixture
 def queues_dsn(endpoint: Endpoint) -> Iterator[str]:
     """An empty database for the queues."""
-    name = f"{endpoint.admin.info.dbname}_queues"
+    name = f"{endpoint.server.admin.info.dbname}_queues"
     endpoint.execute(f"CREATE DATABASE {name}")
     yield make_conninfo(endpoint.dsn, dbname=name)
     endpoint.execute(f"DROP DATABASE {name} WITH (FORCE)")
@@ -145,7 +145,9 @@ def test_setup_without_the_right_to_create_says_what_to_grant(
     capsys: pytest.CaptureFixture[str], endpoint: Endpoint
 ) -> None:
     endpoint.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
-    file = str(endpoint.config_file(store__dsn=endpoint.role("sweeper", "USAGE ON SCHEMA public")))
+    file = str(
+        endpoint.config_file(store__dsn=endpoint.server.role("sweeper", "USAGE ON SCHEMA public"))
+    )
 
     assert run("setup", "--config", file) == 2
 

@@ -11,7 +11,7 @@ import pytest
 
 from duesweep.demo.server import EmbeddedServer
 from support.contract.store_subjects import OpenEndpoint
-from support.endpoint import Endpoint
+from support.postgresql_server import PostgreSqlEndpoint, endpoint_in_postgresql
 
 
 @pytest.fixture(scope="session")
@@ -36,9 +36,9 @@ def open_endpoint(shared_database: Callable[[str], str], tmp_path: Path) -> Open
     """Endpoint Sales.Orders in the database of a time zone and a schema, without tables as yet."""
 
     @contextmanager
-    def opened(zone: str, schema: str) -> Iterator[Endpoint]:
+    def opened(zone: str, schema: str) -> Iterator[PostgreSqlEndpoint]:
         dsn = shared_database(zone)
         with psycopg.connect(dsn, autocommit=True) as admin:
-            yield Endpoint(dsn, tmp_path, admin, schema=schema)
+            yield endpoint_in_postgresql(dsn, tmp_path, admin, schema)
 
     return opened

@@ -66,7 +66,7 @@ def test_full_disk_does_not_stop_delivery_and_the_ledger_is_complete_once_it_is_
     _assert_complete(spark, endpoint, context, 5 + 10 + 3 + 1)
 
 
-def test_first_sweep_on_a_full_disk_dispatches_nothing_since_nobody_keeps_its_ledger(
+def test_first_sweep_on_a_full_disk_dispatches_nothing_without_a_ledger(
     spark: SparkSession, endpoint: Endpoint, context: SweepContext, disk: SmallDisk
 ) -> None:
     disk.fill()
@@ -182,7 +182,7 @@ def test_full_disk_is_one_sentence_on_the_shell(
     assert summary["error"] == summary["ledger_error"]
 
 
-def test_tick_with_nothing_due_adds_no_sweep_to_what_is_to_be_settled(
+def test_run_with_nothing_due_adds_no_unsettled_sweep(
     spark: SparkSession, endpoint: Endpoint, context: SweepContext, disk: SmallDisk
 ) -> None:
     sweep(spark, context)

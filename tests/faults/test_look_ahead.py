@@ -91,7 +91,7 @@ def test_cron_each_minute_is_neither_early_nor_late_for_five_minutes(
         )
 
     started: list[subprocess.Popen[bytes]] = []
-    # What is made once for an installation, is made here.
+    # Created once for an installation.
     tick()
     assert started[0].wait() == 0
     _check(endpoint, broker, Run(period=60, rate=200, seconds=300, first=61), tick)

@@ -1,4 +1,4 @@
-"""Tables of a ledger that are lost, another's, or older: none is begun anew without a word."""
+"""Ledger tables that are lost, another ledger's, or older: none is created anew in silence."""
 
 import shutil
 from collections.abc import Iterator
@@ -112,7 +112,7 @@ def test_table_that_is_gone_is_not_begun_anew(
 
 
 @pytest.mark.parametrize("name", ["", "tombstones", "sweeps"])
-def test_ledger_that_goes_away_during_a_sweep_is_not_begun_anew(
+def test_ledger_lost_during_a_sweep_is_not_created_anew(
     name: str, context: SweepContext, world: World
 ) -> None:
     spark, endpoint, ledger, _ = world

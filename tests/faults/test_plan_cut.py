@@ -1,4 +1,4 @@
-"""The session that reads a slice's keys ends early: what was not read is told as left."""
+"""The session that reads a slice's keys ends early: keys that were not read count as left."""
 
 from dataclasses import replace
 

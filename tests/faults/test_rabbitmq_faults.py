@@ -16,9 +16,9 @@ from duesweep import wiring
 from duesweep.handover import handover
 from duesweep.queues.rabbitmq import ladder
 from duesweep.sweep import sweep
-from support.broker_proxy import Proxy, Way, proxied
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
+from support.proxy import Proxy, Way, proxied
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.settings import set_up, settings
 from support.waiting import until
@@ -73,7 +73,7 @@ def test_cut_connections_and_a_full_queue_lose_nothing_and_the_ledger_is_true(
 
 
 @pytest.mark.long
-def test_handover_that_is_killed_goes_on_where_it_was(
+def test_handover_that_is_killed_continues_when_it_is_run_again(
     spark: SparkSession, endpoint: Endpoint, broker: Broker, ledger: LedgerReader
 ) -> None:
     set_up(endpoint, broker, "Billing")
@@ -112,7 +112,7 @@ def _cutting(proxy: Proxy) -> Iterator[None]:
 
     def cut() -> None:
         for cuts in range(_CUTS):
-            proxy.cut_after(_BYTES_BEFORE_CUT, Way.TO_BROKER)
+            proxy.cut_after(_BYTES_BEFORE_CUT, Way.TO_SERVER)
             while proxy.cuts == cuts and not done.wait(0.01):
                 continue
 

@@ -21,7 +21,7 @@ class KilledError(BaseException):
     """The process ends here."""
 
 
-def test_dead_sweep_gets_its_row_from_whoever_settles_it(
+def test_dead_sweep_gets_its_row_from_the_next_settler(
     spark: SparkSession, dead: Dead, endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
     settle(spark, dead)

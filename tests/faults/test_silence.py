@@ -1,4 +1,4 @@
-"""A store that takes what it is sent and never answers, wherever in a sweep that begins."""
+"""A store that accepts what it is sent and never answers, at each point of a sweep."""
 
 import threading
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from duesweep.stores.journal import SweepSummary
 from duesweep.sweep import exit_code, sweep
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
-from support.silence import Moment, SilentProxy, silenced
+from support.proxy import Moment, Proxy, proxied
 
 SILENCE_SECONDS = 12
 MESSAGES = 400
@@ -26,13 +26,13 @@ _DEADLINE_SECONDS = 240
 
 
 @pytest.fixture
-def proxy(endpoint: Endpoint) -> Iterator[SilentProxy]:
-    with silenced(endpoint.admin.info.port) as proxy:
+def proxy(endpoint: Endpoint) -> Iterator[Proxy]:
+    with proxied(endpoint.server.admin.info.port) as proxy:
         yield proxy
 
 
 @pytest.fixture
-def context(endpoint: Endpoint, proxy: SilentProxy) -> SweepContext:
+def context(endpoint: Endpoint, proxy: Proxy) -> SweepContext:
     """A sweep of 400 messages in two slices, in batches of 50, whose store is behind the proxy."""
     endpoint.set_up("Billing")
     endpoint.delay_many(MESSAGES)
@@ -56,7 +56,7 @@ class Stage:
     spark: SparkSession
     context: SweepContext
     endpoint: Endpoint
-    proxy: SilentProxy
+    proxy: Proxy
     ledger: LedgerReader
 
     def assert_next_sweep_completes(self) -> None:
@@ -76,7 +76,7 @@ def stage(
     spark: SparkSession,
     context: SweepContext,
     endpoint: Endpoint,
-    proxy: SilentProxy,
+    proxy: Proxy,
     ledger: LedgerReader,
 ) -> Stage:
     return Stage(spark, context, endpoint, proxy, ledger)
@@ -84,7 +84,7 @@ def stage(
 
 @dataclass
 class Attempt:
-    """A sweep on a thread of its own: what came of it."""
+    """A sweep on a thread of its own, and its result."""
 
     spark: SparkSession
     context: SweepContext
@@ -117,9 +117,7 @@ class Attempt:
         return str(self.summary.reason if self.summary is not None else self.errors[0])
 
 
-def test_gate_that_is_not_answered_ends_with_work_left(
-    context: SweepContext, proxy: SilentProxy
-) -> None:
+def test_gate_that_is_not_answered_ends_with_work_left(context: SweepContext, proxy: Proxy) -> None:
     assert look(context)[0]
     proxy.fall_silent_at(b"AS found")
 

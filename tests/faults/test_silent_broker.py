@@ -1,4 +1,4 @@
-"""A broker that takes what it is sent and never answers, wherever in a sweep that begins."""
+"""A broker that accepts what it is sent and never answers, at each point of a sweep."""
 
 import time
 from collections import Counter
@@ -14,9 +14,9 @@ from duesweep.stores.journal import SweepSummary
 from duesweep.sweep import exit_code, sweep
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
+from support.proxy import Moment, Proxy, proxied
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.settings import set_up, settings
-from support.silence import Moment, SilentProxy, silenced
 
 pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.slow]
 
@@ -35,7 +35,7 @@ class Stage:
     spark: SparkSession
     endpoint: Endpoint
     broker: Broker
-    proxy: SilentProxy
+    proxy: Proxy
 
     def sweep_through_proxy(self) -> SweepSummary:
         """Within the stated time."""
@@ -60,7 +60,7 @@ class Stage:
 @pytest.fixture
 def stage(spark: SparkSession, endpoint: Endpoint, broker: Broker) -> Iterator[Stage]:
     set_up(endpoint, broker, "Billing")
-    with silenced(broker.server.amqp) as proxy:
+    with proxied(broker.server.amqp) as proxy:
         yield Stage(spark, endpoint, broker, proxy)
 
 
@@ -85,7 +85,7 @@ def test_sweep_whose_broker_falls_silent_ends_and_the_next_one_completes(
     assert (exit_code(cut), cut.outcome) == (ExitCode.WORK_LEFT, "incomplete")
     assert cut.reason
     assert cut.found == cut.dispatched + cut.left == MESSAGES
-    # Nobody is charged for what the broker did.
+    # The broker's fault costs no message an attempt.
     assert stage.endpoint.attempts() == {}
     done = stage.sweep_healed()
     assert (done.outcome, stage.endpoint.waiting()) == ("done", [])

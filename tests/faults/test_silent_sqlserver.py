@@ -1,4 +1,4 @@
-"""A SQL Server that takes what it is sent and never answers, wherever in a sweep that begins."""
+"""A SQL Server that accepts what it is sent and never answers, at each point of a sweep."""
 
 import time
 from collections import Counter
@@ -16,11 +16,11 @@ from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.errors import DuesweepError, ExitCode, StoreError
 from duesweep.sweep import exit_code, sweep
 from support.ledger_reader import LedgerReader
-from support.silence import Moment, SilentProxy, silenced
+from support.proxy import Moment, Proxy, proxied
 
 if TYPE_CHECKING:
     from duesweep.config import Config
-    from support.sqlserver_endpoint import SqlServerEndpoint
+    from support.sqlserver_server import SqlServerEndpoint
 
 pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.slow]
 
@@ -37,12 +37,12 @@ class Stage:
 
     spark: SparkSession
     endpoint: "SqlServerEndpoint"
-    proxy: SilentProxy
+    proxy: Proxy
 
     @property
     def config(self) -> "Config":
         """Of a sweep through the proxy."""
-        pairs = OdbcDsn.parse(self.endpoint.database.dsn).pairs
+        pairs = OdbcDsn.parse(self.endpoint.server.database.dsn).pairs
         return self.endpoint.config(
             store__dsn=OdbcDsn(pairs | {"server": f"127.0.0.1,{self.proxy.port}"}).text(),
             store__name=wiring.sweep_context(self.endpoint.config()).store.source,
@@ -68,7 +68,7 @@ class Stage:
 @pytest.fixture
 def stage(spark: SparkSession, sqlserver_endpoint: "SqlServerEndpoint") -> Iterator[Stage]:
     endpoint = sqlserver_endpoint.set_up("Billing")
-    with silenced(OdbcDsn.parse(endpoint.database.dsn).port) as proxy:
+    with proxied(OdbcDsn.parse(endpoint.server.database.dsn).port) as proxy:
         yield Stage(spark, endpoint, proxy)
 
 
@@ -76,7 +76,7 @@ def test_gate_that_is_not_answered_ends_with_work_left(stage: Stage) -> None:
     stage.endpoint.delay()
     context = wiring.sweep_context(stage.config)
     assert look(context)[0]
-    stage.proxy.fall_silent()
+    stage.proxy.fall_silent(hides_ends=True)
 
     with pytest.raises(StoreError) as failure:
         look(context)

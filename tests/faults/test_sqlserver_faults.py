@@ -13,11 +13,11 @@ from support.ledger_reader import LedgerReader
 from support.waiting import until
 
 if TYPE_CHECKING:
-    from support.sqlserver_endpoint import SqlServerEndpoint
+    from support.sqlserver_server import SqlServerEndpoint
 
 pytestmark = [pytest.mark.slow, pytest.mark.services]
 
-# What stands in for SQL Server lets two claims have one row; the later one starts anew, or is cut.
+# The stand-in for SQL Server lets two claims have one row; the later one is repeated, or cut.
 _ROUNDS = 10
 
 

@@ -13,11 +13,11 @@ from duesweep.dispatch import ClaimKeys, DispatchJob, dispatch_slice
 from duesweep.drivers.sqlserver.connection import SqlServerConnection
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.testing.builders import delayed_row
-from support.broker_proxy import Proxy, proxied
-from support.contract.sqlserver_subjects import SqlServerUnderTest
+from support.contract.store_subjects import DelayedTableUnderTest
+from support.proxy import Proxy, proxied
 
 if TYPE_CHECKING:
-    from support.sqlserver_endpoint import SqlServerEndpoint
+    from support.sqlserver_server import SqlServerEndpoint
 
 pytestmark = pytest.mark.services
 
@@ -46,13 +46,13 @@ def test_slice_ends_and_the_next_completes(
     sqlserver_endpoint: "SqlServerEndpoint", monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     endpoint = sqlserver_endpoint.set_up("Billing")
-    subject = SqlServerUnderTest(endpoint)
+    subject = DelayedTableUnderTest(endpoint)
     due = endpoint.due_in(-60)
     claim_keys = subject.claim_keys(subject.load([delayed_row(due=due) for _ in range(_ROWS)]))
     wanted = ClaimKeys(claim_keys, [100] * _ROWS, _ROWS)
     context = wiring.sweep_context(endpoint.config(sweep__batch_rows=_BATCH_ROWS))
     store: Any = context.store
-    with proxied(OdbcDsn.parse(endpoint.database.dsn).port) as proxy:
+    with proxied(OdbcDsn.parse(endpoint.server.database.dsn).port) as proxy:
         job = DispatchJob(
             replace(store, dsn=_dsn(endpoint, proxy.port)),
             context.queue,
@@ -81,5 +81,5 @@ def test_slice_ends_and_the_next_completes(
 
 
 def _dsn(endpoint: "SqlServerEndpoint", port: int) -> str:
-    pairs = OdbcDsn.parse(endpoint.database.dsn).pairs
+    pairs = OdbcDsn.parse(endpoint.server.database.dsn).pairs
     return OdbcDsn(pairs | {"server": f"127.0.0.1,{port}"}).text()

@@ -1,4 +1,4 @@
-"""A store is drained for good: what is due is dispatched, the rest goes into the delay ladder."""
+"""A handover empties a store: it dispatches due messages, and defers all others."""
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta

@@ -16,7 +16,7 @@ from support.rabbitmq.broker import Broker
 from support.rabbitmq.settings import settings
 
 if TYPE_CHECKING:
-    from support.sqlserver_endpoint import SqlServerEndpoint
+    from support.sqlserver_server import SqlServerEndpoint
 
 pytestmark = [pytest.mark.spark, pytest.mark.services]
 
@@ -27,7 +27,7 @@ _YEAR_SECONDS = 31_536_000
 def test_due_messages_are_dispatched_and_the_others_deferred(
     spark: SparkSession, sqlserver_endpoint: "SqlServerEndpoint", broker: Broker, kind: str
 ) -> None:
-    endpoint = sqlserver_endpoint.of_kind(kind)  # type: ignore[arg-type]
+    endpoint = sqlserver_endpoint.of_kind(kind)
     endpoint.set_up()
     brokers = Brokers((broker.url,), "queues.default")
     names = ("Sales.Orders", "Billing")

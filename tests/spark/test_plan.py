@@ -73,7 +73,7 @@ def test_session_that_spark_opens_has_our_name_and_our_time_outs(
     spark: SparkSession, endpoint: Endpoint
 ) -> None:
     endpoint.set_up()
-    database = endpoint.admin.info.dbname
+    database = endpoint.server.admin.info.dbname
     endpoint.execute(f"ALTER DATABASE {database} SET idle_in_transaction_session_timeout = '1s'")
     context = wiring.sweep_context(endpoint.config())
     with context.store.open_driver() as session:

@@ -56,7 +56,7 @@ def test_command_for_the_queries_runs_from_the_checkout(ledger: Path, tmp_path: 
     (block,) = _blocks("sql", ledger)
     queries = tmp_path / "queries.sql"
     queries.write_text(block, encoding="utf-8")
-    # Not this process's Spark, nor its folder: whoever follows the README has neither.
+    # A new Spark in another folder, as for a reader of the README.
     environment = {n: v for n, v in os.environ.items() if not n.startswith(("SPARK_", "PYSPARK_"))}
 
     ran = subprocess.run(

@@ -13,7 +13,7 @@ from support.endpoint import Endpoint
 from support.routes import add_routes
 
 if TYPE_CHECKING:
-    from support.sqlserver_endpoint import SqlServerEndpoint
+    from support.sqlserver_server import SqlServerEndpoint
 
 pytestmark = [pytest.mark.spark, pytest.mark.services]
 
@@ -45,7 +45,7 @@ def test_postgresql_store_fills_queue_tables_of_sql_server(
     endpoint.delay_many(300, ["Billing@X"])
     file = endpoint.config_file(
         queues__main__kind="sqlserver",
-        queues__main__dsn=sqlserver_endpoint.database.dsn,
+        queues__main__dsn=sqlserver_endpoint.server.database.dsn,
         queues__main__schema=sqlserver_endpoint.schema,
     )
     add_routes(file, ("*@*", "main", "{queue}"))

@@ -20,7 +20,7 @@ from support.ledger_reader import LedgerReader
 from support.routes import add_routes
 
 if TYPE_CHECKING:
-    from support.sqlserver_endpoint import SqlServerEndpoint
+    from support.sqlserver_server import SqlServerEndpoint
 
 pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.slow]
 

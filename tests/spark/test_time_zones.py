@@ -1,4 +1,4 @@
-"""What is swept is what NServiceBus's own predicate would move, in the writers' time zone.
+"""A sweep takes what NServiceBus's own predicate would move, in the writers' time zone.
 
 A zone of the server's own making, with a clock change at this very hour, stands for the two days
 in a year on which real zones have one.
@@ -26,6 +26,7 @@ from duesweep.testing.builders import DelayedRow, delayed_row
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.ports import free_port
+from support.postgresql_server import endpoint_in_postgresql
 
 _COMMAND = Path(__file__).parents[2] / "spark-submit.sh"
 _PREDICATE = "SELECT id::text FROM {} WHERE due < now() AT TIME ZONE 'UTC' ORDER BY 1"
@@ -51,7 +52,7 @@ def endpoint_in(zone: str, folder: Path) -> Iterator[Endpoint]:
         EmbeddedServer(folder, port=free_port(), TimeZone=f"'{zone}'") as server,
         psycopg.connect(server.dsn, autocommit=True) as admin,
     ):
-        yield Endpoint(server.dsn, folder, admin)
+        yield endpoint_in_postgresql(server.dsn, folder, admin)
 
 
 def rows_around(now: datetime) -> list[DelayedRow]:
@@ -134,8 +135,8 @@ def test_zone_of_the_writers_role_or_database_goes_over_the_servers(
     setting: str, spark: SparkSession, endpoint: Endpoint
 ) -> None:
     endpoint.set_up("Billing")
-    database = endpoint.admin.info.dbname
-    writer = endpoint.role("writer", f"INSERT, SELECT ON {endpoint.delayed}")
+    database = endpoint.server.admin.info.dbname
+    writer = endpoint.server.role("writer", f"INSERT, SELECT ON {endpoint.delayed}")
     name = psycopg.conninfo.conninfo_to_dict(writer)["user"]
     target = setting.format(database=database, writer=name)
     endpoint.execute(f"ALTER {target} SET TimeZone = 'America/New_York'")
@@ -152,7 +153,7 @@ def test_zone_of_the_writers_role_or_database_goes_over_the_servers(
 def test_roles_that_disagree_are_refused_and_the_setting_decides(endpoint: Endpoint) -> None:
     endpoint.set_up("Billing")
     for suffix, zone in (("one", "UTC"), ("other", "America/New_York")):
-        dsn = endpoint.role(suffix, f"INSERT ON {endpoint.delayed}")
+        dsn = endpoint.server.role(suffix, f"INSERT ON {endpoint.delayed}")
         name = psycopg.conninfo.conninfo_to_dict(dsn)["user"]
         endpoint.execute(f"ALTER ROLE {name} SET TimeZone = '{zone}'")
 
@@ -171,7 +172,7 @@ def test_zone_hidden_by_the_sweepers_own_is_refused_where_it_may_not_be_asked(
     endpoint: Endpoint,
 ) -> None:
     endpoint.set_up("Billing")
-    dsn = endpoint.role("sweeper", "ALL ON ALL TABLES IN SCHEMA public")
+    dsn = endpoint.server.role("sweeper", "ALL ON ALL TABLES IN SCHEMA public")
     name = psycopg.conninfo.conninfo_to_dict(dsn)["user"]
     endpoint.execute(f"ALTER ROLE {name} SET TimeZone = 'Asia/Tokyo'")
 
@@ -184,11 +185,11 @@ def test_zone_hidden_by_the_sweepers_own_is_refused_where_it_may_not_be_asked(
 
 def test_owner_that_sweeps_is_a_writer_too(endpoint: Endpoint) -> None:
     endpoint.set_up("Billing")
-    owner = endpoint.role("owner", "ALL ON ALL TABLES IN SCHEMA public")
+    owner = endpoint.server.role("owner", "ALL ON ALL TABLES IN SCHEMA public")
     name = psycopg.conninfo.conninfo_to_dict(owner)["user"]
     endpoint.execute(f"ALTER TABLE {endpoint.delayed} OWNER TO {name}")
     endpoint.execute(f"ALTER ROLE {name} SET TimeZone = 'Asia/Kolkata'")
-    other = endpoint.role("other", f"INSERT ON {endpoint.delayed}")
+    other = endpoint.server.role("other", f"INSERT ON {endpoint.delayed}")
     other_name = psycopg.conninfo.conninfo_to_dict(other)["user"]
     endpoint.execute(f"ALTER ROLE {other_name} SET TimeZone = 'UTC'")
 

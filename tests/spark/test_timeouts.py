@@ -10,14 +10,14 @@ from duesweep import wiring
 from duesweep.errors import ConfigError
 from duesweep.sweep import sweep
 from support.ledger_reader import LedgerReader
-from support.timeouts_endpoint import TimeoutsEndpoint, timeouts_of
+from support.postgresql_server import PostgreSqlEndpoint
 
 if TYPE_CHECKING:
-    from support.sqlserver_endpoint import SqlServerEndpoint
+    from support.sqlserver_server import SqlServerEndpoint
 
 pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.slow]
 
-Subject = Union[TimeoutsEndpoint, "SqlServerEndpoint"]
+Subject = Union[PostgreSqlEndpoint, "SqlServerEndpoint"]
 
 
 @pytest.fixture(params=["postgresql", "sqlserver"])
@@ -25,7 +25,7 @@ def timeouts(request: pytest.FixtureRequest) -> Subject:
     """An endpoint's table, and its queues."""
     queues = ("Billing", "Shipping", "error")
     if request.param == "postgresql":
-        return timeouts_of(request.getfixturevalue("endpoint")).set_up(*queues)
+        return request.getfixturevalue("endpoint").of_kind("sql-persistence").set_up(*queues)
     found: SqlServerEndpoint = request.getfixturevalue("sqlserver_endpoint")
     return found.of_kind("sql-persistence").set_up(*queues)
 

@@ -19,7 +19,7 @@ class Diagnosis:
     text: str
 
     def to_mend(self) -> dict[tuple[str, str], str]:
-        """What is bad, and how bad, by check and what it is about."""
+        """The severities of faults and warnings, by check and subject."""
         return {
             (finding["check"], finding["about"]): finding["severity"]
             for finding in self.document["findings"]

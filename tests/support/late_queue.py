@@ -1,4 +1,4 @@
-"""A queue that answers late and holds messages back, as a script says."""
+"""A queue that answers late and can defer messages, as a script says."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -24,14 +24,14 @@ SPARK_CONNECT = 15_002
 
 @contextmanager
 def one_at_a_time(port: int) -> Iterator[None]:
-    """Nobody else who runs tests has this port."""
+    """Lock a port: no other process that runs tests uses it meanwhile."""
     with _lock(port) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def free_port() -> int:
-    """A port on which nobody listens, and that no other process that runs tests gets."""
+    """A port without a server, which no other process that runs tests gets."""
     for port in random.sample(_PORTS, len(_PORTS)):
         if _is_reserved(port):
             return port
@@ -43,7 +43,7 @@ def _is_reserved(port: int) -> bool:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with socket.socket() as probe:
-            # As servers do: what a former server left in TIME_WAIT is no hindrance.
+            # As servers do: a port in TIME_WAIT can be used again.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(("127.0.0.1", port))
     except OSError:

@@ -16,7 +16,7 @@ ONE = ReceiverOptions(concurrency=1)
 
 
 class Handler:
-    """Notes what it is handed; `then` may raise."""
+    """A handler that notes its messages; `then` may raise."""
 
     def __init__(self, then: Callable[[ReceivedMessage], None] = lambda _: None) -> None:
         self.handled: list[str] = []

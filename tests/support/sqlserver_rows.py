@@ -1,74 +1,79 @@
 """How the stores on SQL Server keep a delayed message: each kind has a table of its own."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from typing import Any, Protocol
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 import pyodbc
+import pytest
 
+from duesweep.core.address import bracket_name
 from duesweep.core.headers import json as headers_json
 from duesweep.core.headers import xml as headers_xml
 from duesweep.core.message import Message
 from duesweep.errors import UnreadableHeadersError, make_storable
 from duesweep.testing.builders import DelayedRow, message
-from support.sqlserver_server import SqlServerDatabase
+from duesweep.testing.contract import JsonHeaders
+from support.endpoint_server import StoredRows
 from support.timeouts import SQL_SERVER_TABLE, destination_of, timeout_headers, timeout_of
 
 # A Due goes in and comes out as text: as parameters and results, fractions of seconds are lost on
 # some servers. As datetime2(7) the text of a `datetime` is exact: one tick of 1/300 s, no other.
 AS_DUE = "CONVERT(datetime, CONVERT(datetime2(7), ?, 121))"
 
+if TYPE_CHECKING:
+    from support.sqlserver_database import SqlServerDatabase
+    from support.sqlserver_server import SqlServer
+
 # Where arrays of parameters are worth it: the driver reserves room for the longest row in each.
 _MANY = 100
 _TEXT = (pyodbc.SQL_WVARCHAR, 0, 0)
 _BYTES = (pyodbc.SQL_VARBINARY, 0, 0)
-
-
-class StoredRows(Protocol):
-    """One kind of delayed table. `key_text` is the expression for a key as text, `create` what
-    creates the table where `duesweep setup` does not.
-    """
-
-    key: str
-    key_text: str
-    due: str
-    create: str | None
-
-    def table(self, endpoint: str) -> str:
-        """What the table of an endpoint is called."""
-        ...
-
-    def insert(
-        self, database: SqlServerDatabase, delayed: str, rows: Sequence[DelayedRow]
-    ) -> list[DelayedRow]:
-        """Store these rows; the same with the keys and Dues that they have in the table."""
-        ...
-
-    def stored_headers(self, row: DelayedRow) -> str:
-        """The text of the row's headers, as the table has them."""
-        ...
-
-    def message(self, row: DelayedRow, attempts: int) -> Message:
-        """What a claim of the row has to return."""
-        ...
+_NOT_XML = (
+    "<",
+    "[]",
+    "<ArrayOfHeaderInfo>",
+    "<Headers />",
+    "\udcff\udcfe",
+    "<!DOCTYPE x><ArrayOfHeaderInfo />",
+)
 
 
 @dataclass(frozen=True, slots=True)
-class TransportRows:
+class _KeyAndDue:
+    """What all kinds share: the server's clock is UTC's."""
+
+    key_text: str
+    due: str
+
+    def due_in(self, server: "SqlServer", seconds: float) -> datetime:
+        return server.time() + timedelta(seconds=seconds)
+
+    def reschedule(self, server: "SqlServer", delayed: str, key: str, due: datetime) -> None:
+        server.execute(
+            f"UPDATE {delayed} SET {bracket_name(self.due)} = {AS_DUE} WHERE {self.key_text} = ?",
+            due_text(due),
+            key,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TransportRows(_KeyAndDue):
     """The SQL Server transport's: the server gives out the keys."""
 
-    key: str = "RowVersion"
     key_text: str = "RowVersion"
     due: str = "Due"
     create: str | None = None
+    unreadable: Sequence[str] = JsonHeaders.unreadable
 
     def table(self, endpoint: str) -> str:
         return f"{endpoint}.Delayed"
 
     def insert(
-        self, database: SqlServerDatabase, delayed: str, rows: Sequence[DelayedRow]
+        self, server: "SqlServer", delayed: str, rows: Sequence[DelayedRow]
     ) -> list[DelayedRow]:
+        database = server.database
         last = database.fetch(f"SELECT COALESCE(MAX(RowVersion), 0) AS seen FROM {delayed}")[0].seen
         values = [(row.headers, row.body, due_text(row.due)) for row in rows]
         insert = f"INSERT INTO {delayed} (Headers, Body, Due) VALUES (?, ?, {AS_DUE})"
@@ -86,28 +91,29 @@ class TransportRows:
     def stored_headers(self, row: DelayedRow) -> str:
         return row.headers
 
-    def message(self, row: DelayedRow, attempts: int) -> Message:
-        return message(row, attempts)
+    def message(self, _: "SqlServer", row: DelayedRow, attempts: int) -> Message:
+        return _with_instant(message(row, attempts))
 
 
 @dataclass(frozen=True, slots=True)
-class MsmqRows:
+class MsmqRows(_KeyAndDue):
     """The MSMQ transport's delayed message store: XML, with the destination in a column.
 
     A builder's row is written in it by its meaning; headers that are no JSON go in as they are.
     """
 
-    key: str = "Id"
     key_text: str = "Id"
     due: str = "Time"
     create: str | None = None
+    unreadable: Sequence[str] = _NOT_XML
 
     def table(self, endpoint: str) -> str:
         return f"{endpoint}.delayed"
 
     def insert(
-        self, database: SqlServerDatabase, delayed: str, rows: Sequence[DelayedRow]
+        self, server: "SqlServer", delayed: str, rows: Sequence[DelayedRow]
     ) -> list[DelayedRow]:
+        _skip_nul(server, rows)
         values = [
             (row.key, destination_of(row), row.body, due_text(row.due), xml_of(row)) for row in rows
         ]
@@ -115,38 +121,43 @@ class MsmqRows:
             f"INSERT INTO {delayed} (Id, Destination, State, Time, Headers)"
             f" VALUES (?, ?, ?, {AS_DUE}, ?)"
         )
-        _insert_many(database, insert, [_TEXT, _TEXT, _BYTES, _TEXT, _BYTES], values)
-        return _as_stored(self, database, delayed, rows)
+        _insert_many(server.database, insert, [_TEXT, _TEXT, _BYTES, _TEXT, _BYTES], values)
+        return _as_stored(self, server.database, delayed, rows)
 
     def stored_headers(self, row: DelayedRow) -> str:
         return make_storable(xml_of(row).decode("utf-8", "backslashreplace"))
 
-    def message(self, row: DelayedRow, attempts: int) -> Message:
+    def message(self, _: "SqlServer", row: DelayedRow, attempts: int) -> Message:
         stored, destination = xml_of(row), destination_of(row) or ""
         try:
-            headers, _ = headers_xml.split(headers_xml.read(stored))
+            headers = headers_xml.split(headers_xml.read(stored))[0]
         except UnreadableHeadersError as error:
             text = self.stored_headers(row)
-            return Message(row.key, row.due_us, error, text, row.body, destination, attempts)
+            return _with_instant(
+                Message(row.key, row.due_us, error, text, row.body, destination, attempts)
+            )
         text = headers_json.write(headers)
-        return Message(row.key, row.due_us, headers, text, row.body, destination, attempts)
+        return _with_instant(
+            Message(row.key, row.due_us, headers, text, row.body, destination, attempts)
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class TimeoutRows:
+class TimeoutRows(_KeyAndDue):
     """SQL persistence's table of timeouts."""
 
-    key: str = "Id"
     key_text: str = "LOWER(CONVERT(nvarchar(36), Id))"
     due: str = "Time"
     create: str | None = SQL_SERVER_TABLE
+    unreadable: Sequence[str] = JsonHeaders.unreadable
 
     def table(self, endpoint: str) -> str:
         return f"{endpoint.replace('.', '_')}_TimeoutData"
 
     def insert(
-        self, database: SqlServerDatabase, delayed: str, rows: Sequence[DelayedRow]
+        self, server: "SqlServer", delayed: str, rows: Sequence[DelayedRow]
     ) -> list[DelayedRow]:
+        _skip_nul(server, rows)
         values = [
             (row.key, destination_of(row), row.body, due_text(row.due), timeout_headers(row))
             for row in rows
@@ -155,18 +166,36 @@ class TimeoutRows:
             f"INSERT INTO {delayed} (Id, Destination, State, Time, Headers, PersistenceVersion)"
             f" VALUES (CONVERT(uniqueidentifier, ?), ?, ?, {AS_DUE}, ?, '6.0.0')"
         )
-        _insert_many(database, insert, [_TEXT, _TEXT, _BYTES, _TEXT, _TEXT], values)
-        return _as_stored(self, database, delayed, rows)
+        _insert_many(server.database, insert, [_TEXT, _TEXT, _BYTES, _TEXT, _TEXT], values)
+        return _as_stored(self, server.database, delayed, rows)
 
     def stored_headers(self, row: DelayedRow) -> str:
         return timeout_headers(row)
 
-    def message(self, row: DelayedRow, attempts: int) -> Message:
-        return timeout_of(row, destination_of(row), attempts)
+    def message(self, _: "SqlServer", row: DelayedRow, attempts: int) -> Message:
+        return _with_instant(timeout_of(row, destination_of(row), attempts))
+
+
+KINDS: Mapping[str, StoredRows] = {
+    "sqlserver": TransportRows(),
+    "msmq": MsmqRows(),
+    "sql-persistence": TimeoutRows(),
+}
+
+
+def _with_instant(found: Message) -> Message:
+    """What is kept is UTC."""
+    return found._replace(instant_us=found.due_us)
+
+
+def _skip_nul(server: "SqlServer", rows: Sequence[DelayedRow]) -> None:
+    has_nul = any("\0" in (destination_of(row) or "") for row in rows)
+    if has_nul and server.stand_in is not None:
+        pytest.skip(server.unsupported("holds no NUL in a column of text"))
 
 
 def _as_stored(
-    kind: StoredRows, database: SqlServerDatabase, delayed: str, rows: Sequence[DelayedRow]
+    kind: StoredRows, database: "SqlServerDatabase", delayed: str, rows: Sequence[DelayedRow]
 ) -> list[DelayedRow]:
     """The rows with the Dues that they have in the table."""
     text = f"SELECT {kind.key_text} AS message_key, {shown('Time')} AS due FROM {delayed}"
@@ -201,7 +230,7 @@ def due_of(text: str) -> datetime:
 
 
 def _insert_many(
-    database: SqlServerDatabase, text: str, sizes: list[Any], rows: Sequence[tuple[Any, ...]]
+    database: "SqlServerDatabase", text: str, sizes: list[Any], rows: Sequence[tuple[Any, ...]]
 ) -> None:
     if not rows:
         return

@@ -1,75 +1,130 @@
-"""A real SQL Server for the tests, with databases of their own that are dropped in the end."""
+"""A real SQL Server for the tests, with databases of their own."""
 
-import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pyodbc
 
-from duesweep.core.address import bracket_name
-from duesweep.drivers.sqlserver.dsn import OdbcDsn
-from duesweep.drivers.sqlserver.library import driver_library
+from duesweep.core.address import SqlServerAddresses, SqlServerTable
+from duesweep.testing.builders import DelayedRow
+from duesweep.testing.contract import Abilities
+from support.endpoint import Endpoint
+from support.endpoint_server import StoredRows
+from support.recordings import QueueRow
+from support.sqlserver_database import SqlServerDatabase, closing, connect, new_database
+from support.sqlserver_rows import AS_DUE, KINDS, due_of, due_text, shown
 
-# The pool is the process's: it would keep databases in use, and isolation levels alive.
-pyodbc.pooling = False
-
-# What does not take this long to be dropped is left behind.
-_DROP_SECONDS = 120
-
-
-@dataclass(frozen=True, slots=True)
-class SqlServerDatabase:
-    """A database as its administrator sees it.
-
-    `admin` writes. `reader` sees what is committed without waiting for batches that are under way,
-    and without a say in how the sweeper's own sessions read.
-    """
-
-    name: str
-    dsn: str
-    admin: pyodbc.Connection
-    reader: pyodbc.Connection
-
-    def fetch(self, text: str, *values: object) -> list[Any]:
-        """The rows of a query, with their columns as attributes."""
-        return list(self.reader.execute(text, *values).fetchall())
-
-    def execute(self, text: str, *values: object) -> int:
-        """Run a statement, committed at once; how many rows it touched."""
-        return self.admin.execute(text, *values).rowcount
-
-    def drop_tables(self) -> None:
-        """Drop all tables: some servers look tables up the slower, the more there are."""
-        tables = self.fetch(
-            "SELECT QUOTENAME(TABLE_SCHEMA) + '.' + QUOTENAME(TABLE_NAME) AS name"
-            " FROM INFORMATION_SCHEMA.TABLES WHERE TABLE_TYPE = 'BASE TABLE'"
-        )
-        for table in tables:
-            # Not all servers tell long names as they are; what is left goes with its database.
-            with suppress(pyodbc.Error):
-                self.execute(f"DROP TABLE {table.name}")
-
-    @contextmanager
-    def transaction(self) -> Iterator[pyodbc.Connection]:
-        """A connection of its own with a transaction under way, rolled back at the end."""
-        connection = pyodbc.connect(self.dsn, autocommit=False)
-        try:
-            yield connection
-        finally:
-            connection.rollback()
-            connection.close()
+_QUEUE = """
+    CREATE TABLE {queue} (
+        Id uniqueidentifier NOT NULL, CorrelationId varchar(255), ReplyToAddress varchar(255),
+        Recoverable bit NOT NULL, Expires datetime, Headers nvarchar(max) NOT NULL,
+        Body varbinary(max), RowVersion bigint IDENTITY(1,1) NOT NULL
+    )
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class SqlServer:
     """A server, and on it two databases of the tests' own."""
 
+    kinds: ClassVar[Mapping[str, StoredRows]] = KINDS
+    settings: ClassVar[Mapping[str, object]] = {"queues__default__kind": "sqlserver"}
+    past: ClassVar[str] = "DATEADD(second, -1, SYSUTCDATETIME())"
+    counter_key: ClassVar[str] = "message_key"
+
     database: SqlServerDatabase
     other: SqlServerDatabase
     stand_in: str | None
+
+    @property
+    def dsn(self) -> str:
+        return self.database.dsn
+
+    @property
+    def abilities(self) -> Abilities:
+        return Abilities(
+            # More than the 1/300 s of `datetime`, so that both neighbours differ.
+            tick=timedelta(milliseconds=4),
+            first_due=datetime(1753, 1, 1, tzinfo=UTC),
+            has_infinite_due=False,
+            skips_locked=self.stand_in is None,
+            stand_in=self.stand_in,
+        )
+
+    def addresses(self, endpoint: str, schema: str) -> SqlServerAddresses:
+        return SqlServerAddresses(endpoint, schema, self.database.name)
+
+    def sql(self, schema: str, table: str) -> str:
+        return SqlServerTable(self.database.name, schema, table).sql
+
+    def quoted(self, table: SqlServerTable) -> str:
+        return table.sql
+
+    def fetch(self, text: str, *values: object) -> list[Any]:
+        """The rows of a query, with their columns as attributes; values take the places of `?`."""
+        return self.database.fetch(text, *values)
+
+    def execute(self, text: str, *values: object) -> int:
+        """Run a statement, committed at once; values take the places of `?`."""
+        return self.database.execute(text, *values)
+
+    def create_schema(self, schema: str) -> None:
+        self.database.create_schema(schema)
+
+    def create_queue(self, table: SqlServerTable) -> None:
+        database = self._database_of(table)
+        database.create_schema(table.schema)
+        if not database.fetch("SELECT 1 WHERE OBJECT_ID(?, 'U') IS NOT NULL", table.sql):
+            database.execute(_QUEUE.format(queue=table.sql))
+
+    def queue_rows(self, table: SqlServerTable) -> list[QueueRow]:
+        rows = self._database_of(table).fetch(
+            f"SELECT Headers, Body, Expires FROM {table.sql} ORDER BY RowVersion"
+        )
+        return [QueueRow(row.Headers, row.Body, row.Expires) for row in rows]
+
+    def time(self) -> datetime:
+        (row,) = self.fetch(f"SELECT {shown('GETUTCDATE()')} AS now")
+        return due_of(row.now)
+
+    def claim_keys(self, rows: Iterable[DelayedRow]) -> list[str]:
+        # The server's own text of a Due: all its digits, or as many as a stand-in has.
+        dues = [due_text(row.due) for row in rows]
+        text = f"SELECT {shown(AS_DUE)} AS claim_key"
+        claim_keys = {due: self.fetch(text, due)[0].claim_key for due in dict.fromkeys(dues)}
+        return [claim_keys[due] for due in dues]
+
+    def journal(self, table: str, sweep_id: object) -> list[Any]:
+        return self.fetch(f"SELECT * FROM {table} WHERE sweep_id = ? ORDER BY id", str(sweep_id))
+
+    def entry_values(self, row: Any) -> dict[str, Any]:
+        values = dict(zip([column[0] for column in row.cursor_description], row, strict=True))
+        late_ms = array("q")
+        late_ms.frombytes(row.lateness_ms or b"")
+        return values | {
+            "lateness_ms": tuple(late_ms),
+            "attempts_changed": bool(row.attempts_changed),
+            "headers": row.headers_text,
+        }
+
+    def refusal(self, body: bytes) -> str:
+        return f"Body <> 0x{body.hex()}"
+
+    @contextmanager
+    def locked(self, table: SqlServerTable) -> Iterator[None]:
+        lock = f"SELECT COUNT(*) FROM {table.sql} WITH (TABLOCKX, HOLDLOCK)"
+        if self.stand_in is not None:
+            # The hint locks nothing there.
+            lock = f"ALTER TABLE {table.sql} ADD locked int NULL"
+        with self.database.transaction() as connection:
+            connection.execute(lock)
+            yield
 
     def swapped(self) -> "SqlServer":
         """The same with the databases in each other's place."""
@@ -79,17 +134,29 @@ class SqlServer:
         """Why a test is skipped here that the real server passes."""
         return f"{self.stand_in} stands in for SQL Server, and {what}"
 
+    def _database_of(self, table: SqlServerTable) -> SqlServerDatabase:
+        databases = {each.name: each for each in (self.database, self.other)}
+        return databases[table.catalog]
+
+
+SqlServerEndpoint = Endpoint[SqlServer]
+
+
+def endpoint_in_sqlserver(server: SqlServer, folder: Path, schema: str) -> SqlServerEndpoint:
+    """Endpoint Sales.Orders of the SQL Server transport, without tables as yet."""
+    return Endpoint(server, folder, schema, "sqlserver")
+
 
 @contextmanager
 def sql_server(dsn: str) -> Iterator[SqlServer]:
     """The server that `dsn` names; its login must be one that may create databases."""
     name = f"duesweep_test_{uuid.uuid4().hex[:8]}"
-    with _closing(_connect(dsn)) as master:
+    with closing(connect(dsn)) as master:
         stand_in = _stand_in(master)
         with (
-            _database(dsn, master, name, stand_in) as database,
+            new_database(dsn, master, name, stand_in) as database,
             # A name that has to be quoted wherever it is written.
-            _database(dsn, master, f"{name} 'other' catalog", stand_in) as other,
+            new_database(dsn, master, f"{name} 'other' catalog", stand_in) as other,
         ):
             yield SqlServer(database, other, stand_in)
 
@@ -100,57 +167,3 @@ def _stand_in(master: pyodbc.Connection) -> str | None:
         return None
     (version,) = master.execute("SELECT @@VERSION").fetchone()
     return "Babelfish" + version.rpartition("Babelfish")[2].rstrip(") ")
-
-
-@contextmanager
-def _database(
-    dsn: str, master: pyodbc.Connection, name: str, stand_in: str | None
-) -> Iterator[SqlServerDatabase]:
-    master.execute(f"CREATE DATABASE {bracket_name(name)}")
-    try:
-        own = _text(dsn, database=name)
-        with _closing(_connect(own)) as admin, _closing(_connect(own)) as reader:
-            if stand_in is None:
-                admin.execute("ALTER DATABASE CURRENT SET ALLOW_SNAPSHOT_ISOLATION ON")
-                reader.execute("SET TRANSACTION ISOLATION LEVEL SNAPSHOT")
-            yield SqlServerDatabase(name, own, admin, reader)
-    finally:
-        _drop(master, name, stand_in)
-
-
-def _drop(master: pyodbc.Connection, name: str, stand_in: str | None) -> None:
-    if stand_in is None:
-        with suppress(pyodbc.Error):
-            alter = f"ALTER DATABASE {bracket_name(name)} SET SINGLE_USER WITH ROLLBACK IMMEDIATE"
-            master.execute(alter)
-    deadline = time.monotonic() + _DROP_SECONDS
-    while True:
-        try:
-            master.execute(f"DROP DATABASE {bracket_name(name)}")
-        except pyodbc.Error:
-            # A session that has ended is there for a moment yet.
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)
-        else:
-            return
-
-
-def _connect(dsn: str) -> pyodbc.Connection:
-    return pyodbc.connect(_text(dsn), autocommit=True, timeout=60)
-
-
-def _text(dsn: str, **own: str) -> str:
-    parsed = OdbcDsn.parse(dsn)
-    driver = (
-        {} if {"driver", "dsn", "filedsn"} & set(parsed.pairs) else {"Driver": driver_library()}
-    )
-    return OdbcDsn(parsed.pairs | own).text(**driver)
-
-
-@contextmanager
-def _closing(connection: pyodbc.Connection) -> Iterator[pyodbc.Connection]:
-    try:
-        yield connection
-    finally:
-        connection.close()

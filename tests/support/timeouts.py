@@ -52,7 +52,7 @@ def timeout_headers(row: DelayedRow) -> str:
 
 
 def timeout_of(row: DelayedRow, destination: str | None, attempts: int) -> Message:
-    """What a claim of the row has to return."""
+    """The message that a claim of the row has to return."""
     text = timeout_headers(row)
     found = message(replace(row, headers=text), attempts)
     return found._replace(headers_text=text, destination=destination or "")

@@ -1,4 +1,4 @@
-"""A delivery, whose queue answers late and holds messages back."""
+"""Delivery to a queue that answers late and can defer messages."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""What a task reads of its slice: all of it, or it says what is missing."""
+"""A task reads all claim keys of its slice, or says how many are missing."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def test_slice_without_claim_keys_has_a_row_and_is_whole() -> None:
     [([], "read 0 of its keys"), ([("a,b", "1,1", 5)], "read 2 of 5 keys")],
     ids=["before its first row", "in the middle"],
 )
-def test_read_that_broke_off_is_told_from_one_that_came_to_its_end(
+def test_read_that_broke_off_differs_from_a_complete_one(
     chunks: list[tuple[str, str, int]], says: str
 ) -> None:
     fault = read_claim_keys(rows(*chunks)).fault

@@ -1,4 +1,4 @@
-"""Services that fail, and what nobody foresaw."""
+"""Services that fail, and unforeseen errors."""
 
 from typing import Any
 
@@ -52,7 +52,7 @@ def test_batch_of_blocked_messages_only_journals_nothing_but_the_end() -> None:
 
 
 @pytest.mark.parametrize("error", [StoreError, QueueError])
-def test_service_that_fails_ends_the_slice_with_its_reason_and_charges_nobody(
+def test_service_that_fails_ends_the_slice_with_its_reason_and_charges_no_message(
     error: type[StoreError],
 ) -> None:
     rows = [delayed_row() for _ in range(6)]
@@ -111,7 +111,7 @@ def test_store_that_does_not_come_back_leaves_the_slice_without_an_end() -> None
     assert world.ends(run) == []
 
 
-def test_what_nobody_foresaw_is_raised_and_its_batch_undone() -> None:
+def test_unforeseen_error_is_raised_and_its_batch_rolled_back() -> None:
     rows = [delayed_row() for _ in range(4)]
     world = world_of(*rows)
     _break_at(rows[3], world)

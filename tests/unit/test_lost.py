@@ -11,7 +11,7 @@ from duesweep.lost import MAX_LOST_TRANSACTIONS, retry_lost_transactions, wait_s
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The waits, which nobody waits for."""
+    """The waits, noted and skipped."""
     found: list[float] = []
     monkeypatch.setattr(lost.time, "sleep", found.append)
     return found

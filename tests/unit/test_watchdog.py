@@ -136,7 +136,9 @@ def test_cancelling_that_fails_is_tried_again(asked: Asked, now: list[float]) ->
         until(lambda: len(tried) > 1)
 
 
-def test_store_that_never_answers_keeps_nobody_waiting(asked: Asked, now: list[float]) -> None:
+def test_watchdog_does_not_wait_for_a_store_that_never_answers(
+    asked: Asked, now: list[float]
+) -> None:
     cancelled: list[int] = []
     blocks = threading.Event()
     with _watchdog(asked, cancelled).watch():

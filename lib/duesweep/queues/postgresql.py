@@ -111,7 +111,7 @@ class PostgreSqlQueueSession(QueueTableSession):
         return table
 
     def _insert(self, destination: Destination, messages: Sequence[Message]) -> None:
-        assert isinstance(destination, TableName)  # ours, from resolve
+        assert isinstance(destination, TableName)  # from `resolve`
         rows = [(message.headers_text, message.body) for message in messages]
         self._connection.copy_messages(destination, rows)
 

@@ -163,7 +163,7 @@ class RoutedQueueSession:
     def _send(
         self, destination: Destination, send: Callable[[], dict[str, MessageError]]
     ) -> dict[str, MessageError]:
-        assert isinstance(destination, RoutedDestination)  # ours, from resolve
+        assert isinstance(destination, RoutedDestination)  # from `resolve`
         name = destination.connection
         self._used.add(name)
         try:
@@ -178,7 +178,7 @@ class RoutedQueueSession:
             raise TransactionLostError(error.text, advice=error.advice) from error
 
     def _session_of(self, destination: Destination) -> tuple[QueueSession, Destination]:
-        assert isinstance(destination, RoutedDestination)  # ours, from resolve
+        assert isinstance(destination, RoutedDestination)  # from `resolve`
         return self._open_session(destination.connection), destination.destination
 
     def _open_session(self, connection: str) -> QueueSession:

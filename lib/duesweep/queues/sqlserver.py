@@ -133,7 +133,7 @@ class SqlServerQueueSession(QueueTableSession):
         return table
 
     def _insert(self, destination: Destination, messages: Sequence[Message]) -> None:
-        assert isinstance(destination, SqlServerTable)  # ours, from resolve
+        assert isinstance(destination, SqlServerTable)  # from `resolve`
         is_older = self._has_recoverable[destination]
         self._connection.insert_messages(
             destination,

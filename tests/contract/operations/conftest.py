@@ -13,7 +13,7 @@ from support.endpoint import Endpoint
 from support.operations.subjects import HAS_SERVER, Subject
 
 if TYPE_CHECKING:
-    from support.sqlserver_endpoint import SqlServerEndpoint
+    from support.sqlserver_server import SqlServerEndpoint
 
 # Without a server these tests are not there twice; test_sqlserver_tables.py says in one line why.
 TRANSPORTS = ["postgresql", *(["sqlserver"] if HAS_SERVER else [])]
@@ -25,7 +25,7 @@ def postgresql_subject(endpoint: Endpoint) -> Subject:
     endpoint.set_up()
 
     def run(text: str) -> list[Any]:
-        with psycopg.RawCursor(endpoint.admin) as cursor:
+        with psycopg.RawCursor(endpoint.server.admin) as cursor:
             cursor.execute(text.encode())
             return cursor.fetchall() if cursor.description else []
 
@@ -46,7 +46,7 @@ def sqlserver_subject(sqlserver_endpoint: "SqlServerEndpoint") -> Subject:
     sqlserver_endpoint.set_up()
 
     def run(text: str) -> list[Any]:
-        with sqlserver_endpoint.database.admin.cursor() as cursor:
+        with sqlserver_endpoint.server.database.admin.cursor() as cursor:
             cursor.execute(text)
             return list(cursor.fetchall()) if cursor.description else []
 

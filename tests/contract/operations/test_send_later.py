@@ -88,7 +88,7 @@ def test_without_a_delayed_table_nothing_is_stored(
 @pytest.mark.parametrize("how", ["found", "set"])
 def test_postgresql_stores_due_in_the_writers_zone(endpoint: Endpoint, zone: str, how: str) -> None:
     endpoint.set_up(BILLING)
-    name = endpoint.admin.info.dbname
+    name = endpoint.server.admin.info.dbname
     if how == "found":
         endpoint.execute(f"ALTER DATABASE {name} SET TimeZone = '{zone}'")
     settings = {"store__writer_time_zone": zone} if how == "set" else {}
@@ -96,7 +96,7 @@ def test_postgresql_stores_due_in_the_writers_zone(endpoint: Endpoint, zone: str
     with open_session(operations.transport(endpoint.config(**settings))) as session:
         with session.transaction():
             session.queue(BILLING).send(message(1, delay=DELAY))
-            # The zone holds for what is stored, and for nothing else.
+            # The zone applies to the stored message only.
             session.queue(BILLING).send(message(2, time_to_be_received=timedelta(hours=1)))
         assert list(receive_all(session.queue(BILLING))) == [2]
 

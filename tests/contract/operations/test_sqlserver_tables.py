@@ -7,7 +7,7 @@ from duesweep.queues.operations import TransportSession, open_session
 from duesweep.wiring import operations
 from support.operations.steps import BILLING, HOUR, fill, message, receive_all
 from support.operations.subjects import HAS_SERVER
-from support.sqlserver_endpoint import SqlServerEndpoint
+from support.sqlserver_server import SqlServerEndpoint
 
 if not HAS_SERVER:
     reason = "DUESWEEP_TEST_SQLSERVER names no SQL Server (docs/testing.md)"

@@ -86,7 +86,7 @@ def test_group_with_a_bad_row_is_not_delivered_in_part_when_the_table_then_takes
     messages = queue_steps.with_bodies(b"1", b"bad", b"held", b"2")
 
     with psycopg.connect(endpoint.dsn) as other:
-        # Not committed: whoever inserts the same waits for it.
+        # Not committed: an insert of the same key waits for it.
         other.execute("INSERT INTO \"Billing\" VALUES (gen_random_uuid(), NULL, '{}', 'held')")
         with queue_steps.batch(endpoint) as (_, queue), pytest.raises(DestinationError):
             queue.deliver(queue.resolve("Billing"), messages)
@@ -110,7 +110,7 @@ def test_locked_queue_table_is_given_up_after_the_lock_time_out(endpoint: Endpoi
 def test_role_without_the_right_to_insert_gets_nothing_delivered_and_charges_no_message(
     endpoint: Endpoint,
 ) -> None:
-    dsn = endpoint.role("reader", "SELECT ON ALL TABLES IN SCHEMA public")
+    dsn = endpoint.server.role("reader", "SELECT ON ALL TABLES IN SCHEMA public")
 
     with (
         queue_steps.batch(endpoint, dsn) as (_, queue),
@@ -120,7 +120,7 @@ def test_role_without_the_right_to_insert_gets_nothing_delivered_and_charges_no_
 
 
 def test_role_without_the_right_to_the_sequence_gets_nothing_delivered(endpoint: Endpoint) -> None:
-    dsn = endpoint.role("inserter", 'INSERT ON TABLE "Billing"')
+    dsn = endpoint.server.role("inserter", 'INSERT ON TABLE "Billing"')
 
     with (
         queue_steps.batch(endpoint, dsn) as (_, queue),
@@ -131,7 +131,7 @@ def test_role_without_the_right_to_the_sequence_gets_nothing_delivered(endpoint:
 
 def test_role_without_the_right_to_the_schema_gets_nothing_delivered(endpoint: Endpoint) -> None:
     endpoint.create_queue("Ship.ping")
-    dsn = endpoint.role("outsider")
+    dsn = endpoint.server.role("outsider")
 
     with queue_steps.batch(endpoint, dsn) as (_, queue), pytest.raises(DestinationError):
         queue.deliver(queue.resolve("Ship.ping"), queue_steps.with_bodies(b"x"))
@@ -195,7 +195,7 @@ def test_connection_that_is_killed_is_a_passing_fault_of_the_service(endpoint: E
     def deliver_over_a_killed_connection() -> None:
         with queue_steps.batch(endpoint) as (_, queue):
             destination = queue.resolve("Billing")
-            endpoint.kill_sessions()
+            endpoint.server.kill_sessions()
             queue.deliver(destination, queue_steps.with_bodies(b"x"))
 
     with pytest.raises(StoreError) as failure:

@@ -1,4 +1,4 @@
-"""What a queue table of PostgreSQL is, and what it takes."""
+"""Which tables of PostgreSQL are queue tables, and what they accept."""
 
 import pytest
 

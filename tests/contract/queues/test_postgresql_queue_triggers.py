@@ -1,4 +1,4 @@
-"""Triggers and policies on queue tables: what they do is never lost, doubled or charged wrongly."""
+"""Triggers and policies on queue tables: no message is lost, doubled or charged wrongly."""
 
 import pytest
 
@@ -18,7 +18,7 @@ _CALLS = """
 """
 
 
-def test_row_that_a_trigger_drops_without_a_word_is_refused(endpoint: Endpoint) -> None:
+def test_row_that_a_trigger_drops_without_an_error_is_refused(endpoint: Endpoint) -> None:
     endpoint.execute(_DROP_BAD)
     messages = queue_steps.with_bodies(b"1", b"bad", b"2")
 
@@ -48,7 +48,7 @@ def test_trigger_that_is_broken_stops_the_queue_and_charges_no_message(
 
 def test_row_security_stops_the_queue_and_the_others_go_on(endpoint: Endpoint) -> None:
     endpoint.create_queue("Shipping")
-    sweeper = endpoint.role(
+    sweeper = endpoint.server.role(
         "sweeper", "ALL ON ALL TABLES IN SCHEMA public", "ALL ON ALL SEQUENCES IN SCHEMA public"
     )
     endpoint.execute('ALTER TABLE "Billing" ENABLE ROW LEVEL SECURITY')

@@ -7,7 +7,7 @@ import pytest
 
 from duesweep.testing.contract import QueueContract
 from duesweep.testing.contract.memory import MemoryQueueUnderTest
-from support.contract.queue_subjects import PostgreSqlQueueUnderTest
+from support.contract.queue_subjects import QueueTablesUnderTest
 from support.contract.store_subjects import OpenEndpoint
 
 
@@ -19,18 +19,18 @@ class TestMemory(QueueContract):
 
 class TestPostgreSql(QueueContract):
     @pytest.fixture
-    def subject(self, open_endpoint: OpenEndpoint) -> Iterator[PostgreSqlQueueUnderTest]:
+    def subject(self, open_endpoint: OpenEndpoint) -> Iterator[QueueTablesUnderTest]:
         with open_endpoint("UTC", f"s{uuid.uuid4().hex[:12]}") as endpoint:
-            yield PostgreSqlQueueUnderTest(endpoint)
+            yield QueueTablesUnderTest(endpoint)
 
 
 class TestPostgreSqlInADatabaseOfItsOwn(QueueContract):
     @pytest.fixture
-    def subject(self, open_endpoint: OpenEndpoint) -> Iterator[PostgreSqlQueueUnderTest]:
+    def subject(self, open_endpoint: OpenEndpoint) -> Iterator[QueueTablesUnderTest]:
         schema = f"s{uuid.uuid4().hex[:12]}"
         # The database of another zone is another database.
         with (
             open_endpoint("UTC", schema) as endpoint,
             open_endpoint("Etc/GMT", schema) as elsewhere,
         ):
-            yield PostgreSqlQueueUnderTest(endpoint, elsewhere)
+            yield QueueTablesUnderTest(endpoint, elsewhere)

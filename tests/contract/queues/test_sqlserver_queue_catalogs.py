@@ -13,7 +13,7 @@ from duesweep.queues.base import QueueSession
 from duesweep.stores.base import TaskSession
 from duesweep.testing.builders import delayed_row, message
 from duesweep.testing.contract import roll_back
-from support.sqlserver_endpoint import SqlServerEndpoint
+from support.sqlserver_server import SqlServerEndpoint
 
 
 @pytest.fixture

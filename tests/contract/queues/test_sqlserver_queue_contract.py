@@ -7,9 +7,8 @@ import pytest
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.testing.contract import QueueContract
 from support.contract.queue_steps import LOCK_WAIT_SECONDS
-from support.contract.sqlserver_subjects import SqlServerQueueUnderTest
-from support.sqlserver_endpoint import SqlServerEndpoint
-from support.sqlserver_server import SqlServer
+from support.contract.queue_subjects import QueueTablesUnderTest
+from support.sqlserver_server import SqlServer, SqlServerEndpoint
 
 
 @pytest.fixture(autouse=True)
@@ -20,14 +19,14 @@ def _short_lock_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 class TestSqlServer(QueueContract):
     @pytest.fixture
-    def subject(self, sqlserver_endpoint: SqlServerEndpoint) -> SqlServerQueueUnderTest:
-        return SqlServerQueueUnderTest(sqlserver_endpoint)
+    def subject(self, sqlserver_endpoint: SqlServerEndpoint) -> QueueTablesUnderTest:
+        return QueueTablesUnderTest(sqlserver_endpoint)
 
 
 class TestSqlServerInADatabaseOfItsOwn(QueueContract):
     @pytest.fixture
     def subject(
         self, sqlserver_endpoint: SqlServerEndpoint, sqlserver: SqlServer
-    ) -> SqlServerQueueUnderTest:
+    ) -> QueueTablesUnderTest:
         elsewhere = replace(sqlserver_endpoint, server=sqlserver.swapped())
-        return SqlServerQueueUnderTest(sqlserver_endpoint, elsewhere)
+        return QueueTablesUnderTest(sqlserver_endpoint, elsewhere)

@@ -1,4 +1,4 @@
-"""Triggers on queue tables of SQL Server, which can undo a delivery without a word."""
+"""Triggers on queue tables of SQL Server, which can undo a delivery without an error."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -10,8 +10,8 @@ from duesweep.dispatch import ClaimKeys, DispatchJob, dispatch_slice
 from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import delayed_row
 from duesweep.testing.journal import BatchEntry, SliceEntry
-from support.contract.sqlserver_subjects import SqlServerUnderTest
-from support.sqlserver_endpoint import SqlServerEndpoint
+from support.contract.store_subjects import DelayedTableUnderTest
+from support.sqlserver_server import SqlServerEndpoint
 
 Dispatch = Callable[[], SweepRun]
 
@@ -33,9 +33,9 @@ def _trigger(endpoint: SqlServerEndpoint, body: str) -> None:
     )
 
 
-def _dispatch(endpoint: SqlServerEndpoint) -> tuple[SqlServerUnderTest, SweepRun]:
+def _dispatch(endpoint: SqlServerEndpoint) -> tuple[DelayedTableUnderTest, SweepRun]:
     """Dispatch a message for each of two queues."""
-    subject = SqlServerUnderTest(endpoint)
+    subject = DelayedTableUnderTest(endpoint)
     due = endpoint.due_in(-60)
     rows = subject.load([delayed_row("Billing", due=due), delayed_row("Shipping", due=due)])
     context = wiring.sweep_context(endpoint.config())

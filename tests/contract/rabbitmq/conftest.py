@@ -8,7 +8,7 @@ from duesweep.queues.base import Confirmation
 from duesweep.queues.rabbitmq import link
 from duesweep.queues.rabbitmq.migration.plan import POISON_QUEUE
 from duesweep.queues.rabbitmq.session import RabbitMqQueueSession
-from support.broker_proxy import Proxy, proxied
+from support.proxy import Proxy, proxied
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.broker_server import BrokerServer
 from support.rabbitmq.commands import run

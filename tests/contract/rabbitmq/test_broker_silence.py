@@ -1,4 +1,4 @@
-"""A broker that takes what it is sent and never answers: each wait for it ends in time."""
+"""A broker that accepts what it is sent and never answers: each wait for it ends in time."""
 
 import socket
 import time
@@ -20,7 +20,7 @@ from duesweep.queues.rabbitmq.session import RabbitMqQueueSession
 from duesweep.queues.rabbitmq.setup import RabbitMqSetup
 from duesweep.queues.rabbitmq.topology import Style
 from duesweep.queues.rabbitmq.verification.verify import Verification
-from support.broker_proxy import Proxy, Way
+from support.proxy import Proxy, Way
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.sessions import (
     arrived,
@@ -179,7 +179,7 @@ def test_slice_ends_with_its_reason_and_the_next_sweep_completes(
     assert world.store.attempts == {}
     assert len(world.store.rows) == 300 - (_SILENT_BATCH - 1) * 20
 
-    proxy.speak_again()
+    proxy.heal()
     world.sweep(limits=BatchLimits(rows=20))
 
     assert world.store.rows == {}

@@ -1,4 +1,4 @@
-"""Messages over which the broker closes the channel without a word of which it was."""
+"""Messages over which the broker closes the channel, and does not say which one it was."""
 
 from collections.abc import Iterator
 
@@ -89,7 +89,7 @@ def test_culprit_that_is_tried_again_leaves_the_others_alone(billing: Broker) ->
     assert max(times.values()) == 1
 
 
-def test_without_the_right_to_look_for_the_culprit_nobody_is_charged(billing: Broker) -> None:
+def test_without_the_right_to_look_for_the_culprit_no_message_is_charged(billing: Broker) -> None:
     good = numbered(20)
     world = world_on(queue_of(billing.url), *good[:10], _culprit(), *good[10:])
     # RabbitMQ's own syntax: all but the default exchange.

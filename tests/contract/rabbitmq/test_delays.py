@@ -185,7 +185,7 @@ def test_broker_without_a_ladder_gets_what_is_due_and_no_more(billing: Broker) -
 
 
 @pytest.mark.parametrize("what", ["exchange", "queue"])
-def test_level_that_is_broken_charges_nobody_and_what_is_due_goes_on(
+def test_broken_level_charges_no_message_and_due_messages_are_delivered(
     with_ladder: Broker, what: str
 ) -> None:
     if what == "exchange":

@@ -13,7 +13,7 @@ from duesweep.queues.base import Confirmation
 from duesweep.queues.rabbitmq.session import RabbitMqQueueSession
 from duesweep.testing.builders import DelayedRow
 from duesweep.testing.journal import BatchEntry
-from support.broker_proxy import Proxy
+from support.proxy import Proxy
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.sessions import arrived, numbered, queue_of, world_on
 

@@ -21,7 +21,7 @@ from support.rabbitmq.sessions import (
 pytestmark = pytest.mark.services
 
 
-def test_message_that_nobody_can_route_fails_alone(billing: Broker) -> None:
+def test_unroutable_message_fails_alone(billing: Broker) -> None:
     billing.channel.exchange_declare("Void", "fanout", durable=True)
     good, lost = numbered(3), numbered(2, "Void")
     world = world_on(queue_of(billing.url), *good, *lost)

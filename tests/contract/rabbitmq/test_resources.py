@@ -8,7 +8,7 @@ import pytest
 
 from duesweep.drivers.rabbitmq import Publisher, connection
 from duesweep.errors import QueueNotFoundError
-from support.broker_proxy import Proxy, Way
+from support.proxy import Proxy, Way
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.sessions import connections, queue_of, sent, session_of
 from support.waiting import until
@@ -48,7 +48,7 @@ def test_session_whose_broker_fell_silent_leaves_nothing(
     files = _open_files()
     with session_of(queue_of(billing.server.url(billing.vhost, proxy.port))) as session:
         session.resolve("Billing")
-        proxy.hold_after(0, Way.TO_BROKER)
+        proxy.hold_after(0, Way.TO_SERVER)
 
     until(lambda: connections() == set())
     proxy.close()

@@ -1,4 +1,4 @@
-"""What is published for the recorded messages is what NServiceBus published for them."""
+"""Recorded messages are published exactly as NServiceBus published them."""
 
 from collections.abc import Mapping
 from typing import Any

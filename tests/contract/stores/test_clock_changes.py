@@ -13,7 +13,7 @@ from duesweep.errors import QueueNotFoundError
 from duesweep.testing.contract.stores import steps
 from duesweep.testing.journal import ExhaustedEntry
 from duesweep.tombstone import micros
-from support.contract.store_subjects import OpenEndpoint, PostgreSqlUnderTest
+from support.contract.store_subjects import DelayedTableUnderTest, OpenEndpoint
 from support.endpoint import Endpoint
 
 _HOUR = timedelta(hours=1)
@@ -36,7 +36,7 @@ def test_message_stored_for_a_time_before_a_clock_change_is_as_late_as_it_is(
 ) -> None:
     now = datetime.now(UTC).replace(microsecond=0)
     with open_endpoint(_going_back(now - 26 * _HOUR), f"s{uuid.uuid4().hex[:12]}") as endpoint:
-        subject = PostgreSqlUnderTest(endpoint.set_up("Billing"))
+        subject = DelayedTableUnderTest(endpoint.set_up("Billing"))
         due = now - 48 * _HOUR
         run, [row] = steps.load(subject, steps.row(subject, due=_stored(endpoint, due)))
         assert subject.now() - row.due - 48 * _HOUR > _HOUR / 2, "no clock has changed"
@@ -61,7 +61,7 @@ def test_message_that_is_due_while_clocks_go_back_is_not_due_later_than_now(
 ) -> None:
     now = datetime.now(UTC)
     with open_endpoint(_going_back(now), f"s{uuid.uuid4().hex[:12]}") as endpoint:
-        subject = PostgreSqlUnderTest(endpoint.set_up("Billing"))
+        subject = DelayedTableUnderTest(endpoint.set_up("Billing"))
         # The last second before the change: the clock shows the end of an hour, and then that hour
         # once more. So the transport takes it for due, though UTC's clock is not there yet.
         hour = now.replace(minute=0, second=0, microsecond=0)

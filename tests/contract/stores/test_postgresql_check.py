@@ -1,4 +1,4 @@
-"""What a PostgreSQL store is asked before a sweep."""
+"""The check of a PostgreSQL store before a sweep."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def test_session_that_is_lost_meanwhile_is_no_wrong_time_zone(
 
     def killed(self: PostgreSqlConnection, name: str, *arguments: Any, **values: object) -> object:
         if name == "set_zone":
-            endpoint.kill_sessions()
+            endpoint.server.kill_sessions()
         return row(self, name, *arguments, **values)
 
     monkeypatch.setattr(PostgreSqlConnection, "row", killed)

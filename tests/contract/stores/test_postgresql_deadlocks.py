@@ -1,4 +1,4 @@
-"""What PostgreSQL gives up to end a deadlock, or as it cannot be serialized, is done again."""
+"""Transactions that PostgreSQL ends for a deadlock or a serialization failure are repeated."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL server, or a pooler before it, that takes what it is sent and never answers."""
+"""A PostgreSQL server, or a pooler before it, that accepts what it is sent and never answers."""
 
 from collections.abc import Callable, Iterator
 from time import monotonic
@@ -17,7 +17,7 @@ from duesweep.drivers.postgresql import (
 )
 from duesweep.errors import StoreError
 from support.endpoint import Endpoint
-from support.silence import Moment, SilentProxy, silenced
+from support.proxy import Moment, Proxy, proxied
 from support.waiting import until
 
 LIMITS = Limits(connect_seconds=5, answer_seconds=3, lock_seconds=0.5)
@@ -25,21 +25,21 @@ SAYS_NOTHING = "has not answered for 3 s.*timeouts.silence_seconds"
 
 
 @pytest.fixture
-def proxy(endpoint: Endpoint) -> Iterator[SilentProxy]:
-    with silenced(endpoint.admin.info.port) as proxy:
+def proxy(endpoint: Endpoint) -> Iterator[Proxy]:
+    with proxied(endpoint.server.admin.info.port) as proxy:
         yield proxy
 
 
 @pytest.fixture
-def dsn(endpoint: Endpoint, proxy: SilentProxy) -> str:
+def dsn(endpoint: Endpoint, proxy: Proxy) -> str:
     return make_conninfo(endpoint.dsn, host="127.0.0.1", port=proxy.port)
 
 
 @pytest.mark.parametrize("opened", [connect, connect_as_server])
 def test_server_that_takes_a_connection_and_says_nothing_is_a_passing_fault(
-    opened: Callable[[str, Limits], PostgreSqlConnection], dsn: str, proxy: SilentProxy
+    opened: Callable[[str, Limits], PostgreSqlConnection], dsn: str, proxy: Proxy
 ) -> None:
-    proxy.fall_silent()
+    proxy.fall_silent(hides_ends=True)
 
     with pytest.raises(StoreError, match=f":{proxy.port}/") as failure:
         opened(dsn, LIMITS)
@@ -48,7 +48,7 @@ def test_server_that_takes_a_connection_and_says_nothing_is_a_passing_fault(
 
 
 def test_server_that_falls_silent_as_its_session_is_set_up_is_a_passing_fault(
-    dsn: str, proxy: SilentProxy
+    dsn: str, proxy: Proxy
 ) -> None:
     proxy.fall_silent_at(b"set_config")
 
@@ -59,7 +59,7 @@ def test_server_that_falls_silent_as_its_session_is_set_up_is_a_passing_fault(
 
 
 def test_server_that_falls_silent_as_it_is_asked_for_its_time_zone_hides_it(
-    dsn: str, proxy: SilentProxy
+    dsn: str, proxy: Proxy
 ) -> None:
     assert server_time_zone(dsn, LIMITS) == "UTC"
     proxy.fall_silent_at(b"SHOW TimeZone")
@@ -82,15 +82,15 @@ def _run_a_script(connection: PostgreSqlConnection) -> None:
 
 @pytest.mark.parametrize("ask", [_ask, _ask_within_a_transaction, _run_a_script])
 def test_statement_that_is_not_answered_ends_its_session(
-    ask: Callable[[PostgreSqlConnection], None], dsn: str, proxy: SilentProxy
+    ask: Callable[[PostgreSqlConnection], None], dsn: str, proxy: Proxy
 ) -> None:
     with connect(dsn, LIMITS) as connection:
         ask(connection)
-        proxy.fall_silent()
+        proxy.fall_silent(hides_ends=True)
 
         with pytest.raises(StoreError, match=SAYS_NOTHING) as failure:
             ask(connection)
-        # Nobody waits a second time.
+        # There is no second wait.
         with pytest.raises(StoreError, match="closed"):
             ask(connection)
 
@@ -103,13 +103,12 @@ def test_statement_that_is_not_answered_ends_its_session(
     ids=["small", "large", "full"],
 )
 def test_copy_that_is_not_answered_ends_its_session(
-    megabytes: int, *, is_frozen: bool, endpoint: Endpoint, dsn: str, proxy: SilentProxy
+    megabytes: int, *, is_frozen: bool, endpoint: Endpoint, dsn: str, proxy: Proxy
 ) -> None:
     endpoint.set_up("Billing")
     rows = [("{}", b"x" * 1_000_000)] * megabytes or [("{}", b"")]
     with connect(dsn, LIMITS) as connection:
-        proxy.is_frozen = is_frozen
-        proxy.fall_silent_at(b"PGCOPY")
+        proxy.fall_silent_at(b"PGCOPY", freezes=is_frozen)
 
         with pytest.raises(StoreError, match=SAYS_NOTHING), connection.transaction():
             connection.copy_messages(TableName("public", "Billing"), rows)
@@ -120,7 +119,7 @@ def test_copy_that_is_not_answered_ends_its_session(
 
 @pytest.mark.parametrize(("moment", "arrived"), [(Moment.BEFORE, 0), (Moment.AFTER, 1)])
 def test_commit_that_is_not_answered_ends_its_session(
-    moment: Moment, arrived: int, endpoint: Endpoint, dsn: str, proxy: SilentProxy
+    moment: Moment, arrived: int, endpoint: Endpoint, dsn: str, proxy: Proxy
 ) -> None:
     endpoint.set_up("Billing")
     with connect(dsn, LIMITS) as connection:
@@ -151,7 +150,7 @@ def test_answer_that_comes_in_pieces_may_take_longer_than_one_of_them(dsn: str) 
 
 
 def test_session_that_was_not_used_for_long_is_asked_for_a_sign_of_life_first(
-    dsn: str, proxy: SilentProxy, monkeypatch: pytest.MonkeyPatch
+    dsn: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limits = Limits(connect_seconds=5, answer_seconds=600, lock_seconds=1)
     with connect(dsn, limits) as connection:
@@ -159,7 +158,7 @@ def test_session_that_was_not_used_for_long_is_asked_for_a_sign_of_life_first(
         monkeypatch.setattr(bounded, "monotonic", lambda: monotonic() + 30)
         _ask(connection)
         monkeypatch.setattr(bounded, "monotonic", lambda: monotonic() + 60)
-        proxy.fall_silent()
+        proxy.fall_silent(hides_ends=True)
 
         with pytest.raises(StoreError, match="has not answered for 5 s"):
             _ask(connection)

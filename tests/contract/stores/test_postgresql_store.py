@@ -14,7 +14,7 @@ from duesweep.errors import ConfigError, StoreError
 from duesweep.stores.base import TaskSession
 from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import DelayedRow
-from support.contract.store_subjects import PostgreSqlUnderTest
+from support.contract.store_subjects import DelayedTableUnderTest
 from support.endpoint import Endpoint
 
 LOCK_WAIT_SECONDS = 0.3
@@ -29,9 +29,9 @@ def _short_lock_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def subject(endpoint: Endpoint) -> PostgreSqlUnderTest:
+def subject(endpoint: Endpoint) -> DelayedTableUnderTest:
     """A store with its tables."""
-    return PostgreSqlUnderTest(endpoint.set_up("Billing"))
+    return DelayedTableUnderTest(endpoint.set_up("Billing"))
 
 
 def _deliver_all(session: TaskSession, run: SweepRun, keys: list[str]) -> None:
@@ -40,7 +40,7 @@ def _deliver_all(session: TaskSession, run: SweepRun, keys: list[str]) -> None:
     session.finish(run, 0, outcomes, claim.server_us)
 
 
-def test_trigger_that_keeps_a_claimed_row_undoes_its_batch(subject: PostgreSqlUnderTest) -> None:
+def test_trigger_that_keeps_a_claimed_row_undoes_its_batch(subject: DelayedTableUnderTest) -> None:
     endpoint = subject.endpoint
     keys = endpoint.delay_many(3)
     run = subject.open_sweep()
@@ -66,7 +66,7 @@ def test_trigger_that_keeps_a_claimed_row_undoes_its_batch(subject: PostgreSqlUn
 
 
 def test_locked_delayed_table_is_a_passing_fault_after_the_lock_time_out(
-    subject: PostgreSqlUnderTest,
+    subject: DelayedTableUnderTest,
 ) -> None:
     key = subject.endpoint.delay()
     run = subject.open_sweep()
@@ -82,7 +82,7 @@ def test_locked_delayed_table_is_a_passing_fault_after_the_lock_time_out(
 
 
 def test_connection_that_is_killed_in_a_batch_is_a_passing_fault_and_frees_its_rows(
-    subject: PostgreSqlUnderTest,
+    subject: DelayedTableUnderTest,
 ) -> None:
     key = subject.endpoint.delay()
     run = subject.open_sweep()
@@ -90,7 +90,7 @@ def test_connection_that_is_killed_in_a_batch_is_a_passing_fault_and_frees_its_r
     def finish_over_a_killed_connection() -> None:
         with subject.store.open_task() as session, session.transaction():
             claim = session.claim(run, [key])
-            subject.endpoint.kill_sessions()
+            subject.endpoint.server.kill_sessions()
             outcomes = Outcomes(delivered=(Delivered(claim.messages[0], "Billing"),))
             session.finish(run, 0, outcomes, claim.server_us)
 
@@ -105,7 +105,7 @@ def test_connection_that_is_killed_in_a_batch_is_a_passing_fault_and_frees_its_r
 
 
 def test_message_due_before_the_year_one_is_claimed_and_journalled(
-    subject: PostgreSqlUnderTest,
+    subject: DelayedTableUnderTest,
 ) -> None:
     endpoint = subject.endpoint
     row = DelayedRow()
@@ -120,10 +120,12 @@ def test_message_due_before_the_year_one_is_claimed_and_journalled(
 
 
 def test_sessions_are_in_utc_whatever_role_and_process_say(
-    subject: PostgreSqlUnderTest, monkeypatch: pytest.MonkeyPatch
+    subject: DelayedTableUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     endpoint = subject.endpoint
-    endpoint.execute(f"ALTER DATABASE {endpoint.admin.info.dbname} SET TimeZone = 'Asia/Kolkata'")
+    endpoint.execute(
+        f"ALTER DATABASE {endpoint.server.admin.info.dbname} SET TimeZone = 'Asia/Kolkata'"
+    )
     monkeypatch.setenv("PGTZ", "America/New_York")
 
     with connect(endpoint.dsn, TASK_LIMITS) as connection:
@@ -136,8 +138,8 @@ def test_sessions_are_in_utc_whatever_role_and_process_say(
 @pytest.fixture
 def role(endpoint: Endpoint) -> Iterator[tuple[str, str]]:
     """A role's name and its dsn."""
-    name = f"{endpoint.admin.info.dbname}_few"
-    yield name, endpoint.role("few")
+    name = f"{endpoint.server.admin.info.dbname}_few"
+    yield name, endpoint.server.role("few")
     endpoint.execute(f"DROP ROLE {name}")
 
 
@@ -157,7 +159,7 @@ def test_database_with_no_connection_left_is_a_passing_fault(
     endpoint: Endpoint, role: tuple[str, str]
 ) -> None:
     _, dsn = role
-    endpoint.execute(f"ALTER DATABASE {endpoint.admin.info.dbname} CONNECTION LIMIT 0")
+    endpoint.execute(f"ALTER DATABASE {endpoint.server.admin.info.dbname} CONNECTION LIMIT 0")
 
     with pytest.raises(StoreError) as failure:
         connect(dsn, TASK_LIMITS)

@@ -31,7 +31,7 @@ WANTED = {
 @pytest.fixture
 def hurried(endpoint: Endpoint) -> Iterator[str]:
     """The dsn of a role whose sessions end as soon as may be."""
-    dsn = endpoint.role("hurried")
+    dsn = endpoint.server.role("hurried")
     role = psycopg.conninfo.conninfo_to_dict(dsn)["user"]
     for name in _known(endpoint):
         endpoint.execute(f"ALTER ROLE {role} SET {name} = '1s'")

@@ -12,10 +12,8 @@ from duesweep.stores.values import Horizon
 from duesweep.testing.contract import StoreUnderTest
 from duesweep.testing.contract.stores import steps
 from duesweep.tombstone import micros
-from support.contract.sqlserver_subjects import SqlServerUnderTest
-from support.contract.store_subjects import OpenEndpoint, PostgreSqlUnderTest, TimeoutsUnderTest
-from support.sqlserver_endpoint import SqlServerEndpoint
-from support.timeouts_endpoint import timeouts_of
+from support.contract.store_subjects import DelayedTableUnderTest, OpenEndpoint
+from support.sqlserver_server import SqlServerEndpoint
 
 _HOUR = timedelta(hours=1)
 _ZONES = ("UTC", "America/New_York", "Asia/Kolkata")
@@ -26,15 +24,17 @@ _ZONES = ("UTC", "America/New_York", "Asia/Kolkata")
 def test_postgresql_store(open_endpoint: OpenEndpoint, zone: str, kind: str) -> None:
     with open_endpoint(zone, f"s{uuid.uuid4().hex[:12]}") as endpoint:
         if kind == "postgresql":
-            _check_reach(PostgreSqlUnderTest(endpoint.set_up("Billing")))
+            _check_reach(DelayedTableUnderTest(endpoint.set_up("Billing")))
         else:
-            _check_reach(TimeoutsUnderTest(timeouts_of(endpoint).set_up("Billing")))
+            _check_reach(
+                DelayedTableUnderTest(endpoint.of_kind("sql-persistence").set_up("Billing"))
+            )
 
 
 @pytest.mark.parametrize("kind", ["sqlserver", "msmq", "sql-persistence"])
 def test_sql_server_store(sqlserver_endpoint: SqlServerEndpoint, kind: str) -> None:
-    endpoint = sqlserver_endpoint.of_kind(kind)  # type: ignore[arg-type]
-    _check_reach(SqlServerUnderTest(endpoint.set_up("Billing")))
+    endpoint = sqlserver_endpoint.of_kind(kind)
+    _check_reach(DelayedTableUnderTest(endpoint.set_up("Billing")))
 
 
 @pytest.mark.parametrize("zone", _ZONES)
@@ -45,7 +45,7 @@ def test_early_message_waits_until_its_writers_clock_shows_its_due(
     whatever is to be seen on their clocks today.
     """
     with open_endpoint(zone, f"s{uuid.uuid4().hex[:12]}") as endpoint:
-        subject = PostgreSqlUnderTest(endpoint.set_up("Billing"))
+        subject = DelayedTableUnderTest(endpoint.set_up("Billing"))
         noons = [datetime(2027, month, 1, 12, tzinfo=UTC) for month in (1, 7)]
         # As NServiceBus stores them: UTC's clock, read in the writers' zone.
         dues = [

@@ -7,22 +7,22 @@ from duesweep.core.outcome import Exhausted, Outcomes
 from duesweep.errors import QueueNotFoundError
 from duesweep.testing.builders import delayed_row
 from duesweep.testing.contract.stores import steps
-from support.contract.sqlserver_subjects import SqlServerUnderTest
-from support.sqlserver_endpoint import Kind, SqlServerEndpoint
+from support.contract.store_subjects import DelayedTableUnderTest
+from support.sqlserver_server import SqlServerEndpoint
 
 
 @pytest.fixture
 def subject(
     request: pytest.FixtureRequest, sqlserver_endpoint: SqlServerEndpoint
-) -> SqlServerUnderTest:
+) -> DelayedTableUnderTest:
     """A store of the kind that the test names."""
-    kind: Kind = request.param
-    return SqlServerUnderTest(sqlserver_endpoint.of_kind(kind).set_up("Billing"))
+    kind: str = request.param
+    return DelayedTableUnderTest(sqlserver_endpoint.of_kind(kind).set_up("Billing"))
 
 
 @pytest.mark.parametrize("subject", ["sqlserver", "msmq", "sql-persistence"], indirect=True)
 def test_headers_of_an_exhausted_message_are_journalled_as_json_where_they_can_be_read(
-    subject: SqlServerUnderTest,
+    subject: DelayedTableUnderTest,
 ) -> None:
     more = {"Grüße": "\N{CHECK MARK} <&>"}
     rows = [steps.row(subject, "Nowhere", more=more), steps.poison(subject)]
@@ -43,7 +43,7 @@ def test_headers_of_an_exhausted_message_are_journalled_as_json_where_they_can_b
 
 
 @pytest.mark.parametrize("subject", ["msmq"], indirect=True)
-def test_row_of_the_msmq_store_counts_its_own_failures(subject: SqlServerUnderTest) -> None:
+def test_row_of_the_msmq_store_counts_its_own_failures(subject: DelayedTableUnderTest) -> None:
     run, [failing, other] = steps.load(subject, steps.row(subject), steps.row(subject))
     endpoint = subject.endpoint
     endpoint.execute(f"UPDATE {endpoint.delayed} SET RetryCount = 2 WHERE Id = ?", failing.key)
@@ -60,7 +60,7 @@ def test_row_of_the_msmq_store_counts_its_own_failures(subject: SqlServerUnderTe
 
 @pytest.mark.parametrize("subject", ["msmq", "sql-persistence"], indirect=True)
 def test_message_without_a_time_is_never_due_and_noticed(
-    subject: SqlServerUnderTest,
+    subject: DelayedTableUnderTest,
 ) -> None:
     endpoint = subject.endpoint
     with subject.store.open_driver() as driver:

@@ -1,4 +1,4 @@
-"""A server that takes what it is sent and never answers: each wait for it ends in time."""
+"""A server that accepts what it is sent and never answers: each wait for it ends in time."""
 
 import time
 import uuid
@@ -15,7 +15,7 @@ from duesweep.drivers.sqlserver.connection import SqlServerConnection
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.errors import StoreError
 from duesweep.stores.sqlserver.locks import SqlServerLocks
-from support.broker_proxy import Proxy, Way, proxied
+from support.proxy import Proxy, Way, proxied
 
 if TYPE_CHECKING:
     from support.sqlserver_server import SqlServer
@@ -110,7 +110,7 @@ def test_statement_is_not_waited_for(dsn: str, proxy: Proxy, ask: Ask) -> None:
 def test_array_of_parameters_is_not_waited_for(
     dsn: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Pyodbc holds Python's lock meanwhile, that of the proxy's threads, too.
+    # Pyodbc holds Python's lock meanwhile, so the proxy's threads wait too.
     monkeypatch.setattr(connection, "_fetch_value", lambda *_: proxy.fall_silent())
     with connect(dsn, _LIMITS) as session:
         _in_time(lambda: _insert(session), _LIMITS.answer_seconds)

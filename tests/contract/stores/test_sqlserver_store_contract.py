@@ -6,10 +6,10 @@ import pytest
 
 from duesweep.testing.contract import StoreContract
 from duesweep.testing.contract.stores import FinishContract
-from support.contract.sqlserver_subjects import SqlServerUnderTest
-from support.sqlserver_endpoint import SqlServerEndpoint
+from support.contract.store_subjects import DelayedTableUnderTest
+from support.sqlserver_server import SqlServerEndpoint
 
-# Names that somebody has: blanks, dots, quotes, brackets, braces, percent signs, 128 characters.
+# Names that exist: blanks, dots, quotes, brackets, braces, percent signs, 128 characters.
 ODD_ENDPOINT = 'Sales."Or\'ders".[%s].{delayed}'
 ODD_SCHEMA = 'the "odd" one\'s: 100%'
 LONGEST_TABLE = "Late.Ünd" + 120 * "x"
@@ -26,30 +26,32 @@ def _odd(endpoint: SqlServerEndpoint) -> SqlServerEndpoint:
 
 class TestSqlServer(StoreContract):
     @pytest.fixture
-    def subject(self, sqlserver_endpoint: SqlServerEndpoint) -> SqlServerUnderTest:
-        return SqlServerUnderTest(sqlserver_endpoint.set_up("Billing"))
+    def subject(self, sqlserver_endpoint: SqlServerEndpoint) -> DelayedTableUnderTest:
+        return DelayedTableUnderTest(sqlserver_endpoint.set_up("Billing"))
 
 
 class TestSqlServerWithOddNames(StoreContract):
     @pytest.fixture
-    def subject(self, sqlserver_endpoint: SqlServerEndpoint) -> SqlServerUnderTest:
-        return SqlServerUnderTest(_odd(sqlserver_endpoint).set_up("Billing"))
+    def subject(self, sqlserver_endpoint: SqlServerEndpoint) -> DelayedTableUnderTest:
+        return DelayedTableUnderTest(_odd(sqlserver_endpoint).set_up("Billing"))
 
 
 class TestTimeouts(StoreContract):
     @pytest.fixture
-    def subject(self, sqlserver_endpoint: SqlServerEndpoint) -> SqlServerUnderTest:
-        return SqlServerUnderTest(sqlserver_endpoint.of_kind("sql-persistence").set_up("Billing"))
+    def subject(self, sqlserver_endpoint: SqlServerEndpoint) -> DelayedTableUnderTest:
+        return DelayedTableUnderTest(
+            sqlserver_endpoint.of_kind("sql-persistence").set_up("Billing")
+        )
 
 
 class TestTimeoutsWithOddNames(FinishContract):
     @pytest.fixture
-    def subject(self, sqlserver_endpoint: SqlServerEndpoint) -> SqlServerUnderTest:
+    def subject(self, sqlserver_endpoint: SqlServerEndpoint) -> DelayedTableUnderTest:
         endpoint = _odd(sqlserver_endpoint.of_kind("sql-persistence"))
-        return SqlServerUnderTest(endpoint.set_up("Billing"))
+        return DelayedTableUnderTest(endpoint.set_up("Billing"))
 
 
 class TestMsmq(StoreContract):
     @pytest.fixture
-    def subject(self, msmq_endpoint: SqlServerEndpoint) -> SqlServerUnderTest:
-        return SqlServerUnderTest(msmq_endpoint.set_up("Billing"))
+    def subject(self, msmq_endpoint: SqlServerEndpoint) -> DelayedTableUnderTest:
+        return DelayedTableUnderTest(msmq_endpoint.set_up("Billing"))

@@ -8,8 +8,8 @@ from duesweep import wiring
 from duesweep.errors import ConfigError
 from duesweep.stores.values import NewMessage
 from duesweep.testing.contract.stores import steps
-from support.contract.sqlserver_subjects import SqlServerUnderTest
-from support.sqlserver_endpoint import SqlServerEndpoint
+from support.contract.store_subjects import DelayedTableUnderTest
+from support.sqlserver_server import SqlServerEndpoint
 
 
 @pytest.fixture
@@ -37,8 +37,8 @@ def test_missing_table_is_refused_with_the_settings_to_look_at_and_not_created(
 def test_counters_of_another_kind_of_store_in_the_schema_do_no_harm(
     endpoint: SqlServerEndpoint,
 ) -> None:
-    subject = SqlServerUnderTest(endpoint)
-    transport = SqlServerUnderTest(endpoint.of_kind("sqlserver").set_up())
+    subject = DelayedTableUnderTest(endpoint)
+    transport = DelayedTableUnderTest(endpoint.of_kind("sqlserver").set_up())
     for each in (subject, transport):
         run, [failing] = steps.load(each, steps.row(each, "Nowhere"))
         steps.fail(each, run, failing)

@@ -8,10 +8,9 @@ import pytest
 from duesweep.testing.contract import StoreContract
 from duesweep.testing.contract.memory import MemoryUnderTest
 from support.contract.due_keys import DueKeysUnderTest
-from support.contract.store_subjects import OpenEndpoint, PostgreSqlUnderTest, TimeoutsUnderTest
-from support.timeouts_endpoint import timeouts_of
+from support.contract.store_subjects import DelayedTableUnderTest, OpenEndpoint
 
-# Names that somebody has: blanks, dots, quotes, brackets, braces, percent signs, 63 bytes.
+# Names that occur in practice: blanks, dots, quotes, brackets, braces, percent signs, 63 bytes.
 ODD_ENDPOINT = 'Sales."Or\'ders".[%s].{delayed}'
 ODD_SCHEMA = 'the "odd" one: 100%'
 LONGEST_TABLE = "Late.Ünd" + 54 * "x"
@@ -31,31 +30,31 @@ class TestMemoryWithDuesAsKeys(StoreContract):
 
 class TestPostgreSql(StoreContract):
     @pytest.fixture
-    def subject(self, open_endpoint: OpenEndpoint) -> Iterator[PostgreSqlUnderTest]:
+    def subject(self, open_endpoint: OpenEndpoint) -> Iterator[DelayedTableUnderTest]:
         with open_endpoint("UTC", f"s{uuid.uuid4().hex[:12]}") as endpoint:
-            yield PostgreSqlUnderTest(endpoint.set_up("Billing"))
+            yield DelayedTableUnderTest(endpoint.set_up("Billing"))
 
 
 class TestTimeouts(StoreContract):
     @pytest.fixture
-    def subject(self, open_endpoint: OpenEndpoint) -> Iterator[TimeoutsUnderTest]:
+    def subject(self, open_endpoint: OpenEndpoint) -> Iterator[DelayedTableUnderTest]:
         with open_endpoint("UTC", f"s{uuid.uuid4().hex[:12]}") as endpoint:
-            yield TimeoutsUnderTest(timeouts_of(endpoint).set_up("Billing"))
+            yield DelayedTableUnderTest(endpoint.of_kind("sql-persistence").set_up("Billing"))
 
 
 class TestTimeoutsInNewYorkWithOddNames(StoreContract):
     @pytest.fixture
-    def subject(self, open_endpoint: OpenEndpoint) -> Iterator[TimeoutsUnderTest]:
+    def subject(self, open_endpoint: OpenEndpoint) -> Iterator[DelayedTableUnderTest]:
         schema = f"{ODD_SCHEMA} s{uuid.uuid4().hex[:12]}"
         with open_endpoint("America/New_York", schema) as endpoint:
             odd = endpoint.named(ODD_ENDPOINT, endpoint.schema, LONGEST_TABLE)
-            yield TimeoutsUnderTest(timeouts_of(odd).set_up("Billing"))
+            yield DelayedTableUnderTest(odd.of_kind("sql-persistence").set_up("Billing"))
 
 
 class TestPostgreSqlInNewYorkWithOddNames(StoreContract):
     @pytest.fixture
-    def subject(self, open_endpoint: OpenEndpoint) -> Iterator[PostgreSqlUnderTest]:
+    def subject(self, open_endpoint: OpenEndpoint) -> Iterator[DelayedTableUnderTest]:
         schema = f"{ODD_SCHEMA} s{uuid.uuid4().hex[:12]}"
         with open_endpoint("America/New_York", schema) as endpoint:
             odd = endpoint.named(ODD_ENDPOINT, endpoint.schema, LONGEST_TABLE)
-            yield PostgreSqlUnderTest(odd.set_up("Billing"))
+            yield DelayedTableUnderTest(odd.set_up("Billing"))

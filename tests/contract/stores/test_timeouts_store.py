@@ -16,27 +16,27 @@ from duesweep.stores.relational.wanted import JOURNAL_TABLES
 from duesweep.stores.values import NewMessage
 from duesweep.testing.builders import delayed_row
 from duesweep.testing.contract.stores import steps
-from support.contract.store_subjects import OpenEndpoint, TimeoutsUnderTest
-from support.timeouts_endpoint import TimeoutsEndpoint, timeouts_of
+from support.contract.store_subjects import DelayedTableUnderTest, OpenEndpoint
+from support.postgresql_server import PostgreSqlEndpoint
 
 
 @pytest.fixture(params=["UTC", "America/New_York"])
 def endpoint(
     request: pytest.FixtureRequest, open_endpoint: OpenEndpoint
-) -> Iterator[TimeoutsEndpoint]:
+) -> Iterator[PostgreSqlEndpoint]:
     """An endpoint without tables as yet, in databases of these time zones."""
     with open_endpoint(request.param, f"s{uuid.uuid4().hex[:12]}") as endpoint:
-        yield timeouts_of(endpoint)
+        yield endpoint.of_kind("sql-persistence")
 
 
 @pytest.fixture
-def subject(endpoint: TimeoutsEndpoint) -> TimeoutsUnderTest:
+def subject(endpoint: PostgreSqlEndpoint) -> DelayedTableUnderTest:
     """A store with its tables."""
-    return TimeoutsUnderTest(endpoint.set_up("Billing"))
+    return DelayedTableUnderTest(endpoint.set_up("Billing"))
 
 
 def test_setup_creates_the_journal_and_never_the_table_of_timeouts(
-    endpoint: TimeoutsEndpoint,
+    endpoint: PostgreSqlEndpoint,
 ) -> None:
     endpoint.execute(f'CREATE SCHEMA "{endpoint.schema}"')
 
@@ -50,7 +50,7 @@ def test_setup_creates_the_journal_and_never_the_table_of_timeouts(
 
 @pytest.mark.parametrize("method", ["installer", "store"])
 def test_missing_table_is_refused_with_the_settings_to_look_at(
-    endpoint: TimeoutsEndpoint, method: str
+    endpoint: PostgreSqlEndpoint, method: str
 ) -> None:
     endpoint.execute(f'CREATE SCHEMA "{endpoint.schema}"')
     if method == "installer":
@@ -70,7 +70,7 @@ def test_missing_table_is_refused_with_the_settings_to_look_at(
     )
 
 
-def test_other_table_is_refused_with_what_it_lacks(subject: TimeoutsUnderTest) -> None:
+def test_other_table_is_refused_with_what_it_lacks(subject: DelayedTableUnderTest) -> None:
     endpoint = subject.endpoint
     endpoint.execute(f'ALTER TABLE {endpoint.delayed} ALTER "Time" TYPE timestamptz')
 
@@ -79,7 +79,7 @@ def test_other_table_is_refused_with_what_it_lacks(subject: TimeoutsUnderTest) -
 
 
 def test_horizon_is_the_servers_clock_whatever_zone_the_database_has(
-    subject: TimeoutsUnderTest,
+    subject: DelayedTableUnderTest,
 ) -> None:
     with subject.store.open_driver() as session:
         session.check()
@@ -89,7 +89,7 @@ def test_horizon_is_the_servers_clock_whatever_zone_the_database_has(
     assert abs(horizon.before - subject.server_time()) < timedelta(seconds=60)
 
 
-def test_plan_is_the_same_in_a_session_of_any_zone(subject: TimeoutsUnderTest) -> None:
+def test_plan_is_the_same_in_a_session_of_any_zone(subject: DelayedTableUnderTest) -> None:
     endpoint = subject.endpoint
     due = {endpoint.delay(due_in_seconds=-seconds) for seconds in (1, 1_800, 86_400)}
     for seconds in (1_800, 3_600 * 13):
@@ -107,7 +107,9 @@ def test_plan_is_the_same_in_a_session_of_any_zone(subject: TimeoutsUnderTest) -
         assert {key for row in rows for key in row[1].split(",")} == due
 
 
-def test_index_on_time_is_used(subject: TimeoutsUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_index_on_time_is_used(
+    subject: DelayedTableUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     endpoint = subject.endpoint
     endpoint.delay_many(2_000, due_in_seconds=3_600)
     endpoint.delay()
@@ -122,7 +124,7 @@ def test_index_on_time_is_used(subject: TimeoutsUnderTest, monkeypatch: pytest.M
     assert "_TimeIdx" in "".join(line for (line,) in plan)
 
 
-def test_message_without_a_time_is_never_due_and_noticed(subject: TimeoutsUnderTest) -> None:
+def test_message_without_a_time_is_never_due_and_noticed(subject: DelayedTableUnderTest) -> None:
     endpoint = subject.endpoint
     with subject.store.open_driver() as session:
         assert session.notices() == ()
@@ -139,7 +141,7 @@ def test_message_without_a_time_is_never_due_and_noticed(subject: TimeoutsUnderT
     assert subject.waiting() == {key}
 
 
-def test_message_without_a_destination_names_no_queue(subject: TimeoutsUnderTest) -> None:
+def test_message_without_a_destination_names_no_queue(subject: DelayedTableUnderTest) -> None:
     run, [row] = steps.load(subject, delayed_row(None))
 
     with steps.batch(subject) as session, subject.queue.open(session) as queue:
@@ -149,7 +151,7 @@ def test_message_without_a_destination_names_no_queue(subject: TimeoutsUnderTest
 
 
 def test_forward_destination_among_the_headers_travels_as_it_is(
-    subject: TimeoutsUnderTest,
+    subject: DelayedTableUnderTest,
 ) -> None:
     endpoint = subject.endpoint
     key = endpoint.delay()
@@ -165,7 +167,7 @@ def test_forward_destination_among_the_headers_travels_as_it_is(
 
 
 def test_message_without_headers_is_poison_that_fails_alone(
-    subject: TimeoutsUnderTest,
+    subject: DelayedTableUnderTest,
 ) -> None:
     endpoint = subject.endpoint
     key = endpoint.delay()
@@ -179,7 +181,7 @@ def test_message_without_headers_is_poison_that_fails_alone(
     assert subject.attempts() == {key: 1}
 
 
-def test_stored_message_is_a_timeout_of_no_saga(subject: TimeoutsUnderTest) -> None:
+def test_stored_message_is_a_timeout_of_no_saga(subject: DelayedTableUnderTest) -> None:
     due = subject.server_time() + timedelta(hours=1)
     with subject.store.open_messages() as session:
         key = session.store(NewMessage(None, {"a": "b"}, b"{}", due))

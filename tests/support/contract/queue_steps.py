@@ -30,7 +30,7 @@ def batch(endpoint: Endpoint, dsn: str | None = None) -> Iterator[tuple[TaskSess
 def deliver(
     endpoint: Endpoint, *messages: Message, address: str = "Billing"
 ) -> dict[str, MessageError]:
-    """Deliver in a batch of its own; what was refused."""
+    """Deliver in a batch of its own. Returns the refused messages."""
     with batch(endpoint) as (_, queue):
         return queue.deliver(queue.resolve(address), messages)
 

@@ -1,21 +1,19 @@
 """The queues of this project under test, but for those in memory."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-import psycopg
+from contextlib import AbstractContextManager
+from typing import Generic
 
 from duesweep import wiring
 from duesweep.testing.contract import REFUSED_BODY, ArrivedMessages
-from support.endpoint import Endpoint
+from support.endpoint import Endpoint, S
 
 
-class PostgreSqlQueueUnderTest:
-    """Queue tables: in the database of `endpoint`, or in another one."""
+class QueueTablesUnderTest(Generic[S]):
+    """Queue tables: in the database of `endpoint`, or with `elsewhere` on a connection to its."""
 
     has_null_bodies = True
 
-    def __init__(self, endpoint: Endpoint, elsewhere: Endpoint | None = None) -> None:
+    def __init__(self, endpoint: Endpoint[S], elsewhere: Endpoint[S] | None = None) -> None:
         self.has_own_transaction = elsewhere is not None
         own = {"queues__default__dsn": elsewhere.dsn} if elsewhere else {}
         context = wiring.sweep_context(endpoint.set_up().config(**own))
@@ -28,18 +26,17 @@ class PostgreSqlQueueUnderTest:
         self.tables.create_queue(address)
 
     def drop(self, address: str) -> None:
-        self.tables.execute(f"DROP TABLE {self.tables.addresses.parse(address)}")
+        self.tables.execute(f"DROP TABLE {self._table(address)}")
 
     def arrived(self, address: str) -> ArrivedMessages:
         return [(row.headers, row.body) for row in self.tables.queue_rows(address)]
 
     def refuse(self, address: str) -> None:
-        table = self.tables.addresses.parse(address)
-        self.tables.execute(f"ALTER TABLE {table} ADD CHECK (body <> '{REFUSED_BODY.decode()}')")
+        refusal = self.tables.server.refusal(REFUSED_BODY)
+        self.tables.execute(f"ALTER TABLE {self._table(address)} ADD CHECK ({refusal})")
 
-    @contextmanager
-    def locked(self, address: str) -> Iterator[None]:
-        table = self.tables.addresses.parse(address)
-        with psycopg.connect(self.tables.dsn) as connection:
-            connection.execute(f"LOCK TABLE {table} IN SHARE MODE".encode())
-            yield
+    def locked(self, address: str) -> AbstractContextManager[None]:
+        return self.tables.server.locked(self.tables.addresses.parse(address))
+
+    def _table(self, address: str) -> str:
+        return self.tables.server.quoted(self.tables.addresses.parse(address))

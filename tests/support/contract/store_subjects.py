@@ -1,70 +1,66 @@
 """The stores of this project under test, but for the one in memory."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import fields
 from datetime import datetime
-from typing import Any
+from typing import Any, Generic
 
 from duesweep import wiring
 from duesweep.core.account import SliceAccount, SliceEnd
 from duesweep.core.message import Message
 from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import DelayedRow
-from duesweep.testing.contract import Abilities, JsonHeaders
+from duesweep.testing.contract import Abilities
 from duesweep.testing.journal import BatchEntry, ExhaustedEntry, JournalEntry, SliceEntry
-from support.endpoint import Endpoint
-from support.timeouts import timeout_headers, timeout_of
-from support.timeouts_endpoint import timeout_destination
+from support.endpoint import Endpoint, S
+from support.postgresql_server import PostgreSqlEndpoint
 
 # By the time zone of a database and a schema in it.
-OpenEndpoint = Callable[[str, str], AbstractContextManager[Endpoint]]
+OpenEndpoint = Callable[[str, str], AbstractContextManager[PostgreSqlEndpoint]]
 
 
-class PostgreSqlUnderTest(JsonHeaders):
+class DelayedTableUnderTest(Generic[S]):
     """The store of `endpoint`, whose tables are there."""
 
-    abilities = Abilities()
-
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint[S]) -> None:
         context = wiring.sweep_context(endpoint.config())
         self.endpoint = endpoint
         self.store = context.store
         self.queue = context.queue
         self.own_queue = endpoint.name
 
+    @property
+    def abilities(self) -> Abilities:
+        return self.endpoint.server.abilities
+
+    @property
+    def unreadable(self) -> Sequence[str]:
+        return self.endpoint.rows.unreadable
+
     def now(self) -> datetime:
         return self.endpoint.due_in(0)
 
     def server_time(self) -> datetime:
-        time: datetime = self.endpoint.fetch("SELECT now()")[0][0]
-        return time
+        return self.endpoint.server.time()
 
     def load(self, rows: Iterable[DelayedRow]) -> list[DelayedRow]:
-        stored = list(rows)
-        self.endpoint.load(stored)
-        return stored
-
-    def message(self, row: DelayedRow, attempts: int = 0) -> Message:
-        return super().message(row, attempts)._replace(instant_us=self._instant_us(row))
-
-    def _instant_us(self, row: DelayedRow) -> int | None:
-        """What this session's clock, the writers', shows at Due is what UTC's shows then."""
-        if row.due_us is None:
-            return None
-        text = "SELECT (extract(epoch FROM $1::timestamptz::timestamp) * 1000000)::bigint"
-        return int(self.endpoint.fetch(text, row.due)[0][0])
+        return self.endpoint.load(rows)
 
     def claim_keys(self, rows: Iterable[DelayedRow]) -> list[str]:
-        return [row.key for row in rows]
+        return self.endpoint.server.claim_keys(rows)
+
+    def message(self, row: DelayedRow, attempts: int = 0) -> Message:
+        return self.endpoint.rows.message(self.endpoint.server, row, attempts)
+
+    def stored_headers(self, row: DelayedRow) -> str:
+        return self.endpoint.rows.stored_headers(row)
 
     def waiting(self) -> set[str]:
         return set(self.endpoint.waiting())
 
     def reschedule(self, key: str, due: datetime) -> None:
-        self.endpoint.execute(
-            f"UPDATE {self.endpoint.delayed} SET due = $1 WHERE id = $2", due, key
-        )
+        self.endpoint.rows.reschedule(self.endpoint.server, self.endpoint.delayed, key, due)
 
     def open_sweep(self) -> SweepRun:
         with self.store.open_driver() as driver:
@@ -81,43 +77,21 @@ class PostgreSqlUnderTest(JsonHeaders):
         self.endpoint.end_back_off()
 
     def journal(self, run: SweepRun) -> list[JournalEntry]:
-        rows = self.endpoint.fetch(
-            "SELECT *, (extract(epoch FROM due) * 1000000)::bigint AS due_us,"
-            " (extract(epoch FROM dispatched_at) * 1000000)::bigint AS dispatched_us"
-            f" FROM {self.endpoint.own_table('journal')} WHERE sweep_id = $1 ORDER BY id",
-            run.sweep_id,
-        )
-        return [entry_of(_values(row)) for row in rows]
+        server = self.endpoint.server
+        return [_entry_of(server.entry_values(row)) for row in self.endpoint.journal(run.sweep_id)]
 
     def counters(self, run: SweepRun) -> tuple[int, int]:
-        sweeps = self.endpoint.own_table("sweeps")
-        text = f"SELECT exhausted, over_limit FROM {sweeps} WHERE sweep_id = $1"
-        (row,) = self.endpoint.fetch(text, run.sweep_id)
+        sweeps = self.endpoint.fetch(
+            f"SELECT sweep_id, exhausted, over_limit FROM {self.endpoint.own_table('sweeps')}"
+        )
+        (row,) = (row for row in sweeps if str(row.sweep_id).lower() == str(run.sweep_id))
         return row.exhausted, row.over_limit
 
     def delivered(self) -> list[str]:
         return [row.headers for row in self.endpoint.queue_rows("Billing")]
 
 
-class TimeoutsUnderTest(PostgreSqlUnderTest):
-    """The same with SQL persistence's table."""
-
-    def reschedule(self, key: str, due: datetime) -> None:
-        self.endpoint.execute(
-            f"UPDATE {self.endpoint.delayed} SET \"Time\" = $1::timestamptz AT TIME ZONE 'UTC'"
-            ' WHERE "Id" = $2',
-            due,
-            key,
-        )
-
-    def message(self, row: DelayedRow, attempts: int = 0) -> Message:
-        return timeout_of(row, timeout_destination(row), attempts)
-
-    def stored_headers(self, row: DelayedRow) -> str:
-        return timeout_headers(row)
-
-
-def entry_of(values: dict[str, Any]) -> JournalEntry:
+def _entry_of(values: dict[str, Any]) -> JournalEntry:
     """The account in a row of the journal."""
     values = values | {"slice_number": values["slice"]}
     if values["kind"] == "slice":
@@ -126,10 +100,3 @@ def entry_of(values: dict[str, Any]) -> JournalEntry:
     kinds = {"batch": BatchEntry, "exhausted": ExhaustedEntry}
     entry: type[JournalEntry] = kinds[values["kind"]]
     return entry(**{field.name: values[field.name] for field in fields(entry)})
-
-
-def _values(row: Any) -> dict[str, Any]:
-    return row._asdict() | {
-        "lateness_ms": tuple(row.lateness_ms or ()),
-        "message_key": str(row.message_key),
-    }

@@ -11,7 +11,7 @@ from duesweep.settle import settle_leftovers
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
 from duesweep.stores.values import Slices, SweepRun
 from support.endpoint import Endpoint
-from support.ledger_reader import LedgerReader
+from support.ledger_reader import LedgerReader, retry_rows
 
 
 @dataclass
@@ -59,7 +59,9 @@ def assert_settled_once(dead: Dead, endpoint: Endpoint, ledger: LedgerReader) ->
     assert {row.sweep_id for row in tombstones} == {str(dead.run.sweep_id)}
     assert sum(row.outcome == "exhausted" for row in tombstones) == 1
     assert len(ledger.rows("errors")) == 1
-    assert {row.message_key for row in ledger.rows("retries")} == set(endpoint.waiting())
+    counters = endpoint.attempts()
+    assert counters.keys() == set(endpoint.waiting())
+    ledger.assert_holds("retries", retry_rows(counters, dead.context.store.source))
     (row,) = ledger.rows("sweeps")
     assert row.sweep_id == str(dead.run.sweep_id)
     assert (row.outcome, row.found, row.claimed) == ("abandoned", 10, 10)

@@ -21,7 +21,7 @@ Moment = Literal[
 
 # While a test holds this advisory lock, tasks wait before they begin.
 GATE = 7_041
-# While a test holds this one, whoever is to be killed waits at its moment.
+# While a test holds this one, the process to be killed waits at its moment.
 HOLD = 7_042
 
 

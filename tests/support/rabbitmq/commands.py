@@ -18,7 +18,7 @@ def arguments(broker: Broker, *command: str, **settings: object) -> list[str]:
         "management_url": broker.server.management_url,
     } | settings
     values = {
-        # Nobody is to connect to it.
+        # No test may connect to it.
         "store.dsn": "host=192.0.2.1",
         "store.endpoint": "Sales.Orders",
         "ledger.root": "/nonexistent",
@@ -34,7 +34,7 @@ def run(broker: Broker, *command: str, **settings: object) -> int:
 
 
 def process(broker: Broker, *command: str) -> Sequence[str]:
-    """How to run it in a process of its own."""
+    """The command line to run it in a process of its own."""
     return [sys.executable, "-P", "-m", "duesweep", *arguments(broker, *command)]
 
 

@@ -16,7 +16,7 @@ _KEY = "*." * 24 + "1.#"
 
 @dataclass(frozen=True)
 class Harm:
-    """`name`, what it does to a vhost, what is said then, and how that is taken back."""
+    """A fault of a ladder: its name, how to cause it, the finding, and how to undo it."""
 
     name: str
     harm: Callable[[Broker], object]

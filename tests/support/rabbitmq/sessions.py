@@ -31,7 +31,7 @@ def queue_of(
 
 @contextmanager
 def session_of(queue: RabbitMqQueue) -> Iterator[RabbitMqQueueSession]:
-    """A session beside a store's."""
+    """A queue's session beside a store's."""
     with MemoryStore([]).open_task() as store, queue.open(store) as session:
         yield session
 
@@ -52,14 +52,14 @@ def world_on(queue: RabbitMqQueue, *rows: DelayedRow, **job: Any) -> World:
 
 
 def numbered(count: int, destination: str = "Billing", size: int = 0) -> list[DelayedRow]:
-    """Rows with a body each of its own, of `size` bytes at least."""
+    """Rows with different bodies of at least `size` bytes."""
     return [
         delayed_row(destination, body=f"{n:08}".encode().ljust(size, b".")) for n in range(count)
     ]
 
 
 def sent(count: int, destination: str = "Billing", size: int = 0) -> list[Message]:
-    """Messages with a body each of its own, of `size` bytes at least."""
+    """Messages with different bodies of at least `size` bytes."""
     return [message(row) for row in numbered(count, destination, size)]
 
 

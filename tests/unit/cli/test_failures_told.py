@@ -99,7 +99,7 @@ def test_option_that_is_not_known_is_a_document_too(capsys: Capture) -> None:
     assert "--fast" in json.loads(capsys.readouterr().out)["error"]
 
 
-def test_what_nobody_foresaw_is_a_document_and_keeps_its_stack(
+def test_unforeseen_error_is_a_document_and_keeps_its_stack(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sweep_command, "run", _raising(KeyError("x")))
@@ -136,7 +136,7 @@ def test_sigterm_is_a_sentence_and_4(capsys: Capture, monkeypatch: pytest.Monkey
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-def test_jvm_is_heard_but_for_what_it_always_says() -> None:
+def test_warnings_of_every_jvm_start_are_removed_and_other_lines_stay() -> None:
     script = """
 import subprocess, sys
 from duesweep import jvm_stderr

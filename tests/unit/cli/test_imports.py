@@ -1,4 +1,4 @@
-"""What asking whether there is work may not cost: every import before it is time from cron's."""
+"""The question whether there is work imports nothing slow: cron asks it every minute."""
 
 import subprocess
 import sys
@@ -12,12 +12,12 @@ SLOW = {"pyarrow", "pyodbc", "pyspark", "psycopg", "duesweep.doctor"}
 
 
 def _imported(statement: str) -> set[str]:
-    """Those of the slow that a statement imports."""
+    """The slow modules that a statement imports in a new Python process."""
     return SLOW & _modules(statement)
 
 
 def _modules(statement: str) -> set[str]:
-    """All that a statement imports in a Python of its own."""
+    """All modules that a statement imports in a new Python process."""
     program = f"import sys; {statement}; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program],

@@ -100,7 +100,7 @@ def test_there_is_an_example_for_each() -> None:
 
 
 @pytest.mark.parametrize("name", _EXAMPLES)
-def test_example_is_what_a_sweep_can_be_made_of(name: str) -> None:
+def test_sweep_can_be_made_from_each_example(name: str) -> None:
     config = configuration.load(_CONF / f"{name}.toml")
 
     context = wiring.sweep_context(config)

@@ -1,4 +1,4 @@
-"""Configuration: what goes over what, and what stays secret."""
+"""Configuration: which source overrides which, and what stays secret."""
 
 import json
 from pathlib import Path
@@ -65,7 +65,7 @@ def test_environment_alone_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     assert load(None).store.endpoint == "Sales.Orders"
 
 
-def test_environment_goes_over_the_file_and_the_command_line_over_both(
+def test_environment_overrides_the_file_and_the_command_line_overrides_both(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     file = file_of(MINIMAL + "[retry]\nmax_attempts = 2\ninitial_seconds = 2\nmax_seconds = 2\n")
@@ -98,7 +98,7 @@ def test_setting_on_the_command_line_is_what_follows_the_first_equals_sign(
     assert load(file_of(), [override]).store.db_schema == schema
 
 
-def test_later_setting_on_the_command_line_goes_over_an_earlier_one() -> None:
+def test_later_setting_on_the_command_line_overrides_an_earlier_one() -> None:
     assert load(file_of(), ["sweep.slices=1", "sweep.slices=2"]).sweep.slices == 2
 
 

@@ -1,4 +1,4 @@
-"""Configuration: what is refused, and how it is said."""
+"""Configuration: which settings are refused, and with which text."""
 
 from pathlib import Path
 

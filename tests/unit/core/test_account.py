@@ -1,4 +1,4 @@
-"""Accounts of slices: closed by arithmetic, whatever was seen."""
+"""Accounts of slices are closed by arithmetic, whatever the runs of a task saw."""
 
 import pytest
 from hypothesis import given

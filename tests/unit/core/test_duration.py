@@ -29,7 +29,7 @@ def test_duration_is_read(text: str, expected: timedelta) -> None:
 @pytest.mark.parametrize(
     "text", ["", " ", "30", "30 s", "-1s", "1s2m", "1.5s", "s", "1w", "1s1s", "\u0663s", "0x1s"]
 )
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_text_that_is_not_a_duration_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="is not a duration"):
         parse(text)
 

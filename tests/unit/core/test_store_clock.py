@@ -1,4 +1,4 @@
-"""What time it is on a store's clock."""
+"""The store's clock: how long until a message is due, and how late it is."""
 
 from hypothesis import given
 from hypothesis import strategies as st

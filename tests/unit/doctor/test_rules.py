@@ -91,7 +91,7 @@ def test_clock_skew_is_known_as_far_as_the_best_round_trip_lets_it(
             replace(FOUND, columns={"Headers": "nvarchar", "Id": "text"}),
             {Check.TABLE_SHAPE: Severity.FAULT},
         ),
-        # What is missing has no index either, and that is not said twice.
+        # A missing table has no index either: there is only one finding.
         (
             replace(FOUND, columns={"Headers": "nvarchar"}, indexed=frozenset()),
             {Check.TABLE_SHAPE: Severity.FAULT},

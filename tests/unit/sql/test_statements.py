@@ -1,4 +1,4 @@
-"""The statements: each says what it does, is used, and takes only what is known."""
+"""The statements: each has a comment, is used, and takes known names and values only."""
 
 import re
 from pathlib import Path
@@ -67,7 +67,7 @@ def test_there_are_statements() -> None:
         assert names >= FOR_JDBC
 
 
-def test_dialects_have_the_same_statements_but_for_what_only_one_of_them_needs() -> None:
+def test_dialects_have_the_same_statements_except_those_that_only_one_needs() -> None:
     only_postgresql = {
         # a session's time zone and memory; queue tables are copied into
         *("set_zone", "session_zone", "writer_zones", "set_lock_wait", "set_sort_memory"),

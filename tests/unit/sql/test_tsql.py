@@ -96,7 +96,7 @@ def test_statement_refuses_values_that_it_does_not_take() -> None:
 
 @pytest.mark.parametrize("name", ["claim", "remove_first", "fetch_next_due"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_claim_locks_rows_only_and_skips_what_others_hold(name: str, kind: str) -> None:
+def test_claim_locks_rows_only_and_skips_locked_rows(name: str, kind: str) -> None:
     (hints,) = re.findall(r"\bWITH \(([^)]+)\)", _delayed_only(_text(name, KINDS[kind])))
 
     assert set(hints.split(", ")) == {"UPDLOCK", "READPAST", "ROWLOCK"}

@@ -101,7 +101,7 @@ def test_home_in_the_ledger_root_is_the_users(
     assert wiring.ledger_root(root) == str(tmp_path / path)
 
 
-def test_home_that_nobody_has_is_refused() -> None:
+def test_home_folder_that_does_not_exist_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"ledger\.root is '~no-such-user/ledger'"):
         wiring.ledger_root("~no-such-user/ledger")
 

@@ -83,7 +83,7 @@ def test_schema_of_a_custom_store_is_its_queues_too() -> None:
     assert operations.transport(_config()).addresses.parse("x") == TableName("public", "x")
 
 
-def test_schema_of_a_connection_goes_over_the_stores() -> None:
+def test_schema_of_a_connection_overrides_the_stores() -> None:
     config = _config(store__schema="my schema", queues__default__schema="other")
 
     assert operations.transport(config).addresses.parse("x") == TableName("other", "x")

@@ -1,4 +1,4 @@
-"""An MSMQ store without routes: its addresses hold machines, which nothing else reads as such."""
+"""An MSMQ store without routes: its addresses have machines, which queue tables do not know."""
 
 from pathlib import Path
 

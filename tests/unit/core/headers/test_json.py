@@ -23,7 +23,7 @@ FORWARD = f'"{FORWARD_DESTINATION}":"Billing"'
 DELIVERED = {row.message_id: row for rows in recordings.delivered_rows().values() for row in rows}
 DELAYED = {read(row.headers)["NServiceBus.MessageId"]: row for row in recordings.delayed_rows()}
 
-# Half of a surrogate pair is no text: a database could not hold it.
+# Half of a surrogate pair is not valid text: no database stores it.
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 values = st.none() | texts | st.sampled_from([FORWARD_DESTINATION, f'"{FORWARD_DESTINATION}"', ","])
 names = (texts | st.sampled_from([f"{FORWARD_DESTINATION}2", f',"{FORWARD_DESTINATION}'])).filter(

@@ -1,4 +1,4 @@
-"""What is understood from a dsn, and what is said of one that is wrong. Connects to nothing."""
+"""What a dsn means, and the errors for a wrong one. Connects to nothing."""
 
 import pytest
 

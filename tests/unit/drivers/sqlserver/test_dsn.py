@@ -1,4 +1,4 @@
-"""ODBC connection strings: what they say, and what JDBC is told."""
+"""ODBC connection strings: what they mean, and the JDBC settings that follow."""
 
 import pytest
 from hypothesis import given
@@ -41,7 +41,7 @@ def test_what_is_missing_is_added_and_what_is_there_stays() -> None:
 @pytest.mark.parametrize(
     "text", ["", "Server", "Database=nsb", "Server=h;Pwd={open", "Server=h;Pwd=s3cret};Uid=u"]
 )
-def test_what_cannot_be_read_is_refused_without_its_words(text: str) -> None:
+def test_unreadable_text_is_refused_and_not_quoted(text: str) -> None:
     with pytest.raises(ConfigError, match="The dsn") as caught:
         OdbcDsn.parse(text)
     assert "s3cret" not in str(caught.value)
@@ -94,7 +94,7 @@ def test_security_settings_hold_for_jdbc_too(setting: str, properties: dict[str,
 
 
 @pytest.mark.parametrize("text", ["DSN=mine", "Server=h;Authentication=ActiveDirectoryMsi"])
-def test_what_jdbc_cannot_be_told_asks_for_its_url(text: str) -> None:
+def test_dsn_without_a_jdbc_equivalent_needs_a_jdbc_url(text: str) -> None:
     with pytest.raises(ConfigError, match=r"store\.jdbc_url"):
         OdbcDsn.parse(text).jdbc()
 

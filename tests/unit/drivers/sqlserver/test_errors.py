@@ -73,7 +73,7 @@ def test_used_up_identity_is_the_tables_fault_though_it_looks_like_the_rows() ->
 @pytest.mark.parametrize(
     ("state", "number"), [("08S01", 0), ("42000", 9002), ("42000", 40613), ("HY000", 701)]
 )
-def test_service_at_fault_is_nobodys_failure(state: str, number: int) -> None:
+def test_fault_of_a_service_costs_no_message_an_attempt(state: str, number: int) -> None:
     error = _destination(state, number)
 
     assert type(error) is StoreError

@@ -22,7 +22,7 @@ _LATE_SECONDS = 60.0
 
 @contextmanager
 def _server(answer: bytes) -> Iterator[int]:
-    """Says this once to whoever connects, and nothing more; its port."""
+    """A server that sends this once to each client, and nothing more. Yields its port."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         sessions: list[socket.socket] = []
 

@@ -1,4 +1,4 @@
-"""The receiver: what becomes of messages that are poison, somebody else's, or short-lived."""
+"""The receiver: messages that are poison, for another queue, or short-lived."""
 
 from datetime import timedelta
 

@@ -123,7 +123,7 @@ def test_returned_early_message_closes_its_level_and_is_charged_nothing() -> Non
     assert "delays verify" in answer.closed["nsb.v2.delay-level-02"]
 
 
-def test_level_that_is_missing_is_closed_and_charges_nobody() -> None:
+def test_level_that_is_missing_is_closed_and_charges_no_message() -> None:
     fault = ChannelClosedError(404, "NOT_FOUND - no exchange 'nsb.v2.delay-level-02' in vhost 'v'")
     both = [sent("a", "nsb.v2.delay-level-02", delayed=True), sent("b")]
 
@@ -144,7 +144,7 @@ def test_name_that_the_broker_cut_off_is_still_known() -> None:
 
 
 @pytest.mark.parametrize("text", ["NOT_FOUND", "NOT_FOUND - no exchange 'Bill' in vhost 'v'"])
-def test_refusal_of_another_exchange_charges_nobody(text: str) -> None:
+def test_refusal_of_another_exchange_charges_no_message(text: str) -> None:
     answer = one(PublishResult.UNKNOWN, ChannelClosedError(404, text))
 
     assert answer.confirmation.refused == {}

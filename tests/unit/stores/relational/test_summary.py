@@ -1,4 +1,4 @@
-"""What a sweep's journal makes of it: done only where its account is closed."""
+"""The outcome of a sweep from its journal: `done` only if its account is closed."""
 
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace

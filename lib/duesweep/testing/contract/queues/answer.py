@@ -23,25 +23,27 @@ class AnswerContract:
 
     def test_without_deliveries_there_is_nothing_to_confirm(self, subject: BrokerUnderTest) -> None:
         with steps.sessions(subject) as (store, queue), store.transaction():
-            _assert_nothing_to_say(queue)
+            _assert_nothing_pending(queue)
 
-    def test_what_was_confirmed_is_not_spoken_of_again(self, subject: BrokerUnderTest) -> None:
+    def test_confirmed_deliveries_are_reported_once(self, subject: BrokerUnderTest) -> None:
         with steps.sessions(subject) as (store, queue), store.transaction():
             assert steps.deliver_in(queue, "Billing", *steps.messages(3)) == {}
 
-            _assert_nothing_to_say(queue)
+            _assert_nothing_pending(queue)
             queue.commit()
 
         assert len(subject.arrived("Billing")) == 3
 
-    def test_what_was_rolled_back_is_not_spoken_of(self, subject: BrokerUnderTest) -> None:
+    def test_deliveries_that_were_rolled_back_are_not_reported(
+        self, subject: BrokerUnderTest
+    ) -> None:
         with steps.sessions(subject) as (store, queue), store.transaction():
             queue.deliver(queue.resolve("Billing"), steps.messages(3))
             queue.rollback()
 
-            _assert_nothing_to_say(queue)
+            _assert_nothing_pending(queue)
 
-    def test_no_destination_holds_back_for_longer_than_its_queue(
+    def test_no_destination_defers_for_longer_than_its_queue(
         self, subject: BrokerUnderTest
     ) -> None:
         with steps.sessions(subject) as (_, queue):
@@ -53,7 +55,7 @@ class AnswerContract:
         self, subject: BrokerUnderTest
     ) -> None:
         if not subject.queue.longest_delay:
-            pytest.skip("it holds nothing back")
+            pytest.skip("it cannot defer messages")
         early = _due_in(1)
 
         with steps.sessions(subject) as (store, queue), store.transaction():
@@ -67,7 +69,7 @@ class AnswerContract:
         assert time.monotonic() >= due_at
 
 
-def _assert_nothing_to_say(queue: QueueSession) -> None:
+def _assert_nothing_pending(queue: QueueSession) -> None:
     answer = queue.confirm(steps.ANSWER_SECONDS)
     assert dict(answer.refused) == {}
     assert list(answer.unconfirmed) == []

@@ -32,7 +32,7 @@ class RefuseContract:
                 assert all(isinstance(error, MessageError) for error in refused.values())
                 arrived += len(taken)
 
-    def test_what_is_refused_says_why(self, subject: QueueUnderTest) -> None:
+    def test_refusal_says_why(self, subject: QueueUnderTest) -> None:
         subject.refuse("Billing")
         one = message(delayed_row(body=REFUSED_BODY))
 

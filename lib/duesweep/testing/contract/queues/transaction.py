@@ -8,7 +8,7 @@ from duesweep.testing.contract.transactions import roll_back
 class TransactionContract:
     """A batch is delivered as a whole or not at all, with the store's transaction or before it."""
 
-    def test_nothing_is_to_be_seen_of_a_batch_before_its_end(self, subject: QueueUnderTest) -> None:
+    def test_batch_is_not_visible_before_its_end(self, subject: QueueUnderTest) -> None:
         with steps.sessions(subject) as (store, queue), store.transaction():
             queue.deliver(queue.resolve("Billing"), steps.messages(2))
 
@@ -22,7 +22,7 @@ class TransactionContract:
 
         assert subject.arrived("Billing") == []
 
-    def test_batch_that_fails_after_the_queues_commit_was_delivered_where_the_queue_has_its_own(
+    def test_batch_that_fails_after_the_commit_of_a_queues_own_transaction_is_delivered(
         self, subject: QueueUnderTest
     ) -> None:
         sent = steps.messages(2)

@@ -26,7 +26,7 @@ class ClaimContract:
 
         assert claim.messages == tuple(subject.message(row) for row in (later, late, last))
 
-    def test_claim_tells_the_servers_time(self, subject: StoreUnderTest) -> None:
+    def test_claim_returns_the_servers_time(self, subject: StoreUnderTest) -> None:
         due = subject.now() - steps.MINUTE
         run, [row] = steps.load(subject, steps.row(subject, due=due))
 
@@ -106,7 +106,7 @@ class ClaimContract:
         assert sorted(claimed) == sorted(row.key for row in rows)
         assert subject.waiting() == set()
 
-    def test_claim_keys_that_lead_to_nothing_are_told_by_their_reason(
+    def test_claim_keys_without_a_message_are_counted_by_their_reason(
         self, subject: StoreUnderTest
     ) -> None:
         rows = [steps.row(subject) for _ in range(5)]
@@ -126,7 +126,7 @@ class ClaimContract:
         # Where claim keys are Dues, a message that was rescheduled counts as gone.
         assert (claim.gone, claim.later) in {(1, 2), (2, 1)}
 
-    def test_claim_keys_of_what_others_hold_are_told_as_skipped(
+    def test_claim_keys_of_locked_rows_are_counted_as_skipped(
         self, subject: StoreUnderTest
     ) -> None:
         steps.need_skipping(subject)

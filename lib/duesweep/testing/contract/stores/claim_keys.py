@@ -22,7 +22,7 @@ class ClaimKeyContract:
         assert set(few) <= {row.key for row in rows}
         assert sorted(all_of_them) == sorted(row.key for row in rows)
 
-    def test_claim_leaves_what_lies_between_its_claim_keys(self, subject: StoreUnderTest) -> None:
+    def test_claim_leaves_rows_between_its_claim_keys(self, subject: StoreUnderTest) -> None:
         rows = [steps.row(subject) for _ in range(9)]
         run, rows = steps.load(subject, *rows)
         wanted = [rows[6], rows[0], rows[2], rows[8]]
@@ -76,7 +76,7 @@ class ClaimKeyContract:
 
         assert again.messages == (message,)
 
-    def test_what_is_excluded_is_left_to_other_sessions(self, subject: StoreUnderTest) -> None:
+    def test_excluded_messages_are_left_to_other_sessions(self, subject: StoreUnderTest) -> None:
         due = subject.now() - steps.MINUTE
         run, rows = steps.load(subject, *[delayed_row(due=due) for _ in range(6)])
 
@@ -93,7 +93,9 @@ class ClaimKeyContract:
 
         assert sorted(steps.claimable(subject, run, *rows)) == sorted(row.key for row in rows)
 
-    def test_what_is_excluded_bit_by_bit_stays_excluded(self, subject: StoreUnderTest) -> None:
+    def test_messages_excluded_in_several_steps_stay_excluded(
+        self, subject: StoreUnderTest
+    ) -> None:
         due = subject.now() - steps.MINUTE
         run, rows = steps.load(subject, *[delayed_row(due=due) for _ in range(6)])
         left = {row.key: row for row in rows}

@@ -37,7 +37,7 @@ class DueContract:
         assert before.key in due
         assert after.key not in due
 
-    def test_message_due_since_for_ever_is_claimed_and_one_due_never_is_not(
+    def test_message_due_at_minus_infinity_is_claimed_and_one_due_at_infinity_is_not(
         self, subject: StoreUnderTest
     ) -> None:
         if not subject.abilities.has_infinite_due:
@@ -59,7 +59,7 @@ class DueContract:
 
         assert claimed.due_us == row.due_us
 
-    def test_claim_tells_of_each_message_at_which_instant_it_is_due(
+    def test_claim_returns_the_instant_at_which_each_message_is_due(
         self, subject: StoreUnderTest
     ) -> None:
         dues = [subject.now() - minutes * steps.MINUTE for minutes in (1, 10)]
@@ -78,7 +78,7 @@ class DueContract:
             assert due_us is not None
             assert abs(due_us - ahead_us - instant_us) < 60_000_000
 
-    def test_claim_of_what_is_gone_of_nothing_and_of_one_key_twice(
+    def test_claim_of_missing_keys_of_no_keys_and_of_one_key_twice(
         self, subject: StoreUnderTest
     ) -> None:
         run, [row] = steps.load(subject, steps.row(subject))

@@ -96,7 +96,7 @@ class FinishContract:
         assert isinstance(entry, BatchEntry)
         assert not entry.attempts_changed
 
-    def test_text_that_no_column_holds_does_not_spoil_the_account(
+    def test_text_that_no_column_can_store_does_not_stop_the_journal(
         self, subject: StoreUnderTest
     ) -> None:
         strange = {MESSAGE_ID: "a\0b", "NServiceBus.EnclosedMessageTypes": "A\0"}

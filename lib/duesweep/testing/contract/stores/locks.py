@@ -9,7 +9,7 @@ from duesweep.testing.contract.transactions import roll_back
 class LockContract:
     """One transaction locks a row. Others skip it and do not wait."""
 
-    def test_claim_skips_what_another_session_holds_and_waits_for_nobody(
+    def test_claim_skips_rows_that_another_session_has_locked_and_does_not_wait(
         self, subject: StoreUnderTest
     ) -> None:
         steps.need_skipping(subject)
@@ -20,9 +20,7 @@ class LockContract:
 
             assert steps.claimable(subject, run, held, free) == [free.key]
 
-    def test_claim_of_another_sweep_skips_what_is_held_as_well(
-        self, subject: StoreUnderTest
-    ) -> None:
+    def test_claim_of_another_sweep_skips_locked_rows_too(self, subject: StoreUnderTest) -> None:
         steps.need_skipping(subject)
         run, [row] = steps.load(subject, steps.row(subject))
         other_run = subject.open_sweep()
@@ -62,9 +60,7 @@ class LockContract:
 
             assert steps.claimable(subject, run, removed, free) == [free.key]
 
-    def test_what_a_session_held_is_free_again_when_its_transaction_ends(
-        self, subject: StoreUnderTest
-    ) -> None:
+    def test_rows_are_unlocked_when_the_transaction_ends(self, subject: StoreUnderTest) -> None:
         run, [row] = steps.load(subject, steps.row(subject))
         with subject.store.open_task() as other:
             with other.transaction():

@@ -77,7 +77,7 @@ class MessageContract:
 
         assert subject.waiting() == set()
 
-    def test_what_was_removed_is_back_when_the_transaction_fails(
+    def test_removed_message_is_back_when_the_transaction_fails(
         self, subject: StoreUnderTest
     ) -> None:
         with subject.store.open_messages() as session:

@@ -7,7 +7,7 @@ from duesweep.testing.contract.subjects import StoreUnderTest
 class RetryContract:
     """A failed message is not claimed until it is eligible again."""
 
-    def test_claim_releases_what_another_session_has_counted_a_failure_for(
+    def test_claim_leaves_messages_for_which_another_session_has_counted_a_failure(
         self, subject: StoreUnderTest
     ) -> None:
         run, [failing, other] = steps.load(subject, steps.row(subject), steps.row(subject))

@@ -1,0 +1,126 @@
+"""A PostgreSQL database for the tests, as its administrator sees it."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, ClassVar
+
+import psycopg
+from psycopg.conninfo import make_conninfo
+from psycopg.rows import namedtuple_row
+
+from duesweep.core.address import PostgreSqlAddresses, TableName, quote_name
+from duesweep.sql import statement
+from duesweep.testing.builders import DelayedRow
+from duesweep.testing.contract import Abilities
+from support.endpoint import Endpoint
+from support.endpoint_server import StoredRows
+from support.postgresql_rows import KINDS
+from support.recordings import QueueRow
+
+
+@dataclass(frozen=True, slots=True)
+class PostgreSqlServer:
+    """A database: `dsn` and `admin` are its administrator's."""
+
+    kinds: ClassVar[Mapping[str, StoredRows]] = KINDS
+    settings: ClassVar[Mapping[str, object]] = {}
+    past: ClassVar[str] = "now() - interval '1 second'"
+    counter_key: ClassVar[str] = "message_key::text"
+
+    dsn: str
+    admin: psycopg.Connection[Any]
+
+    @property
+    def abilities(self) -> Abilities:
+        return Abilities()
+
+    def addresses(self, endpoint: str, schema: str) -> PostgreSqlAddresses:
+        return PostgreSqlAddresses(endpoint, schema)
+
+    def sql(self, schema: str, table: str) -> str:
+        return str(TableName(schema, table))
+
+    def quote_name(self, table: TableName) -> str:
+        return str(table)
+
+    def fetch(self, text: str, *values: object) -> list[Any]:
+        """The rows of a query, as named tuples; values take the places of $1 …"""
+        # Raw, because a percent sign in a name is no placeholder.
+        with psycopg.RawCursor(self.admin, row_factory=namedtuple_row) as cursor:
+            return cursor.execute(text.encode(), values or None).fetchall()
+
+    def execute(self, text: str, *values: object) -> None:
+        """Run a statement, committed at once; values take the places of $1 …"""
+        with psycopg.RawCursor(self.admin) as cursor:
+            cursor.execute(text.encode(), values or None)
+
+    def create_schema(self, schema: str) -> None:
+        with suppress(psycopg.errors.DuplicateSchema):
+            self.execute(f"CREATE SCHEMA {quote_name(schema)}")
+
+    def create_queue(self, table: TableName) -> None:
+        self.create_schema(table.schema)
+        self.execute(statement("postgresql", "create_queue").format(queue=table))
+
+    def queue_rows(self, table: TableName) -> list[QueueRow]:
+        rows = self.fetch(f"SELECT headers, body, expires FROM {table} ORDER BY seq")
+        return [QueueRow(*row) for row in rows]
+
+    def time(self) -> datetime:
+        time: datetime = self.fetch("SELECT now()")[0][0]
+        return time
+
+    def claim_keys(self, rows: Iterable[DelayedRow]) -> list[str]:
+        return [row.key for row in rows]
+
+    def journal(self, table: str, sweep_id: object) -> list[Any]:
+        return self.fetch(
+            "SELECT *, (extract(epoch FROM due) * 1000000)::bigint AS due_us,"
+            " (extract(epoch FROM dispatched_at) * 1000000)::bigint AS dispatched_us"
+            f" FROM {table} WHERE sweep_id = $1 ORDER BY id",
+            sweep_id,
+        )
+
+    def entry_values(self, row: Any) -> dict[str, Any]:
+        values: dict[str, Any] = row._asdict()
+        lateness_ms, key = tuple(row.lateness_ms or ()), str(row.message_key)
+        return values | {"lateness_ms": lateness_ms, "message_key": key}
+
+    def refusal(self, body: bytes) -> str:
+        return f"body <> '{body.decode()}'"
+
+    @contextmanager
+    def locked(self, table: TableName) -> Iterator[None]:
+        with psycopg.connect(self.dsn) as connection:
+            connection.execute(f"LOCK TABLE {table} IN SHARE MODE".encode())
+            yield
+
+    def role(self, suffix: str, *grants: str) -> str:
+        """Create a role that may log in, granted for example `SELECT ON ALL TABLES IN SCHEMA
+        public`; its dsn.
+        """
+        name = f"{self.admin.info.dbname}_{suffix}"
+        self.execute(f"CREATE ROLE {quote_name(name)} LOGIN")
+        for grant in grants:
+            self.execute(f"GRANT {grant} TO {quote_name(name)}")
+        return make_conninfo(self.dsn, user=name)
+
+    def kill_sessions(self) -> None:
+        """End all sessions that duesweep has in this database."""
+        self.fetch(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name LIKE 'duesweep%' AND datname = current_database()"
+        )
+
+
+PostgreSqlEndpoint = Endpoint[PostgreSqlServer]
+
+
+def endpoint_in_postgresql(
+    dsn: str, folder: Path, admin: psycopg.Connection[Any], schema: str = "public"
+) -> PostgreSqlEndpoint:
+    """Endpoint Sales.Orders of the PostgreSQL transport, without tables as yet."""
+    return Endpoint(PostgreSqlServer(dsn, admin), folder, schema, "postgresql")

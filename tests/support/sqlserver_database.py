@@ -1,0 +1,121 @@
+"""A SQL Server database of the tests' own, which is dropped in the end."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pyodbc
+
+from duesweep.core.address import bracket_name
+from duesweep.drivers.sqlserver.dsn import OdbcDsn
+from duesweep.drivers.sqlserver.library import driver_library
+
+# The pool is the process's: it would keep databases in use, and isolation levels alive.
+pyodbc.pooling = False
+
+# A database whose DROP takes longer than this is left behind.
+_DROP_SECONDS = 120
+
+
+@dataclass(frozen=True, slots=True)
+class SqlServerDatabase:
+    """A database as its administrator sees it.
+
+    `admin` writes. `reader` sees what is committed without waiting for batches that are under way,
+    and without a say in how the sweeper's own sessions read.
+    """
+
+    name: str
+    dsn: str
+    admin: pyodbc.Connection
+    reader: pyodbc.Connection
+
+    def fetch(self, text: str, *values: object) -> list[Any]:
+        """The rows of a query, with their columns as attributes."""
+        return list(self.reader.execute(text, *values).fetchall())
+
+    def execute(self, text: str, *values: object) -> int:
+        """Run a statement, committed at once; how many rows it touched."""
+        return self.admin.execute(text, *values).rowcount
+
+    def drop_tables(self) -> None:
+        """Drop all tables: some servers look tables up the slower, the more there are."""
+        tables = self.fetch(
+            "SELECT QUOTENAME(TABLE_SCHEMA) + '.' + QUOTENAME(TABLE_NAME) AS name"
+            " FROM INFORMATION_SCHEMA.TABLES WHERE TABLE_TYPE = 'BASE TABLE'"
+        )
+        for table in tables:
+            # Not all servers tell long names as they are; what is left goes with its database.
+            with suppress(pyodbc.Error):
+                self.execute(f"DROP TABLE {table.name}")
+
+    def create_schema(self, schema: str) -> None:
+        """Create a schema where it is missing."""
+        if not self.fetch("SELECT 1 FROM sys.schemas WHERE name = ?", schema):
+            self.execute(f"CREATE SCHEMA {bracket_name(schema)}")
+
+    @contextmanager
+    def transaction(self) -> Iterator[pyodbc.Connection]:
+        """A connection of its own with a transaction under way, rolled back at the end."""
+        connection = pyodbc.connect(self.dsn, autocommit=False)
+        try:
+            yield connection
+        finally:
+            connection.rollback()
+            connection.close()
+
+
+@contextmanager
+def new_database(
+    dsn: str, master: pyodbc.Connection, name: str, stand_in: str | None
+) -> Iterator[SqlServerDatabase]:
+    master.execute(f"CREATE DATABASE {bracket_name(name)}")
+    try:
+        own = _text(dsn, database=name)
+        with closing(connect(own)) as admin, closing(connect(own)) as reader:
+            if stand_in is None:
+                admin.execute("ALTER DATABASE CURRENT SET ALLOW_SNAPSHOT_ISOLATION ON")
+                reader.execute("SET TRANSACTION ISOLATION LEVEL SNAPSHOT")
+            yield SqlServerDatabase(name, own, admin, reader)
+    finally:
+        _drop(master, name, stand_in)
+
+
+def _drop(master: pyodbc.Connection, name: str, stand_in: str | None) -> None:
+    if stand_in is None:
+        with suppress(pyodbc.Error):
+            alter = f"ALTER DATABASE {bracket_name(name)} SET SINGLE_USER WITH ROLLBACK IMMEDIATE"
+            master.execute(alter)
+    deadline = time.monotonic() + _DROP_SECONDS
+    while True:
+        try:
+            master.execute(f"DROP DATABASE {bracket_name(name)}")
+        except pyodbc.Error:
+            # A session that has ended is there for a moment yet.
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return
+
+
+def connect(dsn: str) -> pyodbc.Connection:
+    return pyodbc.connect(_text(dsn), autocommit=True, timeout=60)
+
+
+def _text(dsn: str, **own: str) -> str:
+    parsed = OdbcDsn.parse(dsn)
+    driver = (
+        {} if {"driver", "dsn", "filedsn"} & set(parsed.pairs) else {"Driver": driver_library()}
+    )
+    return OdbcDsn(parsed.pairs | own).text(**driver)
+
+
+@contextmanager
+def closing(connection: pyodbc.Connection) -> Iterator[pyodbc.Connection]:
+    try:
+        yield connection
+    finally:
+        connection.close()
