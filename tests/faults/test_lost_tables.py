@@ -16,7 +16,8 @@ from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.errors import ConfigError
 from duesweep.ledger.identity import ID_PROPERTY, ROLE_PROPERTY, TABLES
 from duesweep.ledger.opening import open_ledger
-from duesweep.ledger.schemas import SWEEPS
+from duesweep.ledger.spark.tables import SparkTables
+from duesweep.ledger.spark.types import SPARK_SCHEMAS
 from duesweep.sweep import exit_code, sweep
 from support.diagnosis import diagnosed
 from support.endpoint import Endpoint
@@ -62,11 +63,11 @@ def _refused(spark: SparkSession, context: SweepContext, endpoint: Endpoint) -> 
 
 def _old(spark: SparkSession, context: SweepContext) -> None:
     """A ledger as the first versions made it: only `tombstones` has the id."""
-    ledger = open_ledger(context.ledger_root, context.ledger_writer, spark)
+    tables = SparkTables(spark, context.ledger_root)
     for name in TABLES:
         keys = [ROLE_PROPERTY] if name == "tombstones" else [ROLE_PROPERTY, ID_PROPERTY]
         listed = ", ".join(f"'{key}'" for key in keys)
-        spark.sql(f"ALTER TABLE {ledger.table(name)} UNSET TBLPROPERTIES ({listed})")
+        spark.sql(f"ALTER TABLE {tables.table(name)} UNSET TBLPROPERTIES ({listed})")
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,7 @@ def test_table_that_lost_its_log_is_named_and_the_way_out_leads_out(
     file = endpoint.config_file()
     shutil.rmtree(ledger.root / name / "_delta_log")
 
-    assert f"{name}`; restore the _delta_log" in _refused(spark, context, endpoint)
+    assert f"/{name}; restore the _delta_log" in _refused(spark, context, endpoint)
     found = diagnosed(capsys, file, with_spark=True)
     nowhere = ("table-exists", '"public"."Nowhere"')
     assert found.to_mend() == {("ledger", str(ledger.root)): "fault", nowhere: "fault"}
@@ -146,7 +147,7 @@ def test_table_of_another_ledger_is_named(
     shutil.rmtree(ledger.root / "errors")
     (endpoint.folder / "other" / "errors").rename(ledger.root / "errors")
 
-    assert "Tables of different ledgers" in _refused(spark, context, endpoint)
+    assert "tables of different ledgers" in _refused(spark, context, endpoint)
 
 
 def test_table_in_the_place_of_another_is_named(
@@ -176,10 +177,11 @@ def test_ledger_without_a_column_takes_it(spark: SparkSession, endpoint: Endpoin
     endpoint.set_up("Billing")
     endpoint.delay()
     context = wiring.sweep_context(endpoint.config())
-    of_root = open_ledger(context.ledger_root, context.ledger_writer, spark)
-    older = ", ".join(f"`{f.name}` {f.dataType.simpleString()}" for f in SWEEPS if f.name != "left")
-    spark.sql(f"CREATE TABLE {of_root.table('sweeps')} ({older}) USING delta")
-    spark.sql(f"INSERT INTO {of_root.table('sweeps')} (sweep_id) VALUES ('older')")
+    sweeps = SparkTables(spark, context.ledger_root).table("sweeps")
+    fields = [f for f in SPARK_SCHEMAS["sweeps"] if f.name != "left"]
+    older = ", ".join(f"`{f.name}` {f.dataType.simpleString()}" for f in fields)
+    spark.sql(f"CREATE TABLE {sweeps} ({older}) USING delta")
+    spark.sql(f"INSERT INTO {sweeps} (sweep_id) VALUES ('older')")
 
     sweep(spark, context)
 
