@@ -82,7 +82,7 @@ def identify(tables: Iterable[LedgerTableFacts]) -> Identity:
     if len(set(ids.values())) > 1:
         listed = ", ".join(f"{location} is of ledger {one}" for location, one in ids.items())
         raise ConfigError(
-            f"There are tables of different ledgers under one root: {listed}",
+            f"Tables of different ledgers are under one root: {listed}",
             advice=(
                 "move the tables that do not belong there, or set ledger.root to a folder or "
                 "schema of its own"

@@ -79,7 +79,10 @@ def test_what_is_there_but_different_is_refused(
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"kind": None, "url": None, "management_url": None}, "those of kind rabbitmq are: none"),
+        (
+            {"kind": None, "url": None, "management_url": None},
+            "of kind rabbitmq with --connection (there are: none)",
+        ),
         ({"url": "amqp://guest:wrong@127.0.0.1:{amqp}"}, "check user, password, vhost"),
     ],
 )
