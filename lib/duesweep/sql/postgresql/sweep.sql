@@ -163,7 +163,7 @@ SELECT j.id, j.sweep_id::text AS sweep_id, j.message_key::text AS message_key, j
        j.message_type, j.destination, j.queue,
        (extract(epoch FROM j.due) * 1000000)::bigint AS due,
        (extract(epoch FROM j.dispatched_at) * 1000000)::bigint AS dispatched_at,
-       ((extract(epoch FROM j.dispatched_at) - extract(epoch FROM j.due)) * 1000)::bigint AS lateness_ms,
+       floor((extract(epoch FROM j.dispatched_at) - extract(epoch FROM j.due)) * 1000)::bigint AS lateness_ms,
        j.attempts, coalesce(octet_length(j.body), 0)::bigint AS body_bytes,
        (extract(epoch FROM j.first_failed_at) * 1000000)::bigint AS first_failed_at,
        (extract(epoch FROM j.dispatched_at) * 1000000)::bigint AS last_failed_at,
