@@ -12,7 +12,10 @@ def choose_writer(root: str, asked: LedgerWriter, *, paths_are_local: bool) -> L
     """The writer for a root. `paths_are_local`: a path without a scheme is of this machine, for
     Spark as well. Raises `ConfigError` where delta-rs is asked for and cannot.
     """
-    can = locations.is_path(root) and locations.scheme(root) in _DELTA_RS_SCHEMES
+    # delta-rs takes a percent sign in a path for an escape, however it is written.
+    can = (
+        locations.is_path(root) and locations.scheme(root) in _DELTA_RS_SCHEMES and "%" not in root
+    )
     if asked is LedgerWriter.DELTA_RS and not can:
         raise ConfigError(
             f"delta-rs cannot write a ledger at {root}",

@@ -39,6 +39,11 @@ _TRANSIENT = (
     "503",
 )
 
+_OTHER_WRITER = (
+    'set ledger.writer = "spark": the tables have features that delta-rs does not support'
+)
+_CHECK = "check ledger.root, the right to it and its credentials"
+
 
 @dataclass(frozen=True, slots=True)
 class DeltaRsTables:
@@ -52,10 +57,10 @@ class DeltaRsTables:
 
     def facts(self, name: str) -> LedgerTableFacts:
         """What is at the table's location."""
-        location = self._uri(name)
+        location = self._location(name)
         with self._ledger_errors(f"The ledger at {self.root} is unreadable"):
             try:
-                table = DeltaTable(location)
+                table = DeltaTable(self._uri(name))
             except TableNotFoundError:
                 return LedgerTableFacts(name, location, holds_data=self._holds_data(name))
         found = table.metadata().configuration
@@ -65,7 +70,10 @@ class DeltaRsTables:
     def create(self, name: str, properties: Mapping[str, str]) -> None:
         """Create the table, unless it is there."""
         # Who loses a race finds what the other one created.
-        with self._ledger_errors(f"{self._uri(name)} could not be created"), _ignoring_conflicts():
+        with (
+            self._ledger_errors(f"{self._location(name)} could not be created"),
+            _ignoring_conflicts(),
+        ):
             DeltaTable.create(
                 self._uri(name),
                 SCHEMAS[name],
@@ -77,7 +85,7 @@ class DeltaRsTables:
 
     def set_properties(self, name: str, properties: Mapping[str, str]) -> None:
         """Add properties to a table."""
-        failure = f"{self._uri(name)} could not be marked as the ledger's"
+        failure = f"{self._location(name)} could not be marked as the ledger's"
         with self._ledger_errors(failure), _ignoring_conflicts():
             self._open(name).alter.set_table_properties(dict(properties), raise_if_not_exists=False)
 
@@ -120,7 +128,7 @@ class DeltaRsTables:
         transaction: AppTransaction,
         write: Callable[[DeltaTable, pa.RecordBatchReader], None],
     ) -> None:
-        failure = f"{self._uri(name)} could not be written"
+        failure = f"{self._location(name)} could not be written"
         with self._ledger_errors(
             failure, "; the journal keeps the rows, and the next sweep tries again"
         ):
@@ -146,11 +154,17 @@ class DeltaRsTables:
     def _open(self, name: str) -> DeltaTable:
         return DeltaTable(self._uri(name))
 
+    def _location(self, name: str) -> str:
+        """Where the table is, for people."""
+        folder = locations.local_folder(self.root)
+        return str(folder / name) if folder else locations.table_path(self.root, name)
+
     def _uri(self, name: str) -> str:
+        """The same for delta-rs."""
         folder = locations.local_folder(self.root)
         if folder is not None:
-            return str(folder.absolute() / name)
-        return f"{self.root.rstrip('/')}/{name}"
+            return (folder.absolute() / name).as_uri()
+        return locations.table_path(self.root, name)
 
     def _holds_data(self, name: str) -> bool:
         folder = locations.local_folder(self.root)
@@ -160,17 +174,12 @@ class DeltaRsTables:
     def _ledger_errors(self, failure: str, consequence: str = "") -> Iterator[None]:
         try:
             yield
-        except DeltaProtocolError as error:
-            raise LedgerError(
-                f"{failure}: {_line(error)}{consequence}",
-                advice='set ledger.writer = "spark": the tables use what delta-rs does not know',
-                transient=False,
-            ) from error
         except (DeltaError, OSError, pa.ArrowException) as error:
             text = str(error)
+            is_beyond = isinstance(error, DeltaProtocolError) or "Unsupported" in text
             raise LedgerError(
                 f"{failure}: {_line(error)}{consequence}",
-                advice="check ledger.root, the right to it and its credentials",
+                advice=_OTHER_WRITER if is_beyond else _CHECK,
                 transient=any(each in text for each in _TRANSIENT),
             ) from error
 
@@ -222,7 +231,7 @@ def _has_files(uri: str) -> bool:
 
 
 def _line(error: Exception) -> str:
-    """The first line, or what the storage says of itself."""
+    """What the storage says, or else the first line."""
     text = str(error)
     found = next((each for each in _TRANSIENT[:4] if each in text), None)
-    return found or text.splitlines()[0].rstrip(": ") if text else type(error).__name__
+    return found or (text.splitlines() or [type(error).__name__])[0].rstrip(": ")

@@ -1,0 +1,141 @@
+"""The ledger's writer by delta-rs."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from duesweep.errors import LedgerError, StoreError
+from duesweep.ledger.base import AppTransaction
+from duesweep.ledger.delta_rs.rows import ArrowRows
+from duesweep.ledger.delta_rs.tables import DeltaRsTables
+from duesweep.ledger.ledger import Ledger
+from duesweep.ledger.schemas import RETRIES
+
+# The microseconds of the years 1 and 9999.
+_YEAR_1, _YEAR_9999 = -62_135_596_800_000_000 + 1, 253_402_300_799_999_999
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    ledger = Ledger(DeltaRsTables(str(tmp_path / "a ledger's #? ü")))
+    ledger.create()
+    return ledger
+
+
+def _rows(source: str, *keys: str) -> ArrowRows:
+    columns = {"source": source, "attempts": 1}
+    rows = [columns | {"message_key": key} for key in keys]
+    table = pa.Table.from_pylist(rows, RETRIES)
+    return ArrowRows(RETRIES, lambda: iter(table.to_batches()))
+
+
+def _keys(ledger: Ledger) -> list[tuple[str, str]]:
+    table = DeltaTable(f"{ledger.root}/retries").to_pyarrow_table()
+    return sorted((row["source"], row["message_key"]) for row in table.to_pylist())
+
+
+def test_ledger_that_was_created_is_found(ledger: Ledger) -> None:
+    identity = ledger.read()
+
+    assert isinstance(identity.ledger_id, UUID)
+    assert (identity.missing, identity.stray, identity.unmarked) == ((), (), ())
+    assert ledger.create() == identity.ledger_id
+
+
+def test_transaction_is_taken_once(ledger: Ledger) -> None:
+    sweep_id = uuid4()
+
+    for _ in range(2):
+        for version in (1, 2):
+            ledger.append("retries", _rows("a", f"{version}"), sweep_id=sweep_id, version=version)
+
+    assert _keys(ledger) == [("a", "1"), ("a", "2")]
+
+
+def test_race_for_a_transaction_is_won_once(ledger: Ledger) -> None:
+    sweep_id = uuid4()
+
+    with ThreadPoolExecutor(8) as pool:
+        races = [
+            pool.submit(ledger.append, "retries", _rows("a", "1"), sweep_id=sweep_id)
+            for _ in range(8)
+        ]
+        for race in races:
+            race.result(timeout=60)
+
+    assert _keys(ledger) == [("a", "1")]
+
+
+def test_rows_of_one_source_are_replaced(ledger: Ledger) -> None:
+    mine, other = "mine's", "mine"
+    ledger.append("retries", _rows(mine, "1", "2"), sweep_id=uuid4())
+    ledger.append("retries", _rows(other, "3"), sweep_id=uuid4())
+
+    ledger.replace_source("retries", _rows(mine, "2"), mine, sweep_id=uuid4())
+    assert _keys(ledger) == [(other, "3"), (mine, "2")]
+
+    ledger.replace_source("retries", _rows(mine), mine, sweep_id=uuid4())
+    assert _keys(ledger) == [(other, "3")]
+
+
+def test_table_that_is_gone_is_not_begun_anew(ledger: Ledger) -> None:
+    log = Path(ledger.root) / "retries" / "_delta_log"
+    for file in log.iterdir():
+        file.unlink()
+    log.rmdir()
+
+    with pytest.raises(LedgerError, match="retries could not be written"):
+        ledger.append("retries", _rows("a", "1"), sweep_id=uuid4())
+
+    assert not log.exists()
+
+
+def test_error_of_the_journal_stays_what_it_is(ledger: Ledger) -> None:
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from _rows("a", "1").batches()
+        raise StoreError("the journal has gone", transient=True)
+
+    with pytest.raises(StoreError, match="the journal has gone"):
+        ledger.append("retries", ArrowRows(RETRIES, batches), sweep_id=uuid4())
+
+    assert _keys(ledger) == []
+
+
+def test_table_that_delta_rs_does_not_understand_leads_to_spark(ledger: Ledger) -> None:
+    log = sorted((Path(ledger.root) / "retries" / "_delta_log").glob("*.json"))[0]
+    text = log.read_text().replace('"minReaderVersion":1', '"minReaderVersion":9')
+    log.write_text(text)
+
+    with pytest.raises(LedgerError) as caught:
+        ledger.append("retries", _rows("a", "1"), sweep_id=uuid4())
+
+    assert "ledger.writer" in caught.value.advice
+
+
+def test_instants_of_all_years_are_kept(ledger: Ledger) -> None:
+    instants = pa.array([_YEAR_1, _YEAR_9999, None], pa.int64())
+    rows = {"first_failed_at": instants.cast(RETRIES.field("first_failed_at").type)}
+    empty = pa.nulls(3)
+    table = pa.Table.from_arrays(
+        [rows.get(field.name, empty.cast(field.type)) for field in RETRIES], schema=RETRIES
+    )
+
+    ledger.tables.append(
+        "retries", ArrowRows(RETRIES, lambda: iter(table.to_batches())), AppTransaction(uuid4())
+    )
+
+    stored = DeltaTable(f"{ledger.root}/retries").to_pyarrow_table()["first_failed_at"]
+    assert stored.cast(pa.int64()).to_pylist() == [_YEAR_1, _YEAR_9999, None]
+
+
+def test_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "ledger").mkdir()
+    (tmp_path / "ledger" / "errors").write_text("a file where a table should be")
+
+    with pytest.raises(LedgerError, match="errors"):
+        Ledger(DeltaRsTables(str(tmp_path / "ledger"))).create()
