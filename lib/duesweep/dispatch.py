@@ -130,9 +130,9 @@ def dispatch_slice(job: DispatchJob, slice_number: int, claim_keys: ClaimKeys) -
                 account += batches.account
             store.end_slice(job.run, slice_number, SliceEnd(account, reason))
     except SweepClosedError as error:
-        _log.warning("Slice %d stops: %s", slice_number, error)
+        _log.warning("Slice %d of sweep %s stops: %s", slice_number, job.run.sweep_id, error)
     except (StoreError, ConfigError) as error:
-        _log.warning("Slice %d is cut: %s", slice_number, error)
+        _log.warning("Slice %d of sweep %s is cut: %s", slice_number, job.run.sweep_id, error)
         # On a new session. Where none can be opened, the missing row says that the slice was cut.
         with suppress(DuesweepError), job.store.open_task() as store:
             store.end_slice(job.run, slice_number, SliceEnd(account, str(error)))
@@ -170,7 +170,13 @@ class _Batches:
                     lost += 1
                     if lost > MAX_LOST_TRANSACTIONS:
                         raise
-                    _log.info("Slice %d claims a batch again: %s", self._slice_number, error)
+                    # What went to RabbitMQ is sent again, and only this line says so.
+                    _log.warning(
+                        "Slice %d of sweep %s claims a batch again: %s",
+                        self._slice_number,
+                        job.run.sweep_id,
+                        error,
+                    )
                     job.clock.sleep(wait_seconds(lost, self._rng))
 
     def _run(self, keys: Sequence[str]) -> Sequence[str]:

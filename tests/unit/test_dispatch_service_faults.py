@@ -14,6 +14,7 @@ from duesweep.errors import (
     StoreError,
     TransactionLostError,
 )
+from duesweep.lost import MAX_LOST_TRANSACTIONS
 from duesweep.testing.builders import DelayedRow, delayed_row
 from duesweep.testing.memory import MemoryStore
 from duesweep.testing.memory_queue import MemoryQueue
@@ -189,6 +190,24 @@ def test_batch_whose_transaction_is_lost_again_and_again_cuts_the_slice() -> Non
     assert list(world.store.rows) == [row.key]
     assert world.store.attempts == {}
     assert world.ends(run) == [slice_end("deadlock", given=1)]
+
+
+def test_logs_of_a_slice_name_its_sweep(caplog: pytest.LogCaptureFixture) -> None:
+    cut, closed = world_of(delayed_row()), world_of(delayed_row())
+    cut.trouble("Billing", TransactionLostError("deadlock"))
+    closed_run = closed.store.open_sweep()
+    closed.store.close_sweep(closed_run)
+
+    cut_run = cut.sweep()
+    closed.run_slice(closed_run)
+
+    # Workers have no handler of their own, so they print warnings only.
+    assert {record.levelname for record in caplog.records} == {"WARNING"}
+    *again, last, stopped = caplog.messages
+    slice_0 = f"Slice 0 of sweep {cut_run.sweep_id}"
+    assert again == [f"{slice_0} claims a batch again: deadlock"] * MAX_LOST_TRANSACTIONS
+    assert last == f"{slice_0} is cut: deadlock"
+    assert stopped.startswith(f"Slice 0 of sweep {closed_run.sweep_id} stops: ")
 
 
 @pytest.mark.parametrize("own_transaction", [False, True])
