@@ -1,4 +1,4 @@
-"""The README's questions to the ledger, each asked in the engine that it is for."""
+"""The documented questions to the ledger, each asked in the engine that it is for."""
 
 import os
 import re
@@ -19,10 +19,14 @@ _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ROOT = "/var/lib/duesweep/ledger"
 
 
-def _blocks(language: str, ledger: Path) -> list[str]:
-    """The README's blocks in a language that are about the ledger, asking this one."""
-    readme = (_CHECKOUT / "README.md").read_text(encoding="utf-8")
-    section = readme.partition("\n## Ask what happened\n")[2].partition("\n## ")[0]
+def _blocks(
+    language: str, ledger: Path, page: str = "README.md", title: str = "Ask what happened"
+) -> list[str]:
+    """The blocks in a language of the README's section about the ledger, or of another page's
+    section, asking this ledger.
+    """
+    text = (_CHECKOUT / page).read_text(encoding="utf-8")
+    section = text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
     found = [text.replace(_ROOT, str(ledger)) for kind, text in _FENCE.findall(section)]
     kinds = [kind for kind, _ in _FENCE.findall(section)]
     return [text for kind, text in zip(kinds, found, strict=True) if kind == language]
@@ -49,6 +53,27 @@ def test_queries_run_in_spark_sql(spark: SparkSession, ledger: Path) -> None:
     (failure,) = failures.collect()
     assert (failure.destination, failure.messages) == ("Nowhere", 1)
     assert "There is no queue table" in failure.error_text
+
+
+def test_queries_about_one_message_run(
+    spark: SparkSession, endpoint: Endpoint, ledger: Path
+) -> None:
+    blocks = _blocks("sql", ledger, "docs/life-of-a-message.md", "Where to look")
+    *about_ledger, unsettled = [block.replace(";", "") for block in blocks]
+    journal = {f"duesweep_{name}": endpoint.own_table(name) for name in ("sweeps", "journal")}
+    for name, table in journal.items():
+        unsettled = unsettled.replace(f" {name} ", f" {table} ")
+    (message, *_) = spark.read.format("delta").load(str(ledger / "tombstones")).collect()
+
+    tombstones, suspects, doubles = [
+        spark.sql(query.replace("…", message.message_id)).collect() for query in about_ledger
+    ]
+
+    (tombstone,) = tombstones
+    assert (tombstone.message_key, tombstone.outcome) == (message.message_key, "dispatched")
+    assert (tombstone.sweep, tombstone.reason) == ("failures", None)
+    assert (suspects, doubles) == ([], [])
+    assert endpoint.fetch(unsettled) == []
 
 
 def test_command_for_the_queries_runs_from_the_checkout(ledger: Path, tmp_path: Path) -> None:
