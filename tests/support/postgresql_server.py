@@ -43,7 +43,7 @@ class PostgreSqlServer:
     def sql(self, schema: str, table: str) -> str:
         return str(TableName(schema, table))
 
-    def quote_name(self, table: TableName) -> str:
+    def quoted(self, table: TableName) -> str:
         return str(table)
 
     def fetch(self, text: str, *values: object) -> list[Any]:

@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from duesweep.context import SweepContext
+from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.core.policy import BatchLimits, Retry
 from duesweep.core.routing import Route
 from duesweep.errors import (
@@ -79,7 +80,9 @@ def _routed(near: MemoryQueue | None = None, far: MemoryQueue | None = None) -> 
 
 
 def _refuse(queue: Queue, session: object, *, is_of_due: bool = True) -> None:
-    context = SweepContext(MemoryStore(), queue, "", BatchLimits(), Retry(), 1_000, None)
+    context = SweepContext(
+        MemoryStore(), queue, "", LedgerWriter.SPARK, BatchLimits(), Retry(), 1_000, None
+    )
     horizon = Horizon(DUE, DUE) if is_of_due else None
     refuse_missing_queues(context, cast("DriverSession", session), horizon)
 

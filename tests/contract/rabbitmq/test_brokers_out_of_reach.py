@@ -39,7 +39,7 @@ def test_broker_that_accepts_and_says_nothing_is_given_up(monkeypatch: pytest.Mo
     assert world.store.attempts == {}
     (end,) = world.ends(run)
     assert end.reason is not None
-    assert "cannot be connected to" in end.reason
+    assert "Cannot connect to" in end.reason
 
 
 def _connections_to(listener: socket.socket) -> int:

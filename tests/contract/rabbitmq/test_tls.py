@@ -92,4 +92,4 @@ def test_broker_of_another_name_is_refused(broker: Broker) -> None:
 def test_tls_to_a_port_that_speaks_none_is_refused(broker: Broker) -> None:
     url = broker.server.url(broker.vhost).replace("amqp:", "amqps:")
 
-    assert "speaks tls" in _refused(_queue(url, None, None))
+    assert "uses tls" in _refused(_queue(url, None, None))

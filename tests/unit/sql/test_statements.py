@@ -28,10 +28,12 @@ TABLES = {
 }
 # Besides the tables. In T-SQL a catalog cannot be bound, and a name stands in literals too.
 NAMES_IN = {
-    "postgresql": {"id", "headers", "body", "due", "due_type", "utc", "destination"},
+    "postgresql": {
+        *("id", "headers", "body", "due", "due_type", "utc", "destination", "query", "key"),
+    },
     "sqlserver": {
         *("catalog", "due", "key", "key_type", "key_text", "collate", "body", "destination"),
-        "retry_count",
+        *("retry_count", "query"),
         *(f"{table}_{kind}" for table in TABLES for kind in ("literal", "lock")),
     },
 }
@@ -41,7 +43,7 @@ POSTGRESQL_NAMES = (
     dict.fromkeys(NAMES_IN["postgresql"], '"c""ol"')
     | dict.fromkeys(TABLES, '"my.sch@ma"."a\'b""c"')
     | dict.fromkeys(LITERALS, "''")
-    | {"index": '"in""dex"', "utc": " AT TIME ZONE 'UTC'"}
+    | {"index": '"in""dex"', "utc": " AT TIME ZONE 'UTC'", "query": "SELECT 1 AS id"}
 )
 
 

@@ -104,7 +104,7 @@ def _pairs(text: str | None) -> list[tuple[str, str | None]] | None:
     """The headers of a message; None where they are no JSON object."""
     try:
         headers = json.loads(text) if text else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(headers, dict):
         return None

@@ -4,6 +4,7 @@ delta-rs reads credentials from the environment, as in AWS_ACCESS_KEY_ID:
 https://delta-io.github.io/delta-rs/usage/loading-table/
 """
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from deltalake.exceptions import (
     TableNotFoundError,
 )
 
-from duesweep.errors import DuesweepError, LedgerError
+from duesweep.errors import LedgerError
 from duesweep.ledger import locations
 from duesweep.ledger.base import AppTransaction
 from duesweep.ledger.delta_rs.rows import ArrowRows, ArrowSweepRows
@@ -189,7 +190,7 @@ class _Reading:
 
     def __init__(self, rows: ArrowRows) -> None:
         self._rows = rows
-        self.error: DuesweepError | None = None
+        self.error: Exception | None = None
 
     def reader(self) -> pa.RecordBatchReader:
         return pa.RecordBatchReader.from_batches(self._rows.schema, self._batches())
@@ -197,13 +198,15 @@ class _Reading:
     def _batches(self) -> Iterator[pa.RecordBatch]:
         try:
             yield from self._rows.batches()
-        except DuesweepError as error:
+        except Exception as error:
             self.error = error
             raise
 
 
 def _commit(transaction: AppTransaction) -> CommitProperties:
-    mark = Transaction(str(transaction.sweep_id), transaction.version)
+    # Spark takes a transaction without a time for one that has expired.
+    now_ms = int(time.time() * 1_000)
+    mark = Transaction(str(transaction.sweep_id), transaction.version, now_ms)
     return CommitProperties(app_transactions=[mark])
 
 
