@@ -183,9 +183,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code, sentence = int(error.exit_code), str(error)
     except TerminatedError:
         code = int(ExitCode.WORK_LEFT)
-        sentence = "terminated; the next sweep settles what this one did"
+        sentence = "terminated; no message is lost, and the next sweep continues"
     except KeyboardInterrupt:
-        code, sentence = INTERRUPTED, "interrupted; the next sweep settles what this one did"
+        code, sentence = (
+            INTERRUPTED,
+            "interrupted; no message is lost, and the next sweep continues",
+        )
     except Exception as error:
         # An unexpected error: the stack is needed to correct it.
         documents.print_failure(given, ExitCode.UNEXPECTED, f"{type(error).__name__}: {error}")

@@ -27,7 +27,8 @@ def print_failure(arguments: Sequence[str], exit_code: int, error: str) -> None:
     """Print the document of a command that an error ended, if `arguments` ask for JSON."""
     if not _COMMANDS.isdisjoint(arguments[:1]) and "--json" in arguments:
         failed = {"outcome": "error", "exit_code": int(exit_code), "error": error}
-        print(json.dumps(_nothing() | failed), flush=True)
+        # Numbers are null: what the sweep did before the error is not known here.
+        print(json.dumps(dict.fromkeys(_nothing()) | {"failures": []} | failed), flush=True)
 
 
 def _nothing() -> dict[str, Any]:

@@ -89,7 +89,7 @@ def test_command_that_fails_prints_one_document_and_one_sentence(
     (told,) = map(json.loads, output.out.splitlines())
     assert expected in said
     assert expected in told["error"]
-    assert (told["outcome"], told["exit_code"], told["dispatched"]) == ("error", code, 0)
+    assert (told["outcome"], told["exit_code"], told["dispatched"]) == ("error", code, None)
     assert told.keys() == documents.idle_document("x").keys()
 
 
@@ -131,7 +131,7 @@ def test_sigterm_is_a_sentence_and_4(capsys: Capture, monkeypatch: pytest.Monkey
     assert app.main(["sweep", "--json"]) == 4
 
     output = capsys.readouterr()
-    assert output.err == "duesweep: terminated; the next sweep settles what this one did\n"
+    assert output.err == "duesweep: terminated; no message is lost, and the next sweep continues\n"
     assert json.loads(output.out)["exit_code"] == 4
     assert signal.getsignal(signal.SIGTERM) == before
 

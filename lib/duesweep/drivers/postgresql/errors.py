@@ -21,6 +21,12 @@ from duesweep.errors import (
 )
 
 _UNREACHED = "check that it runs, and that this machine and every executor can connect to it"
+# libpq's texts, which come without a SQLSTATE.
+_LOST_CONNECTIONS = (
+    "server closed the connection",
+    "connection is lost",
+    "SSL connection has been",
+)
 # The texts of these errors name no table: lock time-out, statement time-out, deadlock.
 _NAMELESS = {
     "55P03": Problem("; somebody holds a lock there", "look for ALTER, TRUNCATE or VACUUM FULL"),
@@ -145,6 +151,9 @@ def _is_refused_for_good(error: psycopg.OperationalError) -> bool:
 
 def _describe(error: psycopg.Error, what: str | None) -> Problem:
     text = _sentence(error)
+    if any(lost in text for lost in _LOST_CONNECTIONS):
+        text = text.removeprefix("consuming input failed: ")
+        return Problem(f"The connection to PostgreSQL was lost: {text}", _UNREACHED)
     if what is None or error.sqlstate not in _NAMELESS:
         return Problem(text)
     more = _NAMELESS[error.sqlstate]

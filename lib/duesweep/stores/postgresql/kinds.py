@@ -3,10 +3,13 @@
 from dataclasses import dataclass
 
 from duesweep.stores.relational.kinds import TableKind, delayed_tables
-from duesweep.stores.relational.messages import json_message, json_row
+from duesweep.stores.relational.messages import (
+    json_message,
+    json_message_with_destination,
+    json_row,
+)
 from duesweep.stores.relational.timeouts import (
     SETTINGS,
-    timeout_message,
     timeout_row,
     timeout_tables,
 )
@@ -14,8 +17,13 @@ from duesweep.stores.relational.timeouts import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostgreSqlTableKind(TableKind):
-    """`time_zone` is the one whose clock Due shows; None: that of the writers' sessions. The alias
-    of the delayed table is `d` where a name needs one.
+    """`time_zone` "UTC": Due is a true instant, or what a clock in UTC shows. None: only where Due
+    is written as the transport writes it, `timestamptz(now() AT TIME ZONE 'UTC')`, which depends
+    on the writers' sessions (docs/architecture.md, «Due»).
+
+    `names`: the quoted columns `id`, `headers`, `body` and `due`; `due_type`, the type of Due in a
+    cast; `utc`, what is put behind an instant to compare it with Due; `destination`, the expression
+    for it, with the table's alias `d`, or NULL.
     """
 
     time_zone: str | None = None
@@ -59,7 +67,7 @@ SQL_PERSISTENCE = PostgreSqlTableKind(
     create=None,
     settings=SETTINGS,
     table_names=timeout_tables,
-    read_message=timeout_message,
+    read_message=json_message_with_destination,
     new_row=timeout_row,
     store="store_timeout",
     may_lack_due=True,

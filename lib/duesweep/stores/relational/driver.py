@@ -87,7 +87,8 @@ class RelationalDriverSession(RelationalJournal, ABC):
             return ()
         return (
             Problem(
-                f"{timeless} messages in {self._delayed} have no Time, so they never come due",
+                f"{timeless} messages in {self._delayed} have no {self._kind.due}, so they never "
+                "come due",
                 "give them one, or remove them",
             ),
         )

@@ -20,7 +20,7 @@ class TableKind:
     `table_names`: from the endpoint's name and `store.table_prefix`, the names that the table may
     have; `settings` are those that decide it.
     `read_message`: a message from its key, its Due in microseconds, its claimed row, and its
-    failures so far.
+    failures so far. A destination of None is the endpoint's own queue, "" is no queue.
     `new_row`: from a message and the endpoint's name, the values of the statement `store`, without
     the Due; also without a key, if the table generates it.
     `create`: the statement that creates the table; None: duesweep never does.

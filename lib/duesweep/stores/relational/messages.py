@@ -1,4 +1,4 @@
-"""Rows of the transports' delayed tables: headers in JSON, with the destination among them."""
+"""Rows with headers in JSON; the destination is among them, or in a column."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -23,6 +23,17 @@ def json_message(key: str, due_us: int | None, row: Any, attempts: int) -> Messa
     if headers_json.FORWARD_DESTINATION in headers:
         text = headers_json.remove_forward_destination(text)
     return Message(key, due_us, headers, text, body, destination, attempts)
+
+
+def json_message_with_destination(key: str, due_us: int | None, row: Any, attempts: int) -> Message:
+    """The message in a claimed row with a column `destination`; its headers are sent unchanged."""
+    # NULL is an address that names no queue, and not the endpoint's own queue.
+    destination, text = row.destination or "", row.headers or ""
+    try:
+        headers = headers_json.read(row.headers)
+    except UnreadableHeadersError as error:
+        return Message(key, due_us, error, text, row.body, destination, attempts)
+    return Message(key, due_us, headers, text, row.body, destination, attempts)
 
 
 def json_headers(message: Message, stored: str | None) -> tuple[str | None, str]:

@@ -5,12 +5,9 @@ The source of names and columns is NServiceBus.Persistence.Sql, version 6 and ol
 
 import uuid
 from collections.abc import Sequence
-from typing import Any
 
 import duesweep
 from duesweep.core.headers import json as headers_json
-from duesweep.core.message import Message
-from duesweep.errors import UnreadableHeadersError
 from duesweep.stores.values import NewMessage
 
 SETTINGS = "store.endpoint, store.table_prefix and store.schema"
@@ -21,17 +18,6 @@ def timeout_tables(endpoint: str, prefix: str | None) -> Sequence[str]:
     if prefix is None:
         prefix = endpoint.replace(".", "_") + "_"
     return [f"{prefix}TimeoutData"]
-
-
-def timeout_message(key: str, due_us: int | None, row: Any, attempts: int) -> Message:
-    """The message in a claimed row: its headers are in JSON, and travel as they are."""
-    # Where the column is NULL: an address that names no queue, not the endpoint's own one.
-    destination, text = row.destination or "", row.headers or ""
-    try:
-        headers = headers_json.read(row.headers)
-    except UnreadableHeadersError as error:
-        return Message(key, due_us, error, text, row.body, destination, attempts)
-    return Message(key, due_us, headers, text, row.body, destination, attempts)
 
 
 def timeout_row(message: NewMessage, endpoint: str) -> dict[str, object]:

@@ -7,10 +7,14 @@ from uuid import UUID
 
 from duesweep.core.message import Message
 from duesweep.stores.relational.kinds import TableKind, delayed_tables
-from duesweep.stores.relational.messages import json_headers, json_message, json_row
+from duesweep.stores.relational.messages import (
+    json_headers,
+    json_message,
+    json_message_with_destination,
+    json_row,
+)
 from duesweep.stores.relational.timeouts import (
     SETTINGS,
-    timeout_message,
     timeout_row,
     timeout_tables,
 )
@@ -111,7 +115,7 @@ SQL_PERSISTENCE = SqlServerTableKind(
     create=None,
     settings=SETTINGS,
     table_names=timeout_tables,
-    read_message=timeout_message,
+    read_message=json_message_with_destination,
     new_row=timeout_row,
     store="store_timeout",
     index="Index_Time",
