@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from duesweep.errors import ConfigError, DuesweepError, LedgerError
 _LOCK_NAME = ".duesweep.lock"
 _LOCK_WAIT_SECONDS = 300.0
 _LOCK_POLL_SECONDS = 0.1
+_LOG_BYTES = 500_000
 # These are faults of the storage, not of a setting.
 _STORAGE_FAULTS = {
     *(errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE, errno.ETIMEDOUT),
@@ -84,6 +86,15 @@ def check_writable(root: str) -> None:
             (folder / _LOCK_NAME).open("a").close()
         except OSError as error:
             raise _make_error(folder, error) from error
+
+
+def check_space(root: str, needed_bytes: int) -> None:
+    """Raise `LedgerError` where a local root lacks the space for so many bytes and a log entry."""
+    folder = local_folder(root)
+    if folder is not None:
+        disk = os.statvfs(folder)
+        if disk.f_bavail * disk.f_frsize < needed_bytes + _LOG_BYTES:
+            raise _make_error(folder, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
 
 
 @contextmanager

@@ -20,10 +20,12 @@ _RETRIES_PER_PAGE = 20_000
 
 @dataclass(frozen=True, slots=True)
 class ArrowRows:
-    """Rows that can be read more than once."""
+    """Rows that can be read more than once; `size_bytes` is what they take at
+    least, or about, in memory."""
 
     schema: pa.Schema
     batches: Callable[[], Iterator[pa.RecordBatch]]
+    size_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class ArrowSweepRows:
     def dispatched(self) -> Iterator[ArrowRows]:
         """`tombstones` of what was dispatched, in pieces that fit the driver's memory."""
         for table in dispatched_tables(self.journal, self.sweep_id):
-            yield ArrowRows(TOMBSTONES, partial(_batches, table.cast(TOMBSTONES)))
+            yield ArrowRows(TOMBSTONES, partial(_batches, table.cast(TOMBSTONES)), table.nbytes)
 
     def exhausted(self, extent: JournalExtent) -> ArrowRows:
         """`tombstones` of what was exhausted."""
@@ -46,7 +48,9 @@ class ArrowSweepRows:
     def errors(self, extent: JournalExtent) -> ArrowRows:
         """`errors`: the messages out of attempts, whole."""
         same = {"source": self.journal.source, "next_attempt_at": None}
-        return ArrowRows(ERRORS, lambda: self._exhausted(extent, ERRORS, same))
+        return ArrowRows(
+            ERRORS, lambda: self._exhausted(extent, ERRORS, same), extent.longest_bytes
+        )
 
     def retries(self) -> ArrowRows:
         """`retries`: the source's messages that failed and are still in the store."""

@@ -138,6 +138,8 @@ class DeltaRsTables:
                 table = self._open(name)
                 if _has(table, transaction):
                     return
+                # In the middle of a write delta-rs panics, and prints the stacks of its threads.
+                locations.check_space(self.root, rows.size_bytes)
                 reading = _Reading(rows)
                 try:
                     write(table, reading.reader())
