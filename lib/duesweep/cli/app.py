@@ -27,9 +27,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-app.add_typer(queue.app, name="queue")
-app.add_typer(rabbitmq.app, name="rabbitmq")
-app.add_typer(subscriptions.app, name="subscriptions")
+app.add_typer(queue.app, name="queue", short_help="Create, fill, read and purge queues.")
+app.add_typer(rabbitmq.app, name="rabbitmq", short_help="Create and verify what RabbitMQ needs.")
+app.add_typer(subscriptions.app, name="subscriptions", short_help="Read and change subscriptions.")
 
 
 def _print_version(value: bool) -> None:
@@ -55,7 +55,7 @@ def duesweep(
     """Sweep due delayed messages of NServiceBus endpoints to their queues."""
 
 
-@app.command()
+@app.command(short_help="Move the messages that are due, once.")
 def sweep(
     config: ConfigFile = None,
     settings: Overrides = None,
@@ -68,7 +68,7 @@ def sweep(
     return command.run(config, settings or [], as_json=as_json, gate=gate)
 
 
-@app.command()
+@app.command(short_help="Empty the store for good.")
 def handover(
     config: ConfigFile = None,
     settings: Overrides = None,
@@ -99,7 +99,7 @@ def handover(
     return command.run(config, settings or [], options)
 
 
-@app.command()
+@app.command(short_help="Create what is missing in the database.")
 def setup(
     config: ConfigFile = None,
     settings: Overrides = None,
@@ -116,7 +116,7 @@ def setup(
     return command.run(config, settings or [], print_sql=print_sql, rebind=rebind)
 
 
-@app.command()
+@app.command(short_help="Say what is wrong, and what to do.")
 def doctor(
     config: ConfigFile = None,
     settings: Overrides = None,
@@ -139,7 +139,7 @@ def doctor(
     return command.run(config, settings or [], options)
 
 
-@app.command("config")
+@app.command("config", short_help="Print all settings, secrets masked.")
 def show_config(config: ConfigFile = None, settings: Overrides = None) -> int:
     """Print the effective configuration, with secrets masked."""
     from duesweep.cli import setup as command
@@ -147,7 +147,7 @@ def show_config(config: ConfigFile = None, settings: Overrides = None) -> int:
     return command.show(config, settings or [])
 
 
-@app.command()
+@app.command(short_help="See it work on a PostgreSQL of its own.")
 def demo(
     folder: Annotated[Path, typer.Option(help="The folder for the demonstration's data.")] = Path(
         "build/demo"
@@ -163,6 +163,12 @@ def demo(
 def _run(arguments: list[str]) -> object:
     try:
         return app(args=arguments, prog_name="duesweep", standalone_mode=False)
+    except TyperException as error:
+        if not error.format_message().startswith("Usage:"):
+            raise
+        # No command was given: this is the help, and not a sentence.
+        print(error.format_message(), file=sys.stderr)
+        return ExitCode.CONFIGURATION
     except DuesweepError as error:
         raise_interruption(error)
         raise

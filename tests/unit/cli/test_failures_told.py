@@ -120,6 +120,19 @@ def test_without_json_nothing_is_on_stdout(
     assert capsys.readouterr() == ("", "duesweep: wrong\n")
 
 
+@pytest.mark.parametrize("arguments", [[], ["queue"], ["rabbitmq"]])
+def test_without_a_command_the_help_is_printed_as_it_is(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert app.main(arguments) == 2
+    output = capsys.readouterr()
+    assert (output.out, output.err.splitlines()[0].split("[")[0]) == (
+        "",
+        " ".join(["Usage: duesweep", *arguments, ""]),
+    )
+    assert "see --help" not in output.err
+
+
 def test_sigterm_is_a_sentence_and_4(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     def end(*_: object, **__: object) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
