@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 
 from duesweep.errors import LedgerError, StoreError
 from duesweep.ledger.base import AppTransaction
+from duesweep.ledger.delta_rs import tables
 from duesweep.ledger.delta_rs.rows import ArrowRows
 from duesweep.ledger.delta_rs.tables import DeltaRsTables
 from duesweep.ledger.ledger import Ledger
@@ -115,6 +116,19 @@ def test_table_that_delta_rs_does_not_understand_leads_to_spark(ledger: Ledger) 
         ledger.append("retries", _rows("a", "1"), sweep_id=uuid4())
 
     assert "ledger.writer" in caught.value.advice
+
+
+def test_panic_of_delta_rs_is_an_error_of_the_ledger(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    panic = type("PanicException", (BaseException,), {})
+
+    def write(*_: object, **__: object) -> None:
+        raise panic("called `Option::unwrap()` on a `None` value")
+
+    monkeypatch.setattr(tables, "write_deltalake", write)
+    with pytest.raises(LedgerError, match="unwrap"):
+        ledger.append("retries", _rows("a", "1"), sweep_id=uuid4())
 
 
 def test_instants_of_all_years_are_kept(ledger: Ledger) -> None:

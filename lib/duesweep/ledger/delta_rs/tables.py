@@ -40,6 +40,7 @@ _TRANSIENT = (
     "503",
 )
 
+_FAILURES = (DeltaError, OSError, pa.ArrowException)
 _OTHER_WRITER = (
     'set ledger.writer = "spark": the tables have features that delta-rs does not support'
 )
@@ -177,7 +178,10 @@ class DeltaRsTables:
     def _ledger_errors(self, failure: str, consequence: str = "") -> Iterator[None]:
         try:
             yield
-        except (DeltaError, OSError, pa.ArrowException) as error:
+        except BaseException as error:
+            # A panic of Rust's is no `Exception`, and its class cannot be imported.
+            if not isinstance(error, _FAILURES) and type(error).__name__ != "PanicException":
+                raise
             text = str(error)
             is_beyond = isinstance(error, DeltaProtocolError) or "Unsupported" in text
             raise LedgerError(
@@ -235,7 +239,7 @@ def _has_files(uri: str) -> bool:
     )
 
 
-def _line(error: Exception) -> str:
+def _line(error: BaseException) -> str:
     """What the storage says, or else the first line."""
     text = str(error)
     found = next((each for each in _TRANSIENT[:4] if each in text), None)
