@@ -6,45 +6,22 @@ https://delta-io.github.io/delta-rs/usage/loading-table/
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from uuid import UUID
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import (
-    CommitFailedError,
-    DeltaError,
-    DeltaProtocolError,
-    TableNotFoundError,
-)
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
-from duesweep.errors import LedgerError
 from duesweep.ledger import locations
 from duesweep.ledger.base import AppTransaction
+from duesweep.ledger.delta_rs.errors import ignore_conflicts, map_errors
 from duesweep.ledger.delta_rs.rows import ArrowRows, ArrowSweepRows
 from duesweep.ledger.identity import ID_PROPERTY, LedgerTableFacts
 from duesweep.ledger.schemas import SCHEMAS
 from duesweep.stores.journal import Journal
 
 _CONFLICT_TRIES = 5
-# What the storage says when it is full, away or silent: it may pass by itself.
-_TRANSIENT = (
-    "No space left on device",
-    "Disk quota exceeded",
-    "Input/output error",
-    "Read-only file system",
-    "timed out",
-    "error sending request",
-    "Connection",
-    "503",
-)
-
-_FAILURES = (DeltaError, OSError, pa.ArrowException)
-_OTHER_WRITER = (
-    'set ledger.writer = "spark": the tables have features that delta-rs does not support'
-)
-_CHECK = "check ledger.root, the right to it and its credentials"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +37,7 @@ class DeltaRsTables:
     def facts(self, name: str) -> LedgerTableFacts:
         """What is at the table's location."""
         location = self._location(name)
-        with self._ledger_errors(f"The ledger at {self.root} is unreadable"):
+        with map_errors(f"The ledger at {self.root} is unreadable"):
             try:
                 table = DeltaTable(self._uri(name))
             except TableNotFoundError:
@@ -73,8 +50,8 @@ class DeltaRsTables:
         """Create the table, unless it is there."""
         # Who loses a race finds what the other one created.
         with (
-            self._ledger_errors(f"{self._location(name)} could not be created"),
-            _ignoring_conflicts(),
+            map_errors(f"{self._location(name)} could not be created"),
+            ignore_conflicts(),
         ):
             DeltaTable.create(
                 self._uri(name),
@@ -88,7 +65,7 @@ class DeltaRsTables:
     def set_properties(self, name: str, properties: Mapping[str, str]) -> None:
         """Add properties to a table."""
         failure = f"{self._location(name)} could not be marked as the ledger's"
-        with self._ledger_errors(failure), _ignoring_conflicts():
+        with map_errors(failure), ignore_conflicts():
             self._open(name).alter.set_table_properties(dict(properties), raise_if_not_exists=False)
 
     def append(self, name: str, rows: ArrowRows, transaction: AppTransaction) -> None:
@@ -131,9 +108,7 @@ class DeltaRsTables:
         write: Callable[[DeltaTable, pa.RecordBatchReader], None],
     ) -> None:
         failure = f"{self._location(name)} could not be written"
-        with self._ledger_errors(
-            failure, "; the journal keeps the rows, and the next sweep tries again"
-        ):
+        with map_errors(failure, "; the journal keeps the rows, and the next sweep tries again"):
             for tries_left in reversed(range(_CONFLICT_TRIES)):
                 # Never by its path: that would begin anew a table that has gone away.
                 table = self._open(name)
@@ -174,22 +149,6 @@ class DeltaRsTables:
         folder = locations.local_folder(self.root)
         return locations.holds_data(folder / name) if folder else _has_files(self._uri(name))
 
-    @contextmanager
-    def _ledger_errors(self, failure: str, consequence: str = "") -> Iterator[None]:
-        try:
-            yield
-        except BaseException as error:
-            # A panic of Rust's is no `Exception`, and its class cannot be imported.
-            if not isinstance(error, _FAILURES) and type(error).__name__ != "PanicException":
-                raise
-            text = str(error)
-            is_beyond = isinstance(error, DeltaProtocolError) or "Unsupported" in text
-            raise LedgerError(
-                f"{failure}: {_line(error)}{consequence}",
-                advice=_OTHER_WRITER if is_beyond else _CHECK,
-                transient=any(each in text for each in _TRANSIENT),
-            ) from error
-
 
 class _Reading:
     """A stream of rows for delta-rs, which tells an error of the source only as text."""
@@ -221,14 +180,6 @@ def _has(table: DeltaTable, transaction: AppTransaction) -> bool:
     return seen is not None and seen >= transaction.version
 
 
-@contextmanager
-def _ignoring_conflicts() -> Iterator[None]:
-    try:
-        yield
-    except CommitFailedError:
-        return
-
-
 def _has_files(uri: str) -> bool:
     from pyarrow import fs  # noqa: PLC0415 - slow, and local ledgers do without
 
@@ -237,10 +188,3 @@ def _has_files(uri: str) -> bool:
     return any(
         not entry.base_name.startswith(("_", ".")) for entry in storage.get_file_info(selector)
     )
-
-
-def _line(error: BaseException) -> str:
-    """What the storage says, or else the first line."""
-    text = str(error)
-    found = next((each for each in _TRANSIENT[:4] if each in text), None)
-    return found or (text.splitlines() or [type(error).__name__])[0].rstrip(": ")
