@@ -27,11 +27,12 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
         yield disk
 
 
-@pytest.fixture
-def context(endpoint: Endpoint, disk: SmallDisk) -> SweepContext:
+@pytest.fixture(params=["delta-rs", pytest.param("spark", marks=pytest.mark.long)])
+def context(request: pytest.FixtureRequest, endpoint: Endpoint, disk: SmallDisk) -> SweepContext:
     endpoint.set_up("Billing")
     endpoint.delay_many(5)
-    return wiring.sweep_context(endpoint.config(ledger__root=str(disk.folder / "ledger")))
+    root = str(disk.folder / "ledger")
+    return wiring.sweep_context(endpoint.config(ledger__root=root, ledger__writer=request.param))
 
 
 def _assert_complete(
@@ -166,7 +167,9 @@ def test_full_disk_is_one_sentence_on_the_shell(
     sweep(spark, context)
     disk.fill()
     endpoint.delay_many(10)
-    file = endpoint.config_file(ledger__root=context.ledger_root)
+    file = endpoint.config_file(
+        ledger__root=context.ledger_root, ledger__writer=context.ledger_writer
+    )
 
     done = subprocess.run(
         [str(Path(__file__).parents[2] / "spark-submit.sh"), "sweep", "--json", "--config", file],

@@ -3,7 +3,6 @@
 from duesweep.config.jars import jars
 from duesweep.config.load import load, mask_secrets
 from duesweep.config.model import Config
-from duesweep.config.paths import paths_are_local
 from duesweep.config.rules import route_notice
 from duesweep.config.sections import DEFAULT_SCHEMAS, QueueConfig, RouteConfig
 from duesweep.config.started import started
@@ -16,7 +15,6 @@ __all__ = [
     "jars",
     "load",
     "mask_secrets",
-    "paths_are_local",
     "route_notice",
     "started",
 ]

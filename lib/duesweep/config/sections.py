@@ -160,7 +160,7 @@ class LedgerConfig(_Section):
     """Where the Delta ledger is."""
 
     root: str = Field(min_length=1)
-    writer: LedgerWriter = LedgerWriter.AUTO
+    writer: LedgerWriter = LedgerWriter.SPARK
 
 
 class SweepConfig(_Section):

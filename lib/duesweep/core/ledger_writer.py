@@ -4,8 +4,7 @@ from enum import StrEnum
 
 
 class LedgerWriter(StrEnum):
-    """Who writes the ledger's tables; `AUTO` is delta-rs wherever it can."""
+    """Who writes the ledger's tables."""
 
-    AUTO = "auto"
-    DELTA_RS = "delta-rs"
     SPARK = "spark"
+    DELTA_RS = "delta-rs"

@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
-from duesweep.config import Config, paths_are_local, started
+from duesweep.config import Config, started
 from duesweep.context import SweepContext
+from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.core.policy import BatchLimits, LookAhead, Retry
 from duesweep.core.routing import Route
 from duesweep.errors import ConfigError, QueueNotFoundError
-from duesweep.ledger.writers import choose_writer
+from duesweep.ledger.writers import require_delta_rs_root
 from duesweep.queues.base import Queue
 from duesweep.queues.routed import RoutedQueue
 from duesweep.stores.base import Store
@@ -28,11 +29,13 @@ def sweep_context(config: Config, *, needs_ladder: bool = False) -> SweepContext
     queues = _queue(config, swept, needs_ladder=needs_ladder)
     swept.initialise(config.store.endpoint, _mode(config, queues))
     root = ledger_root(config.ledger.root)
+    if config.ledger.writer is LedgerWriter.DELTA_RS:
+        require_delta_rs_root(root)
     return SweepContext(
         store=swept,
         queue=queues,
         ledger_root=root,
-        ledger_writer=choose_writer(root, config.ledger.writer, paths_are_local=paths_are_local()),
+        ledger_writer=config.ledger.writer,
         limits=BatchLimits(config.sweep.batch_rows, config.sweep.batch_bytes),
         retry=_retry(config),
         max_exhausted=config.retry.max_exhausted_per_sweep,

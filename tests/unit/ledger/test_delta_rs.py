@@ -12,10 +12,10 @@ from deltalake import DeltaTable
 from duesweep.errors import LedgerError, StoreError
 from duesweep.ledger.base import AppTransaction
 from duesweep.ledger.delta_rs import tables
-from duesweep.ledger.delta_rs.rows import ArrowRows
+from duesweep.ledger.delta_rs.rows import ArrowRows, _column
 from duesweep.ledger.delta_rs.tables import DeltaRsTables
 from duesweep.ledger.ledger import Ledger
-from duesweep.ledger.schemas import RETRIES
+from duesweep.ledger.schemas import ERRORS, RETRIES
 
 # The microseconds of the years 1 and 9999.
 _YEAR_1, _YEAR_9999 = -62_135_596_800_000_000 + 1, 253_402_300_799_999_999
@@ -96,12 +96,21 @@ def test_table_that_is_gone_is_not_begun_anew(ledger: Ledger) -> None:
     assert not log.exists()
 
 
-def test_error_of_the_journal_stays_what_it_is(ledger: Ledger) -> None:
+@pytest.mark.parametrize("depth", [1, 900, *range(960, 1_000), 2_000])
+def test_headers_of_any_depth_are_text_or_nothing(depth: int) -> None:
+    nested = '{"k":' + "[" * depth + "]" * depth + "}"
+
+    (pairs,) = _column(ERRORS.field("headers"), [nested]).to_pylist()
+
+    assert pairs is None or pairs == [("k", "[" * depth + "]" * depth)]
+
+
+def test_journal_that_cannot_be_read_is_an_error_of_the_ledger(ledger: Ledger) -> None:
     def batches() -> Iterator[pa.RecordBatch]:
         yield from _rows("a", "1").batches()
         raise StoreError("the journal has gone", transient=True)
 
-    with pytest.raises(StoreError, match="the journal has gone"):
+    with pytest.raises(LedgerError, match="the journal has gone"):
         ledger.append("retries", ArrowRows(RETRIES, batches), sweep_id=uuid4())
 
     assert _keys(ledger) == []

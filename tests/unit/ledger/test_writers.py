@@ -1,48 +1,29 @@
-"""Which writer a ledger gets."""
+"""Which roots delta-rs can write."""
 
 import pytest
 
-from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.errors import ConfigError
-from duesweep.ledger.writers import choose_writer
-
-AUTO, DELTA_RS, SPARK = LedgerWriter.AUTO, LedgerWriter.DELTA_RS, LedgerWriter.SPARK
+from duesweep.ledger.writers import require_delta_rs_root
 
 
 @pytest.mark.parametrize(
-    ("root", "writer"),
+    "root",
     [
-        ("/var/ledger", DELTA_RS),
-        ("file:///var/ledger", DELTA_RS),
-        ("s3://bucket/ledger", DELTA_RS),
-        ("abfss://c@account.dfs.core.windows.net/ledger", DELTA_RS),
-        ("gs://bucket/ledger", DELTA_RS),
-        ("s3a://bucket/ledger", SPARK),
-        ("dbfs:/ledger", SPARK),
-        ("hdfs://name/ledger", SPARK),
-        ("main.ledger", SPARK),
-        ("/var/100%/ledger", SPARK),
+        *("/var/ledger", "file:///var/ledger", "s3://bucket/ledger", "gs://bucket/ledger"),
+        "abfss://c@account.dfs.core.windows.net/ledger",
     ],
 )
-def test_delta_rs_writes_what_it_can(root: str, writer: LedgerWriter) -> None:
-    assert choose_writer(root, AUTO, paths_are_local=True) is writer
+def test_delta_rs_writes_folders_and_object_stores(root: str) -> None:
+    require_delta_rs_root(root)
 
 
 @pytest.mark.parametrize(
-    ("root", "writer"), [("/ledger", SPARK), ("file:///ledger", DELTA_RS), ("gs://b/l", DELTA_RS)]
+    "root",
+    [
+        *("main.ledger", "s3a://bucket/ledger", "dbfs:/ledger", "hdfs://name/ledger"),
+        "/var/100%/ledger",
+    ],
 )
-def test_path_without_a_scheme_is_sparks_where_spark_means_another_place(
-    root: str, writer: LedgerWriter
-) -> None:
-    assert choose_writer(root, AUTO, paths_are_local=False) is writer
-
-
-def test_writer_that_is_asked_for_is_taken() -> None:
-    assert choose_writer("/ledger", SPARK, paths_are_local=True) is SPARK
-    assert choose_writer("/ledger", DELTA_RS, paths_are_local=False) is DELTA_RS
-
-
-@pytest.mark.parametrize("root", ["main.ledger", "s3a://bucket/ledger", "dbfs:/ledger"])
-def test_delta_rs_where_it_cannot_write_is_refused(root: str) -> None:
+def test_other_roots_are_sparks(root: str) -> None:
     with pytest.raises(ConfigError, match="delta-rs cannot write a ledger at"):
-        choose_writer(root, DELTA_RS, paths_are_local=True)
+        require_delta_rs_root(root)

@@ -8,18 +8,13 @@ from deltalake.exceptions import CommitFailedError, DeltaError, DeltaProtocolErr
 
 from duesweep.errors import LedgerError
 
-# What the storage says when it is full, away or silent: it may pass by itself.
-_TRANSIENT = (
-    "No space left on device",
-    "Disk quota exceeded",
-    "Input/output error",
-    "Read-only file system",
-    "timed out",
-    "error sending request",
-    "Connection",
-    "503",
+# What the storage says: first what may pass by itself.
+_PASSING = (
+    *("No space left on device", "Disk quota exceeded", "Input/output error"),
+    *("Read-only file system", "Stale file handle", "Transport endpoint is not connected"),
+    *("Connection refused", "Connection reset", "operation timed out", "503 Service"),
 )
-
+_LASTING = ("Permission denied", "403 Forbidden", "401 Unauthorized")
 _FAILURES = (DeltaError, OSError, pa.ArrowException)
 _OTHER_WRITER = (
     'set ledger.writer = "spark": the tables have features that delta-rs does not support'
@@ -39,9 +34,9 @@ def map_errors(failure: str, consequence: str = "") -> Iterator[None]:
         text = str(error)
         is_beyond = isinstance(error, DeltaProtocolError) or "Unsupported" in text
         raise LedgerError(
-            f"{failure}: {_line(error)}{consequence}",
+            f"{failure}: {_sentence(text) or type(error).__name__}{consequence}",
             advice=_OTHER_WRITER if is_beyond else _CHECK,
-            transient=any(each in text for each in _TRANSIENT),
+            transient=any(each in text for each in _PASSING),
         ) from error
 
 
@@ -54,8 +49,7 @@ def ignore_conflicts() -> Iterator[None]:
         return
 
 
-def _line(error: BaseException) -> str:
+def _sentence(text: str) -> str:
     """What the storage says, or else the first line."""
-    text = str(error)
-    found = next((each for each in _TRANSIENT[:4] if each in text), None)
-    return found or (text.splitlines() or [type(error).__name__])[0].rstrip(": ")
+    said = next((each for each in (*_PASSING, *_LASTING) if each in text), None)
+    return said or text.partition("\n")[0].rstrip(": ")

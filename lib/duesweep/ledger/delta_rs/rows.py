@@ -108,11 +108,11 @@ def _pairs(text: str | None) -> list[tuple[str, str | None]] | None:
     """The headers of a message; None where they are no JSON object."""
     try:
         headers = json.loads(text) if text else None
+        if not isinstance(headers, dict):
+            return None
+        return [(_text(name) or "", _value(value)) for name, value in headers.items()]
     except (ValueError, RecursionError):
         return None
-    if not isinstance(headers, dict):
-        return None
-    return [(_text(name) or "", _value(value)) for name, value in headers.items()]
 
 
 def _value(value: Any) -> str | None:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
+from duesweep.errors import LedgerError, StoreError
 from duesweep.ledger import locations
 from duesweep.ledger.base import AppTransaction
 from duesweep.ledger.delta_rs.errors import ignore_conflicts, map_errors
@@ -124,8 +125,11 @@ class DeltaRsTables:
                     if not tries_left:
                         raise
                 except Exception as error:
-                    if reading.error is not None:
-                        raise reading.error from error
+                    if isinstance(reading.error, StoreError):
+                        raise LedgerError(
+                            f"{failure}, since the journal cannot be read: {reading.error}",
+                            transient=reading.error.transient,
+                        ) from error
                     raise
                 else:
                     return

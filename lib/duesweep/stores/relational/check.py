@@ -1,6 +1,6 @@
 """Whether a sweep can work with a table."""
 
-from duesweep.checks.tables import FoundTable, WantedTable, column_names, compare
+from duesweep.checks.tables import Difference, FoundTable, WantedTable, column_names, compare
 from duesweep.errors import ConfigError
 
 
@@ -18,9 +18,9 @@ def refuse_wrong_table(wanted: WantedTable, found: FoundTable | None) -> None:
             advice="set the database, schema and table that hold the rows",
         )
     if difference.wrong_columns:
-        lacks = column_names(wanted.columns, difference.wrong_columns)
+        what = _describe(wanted, difference)
         raise ConfigError(
-            f"{wanted.name} is not the {wanted.role} that is expected: it lacks {lacks}",
+            f"{wanted.name} is not the {wanted.role} that is expected: {what}",
             advice=wanted.reshape,
         )
     if difference.missing_rights:
@@ -28,3 +28,14 @@ def refuse_wrong_table(wanted: WantedTable, found: FoundTable | None) -> None:
             f"The sweeper's user lacks {', '.join(difference.missing_rights)} on {wanted.name}",
             advice="grant them; the command `doctor` prints the statements",
         )
+
+
+def _describe(wanted: WantedTable, difference: Difference) -> str:
+    missing = [name for name, found in difference.wrong_columns.items() if found is None]
+    others = [
+        f"{name} is {found}, not {' or '.join(sorted(wanted.columns[name]))}"
+        for name, found in sorted(difference.wrong_columns.items())
+        if found is not None
+    ]
+    lacks = [f"it lacks {column_names(wanted.columns, missing)}"] if missing else []
+    return ", ".join([*lacks, *others])

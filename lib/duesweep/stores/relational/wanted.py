@@ -7,6 +7,8 @@ from duesweep.stores.relational.kinds import TableKind
 
 JOURNAL_TABLES = ("journal", "attempts", "sweeps", "bindings")
 _JOURNAL_RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE")
+# A database administrator may have created the tables with the other type of text.
+_ALIKE = {"text": frozenset({"text", "character varying"})}
 # A session may lock only rows that it may change.
 _DELAYED_RIGHTS = ("SELECT", "UPDATE", "DELETE")
 
@@ -16,7 +18,7 @@ def wanted_journal(name: str, columns: Mapping[str, str]) -> WantedTable:
     return WantedTable(
         role="journal table",
         name=name,
-        columns={column: frozenset({kind}) for column, kind in columns.items()},
+        columns={column: _ALIKE.get(kind, frozenset({kind})) for column, kind in columns.items()},
         rights=_JOURNAL_RIGHTS,
         create="run the command `setup` once",
         reshape=(
