@@ -99,6 +99,8 @@ def test_missing_second_ladder_is_created_first(
     broker.channel.confirm_delivery()
     broker.create("Billing")
     delay(broker, "Billing")
+    # Until the management API has told of it, a count of 0 is that of before.
+    until(lambda: broker.told_of_queues()[first_name(16)][2] == 1)
 
     assert migrate(broker, capsys)[0] == 0
     assert broker.count(ladder.level_name(16)) == 1
