@@ -39,7 +39,7 @@ def _to_jvm(number: int) -> Callable[[int], None]:
 _JVM_GONE = "Spark's JVM has ended"
 ENDS: dict[str, tuple[Callable[[int], None], int, str]] = {
     "JVM killed": (_to_jvm(signal.SIGKILL), 4, _JVM_GONE),
-    "JVM terminated": (_to_jvm(signal.SIGTERM), 4, "Spark ended the job"),
+    "JVM terminated": (_to_jvm(signal.SIGTERM), 4, _JVM_GONE),
     "driver terminated": (lambda pid: os.kill(pid, signal.SIGTERM), 4, "terminated"),
     "Ctrl-C": (lambda pid: os.killpg(pid, signal.SIGINT), 130, "interrupted"),
 }
