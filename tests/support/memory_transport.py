@@ -140,7 +140,7 @@ class MemoryStatements:
         return self.dialect.execute(name, self.tables, **values)
 
     def query(self, name: str, /, **literals: str) -> str:
-        raise NotImplementedError(name, literals)
+        raise AssertionError(f"operations read nothing over JDBC: {name}, {literals}")
 
     def transaction(self) -> AbstractContextManager[None]:
         return self.dialect.transaction()

@@ -20,8 +20,7 @@ _RETRIES_PER_PAGE = 20_000
 
 @dataclass(frozen=True, slots=True)
 class ArrowRows:
-    """Rows that can be read more than once; `size_bytes` is what they take at
-    least, or about, in memory."""
+    """Rows that can be read more than once. They take at least `size_bytes`; 0: not known."""
 
     schema: pa.Schema
     batches: Callable[[], Iterator[pa.RecordBatch]]

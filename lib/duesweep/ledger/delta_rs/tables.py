@@ -1,12 +1,13 @@
-"""The ledger's tables by delta-rs: no JVM, 1 to 2 µs a row.
+"""The ledger's tables by delta-rs, without a JVM.
 
 delta-rs reads credentials from the environment, as in AWS_ACCESS_KEY_ID:
 https://delta-io.github.io/delta-rs/usage/loading-table/
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
@@ -71,47 +72,23 @@ class DeltaRsTables:
 
     def append(self, name: str, rows: ArrowRows, transaction: AppTransaction) -> None:
         """Append rows, once a transaction. Adds columns that the table lacks."""
-
-        def write(table: DeltaTable, data: pa.RecordBatchReader) -> None:
-            write_deltalake(
-                table,
-                data,
-                mode="append",
-                schema_mode="merge",
-                commit_properties=_commit(transaction),
-            )
-
-        self._write(name, rows, transaction, write)
+        self._write(name, rows, transaction, mode="append")
 
     def replace_source(
         self, name: str, rows: ArrowRows, source: str, transaction: AppTransaction
     ) -> None:
         """Replace the rows of one source, once a transaction."""
         escaped = source.replace("'", "''")
-
-        def write(table: DeltaTable, data: pa.RecordBatchReader) -> None:
-            write_deltalake(
-                table,
-                data,
-                mode="overwrite",
-                predicate=f"source = '{escaped}'",
-                schema_mode="merge",
-                commit_properties=_commit(transaction),
-            )
-
-        self._write(name, rows, transaction, write)
+        predicate = f"source = '{escaped}'"
+        self._write(name, rows, transaction, mode="overwrite", predicate=predicate)
 
     def _write(
-        self,
-        name: str,
-        rows: ArrowRows,
-        transaction: AppTransaction,
-        write: Callable[[DeltaTable, pa.RecordBatchReader], None],
+        self, name: str, rows: ArrowRows, transaction: AppTransaction, **options: Any
     ) -> None:
         failure = f"{self._location(name)} could not be written"
         with map_errors(failure, "; the journal keeps the rows, and the next sweep tries again"):
             for tries_left in reversed(range(_CONFLICT_TRIES)):
-                # Never by its path: that would begin anew a table that has gone away.
+                # A write to the path instead would create a lost table anew.
                 table = self._open(name)
                 if _has(table, transaction):
                     return
@@ -119,9 +96,15 @@ class DeltaRsTables:
                 locations.check_space(self.root, rows.size_bytes)
                 reading = _Reading(rows)
                 try:
-                    write(table, reading.reader())
+                    write_deltalake(
+                        table,
+                        reading.reader(),
+                        schema_mode="merge",
+                        commit_properties=_commit(transaction),
+                        **options,
+                    )
                 except CommitFailedError:
-                    # Somebody else's commit came between, perhaps of the same transaction.
+                    # Another process has committed, perhaps the same transaction.
                     if not tries_left:
                         raise
                 except Exception as error:
