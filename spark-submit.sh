@@ -71,9 +71,12 @@ run_on_spark() {
   exec "$python" "$@"
 }
 
-# What a sweep that looks ahead counts its start from.
-started=${EPOCHREALTIME:-$(date +%s)}
-export DUESWEEP_STARTED=${started/,/.}
+# The second time, for Spark: see `sweep` below.
+if [[ -z ${DUESWEEP_FOR_SPARK:-} ]]; then
+  # What a sweep that looks ahead counts its start from.
+  started=${EPOCHREALTIME:-$(date +%s)}
+  export DUESWEEP_STARTED=${started/,/.}
+fi
 
 root=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 # shellcheck source=scripts/environment.sh
@@ -84,7 +87,7 @@ source "$root/scripts/spark.sh"
 # With retries, as on a cluster: plain local[*] gives a task no second try.
 master=${MASTER:-local[*,4]}
 properties_file='' python_of_tasks='' archives='' more_jars='' py_files='' driver_class_path=''
-spark_options=() arguments=()
+spark_options=() arguments=() given=("$@")
 parse "$@"
 set -- ${arguments[@]+"${arguments[@]}"}
 command=${1:-help}
@@ -106,17 +109,18 @@ if [[ $command =~ ^(sweep|handover)$ && " $* " == *" --json "* ]]; then trap tel
 once environment_is_current make_environment
 case $command in
   sweep)
-    # Asks the store without Java: 10 means that there is work for Spark.
-    status=0
-    "$python" -P -m duesweep sweep --gate "$@" || status=$?
-    if ((status != 10)); then
-      trap - EXIT
-      exit "$status"
+    # Without Java Python asks the store, and sweeps if little is due. If much is due, it becomes
+    # this script again. So there is one process, and who stops it stops the sweep.
+    if [[ -z ${DUESWEEP_FOR_SPARK:-} ]]; then
+      DUESWEEP_SPARK_COMMAND="DUESWEEP_FOR_SPARK=1 exec $(printf '%q ' "$root/spark-submit.sh" "${given[@]}")"
+      export DUESWEEP_SPARK_COMMAND
+      exec "$python" -P -m duesweep sweep --gate "$@"
     fi
+    unset DUESWEEP_FOR_SPARK DUESWEEP_SPARK_COMMAND
     run_on_spark "$root/jobs/run_sweep.py" "$@"
     ;;
   handover)
-    [[ " $* " == *" --abort "* || " $* " == *" --help "* ]] ||
+    [[ " $* " == *" --abort "* || " $* " == *" --dry-run "* || " $* " == *" --help "* ]] ||
       run_on_spark "$root/jobs/run_handover.py" "$@"
     exec "$python" -P -m duesweep handover "$@"
     ;;

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import duesweep.engines.spark as engine
 import duesweep.sweep as pipeline
 from duesweep import config as configuration
 from duesweep import wiring
@@ -19,12 +20,11 @@ from duesweep.session import spark_session
 
 _ROOT = Path(__file__).resolve().parent.parent
 STAGES = ("plan", "dispatch", "settle")
-# The functions that `duesweep.sweep` calls, and the stage of each.
+# The functions that a sweep on Spark calls, and the stage of each.
 STAGE_OF = {
     "settle_first": "settle",
     "plan_slices": "plan",
-    "claim_keys_df": "plan",
-    "dispatch": "dispatch",
+    "run_slices": "dispatch",
     "settle_last": "settle",
 }
 
@@ -40,7 +40,7 @@ class WarmSession:
     def sweep(self) -> dict[str, float]:
         """Sweep once. Returns the seconds of each function in `STAGE_OF`."""
         with _measure_steps() as seconds:
-            summary = pipeline.sweep(self._spark, self._context)
+            summary = pipeline.sweep(engine.SparkEngine(self._spark), self._context)
         if summary.outcome != "done":
             raise RuntimeError(f"the sweep ended as {summary.outcome}: {summary.reason}")
         return dict(seconds)
@@ -67,7 +67,7 @@ def sweep_cold(file: Path, log: Path) -> None:
 
 @contextmanager
 def _measure_steps() -> Iterator[dict[str, float]]:
-    """Measure the functions that `duesweep.sweep` calls, by wrapping them in the block."""
+    """Measure the functions of `STAGE_OF`, by wrapping them in the block."""
     seconds: dict[str, float] = defaultdict(float)
 
     def measure(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -80,11 +80,12 @@ def _measure_steps() -> Iterator[dict[str, float]]:
 
         return wrapper
 
-    originals = {name: getattr(pipeline, name) for name in STAGE_OF}
+    modules = {name: engine if hasattr(engine, name) else pipeline for name in STAGE_OF}
+    originals = {name: getattr(module, name) for name, module in modules.items()}
     for name, function in originals.items():
-        setattr(pipeline, name, measure(name, function))
+        setattr(modules[name], name, measure(name, function))
     try:
         yield seconds
     finally:
         for name, function in originals.items():
-            setattr(pipeline, name, function)
+            setattr(modules[name], name, function)

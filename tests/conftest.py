@@ -15,12 +15,14 @@ import structlog
 from hypothesis import HealthCheck, settings
 
 from duesweep.demo.server import EmbeddedServer
+from duesweep.engines.in_process import InProcessEngine
 from support.ports import free_port
 from support.postgresql_server import PostgreSqlEndpoint, endpoint_in_postgresql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from duesweep.engines.base import Engine
     from support.ledger_reader import LedgerReader
     from support.rabbitmq.broker import Broker
     from support.rabbitmq.broker_server import BrokerServer
@@ -184,9 +186,19 @@ def spark() -> "SparkSession":
     return session
 
 
+@pytest.fixture(params=["in-process", pytest.param("spark", marks=pytest.mark.long)])
+def engine(request: pytest.FixtureRequest) -> "Engine":
+    """What dispatches the slices. What a test shows of one has to be so of the other."""
+    if request.param == "spark":
+        from duesweep.engines.spark import SparkEngine  # noqa: PLC0415 - loads Spark
+
+        return SparkEngine(request.getfixturevalue("spark"))
+    return InProcessEngine()
+
+
 @pytest.fixture
-def ledger(spark: "SparkSession", endpoint: PostgreSqlEndpoint) -> "LedgerReader":
-    """The ledger of `endpoint`."""
+def ledger(request: pytest.FixtureRequest, endpoint: PostgreSqlEndpoint) -> "LedgerReader":
+    """The ledger of `endpoint`. Spark starts only for who asks for a DataFrame."""
     from support.ledger_reader import LedgerReader  # noqa: PLC0415
 
-    return LedgerReader(spark, endpoint.folder / "ledger")
+    return LedgerReader(endpoint.folder / "ledger", lambda: request.getfixturevalue("spark"))

@@ -14,7 +14,8 @@ from duesweep.stores.values import Horizon
 
 @dataclass(frozen=True, slots=True)
 class SweepContext:
-    """`slices` 0 means one for each core. `error_queue` is an address; None: no error queue."""
+    """`slices` 0 means one for each core. Fewer due messages than `spark_from` need no Spark; 0:
+    always Spark. `error_queue` is an address; None: no error queue."""
 
     store: Store
     queue: Queue
@@ -25,6 +26,7 @@ class SweepContext:
     max_exhausted: int
     error_queue: str | None
     slices: int = 0
+    spark_from: int = 0
     look_ahead: LookAhead = field(default_factory=LookAhead)
     timeouts: Timeouts = DEFAULT_TIMEOUTS
 

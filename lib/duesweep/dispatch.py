@@ -1,4 +1,4 @@
-"""What one Spark task does with its slice: claim, deliver, decide, finish, batch by batch.
+"""What is done with one slice: claim, deliver, decide, finish, batch by batch.
 
 A slice is safe to run twice: rows that are gone or locked are somebody else's work. A service that
 fails ends the slice, and the reason is journalled. An unforeseen error is raised: Spark runs the
@@ -8,13 +8,11 @@ task again.
 import logging
 import random
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-
-from pyspark import TaskContext
-from pyspark.sql import DataFrame, Row
+from typing import Any
 
 from duesweep.core.account import SliceAccount, SliceEnd
 from duesweep.core.clock import Clock, SystemClock
@@ -48,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DispatchJob:
-    """Everything that a task needs, as plain values: Spark ships it to executors."""
+    """Everything that a slice needs, as plain values: Spark ships it to executors."""
 
     store: Store
     queue: Queue
@@ -58,20 +56,6 @@ class DispatchJob:
     max_exhausted: int
     error_queue: str | None
     clock: Clock = field(default_factory=SystemClock)
-
-
-def dispatch(claim_keys_df: DataFrame, job: DispatchJob) -> None:
-    """Dispatch every slice (partition) of `claim_keys_df` in one Spark action."""
-    claim_keys_df.foreachPartition(_make_task(job))
-
-
-def _make_task(job: DispatchJob) -> Callable[[Iterable[Row]], None]:
-    def run(rows: Iterable[Row]) -> None:
-        context = TaskContext.get()
-        assert context is not None  # runs in a task only
-        dispatch_slice(job, context.partitionId(), read_claim_keys(rows))
-
-    return run
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +85,19 @@ class ClaimKeys:
         )
 
 
-def read_claim_keys(rows: Iterable[Row]) -> ClaimKeys:
-    """All claim keys of a slice. They are read to the end before anything is claimed: an open JDBC
-    cursor holds a snapshot, and the server cannot vacuum what the sweep removes.
+def read_claim_keys(rows: Iterable[Any]) -> ClaimKeys:
+    """All claim keys of a slice, from the rows of `Slices.claim_keys_query`. They are read to the
+    end before anything is claimed: an open JDBC cursor holds a snapshot, and the server cannot
+    vacuum what the sweep removes.
     """
     keys: list[str] = []
     sizes = array("q")
     total: int | None = None
     for row in rows:
-        total = row["total"] or 0
-        if row["claim_keys"]:
-            keys += row["claim_keys"].split(",")
-            sizes.extend(map(int, row["sizes"].split(",")))
+        total = row.total or 0
+        if row.claim_keys:
+            keys += row.claim_keys.split(",")
+            sizes.extend(map(int, row.sizes.split(",")))
     return ClaimKeys(keys, sizes, total)
 
 

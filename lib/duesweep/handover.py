@@ -9,9 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from pyspark.sql import SparkSession
-
 from duesweep.context import SweepContext
+from duesweep.engines.base import Engine
 from duesweep.errors import ConfigError, ExitCode
 from duesweep.preview import PreviewEntry, count_destinations
 from duesweep.stores.journal import SweepReport
@@ -39,7 +38,7 @@ class Handover:
 
 
 def handover(
-    spark: SparkSession,
+    engine: Engine,
     context: SweepContext,
     cutoff: datetime | None = None,
     watch: Watch | None = None,
@@ -49,21 +48,19 @@ def handover(
     Raises `ConfigError` where no queue can hold messages until they are due, and what `sweep`
     raises.
     """
-    summary = sweep(spark, context, watch, _reach(longest_delay(context), cutoff))
+    summary = sweep(engine, context, watch, _reach(longest_delay(context), cutoff))
     with context.store.open_driver() as session:
         since = session.horizon().cut_off(cutoff).since if cutoff else None
         return Handover(summary, session.count_stored(since))
 
 
-def preview(
-    spark: SparkSession, context: SweepContext, cutoff: datetime | None = None
-) -> Counter[PreviewEntry]:
+def preview(context: SweepContext, cutoff: datetime | None = None) -> Counter[PreviewEntry]:
     """Count how many messages a handover would send to which queue, and how many would stay.
 
     Moves nothing.
     """
     longest_delay(context)
-    return count_destinations(spark, context, _reach(_ALL.total_seconds(), cutoff))
+    return count_destinations(context, _reach(_ALL.total_seconds(), cutoff))
 
 
 def abort(context: SweepContext) -> int:

@@ -1,15 +1,13 @@
 """Counts where a store's messages would go, and moves nothing.
 
-Messages are claimed as a sweep would claim them, then read, and the claim is rolled back. Only the
-driver works, without tasks: a preview may take its time.
+Messages are claimed as a sweep would claim them, then read, and the claim is rolled back. This
+process does it, without Spark: a preview may take its time.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
-
-from pyspark.sql import SparkSession
 
 from duesweep.context import SweepContext
 from duesweep.core.clock import SystemClock
@@ -18,7 +16,7 @@ from duesweep.core.policy import delay_level
 from duesweep.core.store_clock import StoreClock
 from duesweep.dispatch import read_claim_keys
 from duesweep.errors import DestinationError, MessageError
-from duesweep.plan import claim_keys_df, plan_slices
+from duesweep.plan import plan_slices
 from duesweep.queues.base import Queue, QueueSession
 from duesweep.stores.base import Store, TaskSession
 from duesweep.stores.values import Claim, Horizon, SweepRun
@@ -42,7 +40,7 @@ class _RollBackError(Exception):
 
 
 def count_destinations(
-    spark: SparkSession, context: SweepContext, reach: Callable[[Horizon], Horizon]
+    context: SweepContext, reach: Callable[[Horizon], Horizon]
 ) -> Counter[PreviewEntry]:
     """Count how many messages would go where. Rows that others have locked are not counted."""
     with context.store.open_driver() as session:
@@ -50,12 +48,12 @@ def count_destinations(
         run = session.open_sweep(reach(session.horizon()), prunes=False)
         try:
             plan = plan_slices(session, run, 1, context.limits)
-            if not plan.found:
-                return Counter()
-            rows_df = claim_keys_df(spark, session.jdbc(), plan)
-            found = read_claim_keys(rows_df.toLocalIterator())
-            batches = context.limits.batches(found.keys, found.sizes)
-            return count_batches(context.store, context.queue, run, batches)
+            found: Counter[PreviewEntry] = Counter()
+            for number in range(len(plan.planned)):
+                keys = read_claim_keys(session.claim_keys(plan, number))
+                batches = context.limits.batches(keys.keys, keys.sizes)
+                found += count_batches(context.store, context.queue, run, batches)
+            return found
         finally:
             # It did nothing, so the ledger needs no row of it.
             session.close_sweep(run.sweep_id, abandoned=False, remaining=0)

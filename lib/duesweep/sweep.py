@@ -1,37 +1,31 @@
 """One sweep: plan, dispatch, settle.
 
 First, what dead sweeps left is settled. Then the messages that are due by the horizon are planned
-as slices. A sweep that looks ahead has a horizon in the future. One Spark task dispatches each
-slice. At the end, what the tasks journalled is settled into the ledger.
+as slices. A sweep that looks ahead has a horizon in the future. The engine dispatches the slices:
+Spark does, or this process. At the end, what they journalled is settled into the ledger.
 """
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
-import structlog
-from pyspark.sql import SparkSession
-
 from duesweep.context import SweepContext
-from duesweep.dispatch import DispatchJob, dispatch
-from duesweep.errors import ExitCode, SweepClosedError, raise_interruption
+from duesweep.dispatch import DispatchJob
+from duesweep.engines.base import Engine
+from duesweep.errors import ExitCode, SweepClosedError
 from duesweep.ledger.opening import open_ledger
 from duesweep.missing_queues import refuse_missing_queues
-from duesweep.plan import claim_keys_df, core_count, plan_slices
+from duesweep.plan import plan_slices
 from duesweep.settle import settle_first, settle_last
-from duesweep.spark_errors import SPARK_ERRORS, sentence
 from duesweep.stores.base import DriverSession
 from duesweep.stores.journal import SweepReport, SweepSummary
-from duesweep.stores.values import Horizon, Slices, SweepRun
-from duesweep.watchdog import watch_dispatch
-
-_log = structlog.get_logger(__name__)
+from duesweep.stores.values import Horizon, SweepRun
 
 Watch = Callable[[SweepRun, int], AbstractContextManager[object]]
 Reach = Callable[[Horizon], Horizon]
 
 
 def sweep(
-    spark: SparkSession,
+    engine: Engine,
     context: SweepContext,
     watch: Watch | None = None,
     reach: Reach | None = None,
@@ -43,7 +37,7 @@ def sweep(
     turns the server's time into the sweep's horizon, by default `context.reach`. Raises the
     `DuesweepError`s of its parts; in every case the journal has what was done.
     """
-    ledger = open_ledger(context.ledger_root, context.ledger_writer, spark)
+    ledger = open_ledger(context.ledger_root, context.ledger_writer, engine.spark, context.timeouts)
     with context.store.open_driver() as session:
         session.check()
         ledger_error = settle_first(session, ledger)
@@ -52,12 +46,12 @@ def sweep(
         if ledger_error is not None and not session.count_pending(horizon):
             # Otherwise each run would add an empty sweep to what has to be settled.
             raise ledger_error
-        run = session.open_sweep(horizon)
-        plan = plan_slices(session, run, context.slices or core_count(spark), context.limits)
+        run = session.open_sweep(horizon, engine=engine.name)
+        plan = plan_slices(session, run, context.slices or engine.cores, context.limits)
         cut_short: str | None = None
         if plan.found:
             with watch(run, plan.found) if watch else nullcontext():
-                cut_short = _dispatch(spark, session, run, plan, context)
+                cut_short = engine.dispatch(session, plan, _job(run, context))
         _close(session, run, cut_short)
         return settle_last(session, ledger, run.sweep_id, ledger_error)
 
@@ -71,11 +65,8 @@ def exit_code(summary: SweepSummary) -> ExitCode:
     return ExitCode.MESSAGES_FAILED if summary.outcome == "failures" else ExitCode.DONE
 
 
-def _dispatch(
-    spark: SparkSession, session: DriverSession, run: SweepRun, plan: Slices, context: SweepContext
-) -> str | None:
-    """Dispatch all slices. Returns why Spark ended before all were done; None where all were."""
-    job = DispatchJob(
+def _job(run: SweepRun, context: SweepContext) -> DispatchJob:
+    return DispatchJob(
         store=context.store,
         queue=context.queue,
         run=run,
@@ -84,17 +75,6 @@ def _dispatch(
         max_exhausted=context.max_exhausted,
         error_queue=context.error_queue,
     )
-    watchdog = watch_dispatch(spark, context.store, run, context.timeouts.plan_seconds(plan.found))
-    with watchdog as watching:
-        try:
-            dispatch(claim_keys_df(spark, session.jdbc(), plan), job)
-        except SPARK_ERRORS as error:
-            raise_interruption(error)
-            # The journal has what was done; slices without an end count as cut.
-            reason = watching.reason or f"Spark ended the job: {sentence(error)}"
-            _log.error("dispatch_cut_short", sweep_id=str(run.sweep_id), error=reason)
-            return reason
-    return None
 
 
 def _close(session: DriverSession, run: SweepRun, cut_short: str | None) -> None:

@@ -21,7 +21,7 @@ def test_sweep_prints_its_summary_and_tells_its_exit_code(
     endpoint.set_up("Billing")
     endpoint.delay_many(2_500, ["Billing"])
     endpoint.delay("Nowhere")
-    file = str(endpoint.config_file())
+    file = str(endpoint.config_file(sweep__spark_from=0))
 
     # A JVM in another zone than server, process and writers.
     done = run(
@@ -41,6 +41,41 @@ def test_sweep_prints_its_summary_and_tells_its_exit_code(
     }
     assert row.horizon.isoformat() == summary["horizon"].removesuffix("+00:00")
     assert len(endpoint.queue_rows("Billing")) == 2_500
+
+
+@pytest.mark.slow
+def test_few_messages_need_no_java(endpoint: Endpoint, ledger: LedgerReader) -> None:
+    endpoint.set_up("Billing")
+    endpoint.delay_many(100)
+    endpoint.delay("Nowhere")
+    file = str(endpoint.config_file(retry__max_attempts=1))
+
+    done = run("sweep", "--config", file, "--json", JAVA_HOME="/nonexistent")
+
+    assert (done.returncode, done.stderr) == (3, "")
+    summary = json.loads(done.stdout)
+    assert (summary["dispatched"], summary["exhausted"], summary["engine"]) == (
+        100,
+        1,
+        "in-process",
+    )
+    assert ledger.count("tombstones") == 101
+    assert [row.engine for row in ledger.rows("sweeps")] == ["in-process"]
+
+
+@pytest.mark.slow
+def test_many_messages_are_sparks(endpoint: Endpoint, ledger: LedgerReader) -> None:
+    endpoint.set_up("Billing")
+    endpoint.delay_many(100)
+    file = str(endpoint.config_file(sweep__spark_from=100))
+
+    # The process becomes the one that starts Spark, with all that it was told.
+    done = run("sweep", "--config", file, "--set", "store.name=a b'c", "--json")
+
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert (summary["source"], summary["engine"]) == ("a b'c", "spark")
+    assert [row.engine for row in ledger.rows("sweeps")] == ["spark"]
 
 
 @pytest.mark.slow
@@ -85,13 +120,14 @@ def test_standalone_cluster_runs_on_the_shipped_interpreter(
 ) -> None:
     endpoint.set_up("Billing")
     endpoint.delay_many(3_000, ["Billing"])
+    file = str(endpoint.config_file(sweep__spark_from=0))
     with standalone_cluster(workers=2) as master:
-        done = run("sweep", "--config", str(endpoint.config_file()), "--json", MASTER=master)
+        done = run("sweep", "--config", file, "--json", MASTER=master)
 
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     assert (summary["dispatched"], summary["outcome"]) == (3_000, "done")
-    assert len(endpoint.queue_rows("Billing")) == ledger.table("tombstones").count() == 3_000
+    assert len(endpoint.queue_rows("Billing")) == ledger.count("tombstones") == 3_000
     # No other interpreter that the workers could find knows the driver.
     for folder in WORKER_PATH.split(":"):
         for interpreter in Path(folder).glob("python3*"):

@@ -39,6 +39,7 @@ def subject(request: pytest.FixtureRequest) -> Subject:
 def _file(subject: Subject, *templates: str) -> Path:
     """A configuration with a route to a queue of each of these names, for HOST-0, HOST-1 …"""
     file = subject.config_file(
+        sweep__spark_from=0,
         **{f"queues__host{i}__kind": subject.config().store.dialect for i in range(len(templates))},
         queues__default__kind=subject.config().store.dialect,
     )
@@ -175,7 +176,7 @@ def test_gate_asks_a_broker_for_its_endpoints(
     broker.create("Sales.Orders")
     more = settings(broker, queues__default__topology=topology)
     timeouts = endpoint.of_kind("sql-persistence").set_up(**more)
-    gate = ["sweep", "--gate", "--config", str(timeouts.config_file(**more))]
+    gate = ["sweep", "--gate", "--config", str(timeouts.config_file(sweep__spark_from=0, **more))]
 
     timeouts.delay_many(4, ["Biling", "Shiping"])
     assert main(gate) == 2

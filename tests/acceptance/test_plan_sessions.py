@@ -42,7 +42,7 @@ def test_plan_whose_sessions_are_ended_is_told_and_settings_of_role_and_database
     for name in _TIME_OUTS:
         endpoint.execute(f"ALTER ROLE {database}_sweeper SET {name} = '1s'")
         endpoint.execute(f"ALTER DATABASE {database} SET {name} = '1s'")
-    file = str(endpoint.config_file(store__dsn=dsn))
+    file = str(endpoint.config_file(store__dsn=dsn, sweep__spark_from=0))
 
     with standalone_cluster(workers=2) as master:
         endpoint.execute(_END_PLAN_SESSIONS.format(delayed=endpoint.delayed))
@@ -59,4 +59,4 @@ def test_plan_whose_sessions_are_ended_is_told_and_settings_of_role_and_database
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     assert (summary["outcome"], summary["dispatched"]) == ("done", left)
-    assert len(endpoint.queue_rows("Billing")) == ledger.table("tombstones").count() == MESSAGES
+    assert len(endpoint.queue_rows("Billing")) == ledger.count("tombstones") == MESSAGES

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from duesweep import wiring
+from duesweep.engines.in_process import InProcessEngine
 from duesweep.sweep import sweep
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
@@ -36,24 +36,39 @@ def _to_jvm(number: int) -> Callable[[int], None]:
     return lambda pid: os.kill(_jvm(pid), number)
 
 
+def _terminate(pid: int) -> None:
+    os.kill(pid, signal.SIGTERM)
+
+
+def _interrupt(pid: int) -> None:
+    os.killpg(pid, signal.SIGINT)
+
+
 _JVM_GONE = "Spark's JVM has ended"
-ENDS: dict[str, tuple[Callable[[int], None], int, str]] = {
-    "JVM killed": (_to_jvm(signal.SIGKILL), 4, _JVM_GONE),
-    "JVM terminated": (_to_jvm(signal.SIGTERM), 4, _JVM_GONE),
-    "driver terminated": (lambda pid: os.kill(pid, signal.SIGTERM), 4, "terminated"),
-    "Ctrl-C": (lambda pid: os.killpg(pid, signal.SIGINT), 130, "interrupted"),
+_ALWAYS_SPARK, _NEVER_SPARK = 0, 1_000_000
+# `sweep.spark_from`, what is done to the process, its exit code, and what it says.
+ENDS = {
+    "terminated": (_NEVER_SPARK, _terminate, 4, "terminated"),
+    "Ctrl-C": (_NEVER_SPARK, _interrupt, 130, "interrupted"),
+    "JVM killed": (_ALWAYS_SPARK, _to_jvm(signal.SIGKILL), 4, _JVM_GONE),
+    "JVM terminated": (_ALWAYS_SPARK, _to_jvm(signal.SIGTERM), 4, _JVM_GONE),
+    "terminated on Spark": (_ALWAYS_SPARK, _terminate, 4, "terminated"),
+    "Ctrl-C on Spark": (_ALWAYS_SPARK, _interrupt, 130, "interrupted"),
 }
+_LONG = {"JVM terminated", "terminated on Spark", "Ctrl-C on Spark"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize(
+    "end", [pytest.param(end, marks=[pytest.mark.long] * (end in _LONG)) for end in ENDS]
+)
 def test_sweep_that_is_ended_says_so_in_a_sentence(
-    end: str, spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader
+    end: str, endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
-    signalled, code, expected = ENDS[end]
+    spark_from, signalled, code, expected = ENDS[end]
     endpoint.set_up("Billing")
     endpoint.delay_many(_MESSAGES)
-    file = endpoint.config_file(sweep__batch_rows=5)
+    file = endpoint.config_file(sweep__batch_rows=5, sweep__spark_from=spark_from)
     process = subprocess.Popen(
         [str(_ROOT / "spark-submit.sh"), "sweep", "--json", "--config", str(file)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
@@ -72,7 +87,7 @@ def test_sweep_that_is_ended_says_so_in_a_sentence(
     assert (told["exit_code"], told["outcome"]) in {(code, "error"), (4, "incomplete")}
     assert expected in told["error"]
 
-    sweep(spark, wiring.sweep_context(endpoint.config()))
+    sweep(InProcessEngine(), wiring.sweep_context(endpoint.config()))
 
     tombstones = ledger.rows("tombstones")
     assert len(tombstones) == len({row.message_key for row in tombstones}) == _MESSAGES

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from duesweep import wiring
 from duesweep.core.ledger_writer import LedgerWriter
+from duesweep.engines.base import Engine
 from duesweep.errors import ConfigError
 from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.opening import open_ledger
@@ -45,13 +46,13 @@ def _seeing_no_binding_at_once(count: int) -> Iterator[None]:
 
 
 def _sweep_at_once(
-    spark: SparkSession, endpoint: Endpoint, roots: Sequence[Path]
+    engine: Engine, endpoint: Endpoint, roots: Sequence[Path]
 ) -> list[SweepSummary | ConfigError]:
     context = wiring.sweep_context(endpoint.config())
 
     def one(root: Path) -> SweepSummary | ConfigError:
         try:
-            return sweep(spark, replace(context, ledger_root=str(root)))
+            return sweep(engine, replace(context, ledger_root=str(root)))
         except ConfigError as error:
             return error
 
@@ -61,32 +62,32 @@ def _sweep_at_once(
 
 @pytest.mark.parametrize("count", [2, 4])
 def test_of_first_sweeps_with_a_root_each_one_binds_and_the_others_refuse(
-    count: int, spark: SparkSession, endpoint: Endpoint
+    count: int, engine: Engine, endpoint: Endpoint
 ) -> None:
     endpoint.set_up("Billing")
     keys = endpoint.delay_many(20)
     roots = [endpoint.folder / f"ledger{number}" for number in range(count)]
 
-    ended = _sweep_at_once(spark, endpoint, roots)
+    ended = _sweep_at_once(engine, endpoint, roots)
 
     (winner,) = [n for n, one in enumerate(ended) if isinstance(one, SweepSummary)]
     refused = [one for one in ended if isinstance(one, ConfigError)]
     assert len(refused) == count - 1
     assert all("setup --rebind" in str(one) and one.exit_code == 2 for one in refused)
     assert [root.exists() for root in roots] == [n == winner for n in range(count)]
-    tombstones = LedgerReader(spark, roots[winner]).rows("tombstones")
+    tombstones = LedgerReader(roots[winner]).rows("tombstones")
     assert sorted(row.message_key for row in tombstones) == sorted(keys)
     assert len(endpoint.queue_rows("Billing")) == 20
 
 
 @pytest.mark.parametrize("count", [2, 4])
 def test_first_sweeps_with_one_root_all_bind_to_its_ledger(
-    count: int, spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader
+    count: int, engine: Engine, endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
     endpoint.set_up("Billing")
     keys = endpoint.delay_many(20)
 
-    ended = _sweep_at_once(spark, endpoint, [ledger.root] * count)
+    ended = _sweep_at_once(engine, endpoint, [ledger.root] * count)
 
     assert sum(one.dispatched for one in ended if isinstance(one, SweepSummary)) == 20
     assert not [one for one in ended if isinstance(one, ConfigError)]
@@ -127,7 +128,7 @@ def test_who_loses_the_race_without_the_lock_reads_back_who_won(
 
 
 def test_ledger_that_was_created_and_not_bound_is_taken_by_the_next_first_sweep(
-    spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader
+    spark: SparkSession, engine: Engine, endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
     endpoint.set_up("Billing")
     endpoint.delay()
@@ -137,7 +138,7 @@ def test_ledger_that_was_created_and_not_bound_is_taken_by_the_next_first_sweep(
     for file in sorted((ledger.root / "sweeps").rglob("*"), reverse=True):
         file.rmdir() if file.is_dir() else file.unlink()
 
-    assert sweep(spark, context).dispatched == 1
+    assert sweep(engine, context).dispatched == 1
 
     with context.store.open_driver() as session:
         assert session.binding() == ledger_id
@@ -146,7 +147,7 @@ def test_ledger_that_was_created_and_not_bound_is_taken_by_the_next_first_sweep(
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_first_sweeps_in_processes_of_their_own(spark: SparkSession, endpoint: Endpoint) -> None:
+def test_first_sweeps_in_processes_of_their_own(endpoint: Endpoint) -> None:
     endpoint.set_up("Billing")
     endpoint.delay_many(2_000)
     file = endpoint.config_file()
@@ -163,5 +164,5 @@ def test_first_sweeps_in_processes_of_their_own(spark: SparkSession, endpoint: E
 
     assert sorted(one["exit_code"] for one in ended) == [0, 2]
     (winner,) = [root for root, one in zip(roots, ended, strict=True) if one["exit_code"] == 0]
-    assert LedgerReader(spark, winner).table("tombstones").count() == 2_000
+    assert LedgerReader(winner).count("tombstones") == 2_000
     assert [root.exists() for root in roots] == [root == winner for root in roots]

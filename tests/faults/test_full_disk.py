@@ -11,6 +11,9 @@ from pyspark.sql import SparkSession
 
 from duesweep import settle, wiring
 from duesweep.context import SweepContext
+from duesweep.engines.base import Engine
+from duesweep.engines.in_process import InProcessEngine
+from duesweep.engines.spark import SparkEngine
 from duesweep.errors import LedgerError
 from duesweep.ledger.ledger import Ledger
 from duesweep.sweep import exit_code, sweep
@@ -35,10 +38,13 @@ def context(request: pytest.FixtureRequest, endpoint: Endpoint, disk: SmallDisk)
     return wiring.sweep_context(endpoint.config(ledger__root=root, ledger__writer=request.param))
 
 
-def _assert_complete(
-    spark: SparkSession, endpoint: Endpoint, context: SweepContext, sent: int
-) -> None:
-    ledger = LedgerReader(spark, Path(context.ledger_root))
+@pytest.fixture
+def engine(spark: SparkSession, context: SweepContext) -> Engine:
+    return SparkEngine(spark) if context.ledger_writer == "spark" else InProcessEngine()
+
+
+def _assert_complete(endpoint: Endpoint, context: SweepContext, sent: int) -> None:
+    ledger = LedgerReader(Path(context.ledger_root))
     tombstones = ledger.rows("tombstones")
     assert len(tombstones) == len({row.message_key for row in tombstones}) == sent
     assert sum(row.dispatched for row in ledger.rows("sweeps")) == sent
@@ -47,41 +53,41 @@ def _assert_complete(
 
 
 def test_full_disk_does_not_stop_delivery_and_the_ledger_is_complete_once_it_is_freed(
-    spark: SparkSession, endpoint: Endpoint, context: SweepContext, disk: SmallDisk
+    engine: Engine, endpoint: Endpoint, context: SweepContext, disk: SmallDisk
 ) -> None:
-    sweep(spark, context)
+    sweep(engine, context)
     disk.fill()
 
     for count in (10, 3):
         endpoint.delay_many(count)
-        report = sweep(spark, context)
+        report = sweep(engine, context)
         assert (report.dispatched, report.outcome) == (count, "done")
         assert _FULL in str(report.ledger_error)
         assert len(str(report.ledger_error).splitlines()) == 1
         assert exit_code(report) == 4
     disk.free()
     endpoint.delay()
-    report = sweep(spark, context)
+    report = sweep(engine, context)
 
     assert (report.ledger_error, exit_code(report)) == (None, 0)
-    _assert_complete(spark, endpoint, context, 5 + 10 + 3 + 1)
+    _assert_complete(endpoint, context, 5 + 10 + 3 + 1)
 
 
 def test_first_sweep_on_a_full_disk_dispatches_nothing_without_a_ledger(
-    spark: SparkSession, endpoint: Endpoint, context: SweepContext, disk: SmallDisk
+    engine: Engine, endpoint: Endpoint, context: SweepContext, disk: SmallDisk
 ) -> None:
     disk.fill()
     waiting = endpoint.waiting()
 
     with pytest.raises(LedgerError, match=_FULL) as caught:
-        sweep(spark, context)
+        sweep(engine, context)
 
     assert caught.value.exit_code == 4
     assert endpoint.waiting() == waiting
     assert endpoint.fetch("SELECT FROM duesweep_bindings") == []
     disk.free()
-    assert sweep(spark, context).dispatched == 5
-    _assert_complete(spark, endpoint, context, 5)
+    assert sweep(engine, context).dispatched == 5
+    _assert_complete(endpoint, context, 5)
 
 
 @pytest.fixture(
@@ -98,30 +104,30 @@ def _journal_of_ten(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.usefixtures("_journal_of_ten")
 def test_journal_that_holds_too_much_ends_delivery(
-    spark: SparkSession, endpoint: Endpoint, context: SweepContext, disk: SmallDisk
+    engine: Engine, endpoint: Endpoint, context: SweepContext, disk: SmallDisk
 ) -> None:
-    sweep(spark, context)
+    sweep(engine, context)
     disk.fill()
     endpoint.delay_many(10)
-    sweep(spark, context)
+    sweep(engine, context)
     endpoint.delay()
     waiting = endpoint.waiting()
 
     with pytest.raises(LedgerError, match=f"{_FULL}.*Nothing more is dispatched") as caught:
-        sweep(spark, context)
+        sweep(engine, context)
 
     assert caught.value.exit_code == 4
     assert "holds 10 messages" in str(caught.value)
     assert endpoint.waiting() == waiting
     disk.free()
-    assert sweep(spark, context).dispatched == 1
-    _assert_complete(spark, endpoint, context, 16)
+    assert sweep(engine, context).dispatched == 1
+    _assert_complete(endpoint, context, 16)
 
 
 def test_disk_that_fills_up_between_two_tables_is_settled_once(
-    spark: SparkSession, endpoint: Endpoint, context: SweepContext, disk: SmallDisk
+    engine: Engine, endpoint: Endpoint, context: SweepContext, disk: SmallDisk
 ) -> None:
-    sweep(spark, context)
+    sweep(engine, context)
     endpoint.delay_many(4)
     replaced = Ledger.append
 
@@ -131,40 +137,41 @@ def test_disk_that_fills_up_between_two_tables_is_settled_once(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Ledger, "append", fill_after)
-        assert sweep(spark, context).dispatched == 4
+        assert sweep(engine, context).dispatched == 4
     disk.free()
     endpoint.delay()
-    assert sweep(spark, context).ledger_error is None
+    assert sweep(engine, context).ledger_error is None
 
-    _assert_complete(spark, endpoint, context, 10)
+    _assert_complete(endpoint, context, 10)
 
 
 def test_writer_that_fails_leaves_the_sweep_to_the_next(
-    spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader
+    endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
     endpoint.set_up("Billing")
     endpoint.delay_many(5)
     context = wiring.sweep_context(endpoint.config())
+    engine = InProcessEngine()
 
     def fail(*_: object, **__: object) -> None:
         raise LedgerError("the storage is away", transient=True)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Ledger, "append", fail)
-        report = sweep(spark, context)
+        report = sweep(engine, context)
     assert (report.dispatched, report.ledger_error) == (5, "the storage is away")
     assert exit_code(report) == 4
     assert ledger.rows("tombstones") == []
 
-    assert sweep(spark, context).found == 0
-    _assert_complete(spark, endpoint, context, 5)
+    assert sweep(engine, context).found == 0
+    _assert_complete(endpoint, context, 5)
 
 
 @pytest.mark.slow
 def test_full_disk_is_one_sentence_on_the_shell(
-    spark: SparkSession, endpoint: Endpoint, context: SweepContext, disk: SmallDisk
+    engine: Engine, endpoint: Endpoint, context: SweepContext, disk: SmallDisk
 ) -> None:
-    sweep(spark, context)
+    sweep(engine, context)
     disk.fill()
     endpoint.delay_many(10)
     file = endpoint.config_file(
@@ -186,16 +193,16 @@ def test_full_disk_is_one_sentence_on_the_shell(
 
 
 def test_run_with_nothing_due_adds_no_unsettled_sweep(
-    spark: SparkSession, endpoint: Endpoint, context: SweepContext, disk: SmallDisk
+    engine: Engine, endpoint: Endpoint, context: SweepContext, disk: SmallDisk
 ) -> None:
-    sweep(spark, context)
+    sweep(engine, context)
     disk.fill()
     endpoint.delay()
-    assert sweep(spark, context).ledger_error is not None
+    assert sweep(engine, context).ledger_error is not None
     unsettled = endpoint.fetch("SELECT sweep_id FROM duesweep_sweeps")
 
     with pytest.raises(LedgerError, match=_FULL):
-        sweep(spark, context)
+        sweep(engine, context)
 
     assert endpoint.fetch("SELECT sweep_id FROM duesweep_sweeps") == unsettled
     assert len(unsettled) == 1

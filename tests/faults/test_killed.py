@@ -6,6 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from duesweep import wiring
+from duesweep.engines.in_process import InProcessEngine
+from duesweep.engines.spark import SparkEngine
 from duesweep.stores.journal import SweepSummary
 from duesweep.sweep import exit_code, sweep
 from support.endpoint import Endpoint
@@ -16,6 +18,10 @@ from support.waiting import until
 
 _SLICES = "SELECT FROM duesweep_journal WHERE kind = 'slice'"
 _HELD = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = $1 AND NOT granted"
+
+
+# Each with the number of its slices.
+ENGINES = [("in-process", 1), pytest.param("local[2,4]", 2, marks=pytest.mark.long)]
 
 
 def _kill_held(process: SweepProcess, endpoint: Endpoint, count: int) -> None:
@@ -29,18 +35,19 @@ def _kill_held(process: SweepProcess, endpoint: Endpoint, count: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("master", "slices"), ENGINES)
 def test_driver_killed_between_dispatch_and_settle_is_settled_by_the_next_sweep(
-    spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader
+    master: str, slices: int, endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
     endpoint.set_up("Billing")
     endpoint.delay_many(3_000)
-    process = SweepProcess.start("local[2,4]", "held before closing", 0, endpoint.config_file())
+    process = SweepProcess.start(master, "held before closing", 0, endpoint.config_file())
     _kill_held(process, endpoint, 1)
-    assert len(endpoint.fetch(_SLICES)) == 2
+    assert len(endpoint.fetch(_SLICES)) == slices
     assert len(endpoint.queue_rows("Billing")) == 3_000
     endpoint.delay_many(5)
 
-    summary = sweep(spark, wiring.sweep_context(endpoint.config()))
+    summary = sweep(InProcessEngine(), wiring.sweep_context(endpoint.config()))
 
     assert (summary.dispatched, summary.outcome) == (5, "done")
     tombstones = ledger.rows("tombstones")
@@ -50,22 +57,23 @@ def test_driver_killed_between_dispatch_and_settle_is_settled_by_the_next_sweep(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("master", "slices"), ENGINES)
 def test_driver_killed_while_it_dispatches_leaves_the_rest_to_the_next_sweep(
-    spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader
+    master: str, slices: int, endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
     endpoint.set_up("Billing")
     endpoint.delay_many(20_000)
     process = SweepProcess.start(
-        "local[2,4]", "held before COMMIT", 10, endpoint.config_file(sweep__batch_rows=50)
+        master, "held before COMMIT", 10, endpoint.config_file(sweep__batch_rows=50)
     )
-    _kill_held(process, endpoint, 2)
+    _kill_held(process, endpoint, slices)
 
-    summary = sweep(spark, wiring.sweep_context(endpoint.config()))
+    summary = sweep(InProcessEngine(), wiring.sweep_context(endpoint.config()))
 
     tombstones = ledger.rows("tombstones")
     assert len(tombstones) == len({row.message_key for row in tombstones}) == 20_000
     assert len(endpoint.queue_rows("Billing")) == 20_000
-    (abandoned,) = ledger.table("sweeps").filter("outcome = 'abandoned'").collect()
+    (abandoned,) = [row for row in ledger.rows("sweeps") if row.outcome == "abandoned"]
     assert 0 < abandoned.dispatched < 20_000
     assert abandoned.dispatched + summary.dispatched == 20_000
     assert abandoned.found == abandoned.claimed + abandoned.left
@@ -79,7 +87,7 @@ def test_slice_whose_session_is_killed_is_cut_and_the_others_finish(
     endpoint.delay_many(4_000)
     context = wiring.sweep_context(endpoint.config(sweep__batch_rows=20, sweep__slices=2))
     summaries: list[SweepSummary] = []
-    sweeping = threading.Thread(target=lambda: summaries.append(sweep(spark, context)))
+    sweeping = threading.Thread(target=lambda: summaries.append(sweep(SparkEngine(spark), context)))
     sweeping.start()
     # One session that is just dispatching, and no other.
     until(
@@ -97,7 +105,7 @@ def test_slice_whose_session_is_killed_is_cut_and_the_others_finish(
     assert "terminat" in str(summary.reason) or "closed" in str(summary.reason)
     assert 2_000 <= summary.dispatched < 4_000
     assert summary.left == 4_000 - summary.dispatched
-    rest = sweep(spark, context)
+    rest = sweep(InProcessEngine(), context)
     assert rest.dispatched == summary.left
     tombstones = ledger.rows("tombstones")
     assert len(tombstones) == len({row.message_key for row in tombstones}) == 4_000

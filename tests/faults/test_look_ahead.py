@@ -18,9 +18,9 @@ from statistics import median
 
 import pika
 import pytest
-from pyspark.sql import SparkSession
 
 from duesweep import wiring
+from duesweep.engines.base import Engine
 from duesweep.sweep import sweep
 from duesweep.testing.builders import delayed_row, message
 from support.endpoint import Endpoint
@@ -62,10 +62,13 @@ class Arrivals:
 
 @pytest.mark.long
 def test_what_comes_due_between_two_sweeps_is_neither_early_nor_late(
-    spark: SparkSession, endpoint: Endpoint, broker: Broker
+    engine: Engine, endpoint: Endpoint, broker: Broker
 ) -> None:
     def tick() -> None:
-        sweep(spark, wiring.sweep_context(endpoint.config(**_settings(broker, period=10))))
+        sweep(
+            engine,
+            wiring.sweep_context(endpoint.config(**_settings(broker, period=10))),
+        )
 
     set_up(endpoint, broker, "Billing")
     tick()  # a session's first sweep takes longer than any other

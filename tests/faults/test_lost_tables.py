@@ -13,6 +13,7 @@ from duesweep import wiring
 from duesweep.cli.app import main
 from duesweep.context import SweepContext
 from duesweep.core.ledger_writer import LedgerWriter
+from duesweep.engines.base import Engine
 from duesweep.errors import ConfigError
 from duesweep.ledger.identity import ID_PROPERTY, ROLE_PROPERTY, TABLES
 from duesweep.ledger.opening import open_ledger
@@ -29,38 +30,36 @@ Capture = pytest.CaptureFixture[str]
 class World(NamedTuple):
     """What a test looks at."""
 
-    spark: SparkSession
+    engine: Engine
     endpoint: Endpoint
     ledger: LedgerReader
     capsys: Capture
 
 
 @pytest.fixture
-def world(spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader, capsys: Capture) -> World:
-    return World(spark, endpoint, ledger, capsys)
+def world(engine: Engine, endpoint: Endpoint, ledger: LedgerReader, capsys: Capture) -> World:
+    return World(engine, endpoint, ledger, capsys)
 
 
-@pytest.fixture(params=["delta-rs", pytest.param("spark", marks=pytest.mark.long)])
-def context(
-    request: pytest.FixtureRequest, spark: SparkSession, endpoint: Endpoint
-) -> SweepContext:
+@pytest.fixture
+def context(engine: Engine, endpoint: Endpoint) -> SweepContext:
     """Bound to a ledger that has a row in each table; one message is due."""
-    writer = request.param
+    writer = "delta-rs" if engine.spark is None else "spark"
     endpoint.set_up("Billing")
     endpoint.delay("Nowhere")
     first = endpoint.config(retry__max_attempts=1, ledger__writer=writer)
-    sweep(spark, wiring.sweep_context(first))
+    sweep(engine, wiring.sweep_context(first))
     endpoint.delay_many(2, ["Billing", "Nowhere"])
-    sweep(spark, wiring.sweep_context(endpoint.config(ledger__writer=writer)))
+    sweep(engine, wiring.sweep_context(endpoint.config(ledger__writer=writer)))
     endpoint.delay()
     return wiring.sweep_context(endpoint.config(ledger__writer=writer))
 
 
-def _refused(spark: SparkSession, context: SweepContext, endpoint: Endpoint) -> str:
+def _refused(engine: Engine, context: SweepContext, endpoint: Endpoint) -> str:
     """What a sweep says that refuses to start."""
     waiting = endpoint.waiting()
     with pytest.raises(ConfigError) as caught:
-        sweep(spark, context)
+        sweep(engine, context)
     assert endpoint.waiting() == waiting
     return str(caught.value)
 
@@ -79,15 +78,15 @@ def _old(spark: SparkSession, context: SweepContext) -> None:
     [("tombstones", "new"), ("errors", "new"), ("tombstones", "old"), ("sweeps", "old")],
 )
 def test_table_that_lost_its_log_is_named_and_the_way_out_leads_out(
-    name: str, age: str, context: SweepContext, world: World
+    name: str, age: str, spark: SparkSession, context: SweepContext, world: World
 ) -> None:
-    spark, endpoint, ledger, capsys = world
+    engine, endpoint, ledger, capsys = world
     if age == "old":
         _old(spark, context)
     file = endpoint.config_file()
     shutil.rmtree(ledger.root / name / "_delta_log")
 
-    refusal = _refused(spark, context, endpoint).replace("`", "")
+    refusal = _refused(engine, context, endpoint).replace("`", "")
     assert f"/{name}; restore the _delta_log" in refusal
     found = diagnosed(capsys, file, with_spark=True)
     nowhere = ("table-exists", '"public"."Nowhere"')
@@ -96,10 +95,10 @@ def test_table_that_lost_its_log_is_named_and_the_way_out_leads_out(
 
     assert main(["setup", "--rebind", "--config", str(file)]) == 0
     assert "freed" in capsys.readouterr().out
-    assert "move the data away" in _refused(spark, context, endpoint)
+    assert "move the data away" in _refused(engine, context, endpoint)
 
     (ledger.root / name).rename(endpoint.folder / "away")
-    assert sweep(spark, context).dispatched == 1
+    assert sweep(engine, context).dispatched == 1
     assert diagnosed(capsys, file, with_spark=True).to_mend() == {nowhere: "fault"}
     assert [len(ledger.rows(other)) > 0 for other in TABLES if other != name] == [True] * 3
 
@@ -108,10 +107,10 @@ def test_table_that_lost_its_log_is_named_and_the_way_out_leads_out(
 def test_table_that_is_gone_is_not_begun_anew(
     name: str, context: SweepContext, world: World
 ) -> None:
-    spark, endpoint, ledger, capsys = world
+    engine, endpoint, ledger, capsys = world
     shutil.rmtree(ledger.root / name)
 
-    assert f"has lost the table {name}" in _refused(spark, context, endpoint)
+    assert f"has lost the table {name}" in _refused(engine, context, endpoint)
     assert not (ledger.root / name).exists()
     found = diagnosed(capsys, endpoint.config_file(), with_spark=True)
     assert f"has lost the table {name}" in found.of("ledger")["found"]
@@ -121,7 +120,7 @@ def test_table_that_is_gone_is_not_begun_anew(
 def test_ledger_lost_during_a_sweep_is_not_created_anew(
     name: str, context: SweepContext, world: World
 ) -> None:
-    spark, endpoint, ledger, _ = world
+    engine, endpoint, ledger, _ = world
     place, away = ledger.root / name, endpoint.folder / "away"
     rows = len(ledger.rows("tombstones"))
 
@@ -132,7 +131,7 @@ def test_ledger_lost_during_a_sweep_is_not_created_anew(
         ledger.root.mkdir(exist_ok=True)
         yield
 
-    report = sweep(spark, context, going_away)
+    report = sweep(engine, context, going_away)
 
     assert (report.dispatched, exit_code(report)) == (1, 4)
     assert report.ledger_error is not None
@@ -140,45 +139,51 @@ def test_ledger_lost_during_a_sweep_is_not_created_anew(
     if not name:
         ledger.root.rmdir()
     away.rename(place)
-    assert sweep(spark, context).ledger_error is None
+    assert sweep(engine, context).ledger_error is None
     assert len(ledger.rows("tombstones")) == rows + 1
     assert len(ledger.rows("sweeps")) == 4
 
 
 def test_table_of_another_ledger_is_named(
-    spark: SparkSession, context: SweepContext, endpoint: Endpoint, ledger: LedgerReader
+    spark: SparkSession,
+    engine: Engine,
+    context: SweepContext,
+    endpoint: Endpoint,
+    ledger: LedgerReader,
 ) -> None:
     open_ledger(str(endpoint.folder / "other"), LedgerWriter.SPARK, spark).create()
     shutil.rmtree(ledger.root / "errors")
     (endpoint.folder / "other" / "errors").rename(ledger.root / "errors")
 
-    assert "ables of different ledgers" in _refused(spark, context, endpoint)
+    assert "ables of different ledgers" in _refused(engine, context, endpoint)
 
 
 def test_table_in_the_place_of_another_is_named(
-    spark: SparkSession, context: SweepContext, endpoint: Endpoint, ledger: LedgerReader
+    engine: Engine, context: SweepContext, endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
     shutil.rmtree(ledger.root / "errors")
     shutil.copytree(ledger.root / "retries", ledger.root / "errors")
 
-    assert "is the ledger's retries, but should be" in _refused(spark, context, endpoint)
+    assert "is the ledger's retries, but should be" in _refused(engine, context, endpoint)
 
 
 def test_ledger_of_the_first_version_is_adopted(
-    spark: SparkSession, context: SweepContext, ledger: LedgerReader
+    spark: SparkSession, engine: Engine, context: SweepContext, ledger: LedgerReader
 ) -> None:
     _old(spark, context)
     of_root = open_ledger(context.ledger_root, context.ledger_writer, spark)
     assert of_root.read().unmarked == ("errors", "retries", "sweeps")
 
-    assert sweep(spark, context).dispatched == 1
+    assert sweep(engine, context).dispatched == 1
 
     identity = of_root.read()
     assert (identity.missing, identity.stray, identity.unmarked) == ((), (), ())
     assert len(ledger.rows("sweeps")) == 3
 
 
-def test_ledger_without_a_column_takes_it(spark: SparkSession, endpoint: Endpoint) -> None:
+def test_ledger_without_a_column_takes_it(
+    spark: SparkSession, engine: Engine, endpoint: Endpoint
+) -> None:
     endpoint.set_up("Billing")
     endpoint.delay()
     context = wiring.sweep_context(endpoint.config())
@@ -188,9 +193,9 @@ def test_ledger_without_a_column_takes_it(spark: SparkSession, endpoint: Endpoin
     spark.sql(f"CREATE TABLE {sweeps} ({older}) USING delta")
     spark.sql(f"INSERT INTO {sweeps} (sweep_id) VALUES ('older')")
 
-    sweep(spark, context)
+    sweep(engine, context)
 
-    rows = LedgerReader(spark, Path(context.ledger_root)).rows("sweeps")
+    rows = LedgerReader(Path(context.ledger_root)).rows("sweeps")
     assert {row.sweep_id == "older": row.left for row in rows} == {True: None, False: 0}
 
 

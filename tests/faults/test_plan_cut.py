@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
-from duesweep import plan as plan_module
 from duesweep import wiring
+from duesweep.engines import spark as engine_module
+from duesweep.engines.spark import SparkEngine
 from duesweep.errors import ExitCode
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
 from duesweep.stores.values import Slices, SweepRun
@@ -29,7 +30,7 @@ WHERE slice <> 0 OR number <> {row} OR nextval('kills') > {kills}
 @pytest.fixture
 def swept(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Endpoint:
     """An endpoint with due messages; each row of keys is fetched by itself."""
-    monkeypatch.setattr(plan_module, "_FETCH_ROWS", 1)
+    monkeypatch.setattr(engine_module, "_FETCH_ROWS", 1)
     endpoint.set_up("Billing", "Shipping")
     endpoint.delay_many(MESSAGES, ("Billing", "Shipping"))
     endpoint.execute("CREATE SEQUENCE kills")
@@ -58,7 +59,7 @@ def test_slice_whose_keys_were_never_read_whole_is_left_and_the_sweep_is_incompl
     context = wiring.sweep_context(swept.config(sweep__slices=2))
     with monkeypatch.context() as patch:
         end_session(patch, row, kills=1_000)
-        cut = sweep(spark, context)
+        cut = sweep(SparkEngine(spark), context)
 
     assert (cut.outcome, exit_code(cut)) == ("incomplete", ExitCode.WORK_LEFT)
     assert cut.reason is not None
@@ -67,7 +68,7 @@ def test_slice_whose_keys_were_never_read_whole_is_left_and_the_sweep_is_incompl
     assert cut.found == cut.dispatched + cut.left
     assert cut.left == len(swept.waiting()) > 0
 
-    rest = sweep(spark, context)
+    rest = sweep(SparkEngine(spark), context)
 
     assert (rest.outcome, rest.dispatched) == ("done", cut.left)
     arrived = [row for queue in ("Billing", "Shipping") for row in swept.queue_rows(queue)]
@@ -82,7 +83,7 @@ def test_slice_whose_second_run_reads_all_keys_is_complete(
 ) -> None:
     end_session(monkeypatch, row=3, kills=1)
 
-    summary = sweep(spark, wiring.sweep_context(swept.config(sweep__slices=2)))
+    summary = sweep(SparkEngine(spark), wiring.sweep_context(swept.config(sweep__slices=2)))
 
     assert swept.fetch("SELECT last_value FROM kills")[0].last_value >= 1
     assert (summary.outcome, summary.dispatched, summary.left) == ("done", MESSAGES, 0)

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from pyspark.sql import SparkSession
 
 from duesweep import wiring
+from duesweep.engines.base import Engine
 from duesweep.handover import handover
 from duesweep.queues.rabbitmq import ladder
 from duesweep.sweep import sweep
@@ -34,7 +34,7 @@ _YEAR_SECONDS = 31_536_000
 
 
 def test_cut_connections_and_a_full_queue_lose_nothing_and_the_ledger_is_true(
-    spark: SparkSession, endpoint: Endpoint, broker: Broker, ledger: LedgerReader
+    engine: Engine, endpoint: Endpoint, broker: Broker, ledger: LedgerReader
 ) -> None:
     set_up(endpoint, broker, "Billing", "Shipping")
     broker.create("Full", x_max_length=_FULL_LENGTH, x_overflow="reject-publish")
@@ -44,9 +44,9 @@ def test_cut_connections_and_a_full_queue_lose_nothing_and_the_ledger_is_true(
     with proxied(broker.server.amqp) as proxy, _cutting(proxy):
         url = broker.server.url(broker.vhost, proxy.port)
         context = wiring.sweep_context(endpoint.config(**config | {"queues__default__url": url}))
-        summaries = [sweep(spark, context)]
+        summaries = [sweep(engine, context)]
         while summaries[-1].outcome == "incomplete":
-            summaries.append(sweep(spark, context))
+            summaries.append(sweep(engine, context))
 
     # Two slices' connections may have sent so much at the same moment.
     assert proxy.cuts >= _CUTS
@@ -74,7 +74,7 @@ def test_cut_connections_and_a_full_queue_lose_nothing_and_the_ledger_is_true(
 
 @pytest.mark.long
 def test_handover_that_is_killed_continues_when_it_is_run_again(
-    spark: SparkSession, endpoint: Endpoint, broker: Broker, ledger: LedgerReader
+    engine: Engine, endpoint: Endpoint, broker: Broker, ledger: LedgerReader
 ) -> None:
     set_up(endpoint, broker, "Billing")
     endpoint.delay_many(20_000, due_in_seconds=_YEAR_SECONDS)
@@ -93,7 +93,7 @@ def test_handover_that_is_killed_continues_when_it_is_run_again(
     process.wait()
     until(lambda: broker.count(level) == broker.count(level))
 
-    done = handover(spark, wiring.handover_context(endpoint.config(**settings(broker, **config))))
+    done = handover(engine, wiring.handover_context(endpoint.config(**settings(broker, **config))))
 
     assert (done.left, endpoint.waiting()) == (0, [])
     times = Counter(one.message_id for one in broker.drain(level))

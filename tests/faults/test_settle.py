@@ -3,17 +3,25 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from duesweep import wiring
 from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.opening import open_ledger
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
+from duesweep.stores.relational import journal
 from support.endpoint import Endpoint
-from support.faults.dead_sweeps import Dead, assert_settled_once, settle
+from support.faults.dead_sweeps import (
+    Dead,
+    assert_settled_once,
+    dispatch_without_settling,
+    settle,
+)
 from support.ledger_reader import LedgerReader
 
 
@@ -151,4 +159,44 @@ def test_lost_race_of_two_appends_counts_once(
         for append in appends:
             append.result(timeout=600)
 
-    assert ledger.table("sweeps").count() == 1
+    assert ledger.count("sweeps") == 1
+
+
+def test_many_exhausted_messages_are_written_in_pieces_by_whoever_goes_on(
+    spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "_BYTES_PER_PIECE", 2_500)
+    endpoint.set_up()
+    sizes = [1_000] * 7 + [9_000] + [1_000] * 3
+    bodies = {endpoint.delay("Nowhere", body=bytes([n]) * size): n for n, size in enumerate(sizes)}
+    context = wiring.sweep_context(endpoint.config(retry__max_attempts=1))
+    with context.store.open_driver() as session:
+        dead = Dead(context, dispatch_without_settling(context, session))
+
+    # In turns, each killed after a piece.
+    for writer in ("delta-rs", "spark", "delta-rs"):
+        mine = Dead(replace(context, ledger_writer=LedgerWriter(writer)), dead.run)
+        with monkeypatch.context() as patch:
+            _kill_after_a_new_piece(patch)
+            with pytest.raises(KilledError):
+                settle(spark, mine)
+    settle(spark, dead)
+
+    errors = ledger.rows("errors")
+    assert {row.message_key: row.body[0] for row in errors} == bodies
+    assert len(errors) == len(ledger.rows("tombstones")) == len(sizes)
+    assert ledger.commits("errors") > 4
+
+
+def _kill_after_a_new_piece(patch: pytest.MonkeyPatch) -> None:
+    """End the settler after the first piece of `errors` that it adds itself."""
+    append = Ledger.append
+
+    def killing(ledger: Ledger, name: str, *rest: Any, **options: Any) -> None:
+        table = Path(ledger.root) / name / "_delta_log"
+        before = len(list(table.glob("*.json")))
+        append(ledger, name, *rest, **options)
+        if name == "errors" and len(list(table.glob("*.json"))) > before:
+            raise KilledError
+
+    patch.setattr(Ledger, "append", killing)

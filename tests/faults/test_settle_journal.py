@@ -5,6 +5,7 @@ from pyspark.sql import SparkSession
 
 from duesweep import wiring
 from duesweep.core.ledger_writer import LedgerWriter
+from duesweep.engines.spark import SparkEngine
 from duesweep.errors import ConfigError
 from duesweep.ledger.opening import open_ledger
 from duesweep.settle import settle_leftovers
@@ -24,7 +25,7 @@ def test_journal_created_anew_loses_and_doubles_nothing(
     endpoint.set_up()
     endpoint.delay_many(4)
 
-    summary = sweep(spark, dead.context)
+    summary = sweep(SparkEngine(spark), dead.context)
 
     assert (summary.dispatched, summary.failed) == (4, 2)
     tombstones = ledger.rows("tombstones")
@@ -86,6 +87,6 @@ def test_ledger_that_cannot_be_written_is_refused_before_anything_is_dispatched(
     waiting = endpoint.waiting()
 
     with pytest.raises(ConfigError, match="cannot be written"):
-        sweep(spark, dead.context)
+        sweep(SparkEngine(spark), dead.context)
 
     assert endpoint.waiting() == waiting

@@ -9,9 +9,12 @@ from psycopg.conninfo import make_conninfo
 from pyspark.sql import SparkSession
 
 from duesweep import wiring
-from duesweep.cli.sweep import look
+from duesweep.cli.sweep import look_at
 from duesweep.context import SweepContext
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS
+from duesweep.engines.base import Engine
+from duesweep.engines.in_process import InProcessEngine
+from duesweep.engines.spark import SparkEngine
 from duesweep.errors import ExitCode, StoreError
 from duesweep.stores.journal import SweepSummary
 from duesweep.sweep import exit_code, sweep
@@ -53,7 +56,7 @@ def context(endpoint: Endpoint, proxy: Proxy) -> SweepContext:
 class Stage:
     """What the tests sweep."""
 
-    spark: SparkSession
+    engine: Engine
     context: SweepContext
     endpoint: Endpoint
     proxy: Proxy
@@ -62,7 +65,7 @@ class Stage:
     def assert_next_sweep_completes(self) -> None:
         self.proxy.heal()
 
-        summary = sweep(self.spark, wiring.sweep_context(self.endpoint.config()))
+        summary = sweep(InProcessEngine(), wiring.sweep_context(self.endpoint.config()))
 
         assert summary.outcome == "done"
         assert self.endpoint.waiting() == []
@@ -73,20 +76,20 @@ class Stage:
 
 @pytest.fixture
 def stage(
-    spark: SparkSession,
+    engine: Engine,
     context: SweepContext,
     endpoint: Endpoint,
     proxy: Proxy,
     ledger: LedgerReader,
 ) -> Stage:
-    return Stage(spark, context, endpoint, proxy, ledger)
+    return Stage(engine, context, endpoint, proxy, ledger)
 
 
 @dataclass
 class Attempt:
     """A sweep on a thread of its own, and its result."""
 
-    spark: SparkSession
+    engine: Engine
     context: SweepContext
     summary: SweepSummary | None = None
     errors: list[BaseException] = field(default_factory=list)
@@ -100,7 +103,7 @@ class Attempt:
 
     def _sweep(self) -> None:
         try:
-            self.summary = sweep(self.spark, self.context)
+            self.summary = sweep(self.engine, self.context)
         except BaseException as error:  # noqa: BLE001 - the test looks at it
             self.errors.append(error)
 
@@ -118,11 +121,11 @@ class Attempt:
 
 
 def test_gate_that_is_not_answered_ends_with_work_left(context: SweepContext, proxy: Proxy) -> None:
-    assert look(context)[0]
+    assert look_at(context).has_work
     proxy.fall_silent_at(b"AS found")
 
     with pytest.raises(StoreError, match="has not answered for 8 s") as failure:
-        look(context)
+        look_at(context)
 
     assert failure.value.exit_code == ExitCode.WORK_LEFT
 
@@ -145,7 +148,7 @@ def test_sweep_whose_store_falls_silent_ends_and_the_next_one_completes(
     stage.proxy.fall_silent_at(*awaited, moment=moment)
 
     # Its watchdog has more patience: a slow machine is to come as far as the silence.
-    attempt = Attempt(stage.spark, replace(stage.context, timeouts=DEFAULT_TIMEOUTS)).run()
+    attempt = Attempt(stage.engine, replace(stage.context, timeouts=DEFAULT_TIMEOUTS)).run()
 
     assert stage.proxy.has_sprung.is_set()
     assert attempt.exit_code == ExitCode.WORK_LEFT
@@ -153,10 +156,12 @@ def test_sweep_whose_store_falls_silent_ends_and_the_next_one_completes(
     stage.assert_next_sweep_completes()
 
 
-def test_read_of_a_slice_that_is_never_answered_ends_and_is_told(stage: Stage) -> None:
+def test_read_of_a_slice_that_is_never_answered_ends_and_is_told(
+    spark: SparkSession, stage: Stage
+) -> None:
     stage.proxy.fall_silent_at(b"WHERE slice = ", for_all=False)
 
-    attempt = Attempt(stage.spark, stage.context).run()
+    attempt = Attempt(SparkEngine(spark), stage.context).run()
 
     assert attempt.exit_code == ExitCode.WORK_LEFT
     assert attempt.summary is not None

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
-from pyspark.sql import SparkSession
 
 from duesweep import wiring
+from duesweep.engines.base import Engine
 from duesweep.errors import ExitCode
 from duesweep.stores.journal import SweepSummary
 from duesweep.sweep import exit_code, sweep
@@ -32,7 +32,7 @@ _DEADLINE_SECONDS = 240
 class Stage:
     """Due messages, and a proxy between the sweep and the broker of their queue."""
 
-    spark: SparkSession
+    engine: Engine
     endpoint: Endpoint
     broker: Broker
     proxy: Proxy
@@ -54,14 +54,14 @@ class Stage:
 
     def _sweep(self, **more: object) -> SweepSummary:
         config = self.endpoint.config(**settings(self.broker) | more)
-        return sweep(self.spark, wiring.sweep_context(config))
+        return sweep(self.engine, wiring.sweep_context(config))
 
 
 @pytest.fixture
-def stage(spark: SparkSession, endpoint: Endpoint, broker: Broker) -> Iterator[Stage]:
+def stage(engine: Engine, endpoint: Endpoint, broker: Broker) -> Iterator[Stage]:
     set_up(endpoint, broker, "Billing")
     with proxied(broker.server.amqp) as proxy:
-        yield Stage(spark, endpoint, broker, proxy)
+        yield Stage(engine, endpoint, broker, proxy)
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql import SparkSession
 
 from duesweep import wiring
-from duesweep.cli.sweep import look
+from duesweep.cli.sweep import look_at
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
+from duesweep.engines.base import Engine
 from duesweep.errors import DuesweepError, ExitCode, StoreError
 from duesweep.sweep import exit_code, sweep
 from support.ledger_reader import LedgerReader
@@ -35,7 +35,7 @@ _TDS = "utf-16-le"
 class Stage:
     """300 due messages in two slices, in batches of 50, and a proxy before their store."""
 
-    spark: SparkSession
+    engine: Engine
     endpoint: "SqlServerEndpoint"
     proxy: Proxy
 
@@ -57,7 +57,7 @@ class Stage:
         context = replace(wiring.sweep_context(self.config), timeouts=DEFAULT_TIMEOUTS)
         started = time.monotonic()
         try:
-            summary = sweep(self.spark, context)
+            summary = sweep(self.engine, context)
             ended = exit_code(summary), str(summary.reason)
         except DuesweepError as error:
             ended = error.exit_code, str(error)
@@ -66,20 +66,20 @@ class Stage:
 
 
 @pytest.fixture
-def stage(spark: SparkSession, sqlserver_endpoint: "SqlServerEndpoint") -> Iterator[Stage]:
+def stage(engine: Engine, sqlserver_endpoint: "SqlServerEndpoint") -> Iterator[Stage]:
     endpoint = sqlserver_endpoint.set_up("Billing")
     with proxied(OdbcDsn.parse(endpoint.server.database.dsn).port) as proxy:
-        yield Stage(spark, endpoint, proxy)
+        yield Stage(engine, endpoint, proxy)
 
 
 def test_gate_that_is_not_answered_ends_with_work_left(stage: Stage) -> None:
     stage.endpoint.delay()
     context = wiring.sweep_context(stage.config)
-    assert look(context)[0]
+    assert look_at(context).has_work
     stage.proxy.fall_silent(hides_ends=True)
 
     with pytest.raises(StoreError) as failure:
-        look(context)
+        look_at(context)
 
     assert failure.value.exit_code == ExitCode.WORK_LEFT
 
@@ -107,9 +107,9 @@ def test_sweep_whose_store_falls_silent_ends_and_the_next_one_completes(
     assert ended == ExitCode.WORK_LEFT
     assert "has not answered" in reason
     stage.proxy.heal()
-    done = sweep(stage.spark, wiring.sweep_context(stage.endpoint.config()))
+    done = sweep(stage.engine, wiring.sweep_context(stage.endpoint.config()))
     assert (done.outcome, stage.endpoint.waiting()) == ("done", [])
     arrived = Counter(row.message_id for row in stage.endpoint.queue_rows("Billing"))
     assert (len(arrived), arrived.total()) == (MESSAGES, MESSAGES)
-    ledger = LedgerReader(stage.spark, stage.endpoint.folder / "ledger")
+    ledger = LedgerReader(stage.endpoint.folder / "ledger")
     assert sorted(row.message_key for row in ledger.rows("tombstones")) == sorted(keys)

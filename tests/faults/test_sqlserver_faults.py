@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from duesweep import wiring
+from duesweep.engines.base import Engine
 from duesweep.sweep import sweep
 from support.faults.processes import SweepProcess
 from support.ledger_reader import LedgerReader
@@ -27,16 +28,16 @@ def _batches(endpoint: "SqlServerEndpoint") -> int:
     return int(row.n)
 
 
-def _sweep_the_rest(spark: SparkSession, endpoint: "SqlServerEndpoint") -> None:
+def _sweep_the_rest(engine: Engine, endpoint: "SqlServerEndpoint") -> None:
     context = wiring.sweep_context(endpoint.config(sweep__slices=1))
     for _ in range(_ROUNDS):
         if not endpoint.waiting():
             return
-        sweep(spark, context)
+        sweep(engine, context)
 
 
-def _each_once(spark: SparkSession, endpoint: "SqlServerEndpoint", keys: list[str]) -> None:
-    ledger = LedgerReader(spark, endpoint.folder / "ledger")
+def _each_once(endpoint: "SqlServerEndpoint", keys: list[str]) -> None:
+    ledger = LedgerReader(endpoint.folder / "ledger")
     arrived = Counter(row.message_id for row in endpoint.queue_rows("Billing"))
     assert (len(arrived), set(arrived.values())) == (len(keys), {1})
     assert endpoint.waiting() == []
@@ -62,10 +63,10 @@ def test_driver_killed_while_it_dispatches_leaves_the_rest_to_the_next_sweep(
 
     _sweep_the_rest(spark, endpoint)
 
-    ledger = LedgerReader(spark, endpoint.folder / "ledger")
-    (abandoned,) = ledger.table("sweeps").filter("outcome = 'abandoned'").collect()
+    ledger = LedgerReader(endpoint.folder / "ledger")
+    (abandoned,) = [row for row in ledger.rows("sweeps") if row.outcome == "abandoned"]
     assert 0 < abandoned.dispatched < 3_000
-    _each_once(spark, endpoint, keys)
+    _each_once(endpoint, keys)
 
 
 def test_two_sweeps_at_once_move_each_message_once(
@@ -84,7 +85,7 @@ def test_two_sweeps_at_once_move_each_message_once(
 
     _sweep_the_rest(spark, endpoint)
 
-    _each_once(spark, endpoint, keys)
+    _each_once(endpoint, keys)
 
 
 @pytest.mark.parametrize("moment", ["before COMMIT", "after COMMIT"])
@@ -101,4 +102,4 @@ def test_task_that_fails_about_its_commit_runs_again_without_a_loss_or_a_double(
 
     _sweep_the_rest(spark, endpoint)
 
-    _each_once(spark, endpoint, keys)
+    _each_once(endpoint, keys)

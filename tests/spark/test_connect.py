@@ -39,5 +39,5 @@ def test_sweep_over_spark_connect(endpoint: Endpoint, ledger: LedgerReader) -> N
     assert done.returncode == 3, done.stderr[-3_000:]
     summary = json.loads(done.stdout.splitlines()[-1])
     assert (summary["dispatched"], summary["failed"]) == (1_500, 1)
-    assert ledger.table("tombstones").count() == len(endpoint.queue_rows("Billing")) == 1_500
+    assert ledger.count("tombstones") == len(endpoint.queue_rows("Billing")) == 1_500
     assert len(ledger.rows("retries")) == len(ledger.rows("sweeps")) == 1

@@ -4,9 +4,9 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from pyspark.sql import SparkSession
 
 from duesweep import wiring
+from duesweep.engines.base import Engine
 from duesweep.errors import ConfigError, ExitCode
 from duesweep.handover import handover, preview
 from duesweep.preview import PreviewEntry
@@ -24,7 +24,7 @@ _YEAR_SECONDS = 31_536_000
 
 
 def test_due_messages_are_dispatched_and_the_others_deferred(
-    spark: SparkSession, endpoint: Endpoint, broker: Broker, ledger: LedgerReader
+    engine: Engine, endpoint: Endpoint, broker: Broker, ledger: LedgerReader
 ) -> None:
     set_up(endpoint, broker, "Billing", "Shipping")
     endpoint.delay_many(30, ("Billing", "Shipping"))
@@ -34,7 +34,7 @@ def test_due_messages_are_dispatched_and_the_others_deferred(
     beyond = endpoint.delay(due_in_seconds=_BEYOND_SECONDS)
     context = wiring.handover_context(endpoint.config(**settings(broker)))
 
-    done = handover(spark, context)
+    done = handover(engine, context)
 
     assert (done.summary.dispatched, done.summary.failed, done.left) == (51, 0, 1)
     assert done.exit_code is ExitCode.WORK_LEFT
@@ -51,7 +51,7 @@ def test_due_messages_are_dispatched_and_the_others_deferred(
 
 
 def test_preview_counts_by_destination_and_level_and_moves_nothing(
-    spark: SparkSession, endpoint: Endpoint, broker: Broker
+    endpoint: Endpoint, broker: Broker
 ) -> None:
     set_up(endpoint, broker, "Billing")
     endpoint.delay_many(7)
@@ -61,7 +61,7 @@ def test_preview_counts_by_destination_and_level_and_moves_nothing(
     endpoint.delay(headers="{")
     waiting = endpoint.waiting()
 
-    found = preview(spark, wiring.handover_context(endpoint.config(**settings(broker))))
+    found = preview(wiring.handover_context(endpoint.config(**settings(broker))))
 
     placed = {entry: count for entry, count in found.items() if not entry.problem}
     assert placed == {PreviewEntry("Billing"): 7, PreviewEntry("Billing", 9): 5}
@@ -75,7 +75,7 @@ def test_preview_counts_by_destination_and_level_and_moves_nothing(
 
 
 def test_what_is_due_before_the_cutoff_is_left(
-    spark: SparkSession, endpoint: Endpoint, broker: Broker
+    engine: Engine, endpoint: Endpoint, broker: Broker
 ) -> None:
     set_up(endpoint, broker, "Billing")
     before = [endpoint.delay(), endpoint.delay(due_in_seconds=600)]
@@ -83,31 +83,31 @@ def test_what_is_due_before_the_cutoff_is_left(
     context = wiring.handover_context(endpoint.config(**settings(broker)))
     cutoff = datetime.now(UTC) + timedelta(hours=1)
 
-    done = handover(spark, context, cutoff)
+    done = handover(engine, context, cutoff)
 
     assert (done.summary.dispatched, done.left, done.exit_code) == (4, 0, ExitCode.DONE)
     assert sorted(endpoint.waiting()) == sorted(before)
 
 
 def test_messages_that_are_not_due_are_not_charged_for_a_missing_queue(
-    spark: SparkSession, endpoint: Endpoint, broker: Broker
+    engine: Engine, endpoint: Endpoint, broker: Broker
 ) -> None:
     set_up(endpoint, broker, "Billing")
     early = endpoint.delay("Nowhere", due_in_seconds=600)
     context = wiring.handover_context(endpoint.config(**settings(broker)))
 
-    done = handover(spark, context)
+    done = handover(engine, context)
 
     assert (done.summary.failed, done.left, done.exit_code) == (0, 1, ExitCode.WORK_LEFT)
     assert endpoint.waiting() == [early]
     assert endpoint.attempts() == {}
 
 
-def test_queues_that_hold_nothing_back_are_refused(spark: SparkSession, endpoint: Endpoint) -> None:
+def test_queues_that_hold_nothing_back_are_refused(engine: Engine, endpoint: Endpoint) -> None:
     endpoint.set_up("Billing")
 
     with pytest.raises(ConfigError, match="rabbitmq"):
-        handover(spark, wiring.handover_context(endpoint.config()))
+        handover(engine, wiring.handover_context(endpoint.config()))
 
 
 def test_broker_without_a_ladder_is_refused_before_anything_is_moved(
@@ -121,7 +121,7 @@ def test_broker_without_a_ladder_is_refused_before_anything_is_moved(
 
 
 def test_sweep_that_looks_ahead_hands_over_what_comes_due_before_the_next(
-    spark: SparkSession, endpoint: Endpoint, broker: Broker, ledger: LedgerReader
+    engine: Engine, endpoint: Endpoint, broker: Broker, ledger: LedgerReader
 ) -> None:
     set_up(endpoint, broker, "Billing")
     endpoint.delay_many(10)
@@ -131,7 +131,7 @@ def test_sweep_that_looks_ahead_hands_over_what_comes_due_before_the_next(
         endpoint.config(**settings(broker, sweep__look_ahead_seconds=30))
     )
 
-    summary = sweep(spark, context)
+    summary = sweep(engine, context)
 
     assert (summary.dispatched, summary.failed, summary.left) == (12, 0, 0)
     assert endpoint.waiting() == [far]

@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql import SparkSession
 
 from duesweep import wiring
 from duesweep.drivers.rabbitmq import Brokers
+from duesweep.engines.base import Engine
 from duesweep.errors import ExitCode
 from duesweep.handover import handover, preview
 from duesweep.queues.rabbitmq import ladder
@@ -25,7 +25,7 @@ _YEAR_SECONDS = 31_536_000
 
 @pytest.mark.parametrize("kind", ["sqlserver", "msmq", "sql-persistence"])
 def test_due_messages_are_dispatched_and_the_others_deferred(
-    spark: SparkSession, sqlserver_endpoint: "SqlServerEndpoint", broker: Broker, kind: str
+    engine: Engine, sqlserver_endpoint: "SqlServerEndpoint", broker: Broker, kind: str
 ) -> None:
     endpoint = sqlserver_endpoint.of_kind(kind)
     endpoint.set_up()
@@ -36,8 +36,8 @@ def test_due_messages_are_dispatched_and_the_others_deferred(
     endpoint.delay_many(20, due_in_seconds=_YEAR_SECONDS)
     context = wiring.handover_context(endpoint.config(**settings(broker)))
 
-    found = preview(spark, context)
-    done = handover(spark, context)
+    found = preview(context)
+    done = handover(engine, context)
 
     assert {entry.level: count for entry, count in found.items()} == {None: 30, 24: 20}
     assert (done.summary.dispatched, done.left, done.exit_code) == (50, 0, ExitCode.DONE)

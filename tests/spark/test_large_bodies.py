@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from duesweep import wiring
+from duesweep.engines.spark import SparkEngine
 from duesweep.sweep import sweep
 from duesweep.testing.builders import delayed_row
 from support.endpoint import Endpoint
@@ -26,7 +27,7 @@ def test_body_of_60_mb_and_many_of_1_mb_stay_within_bounds(
     endpoint.load([delayed_row(body=huge)])
     endpoint.load(delayed_row(body=os.urandom(_MB)) for _ in range(150))
 
-    summary = sweep(spark, wiring.sweep_context(endpoint.config()))
+    summary = sweep(SparkEngine(spark), wiring.sweep_context(endpoint.config()))
 
     assert (summary.dispatched, summary.bytes) == (151, 210 * _MB)
     sizes = endpoint.fetch('SELECT octet_length(body) AS size FROM "Billing"')
@@ -47,7 +48,7 @@ def test_body_of_60_mb_ends_whole_in_errors(
     endpoint.load([delayed_row("Nowhere", body=huge)])
 
     summary = sweep(
-        spark,
+        SparkEngine(spark),
         wiring.sweep_context(endpoint.config(retry__max_attempts=1, retry__error_queue="error")),
     )
 

@@ -11,6 +11,8 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from duesweep import wiring
 from duesweep.core.message import MESSAGE_ID
+from duesweep.engines.in_process import InProcessEngine
+from duesweep.engines.spark import SparkEngine
 from duesweep.sweep import sweep
 from duesweep.testing.builders import BODY, MESSAGE_TYPE, DelayedRow, delayed_row
 from support.endpoint import Endpoint
@@ -42,7 +44,8 @@ def test_delivered_failed_and_exhausted_messages_are_all_that_the_ledger_holds(
         FIRST_FAILED,
     )
 
-    summary = sweep(spark, context)
+    engine = SparkEngine(spark) if writer == "spark" else InProcessEngine()
+    summary = sweep(engine, context)
 
     sweep_row = {name: getattr(summary, name) for name in COLUMNS["sweeps"]}
     assert sweep_row | {"dispatched": 1, "failed": 1, "exhausted": 1, "found": 3} == sweep_row

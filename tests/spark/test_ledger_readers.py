@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from duesweep import wiring
 from duesweep.core.outcome import Delivered
+from duesweep.engines.spark import SparkEngine
 from duesweep.ledger.identity import TABLES
 from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.opening import open_ledger
@@ -53,9 +54,9 @@ def test_dues_of_all_times_are_the_same_for_all_readers(
     for destination in ("Billing", "Nowhere"):
         endpoint.load(delayed_row(destination, due=due) for due in _DUES)
     context = wiring.sweep_context(endpoint.config(retry__max_attempts=1, ledger__writer=writer))
-    sweep(session, context)
+    sweep(SparkEngine(session), context)
     endpoint.delay("Nowhere")
-    sweep(session, wiring.sweep_context(endpoint.config(ledger__writer=writer)))
+    sweep(SparkEngine(session), wiring.sweep_context(endpoint.config(ledger__writer=writer)))
     _append_what_nobody_waits_for(open_ledger(context.ledger_root, context.ledger_writer, session))
 
     dues = [value[0] for value in _by_spark(ledger, "tombstones", ["due"])]

@@ -1,9 +1,9 @@
 """Names that PostgreSQL allows, through plan, dispatch, settle and the ledger."""
 
 import pytest
-from pyspark.sql import SparkSession
 
 from duesweep import wiring
+from duesweep.engines.base import Engine
 from duesweep.sweep import sweep
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
@@ -18,7 +18,7 @@ NAMES = {
 
 @pytest.mark.parametrize("case", NAMES)
 def test_odd_names_are_swept_and_accounted_for(
-    case: str, spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader
+    case: str, engine: Engine, endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
     name, schema, delayed = NAMES[case]
     odd = endpoint.named(name, schema, delayed).set_up()
@@ -27,7 +27,7 @@ def test_odd_names_are_swept_and_accounted_for(
     failed = odd.delay("No\\'where")
 
     context = wiring.sweep_context(odd.config())
-    summary = sweep(spark, context)
+    summary = sweep(engine, context)
 
     assert (summary.dispatched, summary.failed) == (2, 1)
     assert len(odd.queue_rows(str(odd.addresses.own_queue))) == 1
@@ -39,5 +39,5 @@ def test_odd_names_are_swept_and_accounted_for(
     # The mirror of this source, and of no other, is replaced.
     odd.create_queue("No\\'where")
     odd.execute(f"UPDATE {odd.own_table('attempts')} SET next_attempt_at = now()")
-    again = sweep(spark, context)
+    again = sweep(engine, context)
     assert (again.dispatched, ledger.rows("retries")) == (1, [])

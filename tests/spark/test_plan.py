@@ -6,7 +6,9 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from duesweep import wiring
 from duesweep.core.policy import BatchLimits
-from duesweep.plan import claim_keys_df, plan_slices
+from duesweep.engines import spark as engine_module
+from duesweep.engines.spark import SparkEngine, claim_keys_df
+from duesweep.plan import plan_slices
 from duesweep.sweep import sweep
 from support.endpoint import Endpoint
 
@@ -39,7 +41,6 @@ def test_million_keys_with_one_due_make_equal_slices(
 def test_message_rescheduled_after_the_plan_stays(
     spark: SparkSession, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from duesweep import sweep as sweep_module  # noqa: PLC0415
 
     endpoint.set_up("Billing")
     stays, *_ = endpoint.delay_many(5)
@@ -48,21 +49,21 @@ def test_message_rescheduled_after_the_plan_stays(
         endpoint.execute(
             f"UPDATE {endpoint.delayed} SET due = now() + interval '1 day' WHERE id = $1", stays
         )
-        dispatch(*arguments)
+        run_slices(*arguments)
 
-    dispatch = sweep_module.dispatch
+    run_slices = engine_module.run_slices
     # Keys are read lazily, in the tasks: pin them first, so that the plan is really older.
-    original_claim_keys_df = sweep_module.claim_keys_df
+    original_claim_keys_df = engine_module.claim_keys_df
     monkeypatch.setattr(
-        sweep_module,
+        engine_module,
         "claim_keys_df",
         lambda *arguments: spark.createDataFrame(
             original_claim_keys_df(*arguments).collect()
         ).coalesce(1),
     )
-    monkeypatch.setattr(sweep_module, "dispatch", reschedule_then_dispatch)
+    monkeypatch.setattr(engine_module, "run_slices", reschedule_then_dispatch)
 
-    summary = sweep(spark, wiring.sweep_context(endpoint.config(sweep__slices=1)))
+    summary = sweep(SparkEngine(spark), wiring.sweep_context(endpoint.config(sweep__slices=1)))
 
     assert (summary.found, summary.dispatched, summary.eligible_later) == (5, 4, 1)
     assert (summary.skipped, summary.outcome) == (0, "done")

@@ -1,8 +1,7 @@
 """One message's own fault costs only that message, and never the settle after it."""
 
-from pyspark.sql import SparkSession
-
 from duesweep import wiring
+from duesweep.engines.base import Engine
 from duesweep.sweep import sweep
 from duesweep.testing.builders import DelayedRow, delayed_row
 from support.endpoint import Endpoint
@@ -29,7 +28,7 @@ POISON = {
 
 
 def test_poison_is_exhausted_one_by_one_and_the_rest_is_delivered(
-    spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader
+    engine: Engine, endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
     endpoint.set_up("Billing", "error")
     endpoint.execute('CREATE TABLE "NotAQueue" (id uuid, headers text)')
@@ -38,7 +37,7 @@ def test_poison_is_exhausted_one_by_one_and_the_rest_is_delivered(
     endpoint.delay_many(20)
     config = endpoint.config(retry__max_attempts=1, retry__error_queue="error")
 
-    summary = sweep(spark, wiring.sweep_context(config))
+    summary = sweep(engine, wiring.sweep_context(config))
 
     assert (summary.dispatched, summary.exhausted, summary.failed) == (20, len(POISON), 0)
     errors = {row.message_key: row for row in ledger.rows("errors")}
@@ -47,11 +46,11 @@ def test_poison_is_exhausted_one_by_one_and_the_rest_is_delivered(
     }
     assert all(row.stack and row.error_text for row in errors.values())
     assert len(endpoint.queue_rows("error")) == len(POISON)
-    assert ledger.table("tombstones").count() == 20 + len(POISON)
+    assert ledger.count("tombstones") == 20 + len(POISON)
 
 
 def test_row_that_the_destination_refuses_costs_only_itself(
-    spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader
+    engine: Engine, endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
     endpoint.set_up("Billing")
     endpoint.execute('CREATE UNIQUE INDEX ON "Billing" (headers)')
@@ -59,7 +58,7 @@ def test_row_that_the_destination_refuses_costs_only_itself(
     endpoint.load([twin, DelayedRow(headers=twin.headers)])
     endpoint.delay_many(300)
 
-    summary = sweep(spark, wiring.sweep_context(endpoint.config()))
+    summary = sweep(engine, wiring.sweep_context(endpoint.config()))
 
     assert (summary.dispatched, summary.failed) == (301, 1)
     (retry,) = ledger.rows("retries")
@@ -68,13 +67,13 @@ def test_row_that_the_destination_refuses_costs_only_itself(
 
 
 def test_infinite_due_is_swept_and_has_no_lateness(
-    spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader
+    engine: Engine, endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
     endpoint.set_up("Billing")
     endpoint.load([delayed_row(due="-infinity"), delayed_row(due="infinity")])
     endpoint.delay_many(2)
 
-    summary = sweep(spark, wiring.sweep_context(endpoint.config()))
+    summary = sweep(engine, wiring.sweep_context(endpoint.config()))
 
     assert summary.dispatched == 3
     assert (

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from duesweep import wiring
+from duesweep.engines.spark import SparkEngine
 from duesweep.sweep import sweep
 from support.endpoint import Endpoint
 
@@ -37,7 +38,7 @@ def ledger(spark: SparkSession, endpoint: Endpoint) -> Path:
     """A ledger of three messages that were delivered, and of one that failed."""
     endpoint.set_up("Billing", "Shipping")
     endpoint.delay_many(4, ["Billing", "Shipping", "Billing", "Nowhere"])
-    sweep(spark, wiring.sweep_context(endpoint.config()))
+    sweep(SparkEngine(spark), wiring.sweep_context(endpoint.config()))
     return endpoint.folder / "ledger"
 
 

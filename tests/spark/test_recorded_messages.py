@@ -3,10 +3,9 @@
 import json
 from datetime import timedelta
 
-from pyspark.sql import SparkSession
-
 from duesweep import wiring
 from duesweep.core.policy import Retry
+from duesweep.engines.base import Engine
 from duesweep.sweep import exit_code, sweep
 from support import recordings
 from support.endpoint import Endpoint
@@ -21,11 +20,11 @@ def load_recorded(endpoint: Endpoint) -> None:
 
 
 def test_delivered_rows_are_the_recorded_ones(
-    spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader
+    engine: Engine, endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
     load_recorded(endpoint)
 
-    summary = sweep(spark, wiring.sweep_context(endpoint.config()))
+    summary = sweep(engine, wiring.sweep_context(endpoint.config()))
 
     delivered = recordings.delivered_rows()
     assert set(delivered) == {'"public"."Billing"', '"Ship"."ping"'}
@@ -44,8 +43,8 @@ def test_delivered_rows_are_the_recorded_ones(
     assert (retry.message_id, retry.attempts, retry.destination) == (NOWHERE, 1, "Nowhere")
     assert retry.error_class == "duesweep.errors.QueueNotFoundError"
     assert retry.first_failed_at == retry.last_failed_at < retry.next_attempt_at
-    assert ledger.table("tombstones").count() == 19
-    tombstone = ledger.table("tombstones").filter("message_id = 'order/42'").first()
+    assert ledger.count("tombstones") == 19
+    (tombstone,) = [row for row in ledger.rows("tombstones") if row.message_id == "order/42"]
     assert tombstone.queue == '"public"."Billing"'
     assert tombstone.message_type == "Sales.Messages.CancelOrder"
     late = tombstone.dispatched_at - tombstone.due
@@ -53,18 +52,18 @@ def test_delivered_rows_are_the_recorded_ones(
 
 
 def test_message_for_nowhere_is_retried_after_its_backoff_and_ends_whole_in_errors(
-    spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader
+    engine: Engine, endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
     load_recorded(endpoint)
     context = wiring.sweep_context(
         endpoint.config(retry__max_attempts=2, retry__error_queue="error")
     )
-    sweep(spark, context)
+    sweep(engine, context)
     with context.store.open_driver() as session:
         assert not session.has_work()  # in back-off: Spark is not needed
     endpoint.end_back_off()
 
-    summary = sweep(spark, context)
+    summary = sweep(engine, context)
 
     assert (summary.found, summary.exhausted, exit_code(summary)) == (1, 1, 3)
     (original,) = (row for row in recordings.delayed_rows() if NOWHERE in row.headers)
@@ -86,21 +85,21 @@ def test_message_for_nowhere_is_retried_after_its_backoff_and_ends_whole_in_erro
         n: v for n, v in theirs.items() if n not in fault
     }
     assert one.body == recorded_message.body
-    (tombstone,) = ledger.table("tombstones").filter("outcome = 'exhausted'").collect()
+    (tombstone,) = [row for row in ledger.rows("tombstones") if row.outcome == "exhausted"]
     assert (tombstone.queue, tombstone.attempts) == ('"public"."error"', 2)
 
 
 def test_ordinary_sweep_makes_two_commits(
-    spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader
+    engine: Engine, endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
     endpoint.set_up("Billing")
     endpoint.delay_many(3)
     context = wiring.sweep_context(endpoint.config())
-    sweep(spark, context)
+    sweep(engine, context)
     before = {name: ledger.commits(name) for name in ("tombstones", "retries", "errors", "sweeps")}
     endpoint.delay_many(3)
 
-    sweep(spark, context)
+    sweep(engine, context)
 
     after = {name: ledger.commits(name) for name in before}
     assert {name: after[name] - before[name] for name in before} == {
@@ -112,7 +111,7 @@ def test_ordinary_sweep_makes_two_commits(
 
 
 def test_no_attempts_are_needed_where_one_is_all(
-    spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader
+    engine: Engine, endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
     endpoint.set_up()
     endpoint.delay_many(5, ["Nowhere"])
@@ -121,7 +120,7 @@ def test_no_attempts_are_needed_where_one_is_all(
     )
     assert context.retry == Retry(max_attempts=1)
 
-    summary = sweep(spark, context)
+    summary = sweep(engine, context)
 
     assert (summary.exhausted, summary.failed, summary.over_limit) == (2, 3, 3)
     assert len(ledger.rows("errors")) == 2

@@ -4,10 +4,10 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql import SparkSession
 
 from duesweep import config as configuration
 from duesweep import wiring
+from duesweep.engines.base import Engine
 from duesweep.sweep import sweep
 from support.endpoint import Endpoint
 from support.routes import add_routes
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.services]
 
 
 def test_postgresql_messages_go_to_two_databases_by_their_routes(
-    spark: SparkSession, endpoint: Endpoint
+    engine: Engine, endpoint: Endpoint
 ) -> None:
     other = endpoint.named("Elsewhere", "elsewhere").set_up("Billing")
     endpoint.set_up("Billing")
@@ -29,7 +29,7 @@ def test_postgresql_messages_go_to_two_databases_by_their_routes(
     )
     add_routes(file, ("*@FAR", "far", "{queue}"), ("*", "near", "{destination}"))
 
-    summary = sweep(spark, wiring.sweep_context(configuration.load(file)))
+    summary = sweep(engine, wiring.sweep_context(configuration.load(file)))
 
     assert (summary.dispatched, summary.failed) == (200, 100)
     near, far = endpoint.queue_rows("Billing"), other.queue_rows("Billing")
@@ -38,7 +38,7 @@ def test_postgresql_messages_go_to_two_databases_by_their_routes(
 
 
 def test_postgresql_store_fills_queue_tables_of_sql_server(
-    spark: SparkSession, endpoint: Endpoint, sqlserver_endpoint: "SqlServerEndpoint"
+    engine: Engine, endpoint: Endpoint, sqlserver_endpoint: "SqlServerEndpoint"
 ) -> None:
     endpoint.set_up()
     sqlserver_endpoint.set_up("Billing")
@@ -50,7 +50,7 @@ def test_postgresql_store_fills_queue_tables_of_sql_server(
     )
     add_routes(file, ("*@*", "main", "{queue}"))
 
-    summary = sweep(spark, wiring.sweep_context(configuration.load(file)))
+    summary = sweep(engine, wiring.sweep_context(configuration.load(file)))
 
     rows = sqlserver_endpoint.queue_rows("Billing")
     assert summary.dispatched == len(rows) == len({row.message_id for row in rows}) == 300
@@ -58,7 +58,7 @@ def test_postgresql_store_fills_queue_tables_of_sql_server(
 
 
 def test_sql_server_store_fills_queue_tables_of_postgresql(
-    spark: SparkSession, endpoint: Endpoint, sqlserver_endpoint: "SqlServerEndpoint"
+    engine: Engine, endpoint: Endpoint, sqlserver_endpoint: "SqlServerEndpoint"
 ) -> None:
     endpoint.set_up("Billing")
     sqlserver_endpoint.set_up()
@@ -68,7 +68,7 @@ def test_sql_server_store_fills_queue_tables_of_postgresql(
     )
     add_routes(file, ("*@*", "default", "{queue}"))
 
-    summary = sweep(spark, wiring.sweep_context(configuration.load(file)))
+    summary = sweep(engine, wiring.sweep_context(configuration.load(file)))
 
     rows = endpoint.queue_rows("Billing")
     assert summary.dispatched == len(rows) == len({row.message_id for row in rows}) == 300

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from duesweep import config as configuration
 from duesweep import wiring
+from duesweep.engines.base import Engine
 from duesweep.stores.journal import SweepSummary
 from duesweep.sweep import sweep
 from duesweep.testing.builders import delayed_row
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.slow]
 
 
-def _ledger(spark: SparkSession, endpoint: "SqlServerEndpoint") -> LedgerReader:
-    return LedgerReader(spark, endpoint.folder / "ledger")
+def _ledger(endpoint: "SqlServerEndpoint") -> LedgerReader:
+    return LedgerReader(endpoint.folder / "ledger")
 
 
 def _to_the_millisecond(due: object) -> datetime:
@@ -45,14 +46,14 @@ def _adds_up(summary: SweepSummary) -> bool:
 
 
 def test_recorded_messages_are_delivered_byte_for_byte(
-    spark: SparkSession, sqlserver_endpoint: "SqlServerEndpoint"
+    engine: Engine, sqlserver_endpoint: "SqlServerEndpoint"
 ) -> None:
     endpoint = sqlserver_endpoint.set_up("Billing", "Ship.ping")
     recorded_rows = recordings.delayed_rows()
     # To the millisecond, which is all that this transport's column holds.
     endpoint.load([replace(row, due=_to_the_millisecond(row.due)) for row in recorded_rows])
 
-    summary = sweep(spark, wiring.sweep_context(endpoint.config()))
+    summary = sweep(engine, wiring.sweep_context(endpoint.config()))
 
     recorded = recordings.delivered_rows()
     expected = [row for rows in recorded.values() for row in rows]
@@ -66,20 +67,20 @@ def test_recorded_messages_are_delivered_byte_for_byte(
 
 
 def test_thousands_of_messages_with_one_due_are_swept_once_by_several_slices(
-    spark: SparkSession, sqlserver_endpoint: "SqlServerEndpoint"
+    engine: Engine, sqlserver_endpoint: "SqlServerEndpoint"
 ) -> None:
     endpoint = sqlserver_endpoint.set_up("Billing", "Shipping")
     keys = endpoint.delay_many(3_000, ["Billing", "Shipping"])
     context = wiring.sweep_context(endpoint.config(sweep__batch_rows=250))
 
     # What stands in for SQL Server lets two slices claim one row, and the later one start anew.
-    sweeps = [sweep(spark, context) for _ in range(2)]
+    sweeps = [sweep(engine, context) for _ in range(2)]
 
     assert sum(summary.dispatched for summary in sweeps) == len(keys)
     assert all(_adds_up(summary) for summary in sweeps)
     assert set(_ids(endpoint, "Billing", "Shipping").values()) == {1}
     assert endpoint.waiting() == []
-    tombstones = [row.message_key for row in _ledger(spark, endpoint).rows("tombstones")]
+    tombstones = [row.message_key for row in _ledger(endpoint).rows("tombstones")]
     assert sorted(tombstones) == sorted(keys)
 
 
@@ -103,32 +104,32 @@ def test_dues_at_both_sides_of_every_tick_fall_between_no_slices(
 
 
 def test_queues_in_another_database_are_filled_in_the_same_transaction(
-    spark: SparkSession, sqlserver_endpoint: "SqlServerEndpoint"
+    engine: Engine, sqlserver_endpoint: "SqlServerEndpoint"
 ) -> None:
     endpoint = sqlserver_endpoint.set_up()
     address = f"Billing@[{endpoint.schema}]@[{endpoint.server.other.name}]"
     endpoint.create_queue(address)
     endpoint.delay_many(50, [address])
 
-    summary = sweep(spark, wiring.sweep_context(endpoint.config()))
+    summary = sweep(engine, wiring.sweep_context(endpoint.config()))
 
     assert summary.dispatched == len(endpoint.queue_rows(address)) == 50
 
 
 def test_exhausted_message_is_whole_in_the_ledger_and_in_the_error_queue(
-    spark: SparkSession, sqlserver_endpoint: "SqlServerEndpoint"
+    engine: Engine, sqlserver_endpoint: "SqlServerEndpoint"
 ) -> None:
     endpoint = sqlserver_endpoint.set_up("error")
     key = endpoint.delay("Nowhere", body=bytes(range(256)))
     config = endpoint.config(retry__max_attempts=2, retry__error_queue="error")
 
-    first = sweep(spark, wiring.sweep_context(config))
+    first = sweep(engine, wiring.sweep_context(config))
     endpoint.end_back_off()
-    second = sweep(spark, wiring.sweep_context(config))
+    second = sweep(engine, wiring.sweep_context(config))
 
     assert (first.failed, first.exhausted) == (1, 0)
     assert (second.failed, second.exhausted) == (0, 1)
-    (error,) = _ledger(spark, endpoint).rows("errors")
+    (error,) = _ledger(endpoint).rows("errors")
     assert (error.message_key, error.attempts, error.body) == (key, 2, bytes(range(256)))
     assert error.headers["NServiceBus.SqlServer.ForwardDestination"] == "Nowhere"
     (one,) = endpoint.queue_rows("error")
@@ -147,7 +148,7 @@ def _msmq(endpoint: "SqlServerEndpoint", **settings: object) -> Path:
 
 
 def test_recorded_msmq_messages_are_delivered_with_their_headers(
-    spark: SparkSession, msmq_endpoint: "SqlServerEndpoint"
+    engine: Engine, msmq_endpoint: "SqlServerEndpoint"
 ) -> None:
     endpoint = msmq_endpoint.set_up("Billing", "error")
     recorded = recordings.msmq_headers()
@@ -161,7 +162,7 @@ def test_recorded_msmq_messages_are_delivered_with_their_headers(
         )
     config = configuration.load(_msmq(endpoint, retry__error_queue="error"))
 
-    summary = sweep(spark, wiring.sweep_context(config))
+    summary = sweep(engine, wiring.sweep_context(config))
 
     delivered = [json.loads(row.headers) for row in endpoint.queue_rows("Billing")]
     expected = [case.message_headers for case in recorded if case.to.startswith("Billing@")]
@@ -169,7 +170,7 @@ def test_recorded_msmq_messages_are_delivered_with_their_headers(
     assert sorted(map(str, delivered)) == sorted(map(str, expected))
     # An unknown queue is given up at once, as the transport does.
     assert (summary.dispatched, summary.failed, summary.exhausted) == (19, 0, 2)
-    errors = {row.destination: row for row in _ledger(spark, endpoint).rows("errors")}
+    errors = {row.destination: row for row in _ledger(endpoint).rows("errors")}
     assert set(errors) == {"Ship.ping@HOST-1", "Nowhere@HOST-9"}
     assert errors["Nowhere@HOST-9"].headers_text.startswith("<?xml")
     assert errors["Nowhere@HOST-9"].attempts == 1
@@ -179,7 +180,7 @@ def test_recorded_msmq_messages_are_delivered_with_their_headers(
 
 @pytest.mark.parametrize("number_of_retries", [0, 2])
 def test_msmq_message_gets_two_attempts_more_than_the_setting_says(
-    spark: SparkSession, msmq_endpoint: "SqlServerEndpoint", number_of_retries: int
+    engine: Engine, msmq_endpoint: "SqlServerEndpoint", number_of_retries: int
 ) -> None:
     endpoint = msmq_endpoint.set_up()
     endpoint.load([delayed_row("Billing", due=endpoint.due_in(-60))])
@@ -194,10 +195,10 @@ def test_msmq_message_gets_two_attempts_more_than_the_setting_says(
         attempts += 1
         (count,) = endpoint.fetch(f"SELECT RetryCount FROM {endpoint.delayed}")[0]
         assert count == attempts - 1
-        sweep(spark, wiring.sweep_context(config))
+        sweep(engine, wiring.sweep_context(config))
 
     assert attempts == number_of_retries + 2
-    (error,) = _ledger(spark, endpoint).rows("errors")
+    (error,) = _ledger(endpoint).rows("errors")
     assert (error.message_key, error.attempts, error.destination) == (key, attempts, "")
 
 

@@ -15,11 +15,11 @@ from pathlib import Path
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
-from pyspark.sql import SparkSession
 
 from duesweep import wiring
 from duesweep.context import SweepContext
 from duesweep.demo.server import EmbeddedServer
+from duesweep.engines.base import Engine
 from duesweep.errors import ConfigError
 from duesweep.sweep import sweep
 from duesweep.testing.builders import DelayedRow, delayed_row
@@ -67,17 +67,17 @@ def predicate_moves(endpoint: Endpoint) -> list[str]:
 
 
 def assert_swept_is_what_the_predicate_moves(
-    spark: SparkSession, endpoint: Endpoint, context: SweepContext
+    engine: Engine, endpoint: Endpoint, context: SweepContext
 ) -> None:
     stored = endpoint.waiting()
     expected = predicate_moves(endpoint)
     assert 0 < len(expected) < len(stored)
 
-    summary = sweep(spark, context)
+    summary = sweep(engine, context)
 
     assert sorted(set(stored) - set(endpoint.waiting())) == expected
     assert summary.dispatched == len(expected)
-    ledger = LedgerReader(spark, endpoint.folder / "ledger")
+    ledger = LedgerReader(endpoint.folder / "ledger")
     for row in ledger.rows("tombstones"):
         assert row.lateness_ms >= 0
         assert row.lateness_ms == (row.dispatched_at - row.due) // timedelta(milliseconds=1)
@@ -94,19 +94,18 @@ ZONES = {
 
 @pytest.mark.parametrize("zone", ZONES)
 def test_what_the_transports_predicate_would_move_is_swept(
-    zone: str, spark: SparkSession, open_folder: Path
+    zone: str, engine: Engine, open_folder: Path
 ) -> None:
     with endpoint_in(ZONES[zone], open_folder / "server") as endpoint:
         endpoint.set_up("Billing")
         endpoint.load(rows_around(endpoint.due_in(0)))
 
-        assert_swept_is_what_the_predicate_moves(
-            spark, endpoint, wiring.sweep_context(endpoint.config())
-        )
+        context = wiring.sweep_context(endpoint.config())
+        assert_swept_is_what_the_predicate_moves(engine, endpoint, context)
 
 
 def test_no_zone_but_the_writers_has_a_say(
-    spark: SparkSession, open_folder: Path, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, open_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with endpoint_in("America/New_York", open_folder / "server") as endpoint:
         endpoint.set_up("Billing")
@@ -119,7 +118,7 @@ def test_no_zone_but_the_writers_has_a_say(
         monkeypatch.setenv("PGTZ", "Australia/Sydney")
         expected = _predicate_in_server_zone(endpoint)
 
-        summary = sweep(spark, context)
+        summary = sweep(engine, context)
 
         assert summary.dispatched == len(expected)
         assert not set(expected) & set(endpoint.waiting())
@@ -132,7 +131,7 @@ def _predicate_in_server_zone(endpoint: Endpoint) -> list[str]:
 
 @pytest.mark.parametrize("setting", ["DATABASE {database}", "ROLE {writer}"])
 def test_zone_of_the_writers_role_or_database_goes_over_the_servers(
-    setting: str, spark: SparkSession, endpoint: Endpoint
+    setting: str, engine: Engine, endpoint: Endpoint
 ) -> None:
     endpoint.set_up("Billing")
     database = endpoint.server.admin.info.dbname
@@ -146,7 +145,7 @@ def test_zone_of_the_writers_role_or_database_goes_over_the_servers(
     endpoint.load(rows_around(now[0]))
 
     assert_swept_is_what_the_predicate_moves(
-        spark,
+        engine,
         replace(endpoint, server=replace(endpoint.server, dsn=writer)),
         wiring.sweep_context(endpoint.config()),
     )

@@ -4,9 +4,9 @@ import json
 from typing import TYPE_CHECKING, Union
 
 import pytest
-from pyspark.sql import SparkSession
 
 from duesweep import wiring
+from duesweep.engines.base import Engine
 from duesweep.errors import ConfigError
 from duesweep.sweep import sweep
 from support.ledger_reader import LedgerReader
@@ -30,21 +30,19 @@ def timeouts(request: pytest.FixtureRequest) -> Subject:
     return found.of_kind("sql-persistence").set_up(*queues)
 
 
-def test_what_is_due_is_swept_once_and_accounted_for(
-    spark: SparkSession, timeouts: Subject
-) -> None:
+def test_what_is_due_is_swept_once_and_accounted_for(engine: Engine, timeouts: Subject) -> None:
     keys = timeouts.delay_many(600, ["Billing", "Shipping"])
     keys += [timeouts.delay(due_in_seconds=-seconds) for seconds in (1, 1_800, 40_000)]
     waiting = [timeouts.delay(due_in_seconds=seconds) for seconds in (600, 1_800, 40_000)]
 
     summary = sweep(
-        spark, wiring.sweep_context(timeouts.config(sweep__batch_rows=100, sweep__slices=1))
+        engine, wiring.sweep_context(timeouts.config(sweep__batch_rows=100, sweep__slices=1))
     )
 
     assert (summary.found, summary.dispatched, summary.outcome) == (603, 603, "done")
     assert [len(timeouts.queue_rows(queue)) for queue in ("Billing", "Shipping")] == [303, 300]
     assert timeouts.waiting() == sorted(waiting)
-    tombstones = LedgerReader(spark, timeouts.folder / "ledger").rows("tombstones")
+    tombstones = LedgerReader(timeouts.folder / "ledger").rows("tombstones")
     assert sorted(row.message_key for row in tombstones) == sorted(keys)
     late_ms = [row.lateness_ms for row in tombstones]
     assert min(late_ms) > 0
@@ -52,7 +50,7 @@ def test_what_is_due_is_swept_once_and_accounted_for(
 
 
 def test_nothing_is_claimed_where_none_of_the_queues_is_there(
-    spark: SparkSession, timeouts: Subject
+    engine: Engine, timeouts: Subject
 ) -> None:
     keys = timeouts.delay_many(20, ["Biling", "Shiping"])
     context = wiring.sweep_context(
@@ -60,7 +58,7 @@ def test_nothing_is_claimed_where_none_of_the_queues_is_there(
     )
 
     with pytest.raises(ConfigError, match=r"queues\.default has none of the queues"):
-        sweep(spark, context)
+        sweep(engine, context)
 
     assert timeouts.waiting() == sorted(keys)
     assert timeouts.queue_rows("error") == []
@@ -69,7 +67,7 @@ def test_nothing_is_claimed_where_none_of_the_queues_is_there(
 
 
 def test_exhausted_message_is_whole_in_the_ledger_and_in_the_error_queue(
-    spark: SparkSession, timeouts: Subject
+    engine: Engine, timeouts: Subject
 ) -> None:
     key = timeouts.delay("Nowhere", body=bytes(range(256)))
     # Where none of the destinations is there, nothing is claimed.
@@ -78,14 +76,14 @@ def test_exhausted_message_is_whole_in_the_ledger_and_in_the_error_queue(
     back_off = {"retry__initial_seconds": 3_600, "retry__max_seconds": 3_600}
     config = timeouts.config(retry__max_attempts=2, retry__error_queue="error", **back_off)
 
-    first = sweep(spark, wiring.sweep_context(config))
-    held = sweep(spark, wiring.sweep_context(config))
+    first = sweep(engine, wiring.sweep_context(config))
+    held = sweep(engine, wiring.sweep_context(config))
     timeouts.end_back_off()
     timeouts.delay("Billing")
-    second = sweep(spark, wiring.sweep_context(config))
+    second = sweep(engine, wiring.sweep_context(config))
 
     assert (first.failed, held.found, second.exhausted) == (1, 0, 1)
-    (error,) = LedgerReader(spark, timeouts.folder / "ledger").rows("errors")
+    (error,) = LedgerReader(timeouts.folder / "ledger").rows("errors")
     assert (error.message_key, error.attempts, error.body) == (key, 2, bytes(range(256)))
     assert error.destination == "Nowhere"
     (one,) = timeouts.queue_rows("error")

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from duesweep import config as configuration
 from duesweep import wiring
+from duesweep.engines.spark import SparkEngine
 from duesweep.report.summary import as_json
 from duesweep.sweep import exit_code, sweep
 
@@ -25,7 +26,7 @@ def main(file: str) -> int:
         )
         .getOrCreate()
     )
-    summary = sweep(spark, wiring.sweep_context(configuration.load(Path(file))))
+    summary = sweep(SparkEngine(spark), wiring.sweep_context(configuration.load(Path(file))))
     print(json.dumps(as_json(summary)))
     return exit_code(summary)
 

@@ -83,10 +83,8 @@ class Endpoint(Generic[S]):
         return file
 
     def config(self, **overrides: object) -> Config:
-        """Its configuration; overrides as in `retry__max_attempts=2`. Its ledger is written by
-        delta-rs, which is much faster, unless the overrides say otherwise.
-        """
-        return configuration.load(self.config_file(**{"ledger__writer": "delta-rs", **overrides}))
+        """Its configuration; overrides as in `retry__max_attempts=2`."""
+        return configuration.load(self.config_file(**overrides))
 
     def set_up(self, *queues: str, **overrides: object) -> "Endpoint[S]":
         """Create its tables, as `duesweep setup` does, and queue tables of these addresses."""

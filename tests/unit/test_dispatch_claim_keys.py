@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from pyspark.sql import Row
 
 from duesweep.core.account import CUT, slice_account
 from duesweep.dispatch import ClaimKeys, read_claim_keys
@@ -12,8 +13,7 @@ from support.dispatch_world import one, slice_end, world_of
 
 def rows(*chunks: tuple[str | None, str | None, int | None]) -> Any:
     """Rows as Spark hands them to a task."""
-    names = ("claim_keys", "sizes", "total")
-    return [dict(zip(names, chunk, strict=True)) for chunk in chunks]
+    return [Row(claim_keys=keys, sizes=sizes, total=total) for keys, sizes, total in chunks]
 
 
 def test_claim_keys_of_all_rows_are_read() -> None:

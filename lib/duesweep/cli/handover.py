@@ -88,6 +88,7 @@ def _abort(context: SweepContext) -> int:
 
 
 def _run(context: SweepContext, cutoff: datetime | None, options: HandoverOptions) -> int:
+    from duesweep.engines.spark import SparkEngine  # noqa: PLC0415
     from duesweep.handover import handover  # noqa: PLC0415
     from duesweep.report import progress, summary  # noqa: PLC0415
     from duesweep.session import spark_session  # noqa: PLC0415
@@ -95,8 +96,8 @@ def _run(context: SweepContext, cutoff: datetime | None, options: HandoverOption
 
     progress.configure_logging()
     with map_spark_errors():
-        spark = spark_session(configuration.jars())
-        done = handover(spark, context, cutoff, progress.create_watch(context.store))
+        engine = SparkEngine(spark_session(configuration.jars()), context.timeouts)
+        done = handover(engine, context, cutoff, progress.create_watch(context.store))
     if options.as_json:
         document = documents.end_document(summary.as_json(done.summary), done.exit_code)
         print(json.dumps({**document, "left_in_store": done.left}))
@@ -119,13 +120,9 @@ def _preview(context: SweepContext, cutoff: datetime | None, options: HandoverOp
     from duesweep.preview import PreviewEntry  # noqa: PLC0415
     from duesweep.report.preview import print_preview  # noqa: PLC0415
     from duesweep.report.progress import configure_logging  # noqa: PLC0415
-    from duesweep.session import spark_session  # noqa: PLC0415
-    from duesweep.spark_errors import map_spark_errors  # noqa: PLC0415
 
     configure_logging()
-    with map_spark_errors():
-        spark = spark_session(configuration.jars())
-        found: Counter[PreviewEntry] = preview(spark, context, cutoff)
+    found: Counter[PreviewEntry] = preview(context, cutoff)
     own = context.store.own_queue
     if options.as_json:
         for entry, messages in sorted(found.items(), key=str):

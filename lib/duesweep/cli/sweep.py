@@ -1,65 +1,99 @@
-"""`duesweep sweep`: asks the store first, and starts Spark only if there is work."""
+"""`duesweep sweep`: asks the store first, and starts Spark only if there is much to do."""
 
 import json
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.cli import documents
 from duesweep.context import SweepContext
+from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.errors import ExitCode, Problem
+from duesweep.ledger.writers import resolve_writer
 from duesweep.missing_queues import refuse_missing_queues
 from duesweep.report.quantities import count_text
+from duesweep.stores.base import DriverSession
+from duesweep.stores.values import Horizon
 
-# What `--gate` returns if Spark is needed. No command exits with it.
+if TYPE_CHECKING:
+    from duesweep.engines.base import Engine
+
+# What `--gate` returns if Spark is needed, and no command runs it. No other command exits with it.
 WORK_FOR_SPARK = 10
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a look at the store found. `has_work`: any message is eligible, or any sweep unsettled;
+    `needs_spark`: so much that Spark has to do it. `notices` are the store's.
+    """
+
+    has_work: bool
+    needs_spark: bool
+    notices: Sequence[Problem]
+
+
 def run(file: Path | None, overrides: Sequence[str], *, as_json: bool, gate: bool) -> int:
-    """Sweep once. With `gate`: return 10 if Spark is needed, else do what can be done without."""
+    """Sweep once. With `gate`: if Spark is needed, become the command that runs it."""
     config = configuration.load(file, overrides)
     context = wiring.sweep_context(config)
-    is_needed, found = look(context)
-    notices = [*filter(None, [configuration.route_notice(config)]), *found]
-    if is_needed and gate:
-        return WORK_FOR_SPARK
-    for notice in notices:
+    look = look_at(context)
+    if look.needs_spark and gate:
+        return _run_spark_command()
+    for notice in filter(None, [configuration.route_notice(config), *look.notices]):
         print(f"duesweep: {notice}", file=sys.stderr)
-    if is_needed:
-        return _sweep(context, as_json=as_json)
+    if look.has_work:
+        return _sweep(context, on_spark=look.needs_spark, as_json=as_json)
     _print_idle(context, as_json=as_json)
     return ExitCode.DONE
 
 
-def look(context: SweepContext) -> tuple[bool, Sequence[Problem]]:
-    """Whether any message is eligible or any sweep unsettled, and the store's notices.
-
-    Raises `ConfigError` for wrong settings.
-    """
+def look_at(context: SweepContext) -> Look:
+    """Look whether there is work, and how much. Raises `ConfigError` for wrong settings."""
     with context.store.open_driver() as session:
         session.check()
         context.queue.check(context.error_queue)
         ahead = timedelta(seconds=context.look_ahead.longest_seconds)
-        has_work = session.has_work(ahead)
-        if has_work:
-            refuse_missing_queues(context, session, session.horizon().looking_ahead(ahead))
-        return has_work, session.notices()
+        if not session.has_work(ahead):
+            return Look(has_work=False, needs_spark=False, notices=session.notices())
+        horizon = session.horizon().looking_ahead(ahead)
+        refuse_missing_queues(context, session, horizon)
+        needs_spark = _needs_spark(context, session, horizon)
+        return Look(has_work=True, needs_spark=needs_spark, notices=session.notices())
 
 
-def _sweep(context: SweepContext, *, as_json: bool) -> int:
-    # The gate loads neither rich nor Spark.
+def _needs_spark(context: SweepContext, session: DriverSession, horizon: Horizon) -> bool:
+    """Whether Spark is there already, or has to write the ledger, or much is due."""
+    if configuration.has_prepared_session() or not context.spark_from:
+        return True
+    if resolve_writer(context.ledger_writer, context.ledger_root) is LedgerWriter.SPARK:
+        return True
+    return session.count_pending(horizon, most=context.spark_from) >= context.spark_from
+
+
+def _run_spark_command() -> int:
+    command = configuration.spark_command()
+    if command is not None:
+        os.execvp("bash", ["bash", "-c", command])
+    return WORK_FOR_SPARK
+
+
+def _sweep(context: SweepContext, *, on_spark: bool, as_json: bool) -> int:
+    # The gate loads none of these.
     from duesweep.report import progress, summary  # noqa: PLC0415
-    from duesweep.session import spark_session  # noqa: PLC0415
-    from duesweep.spark_errors import map_spark_errors  # noqa: PLC0415
     from duesweep.sweep import exit_code, sweep  # noqa: PLC0415
 
     progress.configure_logging()
-    with map_spark_errors():
-        spark = spark_session(configuration.jars())
-        done = sweep(spark, context, progress.create_watch(context.store))
+    watch = progress.create_watch(context.store)
+    with _engine(context, on_spark=on_spark) as engine:
+        done = sweep(engine, context, watch)
     code = exit_code(done)
     if as_json:
         print(json.dumps(documents.end_document(summary.as_json(done), code)))
@@ -76,6 +110,21 @@ def _sweep(context: SweepContext, *, as_json: bool) -> int:
     if done.ledger_error:
         print(f"duesweep: {done.ledger_error}", file=sys.stderr)
     return code
+
+
+@contextmanager
+def _engine(context: SweepContext, *, on_spark: bool) -> Iterator["Engine"]:
+    if not on_spark:
+        from duesweep.engines.in_process import InProcessEngine  # noqa: PLC0415
+
+        yield InProcessEngine()
+        return
+    from duesweep.engines.spark import SparkEngine  # noqa: PLC0415
+    from duesweep.session import spark_session  # noqa: PLC0415
+    from duesweep.spark_errors import map_spark_errors  # noqa: PLC0415
+
+    with map_spark_errors():
+        yield SparkEngine(spark_session(configuration.jars()), context.timeouts)
 
 
 def _print_idle(context: SweepContext, *, as_json: bool) -> None:

@@ -1,10 +1,15 @@
 """Configuration. No other part of the package reads the environment."""
 
-from duesweep.config.jars import jars
 from duesweep.config.load import load, mask_secrets
 from duesweep.config.model import Config
 from duesweep.config.rules import route_notice
 from duesweep.config.sections import DEFAULT_SCHEMAS, QueueConfig, RouteConfig
+from duesweep.config.spark_environment import (
+    has_cluster_files,
+    has_prepared_session,
+    jars,
+    spark_command,
+)
 from duesweep.config.started import started
 
 __all__ = [
@@ -12,9 +17,12 @@ __all__ = [
     "Config",
     "QueueConfig",
     "RouteConfig",
+    "has_cluster_files",
+    "has_prepared_session",
     "jars",
     "load",
     "mask_secrets",
     "route_notice",
+    "spark_command",
     "started",
 ]

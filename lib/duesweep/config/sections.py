@@ -160,15 +160,18 @@ class LedgerConfig(_Section):
     """Where the Delta ledger is."""
 
     root: str = Field(min_length=1)
-    writer: LedgerWriter = LedgerWriter.SPARK
+    writer: LedgerWriter = LedgerWriter.AUTO
 
 
 class SweepConfig(_Section):
-    """The size of batches and slices, and how far a sweep looks ahead."""
+    """The size of batches and slices, from how many due messages on Spark works, and how far a
+    sweep looks ahead.
+    """
 
     batch_rows: int = Field(default=1000, ge=1, le=10_000)
     batch_bytes: int = Field(default=8_000_000, ge=1, le=_MOST)
     slices: int = Field(default=0, ge=0, le=10_000)
+    spark_from: int = Field(default=50_000, ge=0, le=_MOST)
     look_ahead_seconds: int = Field(default=0, ge=0, le=86_400)
 
 

@@ -4,7 +4,8 @@ from enum import StrEnum
 
 
 class LedgerWriter(StrEnum):
-    """Who writes the ledger's tables."""
+    """Who writes the ledger's tables. `AUTO`: delta-rs where it can, else Spark."""
 
+    AUTO = "auto"
     SPARK = "spark"
     DELTA_RS = "delta-rs"

@@ -30,6 +30,7 @@ from duesweep.demo.stage import (
     settings,
     traffic_of,
 )
+from duesweep.engines.spark import SparkEngine
 from duesweep.errors import ExitCode
 from duesweep.ledger.spark.tables import SparkTables
 from duesweep.report.progress import configure_logging, create_watch
@@ -113,7 +114,7 @@ def _prepare(stage: Stage) -> None:
 def _sweep(stage: Stage, ledger: SparkTables) -> SweepSummary:
     context = wiring.sweep_context(stage.config)
     started = time.monotonic()
-    summary = sweep(ledger.spark, context, create_watch(context.store))
+    summary = sweep(SparkEngine(ledger.spark), context, create_watch(context.store))
     print_summary(summary)
     say(f"   That took {time.monotonic() - started:.1f} s, including the write to the ledger.")
     return summary

@@ -13,9 +13,9 @@ import duesweep
 from duesweep.doctor.examine import LedgerBinding
 from duesweep.doctor.question import question
 from duesweep.doctor.spark import ExecutorFacts, LedgerFacts, Needs, SparkFacts, Versions
+from duesweep.engines.spark import SparkEngine
 from duesweep.errors import DuesweepError
 from duesweep.ledger.ledger import Ledger
-from duesweep.plan import core_count
 from duesweep.spark_errors import SPARK_ERRORS, sentence
 
 _TASKS_PER_CORE, _MOST_TASKS = 2, 1_000
@@ -85,7 +85,7 @@ def _jvm_zone(spark: SparkSession) -> str | None:
 
 
 def _executors(spark: SparkSession, needs: Needs) -> list[ExecutorFacts]:
-    tasks = min(core_count(spark) * _TASKS_PER_CORE, _MOST_TASKS)
+    tasks = min(SparkEngine(spark).cores * _TASKS_PER_CORE, _MOST_TASKS)
     # Not by Arrow, which may be missing there.
     ask = F.udf(question(needs, _TASK_SECONDS), "string", useArrow=False)
     answers_df = spark.range(0, tasks, 1, tasks).select(ask("id").alias("answer"))

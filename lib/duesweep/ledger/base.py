@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from duesweep.ledger.identity import LedgerTableFacts
-from duesweep.stores.journal import Journal, JournalExtent, SweepSummary
+from duesweep.stores.journal import ExhaustedPiece, Journal, SweepSummary
 
 # A table's rows as its writer takes them: a DataFrame, or what delta-rs reads as Arrow.
 Rows = Any
@@ -30,12 +30,8 @@ class SweepRows(Protocol):
         """`tombstones` of what was dispatched, in pieces that fit the driver's memory."""
         ...
 
-    def exhausted(self, extent: JournalExtent) -> Rows:
-        """`tombstones` of what was exhausted."""
-        ...
-
-    def errors(self, extent: JournalExtent) -> Rows:
-        """`errors`: the messages out of attempts, whole."""
+    def exhausted(self, piece: ExhaustedPiece) -> tuple[Rows, Rows]:
+        """A piece of what was exhausted: for `tombstones`, and whole for `errors`."""
         ...
 
     def retries(self) -> Rows:

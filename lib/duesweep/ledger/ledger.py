@@ -1,7 +1,7 @@
 """The ledger: which tables it has, whose they are, and the writing of a sweep, once."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from duesweep.errors import LedgerError
 from duesweep.ledger import locations
 from duesweep.ledger.base import AppTransaction, LedgerTables, Rows
 from duesweep.ledger.identity import ID_PROPERTY, ROLE_PROPERTY, TABLES, Identity, identify
-from duesweep.stores.journal import Journal, JournalExtent, SweepSummary
+from duesweep.stores.journal import ExhaustedPiece, Journal, SweepSummary
 
 TRANSACTION_RETENTION_DAYS = 90
 # Longer than settle relies on, since two clocks are compared.
@@ -82,7 +82,7 @@ class Ledger:
         self,
         journal: Journal,
         summary: SweepSummary,
-        exhausted: JournalExtent,
+        exhausted: Sequence[ExhaustedPiece],
         *,
         retries_changed: bool,
     ) -> None:
@@ -93,13 +93,13 @@ class Ledger:
         # the appends does not matter.
         with ThreadPoolExecutor(max_workers=1) as beside:
             appended = beside.submit(self.append, "sweeps", rows.sweep(summary), sweep_id=sweep_id)
-            piece = 0
-            for piece, dispatched in enumerate(rows.dispatched(), start=1):
-                self.append("tombstones", dispatched, sweep_id=sweep_id, version=piece)
-            if exhausted.rows:
-                tombstones = rows.exhausted(exhausted)
-                self.append("tombstones", tombstones, sweep_id=sweep_id, version=piece + 1)
-                self.append("errors", rows.errors(exhausted), sweep_id=sweep_id)
+            before = 0
+            for before, dispatched in enumerate(rows.dispatched(), start=1):
+                self.append("tombstones", dispatched, sweep_id=sweep_id, version=before)
+            for number, piece in enumerate(exhausted, start=1):
+                tombstones, errors = rows.exhausted(piece)
+                self.append("tombstones", tombstones, sweep_id=sweep_id, version=before + number)
+                self.append("errors", errors, sweep_id=sweep_id, version=number)
             if retries_changed:
                 self.replace_source("retries", rows.retries(), journal.source, sweep_id=sweep_id)
             appended.result()

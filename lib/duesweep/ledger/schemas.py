@@ -72,6 +72,7 @@ SWEEPS = pa.schema(
         "rows_per_second": pa.float64(),
         "outcome": _TEXT,
         "reason": _TEXT,
+        "engine": _TEXT,
     }
 )
 SCHEMAS = {"tombstones": TOMBSTONES, "retries": RETRIES, "errors": ERRORS, "sweeps": SWEEPS}

@@ -5,10 +5,10 @@ batch of messages and finishes it, on one connection, in one transaction. A *dri
 what is due and keeps the sweeps: it opens and closes them, and hands what they did to settle.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
 from duesweep.core.account import SliceEnd
@@ -117,16 +117,24 @@ class DriverSession(Journal, Protocol):
         """What is due now, by the transport's own predicate in its writers' time zone."""
         ...
 
-    def open_sweep(self, horizon: Horizon, *, prunes: bool = True) -> SweepRun:
-        """Open a sweep and, with `prunes`, drop counters of messages that are gone."""
+    def open_sweep(
+        self, horizon: Horizon, *, engine: str | None = None, prunes: bool = True
+    ) -> SweepRun:
+        """Open a sweep and, with `prunes`, drop counters of messages that are gone. `engine` is
+        noted for the ledger.
+        """
         ...
 
     def plan(self, run: SweepRun, slices: int) -> Slices:
         """Cut what is eligible into at most `slices` slices of equal size, and note them."""
         ...
 
-    def count_pending(self, horizon: Horizon) -> int:
-        """How many messages are eligible."""
+    def claim_keys(self, plan: Slices, number: int) -> Iterable[Any]:
+        """The rows of one slice of `plan.claim_keys_query`, read by this session."""
+        ...
+
+    def count_pending(self, horizon: Horizon, most: int | None = None) -> int:
+        """How many messages are eligible; counts up to `most`, which is cheap."""
         ...
 
     def count_stored(self, since: datetime | None) -> int:

@@ -46,6 +46,7 @@ class SweepSummary:
     `claimed + skipped + gone + eligible_later + left`, `claimed` is
     `dispatched + failed + exhausted`. `skipped` were locked by others, `gone` were taken or removed
     by others, `eligible_later` came to have a later Due or attempt, `left` were not reached.
+    `engine` is what dispatched its slices.
     `over_limit` are those of `failed` that the limit of exhausted messages kept in the store.
     `failures`, the commonest reasons first, are not in the ledger's row: its `retries` and `errors`
     have the reason of each message.
@@ -73,6 +74,7 @@ class SweepSummary:
     rows_per_second: float
     outcome: str
     reason: str | None
+    engine: str | None = None
     failures: tuple[FailureReason, ...] = ()
 
 
@@ -103,11 +105,16 @@ class JournalBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class JournalExtent:
-    """How many messages a closed sweep exhausted, and the size of the largest."""
+class ExhaustedPiece:
+    """Exhausted messages of a sealed sweep, from one id of the journal's to another, both included.
+    `longest_bytes` is the size of the largest, `size_bytes` that of all.
+    """
 
+    first_id: int
+    last_id: int
     rows: int
     longest_bytes: int
+    size_bytes: int
 
 
 class Journal(Protocol):
@@ -149,20 +156,20 @@ class Journal(Protocol):
         """What a sealed sweep delivered, in pieces bounded in memory; always the same pieces."""
         ...
 
-    def exhausted(self, sweep_id: UUID) -> JournalExtent:
-        """How much it exhausted."""
+    def exhausted(self, sweep_id: UUID) -> Sequence[ExhaustedPiece]:
+        """What a sealed sweep exhausted, in pieces bounded in memory; always the same pieces."""
         ...
 
-    def exhausted_query(self, sweep_id: UUID) -> str:
-        """The SQL of the exhausted messages, for JDBC; times in microseconds."""
+    def exhausted_query(self, sweep_id: UUID, piece: ExhaustedPiece) -> str:
+        """The SQL of a piece's messages, for JDBC; times in microseconds."""
         ...
 
     def retries_query(self) -> str:
         """The SQL of the source's retry counters, for JDBC; times in microseconds."""
         ...
 
-    def exhausted_rows(self, sweep_id: UUID, most: int) -> Iterator[Sequence[Any]]:
-        """The rows of `exhausted_query`, at most `most` at a time, read by this session."""
+    def exhausted_rows(self, sweep_id: UUID, piece: ExhaustedPiece) -> Sequence[Any]:
+        """The rows of `exhausted_query`, read by this session."""
         ...
 
     def retries_rows(self, most: int) -> Iterator[Sequence[Any]]:

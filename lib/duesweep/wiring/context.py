@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from duesweep.config import Config, started
+from duesweep.config import Config, has_cluster_files, started
 from duesweep.context import SweepContext
 from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.core.policy import BatchLimits, LookAhead, Retry
@@ -29,18 +29,17 @@ def sweep_context(config: Config, *, needs_ladder: bool = False) -> SweepContext
     queues = _queue(config, swept, needs_ladder=needs_ladder)
     swept.initialise(config.store.endpoint, _mode(config, queues))
     root = ledger_root(config.ledger.root)
-    if config.ledger.writer is LedgerWriter.DELTA_RS:
-        require_delta_rs_root(root)
     return SweepContext(
         store=swept,
         queue=queues,
         ledger_root=root,
-        ledger_writer=config.ledger.writer,
+        ledger_writer=_ledger_writer(config.ledger.writer, root),
         limits=BatchLimits(config.sweep.batch_rows, config.sweep.batch_bytes),
         retry=_retry(config),
         max_exhausted=config.retry.max_exhausted_per_sweep,
         error_queue=config.retry.error_queue,
         slices=config.sweep.slices,
+        spark_from=config.sweep.spark_from,
         look_ahead=LookAhead(config.sweep.look_ahead_seconds, started()),
         timeouts=timeouts_of(config),
     )
@@ -109,6 +108,14 @@ def _mode(config: Config, queues: Queue) -> TransactionMode:
             ),
         )
     return asked or (atomic if queues.shares_transaction else TransactionMode.RECEIVE_ONLY)
+
+
+def _ledger_writer(asked: LedgerWriter, root: str) -> LedgerWriter:
+    if asked is LedgerWriter.DELTA_RS:
+        require_delta_rs_root(root)
+    if asked is LedgerWriter.AUTO and has_cluster_files():
+        return LedgerWriter.SPARK
+    return asked
 
 
 def _retry(config: Config) -> Retry:

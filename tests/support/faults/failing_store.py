@@ -1,5 +1,5 @@
-"""A store whose tasks die at the worst moments, the first time that Spark runs them, or wait there
-to be killed.
+"""A store whose slices die at the worst moments, the first time that they run, or wait there to be
+killed.
 """
 
 from collections.abc import Iterator
@@ -49,7 +49,8 @@ class FailingStore:
         _wait_for(self.store.dsn, GATE)
         connection = connect(self.store.dsn, TASK_LIMITS)
         context = TaskContext.get()
-        if self.moment == "never" or context is None or context.attemptNumber() > 0:
+        is_repeated = context is not None and context.attemptNumber() > 0
+        if self.moment == "never" or is_repeated:
             return PostgreSqlTaskSession(connection, self.store)
         return _FailingSession(connection, self)
 

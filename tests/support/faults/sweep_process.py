@@ -1,6 +1,6 @@
 """A sweep in a process of its own: ready on stdout, starts at a line on stdin, prints its summary.
 
-Usage: sweep_process.py <master> <moment> <batch> <config file> [section.key=value ...]
+Usage: sweep_process.py <master or in-process> <moment> <batch> <config file> [section.key=value]
 """
 
 import json
@@ -13,6 +13,9 @@ from pyspark import cloudpickle
 
 from duesweep import config as configuration
 from duesweep import wiring
+from duesweep.engines.base import Engine
+from duesweep.engines.in_process import InProcessEngine
+from duesweep.engines.spark import SparkEngine
 from duesweep.errors import DuesweepError
 from duesweep.report.summary import as_json
 from duesweep.session import spark_session
@@ -27,17 +30,25 @@ def main(master: str, moment: str, batch: str, file: str, *overrides: str) -> in
     os.environ["PYSPARK_PYTHON"] = sys.executable
     context = wiring.sweep_context(configuration.load(Path(file), overrides))
     failing = _failing(context.store, moment, int(batch))
-    spark = spark_session(configuration.jars(), master=master)
-    spark.range(2).foreachPartition(lambda _: None)
+    engine = _engine(master)
     print("ready", flush=True)
     sys.stdin.readline()
     try:
-        summary = sweep(spark, replace(context, store=failing))
+        summary = sweep(engine, replace(context, store=failing))
     except DuesweepError as error:
         print(json.dumps({"error": str(error)}), flush=True)
         return error.exit_code
     print(json.dumps(as_json(summary)), flush=True)
     return exit_code(summary)
+
+
+def _engine(master: str) -> Engine:
+    """Spark's session is warm."""
+    if master == "in-process":
+        return InProcessEngine()
+    spark = spark_session(configuration.jars(), master=master)
+    spark.range(2).foreachPartition(lambda _: None)
+    return SparkEngine(spark)
 
 
 def _failing(store: Store, moment: str, batch: int) -> Store:

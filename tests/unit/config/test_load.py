@@ -40,11 +40,12 @@ def test_everything_but_store_and_ledger_has_a_default() -> None:
             "error_queue": None,
             "max_exhausted_per_sweep": 1000,
         },
-        "ledger": {"root": "/ledger", "writer": "spark"},
+        "ledger": {"root": "/ledger", "writer": "auto"},
         "sweep": {
             "batch_rows": 1000,
             "batch_bytes": 8_000_000,
             "slices": 0,
+            "spark_from": 50_000,
             "look_ahead_seconds": 0,
         },
         "timeouts": {"silence_seconds": 60},

@@ -7,7 +7,9 @@ from uuid import UUID, uuid4
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, QueryBuilder
+from deltalake.exceptions import CommitFailedError
+from deltalake.table import TableOptimizer
 
 from duesweep.errors import LedgerError, StoreError
 from duesweep.ledger.base import AppTransaction
@@ -15,7 +17,8 @@ from duesweep.ledger.delta_rs import tables
 from duesweep.ledger.delta_rs.rows import ArrowRows, _column
 from duesweep.ledger.delta_rs.tables import DeltaRsTables
 from duesweep.ledger.ledger import Ledger
-from duesweep.ledger.schemas import ERRORS, RETRIES
+from duesweep.ledger.schemas import ERRORS, RETRIES, SWEEPS
+from support.ledger_reader import LedgerReader
 
 # The microseconds of the years 1 and 9999.
 _YEAR_1, _YEAR_9999 = -62_135_596_800_000_000 + 1, 253_402_300_799_999_999
@@ -36,8 +39,8 @@ def _rows(source: str, *keys: str) -> ArrowRows:
 
 
 def _keys(ledger: Ledger) -> list[tuple[str, str]]:
-    table = DeltaTable(f"{ledger.root}/retries").to_pyarrow_table()
-    return sorted((row["source"], row["message_key"]) for row in table.to_pylist())
+    rows = LedgerReader(Path(ledger.root)).rows("retries")
+    return sorted((row.source, row.message_key) for row in rows)
 
 
 def test_ledger_that_was_created_is_found(ledger: Ledger) -> None:
@@ -152,8 +155,10 @@ def test_instants_of_all_years_are_kept(ledger: Ledger) -> None:
         "retries", ArrowRows(RETRIES, lambda: iter(table.to_batches())), AppTransaction(uuid4())
     )
 
-    stored = DeltaTable(f"{ledger.root}/retries").to_pyarrow_table()["first_failed_at"]
-    assert stored.cast(pa.int64()).to_pylist() == [_YEAR_1, _YEAR_9999, None]
+    stored = DeltaTable(f"{ledger.root}/retries")
+    found = QueryBuilder().register("stored", stored)
+    column = pa.table(found.execute("SELECT * FROM stored").read_all())["first_failed_at"]
+    assert column.cast(pa.int64()).to_pylist() == [_YEAR_1, _YEAR_9999, None]
 
 
 def test_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
@@ -162,3 +167,34 @@ def test_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
 
     with pytest.raises(LedgerError, match="errors"):
         Ledger(DeltaRsTables(str(tmp_path / "ledger"))).create()
+
+
+def test_small_files_become_one_and_no_row_is_lost_or_doubled(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "_COMPACT_EVERY", 10)
+    rows = pa.Table.from_pylist([{"outcome": "done"}], SWEEPS)
+    sweep_ids = [uuid4() for _ in range(25)]
+
+    for sweep_id in sweep_ids * 2:
+        ledger.append("sweeps", ArrowRows(SWEEPS, rows.to_batches), sweep_id=sweep_id)
+
+    table = DeltaTable(f"{ledger.root}/sweeps")
+    assert table.count() == len(sweep_ids)
+    assert len(table.file_uris()) < 12
+    assert all(table.transaction_version(str(sweep_id)) == 1 for sweep_id in sweep_ids)
+
+
+def test_compaction_that_fails_is_no_failure_of_the_sweep(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def compact(*_: object, **__: object) -> None:
+        raise CommitFailedError("another process has committed")
+
+    monkeypatch.setattr(tables, "_COMPACT_EVERY", 1)
+    monkeypatch.setattr(TableOptimizer, "compact", compact)
+    rows = pa.Table.from_pylist([{"outcome": "done"}], SWEEPS)
+
+    ledger.append("sweeps", ArrowRows(SWEEPS, rows.to_batches), sweep_id=uuid4())
+
+    assert DeltaTable(f"{ledger.root}/sweeps").count() == 1

@@ -2,8 +2,9 @@
 
 import pytest
 
+from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.errors import ConfigError
-from duesweep.ledger.writers import require_delta_rs_root
+from duesweep.ledger.writers import require_delta_rs_root, resolve_writer
 
 
 @pytest.mark.parametrize(
@@ -15,6 +16,7 @@ from duesweep.ledger.writers import require_delta_rs_root
 )
 def test_delta_rs_writes_folders_and_object_stores(root: str) -> None:
     require_delta_rs_root(root)
+    assert resolve_writer(LedgerWriter.AUTO, root) is LedgerWriter.DELTA_RS
 
 
 @pytest.mark.parametrize(
@@ -27,3 +29,31 @@ def test_delta_rs_writes_folders_and_object_stores(root: str) -> None:
 def test_other_roots_are_sparks(root: str) -> None:
     with pytest.raises(ConfigError, match="delta-rs cannot write a ledger at"):
         require_delta_rs_root(root)
+    assert resolve_writer(LedgerWriter.AUTO, root) is LedgerWriter.SPARK
+
+
+class _Session:
+    """A session of Spark whose paths without a scheme are on `files`."""
+
+    def __init__(self, files: str | None) -> None:
+        self._files = files
+
+    @property
+    def conf(self) -> "_Session":
+        return self
+
+    def get(self, name: str, _: None) -> str | None:
+        return self._files if name == "spark.hadoop.fs.defaultFS" else None
+
+
+@pytest.mark.parametrize(
+    ("files", "writer"),
+    [(None, "delta-rs"), ("file:///", "delta-rs"), ("hdfs://name", "spark")],
+)
+def test_path_that_spark_finds_elsewhere_is_sparks(files: str | None, writer: str) -> None:
+    assert resolve_writer(LedgerWriter.AUTO, "/ledger", _Session(files)) == writer  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("writer", [LedgerWriter.DELTA_RS, LedgerWriter.SPARK])
+def test_writer_that_is_asked_for_is_taken(writer: LedgerWriter) -> None:
+    assert resolve_writer(writer, "/ledger") is writer

@@ -29,21 +29,32 @@ TABLES = {
 # Besides the tables. In T-SQL a catalog cannot be bound, and a name stands in literals too.
 NAMES_IN = {
     "postgresql": {
-        *("id", "headers", "body", "due", "due_type", "utc", "destination", "query", "key"),
+        *(
+            "id",
+            "headers",
+            "body",
+            "due",
+            "due_type",
+            "utc",
+            "destination",
+            "query",
+            "key",
+            "slice",
+        ),
     },
     "sqlserver": {
         *("catalog", "due", "key", "key_type", "key_text", "collate", "body", "destination"),
-        *("retry_count", "query"),
+        *("retry_count", "query", "slice"),
         *(f"{table}_{kind}" for table in TABLES for kind in ("literal", "lock")),
     },
 }
-LITERALS = {"horizon", "source", "sweep_id"}
+LITERALS = {"horizon", "source", "sweep_id", "first_id", "last_id"}
 # What PostgreSQL's statements hold in braces, for the parser; the other names are columns.
 POSTGRESQL_NAMES = (
     dict.fromkeys(NAMES_IN["postgresql"], '"c""ol"')
     | dict.fromkeys(TABLES, '"my.sch@ma"."a\'b""c"')
     | dict.fromkeys(LITERALS, "''")
-    | {"index": '"in""dex"', "utc": " AT TIME ZONE 'UTC'", "query": "SELECT 1 AS id"}
+    | {"index": '"in""dex"', "utc": " AT TIME ZONE 'UTC'", "query": "SELECT 1 AS id", "slice": "0"}
 )
 
 

@@ -23,7 +23,13 @@ KINDS = {"transport": TRANSPORT, "msmq": MSMQ, "timeouts": SQL_PERSISTENCE}
 
 def _names(kind: SqlServerTableKind = TRANSPORT) -> dict[str, str]:
     names = {"catalog": bracket_name(UGLY.catalog), "horizon": "N''", "source": "N''"}
-    names |= {"sweep_id": "N''", "query": "SELECT 1 AS id", "key": "id", **kind.names}
+    names |= {
+        **dict.fromkeys(("sweep_id", "first_id", "last_id"), "N''"),
+        "query": "SELECT 1 AS id",
+        "key": "id",
+        "slice": "0",
+        **kind.names,
+    }
     return names | table_names(**dict.fromkeys(TABLES, UGLY))
 
 

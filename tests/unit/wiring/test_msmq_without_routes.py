@@ -8,6 +8,7 @@ from duesweep.checks.finding import Check, Severity
 from duesweep.cli import sweep
 from duesweep.cli.app import main
 from duesweep.config import load
+from duesweep.errors import Problem
 from duesweep.wiring.examining import examination
 
 SETTINGS = [
@@ -48,7 +49,13 @@ def test_doctor_finds_none_where_there_is_a_route() -> None:
 def test_every_sweep_says_so_in_one_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sweep, "look", lambda _: (False, ["the store's own notice"]))
+    monkeypatch.setattr(
+        sweep,
+        "look_at",
+        lambda _: sweep.Look(
+            has_work=False, needs_spark=False, notices=[Problem("the store's own notice")]
+        ),
+    )
 
     assert main(["sweep", *_given()]) == 0
 
@@ -60,7 +67,9 @@ def test_every_sweep_says_so_in_one_sentence(
 def test_gate_leaves_the_sentence_to_the_sweep_that_follows(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sweep, "look", lambda _: (True, []))
+    monkeypatch.setattr(
+        sweep, "look_at", lambda _: sweep.Look(has_work=True, needs_spark=True, notices=[])
+    )
 
     assert main(["sweep", "--gate", *_given()]) == sweep.WORK_FOR_SPARK
 

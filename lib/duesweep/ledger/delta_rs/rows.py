@@ -11,10 +11,8 @@ import pyarrow as pa
 
 from duesweep.ledger.dispatched import dispatched_tables
 from duesweep.ledger.schemas import ERRORS, RETRIES, SWEEPS, TOMBSTONES
-from duesweep.stores.journal import Journal, JournalExtent, SweepSummary
+from duesweep.stores.journal import ExhaustedPiece, Journal, SweepSummary
 
-# What a page of whole messages may hold.
-_PAGE_BYTES = 64_000_000
 _RETRIES_PER_PAGE = 20_000
 
 
@@ -39,16 +37,15 @@ class ArrowSweepRows:
         for table in dispatched_tables(self.journal, self.sweep_id):
             yield ArrowRows(TOMBSTONES, partial(_batches, table.cast(TOMBSTONES)), table.nbytes)
 
-    def exhausted(self, extent: JournalExtent) -> ArrowRows:
-        """`tombstones` of what was exhausted."""
-        same = {"source": self.journal.source, "outcome": "exhausted"}
-        return ArrowRows(TOMBSTONES, lambda: self._exhausted(extent, TOMBSTONES, same))
-
-    def errors(self, extent: JournalExtent) -> ArrowRows:
-        """`errors`: the messages out of attempts, whole."""
-        same = {"source": self.journal.source, "next_attempt_at": None}
-        return ArrowRows(
-            ERRORS, lambda: self._exhausted(extent, ERRORS, same), extent.longest_bytes
+    def exhausted(self, piece: ExhaustedPiece) -> tuple[ArrowRows, ArrowRows]:
+        """A piece of what was exhausted: for `tombstones`, and whole for `errors`."""
+        rows = self.journal.exhausted_rows(self.sweep_id, piece)
+        same = {"source": self.journal.source}
+        tombstones = _batch(rows, TOMBSTONES, same | {"outcome": "exhausted"})
+        errors = _batch(rows, ERRORS, {**same, "next_attempt_at": None})
+        return (
+            ArrowRows(TOMBSTONES, lambda: iter([tombstones]), tombstones.nbytes),
+            ArrowRows(ERRORS, lambda: iter([errors]), errors.nbytes),
         )
 
     def retries(self) -> ArrowRows:
@@ -64,13 +61,6 @@ class ArrowSweepRows:
         columns = [pa.array([getattr(summary, f.name)], f.type) for f in SWEEPS]
         row = pa.RecordBatch.from_arrays(columns, schema=SWEEPS)
         return ArrowRows(SWEEPS, lambda: iter([row]))
-
-    def _exhausted(
-        self, extent: JournalExtent, schema: pa.Schema, same: Mapping[str, str | None]
-    ) -> Iterator[pa.RecordBatch]:
-        most = max(1, min(1_000, _PAGE_BYTES // max(1, extent.longest_bytes)))
-        for page in self.journal.exhausted_rows(self.sweep_id, most):
-            yield _batch(page, schema, same)
 
 
 def _batches(table: pa.Table) -> Iterator[pa.RecordBatch]:

@@ -6,14 +6,16 @@ https://delta-io.github.io/delta-rs/usage/loading-table/
 
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
+from duesweep.core.timeouts import DEFAULT_TIMEOUTS
 from duesweep.errors import LedgerError, StoreError
 from duesweep.ledger import locations
 from duesweep.ledger.base import AppTransaction
@@ -24,13 +26,19 @@ from duesweep.ledger.schemas import SCHEMAS
 from duesweep.stores.journal import Journal
 
 _CONFLICT_TRIES = 5
+# After so many commits a table's small files become larger ones: a sweep each minute writes 1,440
+# files a day. Not of `errors`: whole messages would have to fit into memory.
+_COMPACT_EVERY, _COMPACTED = 100, {"tombstones", "sweeps"}
 
 
 @dataclass(frozen=True, slots=True)
 class DeltaRsTables:
-    """The tables under a path: a local folder, `s3://`, `abfss://` or `gs://`."""
+    """The tables under a path: a local folder, `s3://`, `abfss://` or `gs://`. A storage that does
+    not answer ends a call within `silence_seconds`.
+    """
 
     root: str
+    silence_seconds: float = DEFAULT_TIMEOUTS.silence_seconds
 
     def rows(self, journal: Journal, sweep_id: UUID) -> ArrowSweepRows:
         """Arrow; read from the journal by this process."""
@@ -41,7 +49,7 @@ class DeltaRsTables:
         location = self._location(name)
         with map_errors(f"The ledger at {self.root} is unreadable"):
             try:
-                table = DeltaTable(self._uri(name))
+                table = self._open(name)
             except TableNotFoundError:
                 return LedgerTableFacts(name, location, holds_data=self._holds_data(name))
         found = table.metadata().configuration
@@ -59,6 +67,7 @@ class DeltaRsTables:
                 self._uri(name),
                 SCHEMAS[name],
                 mode="ignore",
+                storage_options=self._options(),
                 configuration=dict(properties),
                 # The ledger's own properties are no keys of Delta's.
                 raise_if_key_not_exists=False,
@@ -115,10 +124,19 @@ class DeltaRsTables:
                         ) from error
                     raise
                 else:
+                    _compact(table, name)
                     return
 
     def _open(self, name: str) -> DeltaTable:
-        return DeltaTable(self._uri(name))
+        return DeltaTable(self._uri(name), storage_options=self._options())
+
+    def _options(self) -> dict[str, str] | None:
+        """Limits for a storage on the network. Credentials come from the environment."""
+        if locations.local_folder(self.root) is not None:
+            return None
+        answer = f"{self.silence_seconds / 4:.0f}s"
+        tries = {"max_retries": "2", "retry_timeout": f"{self.silence_seconds / 2:.0f}s"}
+        return {"timeout": answer, "connect_timeout": answer, **tries}
 
     def _location(self, name: str) -> str:
         """Where the table is, for people."""
@@ -134,7 +152,9 @@ class DeltaRsTables:
 
     def _holds_data(self, name: str) -> bool:
         folder = locations.local_folder(self.root)
-        return locations.holds_data(folder / name) if folder else _has_files(self._uri(name))
+        if folder is not None:
+            return locations.holds_data(folder / name)
+        return _has_files(self._uri(name), self._options())
 
 
 class _Reading:
@@ -155,6 +175,13 @@ class _Reading:
             raise
 
 
+def _compact(table: DeltaTable, name: str) -> None:
+    """Compact the table where it is time. If that fails, the rows are written all the same."""
+    if name in _COMPACTED and table.version() % _COMPACT_EVERY == 0:
+        with suppress(DeltaError, OSError):
+            table.optimize.compact(max_concurrent_tasks=1)
+
+
 def _commit(transaction: AppTransaction) -> CommitProperties:
     # Spark takes a transaction without a time for one that has expired.
     now_ms = int(time.time() * 1_000)
@@ -167,11 +194,10 @@ def _has(table: DeltaTable, transaction: AppTransaction) -> bool:
     return seen is not None and seen >= transaction.version
 
 
-def _has_files(uri: str) -> bool:
-    from pyarrow import fs  # noqa: PLC0415 - slow, and local ledgers do without
+def _has_files(uri: str, options: dict[str, str] | None) -> bool:
+    from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415 - local ledgers do without
+    from pyarrow import fs  # noqa: PLC0415 - slow
 
-    storage, path = fs.FileSystem.from_uri(uri)
-    selector = fs.FileSelector(path, allow_not_found=True)
-    return any(
-        not entry.base_name.startswith(("_", ".")) for entry in storage.get_file_info(selector)
-    )
+    storage = fs.PyFileSystem(DeltaStorageHandler(uri, options))
+    found = storage.get_file_info(fs.FileSelector("", allow_not_found=True))
+    return any(not entry.base_name.startswith(("_", ".")) for entry in found)

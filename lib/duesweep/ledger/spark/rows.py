@@ -19,7 +19,7 @@ from duesweep.ledger.dispatched import dispatched_tables
 from duesweep.ledger.schemas import ERRORS, RETRIES, SWEEPS, TOMBSTONES
 from duesweep.ledger.spark.types import SPARK_SCHEMAS
 from duesweep.spark_errors import SPARK_ERRORS, is_transient, sentence
-from duesweep.stores.journal import Journal, JournalExtent, SweepSummary
+from duesweep.stores.journal import ExhaustedPiece, Journal, SweepSummary
 
 # What one JDBC read may hold at a time.
 _FETCH_BYTES = 64_000_000
@@ -43,22 +43,23 @@ class SparkSweepRows:
                 files_df = rows_df.coalesce(max(1, rows.num_rows // _ROWS_PER_FILE))
             yield files_df
 
-    def exhausted(self, extent: JournalExtent) -> DataFrame:
-        """`tombstones` of what was exhausted."""
+    def exhausted(self, piece: ExhaustedPiece) -> tuple[DataFrame, DataFrame]:
+        """A piece of what was exhausted: for `tombstones`, and whole for `errors`."""
+        fetch_rows = max(1, min(1_000, _FETCH_BYTES // max(1, piece.longest_bytes)))
         with self._ledger_errors():
-            rows_df = self._exhausted_rows_df(extent).withColumn("outcome", F.lit("exhausted"))
-            return rows_df.select(*(_convert_instant(name) for name in TOMBSTONES.names))
-
-    def errors(self, extent: JournalExtent) -> DataFrame:
-        """`errors`: the messages out of attempts, whole."""
-        with self._ledger_errors():
-            rows_df = self._exhausted_rows_df(extent).withColumns(
+            query = self.journal.exhausted_query(self.sweep_id, piece)
+            rows_df = self._read(query, fetch_rows=fetch_rows)
+            tombstones_df = rows_df.withColumn("outcome", F.lit("exhausted"))
+            errors_df = rows_df.withColumns(
                 {
                     "headers": F.from_json("headers", "map<string, string>"),
                     "next_attempt_at": F.lit(None).cast("bigint"),
                 }
             )
-            return rows_df.select(*(_convert_instant(name) for name in ERRORS.names))
+            return (
+                tombstones_df.select(*(_convert_instant(name) for name in TOMBSTONES.names)),
+                errors_df.select(*(_convert_instant(name) for name in ERRORS.names)),
+            )
 
     def retries(self) -> DataFrame:
         """`retries`: the source's messages that failed and are still in the store."""
@@ -71,11 +72,6 @@ class SparkSweepRows:
         table = pa.table({name: [getattr(summary, name)] for name in SWEEPS.names})
         with self._ledger_errors():
             return self.spark.createDataFrame(table, SPARK_SCHEMAS["sweeps"])
-
-    def _exhausted_rows_df(self, extent: JournalExtent) -> DataFrame:
-        fetch_rows = max(1, min(1_000, _FETCH_BYTES // max(1, extent.longest_bytes)))
-        query = self.journal.exhausted_query(self.sweep_id)
-        return self._read(query, fetch_rows=fetch_rows)
 
     def _read(self, query: str, *, fetch_rows: int) -> DataFrame:
         source = self.journal.jdbc()

@@ -46,14 +46,18 @@ SELECT EXISTS (
 ) AS found;
 
 -- name: count_pending
--- Returns how many messages are due and eligible. Takes no locks.
+-- Returns how many messages are due and eligible. Stops at `most`. Takes no locks.
 SELECT count(*) AS pending
-FROM {delayed} d
-WHERE d.{due} < %(horizon)s::timestamptz{utc} AND d.{due} >= %(since)s::timestamptz{utc}
-  AND NOT EXISTS (
-    SELECT FROM {attempts} a
-    WHERE a.source = %(source)s AND a.message_key = d.{id} AND a.next_attempt_at > clock_timestamp()
-  );
+FROM (
+    SELECT
+    FROM {delayed} d
+    WHERE d.{due} < %(horizon)s::timestamptz{utc} AND d.{due} >= %(since)s::timestamptz{utc}
+      AND NOT EXISTS (
+        SELECT FROM {attempts} a
+        WHERE a.source = %(source)s AND a.message_key = d.{id} AND a.next_attempt_at > clock_timestamp()
+      )
+    LIMIT %(most)s
+) eligible;
 
 -- name: count_timeless
 -- Returns how many messages have no Time. They never become due. Takes no locks.
@@ -161,3 +165,7 @@ LEFT JOIN LATERAL (
     ) k
     GROUP BY k.position / 1000
 ) chunk ON true
+
+-- name: read_slice
+-- Returns the claim keys of one slice, as `plan_claim_keys` does. Takes no locks.
+SELECT claim_keys, sizes, total FROM ({query}) AS due_messages WHERE slice = {slice};

@@ -68,6 +68,7 @@ CREATE TABLE IF NOT EXISTS {sweeps} (
     abandoned boolean NOT NULL DEFAULT false,
     remaining bigint NOT NULL DEFAULT 0,
     reason text,
+    engine text,
     sealed_at timestamptz
 );
 CREATE INDEX IF NOT EXISTS duesweep_sweeps_source ON {sweeps} (source);
@@ -125,7 +126,8 @@ CREATE TABLE IF NOT EXISTS {attempts} (
 -- Columns that tables of earlier versions lack.
 ALTER TABLE {sweeps}
     ADD COLUMN IF NOT EXISTS reason text,
-    ADD COLUMN IF NOT EXISTS over_limit bigint NOT NULL DEFAULT 0;
+    ADD COLUMN IF NOT EXISTS over_limit bigint NOT NULL DEFAULT 0,
+    ADD COLUMN IF NOT EXISTS engine text;
 ALTER TABLE {journal}
     ADD COLUMN IF NOT EXISTS given bigint,
     ADD COLUMN IF NOT EXISTS claimed bigint,

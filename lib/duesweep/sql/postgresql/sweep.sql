@@ -48,8 +48,8 @@ WHERE a.source = gone.source AND a.message_key = gone.message_key;
 
 -- name: open_sweep
 -- Opens a sweep. Its row is the fence: every batch of the sweep locks it. Locks the new row only.
-INSERT INTO {sweeps} (sweep_id, source, horizon, attempts_changed)
-VALUES (%(sweep_id)s, %(source)s, %(horizon)s, %(attempts_changed)s);
+INSERT INTO {sweeps} (sweep_id, source, horizon, engine, attempts_changed)
+VALUES (%(sweep_id)s, %(source)s, %(horizon)s, %(engine)s, %(attempts_changed)s);
 
 -- name: set_planned
 -- Stores how many messages each slice was planned with. Locks the sweep's row.
@@ -83,7 +83,7 @@ WHERE sweep_id = %(sweep_id)s AND sealed_at IS NULL AND closed_at IS NOT NULL;
 -- name: read_sweep
 -- Returns how a closed sweep was planned and closed. Takes no locks.
 SELECT sweep_id, source, started_at, closed_at, horizon, planned, over_limit, attempts_changed, abandoned,
-       remaining, reason
+       remaining, reason, engine
 FROM {sweeps}
 WHERE sweep_id = %(sweep_id)s;
 
@@ -147,18 +147,27 @@ LIMIT (
     WHERE sweep_id = %(sweep_id)s AND kind = 'batch'
 );
 
--- name: exhausted_extent
--- Returns how many messages a sealed sweep exhausted, and the size of the longest in bytes. Takes
--- no locks.
-SELECT count(*) AS rows,
-       coalesce(max(coalesce(octet_length(j.headers), 0)::bigint + coalesce(octet_length(j.body), 0)), 0) AS longest
-FROM {journal} j
-WHERE j.sweep_id = %(sweep_id)s AND j.kind = 'exhausted';
+-- name: exhausted_pieces
+-- Returns the messages that a sealed sweep exhausted, in pieces of about so many bytes: the first and
+-- the last id of each, its messages, its longest message and its bytes. Nobody changes a sealed
+-- sweep, so the pieces are the same each time. Takes no locks.
+SELECT min(m.id) AS first_id, max(m.id) AS last_id, count(*) AS rows, max(m.bytes) AS longest,
+       sum(m.bytes)::bigint AS bytes
+FROM (
+    SELECT s.id, s.bytes, div(sum(s.bytes) OVER (ORDER BY s.id) - s.bytes, %(piece_bytes)s::bigint) AS piece
+    FROM (
+        SELECT j.id, coalesce(octet_length(j.headers), 0)::bigint + coalesce(octet_length(j.body), 0) AS bytes
+        FROM {journal} j
+        WHERE j.sweep_id = %(sweep_id)s AND j.kind = 'exhausted'
+    ) s
+) m
+GROUP BY m.piece
+ORDER BY m.piece;
 
 -- name: read_exhausted
--- Returns the messages that a sealed sweep exhausted. Times are microseconds since 1970-01-01 UTC,
--- so that no session's time zone changes them. Spark runs this over JDBC as a subquery and can bind
--- no values, so the sweep's id is a literal. Takes no locks.
+-- Returns a piece of the messages that a sealed sweep exhausted. Times are microseconds since
+-- 1970-01-01 UTC, so that no session's time zone changes them. Spark runs this over JDBC as a
+-- subquery and can bind no values, so the ids are literals. Takes no locks.
 SELECT j.id, j.sweep_id::text AS sweep_id, j.message_key::text AS message_key, j.message_id,
        j.message_type, j.destination, j.queue,
        (extract(epoch FROM j.due) * 1000000)::bigint AS due,
@@ -170,6 +179,7 @@ SELECT j.id, j.sweep_id::text AS sweep_id, j.message_key::text AS message_key, j
        j.error_class, j.error_text, j.stack, j.headers, j.headers AS headers_text, j.body
 FROM {journal} j
 WHERE j.sweep_id = {sweep_id}::uuid AND j.kind = 'exhausted'
+  AND j.id BETWEEN {first_id}::bigint AND {last_id}::bigint
 
 -- name: read_retries
 -- Returns the retry counters of a source. Spark runs this over JDBC as a subquery and can bind no

@@ -19,16 +19,20 @@ SELECT CASE WHEN EXISTS (
 ) THEN 1 ELSE 0 END AS found;
 
 -- name: count_pending
--- Returns how many messages are due and eligible. Skips rows that others hold; keeps no locks.
+-- Returns how many messages are due and eligible. Stops at `most`. Skips rows that others hold; keeps
+-- no locks.
 SELECT COUNT_BIG(*) AS pending
-FROM {delayed} m WITH (READPAST)
-WHERE m.{due} < CONVERT(datetime2(7), @horizon, 121)
-  AND m.{due} >= CONVERT(datetime2(7), @since, 121)
-  AND NOT EXISTS (
-    SELECT 1 FROM {attempts} a
-    WHERE a.source = @source AND a.message_key = {key_text} COLLATE DATABASE_DEFAULT
-      AND a.next_attempt_at > SYSUTCDATETIME()
-  );
+FROM (
+    SELECT TOP (@most) 1 AS found
+    FROM {delayed} m WITH (READPAST)
+    WHERE m.{due} < CONVERT(datetime2(7), @horizon, 121)
+      AND m.{due} >= CONVERT(datetime2(7), @since, 121)
+      AND NOT EXISTS (
+        SELECT 1 FROM {attempts} a
+        WHERE a.source = @source AND a.message_key = {key_text} COLLATE DATABASE_DEFAULT
+          AND a.next_attempt_at > SYSUTCDATETIME()
+      )
+) eligible;
 
 -- name: count_timeless
 -- Returns how many messages have no Time. They never become due. Skips rows that others hold; keeps
@@ -142,3 +146,8 @@ OUTER APPLY (
     ) k
     GROUP BY k.position / 1000
 ) chunk
+
+-- name: read_slice
+-- Returns the claim keys of one slice, as `plan_claim_keys` does. Skips rows that others hold;
+-- keeps no locks.
+SELECT claim_keys, sizes, total FROM ({query}) AS due_messages WHERE slice = {slice};

@@ -124,6 +124,7 @@ CREATE TABLE {sweeps} (
     abandoned bit NOT NULL DEFAULT 0,
     remaining bigint NOT NULL DEFAULT 0,
     reason nvarchar(max),
+    engine nvarchar(50),
     sealed_at datetime2(3)
 );
 IF OBJECT_ID(N'{journal_literal}', 'U') IS NULL
@@ -196,6 +197,8 @@ IF COL_LENGTH(N'{sweeps_literal}', 'reason') IS NULL
 ALTER TABLE {sweeps} ADD reason nvarchar(max);
 IF COL_LENGTH(N'{sweeps_literal}', 'over_limit') IS NULL
 ALTER TABLE {sweeps} ADD over_limit bigint NOT NULL DEFAULT 0;
+IF COL_LENGTH(N'{sweeps_literal}', 'engine') IS NULL
+ALTER TABLE {sweeps} ADD engine nvarchar(50);
 IF COL_LENGTH(N'{journal_literal}', 'given') IS NULL
 ALTER TABLE {journal} ADD given bigint, claimed bigint, skipped bigint, gone bigint, later bigint, [left] bigint;
 

@@ -68,8 +68,8 @@ WHERE source = @source
 
 -- name: open_sweep
 -- Opens a sweep under a new id. Locks the new row only.
-INSERT INTO {sweeps} (sweep_id, source, horizon, attempts_changed)
-VALUES (@sweep_id, @source, CONVERT(datetime2(7), @horizon, 121), @attempts_changed);
+INSERT INTO {sweeps} (sweep_id, source, horizon, engine, attempts_changed)
+VALUES (@sweep_id, @source, CONVERT(datetime2(7), @horizon, 121), @engine, @attempts_changed);
 
 -- name: set_planned
 -- Stores how many messages each slice was planned with, as a JSON array. Locks the sweep's row.
@@ -112,7 +112,7 @@ WHERE sweep_id = @sweep_id AND sealed_at IS NULL AND closed_at IS NOT NULL;
 -- Returns how a closed sweep was planned and closed. Keeps no locks.
 SELECT LOWER(CONVERT(varchar(36), sweep_id)) AS sweep_id, source, started_at, closed_at,
        CONVERT(datetime2(3), horizon) AS horizon, planned, over_limit, attempts_changed, abandoned,
-       remaining, reason
+       remaining, reason, engine
 FROM {sweeps}
 WHERE sweep_id = @sweep_id;
 
@@ -181,21 +181,30 @@ CROSS JOIN (
 WHERE j.position <= CASE WHEN l.longest > 0 AND @messages / l.longest > 1 THEN @messages / l.longest ELSE 1 END
 ORDER BY j.id;
 
--- name: exhausted_extent
--- Returns how many messages a sealed sweep exhausted, and the size of the longest in bytes. Keeps
--- no locks.
-SELECT COUNT_BIG(*) AS rows,
-       COALESCE(MAX(
-           COALESCE(DATALENGTH(j.headers_text), 0) + COALESCE(DATALENGTH(j.headers), 0)
-           + COALESCE(DATALENGTH(j.body), 0)
-       ), 0) AS longest
-FROM {journal} j
-WHERE j.sweep_id = @sweep_id AND j.kind = 'exhausted';
+-- name: exhausted_pieces
+-- Returns the messages that a sealed sweep exhausted, in pieces of about so many bytes: the first and
+-- the last id of each, its messages, its longest message and its bytes. Nobody changes a sealed
+-- sweep, so the pieces are the same each time. Keeps no locks.
+SELECT MIN(m.id) AS first_id, MAX(m.id) AS last_id, COUNT_BIG(*) AS rows, MAX(m.bytes) AS longest,
+       SUM(m.bytes) AS bytes
+FROM (
+    SELECT s.id, s.bytes,
+           (SUM(s.bytes) OVER (ORDER BY s.id ROWS UNBOUNDED PRECEDING) - s.bytes) / @piece_bytes AS piece
+    FROM (
+        SELECT j.id,
+               CONVERT(bigint, COALESCE(DATALENGTH(j.headers_text), 0) + COALESCE(DATALENGTH(j.headers), 0)
+                   + COALESCE(DATALENGTH(j.body), 0)) AS bytes
+        FROM {journal} j
+        WHERE j.sweep_id = @sweep_id AND j.kind = 'exhausted'
+    ) s
+) m
+GROUP BY m.piece
+ORDER BY m.piece;
 
 -- name: read_exhausted
--- Returns the messages that a sealed sweep exhausted. Times are microseconds since 1970-01-01 UTC,
--- so that no session's time zone changes them. Spark runs this over JDBC as a subquery and can bind
--- no values, so the sweep's id is a literal. Keeps no locks.
+-- Returns a piece of the messages that a sealed sweep exhausted. Times are microseconds since
+-- 1970-01-01 UTC, so that no session's time zone changes them. Spark runs this over JDBC as a
+-- subquery and can bind no values, so the ids are literals. Keeps no locks.
 SELECT j.id, LOWER(CONVERT(varchar(36), j.sweep_id)) AS sweep_id, j.message_key, j.message_id,
        j.message_type, j.destination, j.queue, j.due_us AS due, j.dispatched_us AS dispatched_at,
        (j.dispatched_us - j.due_us) / 1000 AS lateness_ms, j.attempts,
@@ -204,6 +213,7 @@ SELECT j.id, LOWER(CONVERT(varchar(36), j.sweep_id)) AS sweep_id, j.message_key,
        j.headers, j.headers_text, j.body
 FROM {journal} j
 WHERE j.sweep_id = CONVERT(uniqueidentifier, {sweep_id}) AND j.kind = 'exhausted'
+  AND j.id BETWEEN CONVERT(bigint, {first_id}) AND CONVERT(bigint, {last_id})
 
 -- name: read_retries
 -- Returns the retry counters of a source. Spark runs this over JDBC as a subquery and can bind no

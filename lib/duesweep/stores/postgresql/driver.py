@@ -50,10 +50,9 @@ class PostgreSqlDriverSession(RelationalDriverSession):
             self._zone = zone_of(self._connection, self._store)
         return horizon_in(self._zone, self._statements)
 
-    def count_pending(self, horizon: Horizon) -> int:
-        """How many messages are eligible."""
-        with self._looking_at_all():
-            pending = super().count_pending(horizon)
+    def count_pending(self, horizon: Horizon, most: int | None = None) -> int:
+        """How many messages are eligible, up to `most`."""
+        pending = super().count_pending(horizon, most)
         self._found = max(self._found, pending)
         return pending
 

@@ -64,6 +64,7 @@ JOURNAL_COLUMNS = {
         "abandoned": "boolean",
         "remaining": "bigint",
         "reason": "text",
+        "engine": "text",
         "sealed_at": "timestamp with time zone",
     },
     "bindings": {

@@ -13,7 +13,9 @@ from duesweep.lost import retry_lost_transactions
 from duesweep.stores.relational.journal import RelationalJournal, sweep_lock
 from duesweep.stores.relational.kinds import TableKind
 from duesweep.stores.relational.locks import LockingSession
-from duesweep.stores.values import Horizon, SweepRun
+from duesweep.stores.values import Horizon, Slices, SweepRun
+
+_ALL = 2**62
 
 
 class RelationalDriverSession(RelationalJournal, ABC):
@@ -39,9 +41,11 @@ class RelationalDriverSession(RelationalJournal, ABC):
             return True
         return bool(self._dead(keep=False))
 
-    def count_pending(self, horizon: Horizon) -> int:
-        """How many messages are eligible."""
-        row = self._statements.row("count_pending", **self._pending(horizon))
+    def count_pending(self, horizon: Horizon, most: int | None = None) -> int:
+        """How many messages are eligible, up to `most`."""
+        pending = self._pending(horizon)
+        with self._looking_at_all():
+            row = self._statements.row("count_pending", **pending, most=most or _ALL)
         return int(row.pending)
 
     def count_stored(self, since: datetime | None) -> int:
@@ -51,6 +55,16 @@ class RelationalDriverSession(RelationalJournal, ABC):
                 return int(self._statements.row("count_stored").stored)
             row = self._statements.row("count_stored_since", since=self._due_text(since))
             return int(row.stored)
+
+    def claim_keys(self, plan: Slices, number: int) -> Sequence[Any]:
+        """The rows of one slice of `plan.claim_keys_query`."""
+        names = {"query": plan.claim_keys_query, "slice": str(number)}
+        with self._patient(plan.planned[number]):
+            return self._statements.named(names).rows("read_slice")
+
+    @abstractmethod
+    def _patient(self, messages: int) -> AbstractContextManager[None]:
+        """While a statement is about so many messages, it may take its time."""
 
     @abstractmethod
     def _looking_at_all(self) -> AbstractContextManager[None]:
@@ -63,7 +77,9 @@ class RelationalDriverSession(RelationalJournal, ABC):
         return sorted(is_open - {sweep.sweep_id for sweep in self._dead(keep=False)}, key=str)
 
     @retry_lost_transactions
-    def open_sweep(self, horizon: Horizon, *, prunes: bool = True) -> SweepRun:
+    def open_sweep(
+        self, horizon: Horizon, *, engine: str | None = None, prunes: bool = True
+    ) -> SweepRun:
         """Open a sweep under a new id, alive as long as this session."""
         sweep_id = uuid.uuid4()
         self._locks.try_lock(sweep_lock(sweep_id))
@@ -74,6 +90,7 @@ class RelationalDriverSession(RelationalJournal, ABC):
                 sweep_id=sweep_id,
                 source=self.source,
                 horizon=horizon.before,
+                engine=engine,
                 attempts_changed=pruned > 0,
             )
         return SweepRun(sweep_id, horizon)

@@ -11,9 +11,9 @@ from duesweep.errors import ConfigError, StoreError, make_storable
 from duesweep.lost import retry_lost_transactions
 from duesweep.stores.journal import (
     Backlog,
+    ExhaustedPiece,
     FailureReason,
     JournalBatch,
-    JournalExtent,
     SweepSummary,
     UnsettledSweep,
 )
@@ -22,6 +22,8 @@ from duesweep.stores.relational.summary import Lateness, aware, summary_of
 
 # About 150 MB, as rows.
 _MESSAGES_PER_PIECE = 500_000
+# A writer may take five times as much memory.
+_BYTES_PER_PIECE = 32_000_000
 _SETTLER_WAIT_SECONDS = 300.0
 _MOST_REASONS = 3
 
@@ -107,22 +109,28 @@ class RelationalJournal:
             yield [JournalBatch(sweep_id, bytes(row.outcomes)) for row in rows]
             after_id = rows[-1].id
 
-    def exhausted(self, sweep_id: UUID) -> JournalExtent:
-        """How much the sweep exhausted."""
-        row = self._statements.row("exhausted_extent", sweep_id=sweep_id)
-        return JournalExtent(row.rows, row.longest)
+    def exhausted(self, sweep_id: UUID) -> Sequence[ExhaustedPiece]:
+        """What the sweep exhausted, in pieces."""
+        rows = self._statements.rows(
+            "exhausted_pieces", sweep_id=sweep_id, piece_bytes=_BYTES_PER_PIECE
+        )
+        return [ExhaustedPiece(*(int(value) for value in row)) for row in rows]
 
-    def exhausted_query(self, sweep_id: UUID) -> str:
-        """Its exhausted messages, for JDBC."""
-        return self._statements.query("read_exhausted", sweep_id=str(sweep_id))
+    def exhausted_query(self, sweep_id: UUID, piece: ExhaustedPiece) -> str:
+        """The messages of a piece, for JDBC."""
+        first, last = str(piece.first_id), str(piece.last_id)
+        return self._statements.query(
+            "read_exhausted", sweep_id=str(sweep_id), first_id=first, last_id=last
+        )
 
     def retries_query(self) -> str:
         """The source's retry counters, for JDBC."""
         return self._statements.query("read_retries", source=self.source)
 
-    def exhausted_rows(self, sweep_id: UUID, most: int) -> Iterator[Sequence[Any]]:
-        """Its exhausted messages, `most` at a time."""
-        return self._pages(self.exhausted_query(sweep_id), "id", 0, most)
+    def exhausted_rows(self, sweep_id: UUID, piece: ExhaustedPiece) -> Sequence[Any]:
+        """The messages of a piece."""
+        query = self.exhausted_query(sweep_id, piece)
+        return next(self._pages(query, "id", 0, piece.rows), ())
 
     def retries_rows(self, most: int) -> Iterator[Sequence[Any]]:
         """The source's retry counters, `most` at a time."""

@@ -72,6 +72,7 @@ def summary_of(
         rows_per_second=round((dispatched + exhausted) / seconds, 1),
         outcome=_outcome(row, account, has_failures=dispatched < account.claimed),
         reason=_reason(row, account),
+        engine=row.engine,
     )
 
 

@@ -54,11 +54,6 @@ class SqlServerDriverSession(RelationalDriverSession):
         now = due_of(self._statements.row("horizon").horizon)
         return Horizon(now, now)
 
-    def count_pending(self, horizon: Horizon) -> int:
-        """How many messages are eligible."""
-        with self._looking_at_all():
-            return super().count_pending(horizon)
-
     def summary(self, sweep_id: UUID) -> tuple[SweepSummary, bool]:
         """The sweep's row for `sweeps`, and whether retry counters changed."""
         _, messages = self.progress(sweep_id)

@@ -66,6 +66,7 @@ JOURNAL_COLUMNS = {
         "abandoned": "bit",
         "remaining": "bigint",
         "reason": "nvarchar",
+        "engine": "nvarchar",
         "sealed_at": "datetime2",
     },
     "bindings": {

@@ -85,6 +85,7 @@ def test_instants_ids_flags_and_lists_go_out_as_the_server_reads_them() -> None:
         "sweep_id": SWEEP,
         "source": "s",
         "horizon": datetime(2026, 3, 1, 12, tzinfo=UTC),
+        "engine": "spark",
         "attempts_changed": True,
     }
 
@@ -92,7 +93,7 @@ def test_instants_ids_flags_and_lists_go_out_as_the_server_reads_them() -> None:
     statements.named({"sweeps": "[s]"}).execute("set_planned", sweep_id=SWEEP, planned=[1, 2])
 
     opened, planned = raw.sent
-    assert set(opened[1]) == {str(SWEEP), "s", "2026-03-01 12:00:00.000000", 1}
+    assert set(opened[1]) == {str(SWEEP), "s", "2026-03-01 12:00:00.000000", "spark", 1}
     assert set(planned[1]) == {str(SWEEP), "[1, 2]"}
 
 

@@ -19,7 +19,7 @@ def summary(end: dict[str, Any] | None, dispatched: int = 4, **closed: Any) -> S
     row = {
         "sweep_id": "1", "source": "nsb", "horizon": BEGAN, "started_at": BEGAN,
         "closed_at": BEGAN + timedelta(seconds=2), "planned": "[10]", "over_limit": 0,
-        "abandoned": False, "remaining": 0, "reason": None,
+        "abandoned": False, "remaining": 0, "reason": None, "engine": "spark",
     }  # fmt: skip
     total = {"slice": 0, "dispatched": dispatched, "failed": 0, "exhausted": 0, "bytes": 8}
     counts = dict.fromkeys(("given", "claimed", "skipped", "gone", "later", "left"), 0)

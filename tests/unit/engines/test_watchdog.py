@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from duesweep import watchdog as module
+from duesweep.engines import watchdog as module
+from duesweep.engines.watchdog import Watchdog
 from duesweep.errors import StoreError
 from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import DelayedRow
 from duesweep.testing.memory import MemoryStore
-from duesweep.watchdog import Watchdog
 from support.waiting import until
 
 
