@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import cpu
 import figures
 from figures import Run
-from mover import move
+from mover import move, move_at_once, receive_all
 from plain_loop import PlainLoop
-from sweeps import WarmSession, sweep_cold
+from sweeps import WarmSession, sweep_cold, sweep_in_process
 from testbed import Testbed
 
 from duesweep.demo.folder import clear_folder, lock_folder, write_config
@@ -25,7 +26,9 @@ from duesweep.demo.server import EmbeddedServer
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results" / "latest.json"
 MOVER, PLAIN = "NServiceBus, first hop", "two plain processes"
-WARM, COLD = "duesweep, warm", "duesweep, cold"
+TWO_HOPS, TWO_MOVERS = "NServiceBus, both hops", "two of its movers"
+WARM, COLD, IN_PROCESS = "duesweep, warm", "duesweep, cold", "duesweep, in process"
+TWO_SWEEPS = "two sweeps, in process"
 _WARM_UP_ROWS = 50_000
 _DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
 
@@ -76,7 +79,11 @@ def _compare(options: argparse.Namespace, folder: Path, server: EmbeddedServer) 
     session = WarmSession(config)
     testbed.reset(_WARM_UP_ROWS)
     session.sweep()
-    contenders = _contenders(testbed, session, lambda: sweep_cold(file, folder / "cold.log"))
+    contenders = [
+        contender
+        for contender in _contenders(testbed, session, file)
+        if contender.name == MOVER or options.only in contender.name
+    ]
     runs: list[Run] = []
     for number in range(options.rounds):
         for contender in _rotate(contenders, number):
@@ -88,9 +95,10 @@ def _compare(options: argparse.Namespace, folder: Path, server: EmbeddedServer) 
     return runs
 
 
-def _contenders(
-    testbed: Testbed, session: WarmSession, cold: Callable[[], None]
-) -> list[Contender]:
+def _contenders(testbed: Testbed, session: WarmSession, file: Path) -> list[Contender]:
+    def cold() -> None:
+        sweep_cold(file, file.parent / "cold.log")
+
     def mover() -> Measured:
         return _without_steps(lambda: move(testbed.dsn, testbed.delayed, testbed.own_queue))
 
@@ -99,10 +107,26 @@ def _contenders(
             PlainLoop(testbed.dsn, testbed.delayed, testbed.queues, testbed.rows).run
         )
 
+    def two_hops() -> Measured:
+        def both() -> None:
+            move(testbed.dsn, testbed.delayed, testbed.own_queue)
+            receive_all(testbed.dsn, testbed.own_queue, testbed.queues)
+
+        return _without_steps(both)
+
+    def two_movers() -> Measured:
+        return _without_steps(
+            lambda: move_at_once(2, testbed.dsn, testbed.delayed, testbed.own_queue)
+        )
+
     return [
         Contender(MOVER, mover, is_first_hop=True),
+        Contender(TWO_MOVERS, two_movers, is_first_hop=True),
+        Contender(TWO_HOPS, two_hops),
         Contender(PLAIN, plain),
         Contender(WARM, lambda: session.sweep),
+        Contender(IN_PROCESS, lambda: _without_steps(lambda: sweep_in_process(file))),
+        Contender(TWO_SWEEPS, lambda: _without_steps(lambda: sweep_in_process(file, at_once=2))),
         Contender(COLD, lambda: _without_steps(cold)),
     ]
 
@@ -125,11 +149,13 @@ def _run(testbed: Testbed, contender: Contender, number: int) -> Run:
     testbed.reset()
     measured = contender.prepare()
     load = os.getloadavg()[0]
+    before = cpu.measure(testbed.server_pid)
     started = time.monotonic()
     steps = measured()
     seconds = time.monotonic() - started
+    used = cpu.measure(testbed.server_pid) - before
     count = testbed.count(is_first_hop=contender.is_first_hop)
-    run = Run(contender.name, number, round(seconds, 3), testbed.rows, count, load, steps)
+    run = Run(contender.name, number, round(seconds, 3), testbed.rows, count, load, used, steps)
     _say(
         f"round {number}: {contender.name}: {seconds:.1f} s, {run.rows_per_second:,.0f} rows/s"
         + ("" if count.is_clean else f" {count}")
@@ -153,6 +179,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench/run", description=__doc__)
     parser.add_argument("--rows", type=int, default=200_000, help="how many due rows")
     parser.add_argument("--rounds", type=int, default=3, help="how often each contender runs")
+    parser.add_argument("--only", default="", help="of the contenders, those with this in the name")
     parser.add_argument("--quick", action="store_true", help="one cold start only")
     parser.add_argument(
         "--durable", action="store_true", help="switch fsync and similar settings on"

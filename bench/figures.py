@@ -7,18 +7,20 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from cpu import CpuTimes
 from rich.console import Console
 from rich.table import Table
 from sweeps import STAGE_OF, STAGES
 from testbed import Count
 
-_WIDTH = 110
+_WIDTH = 130
+KINDS = ("server", "python", "jvm", "total")
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of one contender. `steps` are the seconds of its functions, if they are known.
-    `load` is the machine's load at the start.
+    """One run of one contender. `cpu` are seconds by kind of process. `steps` are the seconds of
+    its functions, if they are known. `load` is the machine's load at the start.
     """
 
     contender: str
@@ -27,12 +29,17 @@ class Run:
     rows: int
     count: Count
     load: float
+    cpu: CpuTimes
     steps: dict[str, float] = field(default_factory=dict)
 
     @property
     def rows_per_second(self) -> float:
         """Due rows for each second of the run."""
         return self.rows / self.seconds
+
+    def cpu_us(self, kind: str) -> float:
+        """Microseconds of CPU for each due row: `server`, `python`, `jvm` or `total`."""
+        return float(getattr(self.cpu, kind)) / self.rows * 1_000_000
 
 
 def summary_of(runs: Sequence[Run], peer: str) -> list[dict[str, Any]]:
@@ -51,6 +58,7 @@ def summary_of(runs: Sequence[Run], peer: str) -> list[dict[str, Any]]:
             "fastest": round(max(rates[name])),
             "seconds": round(median(r.seconds for r in own), 2),
             "ratio": round(median(r.rows_per_second / peers[r.round] for r in own), 2),
+            **{f"cpu_us_{kind}": round(median(r.cpu_us(kind) for r in own), 1) for kind in KINDS},
             "lost": sum(r.count.lost for r in own),
             "doubled": sum(r.count.doubled for r in own),
             "early": sum(r.count.early for r in own),
@@ -94,6 +102,7 @@ def show(machine: dict[str, Any], runs: Sequence[Run], peer: str) -> None:
     table.add_column("contender")
     for name in ("runs", "rows/s", "slowest", "fastest", "seconds", "ratio"):
         table.add_column(name, justify="right")
+    table.add_column("µs of CPU a row: server, Python, JVM = all", justify="right")
     table.add_column("lost, doubled, early", justify="right")
     for row in summary_of(runs, peer):
         figures = [row["rows_per_second"], row["slowest"], row["fastest"]]
@@ -104,6 +113,7 @@ def show(machine: dict[str, Any], runs: Sequence[Run], peer: str) -> None:
             *(f"{value:,}" for value in figures),
             f"{row['seconds']:.1f}",
             f"{row['ratio']:.2f}",
+            _cpu_text(row),
             faults,
         )
     console.print(table)
@@ -111,3 +121,8 @@ def show(machine: dict[str, Any], runs: Sequence[Run], peer: str) -> None:
     if shares:
         console.print(f"Shares of the warm sweep: {shares}")
     console.print("; ".join(f"{name} {value}" for name, value in machine.items()))
+
+
+def _cpu_text(row: dict[str, Any]) -> str:
+    *parts, total = (f"{row[f'cpu_us_{kind}']:.0f}" for kind in KINDS)
+    return f"{', '.join(parts)} = {total}"

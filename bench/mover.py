@@ -1,5 +1,10 @@
-"""Contender: NServiceBus's own mover, which moves due messages to the endpoint's input queue."""
+"""Contenders of NServiceBus: its mover, which moves due messages to the endpoint's input queue, and
+the receive that brings them from there to their destinations, one message a transaction.
+"""
 
+import json
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC
 
 import psycopg
@@ -20,6 +25,16 @@ ORDER BY Due LIMIT 1 FOR UPDATE SKIP LOCKED
 """
 
 
+# Its receive and its send, without what the benchmark has no use for: expiry, and the sequence's
+# number that comes back.
+_RECEIVE = """
+WITH message AS (SELECT seq FROM {0} FOR UPDATE SKIP LOCKED LIMIT 1)
+DELETE FROM {0} r USING message WHERE r.seq = message.seq RETURNING r.headers, r.body
+"""
+_SEND = "INSERT INTO {} (id, expires, headers, body) VALUES (gen_random_uuid(), NULL, %s, %s)"
+RECEIVERS = 8
+
+
 def move(dsn: str, delayed: TableName, own_queue: TableName) -> None:
     """Move batch after batch, one transaction each, until the next message is not due."""
     # One round trip for the statements and one for the COMMIT, as Npgsql makes them.
@@ -33,3 +48,45 @@ def move(dsn: str, delayed: TableName, own_queue: TableName) -> None:
             row = cursor.fetchone()
             is_next_due = row is not None and row[1].astimezone(UTC).replace(tzinfo=None) <= row[0]
             connection.execute("COMMIT")
+
+
+def move_at_once(movers: int, dsn: str, delayed: TableName, own_queue: TableName) -> None:
+    """Several endpoints' movers at once. They deadlock: each begins again, as NServiceBus does."""
+
+    def move_all(_: int) -> None:
+        while True:
+            try:
+                return move(dsn, delayed, own_queue)
+            except psycopg.errors.DeadlockDetected:
+                continue
+
+    with ThreadPoolExecutor(movers) as pool:
+        list(pool.map(move_all, range(movers)))
+
+
+def receive_all(dsn: str, own_queue: TableName, queues: Mapping[str, TableName]) -> None:
+    """Bring all messages of the input queue to their destinations, eight receivers at once."""
+
+    def receive(_: int) -> None:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            while _receive_one(connection, own_queue, queues):
+                pass
+
+    with ThreadPoolExecutor(RECEIVERS) as pool:
+        list(pool.map(receive, range(RECEIVERS)))
+
+
+def _receive_one(
+    connection: psycopg.Connection[tuple[str, bytes]],
+    own_queue: TableName,
+    queues: Mapping[str, TableName],
+) -> bool:
+    with connection.transaction():
+        row = connection.execute(_RECEIVE.format(own_queue).encode()).fetchone()
+        if row is None:
+            return False
+        headers = json.loads(row[0])
+        destination = headers.pop("NServiceBus.SqlServer.ForwardDestination")
+        send = _SEND.format(queues[destination]).encode()
+        connection.execute(send, [json.dumps(headers), row[1]])
+    return True

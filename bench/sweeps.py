@@ -65,6 +65,27 @@ def sweep_cold(file: Path, log: Path) -> None:
         raise RuntimeError(f"the cold sweep ended with {done.returncode}; see {log}")
 
 
+def sweep_in_process(file: Path, *, at_once: int = 1) -> None:
+    """So many sweeps at once, each in a process of its own, without Spark, Python's start
+    included.
+    """
+    command = [sys.executable, "-m", "duesweep", "sweep", "--config", str(file), "--json"]
+    environment = {k: v for k, v in os.environ.items() if k != "PYSPARK_SUBMIT_ARGS"}
+    sweeps = [
+        subprocess.Popen(
+            [*command, "--set", "sweep.spark_from=100000000"],
+            stdout=subprocess.PIPE,
+            env=environment,
+        )
+        for _ in range(at_once)
+    ]
+    for sweep in sweeps:
+        output, _ = sweep.communicate()
+        outcome = json.loads(output)["outcome"]
+        if sweep.returncode or outcome not in {"done", "idle"}:
+            raise RuntimeError(f"a sweep in process ended with {sweep.returncode}, {outcome}")
+
+
 @contextmanager
 def _measure_steps() -> Iterator[dict[str, float]]:
     """Measure the functions of `STAGE_OF`, by wrapping them in the block."""

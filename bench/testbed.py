@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import psycopg
 
@@ -48,6 +49,13 @@ class Testbed:
         self.own_queue = self._addresses.own_queue
         self.queues = {address: self._addresses.parse(address) for address in ADDRESSES}
         self._config = config
+
+    @property
+    def server_pid(self) -> int:
+        """The id of the server's first process."""
+        with psycopg.connect(self.dsn) as connection:
+            (folder,) = connection.execute("SHOW data_directory").fetchone() or ("",)
+        return int((Path(folder) / "postmaster.pid").read_text().splitlines()[0])
 
     def prepare(self) -> None:
         """Create the tables and generate the rows that `reset` copies."""

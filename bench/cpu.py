@@ -1,0 +1,84 @@
+"""CPU time of a run by kind of process, from /proc. Unlike rates it hardly depends on a machine's
+load.
+
+A process counts with its children that have ended. So a backend of the server that ended during the
+run counts as the server, and a Python worker that the JVM started as Python.
+"""
+
+import os
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class CpuTimes:
+    """Seconds of CPU: the database server's, Python's and the JVM's."""
+
+    server: float = 0.0
+    python: float = 0.0
+    jvm: float = 0.0
+
+    def __sub__(self, earlier: "CpuTimes") -> "CpuTimes":
+        return CpuTimes(
+            *(getattr(self, f.name) - getattr(earlier, f.name) for f in fields(CpuTimes))
+        )
+
+    @property
+    def total(self) -> float:
+        """The sum."""
+        return self.server + self.python + self.jvm
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    parent: int
+    is_java: bool
+    own: float
+    ended_children: float
+
+
+def measure(server: int) -> CpuTimes:
+    """The CPU times until now of this process, its descendants and the server with this id."""
+    processes = _read_processes()
+    server_seconds = sum(
+        processes[pid].own + processes[pid].ended_children for pid in _tree(server, processes)
+    )
+    python = jvm = 0.0
+    for pid in _tree(os.getpid(), processes) - _tree(server, processes):
+        process = processes[pid]
+        if process.is_java:
+            jvm += process.own
+        else:
+            python += process.own
+        python += process.ended_children
+    return CpuTimes(server_seconds, python, jvm)
+
+
+def _tree(root: int, processes: dict[int, _Process]) -> set[int]:
+    tree, size = {root} & processes.keys(), 0
+    while len(tree) > size:
+        size = len(tree)
+        tree |= {pid for pid, process in processes.items() if process.parent in tree}
+    return tree
+
+
+def _read_processes() -> dict[int, _Process]:
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            text = (folder / "stat").read_text()
+        except OSError:
+            continue  # it has just ended
+        # The name, in parentheses, may hold spaces: https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html
+        name, _, rest = text.partition("(")[2].rpartition(")")
+        values = rest.split()
+        user, system, children_user, children_system = (int(value) for value in values[11:15])
+        found[int(folder.name)] = _Process(
+            parent=int(values[1]),
+            is_java=name == "java",
+            own=(user + system) / _TICKS_PER_SECOND,
+            ended_children=(children_user + children_system) / _TICKS_PER_SECOND,
+        )
+    return found
