@@ -25,8 +25,9 @@ take_spark_option() {
   case $1=$2 in
     --conf=spark.master=*) master=${2#*=} ;;
     --conf=spark.pyspark.python=*) python_of_tasks=${2#*=} ;;
+    --conf=spark.hadoop.fs.*) spark_options+=("$1" "$2") && export DUESWEEP_SPARK_FILES=1 ;;
     --master=*) master=$2 ;;
-    --properties-file=*) properties_file=$2 ;;
+    --properties-file=*) properties_file=$2 && export DUESWEEP_SPARK_FILES=1 ;;
     # Of these, spark-submit takes the last one only: ours and the user's become one.
     --archives=*) archives=${archives:+$archives,}$2 ;;
     --jars=*) more_jars=${more_jars:+$more_jars,}$2 ;;
@@ -112,7 +113,7 @@ case $command in
     # Without Java Python asks the store, and sweeps if little is due. If much is due, it becomes
     # this script again. So there is one process, and who stops it stops the sweep.
     if [[ -z ${DUESWEEP_FOR_SPARK:-} ]]; then
-      DUESWEEP_SPARK_COMMAND="DUESWEEP_FOR_SPARK=1 exec $(printf '%q ' "$root/spark-submit.sh" "${given[@]}")"
+      DUESWEEP_SPARK_COMMAND="DUESWEEP_FOR_SPARK=1 exec bash $(printf '%q ' "$root/spark-submit.sh" "${given[@]}")"
       export DUESWEEP_SPARK_COMMAND
       exec "$python" -P -m duesweep sweep --gate "$@"
     fi

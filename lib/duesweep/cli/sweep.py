@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from duesweep.errors import ExitCode, Problem
 from duesweep.ledger.writers import resolve_writer
 from duesweep.missing_queues import refuse_missing_queues
 from duesweep.report.quantities import count_text
+from duesweep.stores.abilities import refuse_outdated
 from duesweep.stores.base import DriverSession
 from duesweep.stores.values import Horizon
 
@@ -58,6 +60,7 @@ def run(file: Path | None, overrides: Sequence[str], *, as_json: bool, gate: boo
 def look_at(context: SweepContext) -> Look:
     """Look whether there is work, and how much. Raises `ConfigError` for wrong settings."""
     with context.store.open_driver() as session:
+        refuse_outdated(session)
         session.check()
         context.queue.check(context.error_queue)
         ahead = timedelta(seconds=context.look_ahead.longest_seconds)
@@ -81,6 +84,8 @@ def _needs_spark(context: SweepContext, session: DriverSession, horizon: Horizon
 def _run_spark_command() -> int:
     command = configuration.spark_command()
     if command is not None:
+        # Python ignores it, and what it becomes would do the same.
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         os.execvp("bash", ["bash", "-c", command])
     return WORK_FOR_SPARK
 

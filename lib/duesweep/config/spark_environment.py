@@ -13,7 +13,11 @@ _PREPARED_VARIABLES = {"PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS"}
 _COMMAND_VARIABLE = "DUESWEEP_SPARK_COMMAND"
 _DATABRICKS = "DATABRICKS_RUNTIME_VERSION"
 # Where one of these is set, a path may be on another file system for Spark than for this process.
-_CLUSTER_VARIABLES = {_DATABRICKS, "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_REMOTE"}
+_CLUSTER_VARIABLES = {
+    *(_DATABRICKS, "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_REMOTE"),
+    # Set by spark-submit.sh where options of Spark may say so.
+    "DUESWEEP_SPARK_FILES",
+}
 
 
 def has_prepared_session() -> bool:
