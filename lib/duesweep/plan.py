@@ -3,12 +3,13 @@
 A plan is a hint: its slices are not read in one snapshot, so the claim tests everything again.
 """
 
-from duesweep.core.policy import BatchLimits, slice_count
+from duesweep.core.policy import BatchLimits, Slicing
 from duesweep.stores.base import DriverSession
 from duesweep.stores.values import Slices, SweepRun
 
 
 def plan_slices(session: DriverSession, run: SweepRun, cores: int, limits: BatchLimits) -> Slices:
-    """Slices of equal size over what is eligible now."""
-    found = session.count_pending(run.horizon)
-    return session.plan(run, slice_count(found, cores, limits))
+    """Slices of equal size over what is eligible now: one for each core, fewer if some would get
+    less than a batch.
+    """
+    return session.plan(run, Slicing(cores, least_rows=limits.rows))

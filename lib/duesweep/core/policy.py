@@ -95,9 +95,18 @@ def delay_level(seconds: int) -> int:
     return max(seconds.bit_length() - 1, 0)
 
 
-def slice_count(found: int, cores: int, limits: BatchLimits) -> int:
-    """How many slices a plan of `found` rows gets: one for each core. Fewer if some would get less
-    than a batch, more if a slice would not fit into a task's memory.
+@dataclass(frozen=True, slots=True)
+class Slicing:
+    """How many slices a plan gets: at most `slices`, and fewer if they would have less than
+    `least_rows`; but more if one had more than `most_rows`, which would not fit into a task's
+    memory. The stores count so in SQL, in the same statement that finds the slices.
     """
-    useful = -(-found // limits.rows)
-    return max(1, min(cores, useful), -(-found // MAX_SLICE_ROWS))
+
+    slices: int
+    least_rows: int = 1
+    most_rows: int = MAX_SLICE_ROWS
+
+    def count(self, found: int) -> int:
+        """The number of slices for `found` messages; 1 if there are none."""
+        useful = -(-found // self.least_rows)
+        return max(1, min(self.slices, useful), -(-found // self.most_rows))

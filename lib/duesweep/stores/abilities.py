@@ -1,8 +1,12 @@
-"""What a store's sessions may be able to do besides their contract."""
+"""What a store's sessions can do: less than their contract, or more."""
 
+import inspect
 from collections.abc import Sequence
+from functools import cache
 from typing import Protocol, runtime_checkable
 
+from duesweep.errors import ConfigError
+from duesweep.stores.base import DriverSession
 from duesweep.stores.values import Horizon
 
 
@@ -22,3 +26,34 @@ class KnowsDestinations(Protocol):
         cause to.
         """
         ...
+
+
+def refuse_outdated(session: DriverSession) -> None:
+    """Raise `ConfigError` for a session that lacks a method of the contract, or an optional
+    parameter of one: a custom store may have been written for an earlier version.
+    """
+    lacking = _find_lacking(type(session))
+    if lacking:
+        raise ConfigError(
+            f"{type(session).__name__} is no driver's session: it lacks {', '.join(lacking)}",
+            advice="see docs/stores.md: the contract may have changed since the store was written",
+        )
+
+
+@cache
+def _find_lacking(kind: type) -> tuple[str, ...]:
+    lacking = []
+    for name, wanted in inspect.getmembers(DriverSession, inspect.isfunction):
+        found = getattr(kind, name, None)
+        if name.startswith("_") or wanted.__module__.partition(".")[0] != "duesweep":
+            continue
+        if not callable(found):
+            lacking.append(f"{name}()")
+            continue
+        known = inspect.signature(found).parameters
+        if any(each.kind is each.VAR_KEYWORD for each in known.values()):
+            continue
+        named = inspect.signature(wanted).parameters.values()
+        optional = {each.name for each in named if each.default is not each.empty}
+        lacking += [f"{each} of {name}()" for each in sorted(optional - known.keys())]
+    return tuple(lacking)

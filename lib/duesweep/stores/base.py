@@ -14,6 +14,7 @@ from uuid import UUID
 from duesweep.core.account import SliceEnd
 from duesweep.core.message import Message
 from duesweep.core.outcome import Outcomes
+from duesweep.core.policy import Slicing
 from duesweep.errors import Problem
 from duesweep.stores.journal import Journal
 from duesweep.stores.values import Claim, Horizon, NewMessage, Slices, SweepRun, TransactionMode
@@ -125,8 +126,8 @@ class DriverSession(Journal, Protocol):
         """
         ...
 
-    def plan(self, run: SweepRun, slices: int) -> Slices:
-        """Cut what is eligible into at most `slices` slices of equal size, and note them."""
+    def plan(self, run: SweepRun, slicing: Slicing) -> Slices:
+        """Cut what is eligible into slices of equal size, and note them."""
         ...
 
     def claim_keys(self, plan: Slices, number: int) -> Iterable[Any]:

@@ -139,7 +139,8 @@ class Journal(Protocol):
         reason: str | None = None,
     ) -> bool:
         """Close a sweep once its batches in flight have ended; False when it was closed already.
-        `remaining` messages are still due; a function is called when the batches have ended.
+        `remaining` messages or more are still due; a function is called when the batches have
+        ended.
         `reason`: why its dispatch was cut short; None if it was not.
         """
         ...

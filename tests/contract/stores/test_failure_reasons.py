@@ -2,6 +2,7 @@
 
 from duesweep import wiring
 from duesweep.context import SweepContext
+from duesweep.core.policy import Slicing
 from duesweep.dispatch import ClaimKeys, DispatchJob, dispatch_slice
 from duesweep.stores.journal import FailureReason, SweepSummary
 from support.endpoint import Endpoint
@@ -81,7 +82,7 @@ def _swept(context: SweepContext, claim_keys: list[str]) -> SweepSummary:
     """What a sweep's summary says that has dispatched these."""
     with context.store.open_driver() as session:
         run = session.open_sweep(session.horizon())
-        session.plan(run, 1)
+        session.plan(run, Slicing(1))
         job = DispatchJob(
             store=context.store,
             queue=context.queue,

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from duesweep.core.policy import Slicing
 from duesweep.core.store_clock import StoreClock
 from duesweep.stores.base import DriverSession
 from duesweep.stores.values import Horizon
@@ -98,7 +99,7 @@ def _found(session: DriverSession, horizon: Horizon) -> Iterator[tuple[str, int]
     }
     for name, reach in reaches.items():
         run = session.open_sweep(reach)
-        planned = session.plan(run, 2).found
+        planned = session.plan(run, Slicing(2)).found
         assert session.count_pending(reach) == planned
         session.close_sweep(run.sweep_id, abandoned=False, remaining=0)
         yield name, planned

@@ -2,9 +2,11 @@
 
 import uuid
 from datetime import timedelta
+from itertools import product
 
 import pytest
 
+from duesweep.core.policy import Slicing
 from duesweep.dispatch import read_claim_keys
 from duesweep.testing.contract.stores import steps
 from support.contract.store_subjects import DelayedTableUnderTest, OpenEndpoint
@@ -32,7 +34,7 @@ def _check_slices(subject: DelayedTableUnderTest) -> None:
     rows = subject.load([steps.row(subject, due=due) for due in dues])
     with subject.store.open_driver() as session:
         run = session.open_sweep(session.horizon())
-        plan = session.plan(run, SLICES)
+        plan = session.plan(run, Slicing(SLICES))
         slices = [
             read_claim_keys(session.claim_keys(plan, number)) for number in range(len(plan.planned))
         ]
@@ -43,3 +45,14 @@ def _check_slices(subject: DelayedTableUnderTest) -> None:
     read = [key for keys in slices for key in keys.keys]
     assert sorted(read) == sorted(subject.claim_keys(rows))
     assert all(size > 0 for keys in slices for size in keys.sizes)
+    _check_numbers(subject)
+
+
+def _check_numbers(subject: DelayedTableUnderTest) -> None:
+    """The server counts slices as `Slicing` does, and makes all but the last equal."""
+    with subject.store.open_driver() as session:
+        run = session.open_sweep(session.horizon())
+        for slicing in (Slicing(*numbers) for numbers in product((1, 3, 40), (1, 7), (2, 9, 25))):
+            planned = session.plan(run, slicing).planned
+            size = -(-MESSAGES // slicing.count(MESSAGES))
+            assert planned == (*[size] * (MESSAGES // size), *filter(None, [MESSAGES % size]))

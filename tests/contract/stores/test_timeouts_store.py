@@ -10,6 +10,7 @@ import pytest
 from duesweep import wiring
 from duesweep.core.headers import json as headers_json
 from duesweep.core.message import MESSAGE_ID
+from duesweep.core.policy import Slicing
 from duesweep.drivers.postgresql import statements as driver
 from duesweep.errors import ConfigError, UnreadableAddressError
 from duesweep.stores.relational.wanted import JOURNAL_TABLES
@@ -100,7 +101,7 @@ def test_plan_is_the_same_in_a_session_of_any_zone(subject: DelayedTableUnderTes
 
     with subject.store.open_driver() as session:
         assert session.count_pending(session.horizon()) == len(due)
-        plan = session.plan(session.open_sweep(session.horizon()), 2)
+        plan = session.plan(session.open_sweep(session.horizon()), Slicing(2))
 
     assert sorted(plan.planned) == [1, 2]
     for zone in ("UTC", "Asia/Kolkata", "America/New_York"):

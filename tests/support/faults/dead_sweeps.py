@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from duesweep.context import SweepContext
+from duesweep.core.policy import Slicing
 from duesweep.dispatch import ClaimKeys, DispatchJob, dispatch_slice
 from duesweep.ledger.opening import open_ledger
 from duesweep.settle import settle_leftovers
@@ -22,9 +23,12 @@ class Dead:
     run: SweepRun
 
 
-def dispatch_without_settling(context: SweepContext, session: PostgreSqlDriverSession) -> SweepRun:
-    run = session.open_sweep(session.horizon())
-    plan = session.plan(run, 1)
+def dispatch_without_settling(
+    context: SweepContext, session: PostgreSqlDriverSession, engine: str | None = "in-process"
+) -> SweepRun:
+    """`engine` None: as versions did that did not note it."""
+    run = session.open_sweep(session.horizon(), engine=engine)
+    plan = session.plan(run, Slicing(1))
     keys = _due_keys(session, plan)
     job = DispatchJob(
         store=context.store,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duesweep.core.policy import MAX_SLICE_ROWS, BatchLimits, Retry, slice_count
+from duesweep.core.policy import MAX_SLICE_ROWS, BatchLimits, Retry, Slicing
 from duesweep.errors import QueueNotFoundError
 
 RNG = st.integers().map(random.Random)
@@ -138,12 +138,12 @@ def test_no_two_neighbouring_batches_would_fit_into_one(
 def test_slices_are_one_a_core_where_there_is_a_batch_for_each(
     found: int, cores: int, slices: int
 ) -> None:
-    assert slice_count(found, cores, BatchLimits()) == slices
+    assert Slicing(cores, least_rows=1_000).count(found) == slices
 
 
 @given(st.integers(0, 10**9), st.integers(1, 1_000), st.integers(1, 10_000))
 def test_no_slice_is_larger_than_a_task_may_hold(found: int, cores: int, rows: int) -> None:
-    count = slice_count(found, cores, BatchLimits(rows=rows))
+    count = Slicing(cores, least_rows=rows).count(found)
 
     assert count >= 1
     assert -(-found // count) <= MAX_SLICE_ROWS

@@ -120,22 +120,29 @@ WHERE n.nspname = %(schema)s AND t.relname = %(table)s;
 SELECT set_config('work_mem', '128MB', true) AS work_mem;
 
 -- name: plan_bounds
--- Returns the first Due and id of each slice, and how many messages are due and eligible in all.
--- The slices have equal size. The order is by Due and id, so that messages with one Due can go to
--- several slices. Takes no locks.
+-- Returns the first Due and id of each slice, and how many messages are due and eligible in all. There
+-- are at most so many slices, and fewer if they would have less than `least_rows`; but none has more
+-- than `most_rows`. They have equal size. The order is by Due and id, so that messages with one Due
+-- can go to several slices. Takes no locks.
 SELECT due::text AS due, id::text AS id, total
 FROM (
-    SELECT d.{due} AS due, d.{id} AS id,
-           row_number() OVER (ORDER BY d.{due}, d.{id}) - 1 AS position,
-           count(*) OVER () AS total
-    FROM {delayed} d
-    WHERE d.{due} < %(horizon)s::timestamptz{utc} AND d.{due} >= %(since)s::timestamptz{utc}
-      AND NOT EXISTS (
-        SELECT FROM {attempts} a
-        WHERE a.source = %(source)s AND a.message_key = d.{id} AND a.next_attempt_at > clock_timestamp()
-      )
-) pending
-WHERE position %% ((total + %(slices)s - 1) / %(slices)s) = 0
+    SELECT pending.*, greatest(
+        least(%(slices)s::bigint, (total - 1) / %(least_rows)s::bigint + 1),
+        (total - 1) / %(most_rows)s::bigint + 1
+    ) AS slices
+    FROM (
+        SELECT d.{due} AS due, d.{id} AS id,
+               row_number() OVER (ORDER BY d.{due}, d.{id}) - 1 AS position,
+               count(*) OVER () AS total
+        FROM {delayed} d
+        WHERE d.{due} < %(horizon)s::timestamptz{utc} AND d.{due} >= %(since)s::timestamptz{utc}
+          AND NOT EXISTS (
+            SELECT FROM {attempts} a
+            WHERE a.source = %(source)s AND a.message_key = d.{id} AND a.next_attempt_at > clock_timestamp()
+          )
+    ) pending
+) sliced
+WHERE position %% ((total - 1) / slices + 1) = 0
 ORDER BY position;
 
 -- name: plan_claim_keys

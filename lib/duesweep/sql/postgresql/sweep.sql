@@ -156,7 +156,9 @@ SELECT min(m.id) AS first_id, max(m.id) AS last_id, count(*) AS rows, max(m.byte
 FROM (
     SELECT s.id, s.bytes, div(sum(s.bytes) OVER (ORDER BY s.id) - s.bytes, %(piece_bytes)s::bigint) AS piece
     FROM (
-        SELECT j.id, coalesce(octet_length(j.headers), 0)::bigint + coalesce(octet_length(j.body), 0) AS bytes
+        -- Headers are written twice, and the rest of a row takes about 1 kB.
+        SELECT j.id, 1000 + 2 * coalesce(octet_length(j.headers), 0)::bigint + coalesce(octet_length(j.body), 0)
+                   + coalesce(octet_length(j.error_text), 0) + coalesce(octet_length(j.stack), 0) AS bytes
         FROM {journal} j
         WHERE j.sweep_id = %(sweep_id)s AND j.kind = 'exhausted'
     ) s

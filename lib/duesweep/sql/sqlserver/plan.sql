@@ -93,25 +93,36 @@ WHERE p.object_id = OBJECT_ID(@table) AND p.index_id IN (0, 1);
 
 -- name: plan_bounds
 -- Returns the first Due and key of each slice, and how many messages are due and eligible in all.
--- The slices have equal size. The order is by Due and key, so that messages with one Due can go to
--- several slices. Skips rows that others hold; keeps no locks.
-SELECT CONVERT(varchar(27), CONVERT(datetime2(7), p.due), 121) AS due,
-       CONVERT(nvarchar(250), p.message_key) AS id, p.total
+-- There are at most so many slices, and fewer if they would have less than `least_rows`; but none has
+-- more than `most_rows`. They have equal size. The order is by Due and key, so that messages with one
+-- Due can go to several slices. Skips rows that others hold; keeps no locks.
+SELECT CONVERT(varchar(27), CONVERT(datetime2(7), sliced.due), 121) AS due,
+       CONVERT(nvarchar(250), sliced.message_key) AS id, sliced.total
 FROM (
-    SELECT m.{due} AS due, m.{key} AS message_key,
-           ROW_NUMBER() OVER (ORDER BY m.{due}, m.{key}) - 1 AS position,
-           COUNT_BIG(*) OVER () AS total
-    FROM {delayed} m WITH (READPAST)
-    WHERE m.{due} < CONVERT(datetime2(7), @horizon, 121)
-      AND m.{due} >= CONVERT(datetime2(7), @since, 121)
-      AND NOT EXISTS (
-        SELECT 1 FROM {attempts} a
-        WHERE a.source = @source AND a.message_key = {key_text} COLLATE DATABASE_DEFAULT
-          AND a.next_attempt_at > SYSUTCDATETIME()
-      )
-) p
-WHERE p.position % ((p.total + @slices - 1) / @slices) = 0
-ORDER BY p.position;
+    SELECT useful.due, useful.message_key, useful.position, useful.total,
+           CASE WHEN useful.slices < (useful.total - 1) / @most_rows + 1
+                THEN (useful.total - 1) / @most_rows + 1 ELSE useful.slices END AS slices
+    FROM (
+        SELECT pending.due, pending.message_key, pending.position, pending.total,
+               CASE WHEN @slices < (pending.total - 1) / @least_rows + 1
+                    THEN @slices ELSE (pending.total - 1) / @least_rows + 1 END AS slices
+        FROM (
+            SELECT m.{due} AS due, m.{key} AS message_key,
+                   ROW_NUMBER() OVER (ORDER BY m.{due}, m.{key}) - 1 AS position,
+                   COUNT_BIG(*) OVER () AS total
+            FROM {delayed} m WITH (READPAST)
+            WHERE m.{due} < CONVERT(datetime2(7), @horizon, 121)
+              AND m.{due} >= CONVERT(datetime2(7), @since, 121)
+              AND NOT EXISTS (
+                SELECT 1 FROM {attempts} a
+                WHERE a.source = @source AND a.message_key = {key_text} COLLATE DATABASE_DEFAULT
+                  AND a.next_attempt_at > SYSUTCDATETIME()
+              )
+        ) pending
+    ) useful
+) sliced
+WHERE sliced.position % ((sliced.total - 1) / sliced.slices + 1) = 0
+ORDER BY sliced.position;
 
 -- name: plan_claim_keys
 -- Returns the Dues of due and eligible messages, oldest first, a thousand in a row. `claim_keys`

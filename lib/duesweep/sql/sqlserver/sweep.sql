@@ -191,9 +191,11 @@ FROM (
     SELECT s.id, s.bytes,
            (SUM(s.bytes) OVER (ORDER BY s.id ROWS UNBOUNDED PRECEDING) - s.bytes) / @piece_bytes AS piece
     FROM (
+        -- The rest of a row takes about 1 kB.
         SELECT j.id,
-               CONVERT(bigint, COALESCE(DATALENGTH(j.headers_text), 0) + COALESCE(DATALENGTH(j.headers), 0)
-                   + COALESCE(DATALENGTH(j.body), 0)) AS bytes
+               CONVERT(bigint, 1000 + COALESCE(DATALENGTH(j.headers_text), 0)
+                   + COALESCE(DATALENGTH(j.headers), 0) + COALESCE(DATALENGTH(j.body), 0)
+                   + COALESCE(DATALENGTH(j.error_text), 0) + COALESCE(DATALENGTH(j.stack), 0)) AS bytes
         FROM {journal} j
         WHERE j.sweep_id = @sweep_id AND j.kind = 'exhausted'
     ) s

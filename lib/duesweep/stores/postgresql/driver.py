@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+from duesweep.core.policy import Slicing
 from duesweep.drivers.postgresql import PostgreSqlConnection, literal
 from duesweep.stores.journal import JdbcSource, SweepSummary
 from duesweep.stores.postgresql.check import check_tables
@@ -50,23 +52,19 @@ class PostgreSqlDriverSession(RelationalDriverSession):
             self._zone = zone_of(self._connection, self._store)
         return horizon_in(self._zone, self._statements)
 
-    def count_pending(self, horizon: Horizon, most: int | None = None) -> int:
-        """How many messages are eligible, up to `most`."""
-        pending = super().count_pending(horizon, most)
-        self._found = max(self._found, pending)
-        return pending
-
     def summary(self, sweep_id: UUID) -> tuple[SweepSummary, bool]:
         """The sweep's row for `sweeps`, and whether retry counters changed."""
         _, messages = self.progress(sweep_id)
         with self._patient(messages):
             return super().summary(sweep_id)
 
-    def plan(self, run: SweepRun, slices: int) -> Slices:
+    def plan(self, run: SweepRun, slicing: Slicing) -> Slices:
         """Slices of equal size by (due, id), however many messages share one Due."""
-        with self._patient(self._found):
+        with self._looking_at_all():
             self._statements.row("set_sort_memory")
-            rows = self._statements.rows("plan_bounds", **self._pending(run.horizon), slices=slices)
+            rows = self._statements.rows(
+                "plan_bounds", **self._pending(run.horizon), **asdict(slicing)
+            )
         planned = slice_sizes(rows)
         self._found = sum(planned)
         self._statements.execute("set_planned", sweep_id=run.sweep_id, planned=list(planned))

@@ -24,6 +24,7 @@ from duesweep.stores.relational.summary import Lateness, aware, summary_of
 _MESSAGES_PER_PIECE = 500_000
 # A writer may take five times as much memory.
 _BYTES_PER_PIECE = 32_000_000
+_NO_LIMIT = 2**62
 _SETTLER_WAIT_SECONDS = 300.0
 _MOST_REASONS = 3
 
@@ -111,8 +112,12 @@ class RelationalJournal:
 
     def exhausted(self, sweep_id: UUID) -> Sequence[ExhaustedPiece]:
         """What the sweep exhausted, in pieces."""
+        # Versions that noted no engine did not cut, and may have written a part of this sweep.
+        is_cut = self._statements.row("read_sweep", sweep_id=sweep_id).engine is not None
         rows = self._statements.rows(
-            "exhausted_pieces", sweep_id=sweep_id, piece_bytes=_BYTES_PER_PIECE
+            "exhausted_pieces",
+            sweep_id=sweep_id,
+            piece_bytes=_BYTES_PER_PIECE if is_cut else _NO_LIMIT,
         )
         return [ExhaustedPiece(*(int(value) for value in row)) for row in rows]
 

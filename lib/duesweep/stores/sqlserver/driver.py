@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from duesweep.core.address import SqlServerTable
+from duesweep.core.policy import Slicing
 from duesweep.drivers.sqlserver import SqlServerConnection, due_of, due_text, literal
 from duesweep.errors import StoreError
 from duesweep.stores.journal import JdbcSource, SweepSummary
@@ -60,10 +61,12 @@ class SqlServerDriverSession(RelationalDriverSession):
         with self._patient(messages):
             return super().summary(sweep_id)
 
-    def plan(self, run: SweepRun, slices: int) -> Slices:
+    def plan(self, run: SweepRun, slicing: Slicing) -> Slices:
         """Slices of equal size by (Due, key), however many messages share one Due."""
         with self._looking_at_all():
-            rows = self._statements.rows("plan_bounds", **self._pending(run.horizon), slices=slices)
+            rows = self._statements.rows(
+                "plan_bounds", **self._pending(run.horizon), **asdict(slicing)
+            )
         planned = slice_sizes(rows)
         self._found = sum(planned)
         self._statements.execute("set_planned", sweep_id=run.sweep_id, planned=list(planned))
