@@ -2,7 +2,7 @@
 
 A slice is safe to run twice: rows that are gone or locked are somebody else's work. A service that
 fails ends the slice, and the reason is journalled. An unforeseen error is raised: Spark runs the
-task again.
+slice again, up to four times.
 """
 
 import logging

@@ -16,6 +16,7 @@ from duesweep.ledger.opening import open_ledger
 from duesweep.missing_queues import refuse_missing_queues
 from duesweep.plan import plan_slices
 from duesweep.settle import settle_first, settle_last
+from duesweep.stores.abilities import refuse_outdated
 from duesweep.stores.base import DriverSession
 from duesweep.stores.journal import SweepReport, SweepSummary
 from duesweep.stores.values import Horizon, SweepRun
@@ -39,15 +40,16 @@ def sweep(
     """
     ledger = open_ledger(context.ledger_root, context.ledger_writer, engine.spark, context.timeouts)
     with context.store.open_driver() as session:
+        refuse_outdated(session)
         session.check()
         ledger_error = settle_first(session, ledger)
         horizon = (reach or context.reach)(session.horizon())
         refuse_missing_queues(context, session, horizon)
-        if ledger_error is not None and not session.count_pending(horizon):
+        if ledger_error is not None and not session.count_pending(horizon, most=1):
             # Otherwise each run would add an empty sweep to what has to be settled.
             raise ledger_error
         run = session.open_sweep(horizon, engine=engine.name)
-        plan = plan_slices(session, run, context.slices or engine.cores, context.limits)
+        plan = plan_slices(session, run, engine.slices(context.slices), context.limits)
         cut_short: str | None = None
         if plan.found:
             with watch(run, plan.found) if watch else nullcontext():
@@ -81,7 +83,7 @@ def _close(session: DriverSession, run: SweepRun, cut_short: str | None) -> None
     if not session.close_sweep(
         run.sweep_id,
         abandoned=False,
-        remaining=lambda: session.count_pending(run.horizon),
+        remaining=lambda: session.count_pending(run.horizon, most=1),
         reason=cut_short,
     ):
         raise SweepClosedError(

@@ -18,7 +18,7 @@ from support.waiting import until
 
 _ROOT = Path(__file__).parents[2]
 _BATCHES = "SELECT FROM duesweep_journal WHERE kind = 'batch'"
-_MESSAGES = 3_000
+_MESSAGES = 20_000
 
 
 def _jvm(pid: int) -> int:

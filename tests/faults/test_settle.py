@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from duesweep import wiring
 from duesweep.core.ledger_writer import LedgerWriter
+from duesweep.ledger.base import AppTransaction
 from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.opening import open_ledger
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
@@ -155,37 +156,70 @@ def test_lost_race_of_two_appends_counts_once(
         session.close_sweep(sweep_id, abandoned=True, remaining=0)
         rows = shared.tables.rows(session, sweep_id).sweep(session.summary(sweep_id)[0])
     with ThreadPoolExecutor(4) as pool:
-        appends = [pool.submit(shared.append, "sweeps", rows, sweep_id=sweep_id) for _ in range(4)]
+        appends = [
+            pool.submit(shared.append, "sweeps", rows, AppTransaction(sweep_id)) for _ in range(4)
+        ]
         for append in appends:
             append.result(timeout=600)
 
     assert ledger.count("sweeps") == 1
 
 
+SIZES = [1_000] * 7 + [9_000] + [1_000] * 3
+
+
+def _many_exhausted(endpoint: Endpoint, engine: str | None) -> tuple[Dead, dict[str, int]]:
+    """A dead sweep, and the first byte of each message that it exhausted."""
+    endpoint.set_up()
+    bodies = {endpoint.delay("Nowhere", body=bytes([n]) * size): n for n, size in enumerate(SIZES)}
+    context = wiring.sweep_context(endpoint.config(retry__max_attempts=1))
+    with context.store.open_driver() as session:
+        return Dead(context, dispatch_without_settling(context, session, engine)), bodies
+
+
+def _assert_each_once(ledger: LedgerReader, bodies: dict[str, int]) -> None:
+    errors = ledger.rows("errors")
+    assert {row.message_key: row.body[0] for row in errors} == bodies
+    assert len(errors) == len(ledger.rows("tombstones")) == len(bodies)
+
+
 def test_many_exhausted_messages_are_written_in_pieces_by_whoever_goes_on(
     spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal, "_BYTES_PER_PIECE", 2_500)
-    endpoint.set_up()
-    sizes = [1_000] * 7 + [9_000] + [1_000] * 3
-    bodies = {endpoint.delay("Nowhere", body=bytes([n]) * size): n for n, size in enumerate(sizes)}
-    context = wiring.sweep_context(endpoint.config(retry__max_attempts=1))
-    with context.store.open_driver() as session:
-        dead = Dead(context, dispatch_without_settling(context, session))
+    monkeypatch.setattr(journal, "_BYTES_PER_PIECE", 5_000)
+    dead, bodies = _many_exhausted(endpoint, "in-process")
 
     # In turns, each killed after a piece.
     for writer in ("delta-rs", "spark", "delta-rs"):
-        mine = Dead(replace(context, ledger_writer=LedgerWriter(writer)), dead.run)
+        mine = Dead(replace(dead.context, ledger_writer=LedgerWriter(writer)), dead.run)
         with monkeypatch.context() as patch:
             _kill_after_a_new_piece(patch)
             with pytest.raises(KilledError):
                 settle(spark, mine)
     settle(spark, dead)
 
-    errors = ledger.rows("errors")
-    assert {row.message_key: row.body[0] for row in errors} == bodies
-    assert len(errors) == len(ledger.rows("tombstones")) == len(sizes)
+    _assert_each_once(ledger, bodies)
     assert ledger.commits("errors") > 4
+
+
+def test_sweep_of_a_version_that_wrote_no_pieces_is_finished_as_it_began(
+    spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "_BYTES_PER_PIECE", 5_000)
+    dead, bodies = _many_exhausted(endpoint, None)
+    with dead.context.store.open_driver() as session:
+        session.close_sweep(dead.run.sweep_id, abandoned=True, remaining=0)
+        session.seal(dead.run.sweep_id)
+        of_root = open_ledger(dead.context.ledger_root, dead.context.ledger_writer, spark)
+        session.bind(of_root.create())
+        (whole,) = session.exhausted(dead.run.sweep_id)
+        tombstones, _ = of_root.tables.rows(session, dead.run.sweep_id).exhausted(whole)
+        # It died here. Nothing was dispatched, so these were its first tombstones.
+        of_root.append("tombstones", tombstones, AppTransaction(dead.run.sweep_id, 1))
+
+    settle(spark, dead)
+
+    _assert_each_once(ledger, bodies)
 
 
 def _kill_after_a_new_piece(patch: pytest.MonkeyPatch) -> None:

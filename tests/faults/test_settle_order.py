@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from duesweep import wiring
 from duesweep.context import SweepContext
 from duesweep.core.outcome import Delivered, Outcomes
+from duesweep.core.policy import Slicing
 from duesweep.dispatch import ClaimKeys, DispatchJob, dispatch_slice
 from duesweep.ledger.opening import open_ledger
 from duesweep.settle import settle_sweep
@@ -29,7 +30,7 @@ def test_batches_that_commit_out_of_the_order_of_their_ids_are_all_settled(
     context = wiring.sweep_context(endpoint.config())
     with context.store.open_driver() as session:
         run = session.open_sweep(session.horizon())
-        session.plan(run, 2)
+        session.plan(run, Slicing(2))
         written, go = threading.Event(), threading.Event()
         with ThreadPoolExecutor(2) as pool:
 

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 from duesweep import wiring
 from duesweep.core.outcome import Delivered
 from duesweep.engines.spark import SparkEngine
+from duesweep.ledger.base import AppTransaction
 from duesweep.ledger.identity import TABLES
 from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.opening import open_ledger
@@ -84,7 +85,7 @@ class _OneBatch:
 def _append_what_nobody_waits_for(ledger: Ledger) -> None:
     sweep_id = uuid4()
     for rows in ledger.tables.rows(cast("Journal", _OneBatch()), sweep_id).dispatched():
-        ledger.append("tombstones", rows, sweep_id=sweep_id)
+        ledger.append("tombstones", rows, AppTransaction(sweep_id))
 
 
 def _by_spark(ledger: LedgerReader, name: str, columns: list[str]) -> _Values:

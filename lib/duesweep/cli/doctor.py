@@ -135,7 +135,7 @@ def _examine_spark(examination: Examination | None, binding: LedgerBinding) -> l
     findings = [*spark_findings(spark_facts(spark, needs))]
     if examination is not None:
         context = examination.context
-        ledger = open_ledger(context.ledger_root, context.ledger_writer, spark)
+        ledger = open_ledger(context.ledger_root, context.ledger_writer, spark, context.timeouts)
         facts = ledger_facts(ledger, binding)
         findings.append(ledger_finding(facts))
     return findings

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class LedgerWriter(StrEnum):
-    """Who writes the ledger's tables. `AUTO`: delta-rs where it can, else Spark."""
+    """Who writes the ledger's tables. `AUTO`: delta-rs for a local folder, else Spark."""
 
     AUTO = "auto"
     SPARK = "spark"

@@ -25,9 +25,8 @@ class Engine(Protocol):
         """The session with which the ledger may be written; None: there is none."""
         ...
 
-    @property
-    def cores(self) -> int:
-        """How many slices run at once."""
+    def slices(self, wanted: int) -> int:
+        """How many slices a plan has at most; `wanted` is the setting, 0: not set."""
         ...
 
     def dispatch(self, session: DriverSession, plan: Slices, job: DispatchJob) -> str | None:

@@ -1,13 +1,18 @@
 """Slices in this process, one after another: for a few messages, without a JVM.
 
-A JVM takes seconds and half a gigabyte before the first message leaves (docs/performance.md).
+A JVM takes seconds and half a gigabyte before the first message leaves.
 """
 
 from dataclasses import dataclass
 
+import structlog
+
 from duesweep.dispatch import DispatchJob, dispatch_slice, read_claim_keys
+from duesweep.errors import DuesweepError
 from duesweep.stores.base import DriverSession
 from duesweep.stores.values import Slices
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,11 +21,25 @@ class InProcessEngine:
 
     name: str = "in-process"
     spark: None = None
-    cores: int = 1
 
-    def dispatch(self, session: DriverSession, plan: Slices, job: DispatchJob) -> None:
+    def slices(self, wanted: int) -> int:  # noqa: ARG002 - the contract's
+        """One: a service that is silent is waited for once, and nothing runs beside it."""
+        return 1
+
+    def dispatch(self, session: DriverSession, plan: Slices, job: DispatchJob) -> str | None:
         """Dispatch all slices. A store that fails ends its slice, which journals the reason; the
-        limits of its waits end a slice whose services are silent.
+        limits of its waits end a slice whose services are silent. Returns an unforeseen error,
+        whose slice counts as cut.
         """
+        reason: str | None = None
         for number in range(len(plan.planned)):
-            dispatch_slice(job, number, read_claim_keys(session.claim_keys(plan, number)))
+            claim_keys = read_claim_keys(session.claim_keys(plan, number))
+            try:
+                dispatch_slice(job, number, claim_keys)
+            except DuesweepError:
+                raise
+            except Exception as error:  # noqa: BLE001 - of whatever kind
+                # As on Spark: the other slices go on, and the sweep is closed with the reason.
+                reason = f"An unforeseen error ended a slice: {type(error).__name__}: {error}"
+                _log.exception("slice_failed", sweep_id=str(job.run.sweep_id), slice=number)
+        return reason

@@ -34,6 +34,10 @@ class SparkEngine:
     timeouts: Timeouts = DEFAULT_TIMEOUTS
     name: str = "spark"
 
+    def slices(self, wanted: int) -> int:
+        """As many as wanted, else one for each core."""
+        return wanted or self.cores
+
     @property
     def cores(self) -> int:
         """How many tasks run at once."""

@@ -21,6 +21,12 @@ class AppTransaction(NamedTuple):
 
     sweep_id: UUID
     version: int = 1
+    part: str = ""
+
+    @property
+    def app_id(self) -> str:
+        """Delta's `appId`: the sweep's id, and the part of it that is counted by itself."""
+        return f"{self.sweep_id}/{self.part}" if self.part else str(self.sweep_id)
 
 
 class SweepRows(Protocol):

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from duesweep.errors import LedgerError
 from duesweep.ledger import locations
-from duesweep.ledger.base import AppTransaction, LedgerTables, Rows
+from duesweep.ledger.base import AppTransaction, LedgerTables, Rows, SweepRows
 from duesweep.ledger.identity import ID_PROPERTY, ROLE_PROPERTY, TABLES, Identity, identify
 from duesweep.stores.journal import ExhaustedPiece, Journal, SweepSummary
 
@@ -92,25 +92,43 @@ class Ledger:
         # A commit is mostly waiting, so the row of `sweeps` is written in parallel. The order of
         # the appends does not matter.
         with ThreadPoolExecutor(max_workers=1) as beside:
-            appended = beside.submit(self.append, "sweeps", rows.sweep(summary), sweep_id=sweep_id)
+            appended = beside.submit(
+                self.append, "sweeps", rows.sweep(summary), AppTransaction(sweep_id)
+            )
             before = 0
             for before, dispatched in enumerate(rows.dispatched(), start=1):
-                self.append("tombstones", dispatched, sweep_id=sweep_id, version=before)
-            for number, piece in enumerate(exhausted, start=1):
-                tombstones, errors = rows.exhausted(piece)
-                self.append("tombstones", tombstones, sweep_id=sweep_id, version=before + number)
-                self.append("errors", errors, sweep_id=sweep_id, version=number)
+                self.append("tombstones", dispatched, AppTransaction(sweep_id, before))
+            self._append_exhausted(rows, exhausted, AppTransaction(sweep_id, before + 1))
             if retries_changed:
-                self.replace_source("retries", rows.retries(), journal.source, sweep_id=sweep_id)
+                self.replace_source(
+                    "retries", rows.retries(), journal.source, AppTransaction(sweep_id)
+                )
             appended.result()
 
-    def append(self, name: str, rows: Rows, *, sweep_id: UUID, version: int = 1) -> None:
+    def append(self, name: str, rows: Rows, transaction: AppTransaction) -> None:
         """Append a piece of a sweep's rows, once; pieces count up from 1."""
-        self.tables.append(name, rows, AppTransaction(sweep_id, version))
+        self.tables.append(name, rows, transaction)
 
-    def replace_source(self, name: str, rows: Rows, source: str, *, sweep_id: UUID) -> None:
+    def replace_source(
+        self, name: str, rows: Rows, source: str, transaction: AppTransaction
+    ) -> None:
         """Replace the rows of one source, once."""
-        self.tables.replace_source(name, rows, source, AppTransaction(sweep_id))
+        self.tables.replace_source(name, rows, source, transaction)
+
+    def _append_exhausted(
+        self, rows: SweepRows, pieces: Sequence[ExhaustedPiece], only: AppTransaction
+    ) -> None:
+        """Append what a sweep exhausted. A single piece has the transactions that versions without
+        pieces gave it (`only`, in `tombstones`). Several are counted by themselves: then an older
+        version that goes on with the sweep does not take the first for all.
+        """
+        for number, piece in enumerate(pieces, start=1):
+            of_errors = of_tombstones = AppTransaction(only.sweep_id, number, "exhausted")
+            if len(pieces) == 1:
+                of_errors, of_tombstones = AppTransaction(only.sweep_id), only
+            tombstones, errors = rows.exhausted(piece)
+            self.append("tombstones", tombstones, of_tombstones)
+            self.append("errors", errors, of_errors)
 
     def _read_creatable(self) -> Identity:
         identity = self.read()

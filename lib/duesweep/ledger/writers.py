@@ -16,11 +16,16 @@ _SCHEMES = {"", "file", "s3", "abfss", "gs"}
 def resolve_writer(
     writer: LedgerWriter, root: str, spark: "SparkSession | None" = None
 ) -> LedgerWriter:
-    """The writer that `AUTO` stands for; another one stays as it is."""
+    """The writer that `AUTO` stands for; another one stays as it is.
+
+    Cloud storage is Spark's unless delta-rs is asked for: on S3 the two do not know of each other's
+    commits, so it must not depend on a process's environment which of them writes.
+    """
     if writer is not LedgerWriter.AUTO:
         return writer
-    is_able = _can_delta_rs_write(root) and not _has_other_files(spark)
-    return LedgerWriter.DELTA_RS if is_able else LedgerWriter.SPARK
+    is_local = locations.local_folder(root) is not None and _can_delta_rs_write(root)
+    has_other_files = spark is not None and _has_other_files(spark)
+    return LedgerWriter.DELTA_RS if is_local and not has_other_files else LedgerWriter.SPARK
 
 
 def require_delta_rs_root(root: str) -> None:
@@ -38,10 +43,9 @@ def _can_delta_rs_write(root: str) -> bool:
     return is_known and "%" not in root
 
 
-def _has_other_files(spark: "SparkSession | None") -> bool:
+def _has_other_files(spark: "SparkSession") -> bool:
     """Whether a path without a scheme is not this machine's for this session."""
-    if spark is None:
-        return False
-    is_remote = ".connect." in type(spark).__module__
-    files = spark.conf.get("spark.hadoop.fs.defaultFS", None)
-    return is_remote or not (files or "file:").startswith("file:")
+    if ".connect." in type(spark).__module__:
+        return True
+    files = spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS")  # noqa: SLF001 - PySpark has no other way
+    return not str(files).startswith("file:")

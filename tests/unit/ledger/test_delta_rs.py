@@ -56,7 +56,7 @@ def test_transaction_is_taken_once(ledger: Ledger) -> None:
 
     for _ in range(2):
         for version in (1, 2):
-            ledger.append("retries", _rows("a", f"{version}"), sweep_id=sweep_id, version=version)
+            ledger.append("retries", _rows("a", f"{version}"), AppTransaction(sweep_id, version))
 
     assert _keys(ledger) == [("a", "1"), ("a", "2")]
 
@@ -66,7 +66,7 @@ def test_race_for_a_transaction_is_won_once(ledger: Ledger) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         races = [
-            pool.submit(ledger.append, "retries", _rows("a", "1"), sweep_id=sweep_id)
+            pool.submit(ledger.append, "retries", _rows("a", "1"), AppTransaction(sweep_id))
             for _ in range(8)
         ]
         for race in races:
@@ -77,13 +77,13 @@ def test_race_for_a_transaction_is_won_once(ledger: Ledger) -> None:
 
 def test_rows_of_one_source_are_replaced(ledger: Ledger) -> None:
     mine, other = "mine's", "mine"
-    ledger.append("retries", _rows(mine, "1", "2"), sweep_id=uuid4())
-    ledger.append("retries", _rows(other, "3"), sweep_id=uuid4())
+    ledger.append("retries", _rows(mine, "1", "2"), AppTransaction(uuid4()))
+    ledger.append("retries", _rows(other, "3"), AppTransaction(uuid4()))
 
-    ledger.replace_source("retries", _rows(mine, "2"), mine, sweep_id=uuid4())
+    ledger.replace_source("retries", _rows(mine, "2"), mine, AppTransaction(uuid4()))
     assert _keys(ledger) == [(other, "3"), (mine, "2")]
 
-    ledger.replace_source("retries", _rows(mine), mine, sweep_id=uuid4())
+    ledger.replace_source("retries", _rows(mine), mine, AppTransaction(uuid4()))
     assert _keys(ledger) == [(other, "3")]
 
 
@@ -94,7 +94,7 @@ def test_table_that_is_gone_is_not_begun_anew(ledger: Ledger) -> None:
     log.rmdir()
 
     with pytest.raises(LedgerError, match="retries could not be written"):
-        ledger.append("retries", _rows("a", "1"), sweep_id=uuid4())
+        ledger.append("retries", _rows("a", "1"), AppTransaction(uuid4()))
 
     assert not log.exists()
 
@@ -114,7 +114,7 @@ def test_journal_that_cannot_be_read_is_an_error_of_the_ledger(ledger: Ledger) -
         raise StoreError("the journal has gone", transient=True)
 
     with pytest.raises(LedgerError, match="the journal has gone"):
-        ledger.append("retries", ArrowRows(RETRIES, batches), sweep_id=uuid4())
+        ledger.append("retries", ArrowRows(RETRIES, batches), AppTransaction(uuid4()))
 
     assert _keys(ledger) == []
 
@@ -125,7 +125,7 @@ def test_table_that_delta_rs_does_not_understand_leads_to_spark(ledger: Ledger) 
     log.write_text(text)
 
     with pytest.raises(LedgerError) as caught:
-        ledger.append("retries", _rows("a", "1"), sweep_id=uuid4())
+        ledger.append("retries", _rows("a", "1"), AppTransaction(uuid4()))
 
     assert "ledger.writer" in caught.value.advice
 
@@ -140,7 +140,7 @@ def test_panic_of_delta_rs_is_an_error_of_the_ledger(
 
     monkeypatch.setattr(tables, "write_deltalake", write)
     with pytest.raises(LedgerError, match="unwrap"):
-        ledger.append("retries", _rows("a", "1"), sweep_id=uuid4())
+        ledger.append("retries", _rows("a", "1"), AppTransaction(uuid4()))
 
 
 def test_instants_of_all_years_are_kept(ledger: Ledger) -> None:
@@ -177,7 +177,7 @@ def test_small_files_become_one_and_no_row_is_lost_or_doubled(
     sweep_ids = [uuid4() for _ in range(25)]
 
     for sweep_id in sweep_ids * 2:
-        ledger.append("sweeps", ArrowRows(SWEEPS, rows.to_batches), sweep_id=sweep_id)
+        ledger.append("sweeps", ArrowRows(SWEEPS, rows.to_batches), AppTransaction(sweep_id))
 
     table = DeltaTable(f"{ledger.root}/sweeps")
     assert table.count() == len(sweep_ids)
@@ -185,16 +185,24 @@ def test_small_files_become_one_and_no_row_is_lost_or_doubled(
     assert all(table.transaction_version(str(sweep_id)) == 1 for sweep_id in sweep_ids)
 
 
+_PANIC = type("PanicException", (BaseException,), {})
+
+
+@pytest.mark.parametrize(
+    "error",
+    [CommitFailedError("x"), OSError("full"), ValueError("x"), pa.ArrowInvalid("x"), _PANIC("x")],
+    ids=lambda error: type(error).__name__,
+)
 def test_compaction_that_fails_is_no_failure_of_the_sweep(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
     def compact(*_: object, **__: object) -> None:
-        raise CommitFailedError("another process has committed")
+        raise error
 
     monkeypatch.setattr(tables, "_COMPACT_EVERY", 1)
     monkeypatch.setattr(TableOptimizer, "compact", compact)
     rows = pa.Table.from_pylist([{"outcome": "done"}], SWEEPS)
 
-    ledger.append("sweeps", ArrowRows(SWEEPS, rows.to_batches), sweep_id=uuid4())
+    ledger.append("sweeps", ArrowRows(SWEEPS, rows.to_batches), AppTransaction(uuid4()))
 
     assert DeltaTable(f"{ledger.root}/sweeps").count() == 1

@@ -7,16 +7,19 @@ from duesweep.errors import ConfigError
 from duesweep.ledger.writers import require_delta_rs_root, resolve_writer
 
 
-@pytest.mark.parametrize(
-    "root",
-    [
-        *("/var/ledger", "file:///var/ledger", "s3://bucket/ledger", "gs://bucket/ledger"),
-        "abfss://c@account.dfs.core.windows.net/ledger",
-    ],
-)
-def test_delta_rs_writes_folders_and_object_stores(root: str) -> None:
+@pytest.mark.parametrize("root", ["/var/ledger", "file:///var/ledger", "ledger/of sales"])
+def test_folders_are_delta_rs_own(root: str) -> None:
     require_delta_rs_root(root)
     assert resolve_writer(LedgerWriter.AUTO, root) is LedgerWriter.DELTA_RS
+
+
+@pytest.mark.parametrize(
+    "root",
+    ["s3://bucket/ledger", "gs://bucket/ledger", "abfss://c@account.dfs.core.windows.net/ledger"],
+)
+def test_object_stores_are_delta_rs_where_it_is_asked_for(root: str) -> None:
+    require_delta_rs_root(root)
+    assert resolve_writer(LedgerWriter.AUTO, root) is LedgerWriter.SPARK
 
 
 @pytest.mark.parametrize(
@@ -35,22 +38,17 @@ def test_other_roots_are_sparks(root: str) -> None:
 class _Session:
     """A session of Spark whose paths without a scheme are on `files`."""
 
-    def __init__(self, files: str | None) -> None:
+    def __init__(self, files: str) -> None:
         self._files = files
 
-    @property
-    def conf(self) -> "_Session":
-        return self
+    sparkContext = _jsc = property(lambda self: self)  # noqa: N815 - Spark's name
 
-    def get(self, name: str, _: None) -> str | None:
-        return self._files if name == "spark.hadoop.fs.defaultFS" else None
+    def hadoopConfiguration(self) -> dict[str, str]:  # noqa: N802 - Hadoop's name
+        return {"fs.defaultFS": self._files}
 
 
-@pytest.mark.parametrize(
-    ("files", "writer"),
-    [(None, "delta-rs"), ("file:///", "delta-rs"), ("hdfs://name", "spark")],
-)
-def test_path_that_spark_finds_elsewhere_is_sparks(files: str | None, writer: str) -> None:
+@pytest.mark.parametrize(("files", "writer"), [("file:///", "delta-rs"), ("hdfs://name", "spark")])
+def test_path_that_spark_finds_elsewhere_is_sparks(files: str, writer: str) -> None:
     assert resolve_writer(LedgerWriter.AUTO, "/ledger", _Session(files)) == writer  # type: ignore[arg-type]
 
 

@@ -1,6 +1,5 @@
 """Opens sessions, and reads what a dsn means."""
 
-import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,9 +19,6 @@ TASK_LIMITS = DEFAULT_TIMEOUTS.task
 DRIVER_LIMITS = DEFAULT_TIMEOUTS.driver
 # Half-open connections are noticed after about this long, not after the kernel's two hours.
 _KEEPALIVE = {"keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3}
-
-# It warns of a rollback that fails, after an error that is reported anyway.
-logging.getLogger("psycopg").setLevel(logging.ERROR)
 
 
 def connect(dsn: str, limits: Limits) -> PostgreSqlConnection:

@@ -19,7 +19,10 @@ _FAILURES = (DeltaError, OSError, pa.ArrowException)
 _OTHER_WRITER = (
     'set ledger.writer = "spark": the tables have features that delta-rs does not support'
 )
-_CHECK = "check ledger.root, the right to it and its credentials"
+_CHECK = (
+    "check ledger.root, the right to it and, in the environment, its credentials; with "
+    'ledger.writer = "spark" they are Spark\'s'
+)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS
 from duesweep.errors import LedgerError, StoreError
@@ -26,9 +26,10 @@ from duesweep.ledger.schemas import SCHEMAS
 from duesweep.stores.journal import Journal
 
 _CONFLICT_TRIES = 5
-# After so many commits a table's small files become larger ones: a sweep each minute writes 1,440
-# files a day. Not of `errors`: whole messages would have to fit into memory.
-_COMPACT_EVERY, _COMPACTED = 100, {"tombstones", "sweeps"}
+# After so many commits a table's small files become one of about 2 MB, which then stays as it is: a
+# sweep each minute writes 1,440 files a day. Not of `errors`, whose messages would have to fit into
+# memory.
+_COMPACT_EVERY, _COMPACTED_BYTES, _COMPACTED = 100, 2_000_000, {"tombstones", "sweeps"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +125,17 @@ class DeltaRsTables:
                         ) from error
                     raise
                 else:
-                    _compact(table, name)
+                    self._compact(table, name)
                     return
+
+    def _compact(self, table: DeltaTable, name: str) -> None:
+        """Compact the table where it is time. If that fails, the rows are written all the same."""
+        if name not in _COMPACTED or table.version() % _COMPACT_EVERY:
+            return
+        with suppress(LedgerError, ValueError), map_errors(f"{name} could not be compacted"):
+            # About ten times what is compacted: a sweep's files may be larger.
+            locations.check_space(self.root, 10 * _COMPACTED_BYTES)
+            table.optimize.compact(target_size=_COMPACTED_BYTES, max_concurrent_tasks=1)
 
     def _open(self, name: str) -> DeltaTable:
         return DeltaTable(self._uri(name), storage_options=self._options())
@@ -134,8 +144,8 @@ class DeltaRsTables:
         """Limits for a storage on the network. Credentials come from the environment."""
         if locations.local_folder(self.root) is not None:
             return None
-        answer = f"{self.silence_seconds / 4:.0f}s"
-        tries = {"max_retries": "2", "retry_timeout": f"{self.silence_seconds / 2:.0f}s"}
+        answer = f"{self.silence_seconds / 6:.0f}s"
+        tries = {"max_retries": "1", "retry_timeout": f"{self.silence_seconds / 3:.0f}s"}
         return {"timeout": answer, "connect_timeout": answer, **tries}
 
     def _location(self, name: str) -> str:
@@ -175,22 +185,15 @@ class _Reading:
             raise
 
 
-def _compact(table: DeltaTable, name: str) -> None:
-    """Compact the table where it is time. If that fails, the rows are written all the same."""
-    if name in _COMPACTED and table.version() % _COMPACT_EVERY == 0:
-        with suppress(DeltaError, OSError):
-            table.optimize.compact(max_concurrent_tasks=1)
-
-
 def _commit(transaction: AppTransaction) -> CommitProperties:
     # Spark takes a transaction without a time for one that has expired.
     now_ms = int(time.time() * 1_000)
-    mark = Transaction(str(transaction.sweep_id), transaction.version, now_ms)
+    mark = Transaction(transaction.app_id, transaction.version, now_ms)
     return CommitProperties(app_transactions=[mark])
 
 
 def _has(table: DeltaTable, transaction: AppTransaction) -> bool:
-    seen = table.transaction_version(str(transaction.sweep_id))
+    seen = table.transaction_version(transaction.app_id)
     return seen is not None and seen >= transaction.version
 
 

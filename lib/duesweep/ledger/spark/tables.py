@@ -88,7 +88,7 @@ class SparkTables:
         for tries_left in reversed(range(_CONFLICT_TRIES)):
             try:
                 write = writer().format("delta").option("mergeSchema", "true")
-                write = write.option("txnAppId", str(transaction.sweep_id))
+                write = write.option("txnAppId", transaction.app_id)
                 write = write.option("txnVersion", str(transaction.version))
                 if locations.is_path(self.root):
                     write.save(locations.table_path(self.root, name))

@@ -1,0 +1,43 @@
+"""An error that nobody foresaw: it ends one slice, and the sweep says so."""
+
+import pytest
+
+from duesweep import wiring
+from duesweep.core.policy import Slicing
+from duesweep.delivery import SliceDelivery
+from duesweep.engines.in_process import InProcessEngine
+from duesweep.errors import ExitCode
+from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
+from duesweep.stores.values import Slices, SweepRun
+from duesweep.sweep import exit_code, sweep
+from support.endpoint import Endpoint
+from support.ledger_reader import LedgerReader
+
+
+def test_other_slices_go_on_and_the_sweep_is_closed_with_the_reason(
+    endpoint: Endpoint, ledger: LedgerReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint.set_up("Billing")
+    keys = endpoint.delay_many(30)
+    plan, deliver = PostgreSqlDriverSession.plan, SliceDelivery.deliver_all
+
+    def plan_three(session: PostgreSqlDriverSession, run: SweepRun, _: Slicing) -> Slices:
+        return plan(session, run, Slicing(3))
+
+    def deliver_some(delivery: SliceDelivery, messages: object, clock: object) -> object:
+        if any(message.key == keys[0] for message in messages):  # type: ignore[attr-defined]
+            raise ZeroDivisionError("a defect")
+        return deliver(delivery, messages, clock)  # type: ignore[arg-type]
+
+    context = wiring.sweep_context(endpoint.config())
+    with monkeypatch.context() as patch:
+        patch.setattr(PostgreSqlDriverSession, "plan", plan_three)
+        patch.setattr(SliceDelivery, "deliver_all", deliver_some)
+        cut = sweep(InProcessEngine(), context)
+
+    assert (cut.outcome, exit_code(cut)) == ("incomplete", ExitCode.WORK_LEFT)
+    assert (cut.found, cut.dispatched, cut.left) == (30, 20, 10)
+    assert cut.reason == "An unforeseen error ended a slice: ZeroDivisionError: a defect"
+    rest = sweep(InProcessEngine(), context)
+    assert (rest.outcome, rest.dispatched) == ("done", 10)
+    assert ledger.count("tombstones") == len(endpoint.queue_rows("Billing")) == 30
