@@ -4,7 +4,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -58,7 +58,16 @@ ENDS = {
 _LONG = {"JVM terminated", "terminated on Spark", "Ctrl-C on Spark"}
 
 
+@pytest.fixture
+def _ctrl_c_works() -> Iterator[None]:
+    """Where a shell started the tests in the background, they and their processes ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("_ctrl_c_works")
 @pytest.mark.parametrize(
     "end", [pytest.param(end, marks=[pytest.mark.long] * (end in _LONG)) for end in ENDS]
 )
