@@ -13,6 +13,7 @@ import pytest
 
 from duesweep import wiring
 from duesweep.engines.base import Engine
+from duesweep.engines.in_process import InProcessEngine
 from duesweep.handover import handover
 from duesweep.queues.rabbitmq import ladder
 from duesweep.sweep import sweep
@@ -74,7 +75,7 @@ def test_cut_connections_and_a_full_queue_lose_nothing_and_the_ledger_is_true(
 
 @pytest.mark.long
 def test_handover_that_is_killed_continues_when_it_is_run_again(
-    engine: Engine, endpoint: Endpoint, broker: Broker, ledger: LedgerReader
+    endpoint: Endpoint, broker: Broker, ledger: LedgerReader
 ) -> None:
     set_up(endpoint, broker, "Billing")
     endpoint.delay_many(20_000, due_in_seconds=_YEAR_SECONDS)
@@ -93,7 +94,8 @@ def test_handover_that_is_killed_continues_when_it_is_run_again(
     process.wait()
     until(lambda: broker.count(level) == broker.count(level))
 
-    done = handover(engine, wiring.handover_context(endpoint.config(**settings(broker, **config))))
+    context = wiring.handover_context(endpoint.config(**settings(broker, **config)))
+    done = handover(InProcessEngine(), context)
 
     assert (done.left, endpoint.waiting()) == (0, [])
     times = Counter(one.message_id for one in broker.drain(level))
