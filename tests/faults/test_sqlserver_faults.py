@@ -4,10 +4,10 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql import SparkSession
 
 from duesweep import wiring
 from duesweep.engines.base import Engine
+from duesweep.engines.in_process import InProcessEngine
 from duesweep.sweep import sweep
 from support.faults.processes import SweepProcess
 from support.ledger_reader import LedgerReader
@@ -50,7 +50,7 @@ def _each_once(endpoint: "SqlServerEndpoint", keys: list[str]) -> None:
 
 
 def test_driver_killed_while_it_dispatches_leaves_the_rest_to_the_next_sweep(
-    spark: SparkSession, sqlserver_endpoint: "SqlServerEndpoint"
+    sqlserver_endpoint: "SqlServerEndpoint",
 ) -> None:
     endpoint = sqlserver_endpoint.set_up("Billing")
     keys = endpoint.delay_many(3_000)
@@ -61,7 +61,7 @@ def test_driver_killed_while_it_dispatches_leaves_the_rest_to_the_next_sweep(
     until(lambda: _batches(endpoint) > 5)
     process.kill()
 
-    _sweep_the_rest(spark, endpoint)
+    _sweep_the_rest(InProcessEngine(), endpoint)
 
     ledger = LedgerReader(endpoint.folder / "ledger")
     (abandoned,) = [row for row in ledger.rows("sweeps") if row.outcome == "abandoned"]
@@ -69,9 +69,7 @@ def test_driver_killed_while_it_dispatches_leaves_the_rest_to_the_next_sweep(
     _each_once(endpoint, keys)
 
 
-def test_two_sweeps_at_once_move_each_message_once(
-    spark: SparkSession, sqlserver_endpoint: "SqlServerEndpoint"
-) -> None:
+def test_two_sweeps_at_once_move_each_message_once(sqlserver_endpoint: "SqlServerEndpoint") -> None:
     endpoint = sqlserver_endpoint.set_up("Billing")
     keys = endpoint.delay_many(2_000)
     file = endpoint.config_file(sweep__batch_rows=100, sweep__slices=2)
@@ -83,14 +81,14 @@ def test_two_sweeps_at_once_move_each_message_once(
     for process in processes:
         process.summary()
 
-    _sweep_the_rest(spark, endpoint)
+    _sweep_the_rest(InProcessEngine(), endpoint)
 
     _each_once(endpoint, keys)
 
 
 @pytest.mark.parametrize("moment", ["before COMMIT", "after COMMIT"])
 def test_task_that_fails_about_its_commit_runs_again_without_a_loss_or_a_double(
-    spark: SparkSession, sqlserver_endpoint: "SqlServerEndpoint", moment: str
+    sqlserver_endpoint: "SqlServerEndpoint", moment: str
 ) -> None:
     endpoint = sqlserver_endpoint.set_up("Billing")
     keys = endpoint.delay_many(600)
@@ -100,6 +98,6 @@ def test_task_that_fails_about_its_commit_runs_again_without_a_loss_or_a_double(
     process.go()
     process.summary()
 
-    _sweep_the_rest(spark, endpoint)
+    _sweep_the_rest(InProcessEngine(), endpoint)
 
     _each_once(endpoint, keys)

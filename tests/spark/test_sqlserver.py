@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.engines.base import Engine
+from duesweep.engines.spark import SparkEngine
 from duesweep.stores.journal import SweepSummary
 from duesweep.sweep import sweep
 from duesweep.testing.builders import delayed_row
@@ -92,9 +93,8 @@ def test_dues_at_both_sides_of_every_tick_fall_between_no_slices(
     rows = [delayed_row(due=endpoint.due_in(-60 - n / 1000)) for n in range(1_200)]
     endpoint.load(rows)
 
-    summary = sweep(
-        spark, wiring.sweep_context(endpoint.config(sweep__slices=4, sweep__batch_rows=100))
-    )
+    context = wiring.sweep_context(endpoint.config(sweep__slices=4, sweep__batch_rows=100))
+    summary = sweep(SparkEngine(spark), context)
 
     assert summary.found == 1_200
     others = summary.skipped + summary.gone + summary.eligible_later
@@ -221,7 +221,7 @@ def test_msmq_message_without_a_time_is_never_due_and_is_told_of(
 def test_both_default_names_of_the_msmq_store_are_looked_for(
     msmq_endpoint: "SqlServerEndpoint",
 ) -> None:
-    endpoint = msmq_endpoint.named("Old", delayed_table="Old.timeouts").set_up()
+    endpoint = msmq_endpoint.named("Old", delayed="Old.timeouts").set_up()
     endpoint.load([delayed_row("Billing@H", due=endpoint.due_in(-60))])
 
     by_default = msmq_endpoint.named("Old")
