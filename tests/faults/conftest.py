@@ -4,7 +4,7 @@ import pytest
 
 from duesweep import wiring
 from support.endpoint import Endpoint
-from support.faults.dead_sweeps import Dead, dispatch_without_settling
+from support.faults.dead_sweeps import Dead, await_end, dispatch_without_settling
 
 
 @pytest.fixture(params=["delta-rs", pytest.param("spark", marks=pytest.mark.long)])
@@ -23,5 +23,6 @@ def dead(request: pytest.FixtureRequest, endpoint: Endpoint) -> Dead:
         exhausted,
     )
     with context.store.open_driver() as session:
-        run = dispatch_without_settling(context, session)
-    return Dead(context, run)
+        dead = Dead(context, dispatch_without_settling(context, session))
+    await_end(dead)
+    return dead

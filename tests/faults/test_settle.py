@@ -20,6 +20,7 @@ from support.endpoint import Endpoint
 from support.faults.dead_sweeps import (
     Dead,
     assert_settled_once,
+    await_end,
     dispatch_without_settling,
     settle,
 )
@@ -99,6 +100,7 @@ def test_settle_killed_at_a_step_is_finished_by_the_next(
         STEPS[step](patch)
         with pytest.raises(KilledError):
             settle(spark, dead)
+    await_end(dead)
 
     settle(spark, dead)
 
@@ -114,6 +116,7 @@ def test_what_one_writer_began_the_other_finishes(
         STEPS[step](patch)
         with pytest.raises(KilledError):
             settle(spark, dead)
+    await_end(dead)
 
     settle(spark, Dead(replace(dead.context, ledger_writer=other), dead.run))
 
@@ -174,7 +177,9 @@ def _many_exhausted(endpoint: Endpoint, engine: str | None) -> tuple[Dead, dict[
     bodies = {endpoint.delay("Nowhere", body=bytes([n]) * size): n for n, size in enumerate(SIZES)}
     context = wiring.sweep_context(endpoint.config(retry__max_attempts=1))
     with context.store.open_driver() as session:
-        return Dead(context, dispatch_without_settling(context, session, engine)), bodies
+        dead = Dead(context, dispatch_without_settling(context, session, engine))
+    await_end(dead)
+    return dead, bodies
 
 
 def _assert_each_once(ledger: LedgerReader, bodies: dict[str, int]) -> None:
@@ -196,6 +201,7 @@ def test_many_exhausted_messages_are_written_in_pieces_by_whoever_goes_on(
             _kill_after_a_new_piece(patch)
             with pytest.raises(KilledError):
                 settle(spark, mine)
+        await_end(dead)
     settle(spark, dead)
 
     _assert_each_once(ledger, bodies)
@@ -216,6 +222,7 @@ def test_sweep_of_a_version_that_wrote_no_pieces_is_finished_as_it_began(
         tombstones, _ = of_root.tables.rows(session, dead.run.sweep_id).exhausted(whole)
         # It died here. Nothing was dispatched, so these were its first tombstones.
         of_root.append("tombstones", tombstones, AppTransaction(dead.run.sweep_id, 1))
+    await_end(dead)
 
     settle(spark, dead)
 

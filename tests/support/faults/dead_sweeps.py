@@ -13,6 +13,12 @@ from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
 from duesweep.stores.values import Slices, SweepRun
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader, retry_rows
+from support.waiting import until
+
+_HELD = b"""
+SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+WHERE l.locktype = 'advisory' AND d.datname = current_database()
+"""
 
 
 @dataclass
@@ -42,6 +48,14 @@ def dispatch_without_settling(
     assert plan.found == len(keys)
     dispatch_slice(job, 0, ClaimKeys(keys, [100] * len(keys), len(keys)))
     return run
+
+
+def await_end(dead: Dead) -> None:
+    """Until the server has ended the sessions of the driver or settler that died. Until then their
+    locks say that they live.
+    """
+    with dead.context.store.open_driver() as session:
+        until(lambda: not session._connection._raw.execute(_HELD).fetchall())  # noqa: SLF001 - any session would do
 
 
 def _due_keys(session: PostgreSqlDriverSession, plan: Slices) -> list[str]:
