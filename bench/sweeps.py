@@ -54,7 +54,7 @@ def sweep_cold(file: Path, log: Path) -> None:
         command = [str(_ROOT / "spark-submit.sh"), "sweep"]
     with log.open("a") as stderr:
         done = subprocess.run(
-            [*command, "--config", str(file), "--json"],
+            [*command, "--config", str(file), "--json", "--set", "sweep.spark_from=0"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=stderr,

@@ -8,8 +8,8 @@ from duesweep.stores.base import DriverSession
 from duesweep.stores.values import Slices, SweepRun
 
 
-def plan_slices(session: DriverSession, run: SweepRun, cores: int, limits: BatchLimits) -> Slices:
-    """Slices of equal size over what is eligible now: one for each core, fewer if some would get
-    less than a batch.
+def plan_slices(session: DriverSession, run: SweepRun, slices: int, limits: BatchLimits) -> Slices:
+    """At most `slices` slices of equal size over what is eligible now; fewer if some would get less
+    than a batch.
     """
-    return session.plan(run, Slicing(cores, least_rows=limits.rows))
+    return session.plan(run, Slicing(slices, least_rows=limits.rows))

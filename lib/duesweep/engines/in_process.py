@@ -40,6 +40,9 @@ class InProcessEngine:
                 raise
             except Exception as error:  # noqa: BLE001 - of whatever kind
                 # As on Spark: the other slices go on, and the sweep is closed with the reason.
-                reason = f"An unforeseen error ended a slice: {type(error).__name__}: {error}"
+                reason = (
+                    f"An unforeseen error ended a slice: {type(error).__name__}: {error}; please "
+                    "report this, with what the log says"
+                )
                 _log.exception("slice_failed", sweep_id=str(job.run.sweep_id), slice=number)
         return reason

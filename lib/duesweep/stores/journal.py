@@ -107,14 +107,13 @@ class JournalBatch:
 @dataclass(frozen=True, slots=True)
 class ExhaustedPiece:
     """Exhausted messages of a sealed sweep, from one id of the journal's to another, both included.
-    `longest_bytes` is the size of the largest, `size_bytes` that of all.
+    `longest_bytes` is the size of the largest.
     """
 
     first_id: int
     last_id: int
     rows: int
     longest_bytes: int
-    size_bytes: int
 
 
 class Journal(Protocol):

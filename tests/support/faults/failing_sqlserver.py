@@ -31,7 +31,8 @@ class FailingSqlServerStore(SqlServerStore):
     def open_task(self) -> SqlServerTaskSession:
         connection = connect(self.dsn, self.timeouts.task)
         context = TaskContext.get()
-        if self.moment == "never" or context is None or context.attemptNumber() > 0:
+        is_repeated = context is not None and context.attemptNumber() > 0
+        if self.moment == "never" or is_repeated:
             return SqlServerTaskSession(connection, self)
         return _FailingSession(connection, self)
 

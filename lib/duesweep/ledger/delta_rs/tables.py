@@ -133,7 +133,7 @@ class DeltaRsTables:
         if name not in _COMPACTED or table.version() % _COMPACT_EVERY:
             return
         with suppress(LedgerError, ValueError), map_errors(f"{name} could not be compacted"):
-            # About ten times what is compacted: a sweep's files may be larger.
+            # Much more than the files of a hundred small sweeps take.
             locations.check_space(self.root, 10 * _COMPACTED_BYTES)
             table.optimize.compact(target_size=_COMPACTED_BYTES, max_concurrent_tasks=1)
 

@@ -149,10 +149,9 @@ LIMIT (
 
 -- name: exhausted_pieces
 -- Returns the messages that a sealed sweep exhausted, in pieces of about so many bytes: the first and
--- the last id of each, its messages, its longest message and its bytes. Nobody changes a sealed
+-- the last id of each, its messages, and the size of its longest message. Nobody changes a sealed
 -- sweep, so the pieces are the same each time. Takes no locks.
-SELECT min(m.id) AS first_id, max(m.id) AS last_id, count(*) AS rows, max(m.bytes) AS longest,
-       sum(m.bytes)::bigint AS bytes
+SELECT min(m.id) AS first_id, max(m.id) AS last_id, count(*) AS rows, max(m.bytes) AS longest
 FROM (
     SELECT s.id, s.bytes, div(sum(s.bytes) OVER (ORDER BY s.id) - s.bytes, %(piece_bytes)s::bigint) AS piece
     FROM (

@@ -183,10 +183,9 @@ ORDER BY j.id;
 
 -- name: exhausted_pieces
 -- Returns the messages that a sealed sweep exhausted, in pieces of about so many bytes: the first and
--- the last id of each, its messages, its longest message and its bytes. Nobody changes a sealed
+-- the last id of each, its messages, and the size of its longest message. Nobody changes a sealed
 -- sweep, so the pieces are the same each time. Keeps no locks.
-SELECT MIN(m.id) AS first_id, MAX(m.id) AS last_id, COUNT_BIG(*) AS rows, MAX(m.bytes) AS longest,
-       SUM(m.bytes) AS bytes
+SELECT MIN(m.id) AS first_id, MAX(m.id) AS last_id, COUNT_BIG(*) AS rows, MAX(m.bytes) AS longest
 FROM (
     SELECT s.id, s.bytes,
            (SUM(s.bytes) OVER (ORDER BY s.id ROWS UNBOUNDED PRECEDING) - s.bytes) / @piece_bytes AS piece
