@@ -26,6 +26,9 @@ _OUT_OF_REACH = re.compile(
     r"|DEADLINE_EXCEEDED|[Tt]imed out|JAVA_GATEWAY_EXITED"
 )
 
+# What Spark says of a job or a call after its context ended: `spark.stop()`, or the JVM got a TERM.
+_SHUT_DOWN = re.compile(r"SparkContext (was|has been) shut ?down|stopped SparkContext")
+
 # Names of errors only: "Concurrent" alone would match a ConcurrentHashMap in any stack.
 _CONFLICT = re.compile(
     r"DELTA_CONCURRENT|DELTA_PROTOCOL_CHANGED|DELTA_METADATA_CHANGED"
@@ -38,6 +41,8 @@ def sentence(error: BaseException) -> str:
     if is_jvm_gone(error):
         return "Spark's JVM has ended (killed, or out of memory)"
     text = _text(error)
+    if _SHUT_DOWN.search(text):
+        return "Spark was shut down (its JVM was terminated, or its session stopped)"
     found = _STORAGE.search(text)
     if found:
         return found[0]
@@ -48,9 +53,9 @@ def sentence(error: BaseException) -> str:
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the fault may pass by itself: storage is full or out of reach, or the JVM is gone."""
+    """Whether the fault may pass by itself: storage is full or out of reach, or Spark has ended."""
     text = _text(error)
-    return is_jvm_gone(error) or any(p.search(text) for p in (_STORAGE, _OUT_OF_REACH))
+    return is_jvm_gone(error) or any(p.search(text) for p in (_STORAGE, _OUT_OF_REACH, _SHUT_DOWN))
 
 
 def is_conflict(error: BaseException) -> bool:

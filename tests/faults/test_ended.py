@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -44,9 +45,10 @@ def _interrupt(pid: int) -> None:
     os.killpg(pid, signal.SIGINT)
 
 
-_JVM_GONE = "Spark's JVM has ended"
+# A JVM that gets a TERM ends the job first, and sometimes still tells of it.
+_JVM_GONE = "Spark's JVM has ended|Spark was shut down"
 _ALWAYS_SPARK, _NEVER_SPARK = 0, 1_000_000
-# `sweep.spark_from`, what is done to the process, its exit code, and what it says.
+# `sweep.spark_from`, what is done to the process, its exit code, and a pattern of what it says.
 ENDS = {
     "terminated": (_NEVER_SPARK, _terminate, 4, "terminated"),
     "Ctrl-C": (_NEVER_SPARK, _interrupt, 130, "interrupted"),
@@ -89,12 +91,12 @@ def test_sweep_that_is_ended_says_so_in_a_sentence(
 
     assert process.returncode == code, said
     *logged, sentence = said.splitlines()
-    assert expected in sentence
+    assert re.search(expected, sentence)
     # What is logged is one line of JSON, not a stack.
     assert [json.loads(line)["event"] for line in logged] in ([], ["dispatch_cut_short"])
     (told,) = map(json.loads, output.splitlines())
     assert (told["exit_code"], told["outcome"]) in {(code, "error"), (4, "incomplete")}
-    assert expected in told["error"]
+    assert re.search(expected, told["error"])
 
     sweep(InProcessEngine(), wiring.sweep_context(endpoint.config()))
 

@@ -35,6 +35,12 @@ Caused by: org.apache.hadoop.fs.FSError: java.io.IOException: No space left on d
         (AnalysisException("PUT: Status Code: 503; slow"), "PUT: Status Code: 503; slow", True),
         (AnalysisException("PUT: Status Code: 403; no"), "PUT: Status Code: 403; no", False),
         (AnalysisException("no such column\n at x"), "no such column", False),
+        (
+            AnalysisException("Job 0 cancelled because SparkContext was shut down"),
+            "shut down",
+            True,
+        ),
+        (AnalysisException("Cannot call methods on a stopped SparkContext."), "shut down", True),
         (Py4JNetworkError("Answer from Java side is empty"), "JVM has ended", True),
         (ConnectionRefusedError(111, "Connection refused"), "JVM has ended", True),
     ],
