@@ -116,9 +116,9 @@ class SliceDelivery:
         self, address: str | None, group: Sequence[Message], store_clock: StoreClock
     ) -> DeliveryResult:
         """Deliver or defer messages with one destination."""
-        waits = {m.key: store_clock.seconds_until(m) for m in group}
-        due = [message for message in group if not waits[message.key]]
-        early = [message for message in group if waits[message.key]]
+        waits = store_clock.waits(group)
+        due = [message for message in group if message.key not in waits]
+        early = [message for message in group if message.key in waits]
         try:
             destination = self._queue.resolve(address)
             refused = self._try_deliver(address, destination, due) if due else {}
@@ -127,7 +127,8 @@ class SliceDelivery:
             return DeliveryResult(blocked=list(group))
         except MessageError as error:
             return DeliveryResult(faulty=[(message, error) for message in due], early=early)
-        result = _separate_refused([Delivered(m, str(destination)) for m in due], refused)
+        queue = str(destination)
+        result = _separate_refused([Delivered(m, queue) for m in due], refused)
         longest = self._queue.longest_delay(destination)
         result.early += [message for message in early if waits[message.key] > longest]
         in_reach = [message for message in early if waits[message.key] <= longest]
@@ -154,7 +155,8 @@ class SliceDelivery:
             return DeliveryResult(blocked=list(early))
         except MessageError:
             return DeliveryResult(early=list(early))
-        sent = [Delivered(m, str(destination), is_deferred=True) for m in early]
+        queue = str(destination)
+        sent = [Delivered(m, queue, is_deferred=True) for m in early]
         return _separate_refused(sent, refused)
 
     def _try_deliver(
@@ -187,6 +189,8 @@ def _separate_refused(
     """Separate the messages that were refused from the others. A refused message that is not due
     yet is not charged: the fault may be gone when it is due.
     """
+    if not refused:
+        return DeliveryResult(delivered=list(sent))
     result = DeliveryResult()
     for one in sent:
         error = refused.get(one.message.key)

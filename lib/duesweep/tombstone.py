@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from duesweep.core.outcome import Delivered
-from duesweep.core.store_clock import StoreClock
+from duesweep.core.store_clock import late_ms
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,10 +40,12 @@ def schema() -> "pa.Schema":
     )
 
 
-def measure_lateness(delivered: Sequence[Delivered], clock: StoreClock) -> list[int | None]:
-    """How many milliseconds each message is late: 0 if deferred, None for an infinite Due."""
-    late_ms = ((one, clock.late_ms(one.message)) for one in delivered)
-    return [0 if one.is_deferred and late is not None else late for one, late in late_ms]
+def measure_lateness(delivered: Sequence[Delivered], dispatched_us: int) -> list[int | None]:
+    """How many milliseconds each message is late at `dispatched_us`: 0 if deferred, None for an
+    infinite Due.
+    """
+    late = ((one, late_ms(one.message, dispatched_us)) for one in delivered)
+    return [0 if one.is_deferred and ms is not None else ms for one, ms in late]
 
 
 def encode(

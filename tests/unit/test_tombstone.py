@@ -7,12 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duesweep.core.outcome import Delivered
-from duesweep.core.store_clock import StoreClock
 from duesweep.testing.builders import BODY, DUE, MESSAGE_TYPE, DelayedRow, delayed_row, message
 from duesweep.tombstone import decode, encode, measure_lateness, micros, schema
 
 NOW = DUE + timedelta(seconds=90, microseconds=1_999)
-CLOCK = StoreClock(micros(NOW))
+NOW_US = micros(NOW)
 
 moments = st.timedeltas(timedelta(days=-25_000), timedelta(days=50_000)).map(
     lambda since: datetime(1970, 1, 1, tzinfo=UTC) + since
@@ -20,8 +19,8 @@ moments = st.timedeltas(timedelta(days=-25_000), timedelta(days=50_000)).map(
 
 
 def _decoded(delivered: list[Delivered]) -> list[dict[str, object]]:
-    late_ms = measure_lateness(delivered, CLOCK)
-    batch = decode(encode(delivered, late_ms, CLOCK.now_us(), "Sales.Orders"))
+    late_ms = measure_lateness(delivered, NOW_US)
+    batch = decode(encode(delivered, late_ms, NOW_US, "Sales.Orders"))
     assert batch.schema == schema()
     rows: list[dict[str, object]] = batch.to_pylist()
     return rows
@@ -93,23 +92,23 @@ def test_lateness_is_the_time_since_the_instant_that_due_means(
 ) -> None:
     late = message()._replace(due_us=micros(due + shift), instant_us=micros(due))
 
-    (late_ms,) = measure_lateness([Delivered(late, "q")], StoreClock(micros(now)))
+    (late_ms,) = measure_lateness([Delivered(late, "q")], micros(now))
 
     assert late_ms == (now - due) // timedelta(milliseconds=1)
 
 
 def test_a_thousand_tombstones_are_about_fifty_kilobytes() -> None:
     delivered = [Delivered(message(), '"public"."Billing"') for _ in range(1_000)]
-    late_ms = measure_lateness(delivered, CLOCK)
+    late_ms = measure_lateness(delivered, NOW_US)
 
-    assert len(encode(delivered, late_ms, CLOCK.now_us(), "Sales.Orders")) < 60_000
+    assert len(encode(delivered, late_ms, NOW_US, "Sales.Orders")) < 60_000
 
 
 def test_message_that_was_deferred_was_not_late() -> None:
     early, eternal = message(), message(DelayedRow(due="-infinity"))
     sent = [Delivered(one, "q", is_deferred=True) for one in (early, eternal)]
 
-    assert measure_lateness(sent, CLOCK) == [0, None]
+    assert measure_lateness(sent, NOW_US) == [0, None]
 
 
 @given(moments)

@@ -1,5 +1,7 @@
 """Computes by the store server's time when a message is due, and how late it is."""
 
+from collections.abc import Iterable
+
 from duesweep.core.clock import Clock, SettableClock
 from duesweep.core.message import Message
 
@@ -30,10 +32,20 @@ class StoreClock:
             return 0
         return max(0, message.instant_us - self.now_us())
 
-    def late_ms(self, message: Message) -> int | None:
-        """Whole milliseconds, rounded down, since a claimed message was due; negative where it is
-        not due yet, None where its Due is infinite.
+    def waits(self, messages: Iterable[Message]) -> dict[str, int]:
+        """Whole seconds, rounded up, until those of the messages are due that are not due yet, by
+        their keys. The clock is read once.
         """
-        if message.instant_us is None:
-            return None
-        return (self.now_us() - message.instant_us) // 1_000
+        now_us = self.now_us()
+        return {
+            message.key: -(-wait_us // 1_000_000)
+            for message in messages
+            if message.instant_us is not None and (wait_us := message.instant_us - now_us) > 0
+        }
+
+
+def late_ms(message: Message, now_us: int) -> int | None:
+    """Whole milliseconds, rounded down, since a claimed message was due; negative where it is not
+    due yet, None where its Due is infinite.
+    """
+    return None if message.instant_us is None else (now_us - message.instant_us) // 1_000

@@ -6,7 +6,6 @@ from duesweep import tombstone
 from duesweep.core.account import SliceEnd
 from duesweep.core.message import Message
 from duesweep.core.outcome import Exhausted, Outcomes
-from duesweep.core.store_clock import StoreClock
 from duesweep.errors import MessageError, format_stack, type_name
 from duesweep.testing.builders import ENDPOINT, DelayedRow
 
@@ -65,7 +64,7 @@ def batch_entry(
 ) -> BatchEntry:
     """The entry of one batch. `own_queue` is the destination of messages that have none."""
     delivered = outcomes.delivered
-    late_ms = tombstone.measure_lateness(delivered, StoreClock(server_us))
+    late_ms = tombstone.measure_lateness(delivered, server_us)
     return BatchEntry(
         slice_number,
         dispatched=len(delivered),

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from duesweep.core.clock import SettableClock
 from duesweep.core.message import Message
-from duesweep.core.store_clock import StoreClock
+from duesweep.core.store_clock import StoreClock, late_ms
 from duesweep.testing.builders import message
 
 microseconds = st.integers(-(2**62), 2**62)
@@ -61,18 +61,28 @@ def test_time_that_passes_shortens_the_wait() -> None:
     assert store_clock.seconds_until(due_at(5_000_000)) == 4
 
 
-def test_time_that_passes_makes_a_message_later() -> None:
-    clock = SettableClock()
-    store_clock = StoreClock(10_000_000, clock)
+def test_waits_are_those_of_messages_that_are_not_due() -> None:
+    stored = [due_at(us)._replace(key=str(us)) for us in (10_000_000, 9_999_999, 10_000_001)]
 
-    assert [store_clock.late_ms(due_at(us)) for us in (9_998_001, 10_000_000, 10_000_001)] == [
-        1,
-        0,
-        -1,
-    ]
-    clock.advance(1.5)
-    assert store_clock.late_ms(due_at(10_000_000)) == 1_500
-    assert store_clock.late_ms(due_at(None)) is None
+    waits = StoreClock(10_000_000).waits([*stored, due_at(None)])
+
+    assert waits == {"10000001": 1}
+
+
+@given(st.lists(microseconds), microseconds)
+def test_waits_are_the_seconds_until_each_message(instants_us: list[int], now_us: int) -> None:
+    stored = [due_at(us)._replace(key=str(number)) for number, us in enumerate(instants_us)]
+    store_clock = StoreClock(now_us)
+
+    waits = store_clock.waits(stored)
+
+    assert [waits.get(one.key, 0) for one in stored] == [*map(store_clock.seconds_until, stored)]
+
+
+def test_lateness_is_rounded_down_to_milliseconds() -> None:
+    late = [late_ms(due_at(us), 10_000_000) for us in (9_998_001, 10_000_000, 10_000_001, None)]
+
+    assert late == [1, 0, -1, None]
 
 
 @given(microseconds, microseconds, microseconds)

@@ -16,7 +16,7 @@ from duesweep.errors import UnreadableHeadersError
 FORWARD_DESTINATION = "NServiceBus.SqlServer.ForwardDestination"
 
 _FORWARD_NAME = f'"{FORWARD_DESTINATION}"'
-_VALUE = re.compile(r'\s*:\s*(?:"(?:[^"\\]|\\.)*"|null)\s*')
+_VALUE = re.compile(r'\s*:\s*(?:"[^"\\]*(?:\\.[^"\\]*)*"|null)\s*')
 _VALUE_TYPES = {str, type(None)}
 _scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 _SURROGATE = re.compile("[\ud800-\udfff]")

@@ -39,7 +39,7 @@ class PostgreSqlMessageSession(PostgreSqlTaskSession):
             source=self._source,
             **instant_values(horizon),
         ):
-            return self._due_message(row, self._account.read_attempts([row.id]).get(row.id))
+            return self._message(row, self._account.read_attempts([row.id]).get(row.id))
         return None
 
     def remove(self, message: Message) -> bool:

@@ -45,7 +45,7 @@ class PostgreSqlTaskSession(RelationalTaskSession):
         skipped, gone, later = self._unclaimed(claim_keys, {row.id for row in rows}, horizon.before)
         counters = self._account.read_attempts([row.id for row in rows])
         messages = [
-            self._due_message(row, counters.get(row.id))
+            self._message(row, counters.get(row.id))
             for row in rows
             if row.id not in counters or counters[row.id].is_eligible
         ]
@@ -67,13 +67,9 @@ class PostgreSqlTaskSession(RelationalTaskSession):
         """Its key, which is indexed."""
         return message.key
 
-    def _due_message(self, row: Any, counter: Any) -> Message:
-        """The message in a claimed row, with the instant that the server made of its Due."""
-        return self._message(row, counter)._replace(instant_us=row.instant_us)
-
     def _message(self, row: Any, counter: Any) -> Message:
         attempts = counter.attempts if counter else 0
-        return self._kind.read_message(row.id, row.due_us, row, attempts)
+        return self._kind.read_message(row.id, row.due_us, row.instant_us, row, attempts)
 
     def exclude(self, messages: Sequence[Message]) -> None:
         """Nothing to do: a key leads to its own message only, and the plan has it once."""

@@ -19,8 +19,8 @@ class TableKind:
     call the columns (in braces).
     `table_names`: from the endpoint's name and `store.table_prefix`, the names that the table may
     have; `settings` are those that decide it.
-    `read_message`: a message from its key, its Due in microseconds, its claimed row, and its
-    failures so far. A destination of None is the endpoint's own queue, "" is no queue.
+    `read_message`: a message from its key, its Due and its instant in microseconds, its claimed
+    row, and its failures so far. A destination of None is the endpoint's own queue, "" is no queue.
     `new_row`: from a message and the endpoint's name, the values of the statement `store`, without
     the Due; also without a key, if the table generates it.
     `create`: the statement that creates the table; None: duesweep never does.
@@ -32,7 +32,7 @@ class TableKind:
     due: str
     names: dict[str, str]
     table_names: Callable[[str, str | None], Sequence[str]]
-    read_message: Callable[[str, int | None, Any, int], Message]
+    read_message: Callable[[str, int | None, int | None, Any, int], Message]
     new_row: Callable[[NewMessage, str], dict[str, object]]
     store: str = "store_message"
     create: str | None = "create_delayed"

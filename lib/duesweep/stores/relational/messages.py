@@ -9,7 +9,9 @@ from duesweep.errors import MessageError, UnreadableHeadersError
 from duesweep.stores.values import NewMessage
 
 
-def json_message(key: str, due_us: int | None, row: Any, attempts: int) -> Message:
+def json_message(
+    key: str, due_us: int | None, instant_us: int | None, row: Any, attempts: int
+) -> Message:
     """The message in a claimed row; one whose headers cannot be read has the reason in their
     place.
     """
@@ -17,23 +19,25 @@ def json_message(key: str, due_us: int | None, row: Any, attempts: int) -> Messa
     try:
         headers = headers_json.read(text)
     except UnreadableHeadersError as error:
-        return Message(key, due_us, error, text or "", body, None, attempts)
+        return Message(key, due_us, error, text or "", body, None, attempts, instant_us)
     destination = headers.get(headers_json.FORWARD_DESTINATION)
     assert text is not None  # else it could not be read
     if headers_json.FORWARD_DESTINATION in headers:
         text = headers_json.remove_forward_destination(text)
-    return Message(key, due_us, headers, text, body, destination, attempts)
+    return Message(key, due_us, headers, text, body, destination, attempts, instant_us)
 
 
-def json_message_with_destination(key: str, due_us: int | None, row: Any, attempts: int) -> Message:
+def json_message_with_destination(
+    key: str, due_us: int | None, instant_us: int | None, row: Any, attempts: int
+) -> Message:
     """The message in a claimed row with a column `destination`; its headers are sent unchanged."""
     # NULL is an address that names no queue, and not the endpoint's own queue.
     destination, text = row.destination or "", row.headers or ""
     try:
         headers = headers_json.read(row.headers)
     except UnreadableHeadersError as error:
-        return Message(key, due_us, error, text, row.body, destination, attempts)
-    return Message(key, due_us, headers, text, row.body, destination, attempts)
+        return Message(key, due_us, error, text, row.body, destination, attempts, instant_us)
+    return Message(key, due_us, headers, text, row.body, destination, attempts, instant_us)
 
 
 def json_headers(message: Message, stored: str | None) -> tuple[str | None, str]:

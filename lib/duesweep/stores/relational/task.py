@@ -10,7 +10,6 @@ from duesweep import tombstone
 from duesweep.core.account import SliceEnd
 from duesweep.core.message import Message
 from duesweep.core.outcome import Outcomes
-from duesweep.core.store_clock import StoreClock
 from duesweep.drivers.statements import Statements
 from duesweep.errors import StoreError, SweepClosedError, make_storable
 from duesweep.stores.relational.account import BatchAccount
@@ -94,7 +93,7 @@ class RelationalTaskSession(ABC):
         self, run: SweepRun, slice_number: int, outcomes: Outcomes, server_us: int
     ) -> None:
         delivered = outcomes.delivered
-        late = tombstone.measure_lateness(delivered, StoreClock(server_us))
+        late = tombstone.measure_lateness(delivered, server_us)
         tombstones = tombstone.encode(delivered, late, server_us, self._endpoint)
         self._statements.execute(
             "journal_batch",

@@ -29,7 +29,7 @@ class SqlServerMessageSession(SqlServerTaskSession):
         for row in self._statements.rows("fetch_next_due", source=self._source):
             key = str(row.message_key)
             self._claimed.add([row])
-            return self._due_message(row, self._account.read_attempts([key]).get(key))
+            return self._message(row, self._account.read_attempts([key]).get(key))
         return None
 
     def remove(self, message: Message) -> bool:

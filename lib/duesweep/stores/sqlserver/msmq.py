@@ -18,7 +18,9 @@ def msmq_tables(endpoint: str, prefix: str | None) -> Sequence[str]:  # noqa: AR
     return [f"{endpoint}.delayed", f"{endpoint}.timeouts"]
 
 
-def msmq_message(key: str, due_us: int | None, row: Any, attempts: int) -> Message:
+def msmq_message(
+    key: str, due_us: int | None, instant_us: int | None, row: Any, attempts: int
+) -> Message:
     """The message in a claimed row; its headers travel as JSON."""
     # Where the column is NULL: an address that names no queue, not the endpoint's own one.
     destination = row.destination or ""
@@ -26,9 +28,9 @@ def msmq_message(key: str, due_us: int | None, row: Any, attempts: int) -> Messa
         headers, _ = headers_xml.split(headers_xml.read(row.headers))
     except UnreadableHeadersError as error:
         text = _text(row.headers)
-        return Message(key, due_us, error, text, row.body, destination, attempts)
+        return Message(key, due_us, error, text, row.body, destination, attempts, instant_us)
     text = headers_json.write(headers)
-    return Message(key, due_us, headers, text, row.body, destination, attempts)
+    return Message(key, due_us, headers, text, row.body, destination, attempts, instant_us)
 
 
 def msmq_headers(message: Message, stored: bytes | None) -> tuple[str | None, str]:
