@@ -165,6 +165,12 @@ def test_no_text_with_seven_digits_of_a_second_is_read_as_datetime(name: str) ->
         assert "CONVERT(datetime," not in statement("sqlserver", name)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_due_is_not_compared_with_another_type(name: str) -> None:
+    """The server would convert the column, and might not use its index."""
+    assert not re.search(r"\{due\} *[=<>]+ *CONVERT\(datetime2", statement("sqlserver", name))
+
+
 @pytest.mark.parametrize(
     ("stored", "text"),
     [

@@ -6,12 +6,13 @@ from duesweep.drivers.sqlserver.connection import SqlServerConnection
 from duesweep.drivers.sqlserver.dsn import OdbcDsn, database_of
 from duesweep.drivers.sqlserver.names import creation, table_names
 from duesweep.drivers.sqlserver.statements import SqlServerStatements
-from duesweep.drivers.sqlserver.values import due_of, due_text
+from duesweep.drivers.sqlserver.values import bound_text, due_of, due_text
 
 __all__ = [
     "OdbcDsn",
     "SqlServerConnection",
     "SqlServerStatements",
+    "bound_text",
     "connect",
     "creation",
     "database_of",

@@ -2,8 +2,13 @@
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
+
+# Of a `datetime`, in a second.
+_TICKS = 300
+_FIRST = datetime(1753, 1, 1, tzinfo=UTC)
+_LAST = datetime(9999, 12, 31, 23, 59, 59, 996_666, tzinfo=UTC)
 
 
 def due_text(moment: datetime, timespec: str = "microseconds") -> str:
@@ -11,6 +16,18 @@ def due_text(moment: datetime, timespec: str = "microseconds") -> str:
     them exact: as a `datetime2(7)` it is one tick of a `datetime`, 1/300 s, and no other.
     """
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat(" ", timespec)
+
+
+def bound_text(moment: datetime) -> str:
+    """`moment`, or the first tick of a `datetime` after it. A Due is a tick, so it is before both
+    or before neither. A moment outside the range of `datetime` becomes its first or last tick.
+    """
+    moment = min(max(moment, _FIRST), _LAST)
+    seconds = moment.replace(microsecond=0)
+    ticks = -(-moment.microsecond * _TICKS // 1_000_000)
+    if ticks == _TICKS:
+        seconds, ticks = seconds + timedelta(seconds=1), 0
+    return f"{due_text(seconds, 'seconds')}.{round(ticks * 10_000_000 / _TICKS):07}"
 
 
 def due_of(text: str) -> datetime:

@@ -31,7 +31,7 @@ ORDER BY l.due;
 -- transaction ends; waits for others that hold it.
 SELECT d.{key} AS message_key
 FROM {delayed} d WITH (UPDLOCK, ROWLOCK)
-WHERE d.{due} = CONVERT(datetime2(7), @due, 121) AND d.{key} = CONVERT({key_type}, @message_key){collate};
+WHERE d.{due} = CAST(CONVERT(datetime2(7), @due, 121) AS datetime) AND d.{key} = CONVERT({key_type}, @message_key){collate};
 
 -- name: store_message
 -- Stores a message until an instant, and returns its key. Locks the new row only.

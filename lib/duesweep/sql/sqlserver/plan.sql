@@ -10,7 +10,7 @@ SELECT CONVERT(varchar(27), CONVERT(datetime2(7), GETUTCDATE()), 121) AS horizon
 SELECT CASE WHEN EXISTS (
     SELECT 1
     FROM {delayed} m WITH (READPAST)
-    WHERE m.{due} < CONVERT(datetime2(7), @horizon, 121)
+    WHERE m.{due} < CAST(CONVERT(datetime2(7), @horizon, 121) AS datetime)
       AND NOT EXISTS (
         SELECT 1 FROM {attempts} a
         WHERE a.source = @source AND a.message_key = {key_text} COLLATE DATABASE_DEFAULT
@@ -25,8 +25,8 @@ SELECT COUNT_BIG(*) AS pending
 FROM (
     SELECT TOP (@most) 1 AS found
     FROM {delayed} m WITH (READPAST)
-    WHERE m.{due} < CONVERT(datetime2(7), @horizon, 121)
-      AND m.{due} >= CONVERT(datetime2(7), @since, 121)
+    WHERE m.{due} < CAST(CONVERT(datetime2(7), @horizon, 121) AS datetime)
+      AND m.{due} >= CAST(CONVERT(datetime2(7), @since, 121) AS datetime)
       AND NOT EXISTS (
         SELECT 1 FROM {attempts} a
         WHERE a.source = @source AND a.message_key = {key_text} COLLATE DATABASE_DEFAULT
@@ -49,7 +49,7 @@ SELECT COUNT_BIG(*) AS stored FROM {delayed} m WITH (NOLOCK);
 -- committed yet. Takes no locks on rows.
 SELECT COUNT_BIG(*) AS stored
 FROM {delayed} m WITH (NOLOCK)
-WHERE m.{due} >= CONVERT(datetime2(7), @since, 121);
+WHERE m.{due} >= CAST(CONVERT(datetime2(7), @since, 121) AS datetime);
 
 -- name: due_destinations
 -- Returns where due and eligible messages go, and how many go there. Looks at the 10,000 of them
@@ -59,8 +59,8 @@ SELECT TOP (100) oldest.destination, COUNT_BIG(*) AS messages
 FROM (
     SELECT TOP (10000) {destination} AS destination
     FROM {delayed} m WITH (READPAST)
-    WHERE m.{due} < CONVERT(datetime2(7), @horizon, 121)
-      AND m.{due} >= CONVERT(datetime2(7), @since, 121)
+    WHERE m.{due} < CAST(CONVERT(datetime2(7), @horizon, 121) AS datetime)
+      AND m.{due} >= CAST(CONVERT(datetime2(7), @since, 121) AS datetime)
       AND {destination} <> N''
       AND NOT EXISTS (
         SELECT 1 FROM {attempts} a
@@ -111,8 +111,8 @@ FROM (
                    ROW_NUMBER() OVER (ORDER BY m.{due}, m.{key}) - 1 AS position,
                    COUNT_BIG(*) OVER () AS total
             FROM {delayed} m WITH (READPAST)
-            WHERE m.{due} < CONVERT(datetime2(7), @horizon, 121)
-              AND m.{due} >= CONVERT(datetime2(7), @since, 121)
+            WHERE m.{due} < CAST(CONVERT(datetime2(7), @horizon, 121) AS datetime)
+              AND m.{due} >= CAST(CONVERT(datetime2(7), @since, 121) AS datetime)
               AND NOT EXISTS (
                 SELECT 1 FROM {attempts} a
                 WHERE a.source = @source AND a.message_key = {key_text} COLLATE DATABASE_DEFAULT
@@ -145,7 +145,7 @@ OUTER APPLY (
                COALESCE(DATALENGTH(m.Headers), 0) + COALESCE(DATALENGTH(m.{body}), 0) AS bytes,
                ROW_NUMBER() OVER (ORDER BY m.{due}, m.{key}) - 1 AS position
         FROM {delayed} m WITH (READPAST)
-        WHERE m.{due} < CONVERT(datetime2(7), {horizon}, 121)
+        WHERE m.{due} < CAST(CONVERT(datetime2(7), {horizon}, 121) AS datetime)
           AND m.{due} >= s.first_due AND m.{due} <= s.end_due
           AND (m.{due} > s.first_due OR m.{key} >= s.first_key)
           AND (m.{due} < s.end_due OR m.{key} < s.end_key)

@@ -41,7 +41,7 @@ SELECT CASE WHEN EXISTS (
     FROM {attempts} a
     WHERE a.source = @source AND NOT EXISTS (
         SELECT 1 FROM {delayed} d
-        WHERE d.{due} = a.due_at AND d.{key} = CONVERT({key_type}, a.message_key){collate}
+        WHERE d.{due} = CAST(a.due_at AS datetime) AND d.{key} = CONVERT({key_type}, a.message_key){collate}
       )
 ) THEN 1 ELSE 0 END AS found;
 
@@ -63,7 +63,7 @@ DELETE TOP (1000) FROM {attempts}
 WHERE source = @source
   AND NOT EXISTS (
     SELECT 1 FROM {delayed} d
-    WHERE d.{due} = due_at AND d.{key} = CONVERT({key_type}, message_key){collate}
+    WHERE d.{due} = CAST(due_at AS datetime) AND d.{key} = CONVERT({key_type}, message_key){collate}
   );
 
 -- name: open_sweep

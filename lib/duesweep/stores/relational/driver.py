@@ -128,8 +128,11 @@ class RelationalDriverSession(RelationalJournal, ABC):
 
     def _pending(self, horizon: Horizon) -> dict[str, object]:
         """The values by which statements know what is eligible."""
-        since = self._due_text(horizon.since)
-        return {"source": self.source, "horizon": horizon.before, "since": since}
+        return {
+            "source": self.source,
+            "horizon": self._due_text(horizon.before),
+            "since": self._due_text(horizon.since),
+        }
 
     @abstractmethod
     def _due_text(self, due: datetime | None) -> str:

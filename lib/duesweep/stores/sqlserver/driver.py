@@ -9,7 +9,7 @@ from uuid import UUID
 
 from duesweep.core.address import SqlServerTable
 from duesweep.core.policy import Slicing
-from duesweep.drivers.sqlserver import SqlServerConnection, due_of, due_text, literal
+from duesweep.drivers.sqlserver import SqlServerConnection, bound_text, due_of, literal
 from duesweep.errors import StoreError
 from duesweep.stores.journal import JdbcSource, SweepSummary
 from duesweep.stores.relational.driver import RelationalDriverSession, slice_sizes
@@ -70,7 +70,7 @@ class SqlServerDriverSession(RelationalDriverSession):
         planned = slice_sizes(rows)
         self._found = sum(planned)
         self._statements.execute("set_planned", sweep_id=run.sweep_id, planned=list(planned))
-        before = due_text(run.horizon.before)
+        before = bound_text(run.horizon.before)
         query = self._statements.query("plan_claim_keys", source=self.source, horizon=before)
         return Slices(query.replace("/* bounds */", self._bounds(rows, run.horizon)), planned)
 
@@ -114,7 +114,7 @@ class SqlServerDriverSession(RelationalDriverSession):
         return pruned
 
     def _due_text(self, due: datetime | None) -> str:
-        return _FIRST if due is None else due_text(due)
+        return _FIRST if due is None else bound_text(due)
 
     def _bounds(self, rows: Sequence[Any], horizon: Horizon) -> str:
         """Each slice's number and the (Due, key) from which and before which it goes."""
@@ -130,7 +130,8 @@ class SqlServerDriverSession(RelationalDriverSession):
     def _pair(self, bound: tuple[str, str]) -> str:
         due, key = bound
         key_type = self._store.kind.names["key_type"]
-        return f"CONVERT(datetime2(7), {literal(due)}, 121), CONVERT({key_type}, {literal(key)})"
+        moment = f"CAST(CONVERT(datetime2(7), {literal(due)}, 121) AS datetime)"
+        return f"{moment}, CONVERT({key_type}, {literal(key)})"
 
 
 def batches_lock(sweep_id: UUID) -> str:

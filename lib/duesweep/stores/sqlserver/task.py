@@ -17,8 +17,8 @@ from duesweep.core.policy import SCANNED_ROWS
 from duesweep.drivers.sqlserver import (
     SqlServerConnection,
     SqlServerStatements,
+    bound_text,
     due_of,
-    due_text,
 )
 from duesweep.errors import StoreError, TransactionLostError
 from duesweep.stores.relational.task import RelationalTaskSession
@@ -90,7 +90,7 @@ class SqlServerTaskSession(RelationalTaskSession):
             skipped, gone, later = self._explained(run, missing, Counter(row.due for row in rows))
         counters = self._account.read_attempts([str(row.message_key) for row in rows])
         messages = [
-            self._due_message(row, counters.get(str(row.message_key)))
+            self._message(row, counters.get(str(row.message_key)))
             for row in rows
             if _is_eligible(counters.get(str(row.message_key)))
         ]
@@ -156,23 +156,19 @@ class SqlServerTaskSession(RelationalTaskSession):
             wanted,
             "claim",
             dues=_dues(claim_keys),
-            horizon=due_text(run.horizon.before),
+            horizon=bound_text(run.horizon.before),
             source=self._source,
             **listed_as("excluded", self._claimed.excluded(claim_keys)),
         )
 
-    def _due_message(self, row: Any, counter: Any) -> Message:
-        """The message in a claimed row. Its Due is UTC's: it is the instant itself."""
-        message = self._message(row, counter)
-        return message._replace(instant_us=message.due_us)
-
     def _message(self, row: Any, counter: Any) -> Message:
+        """The message in a claimed row. Its Due is UTC's: it is the instant itself."""
         due_us = micros(due_of(row.due))
         if self._kind.raise_counters is not None:
             attempts = row.attempts
         else:
             attempts = counter.attempts if counter else 0
-        return self._kind.read_message(str(row.message_key), due_us, row, attempts)
+        return self._kind.read_message(str(row.message_key), due_us, due_us, row, attempts)
 
     def _fence_rows(self, run: SweepRun) -> Sequence[Any]:
         lock = batches_lock(run.sweep_id)
