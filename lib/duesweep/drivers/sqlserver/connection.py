@@ -73,48 +73,52 @@ class SqlServerConnection(SqlServerStatements):
             raise ValueError(f"{name} takes {order}, not id, headers, body")
         ids = [str(uuid.uuid4()) for _ in rows]
         with destination_errors(table), self._watch.watch_answer():
-            cursor = self._open_short_cursor()
-            try:
-                last = _fetch_value(cursor, "last_message", names, {})
-                cursor.fast_executemany = self._session.sends_arrays
-                # Said beforehand: a body of None would go out as text, which no binary column
-                # takes.
-                cursor.setinputsizes([TEXT, TEXT, BYTES])
-                for start, group in group_rows(rows):
-                    self._watch.restart_timer()
-                    numbered = zip(ids[start:], group, strict=False)
-                    cursor.executemany(text.format(**names), [(i, *row) for i, row in numbered])
-                    drain(cursor)
+            with self._short_time_out():
+                last = self._fetch_value("last_message", names, {})
+                self._insert(text.format(**names), ids, rows)
                 self._watch.restart_timer()
-                seen = {"ids": json.dumps(ids), "number": last}
-            finally:
-                cursor.close()
-            arrived = self._count_arrived(names, seen)
+            seen = {"ids": json.dumps(ids), "number": last}
+            arrived = int(self._fetch_value("count_arrived", names, seen))
         if arrived != len(rows):
             raise RefusedMessageError(
                 f"Queue table {table} took {arrived} of {len(rows)} rows, and raised no error",
                 advice="look for a trigger on it that drops rows",
             )
 
-    def _open_short_cursor(self) -> pyodbc.Cursor:
-        """A cursor for arrays of parameters, with a third of the time-out. Meanwhile pyodbc holds
-        Python's lock, so the watch cannot run, and the driver waits three times its time-out for
-        a silent server.
+    def _insert(
+        self, text: str, ids: Sequence[str], rows: Sequence[tuple[str, bytes | None]]
+    ) -> None:
+        with self._session.keep_cursor(text) as prepared:
+            cursor = prepared.cursor
+            cursor.fast_executemany = self._session.sends_arrays
+            # Said beforehand: a body of None would go out as text, which no binary column takes.
+            cursor.setinputsizes([TEXT, TEXT, BYTES])
+            for start, group in group_rows(rows):
+                self._watch.restart_timer()
+                numbered = zip(ids[start:], group, strict=False)
+                cursor.executemany(prepared.text, [(i, *row) for i, row in numbered])
+                drain(cursor)
+
+    @contextmanager
+    def _short_time_out(self) -> Iterator[None]:
+        """In the block, cursors have a third of the time-out. While an array of parameters is sent,
+        pyodbc holds Python's lock, so the watch cannot run, and the driver waits three times its
+        time-out for a silent server.
         """
         patience = self._raw.timeout
         self._raw.timeout = max(1, int(self.limits.answer_seconds / 3))
         try:
-            return self._raw.cursor()
+            yield
         finally:
             self._raw.timeout = patience
 
-    def _count_arrived(self, names: Names, seen: Mapping[str, object]) -> int:
-        cursor = self._raw.cursor()
-        try:
-            send(self._session, cursor, *bind("count_arrived", names, seen))
-            return int(cursor.fetchval())
-        finally:
-            cursor.close()
+    def _fetch_value(self, name: str, names: Names, values: Mapping[str, object]) -> Any:
+        text, parameters = bind(name, names, values)
+        with self._session.keep_cursor(text) as prepared:
+            send(self._session, prepared, parameters)
+            value = prepared.cursor.fetchval()
+            drain(prepared.cursor)
+        return value
 
     def jdbc_address(self, limits: Limits, url: str | None = None) -> tuple[str, dict[str, str]]:
         """JDBC URL (`url`, if given) and connection properties of the server that this session is
@@ -141,13 +145,6 @@ def jdbc_properties(limits: Limits) -> dict[str, str]:
         "socketTimeout": f"{round(limits.answer_seconds * 1_000)}",
         "lockTimeout": f"{round(limits.lock_seconds * 1_000)}",
     }
-
-
-def _fetch_value(
-    cursor: pyodbc.Cursor, name: str, names: Names, values: Mapping[str, object]
-) -> Any:
-    text, parameters = bind(name, names, values)
-    return cursor.execute(text, parameters).fetchval()
 
 
 def _decode_utf16(raw: bytes | None) -> str | None:

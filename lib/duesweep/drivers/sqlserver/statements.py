@@ -1,13 +1,14 @@
 """Named statements on one session of SQL Server."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyodbc
 
 from duesweep.drivers.sqlserver.binding import Names, bind, describe_statement, literal, text_of
 from duesweep.drivers.sqlserver.errors import number_of
-from duesweep.drivers.sqlserver.transactions import RawSession, Transactions, drain
+from duesweep.drivers.sqlserver.transactions import Prepared, RawSession, Transactions, drain
 from duesweep.drivers.sqlserver.values import adapted
 from duesweep.errors import StoreError
 from duesweep.sql import statement
@@ -29,16 +30,15 @@ class SqlServerStatements(Transactions):
 
     def execute(self, name: str, /, **values: object) -> int:
         """Run the named statement; returns the number of rows that it touched."""
-        with self._cursor(describe_statement(name, self._names)) as cursor:
-            self._send(cursor, name, values)
-            count = int(cursor.rowcount)
-            drain(cursor)
+        with self._sent(name, values) as sent:
+            count = int(sent.cursor.rowcount)
+            drain(sent.cursor)
         return count
 
     def rows(self, name: str, /, **values: object) -> list[Any]:
         """The rows that the named statement returns, with their columns as attributes."""
-        with self._cursor(describe_statement(name, self._names)) as cursor:
-            self._send(cursor, name, values)
+        with self._sent(name, values) as sent:
+            cursor = sent.cursor
             # What a procedure or an assignment answers comes before the rows, and has none.
             while cursor.description is None and cursor.nextset():
                 pass
@@ -63,13 +63,15 @@ class SqlServerStatements(Transactions):
         `wanted`; and whether these are all.
         """
         rows: list[Any] = []
-        with self._cursor(describe_statement(name, self._names)) as cursor:
-            self._send(cursor, name, values)
-            while row := cursor.fetchone():
+        with self._sent(name, values) as sent:
+            sent.is_reusable = False
+            while row := sent.cursor.fetchone():
                 rows.append(row)
                 self._watch.restart_timer()
                 if not wanted(row):
-                    return rows, cursor.fetchone() is None
+                    return rows, sent.cursor.fetchone() is None
+            drain(sent.cursor)
+            sent.is_reusable = True
         return rows, True
 
     def execute_many(self, name: str, rows: Sequence[Mapping[str, object]]) -> None:
@@ -78,9 +80,11 @@ class SqlServerStatements(Transactions):
             return
         text, order = text_of(name, tuple(sorted(rows[0])))
         values = [adapted(row) for row in rows]
-        with self._cursor(describe_statement(name, self._names)) as cursor:
-            cursor.executemany(
-                text.format(**self._names), [[row[value] for value in order] for row in values]
+        with self._prepared(
+            text.format(**self._names), describe_statement(name, self._names)
+        ) as prepared:
+            prepared.cursor.executemany(
+                prepared.text, [[row[value] for value in order] for row in values]
             )
 
     def error_number(self, name: str) -> int | None:
@@ -92,18 +96,21 @@ class SqlServerStatements(Transactions):
             return number_of(error.__cause__) if isinstance(error.__cause__, pyodbc.Error) else None
         return None
 
-    def _send(self, cursor: pyodbc.Cursor, name: str, values: Mapping[str, object]) -> None:
-        send(self._session, cursor, *bind(name, self._names, adapted(values)))
+    @contextmanager
+    def _sent(self, name: str, values: Mapping[str, object]) -> Iterator[Prepared]:
+        """The cursor on which the named statement was sent."""
+        text, parameters = bind(name, self._names, adapted(values))
+        with self._prepared(text, describe_statement(name, self._names)) as prepared:
+            send(self._session, prepared, parameters)
+            yield prepared
 
 
-def send(
-    session: RawSession, cursor: pyodbc.Cursor, text: str, parameters: Sequence[object]
-) -> None:
+def send(session: RawSession, prepared: Prepared, parameters: Sequence[object]) -> None:
     """Execute a statement with its parameters."""
     # FreeTDS declares long ones as they have to be, and refuses to be told.
     if session.sends_arrays:
-        cursor.setinputsizes([_size(value) for value in parameters])
-    cursor.execute(text, parameters)
+        prepared.cursor.setinputsizes([_size(value) for value in parameters])
+    prepared.cursor.execute(prepared.text, parameters)
 
 
 def _size(value: object) -> tuple[int, int, int] | None:

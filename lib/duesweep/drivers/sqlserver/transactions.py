@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyodbc
 
@@ -17,18 +17,54 @@ from duesweep.errors import (
 )
 
 _COMMITTABLE = 1
+# A slice runs a dozen statements, and one more for each destination.
+_KEPT_CURSORS = 64
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A cursor and the text that it has prepared. pyodbc prepares a text again unless it is the
+    same object. `is_reusable` False: the cursor is closed after its use.
+    """
+
+    cursor: pyodbc.Cursor
+    text: str
+    is_reusable: bool = True
 
 
 @dataclass(slots=True)
 class RawSession:
     """A session as pyodbc has it, who watches it, and how deep its transactions are nested.
-    `sends_arrays`: its ODBC driver sends arrays of parameters.
+    `sends_arrays`: its ODBC driver sends arrays of parameters. `prepared` are the cursors that it
+    keeps, by their text and their time-out; the one used last is the last.
     """
 
     raw: pyodbc.Connection
     watch: SilenceWatch
     sends_arrays: bool
     depth: int = 0
+    prepared: dict[tuple[str, int], Prepared] = field(default_factory=dict)
+
+    @contextmanager
+    def keep_cursor(self, text: str) -> Iterator[Prepared]:
+        """A cursor for a statement, kept for the next time: a new one would ask the server again
+        to prepare the statement and to describe its parameters. All results have to be read, or
+        the cursor is not reusable.
+        """
+        key = text, self.raw.timeout
+        prepared = self.prepared.pop(key, None) or Prepared(self.raw.cursor(), text)
+        is_kept = False
+        try:
+            yield prepared
+            is_kept = prepared.is_reusable
+        finally:
+            if not is_kept:
+                _close(prepared.cursor)
+        if is_kept:
+            self.prepared[key] = prepared
+        if len(self.prepared) > _KEPT_CURSORS:
+            oldest = next(iter(self.prepared))
+            _close(self.prepared.pop(oldest).cursor)
 
 
 class Transactions:
@@ -137,8 +173,22 @@ class Transactions:
             try:
                 yield cursor
             finally:
-                with suppress(pyodbc.Error):
-                    cursor.close()
+                _close(cursor)
+
+    @contextmanager
+    def _prepared(self, text: str, what: str | None = None) -> Iterator[Prepared]:
+        """A kept cursor for one answer. `what` describes the statement in errors."""
+        with (
+            map_errors(what),
+            self._watch.watch_answer(),
+            self._session.keep_cursor(text) as prepared,
+        ):
+            yield prepared
+
+
+def _close(cursor: pyodbc.Cursor) -> None:
+    with suppress(pyodbc.Error):
+        cursor.close()
 
 
 def drain(cursor: pyodbc.Cursor) -> None:

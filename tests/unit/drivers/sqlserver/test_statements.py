@@ -19,6 +19,7 @@ class _Raw:
 
     description = ("column",)
     rowcount = 3
+    timeout = 10
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, Sequence[object]]] = []
