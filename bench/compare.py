@@ -13,26 +13,27 @@ from typing import Any
 
 import cpu
 import figures
-from figures import Run
+from figures import DEADLOCKS, Run
 from mover import move, move_at_once, receive_all
 from plain_loop import PlainLoop
 from sweeps import WarmSession, sweep_cold, sweep_in_process
-from testbed import Testbed
+from testbed import DATABASE, Load, Testbed, open_server
 
+from duesweep.config import Config
 from duesweep.demo.folder import clear_folder, lock_folder, write_config
 from duesweep.demo.messages import ENDPOINT
-from duesweep.demo.server import EmbeddedServer
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results" / "latest.json"
 MOVER, PLAIN = "NServiceBus, first hop", "two plain processes"
-TWO_HOPS, TWO_MOVERS = "NServiceBus, both hops", "two of its movers"
+TWO_MOVERS, FOUR_MOVERS = "two of its movers", "four of its movers"
+TWO_HOPS = "NServiceBus, both hops"
 WARM, COLD, IN_PROCESS = "duesweep, warm", "duesweep, cold", "duesweep, in process"
 TWO_SWEEPS = "two sweeps, in process"
 _WARM_UP_ROWS = 50_000
 _DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
 
-# The measured action. It returns the seconds of its steps, or nothing if it does not know them.
+# The measured action. It returns what it knows: the seconds of its steps, or its deadlocks.
 Measured = Callable[[], dict[str, float]]
 
 
@@ -54,34 +55,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with lock_folder(folder):
         clear_folder(folder)
         try:
-            with _server(folder, durability) as server:
-                runs = _compare(options, folder, server)
+            with open_server(folder, options.dsn, **durability) as dsn:
+                runs = _compare(options, folder, dsn)
         finally:
             clear_folder(folder)
     return 0 if all(run.count.is_clean for run in runs) else 1
 
 
-def _server(folder: Path, durability: dict[str, str]) -> EmbeddedServer:
-    return EmbeddedServer(folder, port=None, timezone="UTC", max_wal_size="4GB", **durability)
-
-
-def _compare(options: argparse.Namespace, folder: Path, server: EmbeddedServer) -> list[Run]:
+def _compare(options: argparse.Namespace, folder: Path, dsn: str) -> list[Run]:
     file = folder / "duesweep.toml"
     settings = {
-        "store": {"kind": "postgresql", "dsn": server.dsn, "endpoint": ENDPOINT},
-        "ledger": {"root": str(folder / "ledger")},
+        "store": {"kind": "postgresql", "dsn": dsn, "endpoint": ENDPOINT},
+        "ledger": {"root": options.ledger or str(folder / "ledger")},
     }
     config = write_config(file, settings, "Written by bench/run.")
-    testbed = Testbed(config, options.rows)
+    testbed = Testbed(config, Load(options.rows))
     _say(f"loading {options.rows:,} due rows")
     testbed.prepare()
     _say("starting and warming a Spark session")
-    session = WarmSession(config)
+    session = WarmSession()
     testbed.reset(_WARM_UP_ROWS)
-    session.sweep()
+    session.sweep(config)
     contenders = [
         contender
-        for contender in _contenders(testbed, session, file)
+        for contender in _contenders(testbed, session, config, file)
         if contender.name == MOVER or options.only in contender.name
     ]
     runs: list[Run] = []
@@ -95,7 +92,9 @@ def _compare(options: argparse.Namespace, folder: Path, server: EmbeddedServer) 
     return runs
 
 
-def _contenders(testbed: Testbed, session: WarmSession, file: Path) -> list[Contender]:
+def _contenders(
+    testbed: Testbed, session: WarmSession, config: Config, file: Path
+) -> list[Contender]:
     def cold() -> None:
         sweep_cold(file, file.parent / "cold.log")
 
@@ -114,17 +113,20 @@ def _contenders(testbed: Testbed, session: WarmSession, file: Path) -> list[Cont
 
         return _without_steps(both)
 
-    def two_movers() -> Measured:
-        return _without_steps(
-            lambda: move_at_once(2, testbed.dsn, testbed.delayed, testbed.own_queue)
-        )
+    def movers(at_once: int) -> Measured:
+        def move_all() -> dict[str, float]:
+            tables = testbed.delayed, testbed.own_queue
+            return {DEADLOCKS: move_at_once(at_once, testbed.dsn, *tables)}
+
+        return move_all
 
     return [
         Contender(MOVER, mover, is_first_hop=True),
-        Contender(TWO_MOVERS, two_movers, is_first_hop=True),
+        Contender(TWO_MOVERS, lambda: movers(2), is_first_hop=True),
+        Contender(FOUR_MOVERS, lambda: movers(4), is_first_hop=True),
         Contender(TWO_HOPS, two_hops),
         Contender(PLAIN, plain),
-        Contender(WARM, lambda: session.sweep),
+        Contender(WARM, lambda: lambda: session.sweep(config)),
         Contender(IN_PROCESS, lambda: _without_steps(lambda: sweep_in_process(file))),
         Contender(TWO_SWEEPS, lambda: _without_steps(lambda: sweep_in_process(file, at_once=2))),
         Contender(COLD, lambda: _without_steps(cold)),
@@ -190,6 +192,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         default=ROOT / "build" / "bench",
         help="folder for the server's data",
     )
+    parser.add_argument("--dsn", help=f"of a database {DATABASE} elsewhere; it is emptied")
+    parser.add_argument("--ledger", help="a root for the ledger that a cluster can reach")
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
     options.cold_rounds = 1 if options.quick else options.rounds

@@ -39,14 +39,15 @@ class _Process:
     ended_children: float
 
 
-def measure(server: int) -> CpuTimes:
-    """The CPU times until now of this process, its descendants and the server with this id."""
+def measure(server: int | None) -> CpuTimes:
+    """The CPU times until now of this process, its descendants and the server with this id. None: a
+    server elsewhere, of which nothing is known.
+    """
     processes = _read_processes()
-    server_seconds = sum(
-        processes[pid].own + processes[pid].ended_children for pid in _tree(server, processes)
-    )
+    of_server = set() if server is None else _tree(server, processes)
+    server_seconds = sum(processes[pid].own + processes[pid].ended_children for pid in of_server)
     python = jvm = 0.0
-    for pid in _tree(os.getpid(), processes) - _tree(server, processes):
+    for pid in _tree(os.getpid(), processes) - of_server:
         process = processes[pid]
         if process.is_java:
             jvm += process.own

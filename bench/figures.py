@@ -14,13 +14,15 @@ from sweeps import STAGE_OF, STAGES
 from testbed import Count
 
 _WIDTH = 130
+DEADLOCKS = "deadlocks"
 KINDS = ("server", "python", "jvm", "total")
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
     """One run of one contender. `cpu` are seconds by kind of process. `steps` are the seconds of
-    its functions, if they are known. `load` is the machine's load at the start.
+    its functions, or how many deadlocks it met, if that is known. `load` is the machine's load at
+    the start.
     """
 
     contender: str
@@ -62,6 +64,7 @@ def summary_of(runs: Sequence[Run], peer: str) -> list[dict[str, Any]]:
             "lost": sum(r.count.lost for r in own),
             "doubled": sum(r.count.doubled for r in own),
             "early": sum(r.count.early for r in own),
+            DEADLOCKS: sum(r.steps.get(DEADLOCKS, 0) for r in own),
         }
         for name, own in by_contender.items()
     ]
@@ -69,7 +72,7 @@ def summary_of(runs: Sequence[Run], peer: str) -> list[dict[str, Any]]:
 
 def shares_of(runs: Sequence[Run]) -> dict[str, float]:
     """The median shares of plan, dispatch, settle and the rest, in runs with known steps."""
-    told = [run for run in runs if run.steps]
+    told = [run for run in runs if run.steps.keys() & STAGE_OF.keys()]
     if not told:
         return {}
     shares = {}
@@ -117,6 +120,11 @@ def show(machine: dict[str, Any], runs: Sequence[Run], peer: str) -> None:
             faults,
         )
     console.print(table)
+    for row in summary_of(runs, peer):
+        if row[DEADLOCKS]:
+            console.print(
+                f"Deadlocks of {row['contender']}: {row[DEADLOCKS]} in {row['runs']} runs"
+            )
     shares = ", ".join(f"{stage} {share:.0%}" for stage, share in shares_of(runs).items())
     if shares:
         console.print(f"Shares of the warm sweep: {shares}")

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC
+from itertools import count
 
 import psycopg
 
@@ -50,18 +51,22 @@ def move(dsn: str, delayed: TableName, own_queue: TableName) -> None:
             connection.execute("COMMIT")
 
 
-def move_at_once(movers: int, dsn: str, delayed: TableName, own_queue: TableName) -> None:
-    """Several endpoints' movers at once. They deadlock: each begins again, as NServiceBus does."""
+def move_at_once(movers: int, dsn: str, delayed: TableName, own_queue: TableName) -> int:
+    """Several endpoints' movers at once. They deadlock, and begin again, as NServiceBus does.
+    Returns how often.
+    """
 
-    def move_all(_: int) -> None:
-        while True:
+    def move_all(_: int) -> int:
+        for deadlocks in count():
             try:
-                return move(dsn, delayed, own_queue)
+                move(dsn, delayed, own_queue)
             except psycopg.errors.DeadlockDetected:
                 continue
+            return deadlocks
+        raise AssertionError
 
     with ThreadPoolExecutor(movers) as pool:
-        list(pool.map(move_all, range(movers)))
+        return sum(pool.map(move_all, range(movers)))
 
 
 def receive_all(dsn: str, own_queue: TableName, queues: Mapping[str, TableName]) -> None:

@@ -8,6 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +33,15 @@ STAGE_OF = {
 class WarmSession:
     """Sweeps in one Spark session."""
 
-    def __init__(self, config: Config) -> None:
-        self._context = wiring.sweep_context(config)
+    def __init__(self) -> None:
         self._spark = spark_session(configuration.jars())
         self.spark_version = self._spark.version
 
-    def sweep(self) -> dict[str, float]:
+    def sweep(self, config: Config) -> dict[str, float]:
         """Sweep once. Returns the seconds of each function in `STAGE_OF`."""
+        context = wiring.sweep_context(config)
         with _measure_steps() as seconds:
-            summary = pipeline.sweep(engine.SparkEngine(self._spark), self._context)
+            summary = pipeline.sweep(engine.SparkEngine(self._spark), context)
         if summary.outcome != "done":
             raise RuntimeError(f"the sweep ended as {summary.outcome}: {summary.reason}")
         return dict(seconds)
@@ -84,6 +85,34 @@ def sweep_in_process(file: Path, *, at_once: int = 1) -> None:
         outcome = json.loads(output)["outcome"]
         if sweep.returncode or outcome not in {"done", "idle"}:
             raise RuntimeError(f"a sweep in process ended with {sweep.returncode}, {outcome}")
+
+
+@dataclass(frozen=True, slots=True)
+class ShellRun:
+    """One sweep, from the shell to its end: seconds, seconds of CPU, megabytes at its peak."""
+
+    seconds: float
+    cpu: float
+    peak_mb: float
+
+
+def sweep_from_shell(file: Path, *options: str, **environment: str) -> ShellRun:
+    """One sweep by the command line, with `environment` added to this process's own."""
+    started = time.monotonic()
+    process = subprocess.Popen(
+        [str(_ROOT / "spark-submit.sh"), "sweep", "--json", "--config", str(file), *options],
+        stdout=subprocess.PIPE,
+        env={k: v for k, v in os.environ.items() if k != "PYSPARK_SUBMIT_ARGS"} | environment,
+    )
+    assert process.stdout is not None
+    output = process.stdout.read()
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    seconds = time.monotonic() - started
+    if status or json.loads(output)["outcome"] != "done":
+        raise RuntimeError(f"a sweep ended with {process.returncode}: {output!r}")
+    cpu = used.ru_utime + used.ru_stime
+    return ShellRun(round(seconds, 3), round(cpu, 3), used.ru_maxrss / 1_000)
 
 
 @contextmanager

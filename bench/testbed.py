@@ -1,6 +1,8 @@
 """The database for all contenders: the same rows before each run, and a count after it."""
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,12 +12,14 @@ from duesweep import wiring
 from duesweep.config import Config
 from duesweep.core.address import PostgreSqlAddresses, TableName
 from duesweep.demo.messages import ENDPOINT, Traffic, generate, load, stored_now
+from duesweep.demo.server import EmbeddedServer
 from duesweep.sql import statement
 
 ADDRESSES = ("Billing", '"public"."Shipping"', "Ship.ping", "Invoicing")
 _SCHEMA = "public"
+DATABASE = "duesweep_bench"
 # With about 850 bytes of headers and its overhead, a row takes 1.7 kB.
-_BODY_BYTES = 800
+BODY_BYTES = 800
 _NOT_DUE_SHARE = 50
 _SETTINGS = ("server_version", "fsync", "synchronous_commit", "full_page_writes", "shared_buffers")
 
@@ -38,24 +42,55 @@ class Count:
         return (self.lost, self.doubled, self.early) == (0, 0, 0)
 
 
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What waits in the store: `rows` messages that are due, to `destinations` in turn, and 2 %
+    more that are not. `one_due`: all that are due have the same Due. `waiting` messages more become
+    due in a week.
+    """
+
+    rows: int
+    destinations: Sequence[str] = ADDRESSES
+    body_bytes: int = BODY_BYTES
+    one_due: bool = False
+    waiting: int = 0
+
+
+@contextmanager
+def open_server(folder: Path, dsn: str | None, **settings: str) -> Iterator[str]:
+    """The dsn of a server with these settings that ends with the block; or `dsn`, if given."""
+    if dsn is None:
+        with EmbeddedServer(
+            folder, port=None, timezone="UTC", max_wal_size="4GB", **settings
+        ) as server:
+            yield server.dsn
+        return
+    with psycopg.connect(dsn) as connection:
+        if connection.info.dbname != DATABASE:
+            sys.exit(f"bench/run empties tables, so the database of --dsn has to be {DATABASE}")
+    yield dsn
+
+
 class Testbed:
     """The tables, on the server that `config` names."""
 
-    def __init__(self, config: Config, rows: int) -> None:
+    def __init__(self, config: Config, load: Load) -> None:
         self.dsn = config.store.dsn.get_secret_value()
-        self.rows = rows
+        self.rows = load.rows
+        self._load = load
         self.delayed = wiring.store(config).delayed
         self._addresses = PostgreSqlAddresses(ENDPOINT, _SCHEMA)
         self.own_queue = self._addresses.own_queue
-        self.queues = {address: self._addresses.parse(address) for address in ADDRESSES}
+        self.queues = {address: self._addresses.parse(address) for address in load.destinations}
         self._config = config
 
     @property
-    def server_pid(self) -> int:
-        """The id of the server's first process."""
-        with psycopg.connect(self.dsn) as connection:
+    def server_pid(self) -> int | None:
+        """The id of the server's first process; None: it is not on this machine."""
+        with psycopg.connect(self.dsn) as connection, suppress(psycopg.Error, OSError):
             (folder,) = connection.execute("SHOW data_directory").fetchone() or ("",)
-        return int((Path(folder) / "postmaster.pid").read_text().splitlines()[0])
+            return int((Path(folder) / "postmaster.pid").read_text().splitlines()[0])
+        return None
 
     def prepare(self) -> None:
         """Create the tables and generate the rows that `reset` copies."""
@@ -63,21 +98,31 @@ class Testbed:
         traffic = Traffic(
             self.rows,
             not_due=self.rows // _NOT_DUE_SHARE,
-            body_bytes=_BODY_BYTES,
-            destinations=ADDRESSES,
+            body_bytes=self._load.body_bytes,
+            destinations=tuple(self._load.destinations),
         )
         with psycopg.connect(self.dsn) as connection:
+            _run(connection, f"TRUNCATE {self.delayed}")
+            _run(connection, "DROP TABLE IF EXISTS bench_pristine")
             for queue in self.queues.values():
                 _run(connection, f'CREATE SCHEMA IF NOT EXISTS "{queue.schema}"')
                 _run(connection, statement("postgresql", "create_queue").format(queue=queue))
             load(connection, self.delayed, generate(traffic, stored_now(self.dsn)))
             _run(connection, _KEEP_PRISTINE.format(delayed=self.delayed))
+            if self._load.one_due:
+                _run(connection, _ONE_DUE)
+            _run(connection, f"TRUNCATE {self.delayed}")
+            _run(connection, _WAITING.format(delayed=self.delayed, waiting=self._load.waiting))
 
     def reset(self, rows: int | None = None) -> None:
         """Empty the queues, and fill the delayed table with all rows (or the first `rows`)."""
         with psycopg.connect(self.dsn, autocommit=True) as connection:
-            tables = ", ".join(map(str, (self.delayed, self.own_queue, *self.queues.values())))
+            tables = ", ".join(map(str, (self.own_queue, *self.queues.values())))
             _run(connection, f"TRUNCATE {tables}")
+            if self._load.waiting:
+                _run(connection, f"DELETE FROM {self.delayed} WHERE {_NOT_WAITING}")
+            else:
+                _run(connection, f"TRUNCATE {self.delayed}")
             _run(
                 connection,
                 f"INSERT INTO {self.delayed} SELECT id, headers, body, due FROM bench_pristine"
@@ -127,6 +172,16 @@ SELECT id, headers, body, due,
        due < now() AT TIME ZONE 'UTC' AS is_due
 FROM {delayed}
 """
+_ONE_DUE = """
+UPDATE bench_pristine SET due = (SELECT min(due) FROM bench_pristine) WHERE is_due
+"""
+# Headers like those of the others, and no body.
+_WAITING = """
+INSERT INTO {delayed} (id, headers, body, due)
+SELECT gen_random_uuid(), p.headers, '', now() + interval '7 days' + n * interval '1 millisecond'
+FROM generate_series(1, {waiting}) n, (SELECT headers FROM bench_pristine LIMIT 1) p
+"""
+_NOT_WAITING = "due < now() + interval '5 days'"
 _COUNT = """
 WITH arrived AS ({arrived}), counted AS (
     SELECT message_id, address, count(*) AS copies FROM arrived GROUP BY message_id, address

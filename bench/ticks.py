@@ -2,17 +2,15 @@
 
 import argparse
 import json
-import os
-import subprocess
 import sys
-import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 
 import psycopg
-from testbed import Testbed
+from sweeps import ShellRun, sweep_from_shell
+from testbed import Load, Testbed
 
 from duesweep.demo.folder import clear_folder, lock_folder, write_config
 from duesweep.demo.messages import ENDPOINT
@@ -20,15 +18,6 @@ from duesweep.demo.server import EmbeddedServer
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results" / "ticks.json"
-
-
-@dataclass(frozen=True, slots=True)
-class Tick:
-    """One sweep, from the shell to its end: seconds, seconds of CPU, megabytes at its peak."""
-
-    seconds: float
-    cpu: float
-    peak_mb: float
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,13 +44,13 @@ def _run(options: argparse.Namespace, folder: Path) -> int:
             "ledger": {"root": str(folder / "ledger")},
         }
         file = folder / "duesweep.toml"
-        testbed = Testbed(write_config(file, settings, "Written by bench/run."), options.rows)
+        config = write_config(file, settings, "Written by bench/run.")
+        testbed = Testbed(config, Load(options.rows))
         testbed.prepare()
         ticks = []
-        for number in range(options.ticks):
-            if number:
-                _make_due(testbed)
-            ticks.append(_sweep(file))
+        for _ in range(options.ticks):
+            _make_due(testbed)
+            ticks.append(sweep_from_shell(file, JAVA_HOME="/nonexistent"))
         sent = _count_sent(testbed)
         figures = _figures(ticks) | _ledger_files(folder / "ledger")
     figures |= {"sent": sent, "expected": options.ticks * options.rows}
@@ -82,21 +71,6 @@ def _make_due(testbed: Testbed) -> None:
         )
 
 
-def _sweep(file: Path) -> Tick:
-    command = [str(ROOT / "spark-submit.sh"), "sweep", "--json", "--config", str(file)]
-    environment = os.environ | {"JAVA_HOME": "/nonexistent"}
-    environment.pop("PYSPARK_SUBMIT_ARGS", None)
-    started = time.monotonic()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
-    assert process.stdout is not None
-    output = process.stdout.read()
-    _, status, used = os.wait4(process.pid, 0)
-    seconds = time.monotonic() - started
-    if status or json.loads(output)["outcome"] != "done":
-        raise RuntimeError(f"a tick ended with {status}: {output!r}")
-    return Tick(round(seconds, 3), round(used.ru_utime + used.ru_stime, 3), used.ru_maxrss / 1_000)
-
-
 def _count_sent(testbed: Testbed) -> int:
     union = " UNION ALL ".join(f"SELECT id FROM {queue}" for queue in testbed.queues.values())
     with psycopg.connect(testbed.dsn) as connection:
@@ -104,7 +78,7 @@ def _count_sent(testbed: Testbed) -> int:
     return int(row[0]) if row else 0
 
 
-def _figures(ticks: Sequence[Tick]) -> dict[str, float]:
+def _figures(ticks: Sequence[ShellRun]) -> dict[str, float]:
     part = min(100, max(1, len(ticks) // 10))
     first = median(tick.seconds for tick in ticks[:part])
     last = median(tick.seconds for tick in ticks[-part:])

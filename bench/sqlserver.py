@@ -1,0 +1,246 @@
+"""Compares a sweep on SQL Server with two plain processes, in turns. See README.md.
+
+As a script with a job, this is one of the plain processes: it connects, prints `ready`, waits for a
+line, and then sweeps its half.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pyodbc
+from sweeps import WarmSession
+
+from duesweep import wiring
+from duesweep.config import Config
+from duesweep.core.timeouts import DEFAULT_TIMEOUTS
+from duesweep.demo.folder import clear_folder, lock_folder, write_config
+from duesweep.demo.messages import ENDPOINT, Traffic, generate
+from duesweep.drivers.sqlserver import connect
+from duesweep.engines.in_process import InProcessEngine
+from duesweep.sql import statement
+from duesweep.sweep import sweep
+
+ROOT = Path(__file__).resolve().parent.parent
+_DATABASE = "duesweep_bench"
+_DELAYED = f"[dbo].[{ENDPOINT}.Delayed]"
+_QUEUES = {name: f"[dbo].[{name}]" for name in ("Billing", "Shipping", "Invoicing", "Accounting")}
+_FORWARD = ',"NServiceBus.SqlServer.ForwardDestination":'
+_BATCH = 1_000
+_SPAN = "Due >= CAST(? AS datetime) AND Due < CAST(? AS datetime)"
+PLAIN, WARM, IN_PROCESS = "two plain processes", "sweep on Spark, dispatch", "sweep in process"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run all contenders. Returns 1 if a message was lost or doubled."""
+    parser = argparse.ArgumentParser(prog="bench/run sqlserver", description=__doc__)
+    parser.add_argument("--dsn", default=os.environ.get("DUESWEEP_TEST_SQLSERVER"))
+    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "bench")
+    options = parser.parse_args(arguments)
+    if not options.dsn:
+        parser.error("name a server with --dsn or DUESWEEP_TEST_SQLSERVER")
+    folder: Path = options.folder.absolute()
+    with lock_folder(folder):
+        clear_folder(folder)
+        try:
+            with _database(options.dsn) as dsn:
+                return _compare(dsn, folder, options.rows, options.rounds)
+        finally:
+            clear_folder(folder)
+
+
+def _compare(dsn: str, folder: Path, rows: int, rounds: int) -> int:
+    settings = {
+        "store": {"kind": "sqlserver", "dsn": dsn, "endpoint": ENDPOINT},
+        "ledger": {"root": str(folder / "ledger")},
+    }
+    config = write_config(folder / "duesweep.toml", settings, "Written by bench/run.")
+    connection = _connect(dsn)
+    _prepare(connection, config, rows)
+    session = WarmSession()
+    contenders: dict[str, Callable[[], float]] = {
+        PLAIN: lambda: _run_plain(dsn, rows),
+        WARM: lambda: session.sweep(config)["run_slices"],
+        IN_PROCESS: lambda: _sweep_in_process(config),
+    }
+    rates, is_clean = defaultdict(list), True
+    for number in range(rounds):
+        turn = list(contenders)[number % len(contenders) :] + list(contenders)
+        for name in turn[: len(contenders)]:
+            _reset(connection)
+            load = os.getloadavg()[0]
+            rates[name].append(rows / contenders[name]())
+            faults = _count_faults(connection)
+            is_clean = is_clean and not any(faults)
+            print(
+                f"round {number + 1}: {name}: {rates[name][-1]:,.0f} rows/s (load {load:.1f}); "
+                f"lost {faults[0]}, doubled {faults[1]}",
+                flush=True,
+            )
+    for name, own in rates.items():
+        ratio = median(mine / plain for mine, plain in zip(own, rates[PLAIN], strict=True))
+        print(f"{name}: {median(own):,.0f} rows/s, {ratio:.2f} of {PLAIN}")
+    return 0 if is_clean else 1
+
+
+def _sweep_in_process(config: Config) -> float:
+    started = time.monotonic()
+    summary = sweep(InProcessEngine(), wiring.sweep_context(config))
+    if summary.outcome != "done":
+        raise RuntimeError(f"the sweep ended as {summary.outcome}: {summary.reason}")
+    return time.monotonic() - started
+
+
+@contextmanager
+def _database(dsn: str) -> Iterator[str]:
+    """A database of its own on the server."""
+    connection = _connect(dsn)
+    connection.execute(f"DROP DATABASE IF EXISTS {_DATABASE}")
+    connection.execute(f"CREATE DATABASE {_DATABASE}")
+    kept = [pair for pair in dsn.split(";") if not pair.lower().startswith("database=")]
+    try:
+        yield ";".join([*kept, f"Database={_DATABASE}"])
+    finally:
+        connection.execute(f"DROP DATABASE {_DATABASE}")
+
+
+def _connect(dsn: str) -> pyodbc.Connection:
+    return connect(dsn, DEFAULT_TIMEOUTS.task)._raw  # noqa: SLF001 - with its ODBC driver
+
+
+def _prepare(connection: pyodbc.Connection, config: Config, rows: int) -> None:
+    """Create the tables, and the rows that `_reset` copies."""
+    wiring.installer(config).install(rebind=False)
+    for queue in _QUEUES.values():
+        names = {"queue": queue, "queue_literal": queue, "queue_lock": queue}
+        connection.execute(statement("sqlserver", "create_queue").format(**names))
+    connection.execute(
+        "CREATE TABLE bench_pristine (Headers nvarchar(max), Body varbinary(max), Due datetime)"
+    )
+    (now,) = connection.execute("SELECT GETUTCDATE()").fetchone()
+    traffic = Traffic(rows, body_bytes=800, destinations=tuple(_QUEUES))
+    cursor = connection.cursor()
+    cursor.fast_executemany = True
+    cursor.setinputsizes([(pyodbc.SQL_WVARCHAR, 0, 0), (pyodbc.SQL_VARBINARY, 0, 0), None])
+    loaded = [(row.headers, row.body, row.due) for row in generate(traffic, now)]
+    for start in range(0, rows, _BATCH):
+        cursor.executemany(
+            "INSERT INTO bench_pristine VALUES (?, ?, ?)", loaded[start : start + _BATCH]
+        )
+
+
+def _reset(connection: pyodbc.Connection) -> None:
+    for table in (_DELAYED, *_QUEUES.values()):
+        connection.execute(f"TRUNCATE TABLE {table}")
+    connection.execute(
+        f"INSERT INTO {_DELAYED} (Headers, Body, Due) SELECT Headers, Body, Due FROM bench_pristine"
+    )
+    connection.execute(f"UPDATE STATISTICS {_DELAYED}")
+
+
+def _count_faults(connection: pyodbc.Connection) -> tuple[int, int]:
+    """How many messages are not in their queue, and how many are there, or elsewhere, once more."""
+    rows = connection.execute("SELECT Headers FROM bench_pristine")
+    expected = Counter(_id_and_destination(headers) for (headers,) in rows)
+    found: Counter[tuple[str, str]] = Counter()
+    for name, queue in _QUEUES.items():
+        rows = connection.execute(f"SELECT Headers FROM {queue}")
+        found.update((json.loads(headers)["NServiceBus.MessageId"], name) for (headers,) in rows)
+    return (expected - found).total(), (found - expected).total()
+
+
+def _id_and_destination(headers: str) -> tuple[str, str]:
+    values = json.loads(headers)
+    return values["NServiceBus.MessageId"], values["NServiceBus.SqlServer.ForwardDestination"]
+
+
+def _run_plain(dsn: str, rows: int) -> float:
+    """Seconds from "go" until two processes have swept a half each."""
+    share = -(-rows // 2)
+    jobs = [{"dsn": dsn, "offset": number * share, "limit": share} for number in range(2)]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, str(Path(__file__).resolve()), json.dumps(job)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for job in jobs
+    ]
+    for process in processes:
+        assert process.stdout is not None
+        process.stdout.readline()
+    started = time.monotonic()
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    if any(process.wait() for process in processes):
+        raise RuntimeError("a plain process failed")
+    return time.monotonic() - started
+
+
+def _sweep_share(connection: pyodbc.Connection, job: dict[str, Any]) -> None:
+    """Claim a span of Dues, cut the headers, insert into each destination, delete the span."""
+    dues = [
+        due
+        for (due,) in connection.execute(
+            f"SELECT CONVERT(varchar(23), Due, 121) FROM {_DELAYED} WHERE Due < GETUTCDATE()"
+            f" ORDER BY Due OFFSET {job['offset']} ROWS FETCH NEXT {job['limit'] + 1} ROWS ONLY"
+        ).fetchall()
+    ]
+    # A span ends where the next one begins, in the other process too.
+    end = dues[job["limit"]] if len(dues) > job["limit"] else "9999-12-31"
+    bounds = [*dues[: job["limit"] : _BATCH], end]
+    connection.autocommit = False
+    inserts: dict[str, pyodbc.Cursor] = {}
+    for span in pairwise(bounds):
+        rows = connection.execute(
+            f"SELECT Headers, Body FROM {_DELAYED} WITH (UPDLOCK, ROWLOCK) WHERE {_SPAN}", *span
+        ).fetchall()
+        for destination, group in _by_destination(rows).items():
+            cursor = inserts.setdefault(destination, connection.cursor())
+            cursor.fast_executemany = True
+            cursor.setinputsizes([(pyodbc.SQL_WVARCHAR, 0, 0), (pyodbc.SQL_VARBINARY, 0, 0)])
+            cursor.executemany(
+                f"INSERT INTO {_QUEUES[destination]} (Id, Recoverable, Headers, Body)"
+                " VALUES (NEWID(), 1, ?, ?)",
+                group,
+            )
+        connection.execute(f"DELETE FROM {_DELAYED} WHERE {_SPAN}", *span)
+        connection.commit()
+
+
+def _by_destination(rows: Sequence[tuple[str, bytes]]) -> dict[str, list[tuple[str, bytes]]]:
+    groups: dict[str, list[tuple[str, bytes]]] = defaultdict(list)
+    for headers, body in rows:
+        end = headers.rindex(_FORWARD)
+        destination = json.loads(headers[end + len(_FORWARD) : -1])
+        groups[destination].append((headers[:end] + "}", body))
+    return groups
+
+
+def _main_plain(job: dict[str, Any]) -> int:
+    connection = _connect(job["dsn"])
+    print("ready", flush=True)
+    if not sys.stdin.readline():
+        return 1  # the comparison was interrupted
+    _sweep_share(connection, job)
+    return 0
+
+
+if __name__ == "__main__":
+    is_plain = len(sys.argv) > 1 and sys.argv[1].startswith("{")
+    sys.exit(_main_plain(json.loads(sys.argv[1])) if is_plain else main())
