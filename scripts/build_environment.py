@@ -24,8 +24,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
-PACKAGES = ("pika", "psycopg", "psycopg-binary", "pyarrow", "structlog", "typing-extensions")
-IMPORTS = "pika, psycopg, psycopg_binary, pyarrow, structlog, typing_extensions"
+PACKAGES = (
+    "msgspec",
+    "pika",
+    "psycopg",
+    "psycopg-binary",
+    "pyarrow",
+    "structlog",
+    "typing-extensions",
+)
+IMPORTS = "msgspec, pika, psycopg, psycopg_binary, pyarrow, structlog, typing_extensions"
 SQLSERVER_PACKAGES = ("mssql-python-odbc", "pyodbc")
 LEFT_OUT = shutil.ignore_patterns(
     *("__pycache__", "test", "tests", "idlelib", "tkinter", "turtledemo", "lib2to3", "ensurepip"),

@@ -80,6 +80,8 @@ def test_headers_read_and_written_again_are_the_recorded_text(row: DelayedRow) -
         pytest.param('{"a":true}', id="a boolean for a value"),
         pytest.param('{"a":NaN}', id="NaN for a value"),
         pytest.param('{"a":-Infinity}', id="infinity for a value"),
+        pytest.param('{"a":1,"a":"b"}', id="a number before a text of the same name"),
+        pytest.param('{"a":"\ud800"}', id="a surrogate alone that is no escape"),
         pytest.param('{"a":["b"]}', id="an array for a value"),
         pytest.param('{"a":{}}', id="an object for a value"),
         pytest.param('{"a":' + "9" * 10_000 + "}", id="a number of 10,000 digits"),
