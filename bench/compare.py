@@ -15,7 +15,7 @@ import cpu
 import figures
 from figures import DEADLOCKS, Run
 from mover import move, move_at_once, receive_all
-from plain_loop import PlainLoop
+from plain_loop import plain_loop
 from sweeps import WarmSession, sweep_cold, sweep_in_process
 from testbed import DATABASE, Load, Testbed, open_server
 
@@ -80,6 +80,8 @@ def _compare(options: argparse.Namespace, folder: Path, dsn: str) -> list[Run]:
         contender
         for contender in _contenders(testbed, session, config, file)
         if contender.name == MOVER or options.only in contender.name
+        # These need a ledger in a local folder.
+        if not (options.ledger and contender.name in {IN_PROCESS, TWO_SWEEPS})
     ]
     runs: list[Run] = []
     for number in range(options.rounds):
@@ -103,7 +105,7 @@ def _contenders(
 
     def plain() -> Measured:
         return _without_steps(
-            PlainLoop(testbed.dsn, testbed.delayed, testbed.queues, testbed.rows).run
+            plain_loop(testbed.dsn, testbed.delayed, testbed.queues, testbed.rows).run
         )
 
     def two_hops() -> Measured:

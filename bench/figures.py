@@ -64,10 +64,14 @@ def summary_of(runs: Sequence[Run], peer: str) -> list[dict[str, Any]]:
             "lost": sum(r.count.lost for r in own),
             "doubled": sum(r.count.doubled for r in own),
             "early": sum(r.count.early for r in own),
-            DEADLOCKS: sum(r.steps.get(DEADLOCKS, 0) for r in own),
+            **({DEADLOCKS: sum(r.steps[DEADLOCKS] for r in own)} if _counts(own) else {}),
         }
         for name, own in by_contender.items()
     ]
+
+
+def _counts(runs: Sequence[Run]) -> bool:
+    return all(DEADLOCKS in run.steps for run in runs)
 
 
 def shares_of(runs: Sequence[Run]) -> dict[str, float]:
@@ -121,7 +125,7 @@ def show(machine: dict[str, Any], runs: Sequence[Run], peer: str) -> None:
         )
     console.print(table)
     for row in summary_of(runs, peer):
-        if row[DEADLOCKS]:
+        if DEADLOCKS in row:
             console.print(
                 f"Deadlocks of {row['contender']}: {row[DEADLOCKS]} in {row['runs']} runs"
             )
@@ -133,4 +137,5 @@ def show(machine: dict[str, Any], runs: Sequence[Run], peer: str) -> None:
 
 def _cpu_text(row: dict[str, Any]) -> str:
     *parts, total = (f"{row[f'cpu_us_{kind}']:.0f}" for kind in KINDS)
-    return f"{', '.join(parts)} = {total}"
+    # A server elsewhere is not measured.
+    return f"?, {', '.join(parts[1:])}" if parts[0] == "0" else f"{', '.join(parts)} = {total}"

@@ -1,5 +1,6 @@
 """Contender: RabbitMQ's own load generator, https://github.com/rabbitmq/rabbitmq-perf-test."""
 
+import os
 import re
 import subprocess
 import sys
@@ -21,13 +22,15 @@ def publish(url: str, queue: str, count: int, size: int, headers: Mapping[str, s
     properties = {"deliveryMode": "2", "contentType": "application/json", **headers}
     pairs = ",".join(f"{name}={value}" for name, value in properties.items())
     options = {
-        **{"--uri": url, "--queue": queue, "--size": size, "--message-properties": pairs},
+        **{"--queue": queue, "--size": size, "--message-properties": pairs},
         **{"--producers": 1, "--consumers": 0, "--confirm": 2_000, "--pmessages": count},
     }
     command = ["java", "-cp", _class_path(), "com.rabbitmq.perf.PerfTest", "--predeclared"]
     command += [text for option in options.items() for text in map(str, option)]
     command += ["--flag", "persistent", "--flag", "mandatory"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    # A command line can be seen by everybody, and the URL has a password.
+    environment = os.environ | {"RABBITMQ_PERF_TEST_URI": url}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     found = _RATE.search(done.stdout)
     if done.returncode or found is None:
         sys.exit(f"PerfTest ended with {done.returncode}: {done.stdout[-500:]}{done.stderr[-500:]}")

@@ -100,6 +100,10 @@ def _run_all(options: argparse.Namespace, folder: Path) -> list[Result]:
         runner = _Runner(dsn, options.ledger or str(folder / "ledger"), folder, session)
         runner.run(Case("warm-up", _WARM_UP), 1)
         cases = [case for case in CASES if options.only in case.name]
+        if not cases:
+            sys.exit(f"No case has {options.only!r} in its name")
+        # Without Spark the ledger has to be a local folder.
+        cases = [case for case in cases if case.on_spark or not options.ledger]
         return [result for case in cases for result in runner.run(case, options.rounds)]
 
 
@@ -136,6 +140,8 @@ class _Runner:
             used = cpu.measure(testbed.server_pid) - before
             each = {kind: getattr(used, kind) / testbed.rows * 1e6 for kind in figures.KINDS}
             count = testbed.count(is_first_hop=False)
+            if testbed.waiting() != case.load.waiting:
+                raise RuntimeError(f"{testbed.waiting()} of {case.load.waiting} wait")
             results.append(Result(case.name, testbed.rows, seconds, each, count, load, peak_mb))
             print(f"{case.name}: {seconds:.1f} s", file=sys.stderr, flush=True)
         return results

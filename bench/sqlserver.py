@@ -1,24 +1,23 @@
 """Compares a sweep on SQL Server with two plain processes, in turns. See README.md.
 
-As a script with a job, this is one of the plain processes: it connects, prints `ready`, waits for a
-line, and then sweeps its half.
+As a script with `--plain`, this is one of the plain processes.
 """
 
 import argparse
 import json
 import os
-import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import pyodbc
+from processes import PLAIN, Job, Processes, serve
 from sweeps import WarmSession
 
 from duesweep import wiring
@@ -38,7 +37,7 @@ _QUEUES = {name: f"[dbo].[{name}]" for name in ("Billing", "Shipping", "Invoicin
 _FORWARD = ',"NServiceBus.SqlServer.ForwardDestination":'
 _BATCH = 1_000
 _SPAN = "Due >= CAST(? AS datetime) AND Due < CAST(? AS datetime)"
-PLAIN, WARM, IN_PROCESS = "two plain processes", "sweep on Spark, dispatch", "sweep in process"
+TWO_PLAIN, WARM, IN_PROCESS = "two plain processes", "sweep on Spark, dispatch", "sweep in process"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -70,10 +69,11 @@ def _compare(dsn: str, folder: Path, rows: int, rounds: int) -> int:
     connection = _connect(dsn)
     _prepare(connection, config, rows)
     session = WarmSession()
-    contenders: dict[str, Callable[[], float]] = {
-        PLAIN: lambda: _run_plain(dsn, rows),
-        WARM: lambda: session.sweep(config)["run_slices"],
-        IN_PROCESS: lambda: _sweep_in_process(config),
+    # What is not measured, and then what is; each returns the seconds.
+    contenders: dict[str, Callable[[], Callable[[], float]]] = {
+        TWO_PLAIN: lambda: partial(_measure, _plain(dsn, rows).run),
+        WARM: lambda: lambda: session.sweep(config)["run_slices"],
+        IN_PROCESS: lambda: partial(_measure, partial(_sweep_in_process, config)),
     }
     rates, is_clean = defaultdict(list), True
     for number in range(rounds):
@@ -81,7 +81,7 @@ def _compare(dsn: str, folder: Path, rows: int, rounds: int) -> int:
         for name in turn[: len(contenders)]:
             _reset(connection)
             load = os.getloadavg()[0]
-            rates[name].append(rows / contenders[name]())
+            rates[name].append(rows / contenders[name]()())
             faults = _count_faults(connection)
             is_clean = is_clean and not any(faults)
             print(
@@ -90,26 +90,25 @@ def _compare(dsn: str, folder: Path, rows: int, rounds: int) -> int:
                 flush=True,
             )
     for name, own in rates.items():
-        ratio = median(mine / plain for mine, plain in zip(own, rates[PLAIN], strict=True))
-        print(f"{name}: {median(own):,.0f} rows/s, {ratio:.2f} of {PLAIN}")
+        ratio = median(mine / plain for mine, plain in zip(own, rates[TWO_PLAIN], strict=True))
+        print(f"{name}: {median(own):,.0f} rows/s, {ratio:.2f} of {TWO_PLAIN}")
     return 0 if is_clean else 1
 
 
-def _sweep_in_process(config: Config) -> float:
-    started = time.monotonic()
+def _sweep_in_process(config: Config) -> None:
     summary = sweep(InProcessEngine(), wiring.sweep_context(config))
     if summary.outcome != "done":
         raise RuntimeError(f"the sweep ended as {summary.outcome}: {summary.reason}")
-    return time.monotonic() - started
 
 
 @contextmanager
 def _database(dsn: str) -> Iterator[str]:
     """A database of its own on the server."""
     connection = _connect(dsn)
-    connection.execute(f"DROP DATABASE IF EXISTS {_DATABASE}")
+    if connection.execute(f"SELECT DB_ID('{_DATABASE}')").fetchval() is not None:
+        sys.exit(f"There is a database {_DATABASE} already: delete it, if nobody needs it")
     connection.execute(f"CREATE DATABASE {_DATABASE}")
-    kept = [pair for pair in dsn.split(";") if not pair.lower().startswith("database=")]
+    kept = [pair for pair in dsn.rstrip(";").split(";") if not pair.lower().startswith("database=")]
     try:
         yield ";".join([*kept, f"Database={_DATABASE}"])
     finally:
@@ -158,7 +157,10 @@ def _count_faults(connection: pyodbc.Connection) -> tuple[int, int]:
     for name, queue in _QUEUES.items():
         rows = connection.execute(f"SELECT Headers FROM {queue}")
         found.update((json.loads(headers)["NServiceBus.MessageId"], name) for (headers,) in rows)
-    return (expected - found).total(), (found - expected).total()
+    left = connection.execute(f"SELECT COUNT(*) FROM {_DELAYED}").fetchval()
+    missing = (expected - found).total()
+    # What is in the store and in a queue is doubled as well.
+    return missing, (found - expected).total() + max(0, left - missing)
 
 
 def _id_and_destination(headers: str) -> tuple[str, str]:
@@ -166,34 +168,21 @@ def _id_and_destination(headers: str) -> tuple[str, str]:
     return values["NServiceBus.MessageId"], values["NServiceBus.SqlServer.ForwardDestination"]
 
 
-def _run_plain(dsn: str, rows: int) -> float:
-    """Seconds from "go" until two processes have swept a half each."""
+def _plain(dsn: str, rows: int) -> Processes:
     share = -(-rows // 2)
     jobs = [{"dsn": dsn, "offset": number * share, "limit": share} for number in range(2)]
-    processes = [
-        subprocess.Popen(
-            [sys.executable, str(Path(__file__).resolve()), json.dumps(job)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for job in jobs
-    ]
-    for process in processes:
-        assert process.stdout is not None
-        process.stdout.readline()
+    return Processes(Path(__file__).resolve(), jobs)
+
+
+def _measure(action: Callable[[], object]) -> float:
     started = time.monotonic()
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    if any(process.wait() for process in processes):
-        raise RuntimeError("a plain process failed")
+    action()
     return time.monotonic() - started
 
 
-def _sweep_share(connection: pyodbc.Connection, job: dict[str, Any]) -> None:
-    """Claim a span of Dues, cut the headers, insert into each destination, delete the span."""
+def _prepare_share(job: Job) -> Callable[[], None]:
+    """Plan the spans. Like the plan of the sweep, this is not measured."""
+    connection = _connect(job["dsn"])
     dues = [
         due
         for (due,) in connection.execute(
@@ -204,6 +193,11 @@ def _sweep_share(connection: pyodbc.Connection, job: dict[str, Any]) -> None:
     # A span ends where the next one begins, in the other process too.
     end = dues[job["limit"]] if len(dues) > job["limit"] else "9999-12-31"
     bounds = [*dues[: job["limit"] : _BATCH], end]
+    return lambda: _sweep_share(connection, bounds)
+
+
+def _sweep_share(connection: pyodbc.Connection, bounds: Sequence[str]) -> None:
+    """Claim a span of Dues, cut the headers, insert into each destination, delete the span."""
     connection.autocommit = False
     inserts: dict[str, pyodbc.Cursor] = {}
     for span in pairwise(bounds):
@@ -232,15 +226,5 @@ def _by_destination(rows: Sequence[tuple[str, bytes]]) -> dict[str, list[tuple[s
     return groups
 
 
-def _main_plain(job: dict[str, Any]) -> int:
-    connection = _connect(job["dsn"])
-    print("ready", flush=True)
-    if not sys.stdin.readline():
-        return 1  # the comparison was interrupted
-    _sweep_share(connection, job)
-    return 0
-
-
 if __name__ == "__main__":
-    is_plain = len(sys.argv) > 1 and sys.argv[1].startswith("{")
-    sys.exit(_main_plain(json.loads(sys.argv[1])) if is_plain else main())
+    sys.exit(serve(_prepare_share) if sys.argv[1:] == [PLAIN] else main())

@@ -7,7 +7,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,15 +104,28 @@ def sweep_from_shell(file: Path, *options: str, **environment: str) -> ShellRun:
         stdout=subprocess.PIPE,
         env={k: v for k, v in os.environ.items() if k != "PYSPARK_SUBMIT_ARGS"} | environment,
     )
+    ended, status, used, peak_mb = 0, 0, None, 0.0
+    while not ended:
+        peak_mb = _peak_mb(process.pid) or peak_mb
+        time.sleep(0.005)
+        ended, status, used = os.wait4(process.pid, os.WNOHANG)
+    seconds = time.monotonic() - started
+    process.returncode = os.waitstatus_to_exitcode(status)
     assert process.stdout is not None
     output = process.stdout.read()
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    seconds = time.monotonic() - started
     if status or json.loads(output)["outcome"] != "done":
         raise RuntimeError(f"a sweep ended with {process.returncode}: {output!r}")
     cpu = used.ru_utime + used.ru_stime
-    return ShellRun(round(seconds, 3), round(cpu, 3), used.ru_maxrss / 1_000)
+    return ShellRun(round(seconds, 3), round(cpu, 3), peak_mb)
+
+
+def _peak_mb(pid: int) -> float:
+    """The peak since the process began its program; `ru_maxrss` would count its parent's, too."""
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1_000
+    return 0.0
 
 
 @contextmanager

@@ -148,6 +148,13 @@ class Testbed:
             (row,) = connection.execute(text.encode()).fetchall()
         return Count(*row)
 
+    def waiting(self) -> int:
+        """How many of the load's `waiting` messages are in the store."""
+        text = f"SELECT count(*) FROM {self.delayed} WHERE NOT ({_NOT_WAITING})"
+        with psycopg.connect(self.dsn) as connection:
+            row = connection.execute(text.encode()).fetchone()
+        return int(row[0]) if row else 0
+
     def settings(self) -> dict[str, str]:
         """The server's settings that the figures depend on."""
         with psycopg.connect(self.dsn) as connection:

@@ -41,11 +41,11 @@ def sentence(error: BaseException) -> str:
     if is_jvm_gone(error):
         return "Spark's JVM has ended (killed, or out of memory)"
     text = _text(error)
-    if _SHUT_DOWN.search(text):
-        return "Spark was shut down (its JVM was terminated, or its session stopped)"
     found = _STORAGE.search(text)
     if found:
         return found[0]
+    if _SHUT_DOWN.search(text):
+        return "Spark was shut down (its JVM was terminated, or its session stopped)"
     lines = [line.strip(" :") for line in text.splitlines() if line.strip(" :")]
     if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
         return lines[1]

@@ -55,7 +55,7 @@ def _find_fault(text: str) -> tuple[str, Exception | None]:
             return f"The value of header {name!r} is neither text nor null", None
     if _SURROGATE.search("".join([*headers, *filter(None, headers.values())])):
         return "The headers hold half of a surrogate pair", None
-    return "The headers hold a value, repeated later, that is neither text nor null", None
+    return "The headers hold a name twice, first with a value that .NET refuses", None
 
 
 def remove_forward_destination(text: str) -> str:

@@ -86,6 +86,7 @@ class SqlServerStatements(Transactions):
             prepared.cursor.executemany(
                 prepared.text, [[row[value] for value in order] for row in values]
             )
+            drain(prepared.cursor)
 
     def error_number(self, name: str) -> int | None:
         """The number of the error that the named statement, which changes nothing, meets."""

@@ -17,8 +17,8 @@ from duesweep.errors import (
 )
 
 _COMMITTABLE = 1
-# A slice runs a dozen statements, and one more for each destination.
-_KEPT_CURSORS = 64
+# A slice runs a dozen statements, and three more for each destination.
+_KEPT_CURSORS = 256
 
 
 @dataclass(slots=True)

@@ -34,7 +34,7 @@ class RelationalDriverSession(RelationalJournal, ABC):
     def has_work(self, ahead: timedelta = timedelta()) -> bool:
         """Whether a message is due within `ahead` and eligible, or something is to be settled."""
         horizon = self.horizon().looking_ahead(ahead)
-        pending = {"source": self.source, "horizon": horizon.before}
+        pending = {"source": self.source, "horizon": self._due_text(horizon.before)}
         if self._statements.row("find_pending", **pending).found:
             return True
         if self._statements.row("find_gone_attempts", source=self.source).found:

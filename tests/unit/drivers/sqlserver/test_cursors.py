@@ -86,7 +86,7 @@ def test_cursor_with_results_that_nobody_read_is_closed(raw: _Raw, session: RawS
 
 
 def test_cursor_that_was_not_used_for_longest_goes_first(raw: _Raw, session: RawSession) -> None:
-    for number in (*range(64), 0, 64):
+    for number in (*range(256), 0, 256):
         with session.keep_cursor(f"SELECT {number}"):
             pass
 
