@@ -35,6 +35,7 @@ from duesweep.errors import (
     SweepClosedError,
     TransactionLostError,
 )
+from duesweep.garbage import collect_rarely
 from duesweep.lost import MAX_LOST_TRANSACTIONS, wait_seconds
 from duesweep.queues.base import Queue, QueueSession
 from duesweep.stores.base import Store, TaskSession
@@ -106,7 +107,7 @@ def dispatch_slice(job: DispatchJob, slice_number: int, claim_keys: ClaimKeys) -
     account = SliceAccount(given=len(claim_keys.keys))
     reason: str | None = None
     try:
-        with job.store.open_task() as store, job.queue.open(store) as queue:
+        with collect_rarely(), job.store.open_task() as store, job.queue.open(store) as queue:
             batches = _Batches(job, slice_number, store, queue)
             try:
                 batches.run_all(claim_keys)

@@ -7,8 +7,9 @@ only the task knows. 1,000 tombstones are about 50 kB.
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from duesweep.arrow import make_column
 from duesweep.core.outcome import Delivered
 from duesweep.core.store_clock import late_ms
 
@@ -60,7 +61,7 @@ def encode(
     import pyarrow as pa  # noqa: PLC0415 - see schema
 
     messages = [outcome.message for outcome in delivered]
-    columns = [
+    columns: list[Sequence[Any]] = [
         [m.key for m in messages],
         [m.message_id for m in messages],
         [m.message_type for m in messages],
@@ -73,7 +74,7 @@ def encode(
         [outcome.name for outcome in delivered],
         [m.body_bytes for m in messages],
     ]
-    arrays = [pa.array(c, type=f.type) for c, f in zip(columns, schema(), strict=True)]
+    arrays = [make_column(c, f.type) for c, f in zip(columns, schema(), strict=True)]
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="zstd")
     with pa.ipc.new_stream(sink, schema(), options=options) as writer:

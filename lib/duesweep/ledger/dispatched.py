@@ -6,6 +6,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from duesweep import tombstone
+from duesweep.arrow import make_column
 from duesweep.ledger.schemas import TOMBSTONES
 from duesweep.stores.journal import Journal, JournalBatch
 
@@ -23,5 +24,5 @@ def _decode_batch(batch: JournalBatch, source: str) -> pa.Table:
         # Written by a version that could not defer messages.
         same["outcome"] = "dispatched"
     for name, value in same.items():
-        rows = rows.append_column(name, pa.repeat(pa.scalar(value), rows.num_rows))
+        rows = rows.append_column(name, make_column([value] * rows.num_rows, pa.string()))
     return rows.select(TOMBSTONES.names)

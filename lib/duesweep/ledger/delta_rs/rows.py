@@ -3,15 +3,18 @@
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
 
+from duesweep.arrow import make_column
 from duesweep.ledger.dispatched import dispatched_tables
 from duesweep.ledger.schemas import ERRORS, RETRIES, SWEEPS, TOMBSTONES
 from duesweep.stores.journal import ExhaustedPiece, Journal, SweepSummary
+from duesweep.tombstone import micros
 
 _RETRIES_PER_PAGE = 20_000
 
@@ -58,7 +61,8 @@ class ArrowSweepRows:
 
     def sweep(self, summary: SweepSummary) -> ArrowRows:
         """`sweeps`: the one row."""
-        columns = [pa.array([getattr(summary, f.name)], f.type) for f in SWEEPS]
+        values = {f.name: getattr(summary, f.name) for f in SWEEPS}
+        columns = [make_column([_plain(values[f.name])], f.type) for f in SWEEPS]
         row = pa.RecordBatch.from_arrays(columns, schema=SWEEPS)
         return ArrowRows(SWEEPS, lambda: iter([row]))
 
@@ -84,13 +88,16 @@ def _batch(
 
 
 def _column(field: pa.Field, values: Sequence[Any]) -> pa.Array:
-    if pa.types.is_timestamp(field.type):
-        return pa.array(values, pa.int64()).cast(field.type)
     if pa.types.is_map(field.type):
-        return pa.array([_pairs(text) for text in values], field.type)
+        return make_column([_pairs(text) for text in values], field.type)
     if pa.types.is_string(field.type):
-        return pa.array([_text(value) for value in values], field.type)
-    return pa.array(values, field.type)
+        return make_column([_text(value) for value in values], field.type)
+    return make_column(values, field.type)
+
+
+def _plain(value: Any) -> Any:
+    """An instant in microseconds; other values as they are."""
+    return micros(value) if isinstance(value, datetime) else value
 
 
 def _pairs(text: str | None) -> list[tuple[str, str | None]] | None:
