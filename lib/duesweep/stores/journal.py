@@ -139,7 +139,7 @@ class Journal(Protocol):
     ) -> bool:
         """Close a sweep once its batches in flight have ended; False when it was closed already.
         `remaining` messages or more are still due; a function is called when the batches have
-        ended.
+        ended, and need not be called if all slices are complete.
         `reason`: why its dispatch was cut short; None if it was not.
         """
         ...

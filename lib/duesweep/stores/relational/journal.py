@@ -18,7 +18,7 @@ from duesweep.stores.journal import (
     UnsettledSweep,
 )
 from duesweep.stores.relational.locks import LockingSession
-from duesweep.stores.relational.summary import Lateness, aware, summary_of
+from duesweep.stores.relational.summary import Lateness, aware, planned_slices, summary_of
 
 # About 150 MB, as rows.
 _MESSAGES_PER_PIECE = 500_000
@@ -79,11 +79,21 @@ class RelationalJournal:
                 "close_sweep",
                 sweep_id=sweep_id,
                 abandoned=abandoned,
-                # Not counted before: locked rows of a batch in flight may be left out.
-                remaining=remaining if isinstance(remaining, int) else remaining(),
+                remaining=self._remaining(sweep_id, remaining),
                 reason=reason and make_storable(reason),
             )
         return True
+
+    def _remaining(self, sweep_id: UUID, remaining: int | Callable[[], int]) -> int:
+        """What `remaining` says, which is called if a slice is not complete. Where all are, nobody
+        asks what remains, and to look for it could cost as much as the plan.
+        """
+        if isinstance(remaining, int):
+            return remaining
+        ends = self._statements.rows("read_slice_ends", sweep_id=sweep_id)
+        complete = {end.slice for end in ends if end.reason is None}
+        planned = planned_slices(self._statements.row("read_sweep", sweep_id=sweep_id))
+        return 0 if complete.issuperset(range(len(planned))) else remaining()
 
     @retry_lost_transactions
     def seal(self, sweep_id: UUID) -> None:

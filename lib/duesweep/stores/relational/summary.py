@@ -76,8 +76,12 @@ def summary_of(
     )
 
 
+def planned_slices(row: Any) -> Sequence[int]:
+    """How many messages each slice of a sweep was planned with, from its row of `read_sweep`."""
+    return row.planned if isinstance(row.planned, list) else list(json.loads(row.planned))
+
+
 def _account(row: Any, totals: Sequence[Any], ends: Sequence[Any]) -> SweepAccount:
-    planned = row.planned if isinstance(row.planned, list) else json.loads(row.planned)
     claimed = {t.slice: t.dispatched + t.failed + t.exhausted for t in totals}
     ended: dict[int, list[SliceEnd]] = {}
     for end in ends:
@@ -85,7 +89,7 @@ def _account(row: Any, totals: Sequence[Any], ends: Sequence[Any]) -> SweepAccou
         ended.setdefault(end.slice, []).append(SliceEnd(counts, end.reason))
     return add_accounts(
         slice_account(int(wanted), claimed.get(number, 0), ended.get(number, ()))
-        for number, wanted in enumerate(planned)
+        for number, wanted in enumerate(planned_slices(row))
     )
 
 

@@ -1,0 +1,36 @@
+"""What remains in the store when a sweep closes."""
+
+from typing import Any
+
+import pytest
+
+from duesweep import wiring
+from duesweep.engines.in_process import InProcessEngine
+from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
+from duesweep.sweep import sweep
+from support.endpoint import Endpoint
+
+pytestmark = pytest.mark.services
+
+
+@pytest.mark.parametrize(("is_cut", "expected"), [(False, "done"), (True, "incomplete")])
+def test_it_is_looked_for_only_if_a_slice_is_not_complete(
+    expected: str, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, *, is_cut: bool
+) -> None:
+    endpoint.set_up("Billing")
+    endpoint.delay_many(3)
+    asked: list[int | None] = []
+    count = PostgreSqlDriverSession.count_pending
+
+    def counting(session: PostgreSqlDriverSession, *rest: Any, **options: Any) -> int:
+        asked.append(options.get("most"))
+        return count(session, *rest, **options)
+
+    monkeypatch.setattr(PostgreSqlDriverSession, "count_pending", counting)
+    if is_cut:
+        monkeypatch.setattr(InProcessEngine, "dispatch", lambda *_: None)
+
+    summary = sweep(InProcessEngine(), wiring.sweep_context(endpoint.config()))
+
+    assert (summary.outcome, asked) == (expected, [1] if is_cut else [])
+    assert summary.left == (3 if is_cut else 0)
