@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Limits
-from duesweep.drivers.sqlserver import binding, connection
+from duesweep.drivers.sqlserver import binding
 from duesweep.drivers.sqlserver.connect import connect
 from duesweep.drivers.sqlserver.connection import SqlServerConnection
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
@@ -111,7 +111,7 @@ def test_array_of_parameters_is_not_waited_for(
     dsn: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Pyodbc holds Python's lock meanwhile, so the proxy's threads wait too.
-    monkeypatch.setattr(connection, "_fetch_value", lambda *_: proxy.fall_silent())
+    monkeypatch.setattr(SqlServerConnection, "_fetch_value", lambda *_: proxy.fall_silent())
     with connect(dsn, _LIMITS) as session:
         _in_time(lambda: _insert(session), _LIMITS.answer_seconds)
 
