@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import perf_test
+import load_generator
 import pika
 
 from duesweep.drivers.rabbitmq import (
@@ -110,7 +110,7 @@ def _one_by_one(url: str, count: int) -> None:
 
 
 def _perf_test(url: str, count: int) -> float:
-    return perf_test.publish(url, _QUEUE, count, len(_BODY), _HEADERS)
+    return load_generator.publish(url, _QUEUE, count, len(_BODY), _HEADERS)
 
 
 @contextmanager
