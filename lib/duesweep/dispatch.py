@@ -35,7 +35,7 @@ from duesweep.errors import (
     SweepClosedError,
     TransactionLostError,
 )
-from duesweep.garbage import collect_rarely
+from duesweep.garbage import collect_new, collect_rarely
 from duesweep.lost import MAX_LOST_TRANSACTIONS, wait_seconds
 from duesweep.queues.base import Queue, QueueSession
 from duesweep.stores.base import Store, TaskSession
@@ -149,6 +149,7 @@ class _Batches:
         for batch in job.limits.batches(claim_keys.keys, claim_keys.sizes):
             left, lost = batch, 0
             while left:
+                collect_new()
                 try:
                     left, lost = self._run(left), 0
                 except TransactionLostError as error:
