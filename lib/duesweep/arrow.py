@@ -22,11 +22,11 @@ def make_column(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
     if pa.types.is_string(kind):
         buffers = _text_buffers(values)
     elif pa.types.is_int32(kind):
-        buffers = [array("i", (value or 0 for value in values))]
+        buffers = [array("i", (0 if value is None else value for value in values))]
     elif pa.types.is_int64(kind) or pa.types.is_timestamp(kind):
-        buffers = [array("q", (value or 0 for value in values))]
+        buffers = [array("q", (0 if value is None else value for value in values))]
     elif pa.types.is_float64(kind):
-        buffers = [array("d", (value or 0 for value in values))]
+        buffers = [array("d", (0 if value is None else value for value in values))]
     else:
         return pa.array(values, kind)
     found = [_validity(values), *map(pa.py_buffer, buffers)]
@@ -35,7 +35,7 @@ def make_column(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
 
 def _text_buffers(values: Sequence[str | None]) -> list[Any]:
     """Where each text begins in bytes, and all texts."""
-    texts = [value or "" for value in values]
+    texts = ["" if value is None else value for value in values]
     joined = "".join(texts)
     data = joined.encode()
     lengths = map(len, texts if len(data) == len(joined) else (text.encode() for text in texts))

@@ -21,7 +21,7 @@ def collect_rarely() -> Iterator[None]:
 
 
 def collect_new() -> None:
-    """Collect among the new objects, between batches: an error and the frames of its traceback are
-    a circle that holds its batch's bodies.
+    """Collect among the objects that are new since the last batches. An error and the frames of its
+    traceback are a circle that holds its batch's bodies.
     """
-    gc.collect(0)
+    gc.collect(1)
