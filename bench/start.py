@@ -17,7 +17,6 @@ from deltalake import DeltaTable, QueryBuilder
 from sweeps import sweep_from_shell
 from testbed import Load, Testbed
 
-from duesweep import config as configuration
 from duesweep.demo.folder import clear_folder, lock_folder, write_config
 from duesweep.demo.messages import ENDPOINT
 from duesweep.demo.server import EmbeddedServer
@@ -81,7 +80,7 @@ def _compare(folder: Path, rounds: int) -> dict[str, float]:
 def _open_table(folder: Path) -> float:
     script = folder / "bare.py"
     script.write_text(_BARE)
-    jars = ":".join(map(str, configuration.jars()))
+    jars = ":".join(map(str, sorted((ROOT / ".cache" / "jars").glob("*.jar"))))
     command = [str(Path(sys.executable).parent / "spark-submit"), "--master", "local[2]"]
     command += ["--driver-class-path", jars]
     for name, value in _BARE_SETTINGS.items():
