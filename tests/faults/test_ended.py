@@ -45,15 +45,20 @@ def _interrupt(pid: int) -> None:
     os.killpg(pid, signal.SIGINT)
 
 
-# A JVM that gets a TERM ends the job first, and sometimes still tells of it.
-_JVM_GONE = "Spark's JVM has ended|Spark was shut down"
+_JVM_GONE = "Spark's JVM has ended"
 _ALWAYS_SPARK, _NEVER_SPARK = 0, 1_000_000
 # `sweep.spark_from`, what is done to the process, its exit code, and a pattern of what it says.
 ENDS = {
     "terminated": (_NEVER_SPARK, _terminate, 4, "terminated"),
     "Ctrl-C": (_NEVER_SPARK, _interrupt, 130, "interrupted"),
     "JVM killed": (_ALWAYS_SPARK, _to_jvm(signal.SIGKILL), 4, _JVM_GONE),
-    "JVM terminated": (_ALWAYS_SPARK, _to_jvm(signal.SIGTERM), 4, _JVM_GONE),
+    # It ends the job first, and sometimes still tells of it.
+    "JVM terminated": (
+        _ALWAYS_SPARK,
+        _to_jvm(signal.SIGTERM),
+        4,
+        f"{_JVM_GONE}|Spark was shut down",
+    ),
     "terminated on Spark": (_ALWAYS_SPARK, _terminate, 4, "terminated"),
     "Ctrl-C on Spark": (_ALWAYS_SPARK, _interrupt, 130, "interrupted"),
 }
