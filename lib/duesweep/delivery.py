@@ -75,7 +75,7 @@ class SliceDelivery:
         for destinations that are not reached within a claim's time are released.
         """
         deadline = self._clock.seconds() + CLAIM_SECONDS
-        unreadable, groups = _group_by_destination(messages)
+        unreadable, groups = group_by_destination(messages)
         result = DeliveryResult()
         for message, error in unreadable:
             if store_clock.seconds_until(message):
@@ -203,7 +203,7 @@ def _separate_refused(
     return result
 
 
-def _group_by_destination(
+def group_by_destination(
     messages: Iterable[Message],
 ) -> tuple[list[Fault], dict[str | None, list[Message]]]:
     """Separate messages that cannot be read from the others, and group those by destination."""

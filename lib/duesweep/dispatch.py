@@ -10,12 +10,12 @@ import random
 from array import array
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from duesweep.all_or_nothing import AllOrNothing
 from duesweep.core.account import SliceAccount, SliceEnd
-from duesweep.core.clock import Clock, SystemClock
 from duesweep.core.decision import (
     Decision,
     SentErrors,
@@ -25,9 +25,9 @@ from duesweep.core.decision import (
     write_error_messages,
 )
 from duesweep.core.outcome import Fault
-from duesweep.core.policy import BatchLimits, Retry
 from duesweep.core.store_clock import StoreClock
 from duesweep.delivery import SliceDelivery
+from duesweep.dispatch_job import DispatchJob
 from duesweep.errors import (
     ConfigError,
     DuesweepError,
@@ -37,26 +37,11 @@ from duesweep.errors import (
 )
 from duesweep.garbage import collect_new, collect_rarely
 from duesweep.lost import MAX_LOST_TRANSACTIONS, wait_seconds
-from duesweep.queues.base import Queue, QueueSession
-from duesweep.stores.base import Store, TaskSession
-from duesweep.stores.values import SweepRun
+from duesweep.queues.base import QueueSession
+from duesweep.stores.base import TaskSession
 
 # The standard library's logger: it writes to the executor's stderr without any set-up in a worker.
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class DispatchJob:
-    """Everything that a slice needs, as plain values: Spark ships it to executors."""
-
-    store: Store
-    queue: Queue
-    run: SweepRun
-    limits: BatchLimits
-    retry: Retry
-    max_exhausted: int
-    error_queue: str | None
-    clock: Clock = field(default_factory=SystemClock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +119,7 @@ class _Batches:
         self._slice_number = slice_number
         self._store = store
         self._queue = queue
+        self._all_or_nothing = AllOrNothing(job, slice_number, store, queue)
         self._delivery = SliceDelivery(queue, job.clock)
         self._rng = random.Random()
         self.account = SliceAccount()
@@ -144,27 +130,37 @@ class _Batches:
         return self._delivery.blocked_reason
 
     def run_all(self, claim_keys: ClaimKeys) -> None:
-        """Run batch after batch. Messages that a batch released get a batch of their own."""
+        """Run batch after batch: in the short form where nothing is unusual."""
+        for batch in self._job.limits.batches(claim_keys.keys, claim_keys.sizes):
+            collect_new()
+            account = self._all_or_nothing.run(batch)
+            if account is None:
+                self._run_with_care(batch)
+            else:
+                self.account += account
+
+    def _run_with_care(self, batch: Sequence[str]) -> None:
+        """Run a batch. Messages that it released get a batch of their own."""
         job = self._job
-        for batch in job.limits.batches(claim_keys.keys, claim_keys.sizes):
-            left, lost = batch, 0
-            while left:
+        left, lost = batch, 0
+        while left:
+            try:
+                left, lost = self._run(left), 0
+            except TransactionLostError as error:
+                self._queue.rollback()
+                lost += 1
+                if lost > MAX_LOST_TRANSACTIONS:
+                    raise
+                # What went to RabbitMQ is sent again, and only this line says so.
+                _log.warning(
+                    "Slice %d of sweep %s claims a batch again: %s",
+                    self._slice_number,
+                    job.run.sweep_id,
+                    error,
+                )
+                job.clock.sleep(wait_seconds(lost, self._rng))
+            if left:
                 collect_new()
-                try:
-                    left, lost = self._run(left), 0
-                except TransactionLostError as error:
-                    self._queue.rollback()
-                    lost += 1
-                    if lost > MAX_LOST_TRANSACTIONS:
-                        raise
-                    # What went to RabbitMQ is sent again, and only this line says so.
-                    _log.warning(
-                        "Slice %d of sweep %s claims a batch again: %s",
-                        self._slice_number,
-                        job.run.sweep_id,
-                        error,
-                    )
-                    job.clock.sleep(wait_seconds(lost, self._rng))
 
     def _run(self, keys: Sequence[str]) -> Sequence[str]:
         """Run a batch in one transaction. Returns the claim keys left for another batch."""

@@ -122,6 +122,12 @@ class TransactionLostError(StoreError):
         self.destination_is_at_fault = destination_is_at_fault
 
 
+class UnusualBatchError(DuesweepError):
+    """Something in this batch is unusual, so it has to be rolled back and run in the careful form.
+    Nobody's fault, and nobody is charged.
+    """
+
+
 class LedgerError(ServiceError):
     """The Delta ledger could not be read or written. The journal keeps its rows until it can."""
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 from duesweep.context import SweepContext
-from duesweep.dispatch import DispatchJob
+from duesweep.dispatch_job import DispatchJob
 from duesweep.engines.base import Engine
 from duesweep.errors import ExitCode, SweepClosedError
 from duesweep.ledger.opening import open_ledger

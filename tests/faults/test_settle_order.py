@@ -10,7 +10,8 @@ from duesweep import wiring
 from duesweep.context import SweepContext
 from duesweep.core.outcome import Delivered, Outcomes
 from duesweep.core.policy import Slicing
-from duesweep.dispatch import ClaimKeys, DispatchJob, dispatch_slice
+from duesweep.dispatch import ClaimKeys, dispatch_slice
+from duesweep.dispatch_job import DispatchJob
 from duesweep.ledger.opening import open_ledger
 from duesweep.settle import settle_sweep
 from duesweep.stores.values import SweepRun

@@ -9,7 +9,8 @@ import pytest
 
 from duesweep import wiring
 from duesweep.core.timeouts import Limits, Timeouts
-from duesweep.dispatch import ClaimKeys, DispatchJob, dispatch_slice
+from duesweep.dispatch import ClaimKeys, dispatch_slice
+from duesweep.dispatch_job import DispatchJob
 from duesweep.drivers.sqlserver.connection import SqlServerConnection
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.testing.builders import delayed_row

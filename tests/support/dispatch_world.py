@@ -8,7 +8,8 @@ from duesweep.core.account import SliceAccount, SliceEnd
 from duesweep.core.clock import SettableClock
 from duesweep.core.headers.json import remove_forward_destination
 from duesweep.core.policy import BatchLimits, Retry
-from duesweep.dispatch import ClaimKeys, DispatchJob, dispatch_slice
+from duesweep.dispatch import ClaimKeys, dispatch_slice
+from duesweep.dispatch_job import DispatchJob
 from duesweep.errors import (
     DuesweepError,
 )

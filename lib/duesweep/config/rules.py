@@ -69,7 +69,7 @@ def store_problem(config: Config) -> Problem | None:
             "retries",
             "set store.number_of_retries, after which a message gets two more attempts",
         )
-    if store.dialect == "sqlserver" and config.sweep.batch_rows > MAX_BATCH_ROWS:
+    if store.dialect == "sqlserver" and (config.sweep.batch_rows or 0) > MAX_BATCH_ROWS:
         return Problem(
             f"sweep.batch_rows is {config.sweep.batch_rows}, and SQL Server locks the whole table "
             "if a statement takes 5,000 locks",

@@ -168,7 +168,7 @@ class SweepConfig(_Section):
     sweep looks ahead.
     """
 
-    batch_rows: int = Field(default=1000, ge=1, le=10_000)
+    batch_rows: int | None = Field(default=None, ge=1, le=10_000)
     batch_bytes: int = Field(default=8_000_000, ge=1, le=_MOST)
     slices: int = Field(default=0, ge=0, le=10_000)
     spark_from: int = Field(default=50_000, ge=0, le=_MOST)

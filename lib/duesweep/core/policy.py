@@ -14,6 +14,8 @@ CLAIM_SECONDS = 5.0
 # taken 5,000 locks on it. Locks on pages count too.
 SCANNED_ROWS = 2_000
 MAX_BATCH_ROWS = 1_000
+# Where that does not matter: 1,000 cost a tenth more CPU a message, and 4,000 no less.
+BATCH_ROWS = 2_000
 _LEAST_MARGIN_SECONDS = 5.0
 
 
@@ -46,7 +48,7 @@ class Retry:
 class BatchLimits:
     """The bounds of one batch, in rows and in bytes of headers and body."""
 
-    rows: int = 1000
+    rows: int = BATCH_ROWS
     bytes: int = 8_000_000
 
     def batches(self, keys: Sequence[str], sizes: Sequence[int]) -> Iterator[Sequence[str]]:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Protocol
 
-from duesweep.dispatch import DispatchJob
+from duesweep.dispatch_job import DispatchJob
 from duesweep.stores.base import DriverSession
 from duesweep.stores.values import Slices
 

@@ -12,9 +12,12 @@ from duesweep.drivers.postgresql import PostgreSqlConnection, connect
 from duesweep.drivers.postgresql.catalog import column_lists, find_table
 from duesweep.errors import (
     ConfigError,
+    DestinationError,
     MessageError,
     NotAQueueError,
     QueueNotFoundError,
+    RefusedMessageError,
+    UnusualBatchError,
 )
 from duesweep.queues.base import Destination
 from duesweep.queues.columns import POSTGRESQL
@@ -110,7 +113,20 @@ class PostgreSqlQueueSession(QueueTableSession):
             self._look_up(table)
         return table
 
+    def append(self, destination: Destination, messages: Sequence[Message]) -> None:
+        """Deliver the group without a savepoint, in a transaction that checks constraints at once:
+        one that took messages does.
+        """
+        try:
+            self._copy(destination, messages)
+        except (RefusedMessageError, DestinationError) as error:
+            raise UnusualBatchError(str(error)) from error
+
     def _insert(self, destination: Destination, messages: Sequence[Message]) -> None:
+        self._connection.execute("check_constraints_at_once")
+        self._copy(destination, messages)
+
+    def _copy(self, destination: Destination, messages: Sequence[Message]) -> None:
         assert isinstance(destination, TableName)  # from `resolve`
         rows = [(message.headers_text, message.body) for message in messages]
         self._connection.copy_messages(destination, rows)

@@ -16,6 +16,7 @@ from duesweep.errors import (
     StoreError,
     TransactionLostError,
 )
+from duesweep.queues.abilities import AppendsMessages
 from duesweep.queues.base import Confirmation, Destination, Queue, QueueSession
 from duesweep.stores.base import TaskSession
 
@@ -128,6 +129,12 @@ class RoutedQueueSession:
         """Deliver to the destination's connection."""
         session, own = self._session_of(destination)
         return self._send(destination, lambda: session.deliver(own, messages))
+
+    def append(self, destination: Destination, messages: Sequence[Message]) -> None:
+        """Deliver to the destination's connection, which shares the store's transaction."""
+        session, own = self._session_of(destination)
+        assert isinstance(session, AppendsMessages)  # as all that share a transaction
+        session.append(own, messages)
 
     def defer(
         self, destination: Destination, messages: Sequence[Message], clock: StoreClock

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Protocol, runtime_checkable
 
+from duesweep.core.outcome import Outcomes
 from duesweep.errors import ConfigError
 from duesweep.stores.base import DriverSession
-from duesweep.stores.values import Horizon
+from duesweep.stores.values import Claim, Horizon, SweepRun
 
 
 @runtime_checkable
@@ -25,6 +26,25 @@ class KnowsDestinations(Protocol):
         """Where all stored messages go, whatever their Due. Asked where `due_destinations` gives
         cause to.
         """
+        ...
+
+
+@runtime_checkable
+class TakesMessages(Protocol):
+    """A task's session that can remove messages in the statement that claims them."""
+
+    def take(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
+        """As `TaskSession.claim`, but remove the messages at once.
+
+        Raises `UnusualBatchError` where it cannot take all that a claim might lock: others hold a
+        row for long, or a message is in back-off. Then the transaction has to be rolled back.
+        """
+        ...
+
+    def finish_taken(
+        self, run: SweepRun, slice_number: int, outcomes: Outcomes, server_us: int
+    ) -> None:
+        """As `TaskSession.finish`, for messages that were taken and have all been delivered."""
         ...
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from duesweep.config import Config, has_cluster_files, started
 from duesweep.context import SweepContext
 from duesweep.core.ledger_writer import LedgerWriter
-from duesweep.core.policy import BatchLimits, LookAhead, Retry
+from duesweep.core.policy import BATCH_ROWS, MAX_BATCH_ROWS, BatchLimits, LookAhead, Retry
 from duesweep.core.routing import Route
 from duesweep.errors import ConfigError, QueueNotFoundError
 from duesweep.ledger.writers import require_delta_rs_root
@@ -34,7 +34,7 @@ def sweep_context(config: Config, *, needs_ladder: bool = False) -> SweepContext
         queue=queues,
         ledger_root=root,
         ledger_writer=_ledger_writer(config.ledger.writer, root),
-        limits=BatchLimits(config.sweep.batch_rows, config.sweep.batch_bytes),
+        limits=BatchLimits(_batch_rows(config), config.sweep.batch_bytes),
         retry=_retry(config),
         max_exhausted=config.retry.max_exhausted_per_sweep,
         error_queue=config.retry.error_queue,
@@ -43,6 +43,11 @@ def sweep_context(config: Config, *, needs_ladder: bool = False) -> SweepContext
         look_ahead=LookAhead(config.sweep.look_ahead_seconds, started()),
         timeouts=timeouts_of(config),
     )
+
+
+def _batch_rows(config: Config) -> int:
+    usual = BATCH_ROWS if config.store.dialect == "postgresql" else MAX_BATCH_ROWS
+    return config.sweep.batch_rows or usual
 
 
 def handover_context(config: Config) -> SweepContext:

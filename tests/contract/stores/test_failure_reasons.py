@@ -3,7 +3,8 @@
 from duesweep import wiring
 from duesweep.context import SweepContext
 from duesweep.core.policy import Slicing
-from duesweep.dispatch import ClaimKeys, DispatchJob, dispatch_slice
+from duesweep.dispatch import ClaimKeys, dispatch_slice
+from duesweep.dispatch_job import DispatchJob
 from duesweep.stores.journal import FailureReason, SweepSummary
 from support.endpoint import Endpoint
 

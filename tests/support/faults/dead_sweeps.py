@@ -6,7 +6,8 @@ from pyspark.sql import SparkSession
 
 from duesweep.context import SweepContext
 from duesweep.core.policy import Slicing
-from duesweep.dispatch import ClaimKeys, DispatchJob, dispatch_slice
+from duesweep.dispatch import ClaimKeys, dispatch_slice
+from duesweep.dispatch_job import DispatchJob
 from duesweep.ledger.opening import open_ledger
 from duesweep.settle import settle_leftovers
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession

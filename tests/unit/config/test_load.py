@@ -42,7 +42,7 @@ def test_everything_but_store_and_ledger_has_a_default() -> None:
         },
         "ledger": {"root": "/ledger", "writer": "auto"},
         "sweep": {
-            "batch_rows": 1000,
+            "batch_rows": None,
             "batch_bytes": 8_000_000,
             "slices": 0,
             "spark_from": 50_000,

@@ -17,6 +17,7 @@ from duesweep.errors import UnreadableHeadersError
 FORWARD_DESTINATION = "NServiceBus.SqlServer.ForwardDestination"
 
 _FORWARD_NAME = f'"{FORWARD_DESTINATION}"'
+_ASCII_ESCAPE = "\\u00"
 _VALUE = re.compile(r'\s*:\s*(?:"[^"\\]*(?:\\.[^"\\]*)*"|null)\s*')
 # As strict as .NET's serializer, and four times as fast as `json` and a look at each value.
 _decoder = msgspec.json.Decoder(dict[str, str | None])
@@ -63,13 +64,15 @@ def remove_forward_destination(text: str) -> str:
     accepted `text`.
     """
     # Inside a string the name's quotes would be escaped, with a backslash before the name. So in a
-    # flat object `"name"` can only be the member's name. Unusual text is rebuilt by members.
-    start = text.rfind(_FORWARD_NAME)
-    plain = start > 0 and text[start - 1] in "{," and "\\u" not in text
-    value = _VALUE.match(text, start + len(_FORWARD_NAME)) if plain else None
-    if value is None or text.count("ForwardDestination") > 1:
+    # flat object `"name"` can only be the member's name, or a whole value. Unusual text is rebuilt
+    # by members: the name twice, or perhaps in escapes, which for ASCII all begin with `\u00`.
+    before, *others = text.split(_FORWARD_NAME)
+    if len(others) != 1 or before[-1] not in "{," or _ASCII_ESCAPE in text:
         return _rebuild(text)
-    before, after = text[:start], text[value.end() :]
+    value = _VALUE.match(others[0])
+    if value is None:
+        return _rebuild(text)
+    after = others[0][value.end() :]
     if after.startswith(","):
         return before + after[1:]
     return before.removesuffix(",") + after

@@ -10,6 +10,7 @@ from duesweep.drivers.postgresql.connect import (
 )
 from duesweep.drivers.postgresql.connection import PostgreSqlConnection, array_text
 from duesweep.drivers.postgresql.statements import Names, PostgreSqlStatements, literal, text_of
+from duesweep.drivers.postgresql.uuids import UuidArray
 
 __all__ = [
     "DRIVER_LIMITS",
@@ -17,6 +18,7 @@ __all__ = [
     "Names",
     "PostgreSqlConnection",
     "PostgreSqlStatements",
+    "UuidArray",
     "array_text",
     "connect",
     "connect_as_server",

@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 
 import psycopg
 from psycopg import generators
-from psycopg.pq import TransactionStatus
+from psycopg.pq import PipelineStatus, TransactionStatus
 
 _T = TypeVar("_T")
+_AT_REST = {TransactionStatus.IDLE, TransactionStatus.INTRANS}
 
 
 class BoundedConnection(psycopg.Connection[Any]):
@@ -35,8 +36,9 @@ class BoundedConnection(psycopg.Connection[Any]):
         return value
 
     def _ping(self) -> None:
-        # Not during a COPY, which consists of several exchanges.
-        if self.pgconn.transaction_status in {TransactionStatus.IDLE, TransactionStatus.INTRANS}:
+        # Not during a COPY or a pipeline, which consist of several exchanges.
+        at_rest = self.pgconn.transaction_status in _AT_REST
+        if at_rest and self.pgconn.pipeline_status == PipelineStatus.OFF:
             self.pgconn.send_query(b"")
             super().wait(self._limit_wait(generators.execute(self.pgconn), self.ping_seconds))
 

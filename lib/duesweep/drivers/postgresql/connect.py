@@ -14,6 +14,7 @@ from duesweep.drivers.postgresql.bounded import BoundedConnection
 from duesweep.drivers.postgresql.connection import PostgreSqlConnection
 from duesweep.drivers.postgresql.errors import connect_errors
 from duesweep.drivers.postgresql.settings import UTC_SETTINGS, settings_query, time_outs
+from duesweep.drivers.postgresql.uuids import UuidArray, UuidArrayDumper
 
 TASK_LIMITS = DEFAULT_TIMEOUTS.task
 DRIVER_LIMITS = DEFAULT_TIMEOUTS.driver
@@ -90,6 +91,7 @@ def _open(dsn: str, limits: Limits, **overrides: str) -> BoundedConnection:
         },  # type: ignore[arg-type]
     )
     raw.answer_seconds = raw.ping_seconds = limits.connect_seconds
+    raw.adapters.register_dumper(UuidArray, UuidArrayDumper)
     return raw
 
 

@@ -15,7 +15,7 @@ from duesweep.core.timeouts import Limits
 from duesweep.drivers.postgresql.bounded import BoundedConnection
 from duesweep.drivers.postgresql.copy import copy_chunks
 from duesweep.drivers.postgresql.errors import destination_errors, map_errors
-from duesweep.drivers.postgresql.settings import settings_query, time_outs
+from duesweep.drivers.postgresql.settings import LARGE_STATEMENTS, settings_query, time_outs
 from duesweep.drivers.postgresql.statements import PostgreSqlStatements
 from duesweep.errors import ConfigError, RefusedMessageError
 
@@ -37,20 +37,17 @@ class PostgreSqlConnection(PostgreSqlStatements):
 
     @contextmanager
     def wait_longer(self, seconds: float) -> Iterator[None]:
-        """A transaction in which one answer may take `seconds`."""
+        """A transaction for large statements, in which one answer may take `seconds`."""
         limits = replace(self.limits, answer_seconds=seconds)
+        settings = time_outs(limits) | LARGE_STATEMENTS
         with self.transaction():
-            self._set_statement_timeout(limits)
+            with map_errors():
+                self._raw.execute(settings_query(settings, in_transaction=True).encode())
             self._raw.answer_seconds = seconds
             try:
                 yield
             finally:
                 self._raw.answer_seconds = self.limits.answer_seconds
-
-    def _set_statement_timeout(self, limits: Limits) -> None:
-        milliseconds = round(limits.statement_seconds * 1_000)
-        with map_errors():
-            self._raw.execute(f"SET LOCAL statement_timeout = {milliseconds}".encode())
 
     def begin(self) -> None:
         """Begin a transaction that `commit` ends, unless one is under way."""
@@ -80,8 +77,6 @@ class PostgreSqlConnection(PostgreSqlStatements):
         """
         text = f"COPY {table} (id, headers, body) FROM STDIN (FORMAT BINARY)"
         with destination_errors(table), self._raw.cursor() as cursor:
-            # A deferred constraint would refuse the whole batch at its COMMIT, in every attempt.
-            cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
             with cursor.copy(text.encode()) as copy:
                 for chunk in copy_chunks(rows):
                     copy.write(chunk)
@@ -107,7 +102,7 @@ class PostgreSqlConnection(PostgreSqlStatements):
             "driver": "org.postgresql.Driver",
             "user": info.user,
             "password": info.password,
-            "sessionInitStatement": settings_query(time_outs(limits)),
+            "sessionInitStatement": settings_query(time_outs(limits) | LARGE_STATEMENTS),
             **{name: value for name, value in _tls_settings(self._raw).items() if value},
         }
         host = f"[{info.host}]" if ":" in info.host else info.host

@@ -22,24 +22,25 @@ _IDS_AT_ONCE = 256
 
 def copy_chunks(rows: Iterable[tuple[str, bytes | None]]) -> Iterator[bytes]:
     """The stream of (id, headers, body) for (headers, body) `rows`, each under a new random id."""
-    chunk, ids = bytearray(_HEADER), _new_ids()
+    parts, size, ids = [_HEADER], 0, _new_ids()
     for headers, body in rows:
         text = headers.encode()
-        chunk += _ROW.pack(_FIELDS, 16, next(ids), len(text)) + text
+        parts += (_ROW.pack(_FIELDS, 16, next(ids), len(text)), text)
         if body is None:
-            chunk += _NULL
-            continue
-        chunk += _LENGTH.pack(len(body))
-        if len(body) < _CHUNK_BYTES:
-            chunk += body
+            parts.append(_NULL)
+            size += len(text)
+        elif len(body) < _CHUNK_BYTES:
+            parts += (_LENGTH.pack(len(body)), body)
+            size += len(text) + len(body)
         else:
-            yield bytes(chunk)
+            parts.append(_LENGTH.pack(len(body)))
+            yield b"".join(parts)
             yield body
-            chunk.clear()
-        if len(chunk) >= _CHUNK_BYTES:
-            yield bytes(chunk)
-            chunk.clear()
-    yield bytes(chunk + _TRAILER)
+            parts, size = [], 0
+        if size >= _CHUNK_BYTES:
+            yield b"".join(parts)
+            parts, size = [], 0
+    yield b"".join([*parts, _TRAILER])
 
 
 def _new_ids() -> Iterator[bytes]:

@@ -17,6 +17,7 @@ from duesweep.errors import (
     RefusedMessageError,
     StoreError,
     TransactionLostError,
+    UnusualBatchError,
     make_storable,
 )
 
@@ -63,6 +64,18 @@ def destination_errors(table: TableName) -> Iterator[None]:
             raise RefusedMessageError(text) from error
         more = _QUEUE_STATES.get(state, Problem("", "look at its triggers, rules and policies"))
         raise DestinationError(text + more.text, advice=more.advice) from error
+
+
+@contextmanager
+def unusual_errors() -> Iterator[None]:
+    """Turn the errors of statements into `UnusualBatchError`, except those of the service."""
+    try:
+        yield
+    except psycopg.Error as error:
+        state = error.sqlstate
+        if state is None or state[:2] in _SERVICE_CLASSES or state in _STOPPED:
+            raise
+        raise UnusualBatchError(_sentence(error)) from error
 
 
 @contextmanager
@@ -113,6 +126,8 @@ _QUEUE_STATES = {
 # operator intervention except a cancelled statement.
 _SERVICE_CLASSES = {"08", "40", "53", "58", "XX"}
 _SERVICE_STATES = {"57P01", "57P02", "57P03", "57P04", "57P05"}
+# Also what took too long: tried again, it would take as long again.
+_STOPPED = _SERVICE_STATES | {"57014"}
 # Serialization failure and deadlock: the same transaction may succeed the next time.
 _LOST_STATES = {"40001", "40P01"}
 # Connection, rollback (deadlock, serialization), resources, lock not available, intervention.

@@ -14,6 +14,12 @@ UTC_SETTINGS = {
 }
 
 
+# For statements about all that is due: memory in which a million keys are sorted, and no nested
+# loops. Where the planner does not know yet how many retry counters there are, it would compare
+# each message with each of them.
+LARGE_STATEMENTS = {"work_mem": "128MB", "enable_nestloop": "off"}
+
+
 def time_outs(limits: Limits) -> dict[str, str]:
     """All time-outs that a role or a database can set for its sessions."""
     return {
@@ -30,11 +36,14 @@ def time_outs(limits: Limits) -> dict[str, str]:
     }
 
 
-def settings_query(settings: Mapping[str, str]) -> str:
-    """A query that sets them, except those that this version of the server does not know."""
+def settings_query(settings: Mapping[str, str], *, in_transaction: bool = False) -> str:
+    """A query that sets them, for the session or in this transaction only, except those that this
+    version of the server does not know.
+    """
     rows = ", ".join(f"({_literal(name)}, {_literal(value)})" for name, value in settings.items())
     return (
-        f"SELECT set_config(name, wanted.value, false) FROM (VALUES {rows}) AS wanted (name, value)"
+        f"SELECT set_config(name, wanted.value, {str(in_transaction).lower()})"
+        f" FROM (VALUES {rows}) AS wanted (name, value)"
         " JOIN pg_settings USING (name)"
     )
 

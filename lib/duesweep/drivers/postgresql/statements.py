@@ -1,7 +1,7 @@
 """Named statements on one session of PostgreSQL."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from psycopg import sql
@@ -9,7 +9,7 @@ from psycopg.rows import namedtuple_row
 
 from duesweep.core.address import TableName
 from duesweep.drivers.postgresql.bounded import BoundedConnection
-from duesweep.drivers.postgresql.errors import map_errors
+from duesweep.drivers.postgresql.errors import map_errors, unusual_errors
 from duesweep.sql import statement
 
 # Tables, or SQL that stands for a name.
@@ -39,6 +39,22 @@ class PostgreSqlStatements:
             self._raw.cursor(row_factory=namedtuple_row, binary=True) as cursor,
         ):
             return cursor.execute(_sent(name, self._names), values).fetchall()
+
+    def rows_of_each(self, *named: tuple[str, Mapping[str, object]]) -> list[list[Any]]:
+        """The rows of several named statements, each with its values, in one round trip. They run
+        in this order; after one that fails, none does. Raises `UnusualBatchError` where the server
+        refuses one, and is itself well.
+        """
+        wanted = ", ".join(_describe_statement(name, self._names) for name, _ in named)
+        with map_errors(wanted), unusual_errors(), ExitStack() as stack:
+            cursors = [
+                stack.enter_context(self._raw.cursor(row_factory=namedtuple_row, binary=True))
+                for _ in named
+            ]
+            with self._raw.pipeline():
+                for cursor, (name, values) in zip(cursors, named, strict=True):
+                    cursor.execute(_sent(name, self._names), values)
+            return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
     def row(self, name: str, /, **values: object) -> Any:
         """The only row that the named statement returns."""

@@ -25,6 +25,22 @@ FROM {delayed} d
 WHERE d.{id} = ANY(%(keys)s::uuid[]) AND d.{due} < %(horizon)s::timestamptz{utc}
 FOR UPDATE OF d SKIP LOCKED;
 
+-- name: check_constraints_at_once
+-- Has deferred constraints checked with each statement, until this transaction ends. Otherwise one
+-- could refuse a whole batch at its COMMIT, in every attempt.
+SET CONSTRAINTS ALL IMMEDIATE;
+
+-- name: take
+-- Removes the messages of these claim keys that are still there and still due, and returns them as
+-- `claim` does. Waits for rows that others hold, for as long as `set_lock_wait` has set.
+DELETE FROM {delayed} d
+WHERE d.{id} = ANY(%(keys)s::uuid[]) AND d.{due} < %(horizon)s::timestamptz{utc}
+RETURNING d.{id}::text AS id, d.{headers} AS headers, d.{body} AS body, {destination} AS destination,
+    CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM d.{due}) * 1000000)::bigint END AS due_us,
+    CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM least(
+        (d.{due}{utc} AT TIME ZONE %(zone)s::text) AT TIME ZONE 'UTC', %(latest)s::timestamptz
+    )) * 1000000)::bigint END AS instant_us;
+
 -- name: explain_unclaimed
 -- Returns why claim keys led to no message: `skipped` messages are there and due, so others hold
 -- them; `later` messages are there but no longer due. Runs after the claim, as a statement of its
@@ -35,6 +51,14 @@ FROM (
     FROM {delayed} d
     WHERE d.{id} = ANY(%(keys)s::uuid[])
 ) AS unclaimed;
+
+-- name: read_some_attempts
+-- Returns `most` retry counters of the source, or all if there are fewer. Runs after the claim, as
+-- `read_attempts` does, and saves it where few messages have failed. Takes no locks.
+SELECT message_key::text AS message_key, attempts, next_attempt_at <= clock_timestamp() AS is_eligible
+FROM {attempts}
+WHERE source = %(source)s
+LIMIT %(most)s;
 
 -- name: read_attempts
 -- Returns the retry counters of claimed messages. Runs after the claim, as a statement of its own:

@@ -61,7 +61,6 @@ class PostgreSqlDriverSession(RelationalDriverSession):
     def plan(self, run: SweepRun, slicing: Slicing) -> Slices:
         """Slices of equal size by (due, id), however many messages share one Due."""
         with self._looking_at_all():
-            self._statements.row("set_sort_memory")
             rows = self._statements.rows(
                 "plan_bounds", **self._pending(run.horizon), **asdict(slicing)
             )

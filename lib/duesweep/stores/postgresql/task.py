@@ -5,13 +5,16 @@ from datetime import datetime
 from typing import Any
 
 from duesweep.core.message import Message
-from duesweep.drivers.postgresql import PostgreSqlConnection, array_text
+from duesweep.drivers.postgresql import PostgreSqlConnection, UuidArray
+from duesweep.errors import UnusualBatchError
 from duesweep.stores.postgresql.account import PostgreSqlAccount
 from duesweep.stores.postgresql.location import PostgreSqlLocation
 from duesweep.stores.relational.task import RelationalTaskSession
 from duesweep.stores.values import Claim, Horizon, SweepRun
 
 _TURN_WAIT = "10s"
+# Whoever waits for a row holds others meanwhile. NServiceBus's mover holds its rows for about 5 ms.
+_TAKE_WAIT = "20ms"
 
 
 class PostgreSqlTaskSession(RelationalTaskSession):
@@ -24,6 +27,7 @@ class PostgreSqlTaskSession(RelationalTaskSession):
         account = PostgreSqlAccount(statements, store)
         super().__init__(statements, account, store.source, store.addresses.endpoint)
         self.connection = connection
+        self._pipelined = statements
         self._kind = store.kind
 
     def __enter__(self) -> "PostgreSqlTaskSession":
@@ -35,14 +39,33 @@ class PostgreSqlTaskSession(RelationalTaskSession):
     def claim(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
         """Lock what is eligible among these keys."""
         server_us = self._fence(run)
-        horizon = run.horizon
-        rows = self._statements.rows(
-            "claim",
-            keys=array_text(claim_keys),
-            horizon=horizon.before,
-            **instant_values(horizon),
+        rows = self._statements.rows("claim", **_claim_values(run.horizon, claim_keys))
+        return self._read_claim(run, claim_keys, rows, server_us)
+
+    def take(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
+        """Remove what is eligible among these keys, unless others hold a row for long."""
+        usual_wait = f"{self.connection.limits.lock_seconds * 1_000:.0f}"
+        fence, _, _, rows, _ = self._pipelined.rows_of_each(
+            ("fence", {"sweep_id": run.sweep_id}),
+            # For the messages that the queue appends.
+            ("check_constraints_at_once", {}),
+            ("set_lock_wait", {"wait": _TAKE_WAIT}),
+            ("take", _claim_values(run.horizon, claim_keys)),
+            ("set_lock_wait", {"wait": usual_wait}),
         )
-        skipped, gone, later = self._unclaimed(claim_keys, {row.id for row in rows}, horizon.before)
+        server_us = self._time_if_open(run, fence)
+        claim = self._read_claim(run, claim_keys, rows, server_us)
+        if claim.skipped:
+            raise UnusualBatchError(f"{claim.skipped} rows were not removed")
+        if len(claim.messages) < len(rows):
+            raise UnusualBatchError("a message is in back-off")
+        return claim
+
+    def _read_claim(
+        self, run: SweepRun, claim_keys: Sequence[str], rows: Sequence[Any], server_us: int
+    ) -> Claim:
+        claimed = {row.id for row in rows}
+        skipped, gone, later = self._unclaimed(claim_keys, claimed, run.horizon.before)
         counters = self._account.read_attempts([row.id for row in rows])
         messages = [
             self._message(row, counters.get(row.id))
@@ -60,7 +83,7 @@ class PostgreSqlTaskSession(RelationalTaskSession):
         missing = [key for key in claim_keys if key not in claimed]
         if not missing:
             return 0, 0, 0
-        row = self._statements.row("explain_unclaimed", keys=array_text(missing), horizon=horizon)
+        row = self._statements.row("explain_unclaimed", keys=UuidArray.of(missing), horizon=horizon)
         return row.skipped, len(missing) - row.skipped - row.later, row.later
 
     def claim_key(self, message: Message) -> str:
@@ -84,7 +107,12 @@ class PostgreSqlTaskSession(RelationalTaskSession):
         return max(0, min(wanted, limit - exhausted))
 
     def _remove(self, messages: Sequence[Message]) -> int:
-        return self._statements.execute("remove", keys=array_text([m.key for m in messages]))
+        return self._statements.execute("remove", keys=UuidArray.of([m.key for m in messages]))
+
+
+def _claim_values(horizon: Horizon, claim_keys: Sequence[str]) -> dict[str, object]:
+    keys = {"keys": UuidArray.of(claim_keys), "horizon": horizon.before}
+    return keys | instant_values(horizon)
 
 
 def instant_values(horizon: Horizon) -> dict[str, object]:

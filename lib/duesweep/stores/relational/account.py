@@ -13,7 +13,7 @@ class BatchAccount(Protocol):
     """The retry counters of a source and what it exhausts, in one dialect, on one session."""
 
     def read_attempts(self, keys: Sequence[str]) -> Mapping[str, Any]:
-        """The retry counters of claimed messages, by their keys."""
+        """The retry counters of claimed messages, by their keys; and perhaps some of others."""
         ...
 
     def clear_attempts(self, keys: Sequence[str]) -> None:

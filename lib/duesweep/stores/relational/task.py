@@ -49,6 +49,13 @@ class RelationalTaskSession(ABC):
             )
         self._journal_batch(run, slice_number, outcomes, server_us)
 
+    def finish_taken(
+        self, run: SweepRun, slice_number: int, outcomes: Outcomes, server_us: int
+    ) -> None:
+        """Account for messages that were taken, in the transaction that took them."""
+        self._clear_attempts([o.message for o in outcomes.delivered])
+        self._journal_batch(run, slice_number, outcomes, server_us)
+
     def end_slice(self, run: SweepRun, slice_number: int, end: SliceEnd) -> None:
         """Journal the end of a slice, in a transaction of its own."""
         with self.transaction():
@@ -63,7 +70,9 @@ class RelationalTaskSession(ABC):
 
     def _fence(self, run: SweepRun) -> int:
         """Hold the sweep open until this transaction ends; the server's time in microseconds."""
-        rows = self._fence_rows(run)
+        return self._time_if_open(run, self._fence_rows(run))
+
+    def _time_if_open(self, run: SweepRun, rows: Sequence[Any]) -> int:
         if not rows or not rows[0].is_open:
             raise SweepClosedError(
                 f"Sweep {run.sweep_id} of {self._source} was closed by another process, which took "
@@ -81,6 +90,9 @@ class RelationalTaskSession(ABC):
                 "locked",
                 "look for triggers or rules on the delayed table",
             )
+        self._clear_attempts(messages)
+
+    def _clear_attempts(self, messages: Sequence[Message]) -> None:
         counted = [m.key for m in messages if m.attempts]
         if counted:
             self._account.clear_attempts(counted)

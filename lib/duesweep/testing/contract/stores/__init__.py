@@ -8,6 +8,7 @@ from duesweep.testing.contract.stores.locks import LockContract
 from duesweep.testing.contract.stores.messages import MessageContract
 from duesweep.testing.contract.stores.retry import RetryContract
 from duesweep.testing.contract.stores.sweep import SweepContract
+from duesweep.testing.contract.stores.take import TakeContract
 
 
 class StoreContract(
@@ -18,6 +19,7 @@ class StoreContract(
     ClaimKeyContract,
     FinishContract,
     SweepContract,
+    TakeContract,
     MessageContract,
 ):
     """The whole contract of a store. The fixture `subject` is a `StoreUnderTest`."""

@@ -15,6 +15,7 @@ from duesweep.stores.base import TaskSession
 from duesweep.stores.values import Claim, SweepRun
 from duesweep.testing.builders import DelayedRow, delayed_row
 from duesweep.testing.contract.subjects import StoreUnderTest
+from duesweep.testing.journal import BatchEntry
 
 MINUTE = timedelta(minutes=1)
 # How long a test checks that a session waits: less than its lock time-out.
@@ -80,6 +81,11 @@ def fail(subject: StoreUnderTest, run: SweepRun, row: DelayedRow) -> None:
     with batch(subject) as session:
         claimed = claim(subject, session, run, row)
         session.finish(run, 0, failed(*claimed.messages), claimed.server_us)
+
+
+def batches(subject: StoreUnderTest, run: SweepRun) -> list[BatchEntry]:
+    """What the sweep's batches have journalled."""
+    return [entry for entry in subject.journal(run) if isinstance(entry, BatchEntry)]
 
 
 def need_skipping(subject: StoreUnderTest) -> None:

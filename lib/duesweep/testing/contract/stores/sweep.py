@@ -10,7 +10,8 @@ from duesweep import tombstone
 from duesweep.core.account import SliceAccount, SliceEnd
 from duesweep.core.outcome import Exhausted, Outcomes
 from duesweep.core.policy import BatchLimits, Retry
-from duesweep.dispatch import ClaimKeys, DispatchJob, dispatch_slice
+from duesweep.dispatch import ClaimKeys, dispatch_slice
+from duesweep.dispatch_job import DispatchJob
 from duesweep.errors import QueueNotFoundError, SweepClosedError
 from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import DelayedRow, delayed_row

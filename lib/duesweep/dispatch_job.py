@@ -1,0 +1,23 @@
+"""What every slice of a sweep needs."""
+
+from dataclasses import dataclass, field
+
+from duesweep.core.clock import Clock, SystemClock
+from duesweep.core.policy import BatchLimits, Retry
+from duesweep.queues.base import Queue
+from duesweep.stores.base import Store
+from duesweep.stores.values import SweepRun
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchJob:
+    """Everything that a slice needs, as plain values: Spark ships it to executors."""
+
+    store: Store
+    queue: Queue
+    run: SweepRun
+    limits: BatchLimits
+    retry: Retry
+    max_exhausted: int
+    error_queue: str | None
+    clock: Clock = field(default_factory=SystemClock)

@@ -1,0 +1,65 @@
+"""A store in memory that removes messages as it claims them, and queues without savepoints."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from duesweep.core.message import Message
+from duesweep.core.outcome import Outcomes
+from duesweep.errors import UnusualBatchError
+from duesweep.queues.base import Destination
+from duesweep.stores.base import TaskSession
+from duesweep.stores.values import Claim, SweepRun
+from duesweep.testing.memory import MemoryStore
+from duesweep.testing.memory_queue import MemoryQueue, MemoryQueueSession
+from duesweep.testing.memory_sessions import MemoryTaskSession
+
+
+class TakingStore(MemoryStore):
+    """Counts in `taken` and `claimed` the messages of each call."""
+
+    def __init__(self, *rows: object) -> None:
+        super().__init__(rows)  # type: ignore[arg-type]
+        self.taken: list[int] = []
+        self.claimed: list[int] = []
+
+    @contextmanager
+    def open_task(self) -> Iterator["TakingSession"]:
+        yield TakingSession(self)
+
+
+class TakingSession(MemoryTaskSession):
+    """As a claim that nobody may hold, and that has to be complete."""
+
+    def __init__(self, store: TakingStore) -> None:
+        super().__init__(store)
+        self._counts = store
+
+    def claim(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
+        self._counts.claimed.append(len(claim_keys))
+        return super().claim(run, claim_keys)
+
+    def take(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
+        self._counts.taken.append(len(claim_keys))
+        return super().claim(run, claim_keys)
+
+    def finish_taken(
+        self, run: SweepRun, slice_number: int, outcomes: Outcomes, server_us: int
+    ) -> None:
+        self.finish(run, slice_number, outcomes, server_us)
+
+
+class AppendingQueue(MemoryQueue):
+    """Its sessions append."""
+
+    @contextmanager
+    def open(self, store: TaskSession) -> Iterator["AppendingSession"]:
+        assert isinstance(store, MemoryTaskSession)
+        yield AppendingSession(self, None if not self.shares_transaction else store)
+
+
+class AppendingSession(MemoryQueueSession):
+    """All or nothing."""
+
+    def append(self, destination: Destination, messages: Sequence[Message]) -> None:
+        if self.deliver(destination, messages):
+            raise UnusualBatchError("a message was refused")

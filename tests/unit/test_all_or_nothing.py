@@ -1,0 +1,160 @@
+"""The short form of a batch, and when it gives way to the careful one."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from duesweep.core.message import Message
+from duesweep.core.policy import CLAIM_SECONDS, BatchLimits
+from duesweep.errors import (
+    DuesweepError,
+    RefusedMessageError,
+    StoreError,
+    TransactionLostError,
+    UnusualBatchError,
+)
+from duesweep.testing.builders import DelayedRow, delayed_row
+from support.dispatch_world import World, one, slice_end
+from support.taking import AppendingQueue, TakingStore
+
+_QUEUES = ("Billing", "Shipping", "error")
+
+
+def _world(*rows: DelayedRow, own_transaction: bool = False) -> tuple[World, TakingStore]:
+    store = TakingStore(*rows)
+    queue = AppendingQueue(*_QUEUES, own_transaction=own_transaction)
+    return World(store, queue), store
+
+
+def _rows(count: int, destination: str = "Billing") -> list[DelayedRow]:
+    return [delayed_row(destination) for _ in range(count)]
+
+
+def test_usual_batches_are_taken_and_never_claimed() -> None:
+    rows = [*_rows(3), *_rows(2, "Shipping")]
+    world, store = _world(*rows)
+
+    run = world.sweep(limits=BatchLimits(rows=4))
+
+    assert (store.taken, store.claimed) == ([4, 1], [])
+    assert world.queue.arrived["Billing"] == [one(row) for row in rows[:3]]
+    assert world.queue.arrived["Shipping"] == [one(row) for row in rows[3:]]
+    assert world.batches(run) == [(4, 0), (1, 0)]
+    assert world.ends(run) == [slice_end(given=5, claimed=5)]
+
+
+def test_batch_with_an_unknown_queue_is_run_again_with_care_and_charges_that_message_once() -> None:
+    known, unknown = _rows(3), delayed_row("Nowhere")
+    world, store = _world(*known, unknown)
+
+    run = world.sweep()
+
+    assert (store.taken, store.claimed) == ([4], [4])
+    assert world.queue.arrived["Billing"] == [one(row) for row in known]
+    assert {key: count for key, (count, _) in store.attempts.items()} == {unknown.key: 1}
+    assert world.batches(run) == [(3, 1)]
+    assert world.ends(run) == [slice_end(given=4, claimed=4)]
+
+
+def test_unreadable_message_fails_once() -> None:
+    broken = DelayedRow(headers="{")
+    world, store = _world(*_rows(2), broken)
+
+    run = world.sweep()
+
+    assert world.batches(run) == [(2, 1)]
+    assert list(store.rows) == [broken.key]
+
+
+def test_refused_message_fails_once_and_the_others_arrive_once() -> None:
+    rows = _rows(4)
+    world, store = _world(*rows)
+    world.trouble("Billing", RefusedMessageError("too long"), rows[1].key)
+
+    run = world.sweep()
+
+    assert world.queue.arrived["Billing"] == [one(row) for row in (rows[0], *rows[2:])]
+    assert {key: count for key, (count, _) in store.attempts.items()} == {rows[1].key: 1}
+    assert world.batches(run) == [(3, 1)]
+
+
+def test_after_three_unusual_batches_a_slice_takes_no_more() -> None:
+    world, store = _world(*[row for _ in range(5) for row in (*_rows(1), *_rows(1, "Nowhere"))])
+
+    world.sweep(limits=BatchLimits(rows=2))
+
+    assert (store.taken, store.claimed) == ([2, 2, 2], [2, 2, 2, 2, 2])
+    assert len(world.queue.arrived["Billing"]) == 5
+
+
+def test_one_unusual_batch_does_not_end_the_short_form() -> None:
+    world, store = _world(*_rows(2), *_rows(2, "Nowhere"), *_rows(2))
+
+    world.sweep(limits=BatchLimits(rows=2))
+
+    assert (store.taken, store.claimed) == ([2, 2, 2], [2])
+
+
+def test_queue_with_a_transaction_of_its_own_never_takes() -> None:
+    """A rollback of the store would not undo what it has delivered."""
+    world, store = _world(*_rows(3), own_transaction=True)
+
+    world.sweep()
+
+    assert (store.taken, store.claimed) == ([], [3])
+    assert len(world.queue.arrived["Billing"]) == 3
+
+
+@pytest.mark.parametrize("error", [TransactionLostError("deadlock"), UnusualBatchError("odd")])
+def test_batch_that_is_given_up_once_is_delivered_once(error: DuesweepError) -> None:
+    world, store = _world(*_rows(3))
+    errors: list[DuesweepError | None] = [error]
+    world.queue.trouble["Billing"] = lambda _: errors.pop() if errors else None
+
+    run = world.sweep()
+
+    assert (store.taken, store.claimed) == ([3], [3])
+    assert len(world.queue.arrived["Billing"]) == 3
+    assert world.batches(run) == [(3, 0)]
+
+
+def test_service_that_fails_ends_the_slice_and_is_not_asked_again() -> None:
+    world, store = _world(*_rows(3))
+    world.trouble("Billing", StoreError("the server is gone", transient=True))
+
+    run = world.sweep()
+
+    assert (store.taken, store.claimed) == ([3], [])
+    assert len(store.rows) == 3
+    assert world.ends(run) == [slice_end("the server is gone", given=3)]
+
+
+def test_batch_that_takes_too_long_is_rolled_back_and_goes_in_parts() -> None:
+    first, second = delayed_row("Billing"), delayed_row("Shipping")
+    world, store = _world(first, second)
+
+    def slow(_: Message) -> None:
+        world.clock.sleep(CLAIM_SECONDS + 1)
+
+    world.queue.trouble["Billing"] = slow
+
+    run = world.sweep()
+
+    assert (store.taken, store.claimed) == ([2], [2, 1])
+    assert world.queue.arrived["Billing"] == [one(first)]
+    assert world.queue.arrived["Shipping"] == [one(second)]
+    assert world.batches(run) == [(1, 0), (1, 0)]
+
+
+def test_message_that_is_not_due_yet_stays() -> None:
+    world, store = _world(*_rows(1))
+    early = delayed_row("Billing", due=store.now + timedelta(minutes=1))
+    store.rows[early.key] = early
+    run = store.open_sweep()
+    run = replace(run, horizon=run.horizon.looking_ahead(timedelta(minutes=2)))
+
+    world.run_slice(run)
+
+    assert list(store.rows) == [early.key]
+    assert len(world.queue.arrived["Billing"]) == 1
