@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -99,20 +100,22 @@ class ShellRun:
 def sweep_from_shell(file: Path, *options: str, **environment: str) -> ShellRun:
     """One sweep by the command line, with `environment` added to this process's own."""
     started = time.monotonic()
-    process = subprocess.Popen(
-        [str(_ROOT / "spark-submit.sh"), "sweep", "--json", "--config", str(file), *options],
-        stdout=subprocess.PIPE,
-        env={k: v for k, v in os.environ.items() if k != "PYSPARK_SUBMIT_ARGS"} | environment,
-    )
-    ended, status, used, peak_mb = 0, 0, None, 0.0
-    while not ended:
-        peak_mb = _peak_mb(process.pid) or peak_mb
-        time.sleep(0.005)
-        ended, status, used = os.wait4(process.pid, os.WNOHANG)
-    seconds = time.monotonic() - started
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.stdout is not None
-    output = process.stdout.read()
+    # Into a file: nobody reads a pipe until the sweep has ended.
+    with tempfile.TemporaryFile() as written:
+        process = subprocess.Popen(
+            [str(_ROOT / "spark-submit.sh"), "sweep", "--json", "--config", str(file), *options],
+            stdout=written,
+            env={k: v for k, v in os.environ.items() if k != "PYSPARK_SUBMIT_ARGS"} | environment,
+        )
+        ended, status, used, peak_mb = 0, 0, None, 0.0
+        while not ended:
+            peak_mb = _peak_mb(process.pid) or peak_mb
+            time.sleep(0.005)
+            ended, status, used = os.wait4(process.pid, os.WNOHANG)
+        seconds = time.monotonic() - started
+        process.returncode = os.waitstatus_to_exitcode(status)
+        written.seek(0)
+        output = written.read()
     if status or json.loads(output)["outcome"] != "done":
         raise RuntimeError(f"a sweep ended with {process.returncode}: {output!r}")
     cpu = used.ru_utime + used.ru_stime
