@@ -7,6 +7,7 @@ from dataclasses import replace
 import psycopg
 import pytest
 
+from duesweep import wiring
 from duesweep.core.outcome import Delivered, Outcomes
 from duesweep.core.timeouts import Timeouts
 from duesweep.drivers.postgresql import TASK_LIMITS, connect
@@ -16,6 +17,7 @@ from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import DelayedRow
 from support.contract.store_subjects import DelayedTableUnderTest
 from support.endpoint import Endpoint
+from support.faults.dead_sweeps import dispatch_without_settling
 
 LOCK_WAIT_SECONDS = 0.3
 # Whose lock was waited for, which PostgreSQL does not say.
@@ -187,3 +189,37 @@ def test_server_that_does_not_answer_is_a_passing_fault(endpoint: Endpoint) -> N
         connect(psycopg.conninfo.make_conninfo(endpoint.dsn, port=1), TASK_LIMITS)
 
     assert failure.value.transient
+
+
+def test_setup_lets_no_server_compress_tombstones_again(endpoint: Endpoint) -> None:
+    endpoint.set_up()
+
+    stored = endpoint.fetch(
+        "SELECT attname FROM pg_attribute"
+        " WHERE attrelid = 'duesweep_journal'::regclass AND attnum > 0 AND attstorage = 'e'"
+        " ORDER BY attnum"
+    )
+
+    assert [row.attname for row in stored] == ["lateness_ms", "outcomes"]
+
+
+def test_trigger_that_keeps_a_row_is_named_by_the_whole_sweep(endpoint: Endpoint) -> None:
+    """The short form finds that rows were not removed; the careful form says what to do."""
+    endpoint.set_up("Billing")
+    endpoint.delay_many(3)
+    endpoint.execute(
+        "CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RETURN NULL; END$$"
+    )
+    endpoint.execute(
+        'CREATE TRIGGER keep BEFORE DELETE ON "Sales.Orders.Delayed"'
+        " FOR EACH ROW EXECUTE FUNCTION keep()"
+    )
+    context = wiring.sweep_context(endpoint.config())
+
+    with context.store.open_driver() as session:
+        dispatch_without_settling(context, session)
+
+    (end,) = endpoint.fetch("SELECT reason FROM duesweep_journal WHERE kind = 'slice'")
+    assert "look for triggers or rules on the delayed table" in end.reason
+    assert len(endpoint.waiting()) == 3
+    assert endpoint.queue_rows("Billing") == []

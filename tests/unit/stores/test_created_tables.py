@@ -72,6 +72,8 @@ def _added(dialect: str, name: str) -> list[tuple[str, dict[str, str]]]:
     return [
         (alter.this.name, _columns(dialect, alter))
         for alter in _parsed(dialect, name, "ALTER TABLE")
+        # Not how a column is stored, which sqlglot does not know.
+        if isinstance(alter, exp.Alter)
     ]
 
 
