@@ -1,10 +1,13 @@
 """An error that nobody foresaw: it ends one slice, and the sweep says so."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from duesweep import wiring
+from duesweep.all_or_nothing import AllOrNothing
+from duesweep.core.account import SliceAccount
 from duesweep.core.policy import Slicing
-from duesweep.delivery import SliceDelivery
 from duesweep.engines.in_process import InProcessEngine
 from duesweep.errors import ExitCode
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
@@ -19,20 +22,20 @@ def test_other_slices_go_on_and_the_sweep_is_closed_with_the_reason(
 ) -> None:
     endpoint.set_up("Billing")
     keys = endpoint.delay_many(30)
-    plan, deliver = PostgreSqlDriverSession.plan, SliceDelivery.deliver_all
+    plan, run_batch = PostgreSqlDriverSession.plan, AllOrNothing.run
 
     def plan_three(session: PostgreSqlDriverSession, run: SweepRun, _: Slicing) -> Slices:
         return plan(session, run, Slicing(3))
 
-    def deliver_some(delivery: SliceDelivery, messages: object, clock: object) -> object:
-        if any(message.key == keys[0] for message in messages):  # type: ignore[attr-defined]
+    def run_some(batches: AllOrNothing, batch: Sequence[str]) -> SliceAccount | None:
+        if keys[0] in batch:
             raise ZeroDivisionError("a defect")
-        return deliver(delivery, messages, clock)  # type: ignore[arg-type]
+        return run_batch(batches, batch)
 
     context = wiring.sweep_context(endpoint.config())
     with monkeypatch.context() as patch:
         patch.setattr(PostgreSqlDriverSession, "plan", plan_three)
-        patch.setattr(SliceDelivery, "deliver_all", deliver_some)
+        patch.setattr(AllOrNothing, "run", run_some)
         cut = sweep(InProcessEngine(), context)
 
     assert (cut.outcome, exit_code(cut)) == ("incomplete", ExitCode.WORK_LEFT)

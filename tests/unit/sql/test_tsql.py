@@ -122,7 +122,9 @@ def test_no_statement_asks_for_a_lock_on_a_table(name: str) -> None:
 def test_claim_looks_at_fewer_rows_than_make_the_server_lock_the_table(name: str) -> None:
     text = _text(name)
 
-    assert max(map(int, re.findall(r"TOP \((\d+)\)", text))) == SCANNED_ROWS < ESCALATES_AT
+    # The TOP of all is that of the list of Dues, which is no table.
+    tops = {*map(int, re.findall(r"TOP \((\d+)\)", text))} - {2_147_483_647}
+    assert max(tops) == SCANNED_ROWS < ESCALATES_AT
     assert 2 * SCANNED_ROWS < ESCALATES_AT, "each row may be on a page of its own"
     assert MAX_BATCH_ROWS < SCANNED_ROWS
 

@@ -2,7 +2,9 @@
 -- statement ends a slice.
 -- A Due travels as text that is exact to the tick of a `datetime`, 1/300 s. It is compared as a
 -- `datetime`: for a `datetime2` the server would convert the column, and not every server then uses
--- the index on it. Here and in the other files.
+-- the index on it. Here and in the other files. Where a statement looks for one Due after another,
+-- each is cast in a subquery with TOP, beforehand: Babelfish uses no index for a value that is cast in
+-- the comparison.
 
 -- name: fence
 -- Returns whether the sweep is still open, and the server's time in microseconds since 1970-01-01
@@ -33,15 +35,17 @@ WHERE a.source = @source AND a.next_attempt_at > SYSUTCDATETIME();
 -- with their pages, they stay below the 5,000 locks at which SQL Server locks the whole table.
 SELECT d.message_key, CONVERT(varchar(27), CONVERT(datetime2(7), d.due), 121) AS due,
        d.headers, d.body, d.destination, d.attempts
-FROM OPENJSON(CONVERT(nvarchar(max), @dues)) WITH (due varchar(27) '$.due', wanted int '$.wanted') t
+FROM (
+    SELECT TOP (2147483647) CAST(CONVERT(datetime2(7), j.due, 121) AS datetime) AS tick, j.wanted
+    FROM OPENJSON(CONVERT(nvarchar(max), @dues)) WITH (due varchar(27) '$.due', wanted int '$.wanted') j
+) t
 CROSS APPLY (
     SELECT TOP (t.wanted) l.message_key, l.due, l.headers, l.body, l.destination, l.attempts
     FROM (
         SELECT TOP (2000) {key_text} AS message_key, m.{due} AS due, m.Headers AS headers,
                m.{body} AS body, {destination} AS destination, {retry_count} AS attempts
         FROM {delayed} m WITH (UPDLOCK, READPAST, ROWLOCK)
-        WHERE m.{due} = CAST(CONVERT(datetime2(7), t.due, 121) AS datetime)
-          AND m.{due} < CAST(CONVERT(datetime2(7), @horizon, 121) AS datetime)
+        WHERE m.{due} = t.tick AND m.{due} < CAST(CONVERT(datetime2(7), @horizon, 121) AS datetime)
     ) l
     WHERE NOT EXISTS (
         SELECT 1 FROM {attempts} a WITH (READPAST)
@@ -61,12 +65,15 @@ CROSS APPLY (
 -- `failed_since`: how many of the waiting ones failed since the sweep began. Runs after the claim,
 -- as a statement of its own. Reads what others have not committed yet; keeps no locks.
 SELECT t.due, here.present, failures.waiting, failures.failed_since
-FROM OPENJSON(CONVERT(nvarchar(max), @dues)) WITH (due varchar(27) '$.due') t
+FROM (
+    SELECT TOP (2147483647) j.due, CAST(CONVERT(datetime2(7), j.due, 121) AS datetime) AS tick
+    FROM OPENJSON(CONVERT(nvarchar(max), @dues)) WITH (due varchar(27) '$.due') j
+) t
 CROSS JOIN (SELECT started_at FROM {sweeps} WHERE sweep_id = @sweep_id) s
 CROSS APPLY (
     SELECT COUNT_BIG(*) AS present
     FROM {delayed} m WITH (NOLOCK)
-    WHERE m.{due} = CAST(CONVERT(datetime2(7), t.due, 121) AS datetime)
+    WHERE m.{due} = t.tick
 ) here
 CROSS APPLY (
     SELECT COUNT_BIG(*) AS waiting,
@@ -125,10 +132,11 @@ SELECT @sweep_id, @slice, 'exhausted', @message_key, @message_id, @message_type,
 -- allows no other OUTPUT.
 SET NOCOUNT ON;
 DECLARE @Gone TABLE (message_key nvarchar(250));
+DECLARE @Tick datetime = CAST(CONVERT(datetime2(7), @due, 121) AS datetime);
 WITH firsts AS (
     SELECT TOP (@rows) m.{key}
     FROM {delayed} m WITH (UPDLOCK, READPAST, ROWLOCK)
-    WHERE m.{due} = CAST(CONVERT(datetime2(7), @due, 121) AS datetime)
+    WHERE m.{due} = @Tick
       AND NOT EXISTS (
         SELECT 1 FROM {attempts} a WITH (READPAST)
         WHERE a.source = @source
