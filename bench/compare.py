@@ -153,11 +153,12 @@ def _run(testbed: Testbed, contender: Contender, number: int) -> Run:
     testbed.reset()
     measured = contender.prepare()
     load = os.getloadavg()[0]
-    before = cpu.measure(testbed.server_pid)
+    with_jvm = contender.name == WARM
+    before = cpu.measure(testbed.server_pid, with_jvm=with_jvm)
     started = time.monotonic()
     steps = measured()
     seconds = time.monotonic() - started
-    used = cpu.measure(testbed.server_pid) - before
+    used = cpu.measure(testbed.server_pid, with_jvm=with_jvm) - before
     count = testbed.count(is_first_hop=contender.is_first_hop)
     run = Run(contender.name, number, round(seconds, 3), testbed.rows, count, load, used, steps)
     _say(

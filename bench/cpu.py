@@ -39,15 +39,20 @@ class _Process:
     ended_children: float
 
 
-def measure(server: int | None) -> CpuTimes:
+def measure(server: int | None, *, with_jvm: bool = True) -> CpuTimes:
     """The CPU times until now of this process, its descendants and the server with this id. None: a
-    server elsewhere, of which nothing is known.
+    server elsewhere, of which nothing is known. Without the JVM and its descendants in runs that do
+    not use it: its idle Python workers end, and take what they have used with them.
     """
     processes = _read_processes()
     of_server = set() if server is None else _tree(server, processes)
     server_seconds = sum(processes[pid].own + processes[pid].ended_children for pid in of_server)
     python = jvm = 0.0
-    for pid in _tree(os.getpid(), processes) - of_server:
+    own = _tree(os.getpid(), processes) - of_server
+    if not with_jvm:
+        jvms = [pid for pid in own if processes[pid].is_java]
+        own = own.difference(*(_tree(pid, processes) for pid in jvms))
+    for pid in own:
         process = processes[pid]
         if process.is_java:
             jvm += process.own

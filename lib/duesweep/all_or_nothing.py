@@ -15,7 +15,12 @@ from duesweep.core.policy import CLAIM_SECONDS
 from duesweep.core.store_clock import StoreClock
 from duesweep.delivery import group_by_destination
 from duesweep.dispatch_job import DispatchJob
-from duesweep.errors import MessageError, TransactionLostError, UnusualBatchError
+from duesweep.errors import (
+    DestinationError,
+    MessageError,
+    TransactionLostError,
+    UnusualBatchError,
+)
 from duesweep.queues.abilities import AppendsMessages
 from duesweep.queues.base import QueueSession
 from duesweep.stores.abilities import TakesMessages
@@ -38,13 +43,15 @@ class AllOrNothing:
         self._store = store
         self._queue = queue
         self._unusual = 0
+        # Not where the methods are inherited: see `TakesMessages`.
+        self._can_take = job.queue.shares_transaction and "take" in vars(type(store))
 
     def run(self, keys: Sequence[str]) -> SliceAccount | None:
         """Run a batch. None: nothing was done, it has to be run in the careful form."""
         store, queue = self._store, self._queue
         if (
             self._unusual >= _MOST_UNUSUAL
-            or not self._job.queue.shares_transaction
+            or not self._can_take
             or not isinstance(store, TakesMessages)
             or not isinstance(queue, AppendsMessages)
         ):
@@ -52,10 +59,15 @@ class AllOrNothing:
         try:
             with self._store.transaction():
                 return self._run(store, queue, keys)
+        except DestinationError as error:
+            # It is waited for once more, and then remembered, in the careful form alone.
+            self._unusual = _MOST_UNUSUAL
+            reason = str(error)
         except (UnusualBatchError, TransactionLostError) as error:
             self._unusual += 1
-            _log.info("Slice %d: the careful form, because of: %s", self._slice_number, error)
-            return None
+            reason = str(error)
+        _log.info("Slice %d: the careful form, because of: %s", self._slice_number, reason)
+        return None
 
     def _run(
         self, store: TakesMessages, queue: AppendsMessages, keys: Sequence[str]

@@ -1,5 +1,7 @@
 """The short form of a batch, and when it gives way to the careful one."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 
@@ -8,6 +10,7 @@ import pytest
 from duesweep.core.message import Message
 from duesweep.core.policy import CLAIM_SECONDS, BatchLimits
 from duesweep.errors import (
+    DestinationError,
     DuesweepError,
     RefusedMessageError,
     StoreError,
@@ -16,7 +19,7 @@ from duesweep.errors import (
 )
 from duesweep.testing.builders import DelayedRow, delayed_row
 from support.dispatch_world import World, one, slice_end
-from support.taking import AppendingQueue, TakingStore
+from support.taking import AppendingQueue, TakingSession, TakingStore
 
 _QUEUES = ("Billing", "Shipping", "error")
 
@@ -117,6 +120,40 @@ def test_batch_that_is_given_up_once_is_delivered_once(error: DuesweepError) -> 
     assert (store.taken, store.claimed) == ([3], [3])
     assert len(world.queue.arrived["Billing"]) == 3
     assert world.batches(run) == [(3, 0)]
+
+
+def test_destination_that_takes_nothing_ends_the_short_form_for_the_slice() -> None:
+    """Each form waits once for a table that is locked, and no batch after that."""
+    world, store = _world(*_rows(1), *_rows(1, "Shipping"), *_rows(1), *_rows(1, "Shipping"))
+    tried: list[str] = []
+
+    def lock(message: Message) -> DestinationError:
+        tried.append(message.key)
+        return DestinationError("Shipping is locked")
+
+    world.queue.trouble["Shipping"] = lock
+
+    run = world.sweep(limits=BatchLimits(rows=2))
+
+    assert (store.taken, store.claimed, len(tried)) == ([2], [2, 2], 2)
+    assert world.ends(run) == [slice_end("Shipping is locked", given=4, claimed=2, left=2)]
+    assert store.attempts == {}
+
+
+def test_derived_session_does_not_inherit_the_short_form_unawares() -> None:
+    class Derived(TakingSession):
+        pass
+
+    class DerivedStore(TakingStore):
+        @contextmanager
+        def open_task(self) -> Iterator[Derived]:
+            yield Derived(self)
+
+    store = DerivedStore(*_rows(2))
+
+    World(store, AppendingQueue(*_QUEUES)).sweep()
+
+    assert (store.taken, store.claimed) == ([], [2])
 
 
 def test_service_that_fails_ends_the_slice_and_is_not_asked_again() -> None:

@@ -14,7 +14,8 @@ class AppendsMessages(Protocol):
     def append(self, destination: Destination, messages: Sequence[Message]) -> None:
         """Deliver all of these messages.
 
-        Raises `UnusualBatchError` where any cannot be delivered: then the transaction has to be
-        rolled back. Raises `StoreError` when the service is out of reach.
+        Raises `UnusualBatchError` where the destination refuses one of them, `DestinationError`
+        where it takes nothing now: then the transaction has to be rolled back. Raises another
+        `StoreError` when the service is out of reach.
         """
         ...

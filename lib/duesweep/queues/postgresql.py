@@ -12,7 +12,6 @@ from duesweep.drivers.postgresql import PostgreSqlConnection, connect
 from duesweep.drivers.postgresql.catalog import column_lists, find_table
 from duesweep.errors import (
     ConfigError,
-    DestinationError,
     MessageError,
     NotAQueueError,
     QueueNotFoundError,
@@ -119,7 +118,7 @@ class PostgreSqlQueueSession(QueueTableSession):
         """
         try:
             self._copy(destination, messages)
-        except (RefusedMessageError, DestinationError) as error:
+        except RefusedMessageError as error:
             raise UnusualBatchError(str(error)) from error
 
     def _insert(self, destination: Destination, messages: Sequence[Message]) -> None:

@@ -15,6 +15,7 @@ from duesweep.errors import (
     MessageError,
     StoreError,
     TransactionLostError,
+    UnusualBatchError,
 )
 from duesweep.queues.abilities import AppendsMessages
 from duesweep.queues.base import Confirmation, Destination, Queue, QueueSession
@@ -133,7 +134,8 @@ class RoutedQueueSession:
     def append(self, destination: Destination, messages: Sequence[Message]) -> None:
         """Deliver to the destination's connection, which shares the store's transaction."""
         session, own = self._session_of(destination)
-        assert isinstance(session, AppendsMessages)  # as all that share a transaction
+        if not isinstance(session, AppendsMessages):
+            raise UnusualBatchError(f"{destination} cannot do without savepoints")
         session.append(own, messages)
 
     def defer(

@@ -31,7 +31,10 @@ class KnowsDestinations(Protocol):
 
 @runtime_checkable
 class TakesMessages(Protocol):
-    """A task's session that can remove messages in the statement that claims them."""
+    """A task's session that can remove messages in the statement that claims them. Its own class
+    has to have these methods: who derives a session, and changes how it claims or finishes, does
+    not inherit them unawares.
+    """
 
     def take(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
         """As `TaskSession.claim`, but remove the messages at once.

@@ -86,7 +86,7 @@ def test_dialects_have_the_same_statements_except_those_that_only_one_needs() ->
         *("set_zone", "session_zone", "writer_zones", "set_lock_wait"),
         *("describe_schema", "lock_creation"),
         # messages are removed as they are claimed
-        *("take", "check_constraints_at_once", "read_some_attempts"),
+        *("take", "find_delete_hooks", "check_constraints_at_once", "read_some_attempts"),
     }
     only_sqlserver = {
         # by spans of Due; the MSMQ store; two shapes of queue tables

@@ -1,5 +1,6 @@
 """Opens sessions, and reads what a dsn means."""
 
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ from duesweep.drivers.postgresql.uuids import UuidArray, UuidArrayDumper
 
 TASK_LIMITS = DEFAULT_TIMEOUTS.task
 DRIVER_LIMITS = DEFAULT_TIMEOUTS.driver
+# Of errors that it ignores while others are raised.
+logging.getLogger("psycopg").setLevel(logging.ERROR)
 # Half-open connections are noticed after about this long, not after the kernel's two hours.
 _KEEPALIVE = {"keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3}
 

@@ -168,6 +168,8 @@ def _describe(error: psycopg.Error, what: str | None) -> Problem:
     text = _sentence(error)
     if any(lost in text for lost in _LOST_CONNECTIONS):
         text = text.removeprefix("consuming input failed: ")
+        # The rest guesses that the server crashed: in a pipeline its own last words are lost.
+        text = text.partition(" This probably means")[0]
         return Problem(f"The connection to PostgreSQL was lost: {text}", _UNREACHED)
     if what is None or error.sqlstate not in _NAMELESS:
         return Problem(text)

@@ -40,13 +40,13 @@ class PostgreSqlStatements:
         ):
             return cursor.execute(_sent(name, self._names), values).fetchall()
 
-    def rows_of_each(self, *named: tuple[str, Mapping[str, object]]) -> list[list[Any]]:
+    def rows_of_each(self, what: str, *named: tuple[str, Mapping[str, object]]) -> list[list[Any]]:
         """The rows of several named statements, each with its values, in one round trip. They run
-        in this order; after one that fails, none does. Raises `UnusualBatchError` where the server
-        refuses one, and is itself well.
+        in this order; after one that fails, none does. `what` is the one that errors name. Raises
+        `UnusualBatchError` where the server refuses one, and is itself well.
         """
-        wanted = ", ".join(_describe_statement(name, self._names) for name, _ in named)
-        with map_errors(wanted), unusual_errors(), ExitStack() as stack:
+        described = _describe_statement(what, self._names)
+        with map_errors(described), unusual_errors(), ExitStack() as stack:
             cursors = [
                 stack.enter_context(self._raw.cursor(row_factory=namedtuple_row, binary=True))
                 for _ in named

@@ -41,6 +41,25 @@ RETURNING d.{id}::text AS id, d.{headers} AS headers, d.{body} AS body, {destina
         (d.{due}{utc} AT TIME ZONE %(zone)s::text) AT TIME ZONE 'UTC', %(latest)s::timestamptz
     )) * 1000000)::bigint END AS instant_us;
 
+-- name: find_delete_hooks
+-- Returns whether a rule, or a trigger on each row, has a say in what `take` removes: it could move the
+-- rows elsewhere without returning them. Runs after it, when its lock on the table keeps others from
+-- adding one.
+WITH RECURSIVE parts (relid) AS (
+    SELECT %(delayed)s::regclass::oid
+    UNION ALL
+    SELECT i.inhrelid FROM parts p JOIN pg_inherits i ON i.inhparent = p.relid
+)
+SELECT EXISTS (
+    SELECT FROM parts p
+    WHERE EXISTS (SELECT FROM pg_rewrite r WHERE r.ev_class = p.relid AND r.ev_type = '4')
+       OR EXISTS (
+        -- before (2) each row (1) of a deletion (8)
+        SELECT FROM pg_trigger g
+        WHERE g.tgrelid = p.relid AND g.tgtype & 11 = 11 AND g.tgenabled <> 'D'
+      )
+) AS found;
+
 -- name: explain_unclaimed
 -- Returns why claim keys led to no message: `skipped` messages are there and due, so others hold
 -- them; `later` messages are there but no longer due. Runs after the claim, as a statement of its

@@ -135,7 +135,8 @@ ALTER TABLE {journal}
     ADD COLUMN IF NOT EXISTS gone bigint,
     ADD COLUMN IF NOT EXISTS later bigint,
     ADD COLUMN IF NOT EXISTS "left" bigint;
--- Tombstones are compressed already. To try it again costs the server as much as to write them.
+-- Tombstones are compressed already, and a batch's lateness is hardly worth it: to try it costs the
+-- server more than to write them.
 ALTER TABLE {journal} ALTER COLUMN outcomes SET STORAGE EXTERNAL;
 ALTER TABLE {journal} ALTER COLUMN lateness_ms SET STORAGE EXTERNAL;
 

@@ -28,6 +28,7 @@ class PostgreSqlTaskSession(RelationalTaskSession):
         super().__init__(statements, account, store.source, store.addresses.endpoint)
         self.connection = connection
         self._pipelined = statements
+        self._delayed = str(store.delayed)
         self._kind = store.kind
 
     def __enter__(self) -> "PostgreSqlTaskSession":
@@ -45,15 +46,19 @@ class PostgreSqlTaskSession(RelationalTaskSession):
     def take(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
         """Remove what is eligible among these keys, unless others hold a row for long."""
         usual_wait = f"{self.connection.limits.lock_seconds * 1_000:.0f}"
-        fence, _, _, rows, _ = self._pipelined.rows_of_each(
+        _, fence, _, rows, [hooks], _ = self._pipelined.rows_of_each(
+            "take",
+            ("set_lock_wait", {"wait": _TAKE_WAIT}),
             ("fence", {"sweep_id": run.sweep_id}),
             # For the messages that the queue appends.
             ("check_constraints_at_once", {}),
-            ("set_lock_wait", {"wait": _TAKE_WAIT}),
             ("take", _claim_values(run.horizon, claim_keys)),
+            ("find_delete_hooks", {"delayed": self._delayed}),
             ("set_lock_wait", {"wait": usual_wait}),
         )
         server_us = self._time_if_open(run, fence)
+        if hooks.found:
+            raise UnusualBatchError("a trigger or a rule has a say in what is removed")
         claim = self._read_claim(run, claim_keys, rows, server_us)
         if claim.skipped:
             raise UnusualBatchError(f"{claim.skipped} rows were not removed")
