@@ -20,8 +20,6 @@ _POLL_SECONDS = 0.5
 
 def configure_logging() -> None:
     """Log JSON lines to stderr: stdout is for the summary."""
-    # It warns of a rollback that fails, after an error that is reported anyway.
-    logging.getLogger("psycopg").setLevel(logging.ERROR)
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,

@@ -19,7 +19,7 @@ from duesweep.drivers.postgresql.uuids import UuidArray, UuidArrayDumper
 
 TASK_LIMITS = DEFAULT_TIMEOUTS.task
 DRIVER_LIMITS = DEFAULT_TIMEOUTS.driver
-# Of errors that it ignores while others are raised.
+# It warns of a rollback or a pipeline that fails, after an error that is reported anyway.
 logging.getLogger("psycopg").setLevel(logging.ERROR)
 # Half-open connections are noticed after about this long, not after the kernel's two hours.
 _KEEPALIVE = {"keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3}
