@@ -7,19 +7,15 @@ from dataclasses import replace
 import psycopg
 import pytest
 
-from duesweep import wiring
 from duesweep.core.outcome import Delivered, Outcomes
 from duesweep.core.timeouts import Timeouts
 from duesweep.drivers.postgresql import TASK_LIMITS, connect
-from duesweep.errors import ConfigError, StoreError, UnusualBatchError
-from duesweep.stores.abilities import TakesMessages
+from duesweep.errors import ConfigError, StoreError
 from duesweep.stores.base import TaskSession
-from duesweep.stores.postgresql.task import PostgreSqlTaskSession
 from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import DelayedRow
 from support.contract.store_subjects import DelayedTableUnderTest
 from support.endpoint import Endpoint
-from support.faults.dead_sweeps import dispatch_without_settling
 
 LOCK_WAIT_SECONDS = 0.3
 # Whose lock was waited for, which PostgreSQL does not say.
@@ -203,88 +199,3 @@ def test_setup_lets_no_server_compress_tombstones_again(endpoint: Endpoint) -> N
     )
 
     assert [row.attname for row in stored] == ["lateness_ms", "outcomes"]
-
-
-_ARCHIVES = (
-    "CREATE FUNCTION archive() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN"
-    " IF pg_trigger_depth() > 1 THEN RETURN OLD; END IF;"
-    ' INSERT INTO archived SELECT OLD.id; DELETE FROM "Sales.Orders.Delayed" WHERE id = OLD.id;'
-    " RETURN NULL; END$$"
-)
-_KEEPS = "CREATE FUNCTION archive() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RETURN NULL; END$$"
-_HIDES = (
-    "CREATE FUNCTION archive() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN"
-    " UPDATE \"Sales.Orders.Delayed\" SET due = 'infinity' WHERE id = OLD.id; RETURN NULL; END$$"
-)
-_TRIGGER = (
-    'CREATE TRIGGER archive BEFORE DELETE ON "Sales.Orders.Delayed"'
-    " FOR EACH ROW EXECUTE FUNCTION archive()"
-)
-_RULE = (
-    'CREATE RULE archive AS ON DELETE TO "Sales.Orders.Delayed" DO INSTEAD'
-    " UPDATE \"Sales.Orders.Delayed\" SET due = 'infinity' WHERE id = OLD.id RETURNING *"
-)
-
-
-@pytest.mark.parametrize(
-    "statements",
-    [[_KEEPS, _TRIGGER], [_ARCHIVES, _TRIGGER], [_HIDES, _TRIGGER], [_RULE]],
-    ids=["kept", "archived", "hidden", "rule"],
-)
-def test_table_that_removes_in_its_own_way_loses_nothing_in_a_whole_sweep(
-    endpoint: Endpoint, statements: list[str]
-) -> None:
-    """The short form leaves it to the careful one, which says what to do."""
-    endpoint.set_up("Billing")
-    endpoint.delay_many(3)
-    for statement in ["CREATE TABLE archived (id uuid)", *statements]:
-        endpoint.execute(statement)
-    context = wiring.sweep_context(endpoint.config())
-
-    with context.store.open_driver() as session:
-        dispatch_without_settling(context, session)
-
-    (end,) = endpoint.fetch("SELECT reason FROM duesweep_journal WHERE kind = 'slice'")
-    assert "look for triggers or rules on the delayed table" in end.reason
-    assert len(endpoint.waiting()) == 3
-    assert endpoint.queue_rows("Billing") == []
-
-
-def test_trigger_on_a_partition_is_seen(endpoint: Endpoint) -> None:
-    endpoint.set_up("Billing")
-    delayed = '"Sales.Orders.Delayed"'
-    for statement in [
-        f"CREATE TABLE plain AS SELECT * FROM {delayed} LIMIT 0",
-        f"DROP TABLE {delayed}",
-        f"CREATE TABLE {delayed} (id uuid NOT NULL, headers text, body bytea, due timestamptz)"
-        " PARTITION BY HASH (id)",
-        f"CREATE TABLE all_of_it PARTITION OF {delayed} FOR VALUES WITH (MODULUS 1, REMAINDER 0)",
-        _KEEPS,
-        "CREATE TRIGGER archive BEFORE DELETE ON all_of_it FOR EACH ROW EXECUTE FUNCTION archive()",
-    ]:
-        endpoint.execute(statement)
-    endpoint.delay_many(3)
-    context = wiring.sweep_context(endpoint.config())
-
-    with context.store.open_driver() as session:
-        run = session.open_sweep(session.horizon())
-        with context.store.open_task() as task, task.transaction():
-            keys = [str(row.id) for row in endpoint.fetch(f"SELECT id FROM {delayed}")]
-            assert isinstance(task, TakesMessages)
-            with pytest.raises(UnusualBatchError, match="a trigger or a rule"):
-                task.take(run, keys)
-
-
-def test_usual_messages_go_through_the_short_form_alone(
-    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    endpoint.set_up("Billing")
-    endpoint.delay_many(7)
-    context = wiring.sweep_context(endpoint.config(sweep__batch_rows=3))
-    monkeypatch.delattr(PostgreSqlTaskSession, "claim")
-
-    with context.store.open_driver() as session:
-        dispatch_without_settling(context, session)
-
-    assert len(endpoint.queue_rows("Billing")) == 7
-    assert endpoint.waiting() == []

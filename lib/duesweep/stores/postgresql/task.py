@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from duesweep.core.message import Message
-from duesweep.drivers.postgresql import PostgreSqlConnection, UuidArray
+from duesweep.drivers.postgresql import PostgreSqlConnection, PostgreSqlStatements, UuidArray
 from duesweep.errors import UnusualBatchError
 from duesweep.stores.postgresql.account import PostgreSqlAccount
 from duesweep.stores.postgresql.location import PostgreSqlLocation
@@ -22,12 +22,13 @@ class PostgreSqlTaskSession(RelationalTaskSession):
     database, which delivers in the claim's own transaction.
     """
 
+    _statements: PostgreSqlStatements
+
     def __init__(self, connection: PostgreSqlConnection, store: PostgreSqlLocation) -> None:
         statements = connection.named(store.names)
         account = PostgreSqlAccount(statements, store)
         super().__init__(statements, account, store.source, store.addresses.endpoint)
         self.connection = connection
-        self._pipelined = statements
         self._delayed = str(store.delayed)
         self._kind = store.kind
 
@@ -46,7 +47,7 @@ class PostgreSqlTaskSession(RelationalTaskSession):
     def take(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
         """Remove what is eligible among these keys, unless others hold a row for long."""
         usual_wait = f"{self.connection.limits.lock_seconds * 1_000:.0f}"
-        _, fence, _, rows, [hooks], _ = self._pipelined.rows_of_each(
+        _, fence, _, rows, [hooks], _ = self._statements.rows_of_each(
             "take",
             ("set_lock_wait", {"wait": _TAKE_WAIT}),
             ("fence", {"sweep_id": run.sweep_id}),
