@@ -1,0 +1,41 @@
+"""The stream that COPY reads."""
+
+import time
+import uuid
+
+from duesweep.drivers.postgresql.copy import copy_chunks
+
+_BEFORE_FIRST_ID = 19 + 2 + 4
+
+
+def _ids(count: int) -> list[uuid.UUID]:
+    """The ids of rows with empty headers and no body, which all have the same length."""
+    stream = b"".join(copy_chunks([("", None)] * count))
+    row_length = 2 + 4 + 16 + 4 + 4
+    starts = range(_BEFORE_FIRST_ID, _BEFORE_FIRST_ID + count * row_length, row_length)
+    return [uuid.UUID(bytes=stream[start : start + 16]) for start in starts]
+
+
+def test_ids_are_uuids_of_version_7_that_begin_with_the_time() -> None:
+    before = time.time_ns() // 1_000_000
+    ids = _ids(600)
+    after = time.time_ns() // 1_000_000
+
+    assert {(one.version, one.variant) for one in ids} == {(7, uuid.RFC_4122)}
+    assert all(before <= one.int >> 80 <= after for one in ids)
+
+
+def test_ids_differ_in_one_stream_and_between_streams() -> None:
+    assert len({*_ids(600), *_ids(600)}) == 1_200
+
+
+def test_only_version_variant_and_time_are_the_same_in_all_ids() -> None:
+    ids = _ids(600)
+    always_set = always_clear = (1 << 128) - 1
+    for one in ids:
+        always_set &= one.int
+        always_clear &= ~one.int
+    same = always_set | always_clear
+    random_bits = ((1 << 80) - 1) & ~(0xF << 76) & ~(0b11 << 62)
+
+    assert same & random_bits == 0
