@@ -102,11 +102,19 @@ class QueueError(StoreError):
     """The service behind a queue failed or is out of reach."""
 
 
-class DestinationError(QueueError):
-    """One destination takes no messages now; the others do."""
+class SilentServiceError(StoreError):
+    """The service took what it was sent, and did not answer in time. It may still act on it."""
 
-    def __init__(self, text: str, *, advice: str | None = None) -> None:
-        super().__init__(text, transient=True, advice=advice)
+
+class DestinationError(QueueError):
+    """One destination takes no messages now; the others do. Its messages are left to the next
+    sweep, unless it takes them again within the slice: see `transient`.
+    """
+
+    exit_code = ExitCode.WORK_LEFT
+
+    def __init__(self, text: str, *, transient: bool = True, advice: str | None = None) -> None:
+        super().__init__(text, transient=transient, advice=advice)
 
 
 class TransactionLostError(StoreError):
@@ -170,6 +178,17 @@ class RefusedMessageError(MessageError):
 
 class DeliveryFailedError(MessageError):
     """A caller that moves messages one by one reported a failure without a reason."""
+
+
+def may_pass(error: DuesweepError) -> bool:
+    """Whether the fault of a service may pass within seconds, so that to try again makes sense.
+
+    Not if the service is silent: it may still do what it was asked, and then do it twice. Not if a
+    transaction was lost: it has been tried again several times.
+    """
+    if isinstance(error, SilentServiceError | TransactionLostError):
+        return False
+    return isinstance(error, ServiceError) and error.transient
 
 
 def raise_interruption(error: BaseException) -> None:

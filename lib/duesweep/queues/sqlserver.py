@@ -182,6 +182,7 @@ def _columns_of(connection: SqlServerConnection, table: SqlServerTable) -> Mappi
         raise DestinationError(
             f"The sweeper's login has no user in database {table.catalog}, so it cannot "
             f"use {table}",
+            transient=False,
             advice="create a user for it there",
         )
     found = find_table(connection, table)
@@ -201,7 +202,9 @@ def _refuse_hidden(connection: SqlServerConnection, table: SqlServerTable) -> No
         return  # Babelfish shows it, and ends the transaction for a table that is missing
     if connection.named({"queue": table.sql}).error_number("probe_queue") in _NO_RIGHT:
         raise DestinationError(
-            f"The sweeper's user has no right on queue table {table}", advice="grant INSERT on it"
+            f"The sweeper's user has no right on queue table {table}",
+            transient=False,
+            advice="grant INSERT on it",
         )
 
 

@@ -16,6 +16,10 @@ _T = TypeVar("_T")
 _AT_REST = {TransactionStatus.IDLE, TransactionStatus.INTRANS}
 
 
+class SilenceError(psycopg.OperationalError):
+    """The server has not answered in time."""
+
+
 class BoundedConnection(psycopg.Connection[Any]):
     """Raises and closes when the server has not sent or taken a byte for `answer_seconds`. After
     an idle time longer than `ping_seconds` it first sends an empty query, and waits at most
@@ -66,7 +70,7 @@ class BoundedConnection(psycopg.Connection[Any]):
         where = f"{info.host}:{info.port}"
         # Otherwise the clean-up, a ROLLBACK for example, would wait as long again.
         self.close()
-        raise psycopg.OperationalError(
+        raise SilenceError(
             f"The server at {where} has not answered for {seconds:.3g} s; check whether "
             "it, or a pooler or proxy before it, is stuck (timeouts.silence_seconds says how long "
             "to wait)"

@@ -10,11 +10,13 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from duesweep.core.address import TableName
+from duesweep.drivers.postgresql.bounded import SilenceError
 from duesweep.errors import (
     ConfigError,
     DestinationError,
     Problem,
     RefusedMessageError,
+    SilentServiceError,
     StoreError,
     TransactionLostError,
     UnusualBatchError,
@@ -63,7 +65,9 @@ def destination_errors(table: TableName) -> Iterator[None]:
         if state[:2] in _MESSAGE_CLASSES and state not in _QUEUE_STATES:
             raise RefusedMessageError(text) from error
         more = _QUEUE_STATES.get(state, Problem("", "look at its triggers, rules and policies"))
-        raise DestinationError(text + more.text, advice=more.advice) from error
+        raise DestinationError(
+            text + more.text, transient=state in _PASSING_QUEUE_STATES, advice=more.advice
+        ) from error
 
 
 @contextmanager
@@ -122,6 +126,8 @@ _QUEUE_STATES = {
     "25006": Problem("; the server is read-only", "connect to the primary server"),
     "42P01": Problem("; the table, or one that its triggers write to, is gone"),
 }
+# Lock time-out, statement time-out, read-only server.
+_PASSING_QUEUE_STATES = {"55P03", "57014", "25006"}
 # The service's fault: connection, rolled back transaction, resources, system, internal errors, and
 # operator intervention except a cancelled statement.
 _SERVICE_CLASSES = {"08", "40", "53", "58", "XX"}
@@ -148,6 +154,8 @@ _PASSING_REFUSALS = (
 def _service_error(error: psycopg.Error, told: Problem) -> StoreError:
     if error.sqlstate in _LOST_STATES:
         return TransactionLostError(told.text, advice=told.advice)
+    if isinstance(error, SilenceError):
+        return SilentServiceError(told.text, transient=True, advice=told.advice)
     return StoreError(told.text, transient=_is_passing(error), advice=told.advice)
 
 

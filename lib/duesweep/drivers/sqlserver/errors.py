@@ -59,6 +59,8 @@ _NUMBER = re.compile(r"\((\d+)\) \(SQL\w+\)")
 _NOISE = re.compile(r"\[(?:\w{5}|Microsoft|ODBC Driver[^]]*|SQL Server|FreeTDS)\]\s*")
 # Babelfish reports many errors with this number; only the text tells them apart.
 _STAND_IN = 33557097
+# Faults of one queue table that may pass: lock time-out, read-only database.
+_PASSING_QUEUE_FAULTS = {1222, 3906, _STAND_IN}
 
 
 @contextmanager
@@ -153,7 +155,8 @@ def _destination_error(text: str, error: pyodbc.Error) -> StoreError | RefusedMe
     if state == _TIMED_OUT:
         return DestinationError(f"{text}; the statement took too long")
     more = _QUEUE_FAULTS.get(number or 0, Problem("", "look at its triggers and constraints"))
-    return DestinationError(text + more.text, advice=more.advice)
+    is_passing = number in _PASSING_QUEUE_FAULTS
+    return DestinationError(text + more.text, transient=is_passing, advice=more.advice)
 
 
 def _is_messages(number: int | None, state: str, text: str) -> bool:

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 
 import pyodbc
 
-from duesweep.errors import StoreError
+from duesweep.errors import SilentServiceError, StoreError
 
 _FOLDER = "/dev/fd"
 _LONGEST_PAUSE_SECONDS = 0.5
@@ -143,7 +143,7 @@ class SilenceWatch:
                 advice="check whether it runs, and whether its name and port are right",
                 transient=True,
             )
-        return StoreError(
+        return SilentServiceError(
             f"SQL Server at {self._server} has not answered for {self._limit:.0f} s",
             advice=(
                 "check whether it, or a proxy before it, is stuck, or raise "

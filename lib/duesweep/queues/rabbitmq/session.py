@@ -153,7 +153,7 @@ class RabbitMqQueueSession:
             (p.exchange for p in publications if p.exchange in self._closed), None
         )
         if closed_exchange is not None:
-            raise DestinationError(self._closed[closed_exchange])
+            raise DestinationError(self._closed[closed_exchange], transient=False)
         publisher.publish(publications, hold_seconds)
         self._publisher = publisher
         self._sent += [
@@ -187,7 +187,9 @@ class RabbitMqQueueSession:
                 raise QueueNotFoundError(
                     f"There is no queue {name} on RabbitMQ: {error}"
                 ) from error
-            raise DestinationError(f"{name} on RabbitMQ cannot be used: {error}") from error
+            raise DestinationError(
+                f"{name} on RabbitMQ cannot be used: {error}", transient=False
+            ) from error
 
 
 def _byte_length(name: str) -> int:
