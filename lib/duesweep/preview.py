@@ -19,7 +19,7 @@ from duesweep.errors import DestinationError, MessageError
 from duesweep.plan import plan_slices
 from duesweep.queues.base import Queue, QueueSession
 from duesweep.stores.base import Store, TaskSession
-from duesweep.stores.values import Claim, Horizon, SweepRun
+from duesweep.stores.values import Claim, Excluded, Horizon, SweepRun
 
 _TOO_LATE = "It is due later than the delay ladder can hold it"
 _HOLDS_NOTHING = "It is not due, and its queue cannot hold a message until it is due"
@@ -81,7 +81,7 @@ def _read_claim(store: TaskSession, run: SweepRun, claim_keys: Sequence[str]) ->
     with suppress(_RollBackError), store.transaction():
         claim = store.claim(run, claim_keys)
         # Where claim keys are Dues, the next claim would otherwise find the same messages.
-        store.exclude(claim.messages)
+        store.exclude([Excluded(store.claim_key(m), m.key) for m in claim.messages])
         raise _RollBackError
     return claim
 

@@ -17,7 +17,15 @@ from duesweep.core.outcome import Outcomes
 from duesweep.core.policy import Slicing
 from duesweep.errors import Problem
 from duesweep.stores.journal import Journal
-from duesweep.stores.values import Claim, Horizon, NewMessage, Slices, SweepRun, TransactionMode
+from duesweep.stores.values import (
+    Claim,
+    Excluded,
+    Horizon,
+    NewMessage,
+    Slices,
+    SweepRun,
+    TransactionMode,
+)
 
 
 class TaskSession(Protocol):
@@ -40,8 +48,12 @@ class TaskSession(Protocol):
         """The claim key by which a claimed message that is released is found again."""
         ...
 
-    def exclude(self, messages: Sequence[Message]) -> None:
+    def exclude(self, messages: Sequence[Excluded]) -> None:
         """Do not claim these again in this session, because their destination takes nothing now."""
+        ...
+
+    def include(self, messages: Sequence[Excluded]) -> None:
+        """Undo `exclude` for these: they are about to be claimed again."""
         ...
 
     def grant_exhausted(self, run: SweepRun, wanted: int, limit: int) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from duesweep.core.message import Headers, Message
@@ -120,6 +120,16 @@ class Claim:
         # Without it a message that is not due yet would pass for one that is.
         if any(m.instant_us is None and m.due_us is not None for m in self.messages):
             raise ValueError("A claim has to set the instant_us of each message with a finite Due")
+
+
+class Excluded(NamedTuple):
+    """A message that a task's session must not claim for now: its claim key, its key, and the size
+    of its headers and body in bytes.
+    """
+
+    claim_key: str
+    key: str
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)

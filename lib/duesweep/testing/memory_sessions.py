@@ -10,7 +10,7 @@ from duesweep.core.headers import json as headers_json
 from duesweep.core.message import Message
 from duesweep.core.outcome import Outcomes
 from duesweep.errors import SweepClosedError
-from duesweep.stores.values import Claim, NewMessage, SweepRun
+from duesweep.stores.values import Claim, Excluded, NewMessage, SweepRun
 from duesweep.testing.builders import DelayedRow, message
 from duesweep.testing.journal import JournalEntry, SliceEntry, batch_entry, exhausted_entry
 from duesweep.testing.memory_state import MemoryState, MemorySweep
@@ -75,8 +75,11 @@ class MemoryTaskSession:
         """The message's key."""
         return message.key
 
-    def exclude(self, messages: Sequence[Message]) -> None:
+    def exclude(self, messages: Sequence[Excluded]) -> None:
         """Does nothing: a key finds its own message only."""
+
+    def include(self, messages: Sequence[Excluded]) -> None:
+        """Does nothing, either."""
 
     def grant_exhausted(self, run: SweepRun, wanted: int, limit: int) -> int:
         """How many more messages the sweep may exhaust. Called once in a transaction."""

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from duesweep.core.message import Message
-from duesweep.stores.values import Claim, SweepRun
+from duesweep.stores.values import Claim, Excluded, SweepRun
 from duesweep.testing.builders import DelayedRow
 from duesweep.testing.contract.memory import MemoryUnderTest
 from duesweep.testing.memory import MemoryStore, MemoryTaskSession
@@ -55,8 +55,11 @@ class DueKeySession(MemoryTaskSession):
     def claim_key(self, message: Message) -> str:
         return str(message.due_us)
 
-    def exclude(self, messages: Sequence[Message]) -> None:
+    def exclude(self, messages: Sequence[Excluded]) -> None:
         self._excluded.update(message.key for message in messages)
+
+    def include(self, messages: Sequence[Excluded]) -> None:
+        self._excluded.difference_update(message.key for message in messages)
 
     def _is_free(self, row: DelayedRow) -> bool:
         is_held = row.key in self._store.holders or row.key in self._excluded

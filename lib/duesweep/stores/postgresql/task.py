@@ -10,7 +10,7 @@ from duesweep.errors import UnusualBatchError
 from duesweep.stores.postgresql.account import PostgreSqlAccount
 from duesweep.stores.postgresql.location import PostgreSqlLocation
 from duesweep.stores.relational.task import RelationalTaskSession
-from duesweep.stores.values import Claim, Horizon, SweepRun
+from duesweep.stores.values import Claim, Excluded, Horizon, SweepRun
 
 _TURN_WAIT = "10s"
 # Whoever waits for a row holds others meanwhile. NServiceBus's mover holds its rows for about 5 ms.
@@ -100,8 +100,11 @@ class PostgreSqlTaskSession(RelationalTaskSession):
         attempts = counter.attempts if counter else 0
         return self._kind.read_message(row.id, row.due_us, row.instant_us, row, attempts)
 
-    def exclude(self, messages: Sequence[Message]) -> None:
+    def exclude(self, messages: Sequence[Excluded]) -> None:
         """Nothing to do: a key leads to its own message only, and the plan has it once."""
+
+    def include(self, messages: Sequence[Excluded]) -> None:
+        """Nothing to do, either."""
 
     def grant_exhausted(self, run: SweepRun, wanted: int, limit: int) -> int:
         """How many more messages the sweep may exhaust."""

@@ -4,11 +4,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from duesweep.core.message import Message
+from duesweep.stores.values import Excluded
 
 
 class ClaimedRows:
     """The rows of the claim under way, by key; their Dues, to the tick, are what finds them again.
-    Messages that are excluded stay so until the session ends.
+    Messages that are excluded stay so until they are included or the session ends.
     """
 
     def __init__(self) -> None:
@@ -45,10 +46,15 @@ class ClaimedRows:
             found.setdefault(self._rows[key].due, set()).add(key)
         return found
 
-    def exclude(self, messages: Sequence[Message]) -> None:
-        """Remember their keys: their Due leads to them again."""
-        for message in messages:
-            self._excluded.setdefault(self.due(message), set()).add(message.key)
+    def exclude(self, messages: Iterable[Excluded]) -> None:
+        """Remember their keys: their Due, the claim key, leads to them again."""
+        for due, key, _ in messages:
+            self._excluded.setdefault(due, set()).add(key)
+
+    def include(self, messages: Iterable[Excluded]) -> None:
+        """Forget their keys."""
+        for due, key, _ in messages:
+            self._excluded.get(due, set()).discard(key)
 
     def excluded(self, dues: Iterable[str]) -> set[str]:
         """The keys of the messages of these Dues that are excluded."""
@@ -61,5 +67,5 @@ class ClaimedRows:
 
     def exclude_failed(self) -> None:
         """Exclude what failed in a transaction that is committed."""
-        self.exclude(self._failing)
+        self.exclude(Excluded(self.due(message), message.key) for message in self._failing)
         self._failing = []

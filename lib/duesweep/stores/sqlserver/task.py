@@ -28,7 +28,7 @@ from duesweep.stores.sqlserver.delayed import find_delayed
 from duesweep.stores.sqlserver.driver import batches_lock
 from duesweep.stores.sqlserver.location import SqlServerLocation
 from duesweep.stores.sqlserver.removal import RemovalByDue
-from duesweep.stores.values import Claim, SweepRun
+from duesweep.stores.values import Claim, Excluded, SweepRun
 from duesweep.tombstone import micros
 
 
@@ -70,9 +70,13 @@ class SqlServerTaskSession(RelationalTaskSession):
             # another. Only after the commit: a batch that was rolled back is claimed again.
             self._claimed.exclude_failed()
 
-    def exclude(self, messages: Sequence[Message]) -> None:
+    def exclude(self, messages: Sequence[Excluded]) -> None:
         """Remember their keys: their Due leads to them again."""
         self._claimed.exclude(messages)
+
+    def include(self, messages: Sequence[Excluded]) -> None:
+        """Forget their keys."""
+        self._claimed.include(messages)
 
     def claim(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
         """Lock what is eligible of these Dues, at most a row a claim key."""

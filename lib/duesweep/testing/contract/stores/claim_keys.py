@@ -83,7 +83,7 @@ class ClaimKeyContract:
         with subject.store.open_task() as session:
             with session.transaction():
                 excluded = steps.claim(subject, session, run, *rows[:2]).messages
-                session.exclude(excluded)
+                session.exclude(steps.excluded(session, excluded))
             left = [row for row in rows if row.key not in {m.key for m in excluded}]
             for wanted in (left[:1], left):
                 with session.transaction():
@@ -105,8 +105,43 @@ class ClaimKeyContract:
                 wanted = list(left.values())[:2]
                 with session.transaction():
                     claimed = steps.claim(subject, session, run, *wanted).messages
-                    session.exclude(claimed)
+                    session.exclude(steps.excluded(session, claimed))
                 assert len(claimed) == 2
                 # Raises if a message comes a second time.
                 for message in claimed:
                     del left[message.key]
+
+    def test_excluded_messages_that_are_included_are_found_by_their_claim_keys(
+        self, subject: StoreUnderTest
+    ) -> None:
+        due = subject.now() - steps.MINUTE
+        run, rows = steps.load(subject, *[delayed_row(due=due) for _ in range(4)])
+
+        with subject.store.open_task() as session:
+            with session.transaction():
+                claimed = steps.claim(subject, session, run, *rows).messages
+                excluded = steps.excluded(session, claimed)
+                session.exclude(excluded)
+            included = excluded[1:3]
+            session.include(included)
+            with session.transaction():
+                found = steps.keys(session.claim(run, [one.claim_key for one in included]))
+
+        assert sorted(found) == sorted(one.key for one in included)
+
+    def test_what_one_session_excluded_can_be_excluded_in_another(
+        self, subject: StoreUnderTest
+    ) -> None:
+        due = subject.now() - steps.MINUTE
+        run, rows = steps.load(subject, *[delayed_row(due=due) for _ in range(4)])
+        with subject.store.open_task() as first, first.transaction():
+            claimed = steps.claim(subject, first, run, *rows[:2]).messages
+            excluded = steps.excluded(first, claimed)
+
+        left = [row for row in rows if row.key not in {m.key for m in claimed}]
+        with subject.store.open_task() as session:
+            session.exclude(excluded)
+            with session.transaction():
+                found = steps.keys(steps.claim(subject, session, run, *left))
+
+        assert sorted(found) == sorted(row.key for row in left)

@@ -1,7 +1,7 @@
 """The steps of the store tests."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,7 +12,7 @@ from duesweep.core.message import Message
 from duesweep.core.outcome import Delivered, Failed, Outcomes
 from duesweep.errors import QueueNotFoundError
 from duesweep.stores.base import TaskSession
-from duesweep.stores.values import Claim, SweepRun
+from duesweep.stores.values import Claim, Excluded, SweepRun
 from duesweep.testing.builders import DelayedRow, delayed_row
 from duesweep.testing.contract.subjects import StoreUnderTest
 from duesweep.testing.journal import BatchEntry
@@ -52,6 +52,11 @@ def batch(subject: StoreUnderTest) -> Iterator[TaskSession]:
 def claim(subject: StoreUnderTest, session: TaskSession, run: SweepRun, *rows: DelayedRow) -> Claim:
     """Claim by the rows' claim keys."""
     return session.claim(run, subject.claim_keys(rows))
+
+
+def excluded(session: TaskSession, messages: Sequence[Message]) -> list[Excluded]:
+    """Claimed messages as `exclude` and `include` take them."""
+    return [Excluded(session.claim_key(message), message.key) for message in messages]
 
 
 def claimable(subject: StoreUnderTest, run: SweepRun, *rows: DelayedRow) -> list[str]:
