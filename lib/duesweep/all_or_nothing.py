@@ -59,11 +59,7 @@ class AllOrNothing:
         try:
             with self._store.transaction():
                 return self._run(store, queue, keys)
-        except DestinationError as error:
-            # It is waited for once more, and then remembered, in the careful form alone.
-            self._unusual = _MOST_UNUSUAL
-            reason = str(error)
-        except (UnusualBatchError, TransactionLostError) as error:
+        except (DestinationError, UnusualBatchError, TransactionLostError) as error:
             self._unusual += 1
             reason = str(error)
         _log.info("Slice %d: the careful form, because of: %s", self._slice_number, reason)

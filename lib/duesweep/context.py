@@ -4,6 +4,7 @@ import time
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from duesweep.core.breaker import BreakerLimits
 from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.core.policy import BatchLimits, LookAhead, Retry
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
@@ -28,6 +29,7 @@ class SweepContext:
     slices: int = 0
     spark_from: int = 0
     look_ahead: LookAhead = field(default_factory=LookAhead)
+    breaker: BreakerLimits = field(default_factory=BreakerLimits)
     timeouts: Timeouts = DEFAULT_TIMEOUTS
 
     def reach(self, horizon: Horizon) -> Horizon:

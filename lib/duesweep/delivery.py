@@ -1,13 +1,14 @@
 """Delivers a batch's messages to their destinations, and finds out what became of each.
 
-A destination that takes nothing is not tried again within the slice. A message that may have
-arrived or not is released: the slice claims and delivers it again.
+A destination that takes nothing is left alone until its breaker lets one message try it. A message
+that may have arrived or not is released: the slice claims and delivers it again.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from duesweep.core.clock import Clock
+from duesweep.core.destination_breakers import DestinationBreakers
 from duesweep.core.message import Message
 from duesweep.core.outcome import Delivered, Fault
 from duesweep.core.policy import CLAIM_SECONDS
@@ -24,20 +25,17 @@ class DeliveryResult:
     """What became of a batch's messages.
 
     `delivered` ones are in their queue. `faulty` ones could not be delivered; each has its error.
-    `released` ones get another batch of this slice. `blocked` ones stay in the store, since their
-    destination takes nothing. `early` ones stay in the store, since they are not due yet.
+    `released` ones get another batch of this slice. `blocked` ones wait in the store, since their
+    destination takes nothing. `early` ones stay in the store, since they are not due yet, and so do
+    `undeferred` ones, since their destination cannot defer messages now.
     """
 
     delivered: list[Delivered] = field(default_factory=list)
     faulty: list[Fault] = field(default_factory=list)
     blocked: list[Message] = field(default_factory=list)
     early: list[Message] = field(default_factory=list)
+    undeferred: list[Message] = field(default_factory=list)
     released: list[Message] = field(default_factory=list)
-
-    @property
-    def excluded(self) -> list[Message]:
-        """Messages that this slice must not claim again."""
-        return self.blocked + self.early
 
     @property
     def has_results(self) -> bool:
@@ -50,29 +48,30 @@ class DeliveryResult:
         self.faulty += more.faulty
         self.blocked += more.blocked
         self.early += more.early
+        self.undeferred += more.undeferred
         self.released += more.released
 
 
 class SliceDelivery:
-    """Delivers the messages of one slice; remembers which destinations take nothing."""
+    """Delivers the messages of one slice; `breakers` know which destinations take nothing."""
 
-    def __init__(self, queue: QueueSession, clock: Clock) -> None:
+    def __init__(self, queue: QueueSession, clock: Clock, breakers: DestinationBreakers) -> None:
         self._queue = queue
         self._clock = clock
-        # By address: why the destination takes nothing.
-        self._blocked: dict[str | None, str] = {}
+        self._breakers = breakers
         # By address: why the destination cannot defer messages. It still takes what is due.
         self._cannot_defer: dict[str | None, str] = {}
 
     @property
     def blocked_reason(self) -> str | None:
-        """Why destinations took nothing, or could not defer messages; None: all could."""
-        reasons = {*self._blocked.values(), *self._cannot_defer.values()}
+        """Why destinations take nothing, or cannot defer messages; None: all can."""
+        reasons = {*self._breakers.reasons, *self._cannot_defer.values()}
         return "; ".join(sorted(reasons)) or None
 
     def deliver_all(self, messages: Sequence[Message], store_clock: StoreClock) -> DeliveryResult:
         """Deliver each message to its destination, or defer it there if it is not due yet. Messages
-        for destinations that are not reached within a claim's time are released.
+        for destinations that are not reached within a claim's time are released. A destination that
+        is tried gets one message, and takes the others in a later batch.
         """
         deadline = self._clock.seconds() + CLAIM_SECONDS
         unreadable, groups = group_by_destination(messages)
@@ -85,11 +84,15 @@ class SliceDelivery:
         for address, group in groups.items():
             if result.has_results and self._clock.seconds() > deadline:
                 result.released += group
-            elif address in self._blocked:
+            elif self._breakers.is_tried(address):
+                result.blocked += group[1:]
+                result.add(self._deliver_group(address, group[:1], store_clock))
+            elif not self._breakers.takes(address):
                 result.blocked += group
             else:
                 result.add(self._deliver_group(address, group, store_clock))
         self._confirm(result, deadline)
+        self._note_success(result)
         return result
 
     def deliver_error_messages(
@@ -100,14 +103,16 @@ class SliceDelivery:
         Returns the queue's name, None where the destination takes nothing; and the keys of the
         messages that arrived.
         """
-        if address in self._blocked:
+        if not self._breakers.is_due(address):
             return None, frozenset()
+        began = self._clock.seconds()
         try:
             destination = self._queue.resolve(address)
             refused = self._try_deliver(address, destination, messages)
         except (DestinationError, MessageError) as error:
-            self._blocked[address] = str(error)
+            self._note_failure(address, error, began)
             return None, frozenset()
+        self._breakers.succeed(address)
         answer = self._queue.confirm(CLAIM_SECONDS)
         missing = {*refused, *answer.refused, *answer.unconfirmed}
         return str(destination), frozenset(m.key for m in messages if m.key not in missing)
@@ -119,11 +124,12 @@ class SliceDelivery:
         waits = store_clock.waits(group)
         due = [message for message in group if message.key not in waits]
         early = [message for message in group if message.key in waits]
+        began = self._clock.seconds()
         try:
             destination = self._queue.resolve(address)
             refused = self._try_deliver(address, destination, due) if due else {}
         except DestinationError as error:
-            self._blocked[address] = str(error)
+            self._note_failure(address, error, began)
             return DeliveryResult(blocked=list(group))
         except MessageError as error:
             return DeliveryResult(faulty=[(message, error) for message in due], early=early)
@@ -147,12 +153,12 @@ class SliceDelivery:
         it still takes what is due, and may have taken some already.
         """
         if address in self._cannot_defer:
-            return DeliveryResult(blocked=list(early))
+            return DeliveryResult(undeferred=list(early))
         try:
             refused = self._queue.defer(destination, early, store_clock)
         except DestinationError as error:
             self._cannot_defer[address] = str(error)
-            return DeliveryResult(blocked=list(early))
+            return DeliveryResult(undeferred=list(early))
         except MessageError:
             return DeliveryResult(early=list(early))
         queue = str(destination)
@@ -167,8 +173,29 @@ class SliceDelivery:
         except TransactionLostError as error:
             # When the batch is claimed again, it leaves this destination out.
             if error.destination_is_at_fault:
-                self._blocked[address] = str(error)
+                self._breakers.fail(address, str(error), took_seconds=0, is_lasting=True)
             raise
+
+    def _note_failure(
+        self, address: str | None, error: DestinationError | MessageError, began: float
+    ) -> None:
+        self._breakers.fail(
+            address,
+            str(error),
+            took_seconds=self._clock.seconds() - began,
+            is_lasting=isinstance(error, MessageError) or not error.transient,
+        )
+
+    def _note_success(self, result: DeliveryResult) -> None:
+        """A destination that is tried takes messages again if it took one, or refused it for the
+        message's own fault.
+        """
+        if self._breakers.all_closed:
+            return
+        answered = [one.message for one in result.delivered] + [m for m, _ in result.faulty]
+        for message in answered:
+            if self._breakers.is_tried(message.destination):
+                self._breakers.succeed(message.destination)
 
     def _confirm(self, result: DeliveryResult, deadline: float) -> None:
         """Wait for the queue's answers, and correct `result` by them."""

@@ -1,8 +1,8 @@
 """What is done with one slice: claim, deliver, decide, finish, batch by batch.
 
-A slice is safe to run twice: rows that are gone or locked are somebody else's work. A service that
-fails ends the slice, and the reason is journalled. An unforeseen error is raised: Spark runs the
-slice again, up to four times.
+A slice is safe to run twice: rows that are gone or locked are somebody else's work. If a service
+fails, the slice goes on with new sessions; if it fails for too long, the slice ends, and the reason
+is journalled. An unforeseen error is raised: Spark runs the slice again, up to four times.
 """
 
 import logging
@@ -15,7 +15,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from duesweep.all_or_nothing import AllOrNothing
+from duesweep.blocked import BlockedMessages, excluded
 from duesweep.core.account import SliceAccount, SliceEnd
+from duesweep.core.breaker import CircuitBreaker
+from duesweep.core.breaker_report import SERVICES, report_of
 from duesweep.core.decision import (
     Decision,
     SentErrors,
@@ -24,6 +27,7 @@ from duesweep.core.decision import (
     decide,
     write_error_messages,
 )
+from duesweep.core.destination_breakers import DestinationBreakers
 from duesweep.core.outcome import Fault
 from duesweep.core.store_clock import StoreClock
 from duesweep.delivery import SliceDelivery
@@ -34,9 +38,11 @@ from duesweep.errors import (
     StoreError,
     SweepClosedError,
     TransactionLostError,
+    may_pass,
 )
 from duesweep.garbage import collect_new, collect_rarely
 from duesweep.lost import MAX_LOST_TRANSACTIONS, wait_seconds
+from duesweep.new_sessions import run_on_sessions
 from duesweep.queues.base import QueueSession
 from duesweep.stores.base import TaskSession
 
@@ -89,63 +95,98 @@ def read_claim_keys(rows: Iterable[Any]) -> ClaimKeys:
 
 def dispatch_slice(job: DispatchJob, slice_number: int, claim_keys: ClaimKeys) -> None:
     """Dispatch the messages that the claim keys lead to."""
-    account = SliceAccount(given=len(claim_keys.keys))
-    reason: str | None = None
+    batches = _Batches(job, slice_number, claim_keys)
     try:
-        with collect_rarely(), job.store.open_task() as store, job.queue.open(store) as queue:
-            batches = _Batches(job, slice_number, store, queue)
-            try:
-                batches.run_all(claim_keys)
-                reason = "; ".join(filter(None, (claim_keys.fault, batches.blocked_reason))) or None
-            finally:
-                account += batches.account
-            store.end_slice(job.run, slice_number, SliceEnd(account, reason))
+        with collect_rarely():
+            run_on_sessions(job, batches.breaker, batches)
     except SweepClosedError as error:
         _log.warning("Slice %d of sweep %s stops: %s", slice_number, job.run.sweep_id, error)
     except (StoreError, ConfigError) as error:
         _log.warning("Slice %d of sweep %s is cut: %s", slice_number, job.run.sweep_id, error)
         # On a new session. Where none can be opened, the missing row says that the slice was cut.
         with suppress(DuesweepError), job.store.open_task() as store:
-            store.end_slice(job.run, slice_number, SliceEnd(account, str(error)))
+            store.end_slice(job.run, slice_number, batches.end(str(error)))
 
 
 class _Batches:
-    """Runs the batches of one slice on its two sessions; `account` counts what they did."""
+    """Runs the batches of one slice, on new sessions if a service has failed."""
 
-    def __init__(
-        self, job: DispatchJob, slice_number: int, store: TaskSession, queue: QueueSession
-    ) -> None:
+    _store: TaskSession
+    _queue: QueueSession
+    _delivery: SliceDelivery
+    _all_or_nothing: AllOrNothing
+
+    def __init__(self, job: DispatchJob, slice_number: int, claim_keys: ClaimKeys) -> None:
         self._job = job
         self._slice_number = slice_number
-        self._store = store
-        self._queue = queue
-        self._all_or_nothing = AllOrNothing(job, slice_number, store, queue)
-        self._delivery = SliceDelivery(queue, job.clock)
+        self._fault = claim_keys.fault
+        self._to_do = job.limits.batches(claim_keys.keys, claim_keys.sizes)
+        # What is not done yet of the batch under way. If the sessions fail, it is claimed again.
+        self._in_hand: Sequence[str] = ()
+        self._has_sent = False
+        self._sent_in_vain = 0
+        self.breaker = CircuitBreaker(job.breaker, job.clock)
+        self._breakers = DestinationBreakers(job.breaker, job.clock)
+        self._blocked = BlockedMessages(self._breakers, job.limits)
         self._rng = random.Random()
-        self.account = SliceAccount()
+        self._account = SliceAccount(given=len(claim_keys.keys))
 
-    @property
-    def blocked_reason(self) -> str | None:
-        """Why destinations took nothing; their messages stay in the store. None: all took some."""
-        return self._delivery.blocked_reason
+    def may_go_on(self, error: StoreError) -> bool:
+        """Whether new sessions may go on. A queue that cannot take back what it got then gets the
+        batch in hand again: once, until a batch succeeds.
+        """
+        self._sent_in_vain += self._has_sent
+        self._has_sent = False
+        return may_pass(error) and self._sent_in_vain <= 1
 
-    def run_all(self, claim_keys: ClaimKeys) -> None:
-        """Run batch after batch: in the short form where nothing is unusual."""
-        for batch in self._job.limits.batches(claim_keys.keys, claim_keys.sizes):
-            collect_new()
-            account = self._all_or_nothing.run(batch)
-            if account is None:
-                self._run_with_care(batch)
-            else:
-                self.account += account
+    def run(self, store: TaskSession, queue: QueueSession) -> None:
+        """Run what is left of the slice, batch after batch, and journal its end."""
+        job = self._job
+        self._store, self._queue = store, queue
+        self._delivery = SliceDelivery(queue, job.clock, self._breakers)
+        self._all_or_nothing = AllOrNothing(job, self._slice_number, store, queue)
+        self._blocked.exclude_all(store)
+        self._run_with_care(self._in_hand)
+        for batch in self._to_do:
+            self._run_batch(batch)
+            self._try_destinations()
+        while (seconds := self._breakers.seconds_to_try(self._blocked.destinations)) is not None:
+            job.clock.sleep(seconds)
+            self._try_destinations()
+        reasons = (self._fault, self._delivery.blocked_reason)
+        store.end_slice(job.run, self._slice_number, self.end("; ".join(filter(None, reasons))))
+
+    def end(self, reason: str | None) -> SliceEnd:
+        """The end of the slice. What still waits for a destination is left."""
+        account = self._account + SliceAccount(left=self._blocked.left)
+        reports = list(self._blocked.reports(self._job.store.own_queue))
+        if self.breaker.reason:
+            reports.append(report_of(SERVICES, self.breaker, 0, datetime.now(UTC)))
+        return SliceEnd(account, reason or None, tuple(reports))
+
+    def _run_batch(self, batch: Sequence[str]) -> None:
+        """Run a batch, in the short form where nothing is unusual."""
+        collect_new()
+        self._in_hand = batch
+        account = self._all_or_nothing.run(batch) if self._breakers.all_closed else None
+        if account is None:
+            self._run_with_care(batch)
+        else:
+            self._succeed(account)
+
+    def _try_destinations(self) -> None:
+        """Claim again what waits for destinations that can be tried, or used, again."""
+        for address in self._breakers.due(self._blocked.destinations):
+            with self._breakers.trying(address):
+                self._run_with_care(self._blocked.take(self._store, address))
 
     def _run_with_care(self, batch: Sequence[str]) -> None:
         """Run a batch. Messages that it released get a batch of their own."""
         job = self._job
-        left, lost = batch, 0
-        while left:
+        self._in_hand, lost = batch, 0
+        while self._in_hand:
             try:
-                left, lost = self._run(left), 0
+                self._in_hand, lost = self._run(self._in_hand), 0
             except TransactionLostError as error:
                 self._queue.rollback()
                 lost += 1
@@ -159,35 +200,49 @@ class _Batches:
                     error,
                 )
                 job.clock.sleep(wait_seconds(lost, self._rng))
-            if left:
+            if self._in_hand:
                 collect_new()
 
     def _run(self, keys: Sequence[str]) -> Sequence[str]:
         """Run a batch in one transaction. Returns the claim keys left for another batch."""
-        job = self._job
-        with self._store.transaction():
-            claim = self._store.claim(job.run, keys)
+        job, store = self._job, self._store
+        with store.transaction():
+            claim = store.claim(job.run, keys)
             clock = StoreClock(claim.server_us, job.clock)
+            self._has_sent = bool(claim.messages) and not job.queue.shares_transaction
             result = self._delivery.deliver_all(claim.messages, clock)
-            self._store.exclude(result.excluded)
             decision = self._decide(result.faulty)
             sent = self._deliver_error_messages(decision)
             outcomes = conclude(result.delivered, decision, sent, job.retry, self._rng)
-            released = [self._store.claim_key(message) for message in result.released]
+            released = [store.claim_key(message) for message in result.released]
+            addresses = [message.destination for message in result.blocked]
+            blocked = list(zip(addresses, excluded(store, result.blocked), strict=True))
+            aside = (*result.early, *result.undeferred, *(o.message for o in outcomes.failed))
+            others = list(excluded(store, aside))
             if outcomes.claimed:
-                self._store.finish(job.run, self._slice_number, outcomes, clock.now_us())
+                store.finish(job.run, self._slice_number, outcomes, clock.now_us())
                 # The last step before the store's COMMIT. If that fails, and the queue has a
                 # transaction of its own, the batch is delivered twice.
                 self._queue.commit()
         # Only after the commit: a batch that is rolled back is claimed and counted again.
-        self.account += SliceAccount(
-            claimed=outcomes.claimed,
-            skipped=claim.skipped,
-            gone=claim.gone,
-            later=claim.later + len(result.early),
-            left=len(result.blocked),
+        self._blocked.add(store, blocked, others)
+        self._succeed(
+            SliceAccount(
+                claimed=outcomes.claimed,
+                skipped=claim.skipped,
+                gone=claim.gone,
+                later=claim.later + len(result.early),
+                left=len(result.undeferred),
+            )
         )
         return [*released, *claim.unread]
+
+    def _succeed(self, account: SliceAccount) -> None:
+        """Count a batch that is committed."""
+        self._in_hand = ()
+        self._has_sent, self._sent_in_vain = False, 0
+        self._account += account
+        self.breaker.succeed()
 
     def _decide(self, faulty: Sequence[Fault]) -> Decision:
         """Decide with what the sweep's limit grants, before any error message is sent."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from duesweep.core.breaker import BreakerLimits
 from duesweep.core.clock import Clock, SystemClock
 from duesweep.core.policy import BatchLimits, Retry
 from duesweep.queues.base import Queue
@@ -20,4 +21,5 @@ class DispatchJob:
     retry: Retry
     max_exhausted: int
     error_queue: str | None
+    breaker: BreakerLimits = field(default_factory=BreakerLimits)
     clock: Clock = field(default_factory=SystemClock)

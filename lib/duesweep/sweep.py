@@ -76,6 +76,7 @@ def _job(run: SweepRun, context: SweepContext) -> DispatchJob:
         retry=context.retry,
         max_exhausted=context.max_exhausted,
         error_queue=context.error_queue,
+        breaker=context.breaker,
     )
 
 

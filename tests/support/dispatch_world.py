@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from duesweep.core.account import SliceAccount, SliceEnd
+from duesweep.core.breaker_report import BreakerReport
 from duesweep.core.clock import SettableClock
 from duesweep.core.headers.json import remove_forward_destination
 from duesweep.core.policy import BatchLimits, Retry
@@ -67,7 +68,14 @@ class World:
         return [e for e in self.store.journal[run.sweep_id] if isinstance(e, ExhaustedEntry)]
 
     def ends(self, run: SweepRun) -> list[SliceEntry]:
-        """The ends of slices."""
+        """The ends of slices, without their breakers."""
+        return [replace(e, end=replace(e.end, breakers=())) for e in self._ends(run)]
+
+    def breakers(self, run: SweepRun) -> list[BreakerReport]:
+        """The breakers that opened."""
+        return [one for e in self._ends(run) for one in e.end.breakers]
+
+    def _ends(self, run: SweepRun) -> list[SliceEntry]:
         return [e for e in self.store.journal[run.sweep_id] if isinstance(e, SliceEntry)]
 
     def trouble(self, queue: str, error: DuesweepError | None, *keys: str) -> None:

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from duesweep.core.breaker import BreakerLimits
 from duesweep.core.message import Message
 from duesweep.core.policy import CLAIM_SECONDS, BatchLimits
 from duesweep.errors import (
@@ -133,7 +134,7 @@ def test_destination_that_takes_nothing_ends_the_short_form_for_the_slice() -> N
 
     world.queue.trouble["Shipping"] = lock
 
-    run = world.sweep(limits=BatchLimits(rows=2))
+    run = world.sweep(limits=BatchLimits(rows=2), breaker=BreakerLimits(trigger_seconds=0))
 
     assert (store.taken, store.claimed, len(tried)) == ([2], [2, 2], 2)
     assert world.ends(run) == [slice_end("Shipping is locked", given=4, claimed=2, left=2)]
@@ -156,9 +157,25 @@ def test_derived_session_does_not_inherit_the_short_form_unawares() -> None:
     assert (store.taken, store.claimed) == ([], [2])
 
 
-def test_service_that_fails_ends_the_slice_and_is_not_asked_again() -> None:
+def test_destination_that_takes_messages_again_gets_the_others_in_the_short_form() -> None:
+    world, store = _world(*_rows(2), *_rows(1, "Shipping"), *_rows(5))
+    times = iter(range(2))
+    world.queue.trouble["Shipping"] = lambda _: (
+        DestinationError("Shipping is locked") if next(times, None) is not None else None
+    )
+    world.queue.trouble["Billing"] = lambda _: world.clock.sleep(1)
+
+    run = world.sweep(limits=BatchLimits(rows=2))
+
+    # Only the batch that failed, and the message that tries the destination, take the other form.
+    assert (store.taken, store.claimed) == ([2, 2, 2, 2], [2, 1])
+    assert (store.rows, store.attempts) == ({}, {})
+    assert world.ends(run) == [slice_end(given=8, claimed=8)]
+
+
+def test_service_that_fails_for_good_ends_the_slice_and_is_not_asked_again() -> None:
     world, store = _world(*_rows(3))
-    world.trouble("Billing", StoreError("the server is gone", transient=True))
+    world.trouble("Billing", StoreError("the server is gone", transient=False))
 
     run = world.sweep()
 

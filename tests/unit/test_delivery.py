@@ -2,7 +2,9 @@
 
 from datetime import timedelta
 
+from duesweep.core.breaker import BreakerLimits
 from duesweep.core.clock import SettableClock
+from duesweep.core.destination_breakers import DestinationBreakers
 from duesweep.core.message import Message
 from duesweep.core.outcome import Delivered
 from duesweep.core.policy import CLAIM_SECONDS
@@ -37,7 +39,8 @@ class World:
         self.clock = SettableClock()
         self.store_clock = StoreClock(micros(DUE) + 1_000_000, self.clock)
         self.queue = queue
-        self.delivery = SliceDelivery(queue, self.clock)
+        self.breakers = DestinationBreakers(BreakerLimits(), self.clock)
+        self.delivery = SliceDelivery(queue, self.clock, self.breakers)
 
     def deliver_all(self, *messages: Message) -> DeliveryResult:
         return self.delivery.deliver_all(messages, self.store_clock)
@@ -163,7 +166,7 @@ def test_due_messages_that_went_before_the_ladder_failed_are_counted_as_delivere
 
     result = world.deliver_all(now, soon)
 
-    assert result == DeliveryResult(delivered=[Delivered(now, "Billing")], blocked=[soon])
+    assert result == DeliveryResult(delivered=[Delivered(now, "Billing")], undeferred=[soon])
     assert world.delivery.blocked_reason == "the ladder is gone"
 
 
@@ -176,7 +179,7 @@ def test_destination_without_a_ladder_still_gets_what_is_due_in_later_batches() 
     result = world.deliver_all(now, soon)
 
     assert _sent(result) == {now.key}
-    assert result.blocked == [soon]
+    assert result.undeferred == [soon]
     assert world.queue.deferred == [], "tried again in the same slice"
 
 

@@ -28,10 +28,13 @@ def print_failure(arguments: Sequence[str], exit_code: int, error: str) -> None:
     if not _COMMANDS.isdisjoint(arguments[:1]) and "--json" in arguments:
         failed = {"outcome": "error", "exit_code": int(exit_code), "error": error}
         # Numbers are null: what the sweep did before the error is not known here.
-        print(json.dumps(dict.fromkeys(_nothing()) | {"failures": []} | failed), flush=True)
+        print(
+            json.dumps(dict.fromkeys(_nothing()) | {"failures": [], "breakers": []} | failed),
+            flush=True,
+        )
 
 
 def _nothing() -> dict[str, Any]:
     # All documents have the same names, so that one reader can read them all.
     nothing = {field.name: 0 if field.type is int else None for field in fields(SweepReport)}
-    return nothing | {"failures": []}
+    return nothing | {"failures": [], "breakers": []}

@@ -12,6 +12,7 @@ from pydantic_settings import (
 )
 
 from duesweep.config.sections import (
+    BreakerConfig,
     LedgerConfig,
     QueueConfig,
     RetryConfig,
@@ -45,6 +46,7 @@ class Config(BaseSettings):
     retry: RetryConfig = RetryConfig()
     ledger: LedgerConfig
     sweep: SweepConfig = SweepConfig()
+    breaker: BreakerConfig = BreakerConfig()
     timeouts: TimeoutsConfig = TimeoutsConfig()
 
     @classmethod

@@ -175,6 +175,13 @@ class SweepConfig(_Section):
     look_ahead_seconds: int = Field(default=0, ge=0, le=86_400)
 
 
+class BreakerConfig(_Section):
+    """For how long, and how often, a slice tries again what takes nothing."""
+
+    trigger_seconds: float = Field(default=30, ge=0, le=600)
+    recovery_failures_per_second: float = Field(default=1, gt=0, le=100)
+
+
 class TimeoutsConfig(_Section):
     """How long a service may take to answer."""
 

@@ -7,6 +7,8 @@ never derived from the others. The rest, if the sum is too small, is `unexplaine
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 
+from duesweep.core.breaker_report import BreakerReport
+
 
 @dataclass(frozen=True, slots=True)
 class SliceAccount:
@@ -32,10 +34,13 @@ class SliceAccount:
 
 @dataclass(frozen=True, slots=True)
 class SliceEnd:
-    """The end of a slice, as one run of its task journalled it. `reason` None: it is complete."""
+    """The end of a slice, as one run of its task journalled it. `reason` None: it is complete.
+    `breakers` are those that opened in it.
+    """
 
     account: SliceAccount
     reason: str | None
+    breakers: tuple[BreakerReport, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +73,8 @@ def slice_account(planned: int, claimed: int, ends: Sequence[SliceEnd]) -> Sweep
     complete = [end.account for end in ends if end.reason is None]
     if not complete:
         end = ends[-1] if ends else SliceEnd(SliceAccount(), CUT)
-        return _close(planned, claimed, replace(end.account, left=planned), end.reason)
+        seen = _without_claimed(end.account, planned, claimed)
+        return _close(planned, claimed, replace(seen, left=planned), end.reason)
     last = complete[-1]
     # The journal has what other runs of the task claimed. This run may have seen it as gone.
     by_others = max(0, claimed - last.claimed)
@@ -91,6 +97,17 @@ def add_accounts(accounts: Iterable[SweepAccount]) -> SweepAccount:
         is_complete=all(a.is_complete for a in parts),
         reason=min((a.reason for a in parts if a.reason is not None), default=None),
     )
+
+
+def _without_claimed(seen: SliceAccount, planned: int, claimed: int) -> SliceAccount:
+    """The account of a run without messages that it saw as gone because they had been claimed: by
+    another run, or by a batch of its own whose COMMIT was not answered. Those that failed it saw as
+    not eligible.
+    """
+    by_others = max(0, claimed - seen.claimed - max(0, planned - seen.given))
+    gone = max(0, seen.gone - by_others)
+    later = max(0, seen.later - (by_others - (seen.gone - gone)))
+    return replace(seen, gone=gone, later=later)
 
 
 def _close(found: int, claimed: int, seen: SliceAccount, reason: str | None) -> SweepAccount:

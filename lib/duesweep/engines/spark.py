@@ -53,7 +53,8 @@ class SparkEngine:
         """Dispatch all slices. Returns why Spark ended before all were done; None where all
         were.
         """
-        patience = self.timeouts.plan_seconds(plan.found)
+        # Nothing is journalled while all slices wait for what is blocked.
+        patience = self.timeouts.plan_seconds(plan.found) + job.breaker.trigger_seconds
         with watch_dispatch(self.spark, job.store, job.run, patience) as watching:
             try:
                 run_slices(claim_keys_df(self.spark, session.jdbc(), plan), job)

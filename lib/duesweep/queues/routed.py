@@ -1,5 +1,6 @@
 """Several queue connections as one queue: the route of a destination selects the connection."""
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -16,10 +17,14 @@ from duesweep.errors import (
     StoreError,
     TransactionLostError,
     UnusualBatchError,
+    may_pass,
 )
 from duesweep.queues.abilities import AppendsMessages
 from duesweep.queues.base import Confirmation, Destination, Queue, QueueSession
 from duesweep.stores.base import TaskSession
+
+# For so long nobody opens a broken connection again, so that one try serves all destinations.
+_REST_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +56,11 @@ class RoutedQueue:
         blocked.
         """
         with ExitStack() as stack:
-            session = RoutedQueueSession(self)
-            for name, queue in self.connections.items():
-                try:
-                    opened = stack.enter_context(queue.open(store))
-                except DuesweepError as error:
-                    if queue.shares_transaction:
-                        raise
-                    session.block(name, error)
-                else:
-                    session.sessions[name] = opened
+            session = RoutedQueueSession(
+                self, lambda name: stack.enter_context(self.connections[name].open(store))
+            )
+            for name in self.connections:
+                session.open(name)
             yield session
 
     def check(self, error_queue: str | None) -> None:
@@ -93,21 +93,45 @@ class RoutedDestination:
         return str(self.destination)
 
 
-class RoutedQueueSession:
-    """One task's session on all its queues. `sessions` are the open ones, by connection."""
+@dataclass(frozen=True, slots=True)
+class _Blocked:
+    """Why a connection takes nothing, and when to open it again."""
 
-    def __init__(self, queue: RoutedQueue) -> None:
+    text: str
+    until: float
+
+
+class RoutedQueueSession:
+    """One task's session on all its queues. `sessions` are the open ones, by connection;
+    `open_session` opens one.
+    """
+
+    def __init__(self, queue: RoutedQueue, open_session: Callable[[str], QueueSession]) -> None:
         self.sessions: dict[str, QueueSession] = {}
         self._queue = queue
-        self._blocked: dict[str, str] = {}
+        self._open_session = open_session
+        self._blocked: dict[str, _Blocked] = {}
         # Connections with deliveries that are not committed.
         self._used: set[str] = set()
 
-    def block(self, connection: str, error: Exception) -> None:
-        """Stop delivering to a connection, because of `error`."""
+    def open(self, connection: str) -> None:
+        """Open a session on a connection. If it is out of reach, stop delivering to it, unless its
+        service is the store's.
+        """
+        try:
+            self.sessions[connection] = self._open_session(connection)
+        except DuesweepError as error:
+            if self._queue.connections[connection].shares_transaction:
+                raise
+            self._block(connection, error)
+
+    def _block(self, connection: str, error: DuesweepError) -> None:
+        """Stop delivering to a connection, for a while or for the rest of the slice."""
         self.sessions.pop(connection, None)
         self._used.discard(connection)
-        self._blocked[connection] = f"queues.{connection}: {error}"
+        rest_seconds = _REST_SECONDS if may_pass(error) else math.inf
+        text = f"queues.{connection}: {error}"
+        self._blocked[connection] = _Blocked(text, time.monotonic() + rest_seconds)
 
     def resolve(self, address: str | None) -> RoutedDestination:
         """The destination of `address` by its route."""
@@ -116,7 +140,7 @@ class RoutedQueueSession:
             route, written = own_route(routes, self._queue.own_names)
         else:
             route, written = first_route(routes, address), address
-        session = self._open_session(route.connection)
+        session = self._session(route.connection)
         return RoutedDestination(route.connection, session.resolve(route.name_of(written)))
 
     def longest_delay(self, destination: Destination) -> int:
@@ -183,14 +207,18 @@ class RoutedQueueSession:
             if self._queue.connections[name].shares_transaction:
                 raise
             # Its deliveries of this batch are lost: the batch starts again without it.
-            self.block(name, error)
+            self._block(name, error)
             raise TransactionLostError(error.text, advice=error.advice) from error
 
     def _session_of(self, destination: Destination) -> tuple[QueueSession, Destination]:
         assert isinstance(destination, RoutedDestination)  # from `resolve`
-        return self._open_session(destination.connection), destination.destination
+        return self._session(destination.connection), destination.destination
 
-    def _open_session(self, connection: str) -> QueueSession:
-        if connection in self._blocked:
-            raise DestinationError(self._blocked[connection])
+    def _session(self, connection: str) -> QueueSession:
+        blocked = self._blocked.get(connection)
+        if connection not in self.sessions and blocked and time.monotonic() >= blocked.until:
+            self.open(connection)
+        if connection not in self.sessions:
+            blocked = self._blocked[connection]
+            raise DestinationError(blocked.text, transient=blocked.until < math.inf)
         return self.sessions[connection]

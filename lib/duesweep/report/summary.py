@@ -8,8 +8,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from duesweep.core.breaker_report import BreakerReport
 from duesweep.report.quantities import count_text, duration_text, size_text, time_text
 from duesweep.stores.journal import SweepSummary
+
+_NOT_IN_TABLE = {"source", "failures", "breakers", "lateness_p95_ms", "lateness_max_ms"}
 
 
 def as_json(summary: SweepSummary) -> dict[str, Any]:
@@ -20,7 +23,7 @@ def as_json(summary: SweepSummary) -> dict[str, Any]:
     return {
         name: value.isoformat() if isinstance(value, datetime) else value
         for name, value in values.items()
-    } | {"failures": list(values["failures"])}
+    } | {"failures": list(values["failures"]), "breakers": list(values["breakers"])}
 
 
 def print_summary(summary: SweepSummary, *, only_due: bool = True) -> None:
@@ -39,6 +42,20 @@ def print_summary(summary: SweepSummary, *, only_due: bool = True) -> None:
         messages = count_text(failure.count, "message")
         example = "" if failure.destination is None else f", for example to {failure.destination}"
         print(f"  {messages}{example}: {failure.reason}")
+    if summary.breakers:
+        print("What took nothing for some time:")
+    for breaker in summary.breakers:
+        print(f"  {breaker_sentence(breaker)}")
+
+
+def breaker_sentence(breaker: BreakerReport) -> str:
+    """What a circuit breaker did in a sweep, in a line."""
+    seconds = duration_text(breaker.seconds * 1_000)
+    since = time_text(datetime.fromisoformat(breaker.since))
+    if not breaker.is_open:
+        return f"{breaker.name}: since {since}, for {seconds}, then in use again: {breaker.reason}"
+    left = f", {count_text(breaker.left, 'message')} left" if breaker.left else ""
+    return f"{breaker.name}: since {since}, {seconds} until the end{left}: {breaker.reason}"
 
 
 def summary_sentence(summary: SweepSummary, *, only_due: bool) -> str:
@@ -69,7 +86,7 @@ def summary_sentence(summary: SweepSummary, *, only_due: bool) -> str:
 def _rows(summary: SweepSummary) -> Iterator[tuple[str, str]]:
     """The rows of the table: the summary's own names, without what has a unit of its own."""
     for name, value in asdict(summary).items():
-        if value is None or name in {"source", "failures", "lateness_p95_ms", "lateness_max_ms"}:
+        if value is None or name in _NOT_IN_TABLE:
             continue
         match name:
             case "bytes":

@@ -7,6 +7,8 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
+from duesweep.core.breaker_report import BreakerReport
+
 
 @dataclass(frozen=True, slots=True)
 class JdbcSource:
@@ -49,7 +51,8 @@ class SweepSummary:
     `engine` is what dispatched its slices.
     `over_limit` are those of `failed` that the limit of exhausted messages kept in the store.
     `failures`, the commonest reasons first, are not in the ledger's row: its `retries` and `errors`
-    have the reason of each message.
+    have the reason of each message. Nor are `breakers`: the destinations and services that took
+    nothing for some time.
     """
 
     sweep_id: str
@@ -76,6 +79,7 @@ class SweepSummary:
     reason: str | None
     engine: str | None = None
     failures: tuple[FailureReason, ...] = ()
+    breakers: tuple[BreakerReport, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

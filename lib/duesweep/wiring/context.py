@@ -4,6 +4,7 @@ from pathlib import Path
 
 from duesweep.config import Config, has_cluster_files, started
 from duesweep.context import SweepContext
+from duesweep.core.breaker import BreakerLimits
 from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.core.policy import BATCH_ROWS, MAX_BATCH_ROWS, BatchLimits, LookAhead, Retry
 from duesweep.core.routing import Route
@@ -41,6 +42,9 @@ def sweep_context(config: Config, *, needs_ladder: bool = False) -> SweepContext
         slices=config.sweep.slices,
         spark_from=config.sweep.spark_from,
         look_ahead=LookAhead(config.sweep.look_ahead_seconds, started()),
+        breaker=BreakerLimits(
+            config.breaker.trigger_seconds, config.breaker.recovery_failures_per_second
+        ),
         timeouts=timeouts_of(config),
     )
 

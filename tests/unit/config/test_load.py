@@ -48,6 +48,7 @@ def test_everything_but_store_and_ledger_has_a_default() -> None:
             "spark_from": 50_000,
             "look_ahead_seconds": 0,
         },
+        "breaker": {"trigger_seconds": 30, "recovery_failures_per_second": 1},
         "timeouts": {"silence_seconds": 60},
     }
 

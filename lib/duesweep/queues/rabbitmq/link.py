@@ -1,5 +1,6 @@
 """A task's connection to its broker: opened when needed, and again after a loss, with a limit."""
 
+import math
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -19,6 +20,8 @@ Found = TypeVar("Found")
 
 _TRIES = 3
 _PAUSE_SECONDS = 0.5
+# For so long nobody tries to connect again, so that one try serves all destinations.
+_REST_SECONDS = 1.0
 # After so many batches in a row without any answer, the broker counts as down.
 _MAX_FRUITLESS = 3
 
@@ -35,15 +38,18 @@ class Link:
         self._channel: Channel | None = None
         self._publisher: Publisher | None = None
         self._down: Problem | None = None
+        # When to try again a broker that is down; never if the fault does not pass by itself.
+        self._try_at = math.inf
         self._fruitless = 0
 
     def connect(self) -> RabbitMqConnection:
         """The open connection. Raises `DestinationError` if the broker is down or takes nothing."""
-        if self._down is not None:
-            raise _destination_error(self._down)
+        if self._down is not None and time.monotonic() < self._try_at:
+            raise self._error(self._down)
         if self._connection is None or self._connection.loss is not None:
             self.close()
             self._connection = self._connect_anew()
+            self._down = None
         if self._connection.blocked_reason is not None:
             raise DestinationError(self._connection.blocked_reason)
         return self._connection
@@ -80,22 +86,22 @@ class Link:
         except (ChannelClosedError, DestinationError):
             raise
         except QueueError as error:
-            raise _destination_error(error.problem) from error
+            raise DestinationError(error.text, advice=error.advice) from error
 
     def _ask_once(self, act: Callable[[], Found]) -> Found:
         """Call `act`. A broker that has not answered one question is not asked another."""
         try:
             return act()
         except UnansweredError as error:
-            self._down = error.problem
-            raise _destination_error(self._down) from error
+            self._give_up(error.problem)
+            raise self._error(error.problem) from error
 
     def note(self, fault: QueueError | None, *, is_fruitful: bool) -> None:
         """Note after a batch what ended its publisher, and whether the broker answered anything."""
         self._fruitless = 0 if is_fruitful else self._fruitless + 1
         # A broker that answers late would get the same messages again.
         if isinstance(fault, UnansweredError) or (fault and self._fruitless >= _MAX_FRUITLESS):
-            self._down = fault.problem
+            self._give_up(fault.problem)
 
     @property
     def longest_wait_seconds(self) -> float:
@@ -108,6 +114,14 @@ class Link:
             self._connection.close()
         self._connection = self._channel = self._publisher = None
 
+    def _give_up(self, down: Problem, seconds: float = math.inf) -> None:
+        """Leave the broker alone for so long; by default for the rest of the slice."""
+        self._down, self._try_at = down, time.monotonic() + seconds
+
+    def _error(self, down: Problem) -> DestinationError:
+        is_passing = self._try_at < math.inf
+        return DestinationError(down.text, transient=is_passing, advice=down.advice)
+
     def _connect_anew(self) -> RabbitMqConnection:
         deadline = time.monotonic() + min(CLAIM_SECONDS, self._brokers.timeouts.connect_seconds)
         for tries_left in reversed(range(_TRIES)):
@@ -115,12 +129,9 @@ class Link:
                 return RabbitMqConnection(self._brokers, self._answer_seconds)
             except (QueueError, ConfigError) as error:
                 is_last = not tries_left or time.monotonic() > deadline
-                if is_last or isinstance(error, ConfigError):
-                    self._down = error.problem
-                    raise _destination_error(self._down) from error
+                is_wrong = isinstance(error, ConfigError)
+                if is_last or is_wrong:
+                    self._give_up(error.problem, math.inf if is_wrong else _REST_SECONDS)
+                    raise self._error(error.problem) from error
                 time.sleep(_PAUSE_SECONDS)
         raise AssertionError("unreachable")
-
-
-def _destination_error(down: Problem) -> DestinationError:
-    return DestinationError(down.text, advice=down.advice)

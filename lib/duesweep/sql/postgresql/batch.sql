@@ -170,10 +170,11 @@ INSERT INTO {journal} (
 );
 
 -- name: journal_slice
--- Journals the end of a slice: its account, and the reason if the slice was cut. Locks the new row
--- only.
-INSERT INTO {journal} (sweep_id, slice, kind, given, claimed, skipped, gone, later, "left", reason)
-VALUES (
+-- Journals the end of a slice: its account, the reason if the slice was cut, and the circuit breakers
+-- that opened. Locks the new row only.
+INSERT INTO {journal} (
+    sweep_id, slice, kind, given, claimed, skipped, gone, later, "left", reason, breakers
+) VALUES (
     %(sweep_id)s, %(slice)s, 'slice', %(given)s, %(claimed)s, %(skipped)s, %(gone)s, %(later)s, %(left)s,
-    %(reason)s
+    %(reason)s, %(breakers)s
 );

@@ -93,6 +93,7 @@ CREATE TABLE IF NOT EXISTS {journal} (
     later bigint,
     "left" bigint,
     reason text,
+    breakers text,
     -- kind 'exhausted': the whole message
     message_key uuid,
     message_id text,
@@ -134,7 +135,8 @@ ALTER TABLE {journal}
     ADD COLUMN IF NOT EXISTS skipped bigint,
     ADD COLUMN IF NOT EXISTS gone bigint,
     ADD COLUMN IF NOT EXISTS later bigint,
-    ADD COLUMN IF NOT EXISTS "left" bigint;
+    ADD COLUMN IF NOT EXISTS "left" bigint,
+    ADD COLUMN IF NOT EXISTS breakers text;
 -- Tombstones are compressed already, and a batch's lateness is hardly worth it: to try it costs the
 -- server more than to write them.
 ALTER TABLE {journal} ALTER COLUMN outcomes SET STORAGE EXTERNAL;

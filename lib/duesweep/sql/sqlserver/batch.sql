@@ -232,7 +232,10 @@ INSERT INTO {journal} (
 );
 
 -- name: journal_slice
--- Journals the end of a slice: its account, and the reason if the slice was cut. Locks the new row
--- only.
-INSERT INTO {journal} (sweep_id, slice, kind, given, claimed, skipped, gone, later, [left], reason)
-VALUES (@sweep_id, @slice, 'slice', @given, @claimed, @skipped, @gone, @later, @left, @reason);
+-- Journals the end of a slice: its account, the reason if the slice was cut, and the circuit breakers
+-- that opened. Locks the new row only.
+INSERT INTO {journal} (
+    sweep_id, slice, kind, given, claimed, skipped, gone, later, [left], reason, breakers
+) VALUES (
+    @sweep_id, @slice, 'slice', @given, @claimed, @skipped, @gone, @later, @left, @reason, @breakers
+);

@@ -149,6 +149,7 @@ CREATE TABLE {journal} (
     later bigint,
     [left] bigint,
     reason nvarchar(max),
+    breakers nvarchar(max),
     -- kind 'exhausted': the whole message; headers are JSON where they could be read
     message_key nvarchar(250),
     message_id nvarchar(max),
@@ -201,6 +202,8 @@ IF COL_LENGTH(N'{sweeps_literal}', 'engine') IS NULL
 ALTER TABLE {sweeps} ADD engine nvarchar(50);
 IF COL_LENGTH(N'{journal_literal}', 'given') IS NULL
 ALTER TABLE {journal} ADD given bigint, claimed bigint, skipped bigint, gone bigint, later bigint, [left] bigint;
+IF COL_LENGTH(N'{journal_literal}', 'breakers') IS NULL
+ALTER TABLE {journal} ADD breakers nvarchar(max);
 
 -- name: read_binding
 -- Returns a source's delayed table and the ledger that the source is bound to. Keeps no locks.

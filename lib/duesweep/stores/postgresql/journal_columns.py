@@ -24,6 +24,7 @@ JOURNAL_COLUMNS = {
         "later": "bigint",
         "left": "bigint",
         "reason": "text",
+        "breakers": "text",
         "message_key": "uuid",
         "message_id": "text",
         "message_type": "text",

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from duesweep.core.account import SliceAccount, SliceEnd, SweepAccount, add_accounts, slice_account
+from duesweep.core.breaker_report import BreakerReport, merge_reports, report_from_text
 from duesweep.stores.journal import SweepSummary
 
 
@@ -73,6 +74,7 @@ def summary_of(
         outcome=_outcome(row, account, has_failures=dispatched < account.claimed),
         reason=_reason(row, account),
         engine=row.engine,
+        breakers=_breakers(ends),
     )
 
 
@@ -91,6 +93,12 @@ def _account(row: Any, totals: Sequence[Any], ends: Sequence[Any]) -> SweepAccou
         slice_account(int(wanted), claimed.get(number, 0), ended.get(number, ()))
         for number, wanted in enumerate(planned_slices(row))
     )
+
+
+def _breakers(ends: Sequence[Any]) -> tuple[BreakerReport, ...]:
+    # Of a task that ran again the last end counts.
+    last = {end.slice: end for end in ends}.values()
+    return merge_reports(one for end in last for one in report_from_text(end.breakers))
 
 
 def _sum(totals: Sequence[Any], name: str) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 from duesweep import tombstone
 from duesweep.core.account import SliceEnd
+from duesweep.core.breaker_report import report_as_text
 from duesweep.core.message import Message
 from duesweep.core.outcome import Outcomes
 from duesweep.drivers.statements import Statements
@@ -65,6 +66,7 @@ class RelationalTaskSession(ABC):
                 sweep_id=run.sweep_id,
                 slice=slice_number,
                 reason=end.reason and make_storable(end.reason),
+                breakers=report_as_text(end.breakers),
                 **asdict(end.account),
             )
 

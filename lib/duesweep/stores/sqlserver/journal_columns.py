@@ -24,6 +24,7 @@ JOURNAL_COLUMNS = {
         "later": "bigint",
         "left": "bigint",
         "reason": "nvarchar",
+        "breakers": "nvarchar",
         "message_key": "nvarchar",
         "message_id": "nvarchar",
         "message_type": "nvarchar",

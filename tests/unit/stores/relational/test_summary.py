@@ -23,7 +23,11 @@ def summary(end: dict[str, Any] | None, dispatched: int = 4, **closed: Any) -> S
     }  # fmt: skip
     total = {"slice": 0, "dispatched": dispatched, "failed": 0, "exhausted": 0, "bytes": 8}
     counts = dict.fromkeys(("given", "claimed", "skipped", "gone", "later", "left"), 0)
-    ends = [] if end is None else [SimpleNamespace(**{"slice": 0, "reason": None} | counts | end)]
+    ends = (
+        []
+        if end is None
+        else [SimpleNamespace(**{"slice": 0, "reason": None, "breakers": None} | counts | end)]
+    )
     return summary_of(SimpleNamespace(**row | closed), [SimpleNamespace(**total)], ends, Lateness())
 
 

@@ -1,0 +1,286 @@
+"""A store or a queue's service that fails for some time: the slice goes on with new sessions."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duesweep.core.account import SweepAccount, slice_account
+from duesweep.core.message import Message
+from duesweep.core.policy import BatchLimits
+from duesweep.errors import (
+    ConfigError,
+    DestinationError,
+    DuesweepError,
+    QueueError,
+    SilentServiceError,
+    StoreError,
+)
+from duesweep.stores.values import SweepRun
+from duesweep.testing.builders import DUE, DelayedRow, delayed_row
+from duesweep.testing.memory import MemoryStore, MemoryTaskSession
+from duesweep.testing.memory_queue import MemoryQueue
+from support.contract.due_keys import DueKeySession, DueKeyStore
+from support.dispatch_world import World, one, slice_end
+
+AWAY = StoreError("the server restarts", transient=True)
+TWO = BatchLimits(rows=2)
+
+
+class FailingStore(MemoryStore):
+    """No session can be opened, and no batch commits, while its clock shows a time in `away`. The
+    COMMITs whose numbers are in `unanswered` succeed, but the task is not told.
+    """
+
+    def __init__(self, rows: list[DelayedRow]) -> None:
+        super().__init__(rows)
+        self.world: World | None = None
+        self.away: list[tuple[float, float]] = []
+        self.unanswered: set[int] = set()
+        self.opened = 0
+        self.commits = 0
+
+    @contextmanager
+    def open_task(self) -> Iterator[MemoryTaskSession]:
+        self.opened += 1
+        self.refuse_if_away()
+        yield _FailingSession(self)
+
+    def refuse_if_away(self) -> None:
+        assert self.world is not None
+        now = self.world.clock.seconds()
+        if any(since <= now < until for since, until in self.away):
+            raise AWAY
+
+
+class _FailingSession(MemoryTaskSession):
+    def __init__(self, store: FailingStore) -> None:
+        super().__init__(store)
+        self._failing = store
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        with super().transaction():
+            yield
+            self._failing.refuse_if_away()
+        self._failing.commits += 1
+        if self._failing.commits in self._failing.unanswered:
+            raise StoreError("the connection was lost", transient=True)
+
+
+def _world(rows: list[DelayedRow], *, own_transaction: bool = False) -> tuple[World, FailingStore]:
+    store = FailingStore(rows)
+    queue = MemoryQueue("Billing", "Shipping", "error", own_transaction=own_transaction)
+    world = World(store, queue)
+    store.world = world
+    return world, store
+
+
+def _account(world: World, run: SweepRun, planned: int) -> SweepAccount:
+    claimed = sum(dispatched + failed for dispatched, failed in world.batches(run))
+    return slice_account(planned, claimed, [entry.end for entry in world.ends(run)])
+
+
+def test_slice_goes_on_with_new_sessions_and_delivers_each_message_once() -> None:
+    rows = [delayed_row() for _ in range(6)]
+    world, store = _world(rows)
+    world.queue.trouble["Billing"] = lambda _: world.clock.advance(0.5)
+    store.away = [(1.5, 6)]
+
+    run = world.sweep(limits=TWO)
+
+    assert world.queue.arrived["Billing"] == [one(row) for row in rows]
+    assert store.attempts == {}
+    assert world.batches(run) == [(2, 0)] * 3
+    assert world.ends(run) == [slice_end(given=6, claimed=6)]
+    (report,) = world.breakers(run)
+    assert (report.name, report.is_open, report.reason) == (
+        "store and queues",
+        False,
+        "the server restarts",
+    )
+    assert 4 <= report.seconds <= 6
+
+
+def test_service_that_stays_away_ends_the_slice_after_the_time_to_trigger() -> None:
+    rows = [delayed_row() for _ in range(6)]
+    world, store = _world(rows)
+    world.trouble("Billing", AWAY, rows[3].key)
+
+    run = world.sweep(limits=TWO)
+
+    assert world.clock.seconds() == 30
+    # Once at first, once a second from then on, and once for the end of the slice.
+    assert store.opened == 1 + 30 + 1
+    assert world.batches(run) == [(2, 0)]
+    assert world.ends(run) == [slice_end("the server restarts", given=6, claimed=2)]
+    assert (store.attempts, store.holders) == ({}, {})
+
+
+def test_batch_that_succeeds_in_between_gives_the_service_its_whole_time_again() -> None:
+    rows = [delayed_row() for _ in range(6)]
+    world, store = _world(rows)
+    world.queue.trouble["Billing"] = lambda _: world.clock.advance(0.5)
+    store.away = [(1, 25), (27, 50)]
+
+    run = world.sweep(limits=TWO)
+
+    assert world.ends(run) == [slice_end(given=6, claimed=6)]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        SilentServiceError("the server has not answered for 20 s", transient=True),
+        StoreError("a trigger keeps rows", transient=False),
+        QueueError("the disk is broken", transient=False),
+        ConfigError("the password was changed"),
+    ],
+)
+def test_fault_that_does_not_pass_ends_the_slice_at_once(error: DuesweepError) -> None:
+    world, store = _world([delayed_row()])
+    world.trouble("Billing", error)
+
+    run = world.sweep()
+
+    assert (store.opened, world.clock.seconds()) == (2, 0)
+    assert world.ends(run) == [slice_end(str(error), given=1)]
+
+
+@pytest.mark.parametrize("unanswered", [{1}, {2}, {3}, {1, 3}])
+def test_batch_that_was_committed_without_an_answer_counts_as_claimed(unanswered: set[int]) -> None:
+    rows = [delayed_row() for _ in range(6)]
+    world, store = _world(rows)
+    store.unanswered = unanswered
+
+    run = world.sweep(limits=TWO)
+
+    assert world.queue.arrived["Billing"] == [one(row) for row in rows]
+    assert _account(world, run, 6) == SweepAccount(6, 6)
+
+
+def test_batch_without_an_answer_is_not_told_as_gone_where_messages_are_left() -> None:
+    rows = [delayed_row() for _ in range(4)] + [delayed_row("Shipping") for _ in range(4)]
+    world, store = _world(rows)
+    world.trouble("Shipping", DestinationError("no right to insert", transient=False))
+    store.unanswered = {1}
+    keys = [*store.rows, "00000000-0000-4000-8000-000000000000"]
+
+    run = world.sweep(keys, limits=TWO)
+
+    account = _account(world, run, 9)
+    assert (account.claimed, account.gone, account.left, account.unexplained) == (4, 1, 4, 0)
+
+
+def test_slice_end_that_was_committed_without_an_answer_is_journalled_again() -> None:
+    world, store = _world([delayed_row()])
+    store.unanswered = {2}
+
+    run = world.sweep()
+
+    assert world.ends(run) == [slice_end(given=1, claimed=1)] * 2
+    assert _account(world, run, 1) == SweepAccount(1, 1)
+
+
+def test_queue_of_its_own_transaction_gets_a_batch_that_was_cut_once_more_only() -> None:
+    rows = [delayed_row() for _ in range(2)]
+    world, store = _world(rows, own_transaction=True)
+    sent: list[str] = []
+    world.queue.trouble["Billing"] = lambda m: sent.append(m.key)
+
+    def refuse_batches() -> None:
+        if store.holders:
+            raise StoreError("the disk is full", transient=True)
+
+    # The store's COMMIT, when the queue has committed.
+    store.refuse_if_away = refuse_batches  # type: ignore[method-assign]
+
+    run = world.sweep()
+
+    assert len(sent) == 4
+    assert world.ends(run) == [slice_end("the disk is full", given=2)]
+
+
+class _RestartedDueKeyStore(DueKeyStore):
+    """Its session ends with an error in the third batch."""
+
+    def __init__(self, rows: list[DelayedRow]) -> None:
+        super().__init__(rows)
+        self.claims = 0
+
+    @contextmanager
+    def open_task(self) -> Iterator[DueKeySession]:
+        yield _RestartedSession(self)
+
+
+class _RestartedSession(DueKeySession):
+    def claim(self, run: SweepRun, claim_keys: object) -> object:  # type: ignore[override]
+        assert isinstance(self._store, _RestartedDueKeyStore)
+        self._store.claims += 1
+        if self._store.claims in {3, 5}:
+            raise AWAY
+        return super().claim(run, claim_keys)  # type: ignore[arg-type]
+
+
+def test_what_is_excluded_stays_so_on_new_sessions_until_it_is_tried() -> None:
+    rows = [delayed_row(("Shipping", "Billing")[n % 2], due=DUE) for n in range(12)]
+    world = World(_RestartedDueKeyStore(rows))
+    times = iter(range(4))
+    world.queue.trouble["Shipping"] = lambda _: (
+        DestinationError("locked") if next(times, None) is not None else None
+    )
+
+    run = world.sweep([str(row.due_us) for row in rows], limits=TWO)
+
+    assert len(world.queue.arrived["Shipping"]) == len(world.queue.arrived["Billing"]) == 6
+    assert world.ends(run) == [slice_end(given=12, claimed=12)]
+
+
+def test_what_is_excluded_for_the_slice_takes_no_claim_key_on_new_sessions_either() -> None:
+    rows = [delayed_row(("Shipping", "Billing")[n % 2], due=DUE) for n in range(12)]
+    world = World(_RestartedDueKeyStore(rows))
+    world.trouble("Shipping", DestinationError("no right to insert", transient=False))
+
+    run = world.sweep([str(row.due_us) for row in rows], limits=TWO)
+
+    assert len(world.queue.arrived["Billing"]) == 6
+    assert world.ends(run) == [slice_end("no right to insert", given=12, claimed=6, left=6)]
+
+
+OUTAGES = st.lists(
+    st.tuples(st.floats(0, 20), st.floats(0, 40)).map(lambda o: (o[0], o[0] + o[1])), max_size=3
+)
+
+
+@given(store=OUTAGES, shipping=OUTAGES, unanswered=st.sets(st.integers(1, 12), max_size=3))
+def test_each_message_is_delivered_once_or_left_whatever_fails(
+    store: list[tuple[float, float]],
+    shipping: list[tuple[float, float]],
+    unanswered: set[int],
+) -> None:
+    rows = [delayed_row(("Shipping", "Billing")[n % 2]) for n in range(12)]
+    world, failing = _world(rows)
+    failing.away, failing.unanswered = store, unanswered
+
+    def lock(_: Message) -> DestinationError | None:
+        now = world.clock.seconds()
+        is_shut = any(since <= now < until for since, until in shipping)
+        return DestinationError("locked") if is_shut else None
+
+    world.queue.trouble["Shipping"] = lock
+    world.queue.trouble["Billing"] = lambda _: world.clock.advance(0.3)
+
+    run = world.sweep(limits=TWO)
+
+    arrived = world.queue.arrived["Shipping"] + world.queue.arrived["Billing"]
+    expected = [one(row) for row in rows if row.key not in failing.rows]
+    assert sorted(map(str, arrived)) == sorted(map(str, expected))
+    assert failing.attempts == {}
+    account = _account(world, run, 12)
+    assert account.claimed == len(arrived)
+    assert (account.left, account.gone, account.skipped) == (len(failing.rows), 0, 0)
+    assert account.unexplained == account.later == 0
+    # The longest is a failure of the store right before the end of a wait for a destination.
+    assert world.clock.seconds() <= 20 + 40 * 3 + 2 * (30 + 2)
