@@ -13,6 +13,7 @@ from duesweep.dispatch_job import DispatchJob
 from duesweep.engines.base import Engine
 from duesweep.errors import ExitCode, SweepClosedError
 from duesweep.ledger.opening import open_ledger
+from duesweep.lost_session import living_session
 from duesweep.missing_queues import refuse_missing_queues
 from duesweep.plan import plan_slices
 from duesweep.settle import settle_first, settle_last
@@ -54,8 +55,9 @@ def sweep(
         if plan.found:
             with watch(run, plan.found) if watch else nullcontext():
                 cut_short = engine.dispatch(session, plan, _job(run, context))
-        _close(session, run, cut_short)
-        return settle_last(session, ledger, run.sweep_id, ledger_error)
+        with living_session(context.store, session, run, context.breaker) as living:
+            _close(living, run, cut_short)
+            return settle_last(living, ledger, run.sweep_id, ledger_error)
 
 
 def exit_code(summary: SweepSummary) -> ExitCode:

@@ -25,6 +25,10 @@ class Broker:
         # Over HTTP: rabbitmqctl takes a second to start.
         self.api("vhosts/{vhost}", "PUT")
         self.permit(write=".*")
+        self.connect()
+
+    def connect(self) -> None:
+        """Open its own connection; again after the node was stopped."""
         # Idle for longer than a heartbeat allows, while a test waits for something else.
         self.connection = pika.BlockingConnection(pika.URLParameters(f"{self.url}?heartbeat=0"))
         self.channel = self.connection.channel()

@@ -1,0 +1,73 @@
+"""Goes on with a sweep when its driver's session was lost while its slices were dispatched.
+
+The session's lock shows that the sweep lives, and it is lost with the session. So another process
+may have closed the sweep meanwhile.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import structlog
+
+from duesweep.core.breaker import BreakerLimits, BreakerState, CircuitBreaker
+from duesweep.core.clock import SystemClock
+from duesweep.errors import StoreError, may_pass
+from duesweep.stores.base import DriverSession, Store
+from duesweep.stores.values import SweepRun
+
+_log = structlog.get_logger(__name__)
+
+
+@contextmanager
+def living_session(
+    store: Store, session: DriverSession, run: SweepRun, limits: BreakerLimits
+) -> Iterator[DriverSession]:
+    """The driver's session, or a new one that holds the sweep if that session was lost.
+
+    Raises `StoreError` if the store cannot be reached for `limits.trigger_seconds`.
+    """
+    loss = _loss(session, run)
+    if loss is None:
+        yield session
+        return
+    _log.warning("driver_session_lost", sweep_id=str(run.sweep_id), error=str(loss))
+    with _resume(store, limits, loss) as living:
+        yield living
+
+
+def _loss(session: DriverSession, run: SweepRun) -> StoreError | None:
+    """Why the session cannot be used any more; None if it can."""
+    try:
+        session.progress(run.sweep_id)
+    except StoreError as error:
+        if not may_pass(error):
+            raise
+        return error
+    return None
+
+
+def _resume(store: Store, limits: BreakerLimits, loss: StoreError) -> DriverSession:
+    """A new session, which holds the sweep's lock unless another process does."""
+    clock = SystemClock()
+    breaker = CircuitBreaker(limits, clock)
+    breaker.fail(str(loss))
+    while True:
+        try:
+            return _open(store)
+        except StoreError as error:
+            breaker.fail(str(error), is_lasting=not may_pass(error))
+            if breaker.state is BreakerState.TRIGGERED:
+                raise
+        clock.sleep(breaker.seconds_to_try)
+
+
+def _open(store: Store) -> DriverSession:
+    session = store.open_driver()
+    try:
+        # Takes the locks of all sweeps whose session is gone, and so of this one. If another
+        # process has it by now, closing the sweep will fail.
+        session.dead_sweeps()
+    except BaseException:
+        session.__exit__()
+        raise
+    return session

@@ -1,0 +1,163 @@
+"""Outages that pass while a sweep runs, and one that does not."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from duesweep import wiring
+from duesweep.demo.server import EmbeddedServer
+from duesweep.engines.base import Engine
+from duesweep.engines.in_process import InProcessEngine
+from duesweep.errors import ExitCode
+from duesweep.sweep import exit_code, sweep
+from support.endpoint import Endpoint
+from support.ledger_reader import LedgerReader
+from support.ports import free_port
+from support.postgresql_server import PostgreSqlEndpoint, endpoint_in_postgresql
+from support.rabbitmq.broker import Broker
+from support.rabbitmq.settings import set_up, settings
+from support.waiting import until
+
+pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.slow]
+
+_BATCH_ROWS = 50
+_BATCHES = "SELECT FROM duesweep_journal WHERE kind = 'batch'"
+
+
+def _assert_one_tombstone_each(ledger: LedgerReader, count: int) -> None:
+    tombstones = ledger.rows("tombstones")
+    assert len(tombstones) == len({row.message_key for row in tombstones}) == count
+
+
+def test_queue_table_that_is_locked_for_a_while_gets_all_in_the_same_sweep(
+    engine: Engine, endpoint: Endpoint, ledger: LedgerReader
+) -> None:
+    endpoint.set_up("Billing", "Shipping")
+    endpoint.delay_many(2_000, ("Billing", "Shipping"))
+    context = wiring.sweep_context(endpoint.config(sweep__batch_rows=_BATCH_ROWS))
+
+    with ThreadPoolExecutor() as pool:
+        with endpoint.server.locked(endpoint.addresses.parse("Shipping")):
+            sweeping = pool.submit(sweep, engine, context)
+            until(lambda: len(endpoint.fetch('SELECT FROM "Billing"')) == 1_000, 300)
+        summary = sweeping.result(300)
+
+    assert (summary.outcome, summary.dispatched, summary.left) == ("done", 2_000, 0)
+    assert (endpoint.waiting(), endpoint.attempts()) == ([], {})
+    assert len(endpoint.queue_rows("Shipping")) == 1_000
+    (breaker,) = summary.breakers
+    assert (breaker.name, breaker.is_open, breaker.left) == ("Shipping", False, 0)
+    assert "lock" in breaker.reason
+    _assert_one_tombstone_each(ledger, 2_000)
+
+
+def test_queue_table_that_stays_locked_is_left_after_the_time_to_trigger(
+    engine: Engine, endpoint: Endpoint, ledger: LedgerReader
+) -> None:
+    endpoint.set_up("Billing", "Shipping")
+    endpoint.delay_many(2_000, ("Billing", "Shipping"))
+    context = wiring.sweep_context(
+        endpoint.config(sweep__batch_rows=_BATCH_ROWS, breaker__trigger_seconds=10)
+    )
+
+    with endpoint.server.locked(endpoint.addresses.parse("Shipping")):
+        sweep(engine, wiring.sweep_context(endpoint.config(breaker__trigger_seconds=0)))
+        endpoint.delay_many(100, ("Billing",))
+        began = time.monotonic()
+        summary = sweep(engine, context)
+        seconds = time.monotonic() - began
+
+    assert exit_code(summary) == ExitCode.WORK_LEFT
+    assert (summary.found, summary.dispatched, summary.left) == (1_100, 100, 1_000)
+    assert endpoint.attempts() == {}
+    (breaker,) = summary.breakers
+    assert (breaker.name, breaker.is_open, breaker.left) == ("Shipping", True, 1_000)
+    assert "lock" in str(summary.reason)
+    # The time to trigger, the lock's time-out before and after it, and what a busy machine takes.
+    assert 10 <= breaker.seconds <= seconds < 60
+    _assert_one_tombstone_each(ledger, 1_100)
+
+
+@pytest.fixture
+def restarting(open_folder: Path) -> Iterator[EmbeddedServer]:
+    """A PostgreSQL server of the test's own, which loses nothing that it committed."""
+    settings = {"TimeZone": "UTC", "synchronous_commit": "on"}
+    with EmbeddedServer(open_folder, port=free_port(), **settings) as server:
+        yield server
+
+
+def _endpoint_on(server: EmbeddedServer, folder: Path) -> PostgreSqlEndpoint:
+    admin = psycopg.connect(server.dsn, autocommit=True)
+    return endpoint_in_postgresql(server.dsn, folder, admin)
+
+
+def test_server_that_restarts_while_a_sweep_dispatches_cuts_nothing_and_doubles_nothing(
+    restarting: EmbeddedServer, tmp_path: Path
+) -> None:
+    endpoint = _endpoint_on(restarting, tmp_path)
+    endpoint.set_up("Billing")
+    endpoint.delay_many(10_000)
+    context = wiring.sweep_context(endpoint.config(sweep__batch_rows=5))
+
+    with ThreadPoolExecutor() as pool:
+        sweeping = pool.submit(sweep, InProcessEngine(), context)
+        until(lambda: len(endpoint.fetch(_BATCHES)) > 100, 300)
+        endpoint.server.admin.close()
+        restarting.restart()
+        summary = sweeping.result(300)
+
+    after = _endpoint_on(restarting, tmp_path)
+    assert (summary.outcome, summary.reason) == ("done", None)
+    assert (summary.found, summary.dispatched) == (10_000, 10_000)
+    assert (summary.gone, summary.skipped, summary.left) == (0, 0, 0)
+    assert after.waiting() == []
+    times = Counter(row.headers for row in after.queue_rows("Billing"))
+    assert (len(times), times.total()) == (10_000, 10_000)
+    (breaker,) = summary.breakers
+    assert (breaker.name, breaker.is_open) == ("store and queues", False)
+    ledger = LedgerReader(tmp_path / "ledger", _no_spark)
+    _assert_one_tombstone_each(ledger, 10_000)
+    after.server.admin.close()
+
+
+def _no_spark() -> object:
+    raise AssertionError("nobody asked for Spark")
+
+
+def test_broker_that_is_stopped_and_started_while_a_sweep_dispatches_leaves_nothing(
+    endpoint: Endpoint, broker: Broker, ledger: LedgerReader
+) -> None:
+    set_up(endpoint, broker, "Billing")
+    endpoint.delay_many(10_000)
+    context = wiring.sweep_context(
+        endpoint.config(
+            **settings(broker, sweep__batch_rows=_BATCH_ROWS, breaker__trigger_seconds=120)
+        )
+    )
+
+    with ThreadPoolExecutor() as pool:
+        sweeping = pool.submit(sweep, InProcessEngine(), context)
+        until(lambda: len(endpoint.fetch(_BATCHES)) > 10, 300)
+        broker.connection.close()
+        broker.server.control("stop_app")
+        batches = len(endpoint.fetch(_BATCHES))
+        broker.server.control("start_app")
+        broker.server.control("await_startup")
+        summary = sweeping.result(300)
+
+    assert batches < 10_000 / _BATCH_ROWS, "the sweep was faster than the stop"
+    assert (summary.outcome, summary.dispatched) == ("done", 10_000)
+    assert (endpoint.waiting(), endpoint.attempts()) == ([], {})
+    (breaker,) = summary.breakers
+    assert (breaker.name, breaker.is_open) == ("Billing", False)
+    broker.connect()
+    times = Counter(one.message_id for one in broker.drain("Billing"))
+    assert len(times) == 10_000
+    # Only of the batch that the stop cut.
+    assert times.total() - 10_000 <= _BATCH_ROWS
+    _assert_one_tombstone_each(ledger, 10_000)
