@@ -5,22 +5,32 @@ What waits for a destination is claimed again within the slice, as soon as its b
 Only keys are kept, as in the slice's plan.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from duesweep.core.breaker_report import BreakerReport, report_of
+from duesweep.core.breaker import CircuitBreaker
+from duesweep.core.breaker_report import SERVICES, BreakerReport, report_of
 from duesweep.core.destination_breakers import Address, DestinationBreakers
 from duesweep.core.message import Message
+from duesweep.core.outcome import Outcomes
 from duesweep.core.policy import BatchLimits
+from duesweep.delivery import DeliveryResult
 from duesweep.stores.base import TaskSession
 from duesweep.stores.values import Excluded
 
 # To try a destination takes one message. More are claimed, because others may have taken the first.
 _CLAIMED_TO_TRY = 100
 
-# Where a message goes, and what finds it again.
-Blocked = tuple[Address, Excluded]
+
+@dataclass(frozen=True, slots=True)
+class LeftAlone:
+    """Messages of a batch: `blocked` ones wait until their destination takes messages again, each
+    with its destination; `others` are left alone for the whole slice.
+    """
+
+    blocked: Sequence[tuple[Address, Excluded]]
+    others: Sequence[Excluded]
 
 
 class BlockedMessages:
@@ -37,12 +47,16 @@ class BlockedMessages:
         """How many messages wait for their destination."""
         return sum(map(len, self._waiting.values()))
 
-    def reports(self, own_queue: str) -> Iterator[BreakerReport]:
-        """What is to be told of each destination that took nothing for some time."""
+    def reports(self, own_queue: str, services: CircuitBreaker) -> Iterator[BreakerReport]:
+        """What is to be told of each destination that took nothing for some time, and of the
+        services.
+        """
         now = datetime.now(UTC)
         for address, breaker in self._breakers.opened().items():
             name = own_queue if address is None else address
             yield report_of(name, breaker, len(self._waiting.get(address, ())), now)
+        if services.reason:
+            yield report_of(SERVICES, services, 0, now)
 
     @property
     def destinations(self) -> Collection[Address]:
@@ -53,17 +67,12 @@ class BlockedMessages:
         """Exclude everything in a new session."""
         store.exclude([*self._others, *(one for each in self._waiting.values() for one in each)])
 
-    def add(
-        self, store: TaskSession, blocked: Iterable[Blocked], others: Sequence[Excluded]
-    ) -> None:
-        """Leave the messages of a batch alone: the `blocked` ones until their destination takes
-        messages again, the others for the whole slice.
-        """
-        for address, one in blocked:
+    def add(self, store: TaskSession, left_alone: LeftAlone) -> None:
+        """Leave messages of a batch alone."""
+        for address, one in left_alone.blocked:
             self._waiting.setdefault(address, []).append(one)
-            store.exclude([one])
-        self._others += others
-        store.exclude(others)
+        self._others += left_alone.others
+        store.exclude([*(one for _, one in left_alone.blocked), *left_alone.others])
 
     def take(self, store: TaskSession, address: Address) -> Sequence[str]:
         """The claim keys of messages that wait for a destination, for one batch."""
@@ -80,8 +89,15 @@ class BlockedMessages:
         return [one.claim_key for one in batch]
 
 
-def excluded(store: TaskSession, messages: Iterable[Message]) -> Iterator[Excluded]:
-    """What finds claimed messages again, and their sizes."""
-    for message in messages:
-        size = 2 * len(message.headers_text) + message.body_bytes
-        yield Excluded(store.claim_key(message), message.key, size)
+def find_left_alone(store: TaskSession, result: DeliveryResult, outcomes: Outcomes) -> LeftAlone:
+    """Which messages of a batch are left alone, in the transaction that claimed them."""
+    failed = [outcome.message for outcome in outcomes.failed]
+    return LeftAlone(
+        [(message.destination, _excluded(store, message)) for message in result.blocked],
+        [_excluded(store, message) for message in (*result.early, *result.undeferred, *failed)],
+    )
+
+
+def _excluded(store: TaskSession, message: Message) -> Excluded:
+    size = 2 * len(message.headers_text) + message.body_bytes
+    return Excluded(store.claim_key(message), message.key, size)

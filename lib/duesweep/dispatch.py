@@ -15,10 +15,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from duesweep.all_or_nothing import AllOrNothing
-from duesweep.blocked import BlockedMessages, excluded
+from duesweep.blocked import BlockedMessages, find_left_alone
 from duesweep.core.account import SliceAccount, SliceEnd
-from duesweep.core.breaker import CircuitBreaker
-from duesweep.core.breaker_report import SERVICES, report_of
 from duesweep.core.decision import (
     Decision,
     SentErrors,
@@ -38,11 +36,10 @@ from duesweep.errors import (
     StoreError,
     SweepClosedError,
     TransactionLostError,
-    may_pass,
 )
 from duesweep.garbage import collect_new, collect_rarely
 from duesweep.lost import MAX_LOST_TRANSACTIONS, wait_seconds
-from duesweep.new_sessions import run_on_sessions
+from duesweep.new_sessions import SessionBreaker, run_on_sessions
 from duesweep.queues.base import QueueSession
 from duesweep.stores.base import TaskSession
 
@@ -98,7 +95,7 @@ def dispatch_slice(job: DispatchJob, slice_number: int, claim_keys: ClaimKeys) -
     batches = _Batches(job, slice_number, claim_keys)
     try:
         with collect_rarely():
-            run_on_sessions(job, batches.breaker, batches)
+            run_on_sessions(job, batches.breaker, batches.run)
     except SweepClosedError as error:
         _log.warning("Slice %d of sweep %s stops: %s", slice_number, job.run.sweep_id, error)
     except (StoreError, ConfigError) as error:
@@ -123,21 +120,11 @@ class _Batches:
         self._to_do = job.limits.batches(claim_keys.keys, claim_keys.sizes)
         # What is not done yet of the batch under way. If the sessions fail, it is claimed again.
         self._in_hand: Sequence[str] = ()
-        self._has_sent = False
-        self._sent_in_vain = 0
-        self.breaker = CircuitBreaker(job.breaker, job.clock)
+        self.breaker = SessionBreaker(job)
         self._breakers = DestinationBreakers(job.breaker, job.clock)
         self._blocked = BlockedMessages(self._breakers, job.limits)
         self._rng = random.Random()
         self._account = SliceAccount(given=len(claim_keys.keys))
-
-    def may_go_on(self, error: StoreError) -> bool:
-        """Whether new sessions may go on. A queue that cannot take back what it got then gets the
-        batch in hand again: once, until a batch succeeds.
-        """
-        self._sent_in_vain += self._has_sent
-        self._has_sent = False
-        return may_pass(error) and self._sent_in_vain <= 1
 
     def run(self, store: TaskSession, queue: QueueSession) -> None:
         """Run what is left of the slice, batch after batch, and journal its end."""
@@ -159,9 +146,7 @@ class _Batches:
     def end(self, reason: str | None) -> SliceEnd:
         """The end of the slice. What still waits for a destination is left."""
         account = self._account + SliceAccount(left=self._blocked.left)
-        reports = list(self._blocked.reports(self._job.store.own_queue))
-        if self.breaker.reason:
-            reports.append(report_of(SERVICES, self.breaker, 0, datetime.now(UTC)))
+        reports = self._blocked.reports(self._job.store.own_queue, self.breaker.circuit)
         return SliceEnd(account, reason or None, tuple(reports))
 
     def _run_batch(self, batch: Sequence[str]) -> None:
@@ -209,23 +194,21 @@ class _Batches:
         with store.transaction():
             claim = store.claim(job.run, keys)
             clock = StoreClock(claim.server_us, job.clock)
-            self._has_sent = bool(claim.messages) and not job.queue.shares_transaction
+            if claim.messages:
+                self.breaker.begin_sending()
             result = self._delivery.deliver_all(claim.messages, clock)
             decision = self._decide(result.faulty)
             sent = self._deliver_error_messages(decision)
             outcomes = conclude(result.delivered, decision, sent, job.retry, self._rng)
             released = [store.claim_key(message) for message in result.released]
-            addresses = [message.destination for message in result.blocked]
-            blocked = list(zip(addresses, excluded(store, result.blocked), strict=True))
-            aside = (*result.early, *result.undeferred, *(o.message for o in outcomes.failed))
-            others = list(excluded(store, aside))
+            left_alone = find_left_alone(store, result, outcomes)
             if outcomes.claimed:
                 store.finish(job.run, self._slice_number, outcomes, clock.now_us())
                 # The last step before the store's COMMIT. If that fails, and the queue has a
                 # transaction of its own, the batch is delivered twice.
                 self._queue.commit()
         # Only after the commit: a batch that is rolled back is claimed and counted again.
-        self._blocked.add(store, blocked, others)
+        self._blocked.add(store, left_alone)
         self._succeed(
             SliceAccount(
                 claimed=outcomes.claimed,
@@ -240,7 +223,6 @@ class _Batches:
     def _succeed(self, account: SliceAccount) -> None:
         """Count a batch that is committed."""
         self._in_hand = ()
-        self._has_sent, self._sent_in_vain = False, 0
         self._account += account
         self.breaker.succeed()
 

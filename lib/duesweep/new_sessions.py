@@ -1,44 +1,63 @@
 """Goes on with a slice on new sessions when a service has failed, for a limited time."""
 
 import logging
-from typing import Protocol
+from collections.abc import Callable
 
 from duesweep.core.breaker import BreakerState, CircuitBreaker
 from duesweep.dispatch_job import DispatchJob
-from duesweep.errors import StoreError
+from duesweep.errors import StoreError, may_pass
 from duesweep.queues.base import QueueSession
 from duesweep.stores.base import TaskSession
 
 _log = logging.getLogger(__name__)
 
 
-class Resumable(Protocol):
-    """Work that goes on where it was cut when it is run again, on new sessions."""
+class SessionBreaker:
+    """The circuit breaker of a slice's sessions with store and queues.
 
-    def run(self, store: TaskSession, queue: QueueSession) -> None:
-        """Do what is left of it."""
-        ...
+    It also counts what a queue got in vain, if that cannot take it back: it gets a batch once more,
+    and not again until a batch succeeds.
+    """
 
-    def may_go_on(self, error: StoreError) -> bool:
-        """Whether it may be run again after this error."""
-        ...
+    def __init__(self, job: DispatchJob) -> None:
+        self.circuit = CircuitBreaker(job.breaker, job.clock)
+        self._doubles = not job.queue.shares_transaction
+        self._is_sending = False
+        self._sent_in_vain = 0
+
+    def begin_sending(self) -> None:
+        """Note that a batch begins to be delivered."""
+        self._is_sending = self._doubles
+
+    def succeed(self) -> None:
+        """Note that a batch is committed."""
+        self._is_sending, self._sent_in_vain = False, 0
+        self.circuit.succeed()
+
+    def fail(self, error: StoreError) -> None:
+        """Note that the sessions have failed."""
+        self._sent_in_vain += self._is_sending
+        self._is_sending = False
+        may_go_on = may_pass(error) and self._sent_in_vain <= 1
+        self.circuit.fail(str(error), is_lasting=not may_go_on)
 
 
-def run_on_sessions(job: DispatchJob, breaker: CircuitBreaker, work: Resumable) -> None:
-    """Run the work on sessions with store and queues, and again on new ones if a service fails.
+def run_on_sessions(
+    job: DispatchJob, breaker: SessionBreaker, run: Callable[[TaskSession, QueueSession], None]
+) -> None:
+    """Call `run` with sessions with store and queues, and again with new ones if a service fails.
+    It has to go on where it was cut.
 
-    Raises the service's error when `breaker` is triggered, or if the work may not go on. The work
-    notes its successes in `breaker`.
+    Raises the service's error when the breaker is triggered.
     """
     while True:
         try:
             with job.store.open_task() as store, job.queue.open(store) as queue:
-                work.run(store, queue)
+                run(store, queue)
             return
         except StoreError as error:
-            may_go_on = work.may_go_on(error)
-            breaker.fail(str(error), is_lasting=not may_go_on)
-            if breaker.state is BreakerState.TRIGGERED:
+            breaker.fail(error)
+            if breaker.circuit.state is BreakerState.TRIGGERED:
                 raise
             _log.warning("Sweep %s opens new sessions: %s", job.run.sweep_id, error)
-        job.clock.sleep(breaker.seconds_to_try)
+        job.clock.sleep(breaker.circuit.seconds_to_try)

@@ -51,7 +51,7 @@ def test_queue_table_that_is_locked_for_a_while_gets_all_in_the_same_sweep(
     assert (endpoint.waiting(), endpoint.attempts()) == ([], {})
     assert len(endpoint.queue_rows("Shipping")) == 1_000
     (breaker,) = summary.breakers
-    assert (breaker.name, breaker.is_open, breaker.left) == ("Shipping", False, 0)
+    assert (breaker.name, breaker.state, breaker.left) == ("Shipping", "closed", 0)
     assert "lock" in breaker.reason
     _assert_one_tombstone_each(ledger, 2_000)
 
@@ -76,7 +76,7 @@ def test_queue_table_that_stays_locked_is_left_after_the_time_to_trigger(
     assert (summary.found, summary.dispatched, summary.left) == (1_100, 100, 1_000)
     assert endpoint.attempts() == {}
     (breaker,) = summary.breakers
-    assert (breaker.name, breaker.is_open, breaker.left) == ("Shipping", True, 1_000)
+    assert (breaker.name, breaker.state, breaker.left) == ("Shipping", "triggered", 1_000)
     assert "lock" in str(summary.reason)
     # The time to trigger, the lock's time-out before and after it, and what a busy machine takes.
     assert 10 <= breaker.seconds <= seconds < 60
@@ -119,7 +119,7 @@ def test_server_that_restarts_while_a_sweep_dispatches_cuts_nothing_and_doubles_
     times = Counter(row.headers for row in after.queue_rows("Billing"))
     assert (len(times), times.total()) == (10_000, 10_000)
     (breaker,) = summary.breakers
-    assert (breaker.name, breaker.is_open) == ("store and queues", False)
+    assert (breaker.name, breaker.state) == ("store and queues", "closed")
     ledger = LedgerReader(tmp_path / "ledger", _no_spark)
     _assert_one_tombstone_each(ledger, 10_000)
     after.server.admin.close()
@@ -154,7 +154,7 @@ def test_broker_that_is_stopped_and_started_while_a_sweep_dispatches_leaves_noth
     assert (summary.outcome, summary.dispatched) == ("done", 10_000)
     assert (endpoint.waiting(), endpoint.attempts()) == ([], {})
     (breaker,) = summary.breakers
-    assert (breaker.name, breaker.is_open) == ("Billing", False)
+    assert (breaker.name, breaker.state) == ("Billing", "closed")
     broker.connect()
     times = Counter(one.message_id for one in broker.drain("Billing"))
     assert len(times) == 10_000

@@ -85,7 +85,9 @@ def test_slice_whose_session_is_killed_is_cut_and_the_others_finish(
 ) -> None:
     endpoint.set_up("Billing")
     endpoint.delay_many(4_000)
-    context = wiring.sweep_context(endpoint.config(sweep__batch_rows=20, sweep__slices=2))
+    # 0: a slice that loses its session ends. Otherwise it would go on with a new one.
+    config = endpoint.config(sweep__batch_rows=20, sweep__slices=2, breaker__trigger_seconds=0)
+    context = wiring.sweep_context(config)
     summaries: list[SweepSummary] = []
     sweeping = threading.Thread(target=lambda: summaries.append(sweep(SparkEngine(spark), context)))
     sweeping.start()

@@ -53,7 +53,7 @@ def test_short_outage_of_a_destination_leaves_nothing_and_charges_nothing() -> N
     assert world.ends(run) == [slice_end(given=12, claimed=12)]
     assert outage.tried_at == [0, 1, 2]
     (report,) = world.breakers(run)
-    assert (report.name, report.is_open, report.seconds, report.left) == ("Shipping", False, 3, 0)
+    assert (report.name, report.state, report.seconds, report.left) == ("Shipping", "closed", 3, 0)
     assert report.reason == "Shipping is locked"
 
 
@@ -80,7 +80,7 @@ def test_destination_that_stays_shut_is_left_after_the_time_to_trigger() -> None
     assert outage.tried_at == list(range(TRIGGER_SECONDS))
     assert world.ends(run) == [slice_end("Shipping is locked", given=12, claimed=6, left=6)]
     (report,) = world.breakers(run)
-    assert (report.is_open, report.seconds, report.left) == (True, TRIGGER_SECONDS, 6)
+    assert (report.state, report.seconds, report.left) == ("triggered", TRIGGER_SECONDS, 6)
 
 
 def test_fault_that_does_not_pass_is_met_once() -> None:

@@ -96,9 +96,9 @@ def test_slice_goes_on_with_new_sessions_and_delivers_each_message_once() -> Non
     assert world.batches(run) == [(2, 0)] * 3
     assert world.ends(run) == [slice_end(given=6, claimed=6)]
     (report,) = world.breakers(run)
-    assert (report.name, report.is_open, report.reason) == (
+    assert (report.name, report.state, report.reason) == (
         "store and queues",
-        False,
+        "closed",
         "the server restarts",
     )
     assert 4 <= report.seconds <= 6

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
 
-from duesweep.core.breaker import CircuitBreaker
+from duesweep.core.breaker import BreakerState, CircuitBreaker
 
 # What the breaker of a slice's sessions is called.
 SERVICES = "store and queues"
@@ -19,17 +19,22 @@ MOST_REPORTED = 20
 @dataclass(frozen=True, slots=True)
 class BreakerReport:
     """A breaker that opened. `name` is a destination's address, or what the service is called;
-    `is_open`: it was still open at the end. `since` is when it opened the last time, in ISO 8601;
-    `seconds` is for how long it was open. `left` messages of the destination were left because of
-    it.
+    `state` is that at the end: `closed`, `open` or `triggered`. `since` is when it opened the last
+    time, in ISO 8601; `seconds` is for how long it was open. `left` messages of the destination
+    were left because of it.
     """
 
     name: str
-    is_open: bool
+    state: str
     since: str
     seconds: float
     left: int
     reason: str
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was in use again."""
+        return self.state == BreakerState.CLOSED
 
 
 def report_of(name: str, breaker: CircuitBreaker, left: int, now: datetime) -> BreakerReport:
@@ -37,7 +42,7 @@ def report_of(name: str, breaker: CircuitBreaker, left: int, now: datetime) -> B
     opened = now - timedelta(seconds=breaker.opened_seconds_ago)
     return BreakerReport(
         name,
-        not breaker.is_closed,
+        breaker.state.value,
         opened.isoformat(timespec="seconds"),
         round(breaker.open_seconds, 1),
         left,
@@ -58,9 +63,9 @@ def report_from_text(text: str | None) -> Sequence[BreakerReport]:
 
 def merge_reports(reports: Iterable[BreakerReport]) -> tuple[BreakerReport, ...]:
     """One report of each breaker from those of several slices, those with the most messages first.
-    It is open if it is in one of them.
+    It is closed if it is in all of them.
     """
-    ordered = sorted(reports, key=lambda report: (report.name, not report.is_open, report.since))
+    ordered = sorted(reports, key=lambda report: (report.name, report.is_closed, report.since))
     merged = [_merge(list(same)) for _, same in groupby(ordered, key=lambda report: report.name)]
     return tuple(_most_important(merged))
 
@@ -69,7 +74,7 @@ def _merge(same: Sequence[BreakerReport]) -> BreakerReport:
     first = same[0]
     return BreakerReport(
         first.name,
-        first.is_open,
+        first.state,
         min(report.since for report in same),
         max(report.seconds for report in same),
         sum(report.left for report in same),
@@ -78,5 +83,5 @@ def _merge(same: Sequence[BreakerReport]) -> BreakerReport:
 
 
 def _most_important(reports: Iterable[BreakerReport]) -> Sequence[BreakerReport]:
-    ordered = sorted(reports, key=lambda report: (not report.is_open, -report.left, report.name))
+    ordered = sorted(reports, key=lambda report: (report.is_closed, -report.left, report.name))
     return ordered[:MOST_REPORTED]

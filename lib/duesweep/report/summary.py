@@ -52,10 +52,9 @@ def breaker_sentence(breaker: BreakerReport) -> str:
     """What a circuit breaker did in a sweep, in a line."""
     seconds = duration_text(breaker.seconds * 1_000)
     since = time_text(datetime.fromisoformat(breaker.since))
-    if not breaker.is_open:
-        return f"{breaker.name}: since {since}, for {seconds}, then in use again: {breaker.reason}"
     left = f", {count_text(breaker.left, 'message')} left" if breaker.left else ""
-    return f"{breaker.name}: since {since}, {seconds} until the end{left}: {breaker.reason}"
+    head = f"{breaker.name}: {breaker.state}{left}"
+    return f"{head}; took nothing from {since} on, for {seconds}: {breaker.reason}"
 
 
 def summary_sentence(summary: SweepSummary, *, only_due: bool) -> str:

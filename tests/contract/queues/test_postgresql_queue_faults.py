@@ -101,9 +101,10 @@ def test_locked_queue_table_is_given_up_after_the_lock_time_out(endpoint: Endpoi
         other.execute('LOCK TABLE "Billing"')
 
         began = time.monotonic()
-        with _blocked("55P03"):
+        with _blocked("55P03") as failure:
             queue.deliver(destination, queue_steps.with_bodies(b"x"))
 
+    assert failure.value.transient, "it is not tried again"
     assert LOCK_WAIT_SECONDS <= time.monotonic() - began < LOCK_WAIT_SECONDS + 60
 
 
@@ -114,9 +115,11 @@ def test_role_without_the_right_to_insert_gets_nothing_delivered_and_charges_no_
 
     with (
         queue_steps.batch(endpoint, dsn) as (_, queue),
-        _blocked("grant INSERT"),
+        _blocked("grant INSERT") as failure,
     ):
         queue.deliver(queue.resolve("Billing"), queue_steps.with_bodies(b"x"))
+
+    assert not failure.value.transient, "it is tried again, in vain"
 
 
 def test_role_without_the_right_to_the_sequence_gets_nothing_delivered(endpoint: Endpoint) -> None:

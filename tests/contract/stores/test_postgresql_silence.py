@@ -15,7 +15,7 @@ from duesweep.drivers.postgresql import (
     connect_as_server,
     server_time_zone,
 )
-from duesweep.errors import StoreError
+from duesweep.errors import SilentServiceError, StoreError
 from support.endpoint import Endpoint
 from support.proxy import Moment, Proxy, proxied
 from support.waiting import until
@@ -88,7 +88,7 @@ def test_statement_that_is_not_answered_ends_its_session(
         ask(connection)
         proxy.fall_silent(hides_ends=True)
 
-        with pytest.raises(StoreError, match=SAYS_NOTHING) as failure:
+        with pytest.raises(SilentServiceError, match=SAYS_NOTHING) as failure:
             ask(connection)
         # There is no second wait.
         with pytest.raises(StoreError, match="closed"):

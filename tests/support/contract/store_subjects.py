@@ -8,6 +8,7 @@ from typing import Any, Generic
 
 from duesweep import wiring
 from duesweep.core.account import SliceAccount, SliceEnd
+from duesweep.core.breaker_report import report_from_text
 from duesweep.core.message import Message
 from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import DelayedRow
@@ -96,7 +97,8 @@ def _entry_of(values: dict[str, Any]) -> JournalEntry:
     values = values | {"slice_number": values["slice"]}
     if values["kind"] == "slice":
         account = SliceAccount(*(values[field.name] for field in fields(SliceAccount)))
-        return SliceEntry(values["slice"], SliceEnd(account, values["reason"]))
+        breakers = tuple(report_from_text(values["breakers"]))
+        return SliceEntry(values["slice"], SliceEnd(account, values["reason"], breakers))
     kinds = {"batch": BatchEntry, "exhausted": ExhaustedEntry}
     entry: type[JournalEntry] = kinds[values["kind"]]
     return entry(**{field.name: values[field.name] for field in fields(entry)})

@@ -8,7 +8,14 @@ import pytest
 
 from duesweep.core.policy import BatchLimits
 from duesweep.core.routing import Route
-from duesweep.errors import ConfigError, DestinationError, QueueError, StoreError
+from duesweep.errors import (
+    ConfigError,
+    DestinationError,
+    QueueError,
+    SilentServiceError,
+    StoreError,
+)
+from duesweep.queues import routed
 from duesweep.queues.routed import RoutedQueue
 from duesweep.stores.base import TaskSession
 from duesweep.testing.builders import DelayedRow, delayed_row
@@ -94,6 +101,38 @@ def test_connection_that_breaks_in_a_batch_undoes_all_it_had_of_it() -> None:
     assert set(world.store.rows) == {first.key, breaking.key}
     assert world.store.attempts == {}
     assert world.ends(run) == [slice_end("queues.far: cut off", given=3, claimed=1, left=2)]
+
+
+def test_connection_that_broke_is_opened_again_and_takes_what_waited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(routed, "_REST_SECONDS", 0)
+    rows = [delayed_row("Billing@HOST-2") for _ in range(4)] + [delayed_row("Billing@HOST-1")]
+    world = RoutedWorld(*rows)
+    times = iter(range(2))
+    world.far.trouble["Billing"] = lambda _: (
+        QueueError("cut off", transient=True) if next(times, None) is not None else None
+    )
+
+    run = world.sweep()
+
+    assert sorted(map(str, world.far.arrived["Billing"])) == sorted(str(one(r)) for r in rows[:4])
+    assert world.near.arrived["Billing"] == [one(rows[4])]
+    assert world.ends(run) == [slice_end(given=5, claimed=5)]
+
+
+def test_connection_that_fell_silent_is_not_opened_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routed, "_REST_SECONDS", 0)
+    world = RoutedWorld(delayed_row("Billing@HOST-2"))
+    silence = SilentServiceError("no answer for 20 s", transient=True)
+    asked: list[str] = []
+    world.far.trouble["Billing"] = lambda m: asked.append(m.key) or silence
+
+    run = world.sweep()
+
+    assert len(asked) == 1
+    assert world.clock.seconds() < 1
+    assert world.ends(run) == [slice_end("queues.far: no answer for 20 s", given=1, left=1)]
 
 
 def test_locked_destination_blocks_no_other_of_its_connection() -> None:

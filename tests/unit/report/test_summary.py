@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from duesweep.core.breaker_report import BreakerReport
 from duesweep.report.summary import as_json, print_summary
 from duesweep.stores.journal import FailureReason, SweepSummary
 
@@ -69,10 +70,36 @@ def test_table_is_followed_by_the_reasons_of_failures(capsys: pytest.CaptureFixt
     assert not any("failures" in line and "Nowhere" in line for line in lines[:at])
 
 
+def test_table_is_followed_by_what_took_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    since = "2026-11-01T08:00:00+00:00"
+    breakers = (
+        BreakerReport("Shipping", "triggered", since, 30.0, 1_200, "Shipping is locked"),
+        BreakerReport("store and queues", "closed", since, 4.5, 0, "the server restarts"),
+    )
+
+    print_summary(replace(_summary(), breakers=breakers))
+
+    lines = capsys.readouterr().out.splitlines()
+    at = lines.index("What took nothing for some time:")
+    assert lines[at + 1 :] == [
+        "  Shipping: triggered, 1,200 messages left; took nothing from 2026-11-01 08:00:00 UTC on, "
+        "for 30 s: Shipping is locked",
+        "  store and queues: closed; took nothing from 2026-11-01 08:00:00 UTC on, for 4.5 s: "
+        "the server restarts",
+    ]
+    document = json.loads(json.dumps(as_json(replace(_summary(), breakers=breakers))))
+    assert [(one["name"], one["state"], one["left"]) for one in document["breakers"]] == [
+        ("Shipping", "triggered", 1_200),
+        ("store and queues", "closed", 0),
+    ]
+
+
 def test_sweep_without_failures_names_no_reasons(capsys: pytest.CaptureFixture[str]) -> None:
     print_summary(_summary())
 
-    assert "Why" not in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "Why" not in out
+    assert "took nothing" not in out
     assert as_json(_summary())["failures"] == []
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from duesweep import tombstone
 from duesweep.core.account import SliceAccount, SliceEnd
+from duesweep.core.breaker_report import BreakerReport
 from duesweep.core.outcome import Exhausted, Outcomes
 from duesweep.core.policy import BatchLimits, Retry
 from duesweep.dispatch import ClaimKeys, dispatch_slice
@@ -90,7 +91,10 @@ class SweepContract:
     def test_end_of_a_slice_is_journalled_at_once(self, subject: StoreUnderTest) -> None:
         run = subject.open_sweep()
         account = SliceAccount(2_000, claimed=900, skipped=80, gone=7, later=13, left=1_000)
-        whole = SliceEnd(SliceAccount(1_000, claimed=1_000), None)
+        breaker = BreakerReport(
+            "Billing", "open", "2026-11-01T08:00:00+00:00", 30.0, 7, "locked \0"
+        )
+        whole = SliceEnd(SliceAccount(1_000, claimed=1_000), None, (breaker,))
 
         with subject.store.open_task() as session:
             session.end_slice(run, 3, whole)
