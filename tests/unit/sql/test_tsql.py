@@ -189,7 +189,11 @@ def test_half_a_surrogate_pair_is_shown_and_fails_no_task(
 
 
 @pytest.mark.parametrize(
-    "name", ["claim", "count_waiting", "read_attempts", "last_message", "count_arrived"]
+    "name",
+    [
+        *("claim", "count_waiting", "count_some_waiting"),
+        *("read_some_attempts", "read_attempts", "last_message", "count_arrived"),
+    ],
 )
 def test_task_that_reads_what_other_slices_write_waits_for_none_of_them(name: str) -> None:
     text = _text(name)

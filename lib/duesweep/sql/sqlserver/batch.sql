@@ -28,6 +28,16 @@ FROM OPENJSON(CONVERT(nvarchar(max), @dues)) WITH (due varchar(27) '$.due') t
 JOIN {attempts} a WITH (READPAST) ON a.due_at = CONVERT(datetime2(7), t.due, 121)
 WHERE a.source = @source AND a.next_attempt_at > SYSUTCDATETIME();
 
+-- name: count_some_waiting
+-- Returns how many failed messages of the source are in back-off, counted up to @most. Skips rows
+-- that others hold; keeps no locks.
+SELECT COUNT_BIG(*) AS waiting
+FROM (
+    SELECT TOP (@most) a.message_key
+    FROM {attempts} a WITH (READPAST)
+    WHERE a.source = @source AND a.next_attempt_at > SYSUTCDATETIME()
+) w;
+
 -- name: claim
 -- Returns due messages with these Dues. An item of @dues is a Due and how many of its messages are
 -- wanted. Leaves out failed messages in back-off and the keys in @excluded. Locks rows only, until
@@ -87,6 +97,15 @@ CROSS APPLY (
         WHERE p.[value] = a.message_key COLLATE DATABASE_DEFAULT
       )
 ) failures;
+
+-- name: read_some_attempts
+-- Returns @most retry counters of the source, or all if there are fewer. Runs after the claim, as
+-- `read_attempts` does, and saves it where few messages have failed. Skips rows that others hold;
+-- keeps no locks.
+SELECT TOP (@most) a.message_key, a.attempts,
+       CASE WHEN a.next_attempt_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_eligible
+FROM {attempts} a WITH (READPAST)
+WHERE a.source = @source;
 
 -- name: read_attempts
 -- Returns the retry counters of claimed messages. Runs after the claim, as a statement of its own:
