@@ -20,7 +20,7 @@ from duesweep.errors import ExitCode, Problem
 from duesweep.ledger.writers import resolve_writer
 from duesweep.missing_queues import refuse_missing_queues
 from duesweep.report.quantities import count_text
-from duesweep.stores.abilities import refuse_outdated
+from duesweep.stores.abilities import NoticesTables, refuse_outdated
 from duesweep.stores.base import DriverSession
 from duesweep.stores.values import Horizon
 
@@ -69,7 +69,14 @@ def look_at(context: SweepContext) -> Look:
         horizon = session.horizon().looking_ahead(ahead)
         refuse_missing_queues(context, session, horizon)
         needs_spark = _needs_spark(context, session, horizon)
-        return Look(has_work=True, needs_spark=needs_spark, notices=session.notices())
+        notices = [*session.notices(), *_table_notices(session, context.queue)]
+        return Look(has_work=True, needs_spark=needs_spark, notices=notices)
+
+
+def _table_notices(*tested: object) -> Iterator[Problem]:
+    for each in tested:
+        if isinstance(each, NoticesTables):
+            yield from each.table_notices()
 
 
 def _needs_spark(context: SweepContext, session: DriverSession, horizon: Horizon) -> bool:

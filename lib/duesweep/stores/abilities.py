@@ -6,7 +6,7 @@ from functools import cache
 from typing import Protocol, runtime_checkable
 
 from duesweep.core.outcome import Outcomes
-from duesweep.errors import ConfigError
+from duesweep.errors import ConfigError, Problem
 from duesweep.stores.base import DriverSession
 from duesweep.stores.values import Claim, Horizon, SweepRun
 
@@ -26,6 +26,17 @@ class KnowsDestinations(Protocol):
         """Where all stored messages go, whatever their Due. Asked where `due_destinations` gives
         cause to.
         """
+        ...
+
+
+@runtime_checkable
+class NoticesTables(Protocol):
+    """A driver's session, or a queue, that can tell what is wrong with its tables although sweeps
+    work. The doctor finds that by itself.
+    """
+
+    def table_notices(self) -> Sequence[Problem]:
+        """What is wrong, and what to do."""
         ...
 
 

@@ -28,6 +28,7 @@ def _names(kind: SqlServerTableKind = TRANSPORT) -> dict[str, str]:
         "query": "SELECT 1 AS id",
         "key": "id",
         "slice": "0",
+        "index": bracket_name(kind.index),
         **kind.names,
     }
     return names | table_names(**dict.fromkeys(TABLES, UGLY))
