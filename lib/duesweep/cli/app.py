@@ -13,7 +13,7 @@ import typer
 from typer.exceptions import TyperException
 
 from duesweep.cli import documents, queue, rabbitmq, subscriptions
-from duesweep.cli.options import ConfigFile, Overrides
+from duesweep.cli.options import ConfigFile, Overrides, PrintSql
 from duesweep.cli.signals import TerminatedError, raise_on_sigterm
 from duesweep.errors import DuesweepError, ExitCode, raise_interruption
 
@@ -103,9 +103,7 @@ def handover(
 def setup(
     config: ConfigFile = None,
     settings: Overrides = None,
-    print_sql: Annotated[
-        bool, typer.Option("--print-sql", help="Print the statements; connect to nothing.")
-    ] = False,
+    print_sql: PrintSql = False,
     rebind: Annotated[
         bool, typer.Option("--rebind", help="Bind the journal to the ledger of ledger.root again.")
     ] = False,

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from duesweep.cli.options import AsJson, ConfigFile, Connection, Overrides
+from duesweep.cli.options import AsJson, ConfigFile, Connection, Overrides, PrintSql
 from duesweep.errors import ExitCode
 
 app = typer.Typer(
@@ -21,12 +21,13 @@ BatchSize = Annotated[
 
 
 @app.command()
-def create(
+def create(  # noqa: PLR0913 - its options
     address: Address,
     *,
     readable_body: Annotated[
         bool, typer.Option("--readable-body", help="Add a column with the body as text.")
     ] = False,
+    print_sql: PrintSql = False,
     connection: Connection = None,
     config: ConfigFile = None,
     settings: Overrides = None,
@@ -34,6 +35,10 @@ def create(
     """Create a queue table if it does not exist."""
     from duesweep.cli import queue_commands as commands
 
+    if print_sql:
+        target = commands.Target(config, settings, connection)
+        names = ["create_queue", *(["add_body_string"] if readable_body else [])]
+        return commands.print_script(target, names, "queue", address)
     with commands.open_session(commands.Target(config, settings, connection)) as session:
         queue = session.queue(address)
         queue.create(readable_body=readable_body)

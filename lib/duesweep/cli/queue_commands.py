@@ -41,6 +41,17 @@ def open_session(target: Target) -> Iterator[TransportSession]:
         raise ConfigError(error.text, advice=error.advice) from error
 
 
+def print_script(target: Target, names: Sequence[str], role: str, address: str) -> ExitCode:
+    """Print the statements of these names for the table at `address`. Connects to nothing."""
+    found = operations.transport(target.config(), target.connection)
+    try:
+        table = found.addresses.parse(address)
+    except MessageError as error:
+        raise ConfigError(error.text, advice=error.advice) from error
+    print(found.script(names, role, table))
+    return ExitCode.DONE
+
+
 def build_message(
     headers: Sequence[str], body: bytes | None, time_to_be_received: str | None, delay: str | None
 ) -> OutgoingMessage:
