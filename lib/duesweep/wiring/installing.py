@@ -70,6 +70,7 @@ def installer(config: Config) -> Installer:
     own = custom.store(config) if config.store.is_custom else None
     services = _queues_by_connection(config)
     beside: tuple[object, ...] = ()
+    readable: tuple[object, ...] = ()
     steps: list[SetupStep] = []
     for name, connection in connections(config).items():
         if own is not None:
@@ -78,11 +79,12 @@ def installer(config: Config) -> Installer:
         queues = kind.queue_tables(connection, services.get(name, []))
         if connection.is_beside and own is None:
             beside += queues
+            readable += queues if connection.section.readable_body else ()
         elif queues:
             steps.append(kind.queue_step(connection, queues))
     if own is not None:
         return Installer([CustomStoreStep(own), *steps], type(own).__name__)
-    return Installer([dialect(config.store.dialect).store_step(config, beside), *steps])
+    return Installer([dialect(config.store.dialect).store_step(config, beside, readable), *steps])
 
 
 def _queues_by_connection(config: Config) -> Mapping[str, list[str | None]]:
