@@ -131,9 +131,9 @@ def _create(
         if error.transient:
             raise
         raise ConfigError(
-            f"{', '.join(table.sql for table in tables)} cannot be created: {error}",
+            f"{', '.join(table.sql for table in tables)} cannot be created or altered: {error}",
             advice=(
-                "grant CREATE TABLE and ALTER on the schema, or have an administrator run "
-                "what `setup --print-sql` prints"
+                "grant CREATE TABLE and VIEW DEFINITION, and ALTER on the schema, or have an "
+                "administrator run what `setup --print-sql` prints"
             ),
         ) from error
