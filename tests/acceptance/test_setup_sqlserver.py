@@ -38,7 +38,7 @@ def test_setup_creates_the_table_of_subscriptions_once(
     table = _sql(sqlserver_endpoint, "SubscriptionRouting")
 
     assert _run("setup", "--config", file) == 0
-    assert f"created {table}" in capsys.readouterr().out.splitlines()
+    assert "created SubscriptionRouting@" in capsys.readouterr().out
     assert _run("setup", "--config", file) == 0
     assert "Everything exists already" in capsys.readouterr().out
 
