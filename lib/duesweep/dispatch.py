@@ -33,6 +33,7 @@ from duesweep.errors import (
     DuesweepError,
     StoreError,
     SweepClosedError,
+    SweepStoppedError,
     TransactionLostError,
 )
 from duesweep.garbage import collect_new, collect_rarely
@@ -122,6 +123,7 @@ class _Batches:
         self._all_or_nothing = AllOrNothing(job, slice_number, store, queue)
         self._delivery = SliceDelivery(queue, job.clock)
         self._rng = random.Random()
+        self._is_stopped = False
         self.account = SliceAccount()
 
     @property
@@ -130,14 +132,29 @@ class _Batches:
         return self._delivery.blocked_reason
 
     def run_all(self, claim_keys: ClaimKeys) -> None:
-        """Run batch after batch: in the short form where nothing is unusual."""
+        """Run batch after batch. When the sweep is to stop, leave the rest to the next sweep."""
         for batch in self._job.limits.batches(claim_keys.keys, claim_keys.sizes):
-            collect_new()
-            account = self._all_or_nothing.run(batch)
-            if account is None:
-                self._run_with_care(batch)
+            if self._is_stopped:
+                self._leave(batch)
             else:
-                self.account += account
+                self._run_batch(batch)
+
+    def _run_batch(self, batch: Sequence[str]) -> None:
+        """Run a batch: in the short form if nothing is unusual."""
+        collect_new()
+        try:
+            account = self._all_or_nothing.run(batch)
+        except SweepStoppedError:
+            self._leave(batch)
+            return
+        if account is None:
+            self._run_with_care(batch)
+        else:
+            self.account += account
+
+    def _leave(self, claim_keys: Sequence[str]) -> None:
+        self._is_stopped = True
+        self.account += SliceAccount(left=len(claim_keys))
 
     def _run_with_care(self, batch: Sequence[str]) -> None:
         """Run a batch. Messages that it released get a batch of their own."""
@@ -146,6 +163,9 @@ class _Batches:
         while left:
             try:
                 left, lost = self._run(left), 0
+            except SweepStoppedError:
+                self._leave(left)
+                return
             except TransactionLostError as error:
                 self._queue.rollback()
                 lost += 1

@@ -142,6 +142,10 @@ class SweepClosedError(DuesweepError):
     exit_code = ExitCode.WORK_LEFT
 
 
+class SweepStoppedError(DuesweepError):
+    """The sweep is to stop, so its tasks begin no other batch. Nobody's fault."""
+
+
 class MessageError(DuesweepError):
     """One message's own fault, which costs it an attempt."""
 

@@ -58,11 +58,12 @@ def spark_session(jars: Sequence[Path] = (), master: str = "local[*,4]") -> Spar
     # py4j logs a lost JVM with a whole stack trace. The caller reports it in one sentence.
     logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
     logging.getLogger().addFilter(_is_not_from_py4j)
+    handler = signal.getsignal(signal.SIGINT)
     with jvm_stderr.filter_stderr():
         session = builder.getOrCreate()
     # PySpark's own handler of SIGINT calls the JVM while another call to the JVM may be running.
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, handler)
     return session
 
 

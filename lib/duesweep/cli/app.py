@@ -60,12 +60,23 @@ def sweep(
     config: ConfigFile = None,
     settings: Overrides = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    max_seconds: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=604_800,
+            help="Stop N seconds after the start: finish the batches in hand, and leave the rest "
+            "to the next sweep.",
+        ),
+    ] = None,
     gate: Annotated[bool, typer.Option("--gate", hidden=True)] = False,
 ) -> int:
     """Sweep once: move the messages that are due now to their queues."""
     from duesweep.cli import sweep as command
 
-    return command.run(config, settings or [], as_json=as_json, gate=gate)
+    options = command.SweepOptions(as_json=as_json, gate=gate, max_seconds=max_seconds)
+    return command.run(config, settings or [], options)
 
 
 @app.command(short_help="Empty the store for good.")

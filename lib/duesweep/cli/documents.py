@@ -10,9 +10,9 @@ from duesweep.stores.journal import SweepReport
 _COMMANDS = {"sweep", "handover"}
 
 
-def idle_document(source: str) -> dict[str, Any]:
-    """The document of a sweep that had nothing to do."""
-    return _nothing() | {"source": source, "outcome": "idle", "exit_code": 0, "error": None}
+def nothing_document(source: str, outcome: str) -> dict[str, Any]:
+    """The document of a sweep that had nothing to do (`idle`), or was stopped before it began."""
+    return _nothing() | {"source": source, "outcome": outcome, "exit_code": 0, "error": None}
 
 
 def end_document(summary: dict[str, Any], exit_code: int) -> dict[str, Any]:

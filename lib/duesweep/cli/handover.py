@@ -11,9 +11,11 @@ from pathlib import Path
 from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.cli import documents
+from duesweep.cli.signals import stop_on_signals
 from duesweep.context import SweepContext
 from duesweep.errors import ConfigError, ExitCode
 from duesweep.report.quantities import count_text
+from duesweep.stop import Stop
 
 # The format of NServiceBus's own migration tool.
 _WIRE_FORMAT = "%Y-%m-%d %H:%M:%S:%f Z"
@@ -97,7 +99,8 @@ def _run(context: SweepContext, cutoff: datetime | None, options: HandoverOption
     progress.configure_logging()
     with map_spark_errors():
         engine = SparkEngine(spark_session(configuration.jars()), context.timeouts)
-        done = handover(engine, context, cutoff, progress.create_watch(context.store))
+        with stop_on_signals(stop := Stop()):
+            done = handover(engine, context, cutoff, progress.create_watch(context.store), stop)
     if options.as_json:
         document = documents.end_document(summary.as_json(done.summary), done.exit_code)
         print(json.dumps({**document, "left_in_store": done.left}))

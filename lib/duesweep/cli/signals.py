@@ -1,9 +1,20 @@
-"""SIGTERM as an exception, so that a command cleans up before it ends."""
+"""What SIGINT and SIGTERM do to a command."""
 
+import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+
+from duesweep.stop import Stop
+
+_STOPPING = (
+    b"duesweep: stopping after the batches in hand; a second signal stops at once, and the next "
+    b"sweep continues\n"
+)
+# Some programs, such as `timeout`, send a signal to the process and then to its whole group.
+_ONE_SIGNAL_SECONDS = 0.3
 
 
 class TerminatedError(BaseException):
@@ -24,6 +35,41 @@ def raise_on_sigterm() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, previous)
+
+
+@contextmanager
+def stop_on_signals(stop: Stop) -> Iterator[None]:
+    """At the first SIGINT or SIGTERM, ask for a stop. A later one does what it would do without
+    this, and so does the first one if a stop is not possible. Signals that the process ignores
+    stay ignored.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    heeded = {each: handler for each, handler in handlers.items() if handler != signal.SIG_IGN}
+    first: float | None = None
+
+    def heed(number: int, _: object) -> None:
+        nonlocal first
+        now = time.monotonic()
+        if not stop.is_possible or (first is not None and now - first > _ONE_SIGNAL_SECONDS):
+            signal.signal(number, heeded[signal.Signals(number)])
+            signal.raise_signal(number)
+        elif first is None:
+            first = now
+            stop.ask()
+            # Not `print`, which may be what the signal interrupted.
+            with suppress(OSError):
+                os.write(2, _STOPPING)
+
+    for each in heeded:
+        signal.signal(each, heed)
+    try:
+        yield
+    finally:
+        for each, handler in heeded.items():
+            signal.signal(each, handler)
 
 
 def _raise(*_: object) -> None:

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.cli import documents
+from duesweep.cli.signals import stop_on_signals
 from duesweep.context import SweepContext
 from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.errors import ExitCode, Problem
 from duesweep.ledger.writers import resolve_writer
 from duesweep.missing_queues import refuse_missing_queues
 from duesweep.report.quantities import count_text
+from duesweep.stop import Stop
 from duesweep.stores.abilities import NoticesTables, refuse_outdated
 from duesweep.stores.base import DriverSession
 from duesweep.stores.values import Horizon
@@ -42,18 +44,36 @@ class Look:
     notices: Sequence[Problem]
 
 
-def run(file: Path | None, overrides: Sequence[str], *, as_json: bool, gate: bool) -> int:
-    """Sweep once. With `gate`: if Spark is needed, become the command that runs it."""
-    config = configuration.load(file, overrides)
+@dataclass(frozen=True, slots=True)
+class SweepOptions:
+    """`max_seconds` count from the start of the command; None: no limit. With `gate`, a sweep that
+    needs Spark becomes the command that runs it.
+    """
+
+    as_json: bool = False
+    gate: bool = False
+    max_seconds: int | None = None
+
+
+def run(file: Path | None, overrides: Sequence[str], options: SweepOptions) -> int:
+    """Sweep once, until a signal or the time stops the sweep."""
+    seconds = options.max_seconds
+    stop = Stop(None if seconds is None else configuration.started() + seconds)
+    with stop_on_signals(stop):
+        return _run(configuration.load(file, overrides), options, stop)
+
+
+def _run(config: configuration.Config, options: SweepOptions, stop: Stop) -> int:
     context = wiring.sweep_context(config)
     look = look_at(context)
-    if look.needs_spark and gate:
+    if look.needs_spark and options.gate and not stop.is_wanted:
         return _run_spark_command()
     for notice in filter(None, [configuration.route_notice(config), *look.notices]):
         print(f"duesweep: {notice}", file=sys.stderr)
-    if look.has_work:
-        return _sweep(context, on_spark=look.needs_spark, as_json=as_json)
-    _print_idle(context, as_json=as_json)
+    if look.has_work and not stop.is_wanted:
+        return _sweep(context, stop, on_spark=look.needs_spark, as_json=options.as_json)
+    outcome = "stopped" if look.has_work else "idle"
+    _print_nothing(context.store.source, outcome, as_json=options.as_json)
     return ExitCode.DONE
 
 
@@ -97,7 +117,7 @@ def _run_spark_command() -> int:
     return WORK_FOR_SPARK
 
 
-def _sweep(context: SweepContext, *, on_spark: bool, as_json: bool) -> int:
+def _sweep(context: SweepContext, stop: Stop, *, on_spark: bool, as_json: bool) -> int:
     # The gate loads none of these.
     from duesweep.report import progress, summary  # noqa: PLC0415
     from duesweep.sweep import exit_code, sweep  # noqa: PLC0415
@@ -105,7 +125,7 @@ def _sweep(context: SweepContext, *, on_spark: bool, as_json: bool) -> int:
     progress.configure_logging()
     watch = progress.create_watch(context.store)
     with _engine(context, on_spark=on_spark) as engine:
-        done = sweep(engine, context, watch)
+        done = sweep(engine, context, watch, stop=stop)
     code = exit_code(done)
     if as_json:
         print(json.dumps(documents.end_document(summary.as_json(done), code)))
@@ -139,9 +159,14 @@ def _engine(context: SweepContext, *, on_spark: bool) -> Iterator["Engine"]:
         yield SparkEngine(spark_session(configuration.jars()), context.timeouts)
 
 
-def _print_idle(context: SweepContext, *, as_json: bool) -> None:
-    source = context.store.source
+_NOTHING = {
+    "idle": "nothing is due, and nothing is left to settle",
+    "stopped": "the sweep was stopped before it began; the next sweep continues",
+}
+
+
+def _print_nothing(source: str, outcome: str, *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(documents.idle_document(source)))
+        print(json.dumps(documents.nothing_document(source, outcome)))
     else:
-        print(f"{source}: nothing is due, and nothing is left to settle.")
+        print(f"{source}: {_NOTHING[outcome]}.")

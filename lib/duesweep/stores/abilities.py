@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Sequence
 from functools import cache
 from typing import Protocol, runtime_checkable
+from uuid import UUID
 
 from duesweep.core.outcome import Outcomes
 from duesweep.errors import ConfigError, Problem
@@ -59,6 +60,18 @@ class TakesMessages(Protocol):
         self, run: SweepRun, slice_number: int, outcomes: Outcomes, server_us: int
     ) -> None:
         """As `TaskSession.finish`, for messages that were taken and have all been delivered."""
+        ...
+
+
+@runtime_checkable
+class StopsSweeps(Protocol):
+    """A driver's session of a store whose sweeps can be stopped early."""
+
+    def stop_sweep(self, sweep_id: UUID, after_seconds: float) -> None:
+        """Let an open sweep stop so many seconds from now, by the server's clock. From then on its
+        tasks' `claim` and `take` raise `SweepStoppedError`; `finish` and `end_slice` do not. An
+        earlier stop stays as it is. Does nothing to a closed sweep.
+        """
         ...
 
 

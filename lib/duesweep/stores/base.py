@@ -30,7 +30,8 @@ class TaskSession(Protocol):
     def claim(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
         """Lock what the claim keys lead to, at most one message a claim key, where it is still
         there, due by the horizon and eligible; skip what others hold, wait for no row. Raises
-        `SweepClosedError` when the sweep was closed meanwhile.
+        `SweepClosedError` when the sweep was closed meanwhile, and `SweepStoppedError` when it is
+        to stop (see `StopsSweeps`).
 
         A claim key of a store that finds messages by their Due may lead to another one of that Due.
         """

@@ -2,10 +2,12 @@
 -- statement ends a slice.
 
 -- name: fence
--- Returns whether the sweep is still open, and the server's time in microseconds since 1970-01-01
--- UTC. Locks the sweep's row until this transaction ends: closing takes FOR UPDATE, so nobody
--- closes the sweep before that. Waits only for a session that is closing the sweep.
+-- Returns whether the sweep is still open, whether it is to stop, and the server's time in
+-- microseconds since 1970-01-01 UTC. Locks the sweep's row until this transaction ends: closing
+-- takes FOR UPDATE, so nobody closes the sweep before that. Waits only for a session that is closing
+-- the sweep.
 SELECT closed_at IS NULL AS is_open,
+       coalesce(stop_at <= clock_timestamp(), false) AS is_stopping,
        (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS server_us
 FROM {sweeps}
 WHERE sweep_id = %(sweep_id)s

@@ -81,6 +81,7 @@ CREATE TABLE IF NOT EXISTS {sweeps} (
     remaining bigint NOT NULL DEFAULT 0,
     reason text,
     engine text,
+    stop_at timestamptz,
     sealed_at timestamptz
 );
 CREATE INDEX IF NOT EXISTS duesweep_sweeps_source ON {sweeps} (source);
@@ -139,7 +140,8 @@ CREATE TABLE IF NOT EXISTS {attempts} (
 ALTER TABLE {sweeps}
     ADD COLUMN IF NOT EXISTS reason text,
     ADD COLUMN IF NOT EXISTS over_limit bigint NOT NULL DEFAULT 0,
-    ADD COLUMN IF NOT EXISTS engine text;
+    ADD COLUMN IF NOT EXISTS engine text,
+    ADD COLUMN IF NOT EXISTS stop_at timestamptz;
 ALTER TABLE {journal}
     ADD COLUMN IF NOT EXISTS given bigint,
     ADD COLUMN IF NOT EXISTS claimed bigint,

@@ -7,15 +7,16 @@
 -- the comparison.
 
 -- name: fence
--- Returns whether the sweep is still open, and the server's time in microseconds since 1970-01-01
--- UTC. Shares the sweep's application lock until this transaction ends: closing takes that lock
--- alone, so nobody closes the sweep before that. An application lock works under every isolation
--- level. It is the only thing that is waited for: the row is read with NOLOCK, because another
--- slice may be counting in it.
+-- Returns whether the sweep is still open, whether it is to stop, and the server's time in
+-- microseconds since 1970-01-01 UTC. Shares the sweep's application lock until this transaction
+-- ends: closing takes that lock alone, so nobody closes the sweep before that. An application lock
+-- works under every isolation level. It is the only thing that is waited for: the row is read with
+-- NOLOCK, because another slice may be counting in it.
 DECLARE @Answer int;
 EXEC @Answer = sp_getapplock @Resource = @lock, @LockMode = 'Shared', @LockOwner = 'Transaction',
     @LockTimeout = 10000;
 SELECT CASE WHEN s.closed_at IS NULL AND @Answer >= 0 THEN 1 ELSE 0 END AS is_open,
+       CASE WHEN s.stop_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_stopping,
        DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us
 FROM {sweeps} s WITH (NOLOCK)
 WHERE s.sweep_id = @sweep_id;

@@ -160,6 +160,7 @@ CREATE TABLE {sweeps} (
     remaining bigint NOT NULL DEFAULT 0,
     reason nvarchar(max),
     engine nvarchar(50),
+    stop_at datetime2(3),
     sealed_at datetime2(3)
 );
 IF OBJECT_ID(N'{journal_literal}', 'U') IS NULL
@@ -234,6 +235,8 @@ IF COL_LENGTH(N'{sweeps_literal}', 'over_limit') IS NULL
 ALTER TABLE {sweeps} ADD over_limit bigint NOT NULL DEFAULT 0;
 IF COL_LENGTH(N'{sweeps_literal}', 'engine') IS NULL
 ALTER TABLE {sweeps} ADD engine nvarchar(50);
+IF COL_LENGTH(N'{sweeps_literal}', 'stop_at') IS NULL
+ALTER TABLE {sweeps} ADD stop_at datetime2(3);
 IF COL_LENGTH(N'{journal_literal}', 'given') IS NULL
 ALTER TABLE {journal} ADD given bigint, claimed bigint, skipped bigint, gone bigint, later bigint, [left] bigint;
 

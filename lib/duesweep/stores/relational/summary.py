@@ -112,6 +112,9 @@ def _outcome(row: Any, account: SweepAccount, *, has_failures: bool) -> str:
     is_cut = not account.is_complete and row.remaining
     if is_cut or row.reason is not None or account.unexplained:
         return "incomplete"
+    # What was not even planned is not in the account, but remains.
+    if row.stop_at is not None and (account.left or row.remaining):
+        return "stopped"
     return "failures" if has_failures else "done"
 
 
