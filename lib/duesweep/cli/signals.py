@@ -13,7 +13,7 @@ _STOPPING = (
     b"duesweep: stopping after the batches in hand; a second signal stops at once, and the next "
     b"sweep continues\n"
 )
-# Some programs, such as `timeout`, send a signal to the process and then to its whole group.
+# Ctrl-C goes to all processes of a terminal, and the one that started this may pass it on besides.
 _ONE_SIGNAL_SECONDS = 0.3
 
 
