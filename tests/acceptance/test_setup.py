@@ -177,7 +177,8 @@ def test_setup_completes_tables_of_an_earlier_version_and_keeps_their_rows(
     journal, sweeps = endpoint.own_table("journal"), endpoint.own_table("sweeps")
     for column in ("given", "claimed", "skipped", "gone", "later", '"left"'):
         endpoint.execute(f"ALTER TABLE {journal} DROP COLUMN {column}")
-    endpoint.execute(f"ALTER TABLE {sweeps} DROP COLUMN reason")
+    for column in ("reason", "stop_at"):
+        endpoint.execute(f"ALTER TABLE {sweeps} DROP COLUMN {column}")
     endpoint.execute(f"ALTER TABLE {sweeps} RENAME COLUMN over_limit TO held_back")
     endpoint.execute(
         f"INSERT INTO {journal} (sweep_id, slice, kind) VALUES (gen_random_uuid(), 0, 'slice')"
