@@ -33,8 +33,8 @@ END $$;
 CREATE TRIGGER slow BEFORE INSERT ON "Billing" FOR EACH STATEMENT EXECUTE FUNCTION wait_a_while();
 """
 _ENGINES = ["in-process", pytest.param("spark", marks=pytest.mark.long)]
-# How a stop may take at most: a batch, settling, and on Spark the end of the JVM.
-_STOP_SECONDS = 60
+# How long a stop may take at most, on a busy machine: a batch, settling, and the end of the JVM.
+_STOP_SECONDS = 180
 
 
 def _to_process(number: int) -> Callable[[int], None]:
@@ -85,7 +85,9 @@ def _start(
     endpoint: Endpoint, engine: str, *options: str, **environment: str
 ) -> "subprocess.Popen[str]":
     spark_from = 0 if engine == "spark" else 1_000_000
-    file = endpoint.config_file(sweep__batch_rows=_BATCH_ROWS, sweep__spark_from=spark_from)
+    file = endpoint.config_file(
+        sweep__batch_rows=_BATCH_ROWS, sweep__slices=2, sweep__spark_from=spark_from
+    )
     return subprocess.Popen(
         [str(_ROOT / "spark-submit.sh"), "sweep", "--json", "--config", str(file), *options],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
@@ -151,7 +153,7 @@ def test_signal_finishes_the_batches_in_hand_settles_and_exits_0(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("engine", "seconds"), [("in-process", 12), pytest.param("spark", 40, marks=pytest.mark.long)]
+    ("engine", "seconds"), [("in-process", 20), pytest.param("spark", 60, marks=pytest.mark.long)]
 )
 def test_time_that_is_over_finishes_the_batches_in_hand_settles_and_exits_0(
     engine: str, seconds: int, slow: Endpoint, ledger: LedgerReader

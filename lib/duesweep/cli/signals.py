@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -48,6 +49,7 @@ def stop_on_signals(stop: Stop) -> Iterator[None]:
         return
     handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
     heeded = {each: handler for each, handler in handlers.items() if handler != signal.SIG_IGN}
+    hook = sys.unraisablehook
     first: float | None = None
 
     def heed(number: int, _: object) -> None:
@@ -55,6 +57,8 @@ def stop_on_signals(stop: Stop) -> Iterator[None]:
         now = time.monotonic()
         if not stop.is_possible or (first is not None and now - first > _ONE_SIGNAL_SECONDS):
             signal.signal(number, heeded[signal.Signals(number)])
+            # What the signal interrupts in a driver would complain about that on stderr.
+            sys.unraisablehook = lambda _: None
             signal.raise_signal(number)
         elif first is None:
             first = now
@@ -68,6 +72,7 @@ def stop_on_signals(stop: Stop) -> Iterator[None]:
     try:
         yield
     finally:
+        sys.unraisablehook = hook
         for each, handler in heeded.items():
             signal.signal(each, handler)
 
