@@ -73,6 +73,13 @@ def test_sweep_that_was_stopped_before_its_plan_is_stopped_if_messages_remain() 
     assert (found.outcome, exit_code(found), found.found) == ("stopped", ExitCode.DONE, 0)
 
 
+def test_sweep_that_ended_before_its_time_was_over_was_not_stopped() -> None:
+    later = BEGAN + timedelta(minutes=1)
+    found = summary({"given": 10, "claimed": 4, "left": 6}, stop_at=later)
+
+    assert found.outcome == "done"
+
+
 def test_sweep_that_had_done_all_when_it_was_stopped_is_done() -> None:
     found = summary({"given": 10, "claimed": 10}, dispatched=10, stop_at=BEGAN)
 
