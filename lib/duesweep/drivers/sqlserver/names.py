@@ -1,6 +1,7 @@
 """Names of tables as T-SQL takes them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from duesweep.core.address import SqlServerTable, bracket_name
 from duesweep.sql import statement
@@ -28,9 +29,11 @@ def table_names(**tables: SqlServerTable) -> dict[str, str]:
     return names
 
 
-def creation(name: str, **tables: SqlServerTable) -> str:
-    """The text of a statement that creates or alters tables."""
-    return statement("sqlserver", name).format(**table_names(**tables))
+def creation(
+    name: str, columns: Mapping[str, str] = MappingProxyType({}), /, **tables: SqlServerTable
+) -> str:
+    """The text of a statement that creates or alters tables. `columns` are quoted already."""
+    return statement("sqlserver", name).format(**columns, **table_names(**tables))
 
 
 def script(catalog: str, texts: Iterable[str]) -> str:

@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 
 from duesweep.core.address import SqlServerTable, bracket_name
-from duesweep.drivers.sqlserver import SqlServerConnection, table_names
+from duesweep.drivers.sqlserver import SqlServerConnection, creation
 from duesweep.errors import Problem, StoreError
-from duesweep.sql import statement
 from duesweep.stores.installed import IndexCreated
 from duesweep.stores.sqlserver.check import delayed_index_notices
 from duesweep.stores.sqlserver.kinds import SqlServerTableKind
@@ -14,9 +13,8 @@ from duesweep.stores.sqlserver.location import SqlServerLocation
 
 def due_index_script(kind: SqlServerTableKind, delayed: SqlServerTable) -> str:
     """The statement that creates the index, unless there is one."""
-    names = {**table_names(delayed=delayed), "due": kind.names["due"]}
-    text = statement("sqlserver", "create_due_index")
-    return text.format(index=bracket_name(kind.index), **names)
+    columns = {"due": kind.names["due"], "index": bracket_name(kind.index)}
+    return creation("create_due_index", columns, delayed=delayed)
 
 
 def create_due_index(
