@@ -5,13 +5,24 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
+from duesweep.report.idle import NextDue
 from duesweep.stores.journal import SweepReport
 
 _COMMANDS = {"sweep", "handover"}
 
 
-def nothing_document(source: str, outcome: str) -> dict[str, Any]:
-    """The document of a sweep that had nothing to do (`idle`), or was stopped before it began."""
+def idle_document(source: str, next_due: NextDue | None = None) -> dict[str, Any]:
+    """The document of a sweep that had nothing to do, and when the next message comes due."""
+    instant = None if next_due is None else next_due.instant.isoformat()
+    return _without_work(source, "idle") | {"next_due": instant}
+
+
+def unbegun_document(source: str) -> dict[str, Any]:
+    """The document of a sweep that was stopped before it began."""
+    return _without_work(source, "stopped")
+
+
+def _without_work(source: str, outcome: str) -> dict[str, Any]:
     return _nothing() | {"source": source, "outcome": outcome, "exit_code": 0, "error": None}
 
 
@@ -20,7 +31,7 @@ def end_document(summary: dict[str, Any], exit_code: int) -> dict[str, Any]:
     error = summary["ledger_error"] or (
         summary["reason"] if summary["outcome"] == "incomplete" else None
     )
-    return summary | {"exit_code": int(exit_code), "error": error}
+    return summary | {"exit_code": int(exit_code), "error": error, "next_due": None}
 
 
 def print_failure(arguments: Sequence[str], exit_code: int, error: str) -> None:
@@ -34,4 +45,4 @@ def print_failure(arguments: Sequence[str], exit_code: int, error: str) -> None:
 def _nothing() -> dict[str, Any]:
     # All documents have the same names, so that one reader can read them all.
     nothing = {field.name: 0 if field.type is int else None for field in fields(SweepReport)}
-    return nothing | {"failures": []}
+    return nothing | {"failures": [], "next_due": None}

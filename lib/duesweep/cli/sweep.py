@@ -20,9 +20,10 @@ from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.errors import ExitCode, Problem
 from duesweep.ledger.writers import resolve_writer
 from duesweep.missing_queues import refuse_missing_queues
+from duesweep.report.idle import NextDue, idle_sentence
 from duesweep.report.quantities import count_text
 from duesweep.stop import Stop
-from duesweep.stores.abilities import NoticesTables, refuse_outdated
+from duesweep.stores.abilities import KnowsNextDue, NoticesTables, refuse_outdated
 from duesweep.stores.base import DriverSession
 from duesweep.stores.values import Horizon
 
@@ -36,12 +37,14 @@ WORK_FOR_SPARK = 10
 @dataclass(frozen=True, slots=True)
 class Look:
     """What a look at the store found. `has_work`: any message is eligible, or any sweep unsettled;
-    `needs_spark`: so much that Spark has to do it. `notices` are the store's.
+    `needs_spark`: so much that Spark has to do it. `notices` are the store's. `next_due`: the next
+    message, if there is no work, and if the store can tell.
     """
 
     has_work: bool
     needs_spark: bool
     notices: Sequence[Problem]
+    next_due: NextDue | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +73,12 @@ def _run(config: configuration.Config, options: SweepOptions, stop: Stop) -> int
         return _run_spark_command()
     for notice in filter(None, [configuration.route_notice(config), *look.notices]):
         print(f"duesweep: {notice}", file=sys.stderr)
-    if look.has_work and not stop.is_wanted:
+    if not look.has_work:
+        _print_idle(context, look.next_due, as_json=options.as_json)
+    elif stop.is_wanted:
+        _print_unbegun(context, as_json=options.as_json)
+    else:
         return _sweep(context, stop, on_spark=look.needs_spark, as_json=options.as_json)
-    outcome = "stopped" if look.has_work else "idle"
-    _print_nothing(context.store.source, outcome, as_json=options.as_json)
     return ExitCode.DONE
 
 
@@ -85,7 +90,12 @@ def look_at(context: SweepContext) -> Look:
         context.queue.check(context.error_queue)
         ahead = timedelta(seconds=context.look_ahead.longest_seconds)
         if not session.has_work(ahead):
-            return Look(has_work=False, needs_spark=False, notices=session.notices())
+            return Look(
+                has_work=False,
+                needs_spark=False,
+                notices=session.notices(),
+                next_due=_find_next_due(session),
+            )
         horizon = session.horizon().looking_ahead(ahead)
         refuse_missing_queues(context, session, horizon)
         needs_spark = _needs_spark(context, session, horizon)
@@ -97,6 +107,14 @@ def _table_notices(*tested: object) -> Iterator[Problem]:
     for each in tested:
         if isinstance(each, NoticesTables):
             yield from each.table_notices()
+
+
+def _find_next_due(session: DriverSession) -> NextDue | None:
+    if not isinstance(session, KnowsNextDue):
+        return None
+    horizon = session.horizon()
+    instant = session.next_due(horizon)
+    return None if instant is None else NextDue(instant, horizon.server_time)
 
 
 def _needs_spark(context: SweepContext, session: DriverSession, horizon: Horizon) -> bool:
@@ -159,14 +177,17 @@ def _engine(context: SweepContext, *, on_spark: bool) -> Iterator["Engine"]:
         yield SparkEngine(spark_session(configuration.jars()), context.timeouts)
 
 
-_NOTHING = {
-    "idle": "nothing is due, and nothing is left to settle",
-    "stopped": "the sweep was stopped before it began; the next sweep continues",
-}
-
-
-def _print_nothing(source: str, outcome: str, *, as_json: bool) -> None:
+def _print_idle(context: SweepContext, next_due: NextDue | None, *, as_json: bool) -> None:
+    source = context.store.source
     if as_json:
-        print(json.dumps(documents.nothing_document(source, outcome)))
+        print(json.dumps(documents.idle_document(source, next_due)))
     else:
-        print(f"{source}: {_NOTHING[outcome]}.")
+        print(idle_sentence(source, next_due))
+
+
+def _print_unbegun(context: SweepContext, *, as_json: bool) -> None:
+    source = context.store.source
+    if as_json:
+        print(json.dumps(documents.unbegun_document(source)))
+    else:
+        print(f"{source}: the sweep was stopped before it began; the next sweep continues.")

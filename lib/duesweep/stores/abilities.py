@@ -1,7 +1,8 @@
-"""What a store's sessions can do: less than their contract, or more."""
+"""What a store and its sessions can do: less than their contract, or more."""
 
 import inspect
 from collections.abc import Sequence
+from datetime import datetime
 from functools import cache
 from typing import Protocol, runtime_checkable
 from uuid import UUID
@@ -10,6 +11,15 @@ from duesweep.core.outcome import Outcomes
 from duesweep.errors import ConfigError, Problem
 from duesweep.stores.base import DriverSession
 from duesweep.stores.values import Claim, Horizon, SweepRun
+
+
+@runtime_checkable
+class HasInfrastructure(Protocol):
+    """A store that creates what it needs. Another store expects it to exist already."""
+
+    def set_up_infrastructure(self) -> None:
+        """Create what the store needs and lacks, such as tables; part of the command `setup`."""
+        ...
 
 
 @runtime_checkable
@@ -38,6 +48,17 @@ class NoticesTables(Protocol):
 
     def table_notices(self) -> Sequence[Problem]:
         """What is wrong, and what to do."""
+        ...
+
+
+@runtime_checkable
+class KnowsNextDue(Protocol):
+    """A driver's session of a store that finds cheaply when the next message comes due."""
+
+    def next_due(self, horizon: Horizon) -> datetime | None:
+        """The instant, in UTC, at which the first message comes due that is not due by `horizon`;
+        None if there is none.
+        """
         ...
 
 

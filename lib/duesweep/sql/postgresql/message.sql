@@ -1,8 +1,11 @@
 -- Message: operations on one delayed message.
 
 -- name: next_due
--- Returns the earliest Due in the store. NULL: there is none. Takes no locks.
-SELECT min(d.{due}){utc} AS due FROM {delayed} d WHERE isfinite(d.{due});
+-- Returns the earliest Due from `since` on, as the instant at which it is due. NULL: there is none
+-- before the end of the year 9999. Takes no locks.
+SELECT (min(d.{due}){utc} AT TIME ZONE %(zone)s::text) AT TIME ZONE 'UTC' AS due
+FROM {delayed} d
+WHERE d.{due} >= %(since)s::timestamptz{utc} AND d.{due} < '9999-12-31';
 
 -- name: fetch_next_due
 -- Returns the eligible message that has been due longest. Locks it until this transaction ends;

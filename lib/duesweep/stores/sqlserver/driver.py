@@ -59,6 +59,12 @@ class SqlServerDriverSession(RelationalDriverSession):
         now = due_of(self._statements.row("horizon").horizon)
         return Horizon(now, now)
 
+    def next_due(self, horizon: Horizon) -> datetime | None:
+        """The Due of the first message that is not due yet."""
+        since = self._due_text(horizon.before)
+        due: str | None = self._statements.row("next_due", since=since).due
+        return None if due is None else due_of(due)
+
     def summary(self, sweep_id: UUID) -> tuple[SweepSummary, bool]:
         """The sweep's row for `sweeps`, and whether retry counters changed."""
         _, messages = self.progress(sweep_id)
