@@ -20,7 +20,7 @@ def run(file: Path | None, overrides: Sequence[str], *, print_sql: bool, rebind:
         return ExitCode.DONE
     created = installer.install(rebind=rebind)
     if installer.custom:
-        print(f"{installer.custom} has run its own setup.")
+        print(installer.custom)
     for one in created:
         if isinstance(one, Problem):
             print(f"duesweep: {one}", file=sys.stderr)

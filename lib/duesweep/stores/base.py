@@ -167,12 +167,9 @@ class Store(Protocol):
         """The address of the endpoint's own input queue."""
         ...
 
-    def set_up_infrastructure(self) -> None:
-        """Create what the store needs and lacks, such as tables; part of the command `setup`."""
-        ...
-
     def initialise(self, endpoint: str, mode: TransactionMode) -> None:
-        """Be ready to serve an endpoint; called before anything but `set_up_infrastructure`.
+        """Be ready to serve an endpoint; called before anything but `set_up_infrastructure`, if the
+        store `HasInfrastructure`.
 
         Raises `ConfigError` for a mode that the store cannot honour.
         """
