@@ -54,7 +54,9 @@ def send(  # noqa: PLR0913 - its options
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="A header; may be repeated.")
     ] = None,
     body: Annotated[str | None, typer.Option(help="The body, as text in UTF-8.")] = None,
-    body_file: Annotated[Path | None, typer.Option(help="A file with the body.")] = None,
+    body_file: Annotated[
+        Path | None, typer.Option(help="A file with the body; - for standard input.")
+    ] = None,
     time_to_be_received: Annotated[
         str | None, typer.Option(help="The time until it expires, as in 30s; not with --delay.")
     ] = None,

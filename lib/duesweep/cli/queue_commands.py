@@ -17,6 +17,8 @@ from duesweep.errors import ConfigError, ExitCode, MessageError
 from duesweep.wiring import operations
 from duesweep.wiring.operations import TransportSession
 
+_STDIN = Path("-")
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -76,13 +78,13 @@ def build_message(
 
 
 def read_body(text: str | None, file: Path | None) -> bytes | None:
-    """The body from a text or a file; None if neither is given."""
+    """The body from a text or a file, `-` for standard input; None if neither is given."""
     if text is not None and file is not None:
         raise ConfigError("--body and --body-file are both given", advice="give one of them")
     if file is None:
         return None if text is None else text.encode()
     try:
-        return file.read_bytes()
+        return sys.stdin.buffer.read() if file == _STDIN else file.read_bytes()
     except OSError as error:
         raise ConfigError(
             f"--body-file cannot be read: {error}", advice="check its path and its permissions"

@@ -15,8 +15,9 @@ TIME_TO_BE_RECEIVED = "NServiceBus.TimeToBeReceived"
 
 @dataclass(frozen=True, slots=True)
 class OutgoingMessage:
-    """A message to send: at once, or after `delay` through the delayed table. A message that is not
-    received within `time_to_be_received` expires; None: never.
+    """A message to send: at once, or after `delay` through the delayed table (on RabbitMQ, through
+    the delay ladder). A message that is not received within `time_to_be_received` expires; None:
+    never.
 
     Raises `ConfigError` for both a delay and a time to be received, as the transports do, and for
     times that are negative or too long.

@@ -13,7 +13,7 @@ from duesweep.drivers.rabbitmq import (
     RabbitMqConnection,
     UnansweredError,
 )
-from duesweep.errors import ConfigError, DestinationError, Problem, QueueError
+from duesweep.errors import ConfigError, DestinationError, DuesweepError, Problem, QueueError
 
 Found = TypeVar("Found")
 
@@ -120,6 +120,13 @@ class Link:
                     raise _destination_error(self._down) from error
                 time.sleep(_PAUSE_SECONDS)
         raise AssertionError("unreachable")
+
+
+def service_error(error: DestinationError) -> DuesweepError:
+    """Why no destination can be reached: the error of a setting, or of the broker."""
+    if isinstance(error.__cause__, ConfigError):
+        return error.__cause__
+    return QueueError(error.text, transient=True, advice=error.advice)
 
 
 def _destination_error(down: Problem) -> DestinationError:

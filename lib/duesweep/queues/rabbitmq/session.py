@@ -1,7 +1,7 @@
 """A task's session with endpoints on RabbitMQ."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -132,6 +132,11 @@ class RabbitMqQueueSession:
         if self._publisher is not None:
             self._publisher.take_results()
         self._publisher, self._sent, self._has_deferred = None, [], False
+
+    @property
+    def closed_exchanges(self) -> Mapping[str, str]:
+        """The exchanges that take nothing now, and why."""
+        return self._closed
 
     def find_ladder(self) -> None:
         """Raise `LadderMissingError` if the broker has no delay ladder."""
