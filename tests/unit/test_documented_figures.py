@@ -27,7 +27,7 @@ def test_window_in_which_messages_may_double_is_one_batch() -> None:
     assert f"once its claim is {CLAIM_SECONDS:.0f} s old" in life
 
 
-@pytest.mark.parametrize("page", ["docs/rabbitmq.md"])
+@pytest.mark.parametrize("page", ["docs/rabbitmq.md", "docs/parity.md"])
 def test_longest_delay_is_the_ladders(page: str) -> None:
     assert f"{LONGEST_DELAY_SECONDS:,} s" in _text(page)
 
