@@ -17,7 +17,7 @@ from duesweep.cli import documents
 from duesweep.cli.signals import stop_on_signals
 from duesweep.context import SweepContext
 from duesweep.core.ledger_writer import LedgerWriter
-from duesweep.errors import ExitCode, Problem
+from duesweep.errors import ExitCode, Problem, StoreError
 from duesweep.ledger.writers import resolve_writer
 from duesweep.missing_queues import refuse_missing_queues
 from duesweep.report.idle import NextDue, idle_sentence
@@ -112,8 +112,12 @@ def _table_notices(*tested: object) -> Iterator[Problem]:
 def _find_next_due(session: DriverSession) -> NextDue | None:
     if not isinstance(session, KnowsNextDue):
         return None
-    horizon = session.horizon()
-    instant = session.next_due(horizon)
+    try:
+        horizon = session.horizon()
+        instant = session.next_due(horizon)
+    except StoreError:
+        # Nothing is due, whether or not the store still answers.
+        return None
     return None if instant is None else NextDue(instant, horizon.server_time)
 
 

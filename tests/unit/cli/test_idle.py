@@ -8,6 +8,7 @@ import pytest
 
 from duesweep.cli import documents
 from duesweep.cli import sweep as command
+from duesweep.errors import StoreError
 from duesweep.report.idle import NextDue, idle_sentence
 from duesweep.stores.values import Horizon
 
@@ -41,6 +42,11 @@ class _SessionThatKnows(_Session):
         return horizon.server_time + timedelta(hours=3, minutes=12)
 
 
+class _SlowSession(_Session):
+    def next_due(self, _: Horizon) -> datetime | None:
+        raise StoreError("The statement took too long", transient=True)
+
+
 class _EmptySession(_Session):
     def next_due(self, _: Horizon) -> datetime | None:
         return None
@@ -51,6 +57,7 @@ class _EmptySession(_Session):
     [
         (_SessionThatKnows(), NextDue(_LATER, _NOW)),
         (_EmptySession(), None),
+        (_SlowSession(), None),
         (_Session(), None),
     ],
 )
