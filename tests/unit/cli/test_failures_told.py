@@ -96,7 +96,7 @@ def test_command_that_fails_prints_one_document_and_one_sentence(
     assert expected in said
     assert expected in told["error"]
     assert (told["outcome"], told["exit_code"], told["dispatched"]) == ("error", code, None)
-    assert told.keys() == documents.nothing_document("x", "idle").keys()
+    assert told.keys() == documents.idle_document("x").keys()
 
 
 def test_option_that_is_not_known_is_a_document_too(capsys: Capture) -> None:
