@@ -40,6 +40,7 @@ from duesweep.garbage import collect_new, collect_rarely
 from duesweep.lost import MAX_LOST_TRANSACTIONS, wait_seconds
 from duesweep.queues.base import QueueSession
 from duesweep.stores.base import TaskSession
+from duesweep.texts import make_printable
 
 # The standard library's logger: it writes to the executor's stderr without any set-up in a worker.
 _log = logging.getLogger(__name__)
@@ -104,7 +105,8 @@ def dispatch_slice(job: DispatchJob, slice_number: int, claim_keys: ClaimKeys) -
     except SweepClosedError as error:
         _log.warning("Slice %d of sweep %s stops: %s", slice_number, job.run.sweep_id, error)
     except (StoreError, ConfigError) as error:
-        _log.warning("Slice %d of sweep %s is cut: %s", slice_number, job.run.sweep_id, error)
+        told = make_printable(str(error))
+        _log.warning("Slice %d of sweep %s is cut: %s", slice_number, job.run.sweep_id, told)
         # On a new session. Where none can be opened, the missing row says that the slice was cut.
         with suppress(DuesweepError), job.store.open_task() as store:
             store.end_slice(job.run, slice_number, SliceEnd(account, str(error)))
@@ -176,7 +178,7 @@ class _Batches:
                     "Slice %d of sweep %s claims a batch again: %s",
                     self._slice_number,
                     job.run.sweep_id,
-                    error,
+                    make_printable(str(error)),
                 )
                 job.clock.sleep(wait_seconds(lost, self._rng))
             if left:

@@ -16,6 +16,7 @@ from duesweep.cli import documents, queue, rabbitmq, subscriptions
 from duesweep.cli.options import ConfigFile, Overrides, PrintSql
 from duesweep.cli.signals import TerminatedError, raise_on_sigterm
 from duesweep.errors import DuesweepError, ExitCode, raise_interruption
+from duesweep.texts import make_printable
 
 # The shells' convention: 128 plus the signal's number.
 INTERRUPTED = 130
@@ -211,5 +212,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         return result if isinstance(result, int) else ExitCode.DONE
     documents.print_failure(given, code, sentence)
-    print(f"duesweep: {sentence}", file=sys.stderr)
+    print(make_printable(f"duesweep: {sentence}"), file=sys.stderr)
     return code

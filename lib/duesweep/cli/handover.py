@@ -16,6 +16,7 @@ from duesweep.context import SweepContext
 from duesweep.errors import ConfigError, ExitCode
 from duesweep.report.quantities import count_text
 from duesweep.stop import Stop
+from duesweep.texts import make_printable
 
 # The format of NServiceBus's own migration tool.
 _WIRE_FORMAT = "%Y-%m-%d %H:%M:%S:%f Z"
@@ -73,7 +74,7 @@ def _check(context: SweepContext) -> None:
         session.check()
         context.queue.check(context.error_queue)
         for notice in session.notices():
-            print(f"duesweep: {notice}", file=sys.stderr)
+            print(make_printable(f"duesweep: {notice}"), file=sys.stderr)
 
 
 def _abort(context: SweepContext) -> int:
@@ -114,7 +115,7 @@ def _run(context: SweepContext, cutoff: datetime | None, options: HandoverOption
             file=sys.stderr,
         )
     if done.summary.ledger_error:
-        print(f"duesweep: {done.summary.ledger_error}", file=sys.stderr)
+        print(make_printable(f"duesweep: {done.summary.ledger_error}"), file=sys.stderr)
     return done.exit_code
 
 

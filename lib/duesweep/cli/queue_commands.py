@@ -14,6 +14,7 @@ from duesweep.config import Config
 from duesweep.core import duration
 from duesweep.core.transport_message import OutgoingMessage, ReceivedMessage
 from duesweep.errors import ConfigError, ExitCode, MessageError
+from duesweep.texts import make_printable
 from duesweep.wiring import operations
 from duesweep.wiring.operations import TransportSession
 
@@ -122,7 +123,7 @@ def print_count(name: str, count: int, *, destination: object, as_json: bool) ->
 def print_lines(name: str, values: Sequence[str], *, as_json: bool) -> None:
     """Print a line for each value."""
     for value in values:
-        print(json.dumps({name: value}, ensure_ascii=False) if as_json else value)
+        print(json.dumps({name: value}) if as_json else make_printable(value))
 
 
 def require_delayed_table(target: Target) -> None:
@@ -152,22 +153,22 @@ def _move(message: ReceivedMessage, error_queue: str | None, session: TransportS
             advice="set retry.error_queue, and it is moved to that queue",
         )
     session.queue(error_queue).append(message.id, message.headers_text, message.body)
-    print(
-        f"duesweep: moved the message with id {message.id} to {error_queue}, since its headers "
-        f"cannot be read: {message.headers}",
-        file=sys.stderr,
-    )
+    told = f"duesweep: moved the message with id {message.id} to {error_queue}, since its headers "
+    print(make_printable(f"{told}cannot be read: {message.headers}"), file=sys.stderr)
 
 
 def _format_json(message: ReceivedMessage) -> str:
     shown: dict[str, Any] = {"id": str(message.id), "headers": message.headers}
     body = message.body
     shown["body"] = None if body is None else base64.b64encode(body).decode()
-    return json.dumps(shown, ensure_ascii=False)
+    return json.dumps(shown)
 
 
 def _format_text(message: ReceivedMessage) -> str:
     assert not isinstance(message.headers, MessageError)
-    headers = "".join(f"{n}: {'' if v is None else v}\n" for n, v in message.headers.items())
+    headers = [
+        f"{name}: {'' if value is None else value}" for name, value in message.headers.items()
+    ]
     body = "" if message.body is None else message.body.decode(errors="backslashreplace")
-    return f"id: {message.id}\n{headers}\n{body}\n"
+    lines = [f"id: {message.id}", *headers, "", *body.split("\n")]
+    return "\n".join(map(make_printable, lines)) + "\n"

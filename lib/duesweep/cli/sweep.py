@@ -26,6 +26,7 @@ from duesweep.stop import Stop
 from duesweep.stores.abilities import KnowsNextDue, NoticesTables, refuse_outdated
 from duesweep.stores.base import DriverSession
 from duesweep.stores.values import Horizon
+from duesweep.texts import make_printable
 
 if TYPE_CHECKING:
     from duesweep.engines.base import Engine
@@ -72,7 +73,7 @@ def _run(config: configuration.Config, options: SweepOptions, stop: Stop) -> int
     if look.needs_spark and options.gate and not stop.is_wanted:
         return _run_spark_command()
     for notice in filter(None, [configuration.route_notice(config), *look.notices]):
-        print(f"duesweep: {notice}", file=sys.stderr)
+        print(make_printable(f"duesweep: {notice}"), file=sys.stderr)
     if not look.has_work:
         _print_idle(context, look.next_due, as_json=options.as_json)
     elif stop.is_wanted:
@@ -162,7 +163,7 @@ def _sweep(context: SweepContext, stop: Stop, *, on_spark: bool, as_json: bool) 
             file=sys.stderr,
         )
     if done.ledger_error:
-        print(f"duesweep: {done.ledger_error}", file=sys.stderr)
+        print(make_printable(f"duesweep: {done.ledger_error}"), file=sys.stderr)
     return code
 
 
@@ -186,7 +187,7 @@ def _print_idle(context: SweepContext, next_due: NextDue | None, *, as_json: boo
     if as_json:
         print(json.dumps(documents.idle_document(source, next_due)))
     else:
-        print(idle_sentence(source, next_due))
+        print(make_printable(idle_sentence(source, next_due)))
 
 
 def _print_unbegun(context: SweepContext, *, as_json: bool) -> None:
@@ -194,4 +195,5 @@ def _print_unbegun(context: SweepContext, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(documents.unbegun_document(source)))
     else:
-        print(f"{source}: the sweep was stopped before it began; the next sweep continues.")
+        text = f"{source}: the sweep was stopped before it began; the next sweep continues."
+        print(make_printable(text))

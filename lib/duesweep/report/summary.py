@@ -7,9 +7,11 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from duesweep.report.quantities import count_text, duration_text, size_text, time_text
 from duesweep.stores.journal import SweepSummary
+from duesweep.texts import make_printable, shorten
 
 
 def as_json(summary: SweepSummary) -> dict[str, Any]:
@@ -29,16 +31,19 @@ def print_summary(summary: SweepSummary, *, only_due: bool = True) -> None:
     `only_due`: the sweep did not look ahead, so all that it found was due.
     """
     print(summary_sentence(summary, only_due=only_due))
-    table = Table(title=f"Sweep of {summary.source}", show_header=False, title_justify="left")
+    # As Text: rich would read brackets in names as mark-up.
+    title = Text(make_printable(f"Sweep of {summary.source}"))
+    table = Table(title=title, show_header=False, title_justify="left")
     for name, text in _rows(summary):
-        table.add_row(name, text)
+        table.add_row(name, Text(make_printable(text)))
     Console().print(table)
     if summary.failures:
         print("Why messages failed, most frequent reasons first:")
     for failure in summary.failures:
         messages = count_text(failure.count, "message")
-        example = "" if failure.destination is None else f", for example to {failure.destination}"
-        print(f"  {messages}{example}: {failure.reason}")
+        destination = failure.destination
+        example = "" if destination is None else f", for example to {shorten(destination)}"
+        print(make_printable(f"  {messages}{example}: {failure.reason}"))
 
 
 def summary_sentence(summary: SweepSummary, *, only_due: bool) -> str:
