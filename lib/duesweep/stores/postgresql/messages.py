@@ -12,8 +12,8 @@ from duesweep.stores.postgresql.zone import horizon_in, zone_of
 from duesweep.stores.relational.kinds import store_row
 from duesweep.stores.values import Horizon, NewMessage
 
-# The earliest time that Python can hold in every time zone.
-_EVER = "0001-01-02T00:00:00+00:00"
+# Before all times.
+_EVER = "-infinity"
 
 
 class PostgreSqlMessageSession(PostgreSqlTaskSession):
