@@ -6,6 +6,7 @@ most commands need few of them.
 
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
 
@@ -171,6 +172,9 @@ def demo(
 
 
 def _run(arguments: list[str]) -> object:
+    if isinstance(sys.stdout, TextIOWrapper):
+        # A locale may lack the characters of a name. Python does the same for stderr.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         return app(args=arguments, prog_name="duesweep", standalone_mode=False)
     except TyperException as error:

@@ -1,8 +1,10 @@
 """Each line of the corpus is read, or refused in one sentence, with little memory."""
 
+import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,7 @@ from duesweep.queues.rabbitmq.session import RabbitMqQueueSession
 from duesweep.queues.rabbitmq.topology import Style
 from duesweep.texts import make_printable
 from support.bad_input import BadInput, each_of
+from support.config_files import MINIMAL, file_of
 
 Capture = pytest.CaptureFixture[str]
 
@@ -139,3 +142,16 @@ def test_configuration_is_read_or_refused_in_one_line(
     assert told.strip() == make_printable(told.strip())
     assert len(told) < 12_000
     assert "s3cret" not in told
+
+
+def test_name_that_the_locale_lacks_is_printed_with_escapes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    printed = BytesIO()
+    monkeypatch.setattr(sys, "stdout", TextIOWrapper(printed, "latin-1", write_through=True))
+    file = file_of(MINIMAL.replace("Sales.Orders", "Größe.注文"))
+
+    assert main(["setup", "--print-sql", "--config", str(file)]) == 0
+
+    assert "Größe.\\u6ce8\\u6587" in printed.getvalue().decode("latin-1")
