@@ -29,7 +29,7 @@ def publish(url: str, queue: str, count: int, size: int, headers: Mapping[str, s
     command += [text for option in options.items() for text in map(str, option)]
     command += ["--flag", "persistent", "--flag", "mandatory"]
     # A command line can be seen by everybody, and the URL has a password.
-    environment = os.environ | {"RABBITMQ_PERF_TEST_URI": url}
+    environment = os.environ | {"RABBITMQ_PERF_TEST_ENV_PREFIX": "BENCH", "BENCH_URI": url}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     found = _RATE.search(done.stdout)
     if done.returncode or found is None:

@@ -5,6 +5,7 @@ that may have arrived or not is released: the slice claims and delivers it again
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 
 from duesweep.core.clock import Clock
@@ -18,6 +19,8 @@ from duesweep.queues.base import Destination, QueueSession
 
 # The queue gets at least this long to answer, even if the batch has used up its time.
 _LEAST_ANSWER_SECONDS = 1.0
+# A reason names its destination, and there may be thousands.
+_SHOWN_REASONS = 20
 
 
 @dataclass(slots=True)
@@ -61,12 +64,17 @@ class SliceDelivery:
         self._breakers = breakers
         # By address: why the destination cannot defer messages. It still takes what is due.
         self._cannot_defer: dict[str | None, str] = {}
+        # By address: why it leads to no queue. With thousands of destinations, to ask again in each
+        # batch could be a query a message.
+        self._missing: dict[str | None, MessageError] = {}
 
     @property
     def blocked_reason(self) -> str | None:
         """Why destinations take nothing, or cannot defer messages; None: all can."""
-        reasons = {*self._breakers.reasons, *self._cannot_defer.values()}
-        return "; ".join(sorted(reasons)) or None
+        reasons = sorted({*self._breakers.reasons, *self._cannot_defer.values()})
+        more = len(reasons) - _SHOWN_REASONS
+        shown = "; ".join(reasons[:_SHOWN_REASONS])
+        return f"{shown}; and {more:,} more" if more > 0 else shown or None
 
     def deliver_all(self, messages: Sequence[Message], store_clock: StoreClock) -> DeliveryResult:
         """Deliver each message to its destination, or defer it there if it is not due yet. Messages
@@ -126,7 +134,7 @@ class SliceDelivery:
         early = [message for message in group if message.key in waits]
         began = self._clock.seconds()
         try:
-            destination = self._queue.resolve(address)
+            destination = self._resolve(address)
             refused = self._try_deliver(address, destination, due) if due else {}
         except DestinationError as error:
             self._note_failure(address, error, began)
@@ -164,6 +172,16 @@ class SliceDelivery:
         queue = str(destination)
         sent = [Delivered(m, queue, is_deferred=True) for m in early]
         return _separate_refused(sent, refused)
+
+    def _resolve(self, address: str | None) -> Destination:
+        if address in self._missing:
+            # A copy: an error that is raised keeps the frames that it passes, with their messages.
+            raise copy(self._missing[address])
+        try:
+            return self._queue.resolve(address)
+        except MessageError as error:
+            self._missing[address] = copy(error)
+            raise
 
     def _try_deliver(
         self, address: str | None, destination: Destination, messages: Sequence[Message]

@@ -7,15 +7,13 @@ is journalled. An unforeseen error is raised: Spark runs the slice again, up to 
 
 import logging
 import random
-from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from duesweep.all_or_nothing import AllOrNothing
 from duesweep.blocked import BlockedMessages, find_left_alone
+from duesweep.claim_keys import ClaimKeys
 from duesweep.core.account import SliceAccount, SliceEnd
 from duesweep.core.decision import (
     Decision,
@@ -35,6 +33,7 @@ from duesweep.errors import (
     DuesweepError,
     StoreError,
     SweepClosedError,
+    SweepStoppedError,
     TransactionLostError,
 )
 from duesweep.garbage import collect_new, collect_rarely
@@ -42,52 +41,10 @@ from duesweep.lost import MAX_LOST_TRANSACTIONS, wait_seconds
 from duesweep.new_sessions import SessionBreaker, run_on_sessions
 from duesweep.queues.base import QueueSession
 from duesweep.stores.base import TaskSession
+from duesweep.texts import make_printable
 
 # The standard library's logger: it writes to the executor's stderr without any set-up in a worker.
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimKeys:
-    """The claim keys of a slice, and the sizes of their messages in bytes, in the same order.
-    `total` is how many keys the slice has. None: the read returned nothing, not even the row that
-    every slice has.
-    """
-
-    keys: Sequence[str]
-    sizes: Sequence[int]
-    total: int | None
-
-    @property
-    def fault(self) -> str | None:
-        """Why keys of the slice are missing; None where it is complete.
-
-        If the read breaks off in the JVM, the task sees an ordinary end of the data.
-        """
-        if self.total == len(self.keys):
-            return None
-        planned = "its" if self.total is None else f"{self.total}"
-        return (
-            f"The task read {len(self.keys)} of {planned} keys: the session that read them "
-            "from the store ended early (DUESWEEP_SPARK_LOG=warn shows why); the next sweep plans "
-            "the rest again"
-        )
-
-
-def read_claim_keys(rows: Iterable[Any]) -> ClaimKeys:
-    """All claim keys of a slice, from the rows of `Slices.claim_keys_query`. They are read to the
-    end before anything is claimed: an open JDBC cursor holds a snapshot, and the server cannot
-    vacuum what the sweep removes.
-    """
-    keys: list[str] = []
-    sizes = array("q")
-    total: int | None = None
-    for row in rows:
-        total = row.total or 0
-        if row.claim_keys:
-            keys += row.claim_keys.split(",")
-            sizes.extend(map(int, row.sizes.split(",")))
-    return ClaimKeys(keys, sizes, total)
 
 
 def dispatch_slice(job: DispatchJob, slice_number: int, claim_keys: ClaimKeys) -> None:
@@ -99,7 +56,8 @@ def dispatch_slice(job: DispatchJob, slice_number: int, claim_keys: ClaimKeys) -
     except SweepClosedError as error:
         _log.warning("Slice %d of sweep %s stops: %s", slice_number, job.run.sweep_id, error)
     except (StoreError, ConfigError) as error:
-        _log.warning("Slice %d of sweep %s is cut: %s", slice_number, job.run.sweep_id, error)
+        told = make_printable(str(error))
+        _log.warning("Slice %d of sweep %s is cut: %s", slice_number, job.run.sweep_id, told)
         # On a new session. Where none can be opened, the missing row says that the slice was cut.
         with suppress(DuesweepError), job.store.open_task() as store:
             store.end_slice(job.run, slice_number, batches.end(str(error)))
@@ -133,13 +91,10 @@ class _Batches:
         self._delivery = SliceDelivery(queue, job.clock, self._breakers)
         self._all_or_nothing = AllOrNothing(job, self._slice_number, store, queue)
         self._blocked.exclude_all(store)
-        self._run_with_care(self._in_hand)
-        for batch in self._to_do:
-            self._run_batch(batch)
-            self._try_destinations()
-        while (seconds := self._breakers.seconds_to_try(self._blocked.destinations)) is not None:
-            job.clock.sleep(seconds)
-            self._try_destinations()
+        try:
+            self._run_all()
+        except SweepStoppedError:
+            self._leave_all()
         reasons = (self._fault, self._delivery.blocked_reason)
         store.end_slice(job.run, self._slice_number, self.end("; ".join(filter(None, reasons))))
 
@@ -148,6 +103,21 @@ class _Batches:
         account = self._account + SliceAccount(left=self._blocked.left)
         reports = self._blocked.reports(self._job.store.own_queue, self.breaker.circuit)
         return SliceEnd(account, reason or None, tuple(reports))
+
+    def _run_all(self) -> None:
+        self._run_with_care(self._in_hand)
+        for batch in self._to_do:
+            self._run_batch(batch)
+            self._try_destinations()
+        while (seconds := self._breakers.seconds_to_try(self._blocked.destinations)) is not None:
+            self._job.clock.sleep(seconds)
+            self._try_destinations()
+
+    def _leave_all(self) -> None:
+        """Leave to the next sweep what is not done."""
+        left = len(self._in_hand) + sum(map(len, self._to_do))
+        self._in_hand = ()
+        self._account += SliceAccount(left=left)
 
     def _run_batch(self, batch: Sequence[str]) -> None:
         """Run a batch, in the short form where nothing is unusual."""
@@ -182,7 +152,7 @@ class _Batches:
                     "Slice %d of sweep %s claims a batch again: %s",
                     self._slice_number,
                     job.run.sweep_id,
-                    error,
+                    make_printable(str(error)),
                 )
                 job.clock.sleep(wait_seconds(lost, self._rng))
             if self._in_hand:

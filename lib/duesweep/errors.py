@@ -11,6 +11,11 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
+from duesweep.texts import shorten
+
+# A cause may quote a whole message.
+_LONGEST_STACK = 20_000
+
 
 class ExitCode(IntEnum):
     """The exit codes of the process, for a shell, cron or Databricks."""
@@ -150,10 +155,19 @@ class SweepClosedError(DuesweepError):
     exit_code = ExitCode.WORK_LEFT
 
 
+class SweepStoppedError(DuesweepError):
+    """The sweep is to stop, so its tasks begin no other batch. Nobody's fault."""
+
+
 class MessageError(DuesweepError):
-    """One message's own fault, which costs it an attempt."""
+    """One message's own fault, which costs it an attempt. A long text, which quotes the message, is
+    shortened: it is written down in several places.
+    """
 
     exit_code = ExitCode.MESSAGES_FAILED
+
+    def __init__(self, text: str, *, advice: str | None = None) -> None:
+        super().__init__(shorten(text), advice=advice)
 
 
 class UnreadableHeadersError(MessageError):
@@ -210,8 +224,11 @@ def type_name(error: BaseException) -> str:
 
 
 def format_stack(error: BaseException) -> str:
-    """The stack trace with all causes, as text that any database column can hold."""
-    return make_storable("".join(traceback.format_exception(error)).rstrip())
+    """The stack trace with all causes, as text that any database column can hold; its middle is
+    left out if it is very long.
+    """
+    text = "".join(traceback.format_exception(error)).rstrip()
+    return make_storable(shorten(text, _LONGEST_STACK))
 
 
 def make_storable(text: str) -> str:

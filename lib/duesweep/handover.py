@@ -13,6 +13,7 @@ from duesweep.context import SweepContext
 from duesweep.engines.base import Engine
 from duesweep.errors import ConfigError, ExitCode
 from duesweep.preview import PreviewEntry, count_destinations
+from duesweep.stop import Stop
 from duesweep.stores.journal import SweepReport
 from duesweep.stores.values import Horizon
 from duesweep.sweep import Watch, exit_code, sweep
@@ -42,13 +43,14 @@ def handover(
     context: SweepContext,
     cutoff: datetime | None = None,
     watch: Watch | None = None,
+    stop: Stop | None = None,
 ) -> Handover:
     """Hand over the messages that are due at `cutoff` or later (None: all messages).
 
     Raises `ConfigError` where no queue can hold messages until they are due, and what `sweep`
     raises.
     """
-    summary = sweep(engine, context, watch, _reach(longest_delay(context), cutoff))
+    summary = sweep(engine, context, watch, _reach(longest_delay(context), cutoff), stop)
     with context.store.open_driver() as session:
         since = session.horizon().cut_off(cutoff).since if cutoff else None
         return Handover(summary, session.count_stored(since))

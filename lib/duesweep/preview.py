@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from duesweep.claim_keys import read_claim_keys
 from duesweep.context import SweepContext
 from duesweep.core.clock import SystemClock
 from duesweep.core.message import Message
 from duesweep.core.policy import delay_level
 from duesweep.core.store_clock import StoreClock
-from duesweep.dispatch import read_claim_keys
 from duesweep.errors import DestinationError, MessageError
 from duesweep.plan import plan_slices
 from duesweep.queues.base import Queue, QueueSession

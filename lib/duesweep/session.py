@@ -5,11 +5,14 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from duesweep import config as configuration
 from duesweep import jvm_stderr
 
 _SETTINGS = {
@@ -45,25 +48,37 @@ def spark_session(jars: Sequence[Path] = (), master: str = "local[*,4]") -> Spar
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
-    builder = SparkSession.builder.appName("duesweep")
-    for name, value in _SETTINGS.items():
-        builder = builder.config(name, value)
+    settings = {"spark.app.name": "duesweep", **_SETTINGS}
     if jars:
         # Workers of a local session run on this interpreter, whatever `python3` is on the PATH.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        for name, value in _LOCAL_SETTINGS.items():
-            builder = builder.config(name, value)
-        builder = builder.master(master)
-        builder = builder.config("spark.jars", ",".join(str(jar) for jar in jars))
+        settings |= _LOCAL_SETTINGS | {"spark.master": master}
+        settings["spark.jars"] = ",".join(str(jar) for jar in jars)
     # py4j logs a lost JVM with a whole stack trace. The caller reports it in one sentence.
     logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
     logging.getLogger().addFilter(_is_not_from_py4j)
+    handler = signal.getsignal(signal.SIGINT)
     with jvm_stderr.filter_stderr():
-        session = builder.getOrCreate()
+        if not configuration.has_remote_spark():
+            _start_jvm(settings)
+        session = SparkSession.builder.config(map=dict(settings)).getOrCreate()
     # PySpark's own handler of SIGINT calls the JVM while another call to the JVM may be running.
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, handler)
     return session
+
+
+def _start_jvm(settings: Mapping[str, str]) -> None:
+    """Start the JVM that a session with these settings runs in, in a process group of its own.
+
+    Who stops a command may send the signal to its whole group. This process then stops the sweep
+    well, for which it needs the JVM.
+    """
+    # PySpark has no other way to ask whether there is a JVM already.
+    if SparkContext._gateway is None:  # noqa: SLF001
+        conf = SparkConf().setAll(list(settings.items()))
+        gateway = launch_gateway(conf, {"process_group": 0})  # type: ignore[no-untyped-call]
+        SparkContext(conf=conf, gateway=gateway)
 
 
 def _is_not_from_py4j(record: logging.LogRecord) -> bool:

@@ -17,6 +17,7 @@ from duesweep.lost_session import living_session
 from duesweep.missing_queues import refuse_missing_queues
 from duesweep.plan import plan_slices
 from duesweep.settle import settle_first, settle_last
+from duesweep.stop import Stop
 from duesweep.stores.abilities import refuse_outdated
 from duesweep.stores.base import DriverSession
 from duesweep.stores.journal import SweepReport, SweepSummary
@@ -31,18 +32,22 @@ def sweep(
     context: SweepContext,
     watch: Watch | None = None,
     reach: Reach | None = None,
+    stop: Stop | None = None,
 ) -> SweepReport:
     """Sweep once. Returns the sweep's row of the ledger's `sweeps`, with the error if the ledger
     could not be written.
 
     `watch` is entered around dispatch with the open sweep and how many messages it found. `reach`
-    turns the server's time into the sweep's horizon, by default `context.reach`. Raises the
-    `DuesweepError`s of its parts; in every case the journal has what was done.
+    turns the server's time into the sweep's horizon, by default `context.reach`. `stop` ends it
+    early: before the plan, else after the batches in hand. Raises the `DuesweepError`s of its
+    parts; in every case the journal has what was done.
     """
+    stop = stop or Stop()
     ledger = open_ledger(context.ledger_root, context.ledger_writer, engine.spark, context.timeouts)
     with context.store.open_driver() as session:
         refuse_outdated(session)
         session.check()
+        stop.check(session)
         ledger_error = settle_first(session, ledger)
         horizon = (reach or context.reach)(session.horizon())
         refuse_missing_queues(context, session, horizon)
@@ -50,13 +55,12 @@ def sweep(
             # Otherwise each run would add an empty sweep to what has to be settled.
             raise ledger_error
         run = session.open_sweep(horizon, engine=engine.name)
-        plan = plan_slices(session, run, engine.slices(context.slices), context.limits)
-        cut_short: str | None = None
-        if plan.found:
-            with watch(run, plan.found) if watch else nullcontext():
-                cut_short = engine.dispatch(session, plan, _job(run, context))
+        is_stopped, cut_short = stop.is_wanted, None
+        with stop.passed_on(context.store, session, run):
+            if not is_stopped:
+                cut_short = _plan_and_dispatch(engine, session, run, context, watch)
         with living_session(context.store, session, run, context.breaker) as living:
-            _close(living, run, cut_short)
+            _close(living, run, cut_short, is_planned=not is_stopped)
             return settle_last(living, ledger, run.sweep_id, ledger_error)
 
 
@@ -66,7 +70,24 @@ def exit_code(summary: SweepSummary) -> ExitCode:
         return ExitCode.WORK_LEFT
     if summary.outcome in {"incomplete", "abandoned"}:
         return ExitCode.WORK_LEFT
-    return ExitCode.MESSAGES_FAILED if summary.outcome == "failures" else ExitCode.DONE
+    # A sweep that was stopped may have failures, too.
+    has_failures = summary.failed or summary.exhausted
+    return ExitCode.MESSAGES_FAILED if has_failures else ExitCode.DONE
+
+
+def _plan_and_dispatch(
+    engine: Engine,
+    session: DriverSession,
+    run: SweepRun,
+    context: SweepContext,
+    watch: Watch | None,
+) -> str | None:
+    """Returns why the engine ended before all slices were done; None if all were."""
+    plan = plan_slices(session, run, engine.slices(context.slices), context.limits)
+    if not plan.found:
+        return None
+    with watch(run, plan.found) if watch else nullcontext():
+        return engine.dispatch(session, plan, _job(run, context))
 
 
 def _job(run: SweepRun, context: SweepContext) -> DispatchJob:
@@ -82,11 +103,17 @@ def _job(run: SweepRun, context: SweepContext) -> DispatchJob:
     )
 
 
-def _close(session: DriverSession, run: SweepRun, cut_short: str | None) -> None:
+def _close(
+    session: DriverSession, run: SweepRun, cut_short: str | None, *, is_planned: bool
+) -> None:
+    def remaining() -> int:
+        return session.count_pending(run.horizon, most=1)
+
     if not session.close_sweep(
         run.sweep_id,
         abandoned=False,
-        remaining=lambda: session.count_pending(run.horizon, most=1),
+        # Without a plan no slice can tell.
+        remaining=remaining if is_planned else remaining(),
         reason=cut_short,
     ):
         raise SweepClosedError(

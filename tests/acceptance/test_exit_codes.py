@@ -1,7 +1,9 @@
 """One clear sentence, the right exit code, and nothing written."""
 
 import json
+import re
 from dataclasses import fields
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -137,11 +139,15 @@ def test_nothing_due_is_0_and_writes_nothing(
 
     summary = json.loads(capsys.readouterr().out)
     names = [field.name for field in fields(SweepReport)]
-    assert list(summary) == [*names, "exit_code", "error"]
+    assert list(summary) == [*names, "next_due", "exit_code", "error"]
     assert summary["source"].endswith("/public.Sales.Orders.Delayed")
     assert (summary["outcome"], summary["found"], summary["over_limit"]) == ("idle", 0, 0)
     assert summary["sweep_id"] is None
+    wait = datetime.fromisoformat(summary["next_due"]) - datetime.now(UTC)
+    assert timedelta(minutes=50) < wait <= timedelta(hours=1)
     assert not (endpoint.folder / "ledger").exists()
+    assert run("sweep", "--config", str(endpoint.config_file())) == 0
+    assert re.search("next message is due in (1 h 0|59) min", capsys.readouterr().out)
 
 
 def test_time_zone_that_nobody_knows(

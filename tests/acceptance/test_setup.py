@@ -11,6 +11,7 @@ from duesweep.cli.app import main
 from support.endpoint import Endpoint
 
 OWN_TABLES = {"duesweep_journal", "duesweep_attempts", "duesweep_sweeps", "duesweep_bindings"}
+STORE_TABLES = {"Sales.Orders.Delayed", "SubscriptionRouting"} | OWN_TABLES
 TABLES = (
     "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace"
 )
@@ -40,15 +41,18 @@ def test_setup_creates_what_the_transport_would(
     file = str(endpoint.config_file(retry__error_queue="error"))
 
     assert run("setup", "--config", file) == 0
-    assert 'created "public"."Sales.Orders.Delayed"' in capsys.readouterr().out
+    created = capsys.readouterr().out
+    assert 'created "public"."Sales.Orders.Delayed"' in created
+    assert 'created "public"."SubscriptionRouting"' in created
     assert run("setup", "--config", file) == 0
     assert "Everything exists already" in capsys.readouterr().out
 
     columns = endpoint.fetch(
         "SELECT table_name, column_name, data_type FROM information_schema.columns"
-        " WHERE table_name IN ('Sales.Orders', 'Sales.Orders.Delayed', 'error')"
+        " WHERE table_name IN ('Sales.Orders', 'Sales.Orders.Delayed', 'error',"
+        " 'SubscriptionRouting')"
     )
-    assert len(columns) == 5 + 4 + 5
+    assert len(columns) == 5 + 4 + 5 + 3
     indexes = endpoint.fetch(
         "SELECT indexname FROM pg_indexes WHERE tablename = 'Sales.Orders.Delayed'"
     )
@@ -79,7 +83,7 @@ def test_queues_are_created_in_their_own_database(endpoint: Endpoint, queues_dsn
     assert run("setup", "--config", file) == 0
 
     assert _tables(queues_dsn) == {"Sales.Orders", "error"}
-    assert _tables(endpoint.dsn) == {"Sales.Orders.Delayed"} | OWN_TABLES
+    assert _tables(endpoint.dsn) == STORE_TABLES
     assert run("sweep", "--config", file) == 0
 
 
@@ -173,7 +177,8 @@ def test_setup_completes_tables_of_an_earlier_version_and_keeps_their_rows(
     journal, sweeps = endpoint.own_table("journal"), endpoint.own_table("sweeps")
     for column in ("given", "claimed", "skipped", "gone", "later", '"left"'):
         endpoint.execute(f"ALTER TABLE {journal} DROP COLUMN {column}")
-    endpoint.execute(f"ALTER TABLE {sweeps} DROP COLUMN reason")
+    for column in ("reason", "stop_at"):
+        endpoint.execute(f"ALTER TABLE {sweeps} DROP COLUMN {column}")
     endpoint.execute(f"ALTER TABLE {sweeps} RENAME COLUMN over_limit TO held_back")
     endpoint.execute(
         f"INSERT INTO {journal} (sweep_id, slice, kind) VALUES (gen_random_uuid(), 0, 'slice')"
@@ -191,3 +196,31 @@ def test_setup_completes_tables_of_an_earlier_version_and_keeps_their_rows(
     assert [row.given for row in endpoint.fetch(f"SELECT given FROM {journal}")] == [None]
     endpoint.execute(f"DELETE FROM {journal}")
     assert run("sweep", "--config", file) == 0
+
+
+def test_queues_with_readable_bodies_take_what_a_sweep_delivers(
+    capsys: pytest.CaptureFixture[str], endpoint: Endpoint
+) -> None:
+    file = str(endpoint.config_file(queues__default__readable_body=True))
+    assert run("setup", "--config", file) == 0
+    endpoint.delay(None, body=b"read \xe9 me")
+    capsys.readouterr()
+
+    assert run("sweep", "--config", file) == 0
+
+    (row,) = endpoint.fetch('SELECT bodystring FROM "Sales.Orders"')
+    assert row.bodystring == r"read \351 me"
+    assert run("setup", "--config", file) == 0
+    assert "Everything exists already" in capsys.readouterr().out
+
+
+def test_setup_gives_a_queue_that_is_there_the_readable_bodies_that_it_lacks(
+    capsys: pytest.CaptureFixture[str], endpoint: Endpoint
+) -> None:
+    endpoint.set_up()
+    file = str(endpoint.config_file(queues__default__readable_body=True))
+
+    assert run("setup", "--config", file) == 0
+
+    assert capsys.readouterr().out == ('added the columns that "public"."Sales.Orders" lacked\n')
+    assert endpoint.fetch('SELECT bodystring FROM "Sales.Orders"') == []

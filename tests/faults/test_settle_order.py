@@ -7,10 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pyspark.sql import SparkSession
 
 from duesweep import wiring
+from duesweep.claim_keys import ClaimKeys
 from duesweep.context import SweepContext
 from duesweep.core.outcome import Delivered, Outcomes
 from duesweep.core.policy import Slicing
-from duesweep.dispatch import ClaimKeys, dispatch_slice
+from duesweep.dispatch import dispatch_slice
 from duesweep.dispatch_job import DispatchJob
 from duesweep.ledger.opening import open_ledger
 from duesweep.settle import settle_sweep

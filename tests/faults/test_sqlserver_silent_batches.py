@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from duesweep import wiring
+from duesweep.claim_keys import ClaimKeys
 from duesweep.core.timeouts import Limits, Timeouts
-from duesweep.dispatch import ClaimKeys, dispatch_slice
+from duesweep.dispatch import dispatch_slice
 from duesweep.dispatch_job import DispatchJob
 from duesweep.drivers.sqlserver.connection import SqlServerConnection
 from duesweep.drivers.sqlserver.dsn import OdbcDsn

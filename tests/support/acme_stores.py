@@ -48,6 +48,6 @@ class HalfAStore:
 
 
 class StrangeStore(HalfAStore):
-    """All that is asked for, and nothing to do with a dialect that comes along."""
+    """All that is asked for, and nothing to do with a dialect. It expects its tables to exist."""
 
-    set_up_infrastructure = open_messages = print
+    open_messages = print

@@ -1,7 +1,7 @@
 """A transport in memory, whose queues lock rows as the databases do."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 
 from duesweep.core.address import PostgreSqlAddresses, TableName
 from duesweep.queues.base import Destination
+from duesweep.queues.operations.base import QueueStatements
 
 ENDPOINT = "Sales.Orders"
 
@@ -30,6 +31,7 @@ class MemoryTransport:
     """Queues by name. `before` is called with the name of each statement, and may raise."""
 
     def __init__(self, *names: str) -> None:
+        self.addresses = PostgreSqlAddresses(ENDPOINT, "public")
         self.lock = threading.RLock()
         self.queues: dict[str, list[Row]] = {name: [] for name in names}
         self.before: Callable[[str], None] = lambda _: None
@@ -43,6 +45,9 @@ class MemoryTransport:
     def headers(self, queue: str) -> list[str]:
         """What lies in a queue."""
         return [row.headers for row in self.queues[queue]]
+
+    def script(self, names: Sequence[str], role: str, table: Destination) -> str:
+        raise AssertionError(f"{names} {role} {table}")
 
     @contextmanager
     def connect(self) -> Iterator["MemoryDialect"]:
@@ -60,7 +65,7 @@ class MemoryDialect:
     """One session; what it sends arrives when its transaction ends well."""
 
     def __init__(self, transport: MemoryTransport) -> None:
-        self.addresses = PostgreSqlAddresses(ENDPOINT, "public")
+        self.addresses = transport.addresses
         self.delayed = None
         self._transport = transport
         self._sent: list[tuple[str, Row]] = []
@@ -84,18 +89,27 @@ class MemoryDialect:
         is_there = _name(table) in self._transport.queues
         return {"id", "expires", "headers", "body"} if is_there else set()
 
-    def send_statement(self, columns: set[str]) -> str:
+    def statements_for(self, columns: set[str]) -> QueueStatements:
         assert columns
-        return "send"
+        return QueueStatements()
 
     def named(self, tables: Mapping[str, Destination]) -> "MemoryStatements":
         return MemoryStatements(self, tables)
 
     def execute(self, name: str, tables: Mapping[str, Destination], **values: Any) -> int:
         self._transport.before(name)
+        if name == "purge":
+            return self._purge(_name(tables["queue"]), values["batch"])
         row = Row(values["headers"], values["body"], values["id"])
         self._sent.append((_name(tables["queue"]), row))
         return 1
+
+    def _purge(self, queue: str, most: int) -> int:
+        with self._transport.lock:
+            free = [row for row in self._transport.queues[queue] if not row.held_by][:most]
+            for row in free:
+                self._transport.queues[queue].remove(row)
+            return len(free)
 
     def rows(self, name: str, tables: Mapping[str, Destination], **values: Any) -> list[Any]:
         self._transport.before(name)

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from duesweep.errors import Problem
+
 # Names of columns, and the types that each may have; none: any type.
 Columns = Mapping[str, frozenset[str]]
 
@@ -78,6 +80,17 @@ def compare(wanted: WantedTable, found: FoundTable) -> Difference:
         missing_rights=found.missing_rights,
         missing_indexes=[index for index in wanted.indexes if not _has_index(found, index)],
     )
+
+
+def index_notices(wanted: WantedTable, found: FoundTable) -> Sequence[Problem]:
+    """What happens without the indexes that are missing, and the statements that create them."""
+    return [
+        Problem(
+            f"No index of {wanted.name} that can be used begins with {index.column}: {index.harm}",
+            f"run {index.statement}",
+        )
+        for index in compare(wanted, found).missing_indexes
+    ]
 
 
 def wrong_columns(wanted: Columns, found: Mapping[str, str]) -> dict[str, str | None]:

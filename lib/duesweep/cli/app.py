@@ -6,6 +6,7 @@ most commands need few of them.
 
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
 
@@ -13,9 +14,10 @@ import typer
 from typer.exceptions import TyperException
 
 from duesweep.cli import documents, queue, rabbitmq, subscriptions
-from duesweep.cli.options import ConfigFile, Overrides
+from duesweep.cli.options import ConfigFile, Overrides, PrintSql
 from duesweep.cli.signals import TerminatedError, raise_on_sigterm
 from duesweep.errors import DuesweepError, ExitCode, raise_interruption
+from duesweep.texts import make_printable
 
 # The shells' convention: 128 plus the signal's number.
 INTERRUPTED = 130
@@ -60,12 +62,23 @@ def sweep(
     config: ConfigFile = None,
     settings: Overrides = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    max_seconds: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=604_800,
+            help="Stop N seconds after the start: finish the batches in hand, and leave the rest "
+            "to the next sweep.",
+        ),
+    ] = None,
     gate: Annotated[bool, typer.Option("--gate", hidden=True)] = False,
 ) -> int:
     """Sweep once: move the messages that are due now to their queues."""
     from duesweep.cli import sweep as command
 
-    return command.run(config, settings or [], as_json=as_json, gate=gate)
+    options = command.SweepOptions(as_json=as_json, gate=gate, max_seconds=max_seconds)
+    return command.run(config, settings or [], options)
 
 
 @app.command(short_help="Empty the store for good.")
@@ -103,9 +116,7 @@ def handover(
 def setup(
     config: ConfigFile = None,
     settings: Overrides = None,
-    print_sql: Annotated[
-        bool, typer.Option("--print-sql", help="Print the statements; connect to nothing.")
-    ] = False,
+    print_sql: PrintSql = False,
     rebind: Annotated[
         bool, typer.Option("--rebind", help="Bind the journal to the ledger of ledger.root again.")
     ] = False,
@@ -161,6 +172,9 @@ def demo(
 
 
 def _run(arguments: list[str]) -> object:
+    if isinstance(sys.stdout, TextIOWrapper):
+        # A locale may lack the characters of a name. Python does the same for stderr.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         return app(args=arguments, prog_name="duesweep", standalone_mode=False)
     except TyperException as error:
@@ -202,5 +216,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         return result if isinstance(result, int) else ExitCode.DONE
     documents.print_failure(given, code, sentence)
-    print(f"duesweep: {sentence}", file=sys.stderr)
+    print(make_printable(f"duesweep: {sentence}"), file=sys.stderr)
     return code

@@ -24,6 +24,7 @@ from duesweep.config import Config
 from duesweep.doctor.examine import Examination, LedgerBinding, examine_services
 from duesweep.doctor.spark import Needs, ledger_finding, not_started, spark_findings
 from duesweep.errors import ExitCode
+from duesweep.texts import make_printable
 
 _COLOURS = {Severity.FAULT: "red", Severity.WARNING: "yellow", Severity.OK: "green"}
 
@@ -58,7 +59,7 @@ def as_json(endpoint: str, findings: Sequence[Finding]) -> str:
         "worst": worst if is_bad else Severity.OK,
         "findings": [asdict(finding) for finding in findings],
     }
-    return json.dumps(document, ensure_ascii=False)
+    return json.dumps(document)
 
 
 def print_findings(findings: Sequence[Finding]) -> None:
@@ -72,15 +73,17 @@ def print_findings(findings: Sequence[Finding]) -> None:
     good = [finding for finding in findings if finding.severity == Severity.OK]
     for check, found in dict.fromkeys((finding.check, finding.found) for finding in good):
         same = [f.about for f in good if (f.check, f.found) == (check, found)]
-        table.add_row(*_cells(Severity.OK, check, f"{', '.join(dict.fromkeys(same))}: {found}"))
+        text = make_printable(f"{', '.join(dict.fromkeys(same))}: {found}")
+        table.add_row(*_cells(Severity.OK, check, text))
     Console().print(table)
     counts = {severity: sum(f.severity == severity for f in findings) for severity in Severity}
     print(", ".join(f"{severity}: {count}" for severity, count in counts.items() if count))
 
 
 def _format_finding(finding: Finding) -> str:
-    text = f"{finding.about}\n{finding.found}"
-    return f"{text}\n→ {finding.advice}" if finding.advice else text
+    about, found = make_printable(finding.about), make_printable(finding.found)
+    advice = f"\n→ {make_printable(finding.advice)}" if finding.advice else ""
+    return f"{about}\n{found}{advice}"
 
 
 def _cells(severity: Severity, check: Check, text: str) -> Iterable[Text]:

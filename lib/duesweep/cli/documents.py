@@ -5,14 +5,25 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
+from duesweep.report.idle import NextDue
 from duesweep.stores.journal import SweepReport
 
 _COMMANDS = {"sweep", "handover"}
 
 
-def idle_document(source: str) -> dict[str, Any]:
-    """The document of a sweep that had nothing to do."""
-    return _nothing() | {"source": source, "outcome": "idle", "exit_code": 0, "error": None}
+def idle_document(source: str, next_due: NextDue | None = None) -> dict[str, Any]:
+    """The document of a sweep that had nothing to do, and when the next message comes due."""
+    instant = None if next_due is None else next_due.instant.isoformat()
+    return _without_work(source, "idle") | {"next_due": instant}
+
+
+def unbegun_document(source: str) -> dict[str, Any]:
+    """The document of a sweep that was stopped before it began."""
+    return _without_work(source, "stopped")
+
+
+def _without_work(source: str, outcome: str) -> dict[str, Any]:
+    return _nothing() | {"source": source, "outcome": outcome, "exit_code": 0, "error": None}
 
 
 def end_document(summary: dict[str, Any], exit_code: int) -> dict[str, Any]:
@@ -20,7 +31,7 @@ def end_document(summary: dict[str, Any], exit_code: int) -> dict[str, Any]:
     error = summary["ledger_error"] or (
         summary["reason"] if summary["outcome"] == "incomplete" else None
     )
-    return summary | {"exit_code": int(exit_code), "error": error}
+    return summary | {"exit_code": int(exit_code), "error": error, "next_due": None}
 
 
 def print_failure(arguments: Sequence[str], exit_code: int, error: str) -> None:
@@ -37,4 +48,4 @@ def print_failure(arguments: Sequence[str], exit_code: int, error: str) -> None:
 def _nothing() -> dict[str, Any]:
     # All documents have the same names, so that one reader can read them all.
     nothing = {field.name: 0 if field.type is int else None for field in fields(SweepReport)}
-    return nothing | {"failures": [], "breakers": []}
+    return nothing | {"failures": [], "breakers": [], "next_due": None}

@@ -11,9 +11,12 @@ from pathlib import Path
 from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.cli import documents
+from duesweep.cli.signals import stop_on_signals
 from duesweep.context import SweepContext
 from duesweep.errors import ConfigError, ExitCode
 from duesweep.report.quantities import count_text
+from duesweep.stop import Stop
+from duesweep.texts import make_printable
 
 # The format of NServiceBus's own migration tool.
 _WIRE_FORMAT = "%Y-%m-%d %H:%M:%S:%f Z"
@@ -71,7 +74,7 @@ def _check(context: SweepContext) -> None:
         session.check()
         context.queue.check(context.error_queue)
         for notice in session.notices():
-            print(f"duesweep: {notice}", file=sys.stderr)
+            print(make_printable(f"duesweep: {notice}"), file=sys.stderr)
 
 
 def _abort(context: SweepContext) -> int:
@@ -97,7 +100,8 @@ def _run(context: SweepContext, cutoff: datetime | None, options: HandoverOption
     progress.configure_logging()
     with map_spark_errors():
         engine = SparkEngine(spark_session(configuration.jars()), context.timeouts)
-        done = handover(engine, context, cutoff, progress.create_watch(context.store))
+        with stop_on_signals(stop := Stop()):
+            done = handover(engine, context, cutoff, progress.create_watch(context.store), stop)
     if options.as_json:
         document = documents.end_document(summary.as_json(done.summary), done.exit_code)
         print(json.dumps({**document, "left_in_store": done.left}))
@@ -111,7 +115,7 @@ def _run(context: SweepContext, cutoff: datetime | None, options: HandoverOption
             file=sys.stderr,
         )
     if done.summary.ledger_error:
-        print(f"duesweep: {done.summary.ledger_error}", file=sys.stderr)
+        print(make_printable(f"duesweep: {done.summary.ledger_error}"), file=sys.stderr)
     return done.exit_code
 
 

@@ -15,6 +15,9 @@ Overrides = Annotated[
         "--set", metavar="SECTION.KEY=VALUE", help="A setting that overrides file and environment."
     ),
 ]
+PrintSql = Annotated[
+    bool, typer.Option("--print-sql", help="Print the statements; connect to nothing.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one line of JSON for each result.")]
 Connection = Annotated[
     str | None, typer.Option(help="The NAME of a [queues.NAME] section; default: default.")

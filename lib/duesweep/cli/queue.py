@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from duesweep.cli.options import AsJson, ConfigFile, Connection, Overrides
+from duesweep.cli.options import AsJson, ConfigFile, Connection, Overrides, PrintSql
 from duesweep.errors import ExitCode
 
 app = typer.Typer(
@@ -21,12 +21,13 @@ BatchSize = Annotated[
 
 
 @app.command()
-def create(
+def create(  # noqa: PLR0913 - its options
     address: Address,
     *,
     readable_body: Annotated[
         bool, typer.Option("--readable-body", help="Add a column with the body as text.")
     ] = False,
+    print_sql: PrintSql = False,
     connection: Connection = None,
     config: ConfigFile = None,
     settings: Overrides = None,
@@ -34,6 +35,10 @@ def create(
     """Create a queue table if it does not exist."""
     from duesweep.cli import queue_commands as commands
 
+    if print_sql:
+        target = commands.Target(config, settings, connection)
+        names = ["create_queue", *(["add_body_string"] if readable_body else [])]
+        return commands.print_script(target, names, "queue", address)
     with commands.open_session(commands.Target(config, settings, connection)) as session:
         queue = session.queue(address)
         queue.create(readable_body=readable_body)
@@ -49,7 +54,9 @@ def send(  # noqa: PLR0913 - its options
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="A header; may be repeated.")
     ] = None,
     body: Annotated[str | None, typer.Option(help="The body, as text in UTF-8.")] = None,
-    body_file: Annotated[Path | None, typer.Option(help="A file with the body.")] = None,
+    body_file: Annotated[
+        Path | None, typer.Option(help="A file with the body; - for standard input.")
+    ] = None,
     time_to_be_received: Annotated[
         str | None, typer.Option(help="The time until it expires, as in 30s; not with --delay.")
     ] = None,

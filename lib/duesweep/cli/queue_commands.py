@@ -14,8 +14,11 @@ from duesweep.config import Config
 from duesweep.core import duration
 from duesweep.core.transport_message import OutgoingMessage, ReceivedMessage
 from duesweep.errors import ConfigError, ExitCode, MessageError
+from duesweep.texts import make_printable
 from duesweep.wiring import operations
 from duesweep.wiring.operations import TransportSession
+
+_STDIN = Path("-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,17 @@ def open_session(target: Target) -> Iterator[TransportSession]:
             yield session
     except MessageError as error:
         raise ConfigError(error.text, advice=error.advice) from error
+
+
+def print_script(target: Target, names: Sequence[str], role: str, address: str) -> ExitCode:
+    """Print the statements of these names for the table at `address`. Connects to nothing."""
+    found = operations.transport(target.config(), target.connection)
+    try:
+        table = found.addresses.parse(address)
+    except MessageError as error:
+        raise ConfigError(error.text, advice=error.advice) from error
+    print(found.script(names, role, table))
+    return ExitCode.DONE
 
 
 def build_message(
@@ -65,13 +79,13 @@ def build_message(
 
 
 def read_body(text: str | None, file: Path | None) -> bytes | None:
-    """The body from a text or a file; None if neither is given."""
+    """The body from a text or a file, `-` for standard input; None if neither is given."""
     if text is not None and file is not None:
         raise ConfigError("--body and --body-file are both given", advice="give one of them")
     if file is None:
         return None if text is None else text.encode()
     try:
-        return file.read_bytes()
+        return sys.stdin.buffer.read() if file == _STDIN else file.read_bytes()
     except OSError as error:
         raise ConfigError(
             f"--body-file cannot be read: {error}", advice="check its path and its permissions"
@@ -109,7 +123,7 @@ def print_count(name: str, count: int, *, destination: object, as_json: bool) ->
 def print_lines(name: str, values: Sequence[str], *, as_json: bool) -> None:
     """Print a line for each value."""
     for value in values:
-        print(json.dumps({name: value}, ensure_ascii=False) if as_json else value)
+        print(json.dumps({name: value}) if as_json else make_printable(value))
 
 
 def require_delayed_table(target: Target) -> None:
@@ -139,22 +153,22 @@ def _move(message: ReceivedMessage, error_queue: str | None, session: TransportS
             advice="set retry.error_queue, and it is moved to that queue",
         )
     session.queue(error_queue).append(message.id, message.headers_text, message.body)
-    print(
-        f"duesweep: moved the message with id {message.id} to {error_queue}, since its headers "
-        f"cannot be read: {message.headers}",
-        file=sys.stderr,
-    )
+    told = f"duesweep: moved the message with id {message.id} to {error_queue}, since its headers "
+    print(make_printable(f"{told}cannot be read: {message.headers}"), file=sys.stderr)
 
 
 def _format_json(message: ReceivedMessage) -> str:
     shown: dict[str, Any] = {"id": str(message.id), "headers": message.headers}
     body = message.body
     shown["body"] = None if body is None else base64.b64encode(body).decode()
-    return json.dumps(shown, ensure_ascii=False)
+    return json.dumps(shown)
 
 
 def _format_text(message: ReceivedMessage) -> str:
     assert not isinstance(message.headers, MessageError)
-    headers = "".join(f"{n}: {'' if v is None else v}\n" for n, v in message.headers.items())
+    headers = [
+        f"{name}: {'' if value is None else value}" for name, value in message.headers.items()
+    ]
     body = "" if message.body is None else message.body.decode(errors="backslashreplace")
-    return f"id: {message.id}\n{headers}\n{body}\n"
+    lines = [f"id: {message.id}", *headers, "", *body.split("\n")]
+    return "\n".join(map(make_printable, lines)) + "\n"

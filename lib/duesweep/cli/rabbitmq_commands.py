@@ -1,15 +1,27 @@
 """The commands of `duesweep rabbitmq`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import NamedTuple
 
 from duesweep.checks.finding import is_to_mend, worst_first
+from duesweep.cli import queue_commands
 from duesweep.cli.doctor import as_json as document
 from duesweep.cli.doctor import print_findings
 from duesweep.cli.queue_commands import Target
-from duesweep.errors import ExitCode
+from duesweep.core.transport_message import OutgoingMessage
+from duesweep.errors import ConfigError, ExitCode, MessageError, RefusedMessageError
+from duesweep.report.quantities import duration_text
 from duesweep.wiring import rabbitmq_tools
 
-__all__ = ["Target", "create", "verify"]
+__all__ = ["Target", "Times", "build_message", "create", "send", "verify"]
+
+
+class Times(NamedTuple):
+    """The options of a message about times, as they are given."""
+
+    time_to_be_received: str | None
+    delay: str | None
 
 
 def create(target: Target, endpoints: Sequence[str]) -> ExitCode:
@@ -22,6 +34,44 @@ def create(target: Target, endpoints: Sequence[str]) -> ExitCode:
     if not created:
         # A broker does not say whether a binding was new, so bindings are never listed.
         print("Everything exists.")
+    return ExitCode.DONE
+
+
+def build_message(
+    headers: Sequence[str], named: Mapping[str, str | None], body: bytes | None, times: Times
+) -> OutgoingMessage:
+    """The message that the options describe; `named` are headers with options of their own."""
+    given = {header.partition("=")[0] for header in headers}
+    added = [f"{name}={value}" for name, value in named.items() if value is not None]
+    for name in named:
+        if named[name] is not None and name in given:
+            raise ConfigError(
+                f"The header {name} is given twice: with --header and with an option of its own",
+                advice="leave one of the two out",
+            )
+    delay = times.delay
+    if delay is not None and delay.isdecimal():
+        delay += "s"
+    return queue_commands.build_message([*headers, *added], body, times.time_to_be_received, delay)
+
+
+def send(target: Target, name: str, message: OutgoingMessage) -> ExitCode:
+    """Send a message and print its id; 2 if the endpoint is missing, 3 if the broker refuses."""
+    with rabbitmq_tools.sender(target.config(), target.connection) as sender:
+        try:
+            message_id = sender.send(name, message)
+        except RefusedMessageError:
+            raise
+        except MessageError as error:
+            raise ConfigError(
+                f"Nothing was sent: {error.text}",
+                advice="correct the name, or create it with `duesweep rabbitmq endpoint create`",
+            ) from error
+    if message.delay:
+        wait = duration_text(message.delay / timedelta(milliseconds=1))
+        print(f"deferred to {name}, which gets it in {wait}; message id {message_id}")
+    else:
+        print(f"sent to {name}; message id {message_id}")
     return ExitCode.DONE
 
 

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from duesweep.cli.queue_commands import Target
 from duesweep.errors import DuesweepError, ExitCode
+from duesweep.texts import make_printable
 from duesweep.wiring import rabbitmq_tools
 from duesweep.wiring.rabbitmq_tools import LevelReport, MigrationReport
 
@@ -132,7 +133,7 @@ def _print_lines(report: MigrationReport) -> None:
         if level.waiting or level.left or level.moved:
             print(f"{level.queue}: {_counts(level)}")
     for reason, number in report.reasons.items():
-        print(f"{number:,} {reason}")
+        print(make_printable(f"{number:,} {reason}"))
     if not report.levels:
         print(_NOTHING)
         return
@@ -153,6 +154,4 @@ def _counts(one: LevelReport | MigrationReport) -> str:
 def _json(report: MigrationReport) -> str:
     names = ("moved", "poison", "left", "redelivered", "is_stopped", "reasons")
     document = {name: getattr(report, name) for name in names}
-    return json.dumps(
-        {**document, "levels": [asdict(level) for level in report.levels]}, ensure_ascii=False
-    )
+    return json.dumps({**document, "levels": [asdict(level) for level in report.levels]})

@@ -1,13 +1,14 @@
 """`duesweep setup` and `duesweep config`."""
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from duesweep import config as configuration
 from duesweep import wiring
-from duesweep.errors import ExitCode
-from duesweep.stores.installed import Completed, Unbound
+from duesweep.errors import ExitCode, Problem
+from duesweep.stores.installed import Completed, IndexCreated, Unbound
 
 
 def run(file: Path | None, overrides: Sequence[str], *, print_sql: bool, rebind: bool) -> int:
@@ -19,9 +20,13 @@ def run(file: Path | None, overrides: Sequence[str], *, print_sql: bool, rebind:
         return ExitCode.DONE
     created = installer.install(rebind=rebind)
     if installer.custom:
-        print(f"{installer.custom} has run its own setup.")
+        print(installer.custom)
     for one in created:
-        print(one if isinstance(one, Completed | Unbound) else f"created {one}")
+        if isinstance(one, Problem):
+            print(f"duesweep: {one}", file=sys.stderr)
+        else:
+            is_told = isinstance(one, Completed | IndexCreated | Unbound)
+            print(one if is_told else f"created {one}")
     if not created and not installer.custom:
         print("Everything exists already.")
     return ExitCode.DONE

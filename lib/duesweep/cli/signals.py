@@ -1,9 +1,21 @@
-"""SIGTERM as an exception, so that a command cleans up before it ends."""
+"""What SIGINT and SIGTERM do to a command."""
 
+import os
 import signal
+import sys
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+
+from duesweep.stop import Stop
+
+_STOPPING = (
+    b"duesweep: stopping after the batches in hand; a second signal stops at once, and the next "
+    b"sweep continues\n"
+)
+# Ctrl-C goes to all processes of a terminal, and the one that started this may pass it on besides.
+_ONE_SIGNAL_SECONDS = 0.3
 
 
 class TerminatedError(BaseException):
@@ -24,6 +36,45 @@ def raise_on_sigterm() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, previous)
+
+
+@contextmanager
+def stop_on_signals(stop: Stop) -> Iterator[None]:
+    """At the first SIGINT or SIGTERM, ask for a stop. A later one does what it would do without
+    this, and so does the first one if a stop is not possible. Signals that the process ignores
+    stay ignored.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    heeded = {each: handler for each, handler in handlers.items() if handler != signal.SIG_IGN}
+    hook = sys.unraisablehook
+    first: float | None = None
+
+    def heed(number: int, _: object) -> None:
+        nonlocal first
+        now = time.monotonic()
+        if not stop.is_possible or (first is not None and now - first > _ONE_SIGNAL_SECONDS):
+            signal.signal(number, heeded[signal.Signals(number)])
+            # What the signal interrupts in a driver would complain about that on stderr.
+            sys.unraisablehook = lambda _: None
+            signal.raise_signal(number)
+        elif first is None:
+            first = now
+            stop.ask()
+            # Not `print`, which may be what the signal interrupted.
+            with suppress(OSError):
+                os.write(2, _STOPPING)
+
+    for each in heeded:
+        signal.signal(each, heed)
+    try:
+        yield
+    finally:
+        sys.unraisablehook = hook
+        for each, handler in heeded.items():
+            signal.signal(each, handler)
 
 
 def _raise(*_: object) -> None:

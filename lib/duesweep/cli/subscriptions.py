@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from duesweep.cli.options import AsJson, ConfigFile, Connection, Overrides
+from duesweep.cli.options import AsJson, ConfigFile, Connection, Overrides, PrintSql
 from duesweep.errors import ExitCode
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ _DEFAULT_TABLE = "SubscriptionRouting"
 def create(
     *,
     table: Table = _DEFAULT_TABLE,
+    print_sql: PrintSql = False,
     connection: Connection = None,
     config: ConfigFile = None,
     settings: Overrides = None,
@@ -31,6 +32,9 @@ def create(
     """Create the table if it does not exist."""
     from duesweep.cli import queue_commands as commands
 
+    if print_sql:
+        target = commands.Target(config, settings, connection)
+        return commands.print_script(target, ["create_subscriptions"], "subscriptions", table)
     with commands.open_session(commands.Target(config, settings, connection)) as session:
         session.subscriptions(table).create()
     print(f"{table} exists")

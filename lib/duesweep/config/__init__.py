@@ -7,6 +7,7 @@ from duesweep.config.sections import DEFAULT_SCHEMAS, QueueConfig, RouteConfig
 from duesweep.config.spark_environment import (
     has_cluster_files,
     has_prepared_session,
+    has_remote_spark,
     jars,
     spark_command,
 )
@@ -19,6 +20,7 @@ __all__ = [
     "RouteConfig",
     "has_cluster_files",
     "has_prepared_session",
+    "has_remote_spark",
     "jars",
     "load",
     "mask_secrets",

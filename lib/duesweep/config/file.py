@@ -14,24 +14,28 @@ _OTHER_MARKS = {
     codecs.BOM_UTF16_LE: "UTF-16",
     codecs.BOM_UTF16_BE: "UTF-16",
 }
+# The largest that makes sense has some thousand routes.
+_MOST_BYTES = 1_000_000
 
 
 def content_of(file: Path) -> dict[str, Any]:
     """The parsed file. Raises `ConfigError` for a file that cannot be read or parsed."""
+    text = _text_of(file)
     try:
-        return tomllib.loads(_text_of(file))
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{file} is not valid TOML: {error}", advice="correct it") from error
+    except RecursionError as error:
+        raise ConfigError(f"{file} is nested too deeply", advice="correct it") from error
+    except ValueError as error:
+        # Python's own limit, which TOML does not have.
+        raise ConfigError(
+            f"{file} holds a number of thousands of digits", advice="correct it"
+        ) from error
 
 
 def _text_of(file: Path) -> str:
-    try:
-        content = file.read_bytes().removeprefix(codecs.BOM_UTF8)
-    except OSError as error:
-        raise ConfigError(
-            f"{file} cannot be read: {error.strerror or error}",
-            advice="check its path and its permissions",
-        ) from error
+    content = _bytes_of(file).removeprefix(codecs.BOM_UTF8)
     for mark, encoding in _OTHER_MARKS.items():
         if content.startswith(mark):
             raise ConfigError(f"{file} is written in {encoding}", advice="save it as UTF-8")
@@ -45,3 +49,20 @@ def _text_of(file: Path) -> str:
             f"{column}",
             advice="save it as UTF-8",
         ) from error
+
+
+def _bytes_of(file: Path) -> bytes:
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(
+            f"{file} cannot be read: {error.strerror or error}",
+            advice="check its path and its permissions",
+        ) from error
+    if len(content) > _MOST_BYTES:
+        raise ConfigError(
+            f"{file} has more than {_MOST_BYTES:,} bytes, too many for a configuration",
+            advice="check its path",
+        )
+    return content

@@ -5,7 +5,9 @@ Unknown keys are refused. Defaults are applied once, after merging.
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +26,15 @@ from duesweep.config.rules import (
 from duesweep.config.values import as_text
 from duesweep.config.wording import problems_of, settings, unknown_setting, variable_of
 from duesweep.errors import ConfigError, Problem
+from duesweep.texts import shorten
 
 DEFAULT_FILE = Path("duesweep.toml")
 # As pydantic masks.
 _MASK = "**********"
+# So many problems are told at once.
+_SHOWN = 20
+# No setting has so many parts, and each nests the next.
+_DEEPEST = 100
 
 
 def load(file: Path | None, overrides: Sequence[str] = ()) -> Config:
@@ -39,12 +46,19 @@ def load(file: Path | None, overrides: Sequence[str] = ()) -> Config:
     existing = _find_file(file)
     Config.content = content_of(existing) if existing else {}
     _refuse_unknown_variables()
+    given = _nest(overrides)
+    _refuse_unknown_sections(given)
     try:
-        config = Config(**as_text(_nest(overrides)))
+        config = Config(**as_text(given))
     except ValidationError as error:
-        raise _refusal([*problems_of(error.errors())]) from error
+        raise _refusal(problems_of(error.errors())) from error
     except SettingsError as error:
         raise _unreadable_section(str(error)) from error
+    except RecursionError as error:
+        raise ConfigError(
+            "A variable of the environment, or a --set, is nested too deeply",
+            advice="correct the one that is much longer than the others",
+        ) from error
     for rule in (name_problem, store_problem, queue_problem, route_problem, retry_problem):
         problem = rule(config)
         if problem is not None:
@@ -52,11 +66,15 @@ def load(file: Path | None, overrides: Sequence[str] = ()) -> Config:
     return config
 
 
-def _refusal(problems: Sequence[Problem]) -> ConfigError:
-    """One error of all problems. Where there are several, each keeps its advice in the text."""
-    if len(problems) == 1:
-        return ConfigError(problems[0].text, advice=problems[0].advice)
-    return ConfigError("; ".join(map(str, problems)))
+def _refusal(problems: Iterable[Problem]) -> ConfigError:
+    """One error of all problems; of very many, the first. Where there are several, each keeps its
+    advice in the text.
+    """
+    first = [replace(one, text=shorten(one.text)) for one in islice(problems, _SHOWN + 1)]
+    if len(first) == 1:
+        return ConfigError(first[0].text, advice=first[0].advice)
+    more = ["and more"] if len(first) > _SHOWN else []
+    return ConfigError("; ".join([*map(str, first[:_SHOWN]), *more]))
 
 
 def _unreadable_section(text: str) -> ConfigError:
@@ -81,9 +99,15 @@ def mask_secrets(config: Config) -> dict[str, Any]:
 def _find_file(file: Path | None) -> Path | None:
     if file is None:
         return DEFAULT_FILE if DEFAULT_FILE.exists() else None
-    if not file.is_file():
-        raise ConfigError(f"There is no configuration file {file}", advice="give one with --config")
-    return file
+    path = shorten(str(file))
+    try:
+        if file.is_file():
+            return file
+        is_there = file.exists()
+        fault = f"{path} is not a file" if is_there else f"There is no configuration file {path}"
+    except OSError as error:
+        fault = f"{path} cannot be read: {error.strerror}"
+    raise ConfigError(fault, advice="give one with --config")
 
 
 def _nest(overrides: Sequence[str]) -> dict[str, Any]:
@@ -92,10 +116,12 @@ def _nest(overrides: Sequence[str]) -> dict[str, Any]:
         path, separator, value = override.partition("=")
         if not separator:
             raise ConfigError(
-                f"--set {override!r} is not of the form section.key=value",
+                f"--set {shorten(override)!r} is not of the form section.key=value",
                 advice="write it as in --set sweep.batch_rows=500",
             )
         *sections, key = path.strip().split(".")
+        if len(sections) > _DEEPEST:
+            raise ConfigError(f"--set {shorten(path)} has too many parts", advice="correct it")
         at = nested
         for section in sections:
             at = at.setdefault(section, {})
@@ -106,6 +132,13 @@ def _nest(overrides: Sequence[str]) -> dict[str, Any]:
                 )
         at[key] = value
     return nested
+
+
+def _refuse_unknown_sections(given: Iterable[str]) -> None:
+    # Pydantic has arguments of its own, as _env_file, and would take these for them.
+    for section in given:
+        if section not in Config.model_fields:
+            raise _refusal([unknown_setting(section)])
 
 
 def _refuse_unknown_variables() -> None:

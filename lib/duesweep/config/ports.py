@@ -16,8 +16,10 @@ _URL = re.compile(r"\s*\w+://(?:[^@/]*@)?(?P<hosts>[^/?]*)(?:/[^?]*)?(?:\?(?P<qu
 _JDBC = re.compile(r"\s*jdbc:\w+://(?P<hosts>[^/?;]*)")
 # A port follows the last colon, unless that colon is inside the brackets of an IPv6 address.
 _PORT = re.compile(r":([^\]:]*)$")
-_CONNINFO = re.compile(r"\s*(\w+)\s*=\s*('(?:\\.|[^'\\])*'|(?:\\.|[^\s'\\])*)")
-_ODBC = re.compile(r"\s*([^=;]+?)\s*=\s*(\{(?:[^}]|\}\})*\}|[^;]*)")
+# These two begin with a keyword: another search from each of its characters would take quadratic
+# time.
+_CONNINFO = re.compile(r"\b(\w+)\s*=\s*('(?:\\.|[^'\\])*'|(?:\\.|[^\s'\\])*)")
+_ODBC = re.compile(r"(?:\A|(?<=;))\s*([^=;]+?)\s*=\s*(\{(?:[^}]|\}\})*\}|[^;]*)")
 _ODBC_SERVERS = {"server", "addr", "address", "network address"}
 
 

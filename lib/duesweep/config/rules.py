@@ -168,6 +168,8 @@ def _rabbitmq_problem(name: str, queue: QueueConfig) -> Problem | None:
     for setting in ("dsn", "db_schema"):
         if getattr(queue, setting) is not None:
             return Problem(f"{setting.removeprefix('db_')} has no effect on RabbitMQ", "remove it")
+    if queue.readable_body:
+        return Problem("readable_body has no effect on RabbitMQ", "remove it")
     if not queue.urls:
         return Problem(
             "url is not set",

@@ -108,6 +108,7 @@ class QueueConfig(_Section):
     kind: Literal["postgresql", "sqlserver", "rabbitmq"] | None = None
     dsn: SecretStr | None = Field(default=None, min_length=1)
     db_schema: str | None = Field(default=None, alias="schema", min_length=1)
+    readable_body: bool = False
     url: SecretStr | tuple[SecretStr, ...] | None = Field(default=None, min_length=1)
     topology: Literal["conventional", "direct"] = "conventional"
     ca_file: str | None = Field(default=None, min_length=1)

@@ -1,7 +1,7 @@
 """The type of a given value: TOML has types, the environment and the command line only text."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin
 
@@ -9,6 +9,8 @@ from annotated_types import MinLen
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
+# Far more than a dsn with many servers has.
+_LONGEST = 10_000
 _WHOLE = re.compile(r"\s*[+-]?[\d_]+\s*")
 
 
@@ -38,8 +40,7 @@ def type_problem(value: Any, field: FieldInfo) -> str | None:
     if isinstance(value, bool | int | float):
         is_what = f"it is {_as_toml(value)}" if isinstance(value, bool) else "it is a number"
         return f"{is_what}, and must be text: write it in quotes"
-    is_filled = any(isinstance(bound, MinLen) for bound in field.metadata)
-    return "it is empty" if is_filled and _has_blank(value) else None
+    return _text_problem(_texts_in(value), field)
 
 
 def _number_problem(value: Any, *, is_whole: bool) -> str | None:
@@ -62,9 +63,19 @@ def _is_fraction(value: Any) -> bool:
     return _WHOLE.fullmatch(value) is None
 
 
-def _has_blank(value: Any) -> bool:
-    texts = value if isinstance(value, list | tuple) else [value]
-    return any(isinstance(text, str) and not text.strip() for text in texts)
+def _text_problem(texts: Sequence[str], field: FieldInfo) -> str | None:
+    for text in texts:
+        if len(text) > _LONGEST:
+            return f"it has {len(text):,} characters, and may have {_LONGEST:,}"
+        if "\0" in text:
+            return "it holds a NUL, the character with the number 0"
+    is_filled = any(isinstance(bound, MinLen) for bound in field.metadata)
+    return "it is empty" if is_filled and not all(map(str.strip, texts)) else None
+
+
+def _texts_in(value: Any) -> list[str]:
+    values = value if isinstance(value, list | tuple) else [value]
+    return [text for text in values if isinstance(text, str)]
 
 
 def _kinds(field: FieldInfo) -> set[Any]:

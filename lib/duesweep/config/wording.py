@@ -50,6 +50,8 @@ def variable_of(path: str) -> str:
 
 def unknown_setting(path: str) -> Problem:
     """That there is no such setting, and which one may be meant."""
+    if not path:
+        return Problem("There is no setting with an empty name")
     return Problem(f"There is no setting {path}", _hint(path, _known(path)))
 
 

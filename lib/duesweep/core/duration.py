@@ -66,6 +66,15 @@ def split(duration: timedelta) -> Parts:
     return Parts(days, hours, minutes, seconds, milliseconds)
 
 
+def write_time_span(duration: timedelta) -> str:
+    """`duration` as .NET writes it into a header, `[d.]hh:mm:ss[.fffffff]`; not negative."""
+    minutes, seconds = divmod(duration.seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    days = f"{duration.days}." if duration.days else ""
+    ticks = f".{duration.microseconds:06}0" if duration.microseconds else ""
+    return f"{days}{hours:02}:{minutes:02}:{seconds:02}{ticks}"
+
+
 def read_time_span(text: str | None) -> timedelta | None:
     """The duration in a .NET header, `[d.]hh:mm:ss[.fffffff]`; None if `text` is not a duration."""
     found = _TIME_SPAN.fullmatch(text or "")

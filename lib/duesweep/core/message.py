@@ -10,6 +10,8 @@ Headers = Mapping[str, str | None]
 
 MESSAGE_ID = "NServiceBus.MessageId"
 ENCLOSED_MESSAGE_TYPES = "NServiceBus.EnclosedMessageTypes"
+# A text that is longer is not kept: a thousand of them could fill the memory.
+_LONGEST_USUAL_TYPES = 4_000
 
 
 class Message(NamedTuple):
@@ -54,9 +56,16 @@ class Message(NamedTuple):
         return None if isinstance(self.headers, MessageError) else self.headers.get(name)
 
 
-@lru_cache(maxsize=1024)
 def first_type(enclosed_types: str | None) -> str | None:
     """The first of the enclosed message types, up to its first comma or semicolon."""
     if not enclosed_types:
         return None
+    is_usual = len(enclosed_types) <= _LONGEST_USUAL_TYPES
+    return _cached_first_type(enclosed_types) if is_usual else _first_type(enclosed_types)
+
+
+def _first_type(enclosed_types: str) -> str:
     return enclosed_types.split(";", 1)[0].split(",", 1)[0].strip()
+
+
+_cached_first_type = lru_cache(maxsize=1024)(_first_type)

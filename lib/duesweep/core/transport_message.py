@@ -1,5 +1,6 @@
 """Messages as the transports' own operations send and receive them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
@@ -14,8 +15,9 @@ TIME_TO_BE_RECEIVED = "NServiceBus.TimeToBeReceived"
 
 @dataclass(frozen=True, slots=True)
 class OutgoingMessage:
-    """A message to send: at once, or after `delay` through the delayed table. A message that is not
-    received within `time_to_be_received` expires; None: never.
+    """A message to send: at once, or after `delay` through the delayed table (on RabbitMQ, through
+    the delay ladder). A message that is not received within `time_to_be_received` expires; None:
+    never.
 
     Raises `ConfigError` for both a delay and a time to be received, as the transports do, and for
     times that are negative or too long.
@@ -57,13 +59,23 @@ class ReceivedMessage:
     body: bytes | None
 
     @classmethod
-    def read(cls, message_id: UUID, headers_text: str, body: bytes | None) -> "ReceivedMessage":
-        """The message of a row. As in the transports, empty text means no headers, not a fault."""
+    def read(
+        cls,
+        message_id: UUID,
+        headers_text: str,
+        body: bytes | None,
+        columns: Mapping[str, str | None] | None = None,
+    ) -> "ReceivedMessage":
+        """The message of a row. As in the transports, empty text means no headers, not a fault.
+        `columns` are headers that the row has as columns: they fill what the headers lack.
+        """
         headers: Headers | MessageError
         try:
             headers = headers_json.read(headers_text) if headers_text else {}
         except UnreadableHeadersError as error:
             headers = error
+        else:
+            headers = _fill(headers, columns or {})
         return cls(message_id, headers, headers_text, body)
 
     @property
@@ -83,3 +95,11 @@ class ReceivedMessage:
 
     def _header(self, name: str) -> str | None:
         return None if isinstance(self.headers, MessageError) else self.headers.get(name)
+
+
+def _fill(headers: Headers, columns: Mapping[str, str | None]) -> Headers:
+    """`headers`, and at their end the filled columns that they lack."""
+    lacking = {
+        name: value for name, value in columns.items() if value and headers.get(name) is None
+    }
+    return {**headers, **lacking} if lacking else headers

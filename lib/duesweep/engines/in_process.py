@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import structlog
 
-from duesweep.dispatch import dispatch_slice, read_claim_keys
+from duesweep.claim_keys import read_claim_keys
+from duesweep.dispatch import dispatch_slice
 from duesweep.dispatch_job import DispatchJob
 from duesweep.errors import DuesweepError
 from duesweep.stores.base import DriverSession

@@ -9,8 +9,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
+from duesweep.claim_keys import read_claim_keys
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
-from duesweep.dispatch import dispatch_slice, read_claim_keys
+from duesweep.dispatch import dispatch_slice
 from duesweep.dispatch_job import DispatchJob
 from duesweep.engines.watchdog import watch_dispatch
 from duesweep.errors import raise_interruption

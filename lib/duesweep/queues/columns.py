@@ -1,6 +1,11 @@
-"""The columns of a queue table, each with its allowed types; an empty set allows any type."""
+"""The transports' tables: the columns of a queue, each with its allowed types (an empty set allows
+any type), and the name of the table of subscriptions.
+"""
 
 from duesweep.checks.tables import Columns
+
+# The default, in the default schema. All endpoints of a system use the same table.
+SUBSCRIPTION_TABLE = "SubscriptionRouting"
 
 _ANY: frozenset[str] = frozenset()
 

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
 from duesweep.core.message import Message
@@ -14,6 +14,7 @@ from duesweep.errors import (
     DestinationError,
     DuesweepError,
     MessageError,
+    Problem,
     StoreError,
     TransactionLostError,
     UnusualBatchError,
@@ -21,6 +22,7 @@ from duesweep.errors import (
 )
 from duesweep.queues.abilities import AppendsMessages
 from duesweep.queues.base import Confirmation, Destination, Queue, QueueSession
+from duesweep.stores.abilities import NoticesTables
 from duesweep.stores.base import TaskSession
 
 # For so long nobody opens a broken connection again, so that one try serves all destinations.
@@ -44,6 +46,17 @@ class RoutedQueue:
     def longest_delay(self) -> int:
         """The longest time in seconds for which any of its connections can defer a message."""
         return max(queue.longest_delay for queue in self.connections.values())
+
+    def table_notices(self) -> Sequence[Problem]:
+        """What is wrong with the tables of its connections. One that is out of reach has none: it
+        only blocks its own destinations.
+        """
+        found: list[Problem] = []
+        for queue in self.connections.values():
+            if isinstance(queue, NoticesTables):
+                with suppress(StoreError):
+                    found += queue.table_notices()
+        return found
 
     def resolve_route(self, address: str) -> tuple[str, str]:
         """The connection that an address is routed to, and the queue's address there."""

@@ -15,19 +15,20 @@ from duesweep.errors import (
     DestinationError,
     MessageError,
     NotAQueueError,
+    Problem,
     QueueNotFoundError,
     StoreError,
     TransactionLostError,
 )
 from duesweep.queues.base import Destination
 from duesweep.queues.columns import SQL_SERVER
+from duesweep.queues.sqlserver_notices import queue_table_notices
+from duesweep.queues.sqlserver_shape import QueueShape, shape_of
 from duesweep.queues.tables import QueueTableSession
 from duesweep.stores.base import TaskSession
 from duesweep.stores.sqlserver.check import check_session
 from duesweep.stores.sqlserver.task import SqlServerTaskSession
 
-# In tables of the older shape this column is NOT NULL and has no default.
-_RECOVERABLE = "Recoverable"
 # Errors: no right on a table, no right on a column.
 _NO_RIGHT = {229, 230}
 
@@ -84,6 +85,11 @@ class SqlServerQueue:
             if error_queue is not None:
                 _check_error_queue(connection, self.addresses, error_queue)
 
+    def table_notices(self) -> Sequence[Problem]:
+        """What is wrong with the queue tables of the database."""
+        with self._connect() as connection:
+            return list(queue_table_notices(connection, self.addresses.default_catalog))
+
     def _check_own_queue(self, connection: SqlServerConnection) -> None:
         if not self.holds_own_queue:
             return
@@ -120,26 +126,28 @@ class SqlServerQueueSession(QueueTableSession):
         catalog = addresses.default_catalog
         # Read before anything is claimed: a query during a claim would make it longer. Tables in
         # other databases are read at their first use.
-        self._has_recoverable = {
-            SqlServerTable(catalog, row.schema, row.table): bool(row.has_recoverable)
+        self._shapes = {
+            SqlServerTable(catalog, row.schema, row.table): QueueShape(
+                bool(row.has_recoverable), bool(row.is_narrow)
+            )
             for row in connection.rows("queue_tables")
         }
 
     def resolve(self, address: str | None) -> SqlServerTable:
         """The queue table that `address` names."""
         table = self._addresses.parse(address)
-        if table not in self._has_recoverable:
+        if table not in self._shapes:
             self._look_up(table)
         return table
 
     def _insert(self, destination: Destination, messages: Sequence[Message]) -> None:
         assert isinstance(destination, SqlServerTable)  # from `resolve`
-        is_older = self._has_recoverable[destination]
+        shape = self._shapes[destination]
         self._connection.insert_messages(
             destination,
-            "insert_recoverable_message" if is_older else "insert_message",
+            "insert_recoverable_message" if shape.has_recoverable else "insert_message",
             {"queue": destination.sql},
-            [(message.headers_text, message.body) for message in messages],
+            [(shape.headers(message.headers_text), message.body) for message in messages],
         )
 
     def _find_fault(self, destination: Destination) -> MessageError | None:
@@ -155,12 +163,12 @@ class SqlServerQueueSession(QueueTableSession):
         return None
 
     def _look_up(self, table: SqlServerTable) -> None:
-        self._has_recoverable[table] = describe_queue(self._connection, table)
+        self._shapes[table] = describe_queue(self._connection, table)
 
 
-def describe_queue(connection: SqlServerConnection, table: SqlServerTable) -> bool:
-    """Whether a queue table is of the older shape. Raises `MessageError` if `table` is not a queue
-    table, `DestinationError` if that cannot be read now.
+def describe_queue(connection: SqlServerConnection, table: SqlServerTable) -> QueueShape:
+    """How a queue table is made. Raises `MessageError` if `table` is not a queue table,
+    `DestinationError` if that cannot be read now.
     """
     try:
         found = _columns_of(connection, table)
@@ -171,7 +179,7 @@ def describe_queue(connection: SqlServerConnection, table: SqlServerTable) -> bo
     absent = wrong_columns(SQL_SERVER, found)
     if absent:
         raise NotAQueueError(f"{table} is not a queue table: it lacks {', '.join(absent)}")
-    return _RECOVERABLE in found
+    return shape_of(found)
 
 
 def _columns_of(connection: SqlServerConnection, table: SqlServerTable) -> Mapping[str, str]:

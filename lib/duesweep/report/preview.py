@@ -4,8 +4,10 @@ from collections import Counter
 
 from rich.console import Console
 from rich.table import Column, Table
+from rich.text import Text
 
 from duesweep.preview import PreviewEntry
+from duesweep.texts import make_printable, shorten
 
 
 def print_preview(found: Counter[PreviewEntry], own_queue: str) -> None:
@@ -14,9 +16,11 @@ def print_preview(found: Counter[PreviewEntry], own_queue: str) -> None:
     for entry, messages in sorted(found.items(), key=lambda item: _order(*item)):
         where = "at once" if entry.level is None else f"delay level {entry.level:02}"
         destination = entry.destination or own_queue
-        table.add_row(
-            destination, f"stays: {entry.problem}" if entry.problem else where, f"{messages:,}"
-        )
+        if entry.problem:
+            where = f"stays: {entry.problem}"
+        # As Text: rich would read brackets in names as mark-up.
+        cells = (Text(make_printable(shorten(text))) for text in (destination, where))
+        table.add_row(*cells, f"{messages:,}")
     table.add_row("", "all", f"{found.total():,}")
     Console().print(table)
 

@@ -7,10 +7,12 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from duesweep.core.breaker_report import BreakerReport
 from duesweep.report.quantities import count_text, duration_text, size_text, time_text
 from duesweep.stores.journal import SweepSummary
+from duesweep.texts import make_printable, shorten
 
 _NOT_IN_TABLE = {"source", "failures", "breakers", "lateness_p95_ms", "lateness_max_ms"}
 
@@ -32,20 +34,23 @@ def print_summary(summary: SweepSummary, *, only_due: bool = True) -> None:
     `only_due`: the sweep did not look ahead, so all that it found was due.
     """
     print(summary_sentence(summary, only_due=only_due))
-    table = Table(title=f"Sweep of {summary.source}", show_header=False, title_justify="left")
+    # As Text: rich would read brackets in names as mark-up.
+    title = Text(make_printable(f"Sweep of {summary.source}"))
+    table = Table(title=title, show_header=False, title_justify="left")
     for name, text in _rows(summary):
-        table.add_row(name, text)
+        table.add_row(name, Text(make_printable(text)))
     Console().print(table)
     if summary.failures:
         print("Why messages failed, most frequent reasons first:")
     for failure in summary.failures:
         messages = count_text(failure.count, "message")
-        example = "" if failure.destination is None else f", for example to {failure.destination}"
-        print(f"  {messages}{example}: {failure.reason}")
+        destination = failure.destination
+        example = "" if destination is None else f", for example to {shorten(destination)}"
+        print(make_printable(f"  {messages}{example}: {failure.reason}"))
     if summary.breakers:
         print("What took nothing for some time:")
     for breaker in summary.breakers:
-        print(f"  {breaker_sentence(breaker)}")
+        print(make_printable(f"  {breaker_sentence(breaker)}"))
 
 
 def breaker_sentence(breaker: BreakerReport) -> str:
@@ -53,7 +58,7 @@ def breaker_sentence(breaker: BreakerReport) -> str:
     seconds = duration_text(breaker.seconds * 1_000)
     since = time_text(datetime.fromisoformat(breaker.since))
     left = f", {count_text(breaker.left, 'message')} left" if breaker.left else ""
-    head = f"{breaker.name}: {breaker.state}{left}"
+    head = f"{shorten(breaker.name)}: {breaker.state}{left}"
     return f"{head}; took nothing from {since} on, for {seconds}: {breaker.reason}"
 
 

@@ -1,14 +1,25 @@
-"""What a store's sessions can do: less than their contract, or more."""
+"""What a store and its sessions can do: less than their contract, or more."""
 
 import inspect
 from collections.abc import Sequence
+from datetime import datetime
 from functools import cache
 from typing import Protocol, runtime_checkable
+from uuid import UUID
 
 from duesweep.core.outcome import Outcomes
-from duesweep.errors import ConfigError
+from duesweep.errors import ConfigError, Problem
 from duesweep.stores.base import DriverSession
 from duesweep.stores.values import Claim, Horizon, SweepRun
+
+
+@runtime_checkable
+class HasInfrastructure(Protocol):
+    """A store that creates what it needs. Another store expects it to exist already."""
+
+    def set_up_infrastructure(self) -> None:
+        """Create what the store needs and lacks, such as tables; part of the command `setup`."""
+        ...
 
 
 @runtime_checkable
@@ -25,6 +36,28 @@ class KnowsDestinations(Protocol):
     def stored_destinations(self) -> Sequence[str]:
         """Where all stored messages go, whatever their Due. Asked where `due_destinations` gives
         cause to.
+        """
+        ...
+
+
+@runtime_checkable
+class NoticesTables(Protocol):
+    """A driver's session, or a queue, that can tell what is wrong with its tables although sweeps
+    work. The doctor finds that by itself.
+    """
+
+    def table_notices(self) -> Sequence[Problem]:
+        """What is wrong, and what to do."""
+        ...
+
+
+@runtime_checkable
+class KnowsNextDue(Protocol):
+    """A driver's session of a store that finds cheaply when the next message comes due."""
+
+    def next_due(self, horizon: Horizon) -> datetime | None:
+        """The instant, in UTC, at which the first message comes due that is not due by `horizon`;
+        None if there is none.
         """
         ...
 
@@ -48,6 +81,18 @@ class TakesMessages(Protocol):
         self, run: SweepRun, slice_number: int, outcomes: Outcomes, server_us: int
     ) -> None:
         """As `TaskSession.finish`, for messages that were taken and have all been delivered."""
+        ...
+
+
+@runtime_checkable
+class StopsSweeps(Protocol):
+    """A driver's session of a store whose sweeps can be stopped early."""
+
+    def stop_sweep(self, sweep_id: UUID, after_seconds: float) -> None:
+        """Let an open sweep stop so many seconds from now, by the server's clock. From then on its
+        tasks' `claim` and `take` raise `SweepStoppedError`; `finish` and `end_slice` do not. An
+        earlier stop stays as it is. Does nothing to a closed sweep.
+        """
         ...
 
 

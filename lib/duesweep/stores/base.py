@@ -38,7 +38,8 @@ class TaskSession(Protocol):
     def claim(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
         """Lock what the claim keys lead to, at most one message a claim key, where it is still
         there, due by the horizon and eligible; skip what others hold, wait for no row. Raises
-        `SweepClosedError` when the sweep was closed meanwhile.
+        `SweepClosedError` when the sweep was closed meanwhile, and `SweepStoppedError` when it is
+        to stop (see `StopsSweeps`).
 
         A claim key of a store that finds messages by their Due may lead to another one of that Due.
         """
@@ -178,12 +179,9 @@ class Store(Protocol):
         """The address of the endpoint's own input queue."""
         ...
 
-    def set_up_infrastructure(self) -> None:
-        """Create what the store needs and lacks, such as tables; part of the command `setup`."""
-        ...
-
     def initialise(self, endpoint: str, mode: TransactionMode) -> None:
-        """Be ready to serve an endpoint; called before anything but `set_up_infrastructure`.
+        """Be ready to serve an endpoint; called before anything but `set_up_infrastructure`, if the
+        store `HasInfrastructure`.
 
         Raises `ConfigError` for a mode that the store cannot honour.
         """

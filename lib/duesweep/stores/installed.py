@@ -31,3 +31,14 @@ class Completed:
 
     def __str__(self) -> str:
         return f"added the columns that {self.table} lacked"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexCreated:
+    """An index that a delayed table lacked."""
+
+    index: str
+    table: object
+
+    def __str__(self) -> str:
+        return f"created index {self.index} on {self.table}"

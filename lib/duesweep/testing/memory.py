@@ -22,9 +22,6 @@ class MemoryStore(MemoryState):
     source = "memory"
     own_queue = ENDPOINT
 
-    def set_up_infrastructure(self) -> None:
-        """Does nothing."""
-
     def initialise(self, endpoint: str, mode: TransactionMode) -> None:
         """Be the store of `endpoint`. A transaction covers this store only."""
         refuse_distributed(self.source, mode)

@@ -9,7 +9,7 @@ from duesweep.core.account import SliceEnd
 from duesweep.core.headers import json as headers_json
 from duesweep.core.message import Message
 from duesweep.core.outcome import Outcomes
-from duesweep.errors import SweepClosedError
+from duesweep.errors import SweepClosedError, SweepStoppedError
 from duesweep.stores.values import Claim, Excluded, NewMessage, SweepRun
 from duesweep.testing.builders import DelayedRow, message
 from duesweep.testing.journal import JournalEntry, SliceEntry, batch_entry, exhausted_entry
@@ -52,6 +52,9 @@ class MemoryTaskSession:
         store, now_us = self._store, micros(self._store.now)
         with store.changed:
             self._fence(run)
+            stop_at = store.sweeps[run.sweep_id].stop_at
+            if stop_at is not None and stop_at <= store.now:
+                raise SweepStoppedError(f"Sweep {run.sweep_id} is to stop")
             rows = [store.rows[key] for key in dict.fromkeys(claim_keys) if key in store.rows]
             due = [row for row in rows if row.is_due(run.horizon.before)]
             free = [row for row in due if store.holders.get(row.key, self) is self]

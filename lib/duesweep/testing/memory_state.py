@@ -26,6 +26,7 @@ class MemorySweep:
     is_open: bool = True
     exhausted: int = 0
     over_limit: int = 0
+    stop_at: datetime | None = None
     counting: object | None = None
     in_flight: set[object] = field(default_factory=set)
 
@@ -62,6 +63,12 @@ class MemoryState:
         with self.changed:
             self.wait_until(lambda: not sweep.in_flight)
             sweep.is_open = False
+
+    def stop_sweep(self, sweep_id: UUID, after_seconds: float) -> None:
+        """Let a sweep stop so many seconds from now, unless it stops earlier."""
+        sweep = self.sweeps[sweep_id]
+        stop_at = self.now + timedelta(seconds=after_seconds)
+        sweep.stop_at = min(stop_at, sweep.stop_at or stop_at)
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
         """Wait for other sessions, for a limited time. The caller holds `changed`."""

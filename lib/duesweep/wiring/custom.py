@@ -10,7 +10,7 @@ from duesweep.stores.values import StoreSettings
 from duesweep.wiring.dialects import timeouts_of
 
 _PROPERTIES = ("source", "own_queue")
-_METHODS = ("set_up_infrastructure", "initialise", "open_task", "open_driver", "open_messages")
+_METHODS = ("initialise", "open_task", "open_driver", "open_messages")
 
 
 def store(config: Config) -> Store:

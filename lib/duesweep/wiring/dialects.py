@@ -98,8 +98,10 @@ class Dialect(QueueKind, Protocol):
         """Whether queues without a dsn can be in this store's transaction."""
         ...
 
-    def store_step(self, config: Config, queues: Any) -> SetupStep:
-        """The step that creates the store's tables, and these queue tables beside them."""
+    def store_step(self, config: Config, queues: Any, readable: Any) -> SetupStep:
+        """The step that creates the store's tables, and beside them the table of subscriptions and
+        these queue tables, of which `readable` have readable bodies.
+        """
         ...
 
 

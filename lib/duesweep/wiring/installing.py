@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from duesweep.config import Config
 from duesweep.core.routing import NoRouteError, Route, first_route, own_route
 from duesweep.errors import ConfigError
+from duesweep.stores.abilities import HasInfrastructure
 from duesweep.stores.base import Store
 from duesweep.wiring import custom
 from duesweep.wiring.context import own_names
@@ -20,8 +21,8 @@ from duesweep.wiring.dialects import (
 
 @dataclass(frozen=True, slots=True)
 class Installer:
-    """Sets an endpoint up, one database after another. `custom` is the class name of a custom
-    store, which sets itself up and does not say what it creates.
+    """Sets an endpoint up, one database after another. `custom` says what a custom store has done
+    for it, because it does not say what it creates.
     """
 
     steps: Sequence[SetupStep]
@@ -42,14 +43,17 @@ class Installer:
 
 @dataclass(frozen=True, slots=True)
 class CustomStoreStep:
-    """Lets a custom store set itself up."""
+    """Lets a custom store set itself up, if it can."""
 
     store: Store
     setting: str = "store.dsn"
 
     def script(self) -> str:
         """A comment: there are no statements to show."""
-        return f"-- {type(self.store).__name__} sets itself up."
+        name = type(self.store).__name__
+        if isinstance(self.store, HasInfrastructure):
+            return f"-- {name} sets itself up."
+        return f"-- {name} expects its tables to exist."
 
     def install(self, *, rebind: bool) -> Sequence[object]:
         """Let the store set itself up. Returns nothing: it does not say what it created. Raises
@@ -61,8 +65,17 @@ class CustomStoreStep:
                 "journal of its own",
                 advice="leave --rebind out, and free that journal with the store's own tools",
             )
-        self.store.set_up_infrastructure()
+        if isinstance(self.store, HasInfrastructure):
+            self.store.set_up_infrastructure()
         return []
+
+    @property
+    def done(self) -> str:
+        """What `install` has done."""
+        name = type(self.store).__name__
+        if isinstance(self.store, HasInfrastructure):
+            return f"{name} has run its own setup."
+        return f"{name} has no set_up_infrastructure(), so what it needs has to exist already."
 
 
 def installer(config: Config) -> Installer:
@@ -70,6 +83,7 @@ def installer(config: Config) -> Installer:
     own = custom.store(config) if config.store.is_custom else None
     services = _queues_by_connection(config)
     beside: tuple[object, ...] = ()
+    readable: tuple[object, ...] = ()
     steps: list[SetupStep] = []
     for name, connection in connections(config).items():
         if own is not None:
@@ -78,11 +92,13 @@ def installer(config: Config) -> Installer:
         queues = kind.queue_tables(connection, services.get(name, []))
         if connection.is_beside and own is None:
             beside += queues
+            readable += queues if connection.section.readable_body else ()
         elif queues:
             steps.append(kind.queue_step(connection, queues))
     if own is not None:
-        return Installer([CustomStoreStep(own), *steps], type(own).__name__)
-    return Installer([dialect(config.store.dialect).store_step(config, beside), *steps])
+        step = CustomStoreStep(own)
+        return Installer([step, *steps], step.done)
+    return Installer([dialect(config.store.dialect).store_step(config, beside, readable), *steps])
 
 
 def _queues_by_connection(config: Config) -> Mapping[str, list[str | None]]:

@@ -6,6 +6,7 @@ from duesweep.config import Config
 from duesweep.core.address import PostgreSqlAddresses, TableName
 from duesweep.drivers.postgresql import database_of
 from duesweep.errors import ConfigError, MessageError
+from duesweep.queues.columns import SUBSCRIPTION_TABLE
 from duesweep.queues.postgresql import PostgreSqlQueue
 from duesweep.stores.base import Store
 from duesweep.stores.postgresql.kinds import KINDS
@@ -64,10 +65,23 @@ def queue_tables(
         raise ConfigError(f"retry.error_queue: {error}", advice="correct the setting") from error
 
 
-def store_step(config: Config, queues: tuple[TableName, ...]) -> PostgreSqlSetup:
-    """The step that creates the store's tables, and these queue tables beside them."""
+def store_step(
+    config: Config, queues: tuple[TableName, ...], readable: tuple[TableName, ...]
+) -> PostgreSqlSetup:
+    """The step that creates the store's tables, and beside them the table of subscriptions and
+    these queue tables, of which `readable` have readable bodies.
+    """
     service = store(config)
-    return PostgreSqlSetup(service.dsn, "store.dsn", queues, service, service.timeouts)
+    knows_transport = service.kind.has_own_queue
+    return PostgreSqlSetup(
+        service.dsn,
+        "store.dsn",
+        queues,
+        service,
+        service.timeouts,
+        service.addresses.parse(SUBSCRIPTION_TABLE) if knows_transport else None,
+        readable,
+    )
 
 
 def queue_step(connection: QueueConnection, queues: tuple[TableName, ...]) -> PostgreSqlSetup:
@@ -76,8 +90,13 @@ def queue_step(connection: QueueConnection, queues: tuple[TableName, ...]) -> Po
     """
     dsn = connection.dsn or connection.config.store.dsn
     setting = f"{connection.setting}.dsn" if connection.dsn else "store.dsn"
-    timeouts = timeouts_of(connection.config)
-    return PostgreSqlSetup(dsn.get_secret_value(), setting, queues, timeouts=timeouts)
+    return PostgreSqlSetup(
+        dsn.get_secret_value(),
+        setting,
+        queues,
+        timeouts=timeouts_of(connection.config),
+        readable=queues if connection.section.readable_body else (),
+    )
 
 
 def _addresses(connection: QueueConnection) -> PostgreSqlAddresses:

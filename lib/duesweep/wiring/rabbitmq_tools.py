@@ -1,6 +1,7 @@
 """Wiring of the commands on RabbitMQ."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 from duesweep.config import Config
 from duesweep.errors import ConfigError
@@ -10,6 +11,7 @@ from duesweep.queues.rabbitmq.migration.report import (
     MigrationProgress,
     MigrationReport,
 )
+from duesweep.queues.rabbitmq.sender import RabbitMqSender, open_sender
 from duesweep.queues.rabbitmq.setup import RabbitMqSetup
 from duesweep.queues.rabbitmq.topology import Style
 from duesweep.queues.rabbitmq.verification.verify import Verification
@@ -29,6 +31,12 @@ def verification(config: Config, connection: str | None) -> Verification:
     found = _connection(config, connection)
     url = found.section.management_url
     return Verification(brokers(found), None if url is None else url.get_secret_value())
+
+
+def sender(config: Config, connection: str | None) -> AbstractContextManager[RabbitMqSender]:
+    """Sends new messages to endpoints."""
+    found = _connection(config, connection)
+    return open_sender(brokers(found), Style(found.section.topology))
 
 
 def migration(config: Config, connection: str | None) -> Migration:

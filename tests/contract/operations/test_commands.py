@@ -158,7 +158,7 @@ def test_subscriptions_are_created_added_listed_and_removed(
 ) -> None:
     fill(session.queue(BILLING), 0)
     place = str(session.queue(BILLING).destination)
-    assert run("subscriptions", "list", "Placed")[0] == 2
+    assert run("subscriptions", "list", "Placed", "--table", "Nowhere")[0] == 2
     assert run("subscriptions", "create")[0] == 0
 
     add = ("subscriptions", "add", "Placed", BILLING, "--endpoint", "Billing")

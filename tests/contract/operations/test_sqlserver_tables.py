@@ -70,3 +70,41 @@ def _use(session: TransportSession, address: str) -> None:
         pass
     assert queue.purge(expired_only=True) == 0
     assert queue.purge() == 2
+
+
+def test_columns_of_a_sender_of_version_1_are_received_as_headers(
+    sqlserver_endpoint: SqlServerEndpoint,
+) -> None:
+    endpoint = sqlserver_endpoint.set_up(BILLING)
+    table = endpoint.addresses.parse(BILLING).sql
+    endpoint.execute(
+        f"INSERT INTO {table} (Id, CorrelationId, ReplyToAddress, Recoverable, Headers)"
+        " VALUES (NEWID(), 'c-1', 'Sales@[dbo]', 1, N'{\"n\":\"1\"}')"
+    )
+
+    with open_session(operations.transport(endpoint.config())) as session:
+        queue = session.queue(BILLING)
+        queue.send(message(2))
+        with queue.receive() as old, queue.receive() as new:
+            assert old is not None
+            assert new is not None
+            assert old.headers == {
+                "n": "1",
+                "NServiceBus.CorrelationId": "c-1",
+                "NServiceBus.ReplyToAddress": "Sales@[dbo]",
+            }
+            assert isinstance(new.headers, dict)
+            assert "NServiceBus.CorrelationId" not in new.headers
+
+
+def test_receiving_from_a_table_that_lost_its_columns_costs_one_attempt(
+    sqlserver_endpoint: SqlServerEndpoint,
+) -> None:
+    endpoint = sqlserver_endpoint.set_up(BILLING)
+
+    with open_session(operations.transport(endpoint.config())) as session:
+        queue = fill(session.queue(BILLING), 1)
+        _make_newer(endpoint, endpoint.addresses.parse(BILLING).sql)
+        with pytest.raises(StoreError), queue.receive():
+            pass
+        assert list(receive_all(queue)) == [1]

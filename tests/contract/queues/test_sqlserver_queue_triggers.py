@@ -6,7 +6,8 @@ from typing import Literal
 import pytest
 
 from duesweep import wiring
-from duesweep.dispatch import ClaimKeys, dispatch_slice
+from duesweep.claim_keys import ClaimKeys
+from duesweep.dispatch import dispatch_slice
 from duesweep.dispatch_job import DispatchJob
 from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import delayed_row

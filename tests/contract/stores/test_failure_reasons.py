@@ -1,9 +1,10 @@
 """Why messages failed, as the summary of their sweep tells it."""
 
 from duesweep import wiring
+from duesweep.claim_keys import ClaimKeys
 from duesweep.context import SweepContext
 from duesweep.core.policy import Slicing
-from duesweep.dispatch import ClaimKeys, dispatch_slice
+from duesweep.dispatch import dispatch_slice
 from duesweep.dispatch_job import DispatchJob
 from duesweep.stores.journal import FailureReason, SweepSummary
 from support.endpoint import Endpoint

@@ -6,8 +6,8 @@ from itertools import product
 
 import pytest
 
+from duesweep.claim_keys import read_claim_keys
 from duesweep.core.policy import Slicing
-from duesweep.dispatch import read_claim_keys
 from duesweep.testing.contract.stores import steps
 from support.contract.store_subjects import DelayedTableUnderTest, OpenEndpoint
 from support.sqlserver_server import SqlServerEndpoint

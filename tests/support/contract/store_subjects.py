@@ -10,6 +10,7 @@ from duesweep import wiring
 from duesweep.core.account import SliceAccount, SliceEnd
 from duesweep.core.breaker_report import report_from_text
 from duesweep.core.message import Message
+from duesweep.stores.abilities import StopsSweeps
 from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import DelayedRow
 from duesweep.testing.contract import Abilities
@@ -70,6 +71,11 @@ class DelayedTableUnderTest(Generic[S]):
     def close_sweep(self, run: SweepRun) -> None:
         with self.store.open_driver() as driver:
             driver.close_sweep(run.sweep_id, abandoned=True, remaining=0)
+
+    def stop_sweep(self, run: SweepRun, after_seconds: float) -> None:
+        with self.store.open_driver() as driver:
+            assert isinstance(driver, StopsSweeps)
+            driver.stop_sweep(run.sweep_id, after_seconds)
 
     def attempts(self) -> dict[str, int]:
         return {key: row.attempts for key, row in self.endpoint.attempts().items()}

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
+from duesweep.claim_keys import ClaimKeys
 from duesweep.context import SweepContext
 from duesweep.core.policy import Slicing
-from duesweep.dispatch import ClaimKeys, dispatch_slice
+from duesweep.dispatch import dispatch_slice
 from duesweep.dispatch_job import DispatchJob
 from duesweep.ledger.opening import open_ledger
 from duesweep.settle import settle_leftovers

@@ -44,3 +44,73 @@ def test_connection_that_there_is_not_is_named(
     assert capsys.readouterr().err == (
         "duesweep: Unknown connection nope; name one of default with --connection\n"
     )
+
+
+ODBC = "Server=db.example,1433;Database=nsb;Uid=u;Pwd=s3cret"
+
+
+def _printed(capsys: pytest.CaptureFixture[str], kind: str, *arguments: str) -> str:
+    settings = [*SETTINGS, f"store.kind={kind}"]
+    if kind == "sqlserver":
+        settings.append(f"store.dsn={ODBC}")
+    given = [part for setting in settings for part in ("--set", setting)]
+
+    assert main([*arguments, "--print-sql", *given]) == 0
+    return capsys.readouterr().out
+
+
+def test_statements_for_a_queue_are_printed_without_a_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    plain = _printed(capsys, "postgresql", "queue", "create", "Billing")
+    readable = _printed(capsys, "postgresql", "queue", "create", "Billing", "--readable-body")
+
+    assert 'CREATE TABLE IF NOT EXISTS "public"."Billing"' in plain
+    assert "bodystring" not in plain
+    assert 'ALTER TABLE "public"."Billing" ADD COLUMN IF NOT EXISTS bodystring' in readable
+
+
+def test_statements_for_a_queue_on_sql_server_are_batches_in_its_own_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    first, created, readable = _printed(
+        capsys, "sqlserver", "queue", "create", "Billing@[s]@[other]", "--readable-body"
+    ).split("GO\n")
+
+    assert "USE [other];" in first
+    assert "CREATE TABLE [other].[s].[Billing]" in created
+    assert "ADD BodyString AS" in readable
+
+
+@pytest.mark.parametrize(
+    ("kind", "table"),
+    [("postgresql", '"public"."Topics"'), ("sqlserver", "[nsb].[dbo].[Topics]")],
+)
+def test_statements_for_subscriptions_are_printed_without_a_server(
+    kind: str,
+    table: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    text = _printed(capsys, kind, "subscriptions", "create", "--table", "Topics")
+
+    assert f"{table} (" in text
+    assert "s3cret" not in text
+
+
+def test_address_that_names_no_table_is_refused_before_anything_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = [part for setting in SETTINGS for part in ("--set", setting)]
+
+    assert main(["queue", "create", "public.", "--print-sql", *given]) == 2
+
+    assert capsys.readouterr().out == ""

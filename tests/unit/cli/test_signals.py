@@ -1,11 +1,97 @@
-"""Ctrl-C and SIGTERM are not hidden by the errors of a JVM that got the same signal."""
+"""What Ctrl-C and SIGTERM do; the errors of a JVM that got the same signal do not hide them."""
+
+import signal
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from duesweep.cli.signals import TerminatedError
+from duesweep.cli import signals as module
+from duesweep.cli.signals import TerminatedError, raise_on_sigterm, stop_on_signals
 from duesweep.errors import SparkError, raise_interruption
 from duesweep.spark_errors import map_spark_errors
+from duesweep.stop import Stop
+
+_SIGNALS = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: TerminatedError}
+_both = pytest.mark.parametrize("number", _SIGNALS)
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    """The clock, which stands still; both signals as a command has them."""
+    now = [1_000.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    with raise_on_sigterm():
+        yield now
+    signal.signal(signal.SIGINT, before)
+
+
+@_both
+def test_first_signal_asks_for_a_stop_says_so_and_raises_nothing(
+    number: signal.Signals, now: list[float], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert now
+    stop = Stop()
+    before = signal.getsignal(number)
+
+    with stop_on_signals(stop):
+        signal.raise_signal(number)
+
+    assert stop.is_wanted
+    (said,) = capfd.readouterr().err.splitlines()
+    assert "stopping after the batches in hand" in said
+    assert signal.getsignal(number) == before
+
+
+@_both
+@pytest.mark.parametrize("first", _SIGNALS)
+def test_second_signal_does_what_it_did_before(
+    first: signal.Signals, number: signal.Signals, now: list[float]
+) -> None:
+    stop = Stop()
+
+    with stop_on_signals(stop):
+        signal.raise_signal(first)
+        now[0] += 1
+        with pytest.raises(_SIGNALS[number]):
+            signal.raise_signal(number)
+
+    assert stop.is_wanted
+
+
+def test_signal_that_is_sent_twice_at_once_counts_as_one(now: list[float]) -> None:
+    with stop_on_signals(Stop()):
+        signal.raise_signal(signal.SIGTERM)
+        now[0] += 0.01
+        signal.raise_signal(signal.SIGTERM)
+
+
+@_both
+def test_signal_does_at_once_what_it_did_before_if_no_stop_is_possible(
+    number: signal.Signals, now: list[float]
+) -> None:
+    assert now
+    stop = Stop()
+    stop.is_possible = False
+
+    with pytest.raises(_SIGNALS[number]), stop_on_signals(stop):
+        signal.raise_signal(number)
+
+    assert not stop.is_wanted
+
+
+def test_signal_that_the_process_ignores_stays_ignored(now: list[float]) -> None:
+    assert now
+    stop = Stop()
+    before: Any = signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    with stop_on_signals(stop):
+        signal.raise_signal(signal.SIGINT)
+
+    signal.signal(signal.SIGINT, before)
+    assert not stop.is_wanted
 
 
 def _clean_up_without_a_jvm(signalled: BaseException) -> None:

@@ -50,11 +50,11 @@ def test_byte_that_is_no_utf_8_is_told_with_its_place() -> None:
 
 
 def test_file_that_may_not_be_read_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(path: Path) -> bytes:
-        raise PermissionError(13, "Permission denied", str(path))
+    def refuse(path: Path, mode: str) -> None:
+        raise PermissionError(13, "Permission denied", str(path), mode)
 
     file = _file(MINIMAL.encode())
-    monkeypatch.setattr(Path, "read_bytes", refuse)
+    monkeypatch.setattr(Path, "open", refuse)
 
     with pytest.raises(ConfigError, match=r"sales\.toml cannot be read: Permission denied"):
         load(file)

@@ -79,6 +79,10 @@ def test_urls_are_masked_for_people_and_in_every_repr(written: str) -> None:
         (["queues.default.url.x=1"], "queues.default.url is wrong: input should be a valid"),
         (["queues.default.dsn=x"], "queues.default.dsn has no effect on RabbitMQ"),
         (["queues.default.schema=x"], "queues.default.schema has no effect on RabbitMQ"),
+        (
+            ["queues.default.readable_body=true"],
+            "queues.default.readable_body has no effect on RabbitMQ",
+        ),
         (["queues.default.topology=fanout"], "queues.default.topology is wrong"),
         (["queues.default.max_in_flight=0"], "queues.default.max_in_flight is wrong"),
         (

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duesweep.core.duration import LONGEST, check_length, parse, read_time_span, split
+from duesweep.core.duration import (
+    LONGEST,
+    check_length,
+    parse,
+    read_time_span,
+    split,
+    write_time_span,
+)
 from duesweep.errors import ConfigError
 
 
@@ -73,3 +80,20 @@ def test_parts_add_up_to_whole_milliseconds_and_read_back(duration: timedelta) -
 )
 def test_time_span_of_dotnet_is_read(text: str | None, expected: timedelta | None) -> None:
     assert read_time_span(text) == expected
+
+
+@given(st.timedeltas(min_value=timedelta(), max_value=LONGEST))
+def test_time_span_that_is_written_reads_back(duration: timedelta) -> None:
+    assert read_time_span(write_time_span(duration)) == duration
+
+
+@pytest.mark.parametrize(
+    ("duration", "written"),
+    [
+        (timedelta(seconds=30), "00:00:30"),
+        (timedelta(days=2, hours=3, minutes=4, seconds=5), "2.03:04:05"),
+        (timedelta(milliseconds=500), "00:00:00.5000000"),
+    ],
+)
+def test_time_span_is_written_as_dotnet_writes_it(duration: timedelta, written: str) -> None:
+    assert write_time_span(duration) == written

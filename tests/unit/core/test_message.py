@@ -1,8 +1,10 @@
 """What a claimed message says of itself."""
 
+import tracemalloc
+
 import pytest
 
-from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Message
+from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Message, first_type
 from duesweep.errors import UnreadableHeadersError
 from duesweep.testing.builders import DelayedRow, delayed_row, message
 
@@ -44,3 +46,16 @@ def test_unreadable_headers_have_no_id_and_no_type() -> None:
 @pytest.mark.parametrize(("body", "length"), [(None, 0), (b"", 0), (b"\0\1", 2)])
 def test_body_bytes_are_the_bodys_length(body: bytes | None, length: int) -> None:
     assert message(delayed_row(body=body)).body_bytes == length
+
+
+def test_types_of_300_kb_are_not_kept_in_memory() -> None:
+    tracemalloc.start()
+    try:
+        for number in range(100):
+            types = f"Sales.A{number}, {'x' * 300_000}"
+            assert first_type(types) == f"Sales.A{number}"
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert kept < 2_000_000

@@ -52,3 +52,34 @@ def test_received_message_says_where_it_goes_on_to_and_how_long_it_lived() -> No
     assert not message.is_poison
     assert message.forward_destination == "Billing"
     assert message.time_to_be_received == timedelta(seconds=30)
+
+
+def test_columns_of_version_1_fill_what_the_headers_lack() -> None:
+    columns = {"NServiceBus.CorrelationId": "c1", "NServiceBus.ReplyToAddress": "Sales"}
+
+    message = ReceivedMessage.read(ID, '{"a":"b","NServiceBus.ReplyToAddress":null}', None, columns)
+
+    assert message.headers == {"a": "b", **columns}
+    assert message.headers_text == '{"a":"b","NServiceBus.ReplyToAddress":null}'
+
+
+@pytest.mark.parametrize("column", ["c1", "", None])
+def test_headers_are_never_replaced_by_columns(column: str | None) -> None:
+    columns = {"NServiceBus.CorrelationId": column}
+
+    message = ReceivedMessage.read(ID, '{"NServiceBus.CorrelationId":"c2"}', None, columns)
+
+    assert message.headers == {"NServiceBus.CorrelationId": "c2"}
+
+
+@pytest.mark.parametrize("column", ["", None])
+def test_empty_columns_are_no_headers(column: str | None) -> None:
+    message = ReceivedMessage.read(ID, "{}", None, {"NServiceBus.CorrelationId": column})
+
+    assert message.headers == {}
+
+
+def test_columns_make_no_poison_readable() -> None:
+    message = ReceivedMessage.read(ID, "[]", None, {"NServiceBus.CorrelationId": "c1"})
+
+    assert message.is_poison

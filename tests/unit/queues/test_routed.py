@@ -11,6 +11,7 @@ from duesweep.core.routing import Route
 from duesweep.errors import (
     ConfigError,
     DestinationError,
+    Problem,
     QueueError,
     SilentServiceError,
     StoreError,
@@ -172,3 +173,24 @@ def test_deliveries_are_exactly_once_where_all_connections_share_the_stores_tran
 
     assert not world.routed.shares_transaction
     assert RoutedQueue({"near": world.near}, ROUTES, ("x",)).shares_transaction
+
+
+class _Noticing(MemoryQueue):
+    """Has something to tell of its tables, or is out of reach."""
+
+    notices: tuple[Problem, ...] | StoreError = ()
+
+    def table_notices(self) -> tuple[Problem, ...]:
+        if isinstance(self.notices, StoreError):
+            raise self.notices
+        return self.notices
+
+
+def test_notices_on_tables_are_those_of_all_connections_that_are_in_reach() -> None:
+    near, far, silent = _Noticing(), _Noticing(), MemoryQueue()
+    near.notices = StoreError("nobody listens", transient=True)
+    far.notices = (Problem("a", "b"),)
+
+    routed = RoutedQueue({"near": near, "far": far, "silent": silent}, ROUTES, ("x",))
+
+    assert routed.table_notices() == [Problem("a", "b")]

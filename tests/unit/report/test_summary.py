@@ -10,6 +10,7 @@ import pytest
 from duesweep.core.breaker_report import BreakerReport
 from duesweep.report.summary import as_json, print_summary
 from duesweep.stores.journal import FailureReason, SweepSummary
+from duesweep.texts import make_printable
 
 _START = datetime(2026, 11, 1, 8, tzinfo=UTC)
 _FAILURES = (
@@ -92,6 +93,33 @@ def test_table_is_followed_by_what_took_nothing(capsys: pytest.CaptureFixture[st
         ("Shipping", "triggered", 1_200),
         ("store and queues", "closed", 0),
     ]
+
+
+@pytest.mark.parametrize("harm", ["\x1b[2J", "\x9b2J", "\r", "\u202e", "\u200b", "\x07"])
+def test_no_text_of_others_reaches_the_terminal_raw(
+    capsys: pytest.CaptureFixture[str], harm: str
+) -> None:
+    failure = FailureReason(f"There is no queue a{harm}b", 1, f"a{harm}b")
+
+    print_summary(replace(_summary(failure), source=f"a{harm}b", reason=f"a{harm}b"))
+
+    printed = capsys.readouterr().out
+    assert harm not in printed
+    assert printed.count(make_printable(f"a{harm}b")) == 4
+
+
+def test_brackets_in_names_are_no_mark_up(capsys: pytest.CaptureFixture[str]) -> None:
+    name = "[/red][bold]a[/]"
+
+    print_summary(replace(_summary(), source=name, reason=name))
+
+    assert capsys.readouterr().out.count(name) == 2
+
+
+def test_destination_of_300_kb_is_shortened(capsys: pytest.CaptureFixture[str]) -> None:
+    print_summary(_summary(FailureReason("There is no queue", 1, "n" * 300_000)))
+
+    assert len(capsys.readouterr().out) < 5_000
 
 
 def test_sweep_without_failures_names_no_reasons(capsys: pytest.CaptureFixture[str]) -> None:

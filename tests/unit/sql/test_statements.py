@@ -86,13 +86,16 @@ def test_dialects_have_the_same_statements_except_those_that_only_one_needs() ->
         *("set_zone", "session_zone", "writer_zones", "set_lock_wait"),
         *("describe_schema", "lock_creation"),
         # messages are removed as they are claimed
-        *("take", "find_delete_hooks", "check_constraints_at_once", "read_some_attempts"),
+        *("take", "find_delete_hooks", "check_constraints_at_once"),
     }
     only_sqlserver = {
+        # the index on Due of a table that is there; what queue tables lack
+        *("create_due_index", "queue_indexes"),
         # by spans of Due; the MSMQ store; two shapes of queue tables
-        *("count_waiting", "remove_first", "follow_rescheduled"),
+        *("count_waiting", "count_some_waiting", "remove_first", "follow_rescheduled"),
         *("create_msmq_delayed", "store_msmq_message", "raise_retry_counts", "remove_by_id"),
         *("insert_message", "insert_recoverable_message", "send_recoverable"),
+        "receive_with_columns",
         *("describe_catalog", "describe_rights", "describe_server", "find_table", "read_lists"),
         *("last_message", "count_arrived", "probe_queue"),
     }

@@ -28,6 +28,7 @@ def _names(kind: SqlServerTableKind = TRANSPORT) -> dict[str, str]:
         "query": "SELECT 1 AS id",
         "key": "id",
         "slice": "0",
+        "index": bracket_name(kind.index),
         **kind.names,
     }
     return names | table_names(**dict.fromkeys(TABLES, UGLY))
@@ -189,7 +190,11 @@ def test_half_a_surrogate_pair_is_shown_and_fails_no_task(
 
 
 @pytest.mark.parametrize(
-    "name", ["claim", "count_waiting", "read_attempts", "last_message", "count_arrived"]
+    "name",
+    [
+        *("claim", "count_waiting", "count_some_waiting"),
+        *("read_some_attempts", "read_attempts", "last_message", "count_arrived"),
+    ],
 )
 def test_task_that_reads_what_other_slices_write_waits_for_none_of_them(name: str) -> None:
     text = _text(name)

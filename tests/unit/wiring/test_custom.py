@@ -148,7 +148,7 @@ def test_class_that_raises_is_named_and_its_words_are_not_repeated(name: str, er
 def test_methods_that_are_missing_are_named() -> None:
     lacks = str(_refused(store__kind="support.acme_stores:HalfAStore"))
 
-    assert "is not a store: it lacks set_up_infrastructure, open_messages;" in lacks
+    assert "is not a store: it lacks open_messages;" in lacks
 
 
 def test_store_without_a_kind_for_its_queues_is_refused_with_one_sentence(
@@ -224,6 +224,26 @@ def test_store_that_has_set_itself_up_is_said_to_have_done_so(
 
     assert capsys.readouterr().out == "AcmeStore has run its own setup.\ncreated False\n"
     assert asked == [wiring.store(_config())]
+
+
+def test_store_that_creates_nothing_is_set_up_without_it_and_said_to_need_what_it_needs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(PostgreSqlSetup, "install", lambda *_, rebind: [rebind])
+    settings = _settings(
+        store__kind="support.acme_stores:StrangeStore",
+        queues__default__dsn="postgresql://other/q",
+    )
+    given = [part for setting in settings for part in ("--set", setting)]
+
+    assert main(["setup", *given]) == 0
+    assert capsys.readouterr().out == (
+        "StrangeStore has no set_up_infrastructure(), so what it needs has to exist already.\n"
+        "created False\n"
+    )
+
+    assert main(["setup", "--print-sql", *given]) == 0
+    assert "-- StrangeStore expects its tables to exist." in capsys.readouterr().out
 
 
 def test_rebind_is_refused_before_anything_is_created(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ table can also read addresses of the SQL Server transport (`table@[schema]@[cata
 
 from dataclasses import dataclass
 
+from duesweep.core.address.characters import refuse_unstorable
 from duesweep.errors import UnreadableAddressError
 
 
@@ -29,8 +30,7 @@ class MsmqAddress:
         """
         if address is None:
             raise UnreadableAddressError("There is no destination")
-        if "\0" in address:
-            raise UnreadableAddressError(f"The destination {address!r} holds a NUL")
+        refuse_unstorable(address)
         queue, _, machine = address.partition("@")
         if not queue.strip():
             raise UnreadableAddressError(f"The destination {address!r} names no queue")

@@ -6,6 +6,7 @@ outside quotes. Each part may be quoted, with quotes doubled inside. Names are c
 
 from dataclasses import dataclass
 
+from duesweep.core.address.characters import refuse_unstorable
 from duesweep.errors import UnreadableAddressError
 
 
@@ -47,8 +48,7 @@ class PostgreSqlAddresses:
         """
         if address is None or address == self.endpoint:
             return self.own_queue
-        if "\0" in address:
-            raise UnreadableAddressError(f"The destination {address!r} holds a NUL")
+        refuse_unstorable(address)
         schema, table = _split(address)
         if not table.strip():
             raise UnreadableAddressError(f"The destination {address!r} names no table")

@@ -5,9 +5,13 @@ at the first `@` and is never quoted. Schema and catalog may be in brackets, wit
 inside; only in brackets may they hold an `@`. Blank ones mean the endpoint's own.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from duesweep.core.address.characters import refuse_unstorable
 from duesweep.errors import UnreadableAddressError
+
+_LONGEST_NAME = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +59,25 @@ class SqlServerAddresses:
         """
         if address is None or address == self.endpoint:
             return self.own_queue
-        if "\0" in address:
-            raise UnreadableAddressError(f"The destination {address!r} holds a NUL")
+        refuse_unstorable(address)
         table, _, rest = address.partition("@")
         if not table.strip():
             raise UnreadableAddressError(f"The destination {address!r} names no table")
         schema, rest = _next_part(rest)
         catalog, _ = _next_part(rest)
+        _refuse_long_names(address, (table, schema, catalog))
         return SqlServerTable(catalog or self.default_catalog, schema or self.default_schema, table)
+
+
+def _refuse_long_names(address: str, names: Iterable[str]) -> None:
+    for name in names:
+        # SQL Server counts a character beyond U+FFFF as two.
+        length = len(name.encode("utf-16-le")) // 2
+        if length > _LONGEST_NAME:
+            raise UnreadableAddressError(
+                f"The destination {address!r} holds a name of {length:,} characters, and names in "
+                f"SQL Server have {_LONGEST_NAME} at most"
+            )
 
 
 def _next_part(text: str) -> tuple[str, str]:

@@ -23,6 +23,7 @@ _VALUE = re.compile(r'\s*:\s*(?:"[^"\\]*(?:\\.[^"\\]*)*"|null)\s*')
 _decoder = msgspec.json.Decoder(dict[str, str | None])
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SPACE = re.compile(r"[ \t\r\n]*")
+_NON_ASCII = re.compile(r"[^\x00-\x7f]+")
 _ASTRAL = re.compile("[\U00010000-\U0010ffff]")
 
 
@@ -88,6 +89,15 @@ def write(headers: Headers) -> str:
     """`headers` as NServiceBus would write them."""
     text = json.dumps(dict(headers), ensure_ascii=False, separators=(",", ":"))
     return _ASTRAL.sub(_surrogate_pair, text.replace("/", "\\/"))
+
+
+def escape_non_ascii(text: str) -> str:
+    """The same JSON in ASCII: for a column that holds the characters of one code page only."""
+    return text if text.isascii() else _NON_ASCII.sub(_as_escape, text)
+
+
+def _as_escape(character: re.Match[str]) -> str:
+    return json.dumps(character[0])[1:-1]
 
 
 def _surrogate_pair(character: re.Match[str]) -> str:

@@ -21,6 +21,7 @@ from duesweep.errors import (
     TransactionLostError,
     UnusualBatchError,
     make_storable,
+    raise_interruption,
 )
 
 _UNREACHED = "check that it runs, and that this machine and every executor can connect to it"
@@ -47,6 +48,8 @@ def map_errors(what: str | None = None) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
+        # A pipeline that a Ctrl-C interrupts ends with an error of its own.
+        raise_interruption(error)
         raise _service_error(error, _describe(error, what)) from error
 
 
@@ -58,6 +61,7 @@ def destination_errors(table: TableName) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
+        raise_interruption(error)
         text = f"Queue table {table}: {_sentence(error)}"
         state = error.sqlstate
         if state is None or state[:2] in _SERVICE_CLASSES or state in _SERVICE_STATES:

@@ -4,7 +4,7 @@ from duesweep.drivers.sqlserver.binding import key_list, literal
 from duesweep.drivers.sqlserver.connect import connect
 from duesweep.drivers.sqlserver.connection import SqlServerConnection
 from duesweep.drivers.sqlserver.dsn import OdbcDsn, database_of
-from duesweep.drivers.sqlserver.names import creation, table_names
+from duesweep.drivers.sqlserver.names import creation, script, table_names
 from duesweep.drivers.sqlserver.statements import SqlServerStatements
 from duesweep.drivers.sqlserver.values import bound_text, due_of, due_text
 
@@ -20,5 +20,6 @@ __all__ = [
     "due_text",
     "key_list",
     "literal",
+    "script",
     "table_names",
 ]

@@ -1,6 +1,7 @@
 """What SQL Server's catalog says of a table."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from duesweep.checks.tables import FoundTable
 from duesweep.core.address import SqlServerTable, bracket_name
@@ -23,6 +24,22 @@ def find_table(connection: SqlServerConnection, table: SqlServerTable) -> FoundT
     return FoundTable(
         is_table=all(row.kind == "BASE TABLE" for row in rows),
         columns={row.name: row.type.lower() for row in rows},
+    )
+
+
+def with_indexes(
+    connection: SqlServerConnection, table: SqlServerTable, found: FoundTable
+) -> FoundTable:
+    """`found` with the first columns of its indexes that can be used."""
+    catalog = connection.named({"catalog": bracket_name(table.catalog)})
+    rows = catalog.rows("describe_indexes", name=table.sql)
+    # Some servers give the names of an index's columns in lower case.
+    written = {name.lower(): name for name in found.columns}
+    firsts = [(written[row.column_name.lower()], bool(row.is_partial)) for row in rows]
+    return replace(
+        found,
+        indexed=frozenset(name for name, is_partial in firsts if not is_partial),
+        indexed_in_part=frozenset(name for name, is_partial in firsts if is_partial),
     )
 
 

@@ -65,6 +65,12 @@ class OdbcDsn:
         _, _, port = _host(self.pairs.get("server", ""))
         return int(port) if port.isdecimal() and "server" in self.pairs else None
 
+    @property
+    def host(self) -> str:
+        """The server's name or address, without the brackets of an IPv6 address."""
+        host, _, _ = _host(self.pairs.get("server", ""))
+        return host.strip("[]")
+
     def text(self, **more: str) -> str:
         """The connection string. `more` are defaults for names that it does not have."""
         defaults = {name.lower(): value for name, value in more.items()}

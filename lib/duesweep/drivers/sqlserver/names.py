@@ -1,10 +1,18 @@
 """Names of tables as T-SQL takes them."""
 
-from duesweep.core.address import SqlServerTable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from duesweep.core.address import SqlServerTable, bracket_name
 from duesweep.sql import statement
 
-# The name of an application lock ends after 255 characters, of which "_lock" takes five.
-_LOCK_LENGTH = 250
+# The longest name of an application lock. The server cuts longer ones here, the transport's too.
+LONGEST_LOCK = 255
+# Command-line tools begin without the first, and then refuse an index with a condition.
+_PREAMBLE = """SET QUOTED_IDENTIFIER ON;
+SET ANSI_NULLS ON;
+USE {catalog};
+"""
 
 
 def table_names(**tables: SqlServerTable) -> dict[str, str]:
@@ -13,18 +21,24 @@ def table_names(**tables: SqlServerTable) -> dict[str, str]:
     """
     names: dict[str, str] = {}
     for key, table in tables.items():
-        lock = _quoted(table.sql[:_LOCK_LENGTH])
         names |= {
             key: table.sql,
             f"{key}_literal": _quoted(table.sql),
-            f"{key}_lock": f"{lock}_lock",
+            f"{key}_lock": _quoted(f"{table.sql}_lock"[:LONGEST_LOCK]),
         }
     return names
 
 
-def creation(name: str, **tables: SqlServerTable) -> str:
-    """The text of a statement that creates or alters tables."""
-    return statement("sqlserver", name).format(**table_names(**tables))
+def creation(
+    name: str, columns: Mapping[str, str] = MappingProxyType({}), /, **tables: SqlServerTable
+) -> str:
+    """The text of a statement that creates or alters tables. `columns` are quoted already."""
+    return statement("sqlserver", name).format(**columns, **table_names(**tables))
+
+
+def script(catalog: str, texts: Iterable[str]) -> str:
+    """Statements for a database, in batches as the command-line tools of SQL Server take them."""
+    return "GO\n".join([_PREAMBLE.format(catalog=bracket_name(catalog)), *texts])
 
 
 def _quoted(name: str) -> str:

@@ -101,12 +101,13 @@ def _plain(value: Any) -> Any:
 
 
 def _pairs(text: str | None) -> list[tuple[str, str | None]] | None:
-    """The headers of a message; None where they are no JSON object."""
+    """The headers of a message, each name once; None where they are no JSON object."""
     try:
         headers = json.loads(text) if text else None
         if not isinstance(headers, dict):
             return None
-        return [(_text(name) or "", _value(value)) for name, value in headers.items()]
+        # Names that differ only in halves of surrogate pairs become one.
+        return [*{_text(name) or "": _value(value) for name, value in headers.items()}.items()]
     except (ValueError, RecursionError):
         return None
 

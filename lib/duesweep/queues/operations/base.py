@@ -1,11 +1,20 @@
 """What the operations need from a transport, for every database."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Protocol
 
 from duesweep.drivers.statements import Statements
 from duesweep.queues.base import Destination
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatements:
+    """The names of the statements that send to a queue table and receive from it."""
+
+    send: str = "send"
+    receive: str = "receive"
 
 
 class Addresses(Protocol):
@@ -52,8 +61,8 @@ class QueueDialect(Protocol):
         """The names of a table's columns in lower case; none if there is no such table."""
         ...
 
-    def send_statement(self, columns: set[str]) -> str:
-        """The statement that sends to a queue table with these columns."""
+    def statements_for(self, columns: set[str]) -> "QueueStatements":
+        """The statements for a queue table with these columns."""
         ...
 
     def writers_zone(self) -> AbstractContextManager[None]:
@@ -63,6 +72,17 @@ class QueueDialect(Protocol):
 
 class Transport(Protocol):
     """A database with an endpoint's queues. A value; no secrets in its repr."""
+
+    @property
+    def addresses(self) -> Addresses:
+        """How addresses are read."""
+        ...
+
+    def script(self, names: Sequence[str], role: str, table: Destination) -> str:
+        """The statements of these names as `QueueDialect.create` runs them, for an administrator.
+        Connects to nothing.
+        """
+        ...
 
     def connect(self) -> AbstractContextManager[QueueDialect]:
         """A session of its own, closed at the end of the block."""

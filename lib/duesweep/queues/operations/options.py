@@ -22,13 +22,15 @@ def _default_concurrency() -> int:
 class ReceiverOptions:
     """The transports' `QueuePeekerOptions` and concurrency limit, with their defaults.
 
-    `peek_batch_size` None: ten for each thread, at least 100. Raises `ConfigError` for values that
+    `peek_batch_size` None: ten for each thread, at least 100. `purge_on_startup`: remove all
+    messages that are not locked, before any is received. Raises `ConfigError` for values that
     the transports refuse: a delay, a batch size or a concurrency of 0 or less.
     """
 
     peek_delay: timedelta = timedelta(seconds=1)
     peek_batch_size: int | None = None
     concurrency: int = field(default_factory=_default_concurrency)
+    purge_on_startup: bool = False
 
     def __post_init__(self) -> None:
         if self.peek_delay <= timedelta():

@@ -1,7 +1,7 @@
 """The operations on PostgreSQL."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
@@ -12,6 +12,7 @@ from duesweep.drivers.postgresql.catalog import find_table
 from duesweep.drivers.statements import Statements
 from duesweep.errors import ConfigError
 from duesweep.queues.base import Destination
+from duesweep.queues.operations.base import QueueStatements
 
 FindZone = Callable[[PostgreSqlConnection], str]
 
@@ -27,6 +28,10 @@ class PostgreSqlTransport:
     delayed: TableName | None = None
     find_zone: FindZone = field(default=lambda _: "UTC", repr=False)
     timeouts: Timeouts = DEFAULT_TIMEOUTS
+
+    def script(self, names: Sequence[str], role: str, table: Destination) -> str:
+        """The statements of these names, as `PostgreSqlDialect.create` runs them."""
+        return "\n".join(text_of(name, _tables({role: table})) for name in names)
 
     @contextmanager
     def connect(self) -> Iterator["PostgreSqlDialect"]:
@@ -72,9 +77,9 @@ class PostgreSqlDialect:
         described = find_table(self._connection, found)
         return set(described.columns) if described else set()
 
-    def send_statement(self, columns: set[str]) -> str:  # noqa: ARG002 - the contract's
+    def statements_for(self, columns: set[str]) -> QueueStatements:  # noqa: ARG002 - the contract's
         """The same for all tables: they have had only one shape."""
-        return "send"
+        return QueueStatements()
 
     @contextmanager
     def writers_zone(self) -> Iterator[None]:

@@ -13,7 +13,7 @@ from duesweep.core.transport_message import OutgoingMessage, ReceivedMessage
 from duesweep.errors import ConfigError, NotAQueueError, QueueNotFoundError, StoreError
 from duesweep.queues.base import Destination
 from duesweep.queues.columns import SHARED_NAMES
-from duesweep.queues.operations.base import QueueDialect
+from duesweep.queues.operations.base import QueueDialect, QueueStatements
 
 PURGE_BATCH_SIZE = 1_000
 PEEK_BATCH_SIZE = 100
@@ -22,6 +22,11 @@ _ESCALATION = 5_000
 _BODY_STRING = "bodystring"
 _SEND_LATER = "send_later"
 _SECOND = timedelta(seconds=1)
+# Headers that senders of version 1 of the SQL Server transport put into columns.
+_HEADER_COLUMNS = {
+    "NServiceBus.CorrelationId": "correlation_id",
+    "NServiceBus.ReplyToAddress": "reply_to_address",
+}
 
 
 class QueueTable:
@@ -30,12 +35,15 @@ class QueueTable:
     """
 
     def __init__(
-        self, dialect: QueueDialect, destination: Destination, known: dict[Destination, str]
+        self,
+        dialect: QueueDialect,
+        destination: Destination,
+        known: dict[Destination, QueueStatements],
     ) -> None:
         self.destination = destination
         self._dialect = dialect
         self._statements = dialect.named({"queue": destination})
-        # Shared by the session: the statement that sends to a table, chosen by its columns.
+        # Shared by the session: the statements for each table, chosen by its columns.
         self._known = known
 
     def create(self, *, readable_body: bool = False) -> None:
@@ -76,10 +84,10 @@ class QueueTable:
 
         A poison message is returned like any other. The caller has to keep it somewhere.
         """
-        self.check()
+        statement = self._own_statements().receive
         while True:
             with self._dialect.transaction():
-                row = self._receive_row()
+                row = self._receive_row(statement)
                 if row is None or not _is_expired(row):
                     yield row and _read_message(row)
                     return
@@ -115,9 +123,9 @@ class QueueTable:
 
     def check(self) -> None:
         """Raise unless this is a queue table. Asks the database once in each session."""
-        self._send_statement()
+        self._own_statements()
 
-    def _send_statement(self) -> str:
+    def _own_statements(self) -> QueueStatements:
         if self.destination not in self._known:
             columns = self._dialect.columns(self.destination)
             if not columns:
@@ -129,7 +137,7 @@ class QueueTable:
                 raise NotAQueueError(
                     f"{self.destination} is not a queue table: it lacks {', '.join(sorted(absent))}"
                 )
-            self._known[self.destination] = self._dialect.send_statement(columns)
+            self._known[self.destination] = self._dialect.statements_for(columns)
         return self._known[self.destination]
 
     def _append(
@@ -137,7 +145,7 @@ class QueueTable:
     ) -> None:
         row = {"id": message_id, "headers": headers_text, "body": body, **lifetime}
         try:
-            self._statements.execute(self._send_statement(), **row)
+            self._statements.execute(self._own_statements().send, **row)
         except StoreError:
             # The table's columns may have changed; the next attempt reads them again.
             self._known.pop(self.destination, None)
@@ -170,11 +178,15 @@ class QueueTable:
                     f"There is no delayed table {delayed}",
                     advice="correct store.delayed_table, or create it with the command `setup`",
                 )
-            self._known[delayed] = _SEND_LATER
+            self._known[delayed] = QueueStatements(send=_SEND_LATER)
         return delayed
 
-    def _receive_row(self) -> Any:
-        rows = self._statements.rows("receive")
+    def _receive_row(self, statement: str) -> Any:
+        try:
+            rows = self._statements.rows(statement)
+        except StoreError:
+            self._known.pop(self.destination, None)
+            raise
         return rows[0] if rows else None
 
 
@@ -194,4 +206,6 @@ def _is_expired(row: Any) -> bool:
 
 def _read_message(row: Any) -> ReceivedMessage:
     body = None if row.body is None else bytes(row.body)
-    return ReceivedMessage.read(UUID(str(row.id)), row.headers, body)
+    # Only some tables have these columns.
+    columns = {name: getattr(row, column, None) for name, column in _HEADER_COLUMNS.items()}
+    return ReceivedMessage.read(UUID(str(row.id)), row.headers, body, columns)

@@ -51,7 +51,7 @@ class Receiver:
         Raises a `MessageError` where one of the two queues is not a queue table, and every lasting
         error. Transient errors are logged, and tried again after the peek delay.
         """
-        self._check()
+        self._prepare()
         faults = ReceiveFaults(self._address)
         route = ReceiveRoute(
             self._transport, self._address, self._error_queue, handle, self._options
@@ -73,10 +73,13 @@ class Receiver:
         if faults.lasting is not None:
             raise faults.lasting
 
-    def _check(self) -> None:
+    def _prepare(self) -> None:
         with open_session(self._transport) as session:
             for address in (self._address, self._error_queue):
                 session.queue(address).check()
+            if self._options.purge_on_startup:
+                purged = session.queue(self._address).purge()
+                _log.info("purged_on_startup", queue=self._address, messages=purged)
 
     def _peek(self, peeker: ReusableSession, faults: ReceiveFaults) -> int:
         try:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from duesweep.queues.base import Destination
-from duesweep.queues.operations.base import QueueDialect, Transport
+from duesweep.queues.operations.base import QueueDialect, QueueStatements, Transport
 from duesweep.queues.operations.queue_table import QueueTable
 from duesweep.queues.operations.subscriptions import SUBSCRIPTION_TABLE, Subscriptions
 
@@ -14,7 +14,7 @@ class TransportSession:
 
     def __init__(self, dialect: QueueDialect) -> None:
         self._dialect = dialect
-        self._known: dict[Destination, str] = {}
+        self._known: dict[Destination, QueueStatements] = {}
 
     def queue(self, address: str | None) -> QueueTable:
         """The queue at `address`, even if it does not exist; None is the endpoint's own.

@@ -1,16 +1,19 @@
 """The operations on SQL Server."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
 from duesweep.core.address import SqlServerAddresses, SqlServerTable, bracket_name
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
-from duesweep.drivers.sqlserver import SqlServerConnection, connect, creation, table_names
+from duesweep.drivers.sqlserver import SqlServerConnection, connect, creation, script, table_names
 from duesweep.drivers.sqlserver.catalog import find_table
 from duesweep.drivers.statements import Statements
 from duesweep.errors import ConfigError, StoreError
 from duesweep.queues.base import Destination
+from duesweep.queues.operations.base import QueueStatements
+
+_OF_VERSION_1 = {"correlationid", "replytoaddress"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,13 @@ class SqlServerTransport:
     addresses: SqlServerAddresses
     delayed: SqlServerTable | None = None
     timeouts: Timeouts = DEFAULT_TIMEOUTS
+
+    def script(self, names: Sequence[str], role: str, table: Destination) -> str:
+        """The statements of these names, as `SqlServerDialect.create` runs them, in batches for the
+        command-line tools of SQL Server.
+        """
+        assert isinstance(table, SqlServerTable)  # it comes from `addresses`
+        return script(table.catalog, [creation(name, **{role: table}) for name in names])
 
     @contextmanager
     def connect(self) -> Iterator["SqlServerDialect"]:
@@ -70,9 +80,14 @@ class SqlServerDialect:
         found = find_table(self._connection, table)
         return {name.lower() for name in found.columns} if found else set()
 
-    def send_statement(self, columns: set[str]) -> str:
-        """Tables of older versions have a column Recoverable, which takes no NULL."""
-        return "send_recoverable" if "recoverable" in columns else "send"
+    def statements_for(self, columns: set[str]) -> QueueStatements:
+        """Tables of older versions have a column Recoverable, which takes no NULL, and two in which
+        senders of version 1 put what others put into headers.
+        """
+        return QueueStatements(
+            send="send_recoverable" if "recoverable" in columns else "send",
+            receive="receive_with_columns" if columns >= _OF_VERSION_1 else "receive",
+        )
 
     def writers_zone(self) -> AbstractContextManager[None]:
         """On SQL Server all writers store Due in UTC."""

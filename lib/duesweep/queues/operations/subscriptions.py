@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 from duesweep.errors import ConfigError
 from duesweep.queues.base import Destination
+from duesweep.queues.columns import SUBSCRIPTION_TABLE
 from duesweep.queues.operations.base import QueueDialect
 
-# The transports' default, in the default schema. All endpoints of a system use the same table.
-SUBSCRIPTION_TABLE = "SubscriptionRouting"
+__all__ = ["SUBSCRIPTION_TABLE", "Subscriptions"]
+
 # The length of the table's columns.
 _LONGEST = 200
 

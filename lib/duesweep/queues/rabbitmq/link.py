@@ -14,7 +14,7 @@ from duesweep.drivers.rabbitmq import (
     RabbitMqConnection,
     UnansweredError,
 )
-from duesweep.errors import ConfigError, DestinationError, Problem, QueueError
+from duesweep.errors import ConfigError, DestinationError, DuesweepError, Problem, QueueError
 
 Found = TypeVar("Found")
 
@@ -135,3 +135,10 @@ class Link:
                     raise self._error(error.problem) from error
                 time.sleep(_PAUSE_SECONDS)
         raise AssertionError("unreachable")
+
+
+def service_error(error: DestinationError) -> DuesweepError:
+    """Why no destination can be reached: the error of a setting, or of the broker."""
+    if isinstance(error.__cause__, ConfigError):
+        return error.__cause__
+    return QueueError(error.text, transient=True, advice=error.advice)

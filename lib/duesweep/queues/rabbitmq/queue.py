@@ -5,9 +5,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from duesweep.drivers.rabbitmq import Brokers
-from duesweep.errors import ConfigError, DestinationError, MessageError, QueueError
+from duesweep.errors import ConfigError, DestinationError, MessageError
 from duesweep.queues.rabbitmq import ladder
-from duesweep.queues.rabbitmq.link import Link
+from duesweep.queues.rabbitmq.link import Link, service_error
 from duesweep.queues.rabbitmq.punctuality import Punctuality
 from duesweep.queues.rabbitmq.session import LadderMissingError, RabbitMqQueueSession
 from duesweep.queues.rabbitmq.topology import Style
@@ -73,9 +73,7 @@ class RabbitMqQueue:
                 f"{self.brokers.setting}: {error.text}", advice=error.advice
             ) from error
         except DestinationError as error:
-            if isinstance(error.__cause__, ConfigError):
-                raise error.__cause__ from error
-            raise QueueError(error.text, transient=True, advice=error.advice) from error
+            raise service_error(error) from error
         except MessageError as error:
             raise ConfigError(
                 f"retry.error_queue: {error}", advice="correct the setting"

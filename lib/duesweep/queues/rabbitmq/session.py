@@ -1,7 +1,7 @@
 """A task's session with endpoints on RabbitMQ."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -25,6 +25,8 @@ from duesweep.queues.rabbitmq.topology import Binding, Kind, Style
 from duesweep.queues.rabbitmq.wire import delayed_publication, direct_publication
 
 _LONGEST_NAME = 255
+# A broker removes them where it looks for a name: it would find another queue, or itself.
+_LINE_ENDS = frozenset("\r\n")
 # Messages that failed before are published later. If the broker closes the channel because of one,
 # the others are confirmed by then.
 _LATER_SECONDS = 0.5
@@ -57,7 +59,7 @@ class RabbitMqQueueSession:
         Raises `UnreadableAddressError`, `QueueNotFoundError` or `DestinationError`.
         """
         name = self._own_queue if address is None else address
-        if not 0 < _byte_length(name) <= _LONGEST_NAME:
+        if not 0 < _byte_length(name) <= _LONGEST_NAME or not _LINE_ENDS.isdisjoint(name):
             raise UnreadableAddressError(f"{name!r} cannot be the name of a queue on RabbitMQ")
         if name not in self._found:
             self._find(Kind.QUEUE if self._style is Style.DIRECT else Kind.EXCHANGE, name)
@@ -132,6 +134,11 @@ class RabbitMqQueueSession:
         if self._publisher is not None:
             self._publisher.take_results()
         self._publisher, self._sent, self._has_deferred = None, [], False
+
+    @property
+    def closed_exchanges(self) -> Mapping[str, str]:
+        """The exchanges that take nothing now, and why."""
+        return self._closed
 
     def find_ladder(self) -> None:
         """Raise `LadderMissingError` if the broker has no delay ladder."""

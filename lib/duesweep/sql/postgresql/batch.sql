@@ -2,10 +2,12 @@
 -- statement ends a slice.
 
 -- name: fence
--- Returns whether the sweep is still open, and the server's time in microseconds since 1970-01-01
--- UTC. Locks the sweep's row until this transaction ends: closing takes FOR UPDATE, so nobody
--- closes the sweep before that. Waits only for a session that is closing the sweep.
+-- Returns whether the sweep is still open, whether it is to stop, and the server's time in
+-- microseconds since 1970-01-01 UTC. Locks the sweep's row until this transaction ends: closing
+-- takes FOR UPDATE, so nobody closes the sweep before that. Waits only for a session that is closing
+-- the sweep.
 SELECT closed_at IS NULL AS is_open,
+       coalesce(stop_at <= clock_timestamp(), false) AS is_stopping,
        (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS server_us
 FROM {sweeps}
 WHERE sweep_id = %(sweep_id)s
@@ -15,12 +17,16 @@ FOR KEY SHARE;
 -- Returns the messages of these claim keys that are still there and still due. Locks them until
 -- this transaction ends; skips rows that others hold. `instant_us` is the instant at which a message
 -- is due: the clock time in the writers' zone at the stored Due, read as UTC. It is not later than
--- `latest`, if that is given.
+-- `latest`, if that is given. In the first year that the server knows it is Due itself: clocks of zones
+-- west of UTC would show a time before that year, which is an error.
 SELECT d.{id}::text AS id, d.{headers} AS headers, d.{body} AS body, {destination} AS destination,
        CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM d.{due}) * 1000000)::bigint END AS due_us,
-       CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM least(
-           (d.{due}{utc} AT TIME ZONE %(zone)s::text) AT TIME ZONE 'UTC', %(latest)s::timestamptz
-       )) * 1000000)::bigint END AS instant_us
+       CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM CASE
+           WHEN d.{due}{utc} < timestamptz '4713-01-01 00:00:00+00 BC' THEN d.{due}{utc}
+           ELSE least(
+               (d.{due}{utc} AT TIME ZONE %(zone)s::text) AT TIME ZONE 'UTC', %(latest)s::timestamptz
+           )
+       END) * 1000000)::bigint END AS instant_us
 FROM {delayed} d
 WHERE d.{id} = ANY(%(keys)s::uuid[]) AND d.{due} < %(horizon)s::timestamptz{utc}
 FOR UPDATE OF d SKIP LOCKED;
@@ -37,9 +43,12 @@ DELETE FROM {delayed} d
 WHERE d.{id} = ANY(%(keys)s::uuid[]) AND d.{due} < %(horizon)s::timestamptz{utc}
 RETURNING d.{id}::text AS id, d.{headers} AS headers, d.{body} AS body, {destination} AS destination,
     CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM d.{due}) * 1000000)::bigint END AS due_us,
-    CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM least(
-        (d.{due}{utc} AT TIME ZONE %(zone)s::text) AT TIME ZONE 'UTC', %(latest)s::timestamptz
-    )) * 1000000)::bigint END AS instant_us;
+    CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM CASE
+        WHEN d.{due}{utc} < timestamptz '4713-01-01 00:00:00+00 BC' THEN d.{due}{utc}
+        ELSE least(
+            (d.{due}{utc} AT TIME ZONE %(zone)s::text) AT TIME ZONE 'UTC', %(latest)s::timestamptz
+        )
+    END) * 1000000)::bigint END AS instant_us;
 
 -- name: find_delete_hooks
 -- Returns whether a rule, or a trigger on each row, has a say in what `take` removes: it could move the

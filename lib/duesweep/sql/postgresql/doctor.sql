@@ -44,18 +44,6 @@ WHERE s.name IN (
 )
 ORDER BY s.name;
 
--- name: doctor_indexes
--- Returns the first column of each index of a table that can find ranges, and whether the index
--- leaves rows out. Takes no locks.
-SELECT a.attname AS column_name, i.indpred IS NOT NULL AS is_partial
-FROM pg_index i
-JOIN pg_class c ON c.oid = i.indrelid
-JOIN pg_namespace n ON n.oid = c.relnamespace
-JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = i.indkey[0]
-JOIN pg_class x ON x.oid = i.indexrelid
-JOIN pg_am m ON m.oid = x.relam
-WHERE n.nspname = %(schema)s AND c.relname = %(table)s AND i.indisvalid AND m.amname = 'btree';
-
 -- name: doctor_sequences
 -- Returns the sequence behind `seq` of every table that has the columns of a queue table: its last
 -- number (NULL if it is new, or if this role may not read it), its highest number, and whether this

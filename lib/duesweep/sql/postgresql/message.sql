@@ -1,17 +1,30 @@
 -- Message: operations on one delayed message.
 
 -- name: next_due
--- Returns the earliest Due in the store. NULL: there is none. Takes no locks.
-SELECT min(d.{due}){utc} AS due FROM {delayed} d WHERE isfinite(d.{due});
+-- Returns the earliest Due from `since` on, as the instant at which it is due. NULL: there is none.
+-- Python's times end at the years 1 and 9999, so no Due is told as earlier or later than that, with
+-- two days for time zones. Takes no locks.
+SELECT CASE WHEN earliest.due IS NOT NULL THEN
+           (least(greatest(earliest.due, '0001-01-03 00:00:00+00'), '9999-12-29 00:00:00+00')
+               AT TIME ZONE %(zone)s::text) AT TIME ZONE 'UTC'
+       END AS due
+FROM (
+    SELECT min(d.{due}){utc} AS due
+    FROM {delayed} d
+    WHERE d.{due} >= %(since)s::timestamptz{utc} AND isfinite(d.{due})
+) earliest;
 
 -- name: fetch_next_due
 -- Returns the eligible message that has been due longest. Locks it until this transaction ends;
 -- skips rows that others hold. `instant_us` is the instant at which it is due, as in a claim.
 SELECT d.{id}::text AS id, d.{headers} AS headers, d.{body} AS body, {destination} AS destination,
        CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM d.{due}) * 1000000)::bigint END AS due_us,
-       CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM least(
-           (d.{due}{utc} AT TIME ZONE %(zone)s::text) AT TIME ZONE 'UTC', %(latest)s::timestamptz
-       )) * 1000000)::bigint END AS instant_us
+       CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM CASE
+           WHEN d.{due}{utc} < timestamptz '4713-01-01 00:00:00+00 BC' THEN d.{due}{utc}
+           ELSE least(
+               (d.{due}{utc} AT TIME ZONE %(zone)s::text) AT TIME ZONE 'UTC', %(latest)s::timestamptz
+           )
+       END) * 1000000)::bigint END AS instant_us
 FROM {delayed} d
 WHERE d.{due} < %(horizon)s::timestamptz{utc}
   AND NOT EXISTS (

@@ -36,6 +36,18 @@ SELECT c.relkind::text AS kind, pg_get_userbyid(c.relowner) AS owner,
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %(schema)s AND c.relname = %(table)s;
 
+-- name: describe_indexes
+-- Returns the first column of each index of a table that can find ranges, and whether the index
+-- leaves rows out. Takes no locks.
+SELECT a.attname AS column_name, i.indpred IS NOT NULL AS is_partial
+FROM pg_index i
+JOIN pg_class c ON c.oid = i.indrelid
+JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = i.indkey[0]
+JOIN pg_class x ON x.oid = i.indexrelid
+JOIN pg_am m ON m.oid = x.relam
+WHERE n.nspname = %(schema)s AND c.relname = %(table)s AND i.indisvalid AND m.amname = 'btree';
+
 -- name: create_delayed
 -- Creates the delayed table and its index on Due as the transport does, unless they exist.
 CREATE TABLE IF NOT EXISTS {delayed} (
@@ -69,6 +81,7 @@ CREATE TABLE IF NOT EXISTS {sweeps} (
     remaining bigint NOT NULL DEFAULT 0,
     reason text,
     engine text,
+    stop_at timestamptz,
     sealed_at timestamptz
 );
 CREATE INDEX IF NOT EXISTS duesweep_sweeps_source ON {sweeps} (source);
@@ -128,7 +141,8 @@ CREATE TABLE IF NOT EXISTS {attempts} (
 ALTER TABLE {sweeps}
     ADD COLUMN IF NOT EXISTS reason text,
     ADD COLUMN IF NOT EXISTS over_limit bigint NOT NULL DEFAULT 0,
-    ADD COLUMN IF NOT EXISTS engine text;
+    ADD COLUMN IF NOT EXISTS engine text,
+    ADD COLUMN IF NOT EXISTS stop_at timestamptz;
 ALTER TABLE {journal}
     ADD COLUMN IF NOT EXISTS given bigint,
     ADD COLUMN IF NOT EXISTS claimed bigint,

@@ -55,6 +55,13 @@ VALUES (%(sweep_id)s, %(source)s, %(horizon)s, %(engine)s, %(attempts_changed)s)
 -- Stores how many messages each slice was planned with. Locks the sweep's row.
 UPDATE {sweeps} SET planned = %(planned)s WHERE sweep_id = %(sweep_id)s AND closed_at IS NULL;
 
+-- name: stop_sweep
+-- Lets an open sweep stop after so many milliseconds, unless it stops earlier. Locks the sweep's row;
+-- waits for batches that are counting in it.
+UPDATE {sweeps}
+SET stop_at = least(stop_at, clock_timestamp() + %(after_ms)s::float8 * interval '1 millisecond')
+WHERE sweep_id = %(sweep_id)s AND closed_at IS NULL;
+
 -- name: progress
 -- Returns what the batches of a sweep have done so far. Takes no locks.
 SELECT count(*) FILTER (WHERE kind = 'batch') AS batches,
@@ -83,7 +90,7 @@ WHERE sweep_id = %(sweep_id)s AND sealed_at IS NULL AND closed_at IS NOT NULL;
 -- name: read_sweep
 -- Returns how a closed sweep was planned and closed. Takes no locks.
 SELECT sweep_id, source, started_at, closed_at, horizon, planned, over_limit, attempts_changed, abandoned,
-       remaining, reason, engine
+       remaining, reason, engine, stop_at
 FROM {sweeps}
 WHERE sweep_id = %(sweep_id)s;
 

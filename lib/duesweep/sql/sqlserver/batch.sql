@@ -7,15 +7,16 @@
 -- the comparison.
 
 -- name: fence
--- Returns whether the sweep is still open, and the server's time in microseconds since 1970-01-01
--- UTC. Shares the sweep's application lock until this transaction ends: closing takes that lock
--- alone, so nobody closes the sweep before that. An application lock works under every isolation
--- level. It is the only thing that is waited for: the row is read with NOLOCK, because another
--- slice may be counting in it.
+-- Returns whether the sweep is still open, whether it is to stop, and the server's time in
+-- microseconds since 1970-01-01 UTC. Shares the sweep's application lock until this transaction
+-- ends: closing takes that lock alone, so nobody closes the sweep before that. An application lock
+-- works under every isolation level. It is the only thing that is waited for: the row is read with
+-- NOLOCK, because another slice may be counting in it.
 DECLARE @Answer int;
 EXEC @Answer = sp_getapplock @Resource = @lock, @LockMode = 'Shared', @LockOwner = 'Transaction',
     @LockTimeout = 10000;
 SELECT CASE WHEN s.closed_at IS NULL AND @Answer >= 0 THEN 1 ELSE 0 END AS is_open,
+       CASE WHEN s.stop_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_stopping,
        DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us
 FROM {sweeps} s WITH (NOLOCK)
 WHERE s.sweep_id = @sweep_id;
@@ -27,6 +28,16 @@ SELECT COUNT_BIG(*) AS waiting
 FROM OPENJSON(CONVERT(nvarchar(max), @dues)) WITH (due varchar(27) '$.due') t
 JOIN {attempts} a WITH (READPAST) ON a.due_at = CONVERT(datetime2(7), t.due, 121)
 WHERE a.source = @source AND a.next_attempt_at > SYSUTCDATETIME();
+
+-- name: count_some_waiting
+-- Returns how many failed messages of the source are in back-off, counted up to @most. Skips rows
+-- that others hold; keeps no locks.
+SELECT COUNT_BIG(*) AS waiting
+FROM (
+    SELECT TOP (@most) a.message_key
+    FROM {attempts} a WITH (READPAST)
+    WHERE a.source = @source AND a.next_attempt_at > SYSUTCDATETIME()
+) w;
 
 -- name: claim
 -- Returns due messages with these Dues. An item of @dues is a Due and how many of its messages are
@@ -87,6 +98,15 @@ CROSS APPLY (
         WHERE p.[value] = a.message_key COLLATE DATABASE_DEFAULT
       )
 ) failures;
+
+-- name: read_some_attempts
+-- Returns @most retry counters of the source, or all if there are fewer. Runs after the claim, as
+-- `read_attempts` does, and saves it where few messages have failed. Skips rows that others hold;
+-- keeps no locks.
+SELECT TOP (@most) a.message_key, a.attempts,
+       CASE WHEN a.next_attempt_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_eligible
+FROM {attempts} a WITH (READPAST)
+WHERE a.source = @source;
 
 -- name: read_attempts
 -- Returns the retry counters of claimed messages. Runs after the claim, as a statement of its own:

@@ -1,9 +1,11 @@
 -- Message: operations on one delayed message.
 
 -- name: next_due
--- Returns the earliest Due in the store. NULL: there is none. Skips rows that others hold; keeps no
+-- Returns the earliest Due from `since` on. NULL: there is none. Skips rows that others hold; keeps no
 -- locks.
-SELECT CONVERT(varchar(27), CONVERT(datetime2(7), MIN(d.{due})), 121) AS due FROM {delayed} d WITH (READPAST);
+SELECT CONVERT(varchar(27), CONVERT(datetime2(7), MIN(d.{due})), 121) AS due
+FROM {delayed} d WITH (READPAST)
+WHERE d.{due} >= CAST(CONVERT(datetime2(7), @since, 121) AS datetime);
 
 -- name: fetch_next_due
 -- Returns the eligible message that has been due longest. Locks rows only, until this transaction

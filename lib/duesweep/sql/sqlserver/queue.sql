@@ -1,10 +1,11 @@
 -- Queue: queue tables, what is put into them and taken from them, and subscriptions.
 
 -- name: queue_tables
--- Returns all tables of the database that have the columns of a queue table, and whether each has
--- the older shape, with a column Recoverable. Keeps no locks.
+-- Returns all tables of the database that have the columns of a queue table: whether each has the
+-- older shape, with a column Recoverable, and whether its headers are varchar. Keeps no locks.
 SELECT c.TABLE_SCHEMA AS [schema], c.TABLE_NAME AS [table],
-       MAX(CASE WHEN c.COLUMN_NAME = 'Recoverable' THEN 1 ELSE 0 END) AS has_recoverable
+       MAX(CASE WHEN c.COLUMN_NAME = 'Recoverable' THEN 1 ELSE 0 END) AS has_recoverable,
+       MAX(CASE WHEN c.COLUMN_NAME = 'Headers' AND c.DATA_TYPE = 'varchar' THEN 1 ELSE 0 END) AS is_narrow
 FROM INFORMATION_SCHEMA.COLUMNS c
 JOIN INFORMATION_SCHEMA.TABLES t
   ON t.TABLE_SCHEMA = c.TABLE_SCHEMA AND t.TABLE_NAME = c.TABLE_NAME AND t.TABLE_TYPE = 'BASE TABLE'
@@ -15,6 +16,18 @@ HAVING COUNT(CASE
     WHEN c.COLUMN_NAME = 'Body' AND c.DATA_TYPE = 'varbinary' THEN 1
     WHEN c.COLUMN_NAME IN ('Expires', 'RowVersion') THEN 1
 END) = 5;
+
+-- name: queue_indexes
+-- Returns the tables of the database with an index that can be used and begins with Expires or
+-- RowVersion, and that column. Keeps no locks.
+SELECT s.name AS [schema], t.name AS [table], LOWER(c.name) AS column_name
+FROM sys.indexes i
+JOIN sys.index_columns ic ON ic.object_id = i.object_id AND ic.index_id = i.index_id
+JOIN sys.columns c ON c.object_id = ic.object_id AND c.column_id = ic.column_id
+JOIN sys.tables t ON t.object_id = i.object_id
+JOIN sys.schemas s ON s.schema_id = t.schema_id
+WHERE i.is_disabled = 0 AND i.type IN (1, 2) AND ic.key_ordinal = 1
+  AND (LOWER(c.name) = 'expires' OR (LOWER(c.name) = 'rowversion' AND i.has_filter = 0));
 
 -- name: create_queue
 -- Creates a queue table as the transport does, unless it exists. An application lock lets one
@@ -133,6 +146,23 @@ DECLARE @Now datetime = GETUTCDATE();
 DELETE q
 OUTPUT deleted.Id AS id, deleted.Headers AS headers, deleted.Body AS body,
     deleted.Expires AS expires, @Now AS utc_now
+FROM {queue} AS q WITH (ROWLOCK)
+WHERE q.RowVersion = (
+    SELECT TOP (1) RowVersion FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK) ORDER BY RowVersion
+);
+IF @Nocount = 'OFF' SET NOCOUNT OFF;
+
+-- name: receive_with_columns
+-- Returns what `receive` does, and the two columns of the older shape in which senders of version 1
+-- put what others put into headers. Removes and locks as that does.
+DECLARE @Nocount varchar(3) = 'OFF';
+IF ((512 & @@OPTIONS) = 512) SET @Nocount = 'ON';
+SET NOCOUNT ON;
+DECLARE @Now datetime = GETUTCDATE();
+DELETE q
+OUTPUT deleted.Id AS id, deleted.Headers AS headers, deleted.Body AS body,
+    deleted.Expires AS expires, @Now AS utc_now,
+    deleted.CorrelationId AS correlation_id, deleted.ReplyToAddress AS reply_to_address
 FROM {queue} AS q WITH (ROWLOCK)
 WHERE q.RowVersion = (
     SELECT TOP (1) RowVersion FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK) ORDER BY RowVersion

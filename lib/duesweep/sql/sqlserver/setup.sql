@@ -36,6 +36,16 @@ JOIN {catalog}.INFORMATION_SCHEMA.TABLES t
 WHERE c.TABLE_SCHEMA = @schema AND c.TABLE_NAME = @table
 ORDER BY c.ORDINAL_POSITION;
 
+-- name: describe_indexes
+-- Returns the first column of each index of a table that can be used, and whether the index leaves
+-- rows out. Does not ask for the indexes' names, which anybody may choose. Keeps no locks.
+SELECT c.name AS column_name, MAX(CASE WHEN i.has_filter = 1 THEN 1 ELSE 0 END) AS is_partial
+FROM {catalog}.sys.indexes i
+JOIN {catalog}.sys.index_columns ic ON ic.object_id = i.object_id AND ic.index_id = i.index_id
+JOIN {catalog}.sys.columns c ON c.object_id = ic.object_id AND c.column_id = ic.column_id
+WHERE i.object_id = OBJECT_ID(@name) AND i.is_disabled = 0 AND ic.key_ordinal = 1 AND i.type IN (1, 2)
+GROUP BY i.index_id, c.name;
+
 -- name: describe_rights
 -- Returns for each of these rights whether the session has it on a table: 1, 0, or NULL if the
 -- table does not exist. Takes no locks.
@@ -100,6 +110,31 @@ BEGIN
     EXEC sp_releaseapplock @Resource = N'{delayed_lock}', @LockOwner = 'Session';
 END;
 
+-- name: create_due_index
+-- Creates the index on Due of a delayed table, as the installers do, unless an index that can be
+-- used begins with that column. An application lock lets one session at a time do so. Meanwhile
+-- nobody can write to the table.
+DECLARE @Answer int;
+EXEC @Answer = sp_getapplock @Resource = N'{delayed_lock}', @LockMode = 'Exclusive',
+    @LockOwner = 'Session', @LockTimeout = 30000;
+IF @Answer < 0 THROW 50000, N'Another session has been changing this table for too long', 1;
+BEGIN TRY
+    IF NOT EXISTS (
+        SELECT 1
+        FROM sys.indexes i
+        JOIN sys.index_columns ic ON ic.object_id = i.object_id AND ic.index_id = i.index_id
+        JOIN sys.columns c ON c.object_id = ic.object_id AND c.column_id = ic.column_id
+        WHERE i.object_id = OBJECT_ID(N'{delayed_literal}') AND i.is_disabled = 0 AND i.has_filter = 0
+          AND i.type IN (1, 2) AND ic.key_ordinal = 1 AND LOWER(QUOTENAME(c.name)) = LOWER(N'{due}')
+    )
+        CREATE NONCLUSTERED INDEX {index} ON {delayed} ({due});
+END TRY
+BEGIN CATCH
+    EXEC sp_releaseapplock @Resource = N'{delayed_lock}', @LockOwner = 'Session';
+    THROW;
+END CATCH;
+EXEC sp_releaseapplock @Resource = N'{delayed_lock}', @LockOwner = 'Session';
+
 -- name: create_journal
 -- Creates the tables that duesweep keeps beside the store: the ledger that each source is bound to,
 -- the sweeps that are not settled yet, what their batches did, and the retry counters.
@@ -125,6 +160,7 @@ CREATE TABLE {sweeps} (
     remaining bigint NOT NULL DEFAULT 0,
     reason nvarchar(max),
     engine nvarchar(50),
+    stop_at datetime2(3),
     sealed_at datetime2(3)
 );
 IF OBJECT_ID(N'{journal_literal}', 'U') IS NULL
@@ -200,6 +236,8 @@ IF COL_LENGTH(N'{sweeps_literal}', 'over_limit') IS NULL
 ALTER TABLE {sweeps} ADD over_limit bigint NOT NULL DEFAULT 0;
 IF COL_LENGTH(N'{sweeps_literal}', 'engine') IS NULL
 ALTER TABLE {sweeps} ADD engine nvarchar(50);
+IF COL_LENGTH(N'{sweeps_literal}', 'stop_at') IS NULL
+ALTER TABLE {sweeps} ADD stop_at datetime2(3);
 IF COL_LENGTH(N'{journal_literal}', 'given') IS NULL
 ALTER TABLE {journal} ADD given bigint, claimed bigint, skipped bigint, gone bigint, later bigint, [left] bigint;
 IF COL_LENGTH(N'{journal_literal}', 'breakers') IS NULL

@@ -75,6 +75,14 @@ VALUES (@sweep_id, @source, CONVERT(datetime2(7), @horizon, 121), @engine, @atte
 -- Stores how many messages each slice was planned with, as a JSON array. Locks the sweep's row.
 UPDATE {sweeps} SET planned = @planned WHERE sweep_id = @sweep_id AND closed_at IS NULL;
 
+-- name: stop_sweep
+-- Lets an open sweep stop after so many milliseconds, unless it stops earlier. Locks the sweep's row;
+-- waits for batches that are counting in it.
+UPDATE {sweeps}
+SET stop_at = DATEADD(millisecond, CONVERT(int, @after_ms), SYSUTCDATETIME())
+WHERE sweep_id = @sweep_id AND closed_at IS NULL
+  AND (stop_at IS NULL OR stop_at > DATEADD(millisecond, CONVERT(int, @after_ms), SYSUTCDATETIME()));
+
 -- name: progress
 -- Returns what the batches of a sweep have done so far. Skips rows that others hold; keeps no
 -- locks.
@@ -112,7 +120,7 @@ WHERE sweep_id = @sweep_id AND sealed_at IS NULL AND closed_at IS NOT NULL;
 -- Returns how a closed sweep was planned and closed. Keeps no locks.
 SELECT LOWER(CONVERT(varchar(36), sweep_id)) AS sweep_id, source, started_at, closed_at,
        CONVERT(datetime2(3), horizon) AS horizon, planned, over_limit, attempts_changed, abandoned,
-       remaining, reason, engine
+       remaining, reason, engine, stop_at
 FROM {sweeps}
 WHERE sweep_id = @sweep_id;
 

@@ -9,11 +9,10 @@ from duesweep.drivers.postgresql import UuidArray, array_text
 from duesweep.drivers.statements import Statements
 from duesweep.errors import format_stack, make_storable, type_name
 from duesweep.stores.postgresql.location import PostgreSqlLocation
-from duesweep.stores.relational.account import destination_of, storable_or_none
+from duesweep.stores.relational.account import FEW_COUNTERS, destination_of, storable_or_none
 from duesweep.stores.values import SweepRun
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FEW = 100
 
 
 class PostgreSqlAccount:
@@ -28,9 +27,8 @@ class PostgreSqlAccount:
         """The retry counters of claimed messages, by their keys; and perhaps some of others."""
         if not keys:
             return {}
-        # Most sources have few counters: all of them cost less than a search for a thousand keys.
-        rows = self._statements.rows("read_some_attempts", source=self._source, most=_FEW)
-        if len(rows) == _FEW:
+        rows = self._statements.rows("read_some_attempts", source=self._source, most=FEW_COUNTERS)
+        if len(rows) == FEW_COUNTERS:
             found = {"source": self._source, "keys": UuidArray.of(keys)}
             rows = self._statements.rows("read_attempts", **found)
         return {row.message_key: row for row in rows}

@@ -52,6 +52,12 @@ class PostgreSqlDriverSession(RelationalDriverSession):
             self._zone = zone_of(self._connection, self._store)
         return horizon_in(self._zone, self._statements)
 
+    def next_due(self, horizon: Horizon) -> datetime | None:
+        """The instant at which the first message that is not due yet comes due."""
+        since = self._due_text(horizon.before)
+        due: datetime | None = self._statements.row("next_due", since=since, zone=horizon.zone).due
+        return due
+
     def summary(self, sweep_id: UUID) -> tuple[SweepSummary, bool]:
         """The sweep's row for `sweeps`, and whether retry counters changed."""
         _, messages = self.progress(sweep_id)

@@ -86,7 +86,7 @@ def _table(
 ) -> TableFacts:
     found = find_table(connection, table, wanted.rights)
     if found is not None:
-        indexes = connection.rows("doctor_indexes", schema=table.schema, table=table.table)
+        indexes = connection.rows("describe_indexes", schema=table.schema, table=table.table)
         found = replace(
             found,
             indexed=frozenset(row.column_name for row in indexes if not row.is_partial),

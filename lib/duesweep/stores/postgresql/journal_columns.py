@@ -66,6 +66,7 @@ JOURNAL_COLUMNS = {
         "remaining": "bigint",
         "reason": "text",
         "engine": "text",
+        "stop_at": "timestamp with time zone",
         "sealed_at": "timestamp with time zone",
     },
     "bindings": {

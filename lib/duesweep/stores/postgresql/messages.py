@@ -1,6 +1,6 @@
 """A session for one message at a time on a PostgreSQL store."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from duesweep.core.message import Message
 from duesweep.core.outcome import Failed
@@ -11,6 +11,9 @@ from duesweep.stores.postgresql.task import PostgreSqlTaskSession, instant_value
 from duesweep.stores.postgresql.zone import horizon_in, zone_of
 from duesweep.stores.relational.kinds import store_row
 from duesweep.stores.values import Horizon, NewMessage
+
+# Before all times.
+_EVER = "-infinity"
 
 
 class PostgreSqlMessageSession(PostgreSqlTaskSession):
@@ -59,9 +62,8 @@ class PostgreSqlMessageSession(PostgreSqlTaskSession):
 
     def next_due(self) -> datetime | None:
         """When the next message is or was due."""
-        due: datetime | None = self._statements.row("next_due").due
-        shift = timedelta(microseconds=self._horizon().shift_us)
-        return None if due is None else due - shift
+        due: datetime | None = self._statements.row("next_due", since=_EVER, zone=self._zone).due
+        return due
 
     def _horizon(self) -> Horizon:
         return horizon_in(self._zone, self._statements)

@@ -17,15 +17,19 @@ from duesweep.stores.postgresql.location import PostgreSqlLocation, journal_tabl
 # Identifiers are cut after this many bytes, which would give an index its table's name.
 _NAME_BYTES = 63
 
+# A generated column, which people can read.
+_BODY_STRING = "bodystring"
 # Tables with the columns that each has to have, and the statements that create or complete them.
 _Creation = tuple[Mapping[TableName, Collection[str]], str]
 
 
 @dataclass(frozen=True, slots=True)
 class PostgreSqlSetup:
-    """What one database has to hold: queues, and the store's tables if it is the store's.
+    """What one database has to hold: queues, the table of subscriptions, and the store's tables if
+    it is the store's.
 
-    `setting` is the one that names the database.
+    `setting` is the one that names the database. `readable` are those of the queues that have a
+    column with the body as text.
     """
 
     dsn: str = field(repr=False)
@@ -33,6 +37,8 @@ class PostgreSqlSetup:
     queues: tuple[TableName, ...] = ()
     store: PostgreSqlLocation | None = None
     timeouts: Timeouts = DEFAULT_TIMEOUTS
+    subscriptions: TableName | None = None
+    readable: tuple[TableName, ...] = ()
 
     def script(self) -> str:
         """All statements."""
@@ -63,8 +69,16 @@ class PostgreSqlSetup:
             journal = journal_tables(delayed.schema)
             columns = {table: JOURNAL_COLUMNS[name] for name, table in journal.items()}
             yield columns, text_of("create_journal", journal)
+        if self.subscriptions is not None:
+            text = text_of("create_subscriptions", {"subscriptions": self.subscriptions})
+            yield {self.subscriptions: ()}, text
         for queue in self.queues:
-            yield {queue: ()}, text_of("create_queue", {"queue": queue})
+            text = text_of("create_queue", {"queue": queue})
+            if queue in self.readable:
+                text += text_of("add_body_string", {"queue": queue})
+                yield {queue: {_BODY_STRING}}, text
+            else:
+                yield {queue: ()}, text
 
 
 def _unbind(connection: PostgreSqlConnection, store: PostgreSqlLocation) -> Unbound:

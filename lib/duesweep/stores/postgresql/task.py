@@ -57,7 +57,7 @@ class PostgreSqlTaskSession(RelationalTaskSession):
             ("find_delete_hooks", {"delayed": self._delayed}),
             ("set_lock_wait", {"wait": usual_wait}),
         )
-        server_us = self._time_if_open(run, fence)
+        server_us = self._time_of_batch(run, fence)
         if hooks.found:
             raise UnusualBatchError("a trigger or a rule has a say in what is removed")
         claim = self._read_claim(run, claim_keys, rows, server_us)

@@ -8,6 +8,9 @@ from duesweep.core.outcome import Exhausted, Failed
 from duesweep.errors import MessageError, make_storable
 from duesweep.stores.values import SweepRun
 
+# Most sources have few counters: all of them cost less than a search for a thousand keys.
+FEW_COUNTERS = 100
+
 
 class BatchAccount(Protocol):
     """The retry counters of a source and what it exhausts, in one dialect, on one session."""

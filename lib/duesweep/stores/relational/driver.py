@@ -95,6 +95,12 @@ class RelationalDriverSession(RelationalJournal, ABC):
             )
         return SweepRun(sweep_id, horizon)
 
+    @retry_lost_transactions
+    def stop_sweep(self, sweep_id: UUID, after_seconds: float) -> None:
+        """Let an open sweep stop so many seconds from now; see `StopsSweeps`."""
+        after_ms = round(after_seconds * 1_000)
+        self._statements.execute("stop_sweep", sweep_id=sweep_id, after_ms=after_ms)
+
     def notices(self) -> Sequence[Problem]:
         """Messages that are never due, since they have no Due."""
         if not self._kind.may_lack_due:

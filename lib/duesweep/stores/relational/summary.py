@@ -120,6 +120,10 @@ def _outcome(row: Any, account: SweepAccount, *, has_failures: bool) -> str:
     is_cut = not account.is_complete and row.remaining
     if is_cut or row.reason is not None or account.unexplained:
         return "incomplete"
+    was_stopped = row.stop_at is not None and row.stop_at <= row.closed_at
+    # What was not even planned is not in the account, but remains.
+    if was_stopped and (account.left or row.remaining):
+        return "stopped"
     return "failures" if has_failures else "done"
 
 

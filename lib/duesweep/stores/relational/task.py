@@ -12,7 +12,7 @@ from duesweep.core.breaker_report import report_as_text
 from duesweep.core.message import Message
 from duesweep.core.outcome import Outcomes
 from duesweep.drivers.statements import Statements
-from duesweep.errors import StoreError, SweepClosedError, make_storable
+from duesweep.errors import StoreError, SweepClosedError, SweepStoppedError, make_storable
 from duesweep.stores.relational.account import BatchAccount
 from duesweep.stores.values import SweepRun
 
@@ -60,7 +60,7 @@ class RelationalTaskSession(ABC):
     def end_slice(self, run: SweepRun, slice_number: int, end: SliceEnd) -> None:
         """Journal the end of a slice, in a transaction of its own."""
         with self.transaction():
-            self._fence(run)
+            self._refuse_closed(run, self._fence_rows(run))
             self._statements.execute(
                 "journal_slice",
                 sweep_id=run.sweep_id,
@@ -71,17 +71,24 @@ class RelationalTaskSession(ABC):
             )
 
     def _fence(self, run: SweepRun) -> int:
-        """Hold the sweep open until this transaction ends; the server's time in microseconds."""
-        return self._time_if_open(run, self._fence_rows(run))
+        """Begin a batch: hold the sweep open until this transaction ends. Returns the server's time
+        in microseconds.
+        """
+        return self._time_of_batch(run, self._fence_rows(run))
 
-    def _time_if_open(self, run: SweepRun, rows: Sequence[Any]) -> int:
-        if not rows or not rows[0].is_open:
+    def _time_of_batch(self, run: SweepRun, fence: Sequence[Any]) -> int:
+        self._refuse_closed(run, fence)
+        if fence[0].is_stopping:
+            raise SweepStoppedError(f"Sweep {run.sweep_id} of {self._source} is to stop")
+        server_us: int = fence[0].server_us
+        return server_us
+
+    def _refuse_closed(self, run: SweepRun, fence: Sequence[Any]) -> None:
+        if not fence or not fence[0].is_open:
             raise SweepClosedError(
                 f"Sweep {run.sweep_id} of {self._source} was closed by another process, which took "
                 "its driver for dead; what it had not delivered is left to the next sweep"
             )
-        server_us: int = rows[0].server_us
-        return server_us
 
     def _remove_all(self, messages: Sequence[Message]) -> None:
         removed = self._remove(messages)

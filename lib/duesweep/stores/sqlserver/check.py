@@ -1,11 +1,13 @@
 """Whether a session on SQL Server can sweep: its database and the store's tables."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+from duesweep.checks.tables import index_notices
 from duesweep.core.address import SqlServerTable
 from duesweep.drivers.sqlserver import SqlServerConnection
-from duesweep.drivers.sqlserver.catalog import find_table, missing_rights
-from duesweep.errors import ConfigError, StoreError
+from duesweep.drivers.sqlserver.catalog import find_table, missing_rights, with_indexes
+from duesweep.errors import ConfigError, Problem, StoreError
 from duesweep.stores.relational.check import refuse_wrong_table
 from duesweep.stores.sqlserver.kinds import SqlServerTableKind
 from duesweep.stores.sqlserver.wanted import wanted_tables
@@ -24,6 +26,17 @@ def check_tables(
             lacking = missing_rights(connection, table, wanted.rights)
             found = replace(found, missing_rights=lacking)
         refuse_wrong_table(wanted, found)
+
+
+def delayed_index_notices(
+    connection: SqlServerConnection, kind: SqlServerTableKind, delayed: SqlServerTable
+) -> Sequence[Problem]:
+    """What is missing of the delayed table's indexes: without them a sweep works, but slowly."""
+    found = find_table(connection, delayed)
+    if found is None:
+        return ()
+    wanted = dict(wanted_tables(kind, delayed))[delayed]
+    return index_notices(wanted, with_indexes(connection, delayed, found))
 
 
 def check_session(connection: SqlServerConnection, setting: str) -> None:

@@ -61,6 +61,11 @@ class ClaimedRows:
         found = (self._excluded.get(due, ()) for due in set(dues))
         return {key for keys in found for key in keys}
 
+    @property
+    def excluded_count(self) -> int:
+        """How many messages are excluded."""
+        return sum(map(len, self._excluded.values()))
+
     def fail(self, messages: Iterable[Message]) -> None:
         """Remember that these fail in the transaction under way."""
         self._failing += messages

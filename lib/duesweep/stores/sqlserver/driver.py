@@ -10,13 +10,13 @@ from uuid import UUID
 from duesweep.core.address import SqlServerTable
 from duesweep.core.policy import Slicing
 from duesweep.drivers.sqlserver import SqlServerConnection, bound_text, due_of, literal
-from duesweep.errors import StoreError
+from duesweep.errors import Problem, StoreError
 from duesweep.stores.journal import JdbcSource, SweepSummary
 from duesweep.stores.relational.driver import RelationalDriverSession, slice_sizes
 from duesweep.stores.relational.journal import sweep_lock
 from duesweep.stores.relational.locks import LockingSession
 from duesweep.stores.relational.summary import Lateness, lateness_of
-from duesweep.stores.sqlserver.check import check_tables
+from duesweep.stores.sqlserver.check import check_tables, delayed_index_notices
 from duesweep.stores.sqlserver.delayed import find_delayed
 from duesweep.stores.sqlserver.location import SqlServerLocation
 from duesweep.stores.sqlserver.locks import SqlServerLocks
@@ -50,10 +50,20 @@ class SqlServerDriverSession(RelationalDriverSession):
         check_tables(self._connection, self._store.kind, self._delayed_table)
         self.jdbc()
 
+    def table_notices(self) -> Sequence[Problem]:
+        """What is missing of the delayed table's indexes."""
+        return delayed_index_notices(self._connection, self._store.kind, self._delayed_table)
+
     def horizon(self) -> Horizon:
         """NServiceBus's predicate, evaluated by the server."""
         now = due_of(self._statements.row("horizon").horizon)
         return Horizon(now, now)
+
+    def next_due(self, horizon: Horizon) -> datetime | None:
+        """The Due of the first message that is not due yet."""
+        since = self._due_text(horizon.before)
+        due: str | None = self._statements.row("next_due", since=since).due
+        return None if due is None else due_of(due)
 
     def summary(self, sweep_id: UUID) -> tuple[SweepSummary, bool]:
         """The sweep's row for `sweeps`, and whether retry counters changed."""

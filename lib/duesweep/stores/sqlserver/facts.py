@@ -10,7 +10,7 @@ from duesweep.checks.tables import FoundTable, WantedTable
 from duesweep.core.address import SqlServerTable, bracket_name
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.sqlserver import SqlServerConnection, connect
-from duesweep.drivers.sqlserver.catalog import find_table
+from duesweep.drivers.sqlserver.catalog import find_table, with_indexes
 from duesweep.errors import ConfigError, StoreError
 from duesweep.stores.relational.messages import destinations
 from duesweep.stores.relational.readings import read_clock
@@ -104,20 +104,13 @@ def _found(
     found = find_table(connection, table)
     if found is None:
         return None
-    catalog = connection.named({"catalog": bracket_name(table.catalog)})
-    indexes = catalog.rows("doctor_indexes", name=table.sql)
-    # Some servers give the names of an index's columns in lower case.
-    written = {name.lower(): name for name in found.columns}
-    firsts = [(written[row.column_name.lower()], bool(row.is_partial)) for row in indexes]
     return replace(
-        found,
+        with_indexes(connection, table, found),
         missing_rights=[
             right
             for right in rights
             if not connection.row("doctor_right", name=table.sql, right=right).is_granted
         ],
-        indexed=frozenset(name for name, is_partial in firsts if not is_partial),
-        indexed_in_part=frozenset(name for name, is_partial in firsts if is_partial),
     )
 
 

@@ -68,6 +68,7 @@ JOURNAL_COLUMNS = {
         "remaining": "bigint",
         "reason": "nvarchar",
         "engine": "nvarchar",
+        "stop_at": "datetime2",
         "sealed_at": "datetime2",
     },
     "bindings": {

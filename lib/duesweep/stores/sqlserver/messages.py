@@ -1,15 +1,17 @@
 """A session for one message at a time on a store in SQL Server."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
 from duesweep.core.message import Message
 from duesweep.core.outcome import Failed
-from duesweep.drivers.sqlserver import due_of, due_text
+from duesweep.drivers.sqlserver import bound_text, due_of, due_text
 from duesweep.errors import DeliveryFailedError
 from duesweep.stores.relational.kinds import store_row
 from duesweep.stores.sqlserver.task import SqlServerTaskSession
 from duesweep.stores.values import NewMessage
+
+_EVER = datetime.min.replace(tzinfo=UTC)
 
 
 class SqlServerMessageSession(SqlServerTaskSession):
@@ -49,7 +51,7 @@ class SqlServerMessageSession(SqlServerTaskSession):
 
     def next_due(self) -> datetime | None:
         """When the next message is or was due."""
-        due: str | None = self._statements.row("next_due").due
+        due: str | None = self._statements.row("next_due", since=bound_text(_EVER)).due
         return None if due is None else due_of(due)
 
     def _is_there(self, message: Message) -> bool:

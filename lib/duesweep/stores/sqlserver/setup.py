@@ -4,31 +4,31 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from duesweep.core.address import SqlServerTable, bracket_name
+from duesweep.core.address import SqlServerTable
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
-from duesweep.drivers.sqlserver import SqlServerConnection, connect, creation, database_of
+from duesweep.drivers.sqlserver import SqlServerConnection, connect, creation, database_of, script
 from duesweep.drivers.sqlserver.catalog import find_table, is_there
-from duesweep.errors import ConfigError, StoreError
-from duesweep.stores.installed import Completed, Unbound
+from duesweep.errors import ConfigError, Problem, StoreError
+from duesweep.stores.installed import Completed, IndexCreated, Unbound
 from duesweep.stores.sqlserver.check import check_session
 from duesweep.stores.sqlserver.delayed import find_delayed
+from duesweep.stores.sqlserver.due_index import create_due_index, due_index_script
 from duesweep.stores.sqlserver.journal_columns import JOURNAL_COLUMNS
 from duesweep.stores.sqlserver.location import SqlServerLocation, journal_tables
 
-# Command-line tools begin without the first, and then refuse an index with a condition.
-_PREAMBLE = """SET QUOTED_IDENTIFIER ON;
-SET ANSI_NULLS ON;
-USE {catalog};
-"""
+# A computed column, which people can read.
+_BODY_STRING = "BodyString"
 # Tables with the columns that each has to have, and the statements that create or complete them.
-_Creation = tuple[Mapping[SqlServerTable, Collection[str]], str]
+_Creation = tuple[Mapping[SqlServerTable, Collection[str]], Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class SqlServerSetup:
-    """What one server has to hold: queues, and the store's tables if it is the store's.
+    """What one server has to hold: queues, the table of subscriptions, and the store's tables if it
+    is the store's.
 
-    `setting` is the one that names the server.
+    `setting` is the one that names the server. `readable` are those of the queues that have a
+    column with the body as text.
     """
 
     dsn: str = field(repr=False)
@@ -36,16 +36,23 @@ class SqlServerSetup:
     queues: tuple[SqlServerTable, ...] = ()
     store: SqlServerLocation | None = None
     timeouts: Timeouts = DEFAULT_TIMEOUTS
+    subscriptions: SqlServerTable | None = None
+    readable: tuple[SqlServerTable, ...] = ()
 
     def script(self) -> str:
         """All statements, in batches as the command-line tools of SQL Server take them."""
         delayed = self.store.candidates[0] if self.store else None
-        texts = [_PREAMBLE.format(catalog=bracket_name(database_of(self.dsn)))]
-        return "GO\n".join([*texts, *(text for _, text in self._creations(delayed))])
+        texts = [text for _, several in self._creations(delayed) for text in several]
+        if self.store is not None and delayed is not None and self.store.kind.create is not None:
+            texts.append(due_index_script(self.store.kind, delayed))
+        return script(database_of(self.dsn), texts)
 
-    def install(self, *, rebind: bool) -> Sequence[SqlServerTable | Completed | Unbound]:
-        """Create what is missing; returns the tables that were created or completed. `rebind` frees
-        the source, and the last value returned says so.
+    def install(
+        self, *, rebind: bool
+    ) -> Sequence[SqlServerTable | Completed | IndexCreated | Problem | Unbound]:
+        """Create what is missing; returns the tables that were created or completed, the index that
+        was created, or why it was not. `rebind` frees the source, and the last value returned says
+        so.
 
         Raises `ConfigError` where this user may not.
         """
@@ -53,20 +60,30 @@ class SqlServerSetup:
             check_session(connection, self.setting)
             delayed = find_delayed(connection, self.store) if self.store else None
             created = _create_missing(connection, self._creations(delayed))
-            if rebind and self.store is not None and delayed is not None:
-                return [*created, _unbind(connection, self.store, delayed)]
-        return created
+            if self.store is None or delayed is None:
+                return created
+            indexes = list(create_due_index(connection, self.store, delayed))
+            unbound = [_unbind(connection, self.store, delayed)] if rebind else []
+        return [*created, *indexes, *unbound]
 
     def _creations(self, delayed: SqlServerTable | None) -> Iterator[_Creation]:
         if self.store is not None and delayed is not None:
             create = self.store.kind.create
             if create is not None:
-                yield {delayed: ()}, creation(create, delayed=delayed)
+                yield {delayed: ()}, [creation(create, delayed=delayed)]
             journal = journal_tables(delayed)
             columns = {table: JOURNAL_COLUMNS[name] for name, table in journal.items()}
-            yield columns, creation("create_journal", **journal)
+            yield columns, [creation("create_journal", **journal)]
+        if self.subscriptions is not None:
+            text = creation("create_subscriptions", subscriptions=self.subscriptions)
+            yield {self.subscriptions: ()}, [text]
         for queue in self.queues:
-            yield {queue: ()}, creation("create_queue", queue=queue)
+            text = creation("create_queue", queue=queue)
+            if queue in self.readable:
+                # One statement after the other: both declare the same variable.
+                yield {queue: {_BODY_STRING}}, [text, creation("add_body_string", queue=queue)]
+            else:
+                yield {queue: ()}, [text]
 
 
 def _unbind(
@@ -82,7 +99,7 @@ def _create_missing(
     connection: SqlServerConnection, creations: Iterator[_Creation]
 ) -> list[SqlServerTable | Completed]:
     done: list[SqlServerTable | Completed] = []
-    for tables, text in creations:
+    for tables, texts in creations:
         was_there = {table for table in tables if is_there(connection, table)}
         lacking = [
             table
@@ -90,7 +107,7 @@ def _create_missing(
             if table not in was_there or not _has_columns(connection, table, columns)
         ]
         if lacking:
-            _create(connection, lacking, text)
+            _create(connection, lacking, texts)
             done += [Completed(t.sql) if t in was_there else t for t in lacking]
     return done
 
@@ -104,16 +121,19 @@ def _has_columns(
     return found is not None and set(found.columns).issuperset(columns)
 
 
-def _create(connection: SqlServerConnection, tables: Sequence[SqlServerTable], text: str) -> None:
+def _create(
+    connection: SqlServerConnection, tables: Sequence[SqlServerTable], texts: Sequence[str]
+) -> None:
     try:
-        connection.script(text)
+        for text in texts:
+            connection.script(text)
     except StoreError as error:
         if error.transient:
             raise
         raise ConfigError(
-            f"{', '.join(table.sql for table in tables)} cannot be created: {error}",
+            f"{', '.join(table.sql for table in tables)} cannot be created or altered: {error}",
             advice=(
-                "grant CREATE TABLE and ALTER on the schema, or have an administrator run "
-                "what `setup --print-sql` prints"
+                "grant CREATE TABLE and VIEW DEFINITION, and ALTER on the schema, or have an "
+                "administrator run what `setup --print-sql` prints"
             ),
         ) from error

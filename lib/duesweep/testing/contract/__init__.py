@@ -1,8 +1,9 @@
 """The contracts of a store and of a queue, as tests for authors of such. Needs pytest.
 
 Write a class that tells the tests what they have to know about your store, without using one of its
-sessions: all members of `StoreUnderTest`. (For stores with JSON headers, `JsonHeaders` has three of
-them.) Then inherit the tests, and define the fixture `subject`, an empty store for each test:
+sessions: all members of `StoreUnderTest`, and that of `StoppableStoreUnderTest` if sweeps of your
+store can be stopped early. (For stores with JSON headers, `JsonHeaders` has three of them.) Then
+inherit the tests, and define the fixture `subject`, an empty store for each test:
 
     from dataclasses import replace
     from datetime import timedelta
@@ -59,6 +60,7 @@ from duesweep.testing.contract.subjects import (  # noqa: E402 - see above
     BrokerUnderTest,
     JsonHeaders,
     QueueUnderTest,
+    StoppableStoreUnderTest,
     StoreUnderTest,
 )
 from duesweep.testing.contract.transactions import roll_back  # noqa: E402 - see above
@@ -72,6 +74,7 @@ __all__ = [
     "JsonHeaders",
     "QueueContract",
     "QueueUnderTest",
+    "StoppableStoreUnderTest",
     "StoreContract",
     "StoreUnderTest",
     "roll_back",

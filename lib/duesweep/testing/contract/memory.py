@@ -59,6 +59,10 @@ class MemoryUnderTest(JsonHeaders):
         """The store's own method."""
         self.store.close_sweep(run)
 
+    def stop_sweep(self, run: SweepRun, after_seconds: float) -> None:
+        """The store's own method."""
+        self.store.stop_sweep(run.sweep_id, after_seconds)
+
     def attempts(self) -> dict[str, int]:
         """The counters without their times."""
         return {key: count for key, (count, _) in self.store.attempts.items()}

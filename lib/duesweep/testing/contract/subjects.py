@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from duesweep.core.message import Message
 from duesweep.queues.base import Queue
@@ -123,6 +123,15 @@ class StoreUnderTest(Protocol):
 
     def delivered(self) -> list[str]:
         """The headers of the messages in queue `Billing`."""
+        ...
+
+
+@runtime_checkable
+class StoppableStoreUnderTest(Protocol):
+    """What a subject has besides, if the store's driver session is one that `StopsSweeps`."""
+
+    def stop_sweep(self, run: SweepRun, after_seconds: float) -> None:
+        """Let the sweep stop so many seconds from now, by the method of that session."""
         ...
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from duesweep.core.headers.json import (
     FORWARD_DESTINATION,
     _rebuild,
+    escape_non_ascii,
     read,
     remove_forward_destination,
     write,
@@ -248,3 +249,18 @@ def test_repeated_name_with_a_value_that_is_no_text_is_poison(value: str) -> Non
 def test_headers_that_are_null_are_poison() -> None:
     with pytest.raises(UnreadableHeadersError):
         read(None)
+
+
+@given(header_sets)
+@example({"Grüße": '☃ \U0001f600 \\ " / \x7f', "a": None})
+def test_escaped_headers_are_ascii_and_the_same(headers: dict[str, str | None]) -> None:
+    escaped = escape_non_ascii(write(headers))
+
+    assert escaped.isascii()
+    assert list(read(escaped).items()) == list(headers.items())
+
+
+def test_headers_that_are_ascii_stay_as_they_are() -> None:
+    text = '{ "a\\/b" : "\\u00e9" }'
+
+    assert escape_non_ascii(text) is text

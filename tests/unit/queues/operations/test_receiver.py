@@ -196,3 +196,36 @@ def test_queue_that_is_not_there_is_raised_before_anything_is_received(missing: 
 
     with pytest.raises(QueueNotFoundError, match=missing):
         receive(transport, Handler())
+
+
+@pytest.mark.parametrize(("purges", "handled"), [(True, []), (False, texts(1_001))])
+def test_receiver_that_purges_on_startup_receives_nothing_that_was_there(
+    transport: MemoryTransport, *, purges: bool, handled: list[str]
+) -> None:
+    transport.put("Billing", *texts(1_001))
+    transport.put("Other", *texts(1))
+    handler = Handler()
+
+    with capture_logs() as logs:
+        receive(transport, handler, ReceiverOptions(concurrency=1, purge_on_startup=purges))
+
+    assert handler.handled == handled
+    assert transport.headers("Billing") == []
+    assert transport.headers("Other") == texts(1)
+    told = [log for log in logs if log["event"] == "purged_on_startup"]
+    assert [log["messages"] for log in told] == ([1_001] if purges else [])
+
+
+def test_messages_that_come_after_a_purge_on_startup_are_received(
+    transport: MemoryTransport,
+) -> None:
+    handler = Handler()
+
+    def arrive(name: str) -> None:
+        if name == "peek" and not transport.peeked:
+            transport.put("Billing", *texts(1))
+
+    transport.before = arrive
+    receive(transport, handler, ReceiverOptions(concurrency=1, purge_on_startup=True))
+
+    assert handler.handled == texts(1)

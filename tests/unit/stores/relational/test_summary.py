@@ -14,14 +14,16 @@ from duesweep.sweep import exit_code
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def summary(end: dict[str, Any] | None, dispatched: int = 4, **closed: Any) -> SweepSummary:
+def summary(
+    end: dict[str, Any] | None, dispatched: int = 4, failed: int = 0, **closed: Any
+) -> SweepSummary:
     """Of a sweep of ten messages in one slice; `closed` says how it was closed."""
     row = {
         "sweep_id": "1", "source": "nsb", "horizon": BEGAN, "started_at": BEGAN,
         "closed_at": BEGAN + timedelta(seconds=2), "planned": "[10]", "over_limit": 0,
-        "abandoned": False, "remaining": 0, "reason": None, "engine": "spark",
+        "abandoned": False, "remaining": 0, "reason": None, "engine": "spark", "stop_at": None,
     }  # fmt: skip
-    total = {"slice": 0, "dispatched": dispatched, "failed": 0, "exhausted": 0, "bytes": 8}
+    total = {"slice": 0, "dispatched": dispatched, "failed": failed, "exhausted": 0, "bytes": 8}
     counts = dict.fromkeys(("given", "claimed", "skipped", "gone", "later", "left"), 0)
     ends = (
         []
@@ -60,3 +62,45 @@ def test_slice_that_was_cut_is_incomplete_while_something_is_due(
     found = summary(None, remaining=remaining)
 
     assert (found.outcome, found.left, found.skipped) == (outcome, 6, 0)
+
+
+def test_sweep_that_left_messages_because_it_was_stopped_is_stopped_and_no_fault() -> None:
+    found = summary({"given": 10, "claimed": 4, "left": 6}, stop_at=BEGAN)
+
+    assert (found.outcome, exit_code(found), found.reason) == ("stopped", ExitCode.DONE, None)
+    assert (found.found, found.claimed, found.left) == (10, 4, 6)
+
+
+def test_sweep_that_was_stopped_before_its_plan_is_stopped_if_messages_remain() -> None:
+    found = summary(None, dispatched=0, planned="[]", stop_at=BEGAN, remaining=1)
+
+    assert (found.outcome, exit_code(found), found.found) == ("stopped", ExitCode.DONE, 0)
+
+
+def test_sweep_that_ended_before_its_time_was_over_was_not_stopped() -> None:
+    later = BEGAN + timedelta(minutes=1)
+    found = summary({"given": 10, "claimed": 4, "left": 6}, stop_at=later)
+
+    assert found.outcome == "done"
+
+
+def test_sweep_that_had_done_all_when_it_was_stopped_is_done() -> None:
+    found = summary({"given": 10, "claimed": 10}, dispatched=10, stop_at=BEGAN)
+
+    assert found.outcome == "done"
+
+
+@pytest.mark.parametrize(
+    "closed", [{"remaining": 6}, {"reason": "Spark ended the job: x"}], ids=["cut", "ended"]
+)
+def test_stopped_sweep_whose_slice_was_cut_is_incomplete(closed: dict[str, Any]) -> None:
+    found = summary({"given": 10, "reason": "the server went away"}, stop_at=BEGAN, **closed)
+
+    assert (found.outcome, exit_code(found)) == ("incomplete", ExitCode.WORK_LEFT)
+
+
+def test_messages_that_failed_before_a_stop_are_in_the_exit_code() -> None:
+    found = summary({"given": 10, "claimed": 5, "left": 5}, failed=1, stop_at=BEGAN)
+
+    assert (found.outcome, exit_code(found)) == ("stopped", ExitCode.MESSAGES_FAILED)
+    assert (found.dispatched, found.failed, found.left) == (4, 1, 5)

@@ -7,6 +7,7 @@ from duesweep.testing.contract.stores.finish import FinishContract
 from duesweep.testing.contract.stores.locks import LockContract
 from duesweep.testing.contract.stores.messages import MessageContract
 from duesweep.testing.contract.stores.retry import RetryContract
+from duesweep.testing.contract.stores.stop import StopContract
 from duesweep.testing.contract.stores.sweep import SweepContract
 from duesweep.testing.contract.stores.take import TakeContract
 
@@ -19,6 +20,7 @@ class StoreContract(
     ClaimKeyContract,
     FinishContract,
     SweepContract,
+    StopContract,
     TakeContract,
     MessageContract,
 ):

@@ -32,8 +32,12 @@ class DueContract:
             delayed_row(due=horizon + shift) for shift in (-tick, 0 * tick, tick)
         )
 
-        due = [row.key for row in (before, at, after) if row.is_due(horizon)]
-        assert steps.claimable(subject, run, before, at, after) == due
+        rows = [before, at, after]
+        if subject.abilities.stand_in is not None:
+            # It stores a Due between two ticks, before the tick up to which the horizon is rounded.
+            rows.remove(at)
+        due = [row.key for row in rows if row.is_due(horizon)]
+        assert steps.claimable(subject, run, *rows) == due
         assert before.key in due
         assert after.key not in due
 

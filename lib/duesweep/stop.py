@@ -1,0 +1,87 @@
+"""Stops a sweep early: batches in hand are finished, and the rest is left to the next sweep.
+
+The store's database knows when a sweep is to stop, because each batch asks there whether the sweep
+is still open. So it does not matter which engine runs the slices, or where.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from duesweep.errors import ConfigError
+from duesweep.stores.abilities import StopsSweeps
+from duesweep.stores.base import DriverSession, Store
+from duesweep.stores.values import SweepRun
+
+_POLL_SECONDS = 0.2
+
+
+class Stop:
+    """Says when one sweep is to stop: as soon as somebody calls `ask`, and at `at` at the latest,
+    by `time.time()`; None: only when asked.
+
+    `is_possible` is False from when it is known that the store cannot stop a sweep.
+    """
+
+    def __init__(self, at: float | None = None) -> None:
+        self.is_possible = True
+        self._at = at
+        self._is_asked = False
+
+    def ask(self) -> None:
+        """Stop as soon as possible. A handler of signals may call it."""
+        self._is_asked = True
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the sweep is to stop now."""
+        return self._seconds_left() == 0
+
+    def check(self, session: DriverSession) -> None:
+        """Find out whether the store can stop a sweep. Raises `ConfigError` if it has to and
+        cannot.
+        """
+        self.is_possible = isinstance(session, StopsSweeps)
+        if not self.is_possible and self._at is not None:
+            raise ConfigError(
+                f"The store of {session.source} cannot stop a sweep after a time",
+                advice="sweep without --max-seconds, or see docs/stores.md (`stop_sweep`)",
+            )
+
+    @contextmanager
+    def passed_on(self, store: Store, session: DriverSession, run: SweepRun) -> Iterator[None]:
+        """Within the block, tell `store` when the sweep is to stop."""
+        if not isinstance(session, StopsSweeps):
+            yield
+            return
+        seconds = self._seconds_left()
+        if seconds is not None:
+            session.stop_sweep(run.sweep_id, seconds)
+        is_over = threading.Event()
+        # The session of the block may be waiting for an answer when somebody asks.
+        thread = threading.Thread(
+            target=self._tell, args=(store, run, is_over), name="duesweep stop", daemon=True
+        )
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            # A thread whose store does not answer ends later by itself.
+            thread.join(_POLL_SECONDS)
+
+    def _tell(self, store: Store, run: SweepRun, is_over: threading.Event) -> None:
+        while not is_over.wait(_POLL_SECONDS):
+            if not self._is_asked:
+                continue
+            # After an error, again in the next round; a custom store may raise anything.
+            with suppress(Exception), store.open_driver() as session:
+                assert isinstance(session, StopsSweeps)
+                session.stop_sweep(run.sweep_id, 0)
+                return
+
+    def _seconds_left(self) -> float | None:
+        if self._is_asked:
+            return 0
+        return None if self._at is None else max(0, self._at - time.time())

@@ -1,0 +1,44 @@
+"""Creates the index on Due where a delayed table lacks it, as the transports' installers do."""
+
+from collections.abc import Iterator
+
+from duesweep.core.address import SqlServerTable, bracket_name
+from duesweep.drivers.sqlserver import SqlServerConnection, creation
+from duesweep.errors import Problem, StoreError
+from duesweep.stores.installed import IndexCreated
+from duesweep.stores.sqlserver.check import delayed_index_notices
+from duesweep.stores.sqlserver.kinds import SqlServerTableKind
+from duesweep.stores.sqlserver.location import SqlServerLocation
+
+
+def due_index_script(kind: SqlServerTableKind, delayed: SqlServerTable) -> str:
+    """The statement that creates the index, unless there is one."""
+    columns = {"due": kind.names["due"], "index": bracket_name(kind.index)}
+    return creation("create_due_index", columns, delayed=delayed)
+
+
+def create_due_index(
+    connection: SqlServerConnection, store: SqlServerLocation, delayed: SqlServerTable
+) -> Iterator[IndexCreated | Problem]:
+    """Create the index if it is missing. Yields what was done; where this user may not create it,
+    why not, and what to do: sweeps work without it.
+    """
+    if store.kind.create is None:
+        return
+    missing = delayed_index_notices(connection, store.kind, delayed)
+    if not missing:
+        return
+    rows = connection.row("estimate_rows", table=delayed.sql).rows
+    try:
+        with connection.wait_longer(store.timeouts.plan_seconds(int(rows))):
+            connection.script(due_index_script(store.kind, delayed))
+    except StoreError as error:
+        if error.transient:
+            raise
+        (lacking,) = missing
+        yield Problem(
+            f"{lacking.text}. It cannot be created: {error.text}",
+            f"have the table's owner {lacking.advice}",
+        )
+    else:
+        yield IndexCreated(store.kind.index, delayed.sql)

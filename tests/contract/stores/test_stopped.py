@@ -1,0 +1,65 @@
+"""Sweeps that are stopped before they dispatch anything."""
+
+from typing import Any
+
+import pytest
+
+from duesweep import wiring
+from duesweep.engines.in_process import InProcessEngine
+from duesweep.errors import ExitCode
+from duesweep.stop import Stop
+from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
+from duesweep.sweep import exit_code, sweep
+from support.endpoint import Endpoint
+from support.ledger_reader import LedgerReader
+
+pytestmark = pytest.mark.services
+
+
+def test_sweep_that_is_stopped_before_its_plan_makes_none(
+    endpoint: Endpoint, ledger: LedgerReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint.set_up("Billing")
+    endpoint.delay_many(7)
+    stop = Stop()
+    stop.ask()
+    monkeypatch.setattr(PostgreSqlDriverSession, "plan", _must_not_plan)
+
+    stopped = sweep(InProcessEngine(), wiring.sweep_context(endpoint.config()), stop=stop)
+
+    assert (stopped.outcome, stopped.found, exit_code(stopped)) == ("stopped", 0, ExitCode.DONE)
+    assert len(endpoint.waiting()) == 7
+    assert [row.outcome for row in ledger.rows("sweeps")] == ["stopped"]
+
+
+def test_sweep_that_is_stopped_while_it_plans_leaves_all_that_it_found(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint.set_up("Billing")
+    endpoint.delay_many(7)
+    plan = PostgreSqlDriverSession.plan
+
+    def stopped_meanwhile(session: PostgreSqlDriverSession, run: Any, slicing: Any) -> Any:
+        session.stop_sweep(run.sweep_id, 0)
+        return plan(session, run, slicing)
+
+    monkeypatch.setattr(PostgreSqlDriverSession, "plan", stopped_meanwhile)
+
+    stopped = sweep(InProcessEngine(), wiring.sweep_context(endpoint.config()))
+
+    assert (stopped.outcome, stopped.found, stopped.left) == ("stopped", 7, 7)
+    assert (stopped.reason, len(endpoint.waiting())) == (None, 7)
+
+
+def test_stop_of_a_sweep_that_found_nothing_leaves_nothing(endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing")
+    stop = Stop()
+    stop.ask()
+
+    done = sweep(InProcessEngine(), wiring.sweep_context(endpoint.config()), stop=stop)
+
+    assert done.outcome == "done"
+
+
+def _must_not_plan(*_: object) -> Any:
+    raise AssertionError("it planned")

@@ -1,0 +1,183 @@
+"""A sweep over the whole corpus of bad input, side by side with good messages."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import monotonic
+
+import pytest
+from deltalake import DeltaTable
+
+from duesweep import wiring
+from duesweep.cli.app import main
+from duesweep.core.headers.json import FORWARD_DESTINATION, remove_forward_destination, write
+from duesweep.drivers.postgresql.connection import PostgreSqlConnection
+from duesweep.engines.in_process import InProcessEngine
+from duesweep.sweep import sweep
+from duesweep.testing.builders import DelayedRow, delayed_row
+from duesweep.texts import make_printable
+from support.bad_input import corpus
+from support.endpoint import Endpoint
+from support.ledger_reader import LedgerReader
+
+_GOOD = 50
+
+
+def _is_storable(text: str) -> bool:
+    """PostgreSQL's texts have no NUL and no half of a surrogate pair."""
+    return "\0" not in text and text == text.encode("utf-8", "replace").decode()
+
+
+def _bad_rows() -> list[DelayedRow]:
+    headers = [one.text for one in corpus("headers_json") if one["ending"] == "refused"]
+    addressed = [write({FORWARD_DESTINATION: one.text}) for one in _addresses()]
+    bodies = [None, b"", b"\0", b"\xff" * 300_001]
+    return [
+        DelayedRow(headers=text, body=bodies[number % 4])
+        for number, text in enumerate([*headers, *addressed])
+        if _is_storable(text)
+    ]
+
+
+def _addresses() -> Iterator[dict[str, object]]:
+    # As JSON, no transport can write the half of a pair.
+    return (one for one in corpus("addresses") if "\ud800" not in one.text)
+
+
+def test_bad_messages_fail_one_by_one_and_good_ones_arrive_beside_them(
+    endpoint: Endpoint, ledger: LedgerReader, capsys: pytest.CaptureFixture[str]
+) -> None:
+    endpoint.set_up("Billing", "error")
+    unusual = [
+        DelayedRow(headers=one.text, body=None if number % 2 else b"")
+        for number, one in enumerate(corpus("headers_json"))
+        if one["ending"] == "read" and _is_storable(one.text)
+    ]
+    good = [delayed_row() for _ in range(_GOOD)]
+    bad = _bad_rows()
+    endpoint.load([row for rows in (bad[::2], good, unusual, bad[1::2]) for row in rows])
+    file = endpoint.config_file(retry__max_attempts=1, retry__error_queue="error")
+
+    code = main(["sweep", "--config", str(file)])
+
+    assert code == 3
+    assert endpoint.waiting() == []
+    arrived = Counter((row.headers, row.body) for row in endpoint.queue_rows("Billing"))
+    assert arrived == Counter(
+        (remove_forward_destination(row.headers), row.body) for row in good + unusual
+    )
+    errors = {row.message_key: row for row in ledger.rows("errors")}
+    assert {key: (row.headers_text, row.body) for key, row in errors.items()} == {
+        row.key: (row.headers, row.body) for row in bad
+    }
+    assert all(20 < len(row.error_text) < 600 for row in errors.values())
+    assert all(row.stack and len(row.stack) < 21_000 for row in errors.values())
+    assert len(endpoint.queue_rows("error")) == len(bad)
+    assert ledger.count("tombstones") == len(good + unusual + bad)
+    told = capsys.readouterr().out
+    assert told == "".join(map(_printable_line, told.splitlines(keepends=True)))
+    assert len(told) < 20_000
+
+
+def _printable_line(line: str) -> str:
+    return make_printable(line.removesuffix("\n")) + "\n"
+
+
+def test_bad_messages_that_stay_are_in_the_retries_with_their_reasons(
+    endpoint: Endpoint, ledger: LedgerReader
+) -> None:
+    endpoint.set_up("Billing")
+    bad = _bad_rows()
+    endpoint.load(bad)
+    endpoint.delay_many(_GOOD)
+
+    summary = sweep(InProcessEngine(), wiring.sweep_context(endpoint.config()))
+
+    assert (summary.dispatched, summary.failed, summary.outcome) == (_GOOD, len(bad), "failures")
+    assert {row.message_key: row.attempts for row in ledger.rows("retries")} == {
+        row.key: 1 for row in bad
+    }
+    assert all(20 < len(row.error_text) < 600 for row in ledger.rows("retries"))
+    assert endpoint.waiting() == sorted(row.key for row in bad)
+
+
+# The first instant that PostgreSQL knows, and others at which something begins or ends.
+_DUES = [
+    "4714-11-24 00:00:00+00 BC",
+    "4713-01-01 00:00:00+00 BC",
+    "0001-12-31 23:59:59.999999+00 BC",
+    "0001-01-01 00:00:00+00",
+    "1752-12-31 23:59:59.997+00",
+    "-infinity",
+]
+_NEVER_DUE = ["9999-12-31 23:59:59.997+00", "294276-12-31 23:59:59.999999+00", "infinity"]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Tokyo"])
+def test_dues_at_the_ends_of_their_type_are_swept_in_any_zone(
+    endpoint: Endpoint, ledger: LedgerReader, zone: str
+) -> None:
+    endpoint.set_up("Billing")
+    swept = endpoint.load([delayed_row(due=due) for due in _DUES])
+    kept = endpoint.load([delayed_row(due=due) for due in _NEVER_DUE])
+    good = endpoint.delay_many(2, due_in_seconds=-86_400)
+    context = wiring.sweep_context(endpoint.config(store__writer_time_zone=zone))
+
+    summary = sweep(InProcessEngine(), context)
+
+    assert (summary.dispatched, summary.outcome) == (len(swept) + len(good), "done")
+    assert endpoint.waiting() == sorted(row.key for row in kept)
+    # Not through Python's times, which have no years before 1.
+    table = DeltaTable(str(ledger.root / "tombstones")).to_pyarrow_table()
+    assert table.column("due").cast("int64").to_pylist().count(None) == 1
+    assert min(filter(None, table.column("due").cast("int64").to_pylist())) == -210866803200000000
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Tokyo"])
+@pytest.mark.parametrize("due", [*_DUES[:-1], *_NEVER_DUE[:-1]])
+def test_next_due_is_told_at_the_ends_of_its_type(endpoint: Endpoint, due: str, zone: str) -> None:
+    endpoint.set_up("Billing")
+    endpoint.load([delayed_row(due=due)])
+    context = wiring.sweep_context(endpoint.config(store__writer_time_zone=zone))
+
+    with context.store.open_messages() as session, session.transaction():
+        assert session.next_due() is not None
+        assert (session.fetch_next_due() is None) == (due in _NEVER_DUE)
+
+
+@contextmanager
+def _counted(statement: str) -> Iterator[list[str]]:
+    """Notes each time that a statement runs."""
+    ran: list[str] = []
+    rows = PostgreSqlConnection.rows
+
+    def noting(self: PostgreSqlConnection, name: str, /, **values: object) -> list[object]:
+        if name == statement:
+            ran.append(name)
+        return rows(self, name, **values)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PostgreSqlConnection, "rows", noting)
+        yield ran
+
+
+def test_two_thousand_destinations_of_which_half_are_missing_cost_no_query_a_message(
+    endpoint: Endpoint,
+) -> None:
+    endpoint.set_up()
+    there = [f"Queue{number}" for number in range(1_000)]
+    endpoint.execute(
+        "DO $$ BEGIN FOR n IN 0..999 LOOP EXECUTE format("
+        "'CREATE TABLE %I (LIKE \"Sales.Orders\" INCLUDING ALL)', 'Queue' || n);"
+        " END LOOP; END $$"
+    )
+    endpoint.delay_many(10_000, [*there, *(f"Missing{number}" for number in range(1_000))])
+    began = monotonic()
+
+    with _counted("describe_table") as asked:
+        summary = sweep(InProcessEngine(), wiring.sweep_context(endpoint.config()))
+
+    assert (summary.dispatched, summary.failed, summary.left) == (5_000, 5_000, 0)
+    # Each missing one once, and a few tables of duesweep's own.
+    assert 1_000 <= len(asked) < 1_030
+    assert monotonic() - began < 60

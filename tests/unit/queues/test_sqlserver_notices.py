@@ -1,0 +1,73 @@
+"""What is wrong with queue tables on SQL Server although they take messages."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from duesweep.queues.sqlserver_notices import queue_table_notices
+from duesweep.queues.sqlserver_shape import QueueShape, shape_of
+
+
+class Catalog:
+    """A session on a database with queue tables; each has these indexes."""
+
+    def __init__(self, **tables: tuple[bool, list[str]]) -> None:
+        self._tables = tables
+
+    def rows(self, name: str) -> list[Any]:
+        if name == "queue_tables":
+            return [
+                SimpleNamespace(schema="dbo", table=table, is_narrow=int(is_narrow))
+                for table, (is_narrow, _) in self._tables.items()
+            ]
+        assert name == "queue_indexes"
+        return [
+            SimpleNamespace(schema="dbo", table=table.lower(), column_name=column)
+            for table, (_, columns) in self._tables.items()
+            for column in columns
+        ]
+
+
+BOTH = ["expires", "rowversion"]
+
+
+def _notices(**tables: tuple[bool, list[str]]) -> list[str]:
+    connection: Any = Catalog(**tables)
+    return [str(notice) for notice in queue_table_notices(connection, "nsb")]
+
+
+def test_tables_as_the_transport_creates_them_are_not_mentioned() -> None:
+    assert _notices(Billing=(False, BOTH)) == []
+
+
+def test_headers_of_one_code_page_are_told_with_the_statement_that_widens_them() -> None:
+    (notice,) = _notices(Billing=(True, BOTH), Other=(False, BOTH))
+
+    assert notice.startswith("The column Headers is varchar in [nsb].[dbo].[Billing]: ")
+    assert "ALTER TABLE [nsb].[dbo].[Billing] ALTER COLUMN Headers nvarchar(max) NOT NULL" in notice
+
+
+def test_missing_indexes_are_told_once_each_for_all_tables() -> None:
+    several = {f"Q{n}": (False, ["rowversion"]) for n in range(5)}
+
+    expires, row_version = _notices(**several, Billing=(False, ["expires"]))
+
+    assert "begins with Expires in [nsb].[dbo].[Q0], [nsb].[dbo].[Q1]" in expires
+    assert "and 2 more queue tables: removing what has expired" in expires
+    assert "run CREATE NONCLUSTERED INDEX [Index_Expires] ON [nsb].[dbo].[Q0]" in expires
+    assert "begins with RowVersion in [nsb].[dbo].[Billing]: its receiver" in row_version
+
+
+def test_headers_for_one_code_page_are_sent_as_escapes_and_for_others_as_they_are() -> None:
+    text = '{"a":"Grüße ☃"}'
+
+    assert QueueShape(has_recoverable=True, is_narrow=False).headers(text) is text
+    assert QueueShape(has_recoverable=True, is_narrow=True).headers(text) == (
+        r'{"a":"Gr\u00fc\u00dfe \u2603"}'
+    )
+
+
+def test_shape_is_told_by_the_columns() -> None:
+    older = {"Recoverable": "bit", "Headers": "nvarchar"}
+
+    assert shape_of(older) == QueueShape(has_recoverable=True, is_narrow=False)
+    assert shape_of({"Headers": "varchar"}) == QueueShape(has_recoverable=False, is_narrow=True)
