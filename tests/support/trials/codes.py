@@ -41,7 +41,8 @@ def untrue_ends(harm: str | None, ending: Ending, seen: Seen) -> Iterator[str]:
     if code is None:
         yield "it did not end in time"
         return
-    if code not in {DONE, FAILURES, WORK_LEFT} | _ALLOWED.get(str(harm), set()):
+    usual = {DONE, FAILURES, WORK_LEFT} if harm != faults.KILL else set()
+    if code not in usual | _ALLOWED.get(str(harm), set()):
         yield f"exit code {code} after {harm}: {ending.said[-2_000:]}"
     if code < 0:
         return
@@ -57,9 +58,10 @@ def untrue_ends(harm: str | None, ending: Ending, seen: Seen) -> Iterator[str]:
 
 
 def _untrue_success(code: int, document: Mapping[str, Any], seen: Seen) -> Iterator[str]:
+    if document["outcome"] == "stopped":
+        return
     # What others hold is their work.
-    excused = document["outcome"] == "stopped" or not seen.is_alone or document["skipped"]
-    if not seen.is_clean and not excused:
+    if not seen.is_clean and seen.is_alone and not document["skipped"]:
         left = f"{seen.waiting} messages waiting and {seen.unsettled} rows unsettled"
         yield f"exit code {code} with {left}"
     failed = (document["failed"] or 0) + (document["exhausted"] or 0)

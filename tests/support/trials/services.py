@@ -31,7 +31,6 @@ class Services:
         self._broker = broker
         self._stack = ExitStack()
         self._spark: SparkDriver | None = None
-        self._has_started_broker = False
 
     def __enter__(self) -> "Services":
         return self
@@ -81,11 +80,6 @@ class Services:
             self.drop_spark()
             self._spark = SparkDriver(self.folder)
         return self._spark
-
-    @property
-    def has_warm_spark(self) -> bool:
-        """Whether a driver with a warm session lives."""
-        return self._spark is not None and self._spark.is_alive
 
     def drop_spark(self) -> None:
         """End the driver, and all that it has started."""

@@ -8,6 +8,7 @@ On Spark it prints `ready`, reads `{"plan": …, "arguments": …}` from each li
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,6 +30,8 @@ _real_context = wiring.sweep_context
 
 def run(plan: Plan, arguments: Sequence[str]) -> int:
     """Run the command."""
+    # Who was started in the background ignores it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     arm(plan)
 
     def armed_context(config: Config, **options: Any) -> SweepContext:
