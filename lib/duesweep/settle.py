@@ -143,8 +143,23 @@ def _settle(journal: Journal, ledger: Ledger, sweep_id: UUID) -> SweepSummary:
     summary, retries_changed = journal.summary(sweep_id)
     exhausted = journal.exhausted(sweep_id)
     ledger.write_sweep(journal, summary, exhausted, retries_changed=retries_changed)
+    _check_written(journal, ledger, sweep_id)
     journal.delete_settled(sweep_id)
     return summary
+
+
+def _check_written(journal: Journal, ledger: Ledger, sweep_id: UUID) -> None:
+    """Raise if another ledger took the place of the journal's while the sweep was written: that
+    one may have got rows which the journal's ledger lacks.
+    """
+    found = ledger.read().ledger_id
+    if found != journal.binding():
+        raise LedgerError(
+            f"Ledger {journal.binding()} at {ledger.root} was replaced by {found} while sweep "
+            f"{sweep_id} was written; the journal keeps its rows",
+            advice="put the ledger back, and the next sweep writes what it lacks",
+            transient=True,
+        )
 
 
 def _check_age(sweep: UnsettledSweep) -> None:

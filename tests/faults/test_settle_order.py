@@ -49,7 +49,7 @@ def test_batches_that_commit_out_of_the_order_of_their_ids_are_all_settled(
             slow.result(timeout=180)
             assert closing.result(timeout=180)
         ledger_tables = open_ledger(context.ledger_root, context.ledger_writer, spark)
-        ledger_tables.create()
+        session.bind(ledger_tables.create())
         settle_sweep(session, ledger_tables, run.sweep_id)
 
     assert {row.message_key for row in ledger.rows("tombstones")} == {first, second}

@@ -19,9 +19,16 @@ _PAUSE_SECONDS = 0.02
 class Mover:
     """Moves what is due from `delayed` to `queue` until it is told to stop."""
 
-    def __init__(self, dsn: str, delayed: TableName, queue: TableName) -> None:
+    def __init__(
+        self,
+        dsn: str,
+        delayed: TableName | str,
+        queue: TableName | str,
+        pause_seconds: float = _PAUSE_SECONDS,
+    ) -> None:
         self._dsn = dsn
         self._statement = _MOVE.format(delayed=delayed, queue=queue)
+        self._pause_seconds = pause_seconds
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self.moved = 0
@@ -36,6 +43,6 @@ class Mover:
 
     def _run(self) -> None:
         with psycopg.connect(self._dsn) as connection:
-            while not self._done.wait(_PAUSE_SECONDS):
+            while not self._done.wait(self._pause_seconds):
                 self.moved += connection.execute(self._statement.encode()).rowcount
                 connection.commit()

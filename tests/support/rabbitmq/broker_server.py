@@ -129,6 +129,12 @@ class BrokerServer:
             raise RuntimeError(f"rabbitmqctl {arguments}: {done.stderr or done.stdout}\n{log}")
         return done.stdout
 
+    def kill(self) -> None:
+        """Kill the node. `start` starts it again on the same data."""
+        assert self._process is not None
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
     def stop(self) -> None:
         """Stop the node, and the port mapper that came with it."""
         if self._process is None:

@@ -1,0 +1,165 @@
+"""Messages come, time passes, sweeps run, die and overlap in any order: nothing is lost."""
+
+import itertools
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, event, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from duesweep import wiring
+from duesweep.engines.in_process import InProcessEngine
+from duesweep.errors import SweepClosedError
+from duesweep.sweep import sweep
+from duesweep.testing.builders import delayed_row
+from support.trials.faults import STAGES, points
+from support.trials.history import History, judge
+from support.trials.messages import Expected, Kind
+from support.trials.places import open_world
+from support.trials.points import DIE, RAISE, DeathError, InjectedFaultError, Plan, arm, disarm
+from support.trials.services import Services
+from support.trials.world import NAMES, ONE_DATABASE
+
+_POINTS = [point for stage in STAGES for point in points(stage, ONE_DATABASE)]
+_BATCH_ROWS = 3
+_HOUR = 3_600
+_MOST_SWEEPS = 8
+
+
+class Sweeps(RuleBasedStateMachine):
+    """A store and its queues in one database, so each message has to arrive exactly once."""
+
+    services: Services
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._stack = ExitStack()
+        folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
+        self._world = self._stack.enter_context(open_world(ONE_DATABASE, self.services, folder))
+        self._context = wiring.sweep_context(
+            self._world.endpoint.config(sweep__batch_rows=_BATCH_ROWS, retry__max_attempts=2)
+        )
+        self._numbers = itertools.count()
+        # By key, how many hours until each message is due.
+        self._hours: dict[str, int] = {}
+        self._clock_ahead = 0.0
+
+    @rule(count=st.integers(1, 8), hours=st.integers(-3, 3), to=st.sampled_from([*NAMES, None]))
+    def enqueue(self, count: int, hours: int, to: str | None) -> None:
+        self._enqueue(count, hours, to, Kind.GOOD)
+
+    @rule(hours=st.integers(-3, 3), to=st.sampled_from(["Nowhere", '"unclosed']))
+    def enqueue_bad(self, hours: int, to: str) -> None:
+        self._enqueue(1, hours, to, Kind.BAD)
+
+    @rule(hours=st.integers(1, 4))
+    def advance(self, hours: int) -> None:
+        """All that is stored becomes due so much earlier, and so do the next attempts."""
+        endpoint = self._world.endpoint
+        passed = f"make_interval(hours => {hours})"
+        endpoint.execute(f"UPDATE {endpoint.delayed} SET due = due - {passed}")
+        attempts = endpoint.own_table("attempts")
+        endpoint.execute(f"UPDATE {attempts} SET next_attempt_at = next_attempt_at - {passed}")
+        self._hours = {key: left - hours for key, left in self._hours.items()}
+
+    @rule(hours=st.integers(-2, 2))
+    def set_clock(self, hours: int) -> None:
+        """The sweeper's own clock is wrong from now on."""
+        self._clock_ahead = float(hours * _HOUR)
+
+    @rule()
+    def sweep(self) -> None:
+        self._sweep()
+
+    @rule(
+        point=st.sampled_from(_POINTS),
+        occurrence=st.integers(1, 2),
+        action=st.sampled_from([DIE, RAISE]),
+    )
+    def crash(self, point: str, occurrence: int, action: str) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            plan = Plan(folder, point, occurrence, action)
+            arm(plan)
+            try:
+                # It is raised to here, or becomes the sweep's reason.
+                with suppress(DeathError, InjectedFaultError):
+                    self._sweep()
+            finally:
+                disarm()
+            event("crashed" if plan.fired.exists() else "did not come to the point")
+
+    @rule()
+    def sweep_twice_at_once(self) -> None:
+        with self._wrong_clock(), ThreadPoolExecutor(2) as pool:
+            both = [pool.submit(sweep, InProcessEngine(), self._context) for _ in range(2)]
+            for ended in both:
+                # A sweep that begins while the other one ends may take it for dead.
+                with suppress(SweepClosedError):
+                    ended.result(timeout=60)
+
+    @invariant()
+    def nothing_is_early_or_doubled(self) -> None:
+        copies = [copy.identity for name in (*NAMES, None) for copy in self._world.read_queue(name)]
+        assert len(copies) == len(set(copies))
+        early = {one.identity for one in self._world.expected if self._hours[one.row.key] > 0}
+        assert not early & set(copies)
+
+    def teardown(self) -> None:
+        try:
+            self.advance(10)
+            for _ in range(_MOST_SWEEPS):
+                self._world.endpoint.end_back_off()
+                self._sweep()
+                if not self._world.endpoint.waiting() and not self._world.unsettled():
+                    break
+            verdict = judge(History.of(self._world))
+            assert (verdict.lost, verdict.doubled, verdict.early) == (0, 0, 0)
+            assert not verdict.untrue
+        finally:
+            self._stack.close()
+
+    def _sweep(self) -> None:
+        with self._wrong_clock():
+            sweep(InProcessEngine(), self._context)
+
+    @contextmanager
+    def _wrong_clock(self) -> Iterator[None]:
+        real = time.time
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(time, "time", lambda: real() + self._clock_ahead)
+            yield
+
+    def _enqueue(self, count: int, hours: int, to: str | None, kind: Kind) -> None:
+        endpoint = self._world.endpoint
+        # Half an hour off, so that no message becomes due by itself.
+        due = endpoint.due_in(hours * _HOUR - _HOUR / 2)
+        for number in itertools.islice(self._numbers, count):
+            (row,) = endpoint.load([delayed_row(to, body=b"%d" % number, due=due)])
+            self._world.expected.append(Expected(row, kind, to if kind is Kind.GOOD else None))
+            self._hours[row.key] = hours
+
+
+@pytest.fixture(scope="module")
+def services() -> Iterator[Services]:
+    with tempfile.TemporaryDirectory(prefix="duesweep-trials-") as folder:
+        Path(folder).chmod(0o755)
+        with Services(Path(folder)) as services:
+            yield services
+
+
+@pytest.mark.services
+@pytest.mark.slow
+def test_any_order_of_sweeps_and_crashes_delivers_each_message_once(services: Services) -> None:
+    machine = type("SweepsHere", (Sweeps,), {"services": services})
+    checks = [HealthCheck.too_slow, HealthCheck.data_too_large]
+
+    run_state_machine_as_test(
+        machine,
+        settings=settings(max_examples=12, stateful_step_count=12, suppress_health_check=checks),
+    )

@@ -1,0 +1,63 @@
+"""Seeded trials: a fault of each sort, and the ledger is true. `bench/faults` runs hundreds."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.trials.conduct import run_trial
+from support.trials.faults import CLOCKS, LEDGER_HARMS
+from support.trials.services import Services, can_mount, faketime
+from support.trials.trial import Trial, draw
+from support.trials.world import BROKER, PLACES
+
+pytestmark = [pytest.mark.services, pytest.mark.slow]
+
+_WITHOUT_SQL_SERVER = PLACES[:3]
+# One of each sort; the tests' names say which. Other faults would change what a seed means.
+_SEEDS = (4, 12, 20, 44, 53, 57, 62, 66, 156, 173, 186, 188, 967)
+_LONG_SEEDS = (122, 126, 273)
+
+
+@pytest.fixture(scope="module")
+def services(request: pytest.FixtureRequest) -> Iterator[Services]:
+    with tempfile.TemporaryDirectory(prefix="duesweep-trials-") as folder:
+        # As root PostgreSQL runs under a user of its own, who must get in.
+        Path(folder).chmod(0o755)
+        broker = lambda: request.getfixturevalue("broker_server")  # noqa: E731 - only if needed
+        with Services(Path(folder), broker) as services:
+            yield services
+
+
+def _trials() -> Iterator[object]:
+    for seed in (*_SEEDS, *_LONG_SEEDS):
+        trial = draw(seed, _WITHOUT_SQL_SERVER)
+        marks = [pytest.mark.long] * (seed in _LONG_SEEDS)
+        yield pytest.param(trial, id=str(trial), marks=marks)
+
+
+def _skip_what_cannot_be(trial: Trial) -> None:
+    lacks = None
+    if trial.fault.harm in CLOCKS and faketime() is None:
+        lacks = "libfaketime is not installed"
+    if trial.fault.harm in LEDGER_HARMS and not can_mount():
+        lacks = "no disk can be mounted"
+        if os.environ.get("CI"):
+            pytest.fail(lacks)
+    if lacks is not None:
+        pytest.skip(lacks)
+
+
+@pytest.mark.parametrize("trial", list(_trials()))
+def test_nothing_is_lost_and_the_ledger_is_true_after_a_fault(
+    trial: Trial, services: Services, request: pytest.FixtureRequest
+) -> None:
+    _skip_what_cannot_be(trial)
+    if trial.place == BROKER:
+        request.getfixturevalue("broker_server")
+
+    result = run_trial(trial, services)
+
+    assert result.is_good, result

@@ -1,0 +1,1 @@
+"""Seeded trials: a sweep with one fault, the sweeps that recover from it, and what they left."""

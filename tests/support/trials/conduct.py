@@ -1,0 +1,242 @@
+"""Runs one trial: the sweep with the fault, the sweeps that recover, and the verdict."""
+
+import io
+import random
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from duesweep.cli.app import main
+from support.trials import faults
+from support.trials.between import awaited, between
+from support.trials.codes import DONE, Seen, untrue_ends
+from support.trials.crowd import Crowd
+from support.trials.faults import CLOCKS, LEDGER_HARMS, SPARK
+from support.trials.harmful_proxy import Harm, HarmfulProxy
+from support.trials.harms import Scene, strike
+from support.trials.history import History, Verdict, judge
+from support.trials.places import open_world
+from support.trials.points import HOLD, RAISE, Plan
+from support.trials.processes import Ending, SparkCommand, SweepCommand, document_of
+from support.trials.services import Services, faketime
+from support.trials.trial import Trial
+from support.trials.world import World
+from support.waiting import until
+
+# A command that takes longer hangs.
+_COMMAND_SECONDS = 120
+_RECOVERY_SECONDS = 90
+_NEVER_SPARK = 1_000_000
+# After these a process with a warm session is of no more use, whatever it says.
+_DEADLY = {faults.JVM, faults.KILL, faults.TERMINATE, faults.INTERRUPT}
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a trial came to. `codes` are those of all commands, the first `harmed` of which met the
+    fault. `recovery_seconds`: from the harm to the end of the sweep that left nothing; None: none
+    did.
+    """
+
+    trial: Trial
+    verdict: Verdict
+    bound: int
+    codes: Sequence[int | None]
+    harmed: int
+    problems: Sequence[str]
+    recovery_seconds: float | None
+    seconds: float
+
+    @property
+    def harmed_codes(self) -> Sequence[int | None]:
+        """The exit codes of the commands that met the fault."""
+        return self.codes[: self.harmed]
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the promise was kept, and every word was true."""
+        verdict = self.verdict
+        within = verdict.doubled <= self.bound
+        return not (verdict.lost or verdict.early or verdict.untrue or self.problems) and within
+
+
+@dataclass
+class _Run:
+    """A trial under way."""
+
+    trial: Trial
+    services: Services
+    world: World
+    folder: Path
+    codes: list[int | None] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    cuts: int = 1
+    struck: float = 0.0
+    clean: float | None = None
+
+    def recover(self) -> None:
+        """Sweep until nothing is left; keep when that was."""
+        deadline = time.monotonic() + _RECOVERY_SECONDS
+        while time.monotonic() < deadline:
+            ending = self._sweep()
+            seen = self.see()
+            self.note(None, ending, seen)
+            if ending.code == DONE and seen.is_clean:
+                return
+        self.problems.append(f"sweeps did not recover in {_RECOVERY_SECONDS} s")
+
+    def note(self, harm: str | None, ending: Ending, seen: Seen) -> None:
+        """Keep what a command came to."""
+        if seen.is_clean and self.clean is None and self.struck:
+            self.clean = time.monotonic()
+        self.codes.append(ending.code)
+        self.problems += untrue_ends(harm, ending, seen)
+
+    def see(self) -> Seen:
+        """What is left now."""
+        return Seen(len(self.world.waiting_good()), self.world.unsettled())
+
+    def config(self, name: str, **more: object) -> Path:
+        """A file with the settings of the trial's sweeps."""
+        trial = self.trial
+        settings: dict[str, object] = {
+            "store__name": "trial",
+            "sweep__batch_rows": trial.batch_rows,
+            "sweep__slices": trial.slices,
+            "sweep__spark_from": _NEVER_SPARK,
+            "retry__max_attempts": trial.max_attempts,
+            "retry__initial_seconds": trial.back_off_seconds,
+            "ledger__root": str(self.ledger_root),
+            **({"retry__error_queue": "error"} if trial.has_error_queue else {}),
+            **self.world.settings,
+        }
+        return self.world.endpoint.config_file(**settings | more).rename(self.folder / name)
+
+    @property
+    def ledger_root(self) -> Path:
+        """On the small disk, if the ledger is what is harmed."""
+        on_disk = self.trial.fault.harm in LEDGER_HARMS
+        return (self.services.disk.folder if on_disk else self.folder) / "ledger"
+
+    def _sweep(self) -> Ending:
+        """A sweep in this process, whoever began: each engine and writer goes on with the others'
+        work.
+        """
+        return sweep_here(self.config("recovery.toml"))
+
+
+def sweep_here(file: Path) -> Ending:
+    """The command `sweep` in this process."""
+    output, said = io.StringIO(), io.StringIO()
+    with redirect_stdout(output), redirect_stderr(said):
+        code = main(["sweep", "--json", "--config", str(file)])
+    return Ending(int(code), document_of(output.getvalue()), said.getvalue())
+
+
+def run_trial(trial: Trial, services: Services) -> Result:
+    """Run a trial."""
+    started = time.monotonic()
+    folder = services.folder / f"trial-{trial.seed}"
+    folder.mkdir()
+    with open_world(trial.place, services, folder) as world:
+        run = _Run(trial, services, world, folder)
+        world.ledger_root = run.ledger_root
+        if trial.fault.stage != "first ledger":
+            world.load_one()
+            assert sweep_here(run.config("first.toml")).code == DONE
+        if trial.fault.harm == faults.CROWD:
+            _crowd(run)
+        else:
+            world.load(random.Random(trial.seed), has_bad=trial.has_bad)
+            _harm(run)
+        run.recover()
+        verdict = judge(History.of(world))
+    shutil.rmtree(folder)
+    if trial.fault.harm in LEDGER_HARMS:
+        shutil.rmtree(run.ledger_root)
+        shutil.rmtree(run.ledger_root.with_name("other"), ignore_errors=True)
+    ended = time.monotonic()
+    recovery = None if run.clean is None else max(0.0, run.clean - run.struck)
+    return Result(
+        trial,
+        verdict,
+        bound=trial.bound * run.cuts,
+        codes=run.codes,
+        harmed=run.cuts,
+        problems=run.problems,
+        recovery_seconds=recovery,
+        seconds=ended - started,
+    )
+
+
+def _crowd(run: _Run) -> None:
+    run.world.load(random.Random(run.trial.seed), has_bad=run.trial.has_bad)
+    crowd = Crowd(run.trial.seed, run.world, run.folder, run.config("crowd.toml"))
+    for ending in crowd.run():
+        run.struck = time.monotonic()
+        run.codes.append(ending.code)
+        seen = Seen(0, 0, is_alone=False)
+        run.problems += untrue_ends(faults.CROWD, ending, seen)
+    run.cuts = len(run.codes)
+
+
+def _harm(run: _Run) -> None:
+    """A sweep, and the fault."""
+    fault = run.trial.fault
+    with between(run.trial, run.services, run.world) as (proxies, settings):
+        if run.trial.engine == SPARK:
+            settings |= {"sweep__spark_from": 0, "ledger__writer": run.trial.writer}
+        action = RAISE if fault.harm == faults.UNFORESEEN else HOLD
+        plan = Plan(str(run.folder), run.trial.point, run.trial.occurrence, action)
+        arguments = ["sweep", "--json", "--config", str(run.config("harmed.toml", **settings))]
+        for proxy in proxies:
+            proxy.harm_at(
+                *awaited(run.trial),
+                harm=Harm(fault.harm),
+                when=fault.when,  # type: ignore[arg-type]
+            )
+        command = _start(run, plan, arguments)
+        scene = Scene(run.services, run.world, plan, command, run.ledger_root, fault.stage)
+        is_hit = _strike(run, scene, proxies)
+        ending = command.wait(_COMMAND_SECONDS)
+        scene.heal()
+    if fault.harm in _DEADLY and run.trial.engine == SPARK:
+        run.services.drop_spark()
+    if not is_hit:
+        run.problems.append(f"the fault did not happen; exit code {ending.code}: {ending.said}")
+    run.note(fault.harm if isinstance(fault.harm, str) else fault.harm.value, ending, run.see())
+
+
+def _start(run: _Run, plan: Plan, arguments: Sequence[str]) -> SweepCommand | SparkCommand:
+    if run.trial.engine == SPARK:
+        return run.services.spark.start(plan, arguments)
+    environment: Mapping[str, str] = {}
+    if run.trial.fault.harm in CLOCKS:
+        environment = {
+            "LD_PRELOAD": str(faketime()),
+            "FAKETIME": CLOCKS[str(run.trial.fault.harm)],
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        }
+    return SweepCommand(run.folder, plan, arguments, **environment)
+
+
+def _strike(run: _Run, scene: Scene, proxies: Sequence[HarmfulProxy]) -> bool:
+    """Do the harm when it is time; whether that came."""
+    run.struck = time.monotonic()
+    for proxy in proxies:
+        until(lambda: proxy.has_sprung.is_set() or scene.command.is_over)  # noqa: B023 - used here
+        run.struck = time.monotonic()
+        return proxy.has_sprung.is_set()
+    if run.trial.point is None:
+        return True
+    until(lambda: scene.plan.fired.exists() or scene.command.is_over)
+    run.struck = time.monotonic()
+    if not scene.plan.fired.exists():
+        return False
+    if run.trial.fault.harm != faults.UNFORESEEN:
+        strike(str(run.trial.fault.harm), scene)
+    scene.plan.resume.touch()
+    return True

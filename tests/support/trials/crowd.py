@@ -1,0 +1,69 @@
+"""Two sweeps, a loop of sweeps and NServiceBus's mover on one store; each is killed at random."""
+
+import itertools
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from support.trials.points import Plan
+from support.trials.processes import Ending, SweepCommand
+from support.trials.world import MOVED, World
+from support.waiting import until
+
+_MOVER = Path(__file__).parents[1] / "faults" / "mover_process.py"
+# That every sweep reaches which has something to do.
+_POINTS = (
+    *("claim", "deliver", "finish", "commit", "end of slice", "close"),
+    *("seal", "append to tombstones", "append to sweeps", "delete journal"),
+)
+# How many sweeps at once: two first, and then the loop's, one after the other.
+_ROUNDS = (2, 1, 1)
+_SECONDS = 120
+
+
+class Crowd:
+    """All of them, in `folder`, by the settings of `config`."""
+
+    def __init__(self, seed: int, world: World, folder: Path, config: Path) -> None:
+        self._rng = random.Random(seed)
+        self._world = world
+        self._folder = folder
+        self._arguments = ["sweep", "--json", "--config", str(config)]
+        self._numbers = itertools.count()
+
+    def run(self) -> Iterator[Ending]:
+        """Run them until all have ended or are dead; how each sweep ended."""
+        for sweeps in _ROUNDS:
+            self._world.load(self._rng, has_bad=False)
+            started = [self._start() for _ in range(sweeps)]
+            mover = None
+            try:
+                for command, plan in started:
+                    until(lambda: plan.fired.exists() or command.is_over)  # noqa: B023 - used here
+                    # Not before: it would have moved all of them.
+                    mover = mover or self._start_mover()
+                    if not command.is_over:
+                        os.kill(command.pid, signal.SIGKILL)
+                    yield command.wait(_SECONDS)
+            finally:
+                if mover is not None:
+                    mover.kill()
+                    mover.wait()
+
+    def _start(self) -> tuple[SweepCommand, Plan]:
+        folder = self._folder / f"sweep-{next(self._numbers)}"
+        folder.mkdir()
+        when, point = self._rng.choice(("before", "after")), self._rng.choice(_POINTS)
+        plan = Plan(str(folder), f"{when} {point}")
+        return SweepCommand(folder, plan, self._arguments), plan
+
+    def _start_mover(self) -> subprocess.Popen[bytes]:
+        endpoint = self._world.endpoint
+        moved = endpoint.server.quoted(endpoint.addresses.parse(MOVED))
+        arguments = [endpoint.dsn, endpoint.delayed, moved]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        return subprocess.Popen([sys.executable, str(_MOVER), *arguments], env=environment)

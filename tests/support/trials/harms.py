@@ -1,0 +1,159 @@
+"""What a trial does to a sweep that has come to its point, and how it is undone."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from duesweep.core.ledger_writer import LedgerWriter
+from duesweep.ledger.opening import open_ledger
+from support.rabbitmq.broker import Broker
+from support.trials import faults
+from support.trials.points import Plan
+from support.trials.processes import SparkCommand, SweepCommand
+from support.trials.services import Services
+from support.trials.world import World
+
+_ENDED = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'duesweep%'"
+)
+
+
+@dataclass
+class Scene:
+    """A sweep at its point. `healing` undoes what was done, latest first."""
+
+    services: Services
+    world: World
+    plan: Plan
+    command: SweepCommand | SparkCommand
+    ledger_root: Path
+    stage: str | None
+    healing: list[Callable[[], object]] = field(default_factory=list)
+
+    def heal(self) -> None:
+        """Undo what was done."""
+        while self.healing:
+            self.healing.pop()()
+
+
+def strike(harm: str, scene: Scene) -> None:
+    """Do harm."""
+    _STRIKES[harm](scene)
+
+
+def _signal_driver(number: int) -> Callable[[Scene], None]:
+    return lambda scene: os.kill(scene.command.pid, number)
+
+
+def _kill_jvm(scene: Scene) -> None:
+    assert isinstance(scene.command, SparkCommand)
+    os.kill(scene.command.driver.jvm, signal.SIGKILL)
+
+
+def _kill_worker(scene: Scene) -> None:
+    os.kill(int(scene.plan.fired.read_text()), signal.SIGKILL)
+
+
+def _end_sessions(scene: Scene) -> None:
+    scene.world.endpoint.fetch(_ENDED)
+
+
+def _restart(scene: Scene) -> None:
+    scene.services.server.restart()
+
+
+def _stop(scene: Scene) -> None:
+    scene.services.server.stop()
+    scene.healing.append(scene.services.server.start)
+
+
+def _kill_broker(scene: Scene) -> None:
+    scene.services.broker.kill()
+    scene.healing.append(scene.services.broker.start)
+
+
+def _cut_broker(scene: Scene) -> None:
+    vhost = str(scene.world.settings["queues__default__url"]).rpartition("/")[2]
+    broker = Broker(scene.services.broker, vhost)
+    broker.cut_connections()
+    broker.connection.close()
+
+
+def _fill(scene: Scene) -> None:
+    scene.services.disk.fill()
+    scene.healing.append(scene.services.disk.free)
+
+
+def _make_read_only(scene: Scene) -> None:
+    folder = str(scene.services.disk.folder)
+
+    def remount(how: str) -> None:
+        subprocess.run(["mount", "-o", f"remount,{how}", folder], check=True)
+
+    remount("ro")
+    scene.healing.append(lambda: remount("rw"))
+
+
+def _move_away(scene: Scene, path: Path) -> Path:
+    """Move a part of the ledger away, and back in the end: nothing may have taken its place."""
+    away = scene.ledger_root.with_name("away")
+    path.rename(away)
+
+    def bring_back() -> None:
+        assert not path.exists(), f"{path} was created anew"
+        away.rename(path)
+
+    scene.healing.append(bring_back)
+    return away
+
+
+def _delete_half(scene: Scene) -> None:
+    _move_away(scene, scene.ledger_root / "tombstones")
+
+
+def _replace_ledger(scene: Scene) -> None:
+    root = scene.ledger_root
+    other = root.with_name("other")
+    open_ledger(str(other), LedgerWriter.DELTA_RS, None).create()
+    before = _files(other)
+    _move_away(scene, root)
+    other.rename(root)
+
+    def check() -> None:
+        after = _files(root)
+        root.rename(other)
+        # Unless it took the place of ours between two appends.
+        if scene.stage != "settle":
+            assert after == before, "the other ledger was written to"
+
+    scene.healing.append(check)
+
+
+def _files(root: Path) -> Mapping[str, int]:
+    """The files of a ledger's tables, and their sizes."""
+    return {
+        str(file.relative_to(root)): file.stat().st_size
+        for file in root.glob("*/**/*")
+        if file.is_file()
+    }
+
+
+_STRIKES: Mapping[str, Callable[[Scene], None]] = {
+    faults.KILL: _signal_driver(signal.SIGKILL),
+    faults.TERMINATE: _signal_driver(signal.SIGTERM),
+    faults.INTERRUPT: _signal_driver(signal.SIGINT),
+    faults.JVM: _kill_jvm,
+    faults.WORKER: _kill_worker,
+    faults.SESSIONS: _end_sessions,
+    faults.RESTART: _restart,
+    faults.STOP: _stop,
+    faults.BROKER_KILL: _kill_broker,
+    faults.BROKER_CUT: _cut_broker,
+    faults.DISK_FULL: _fill,
+    faults.READ_ONLY: _make_read_only,
+    faults.HALF_DELETED: _delete_half,
+    faults.OTHER_LEDGER: _replace_ledger,
+}

@@ -1,0 +1,203 @@
+"""The processes of a trial, as its harness sees them."""
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from support.trials.points import Plan
+
+_SCRIPT = Path(__file__).with_name("sweep_command.py")
+_TESTS = Path(__file__).parents[2]
+_LIBRARY = _TESTS.parent / "lib"
+_WARM_SECONDS = 300
+_POLL_SECONDS = 0.2
+_ENDING_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a command ended. `code` is negative after a signal, None if it had to be killed because
+    it did not end. `document` is what it printed with `--json`.
+    """
+
+    code: int | None
+    document: Mapping[str, Any] | None
+    said: str
+
+
+class SweepCommand:
+    """`duesweep` in a process of its own."""
+
+    def __init__(
+        self, folder: Path, plan: Plan, arguments: Sequence[str], **environment: str
+    ) -> None:
+        self._output, self._said = folder / "stdout", folder / "stderr"
+        with self._output.open("w") as output, self._said.open("w") as said:
+            self._process = subprocess.Popen(
+                [sys.executable, str(_SCRIPT), "once", plan.text(), *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=said,
+                env=_environment() | environment,
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def is_over(self) -> bool:
+        return self._process.poll() is not None
+
+    def wait(self, seconds: float) -> Ending:
+        """How it ends, within this time."""
+        try:
+            code: int | None = self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.pid, signal.SIGKILL)
+            self._process.wait()
+            code = None
+        return Ending(code, document_of(self._output.read_text()), self._said.read_text())
+
+
+class SparkDriver:
+    """A process with a warm Spark session, which runs one command after the other."""
+
+    def __init__(self, folder: Path) -> None:
+        self._said = folder / "spark-stderr"
+        with self._said.open("w") as said:
+            self._process = subprocess.Popen(
+                [sys.executable, str(_SCRIPT), "spark"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=said,
+                text=True,
+                env=_environment(),
+                start_new_session=True,
+            )
+        self._lines: queue.Queue[str] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self.is_warm = False
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def jvm(self) -> int:
+        """The process of its JVM."""
+        children = [
+            int(child)
+            for task in Path(f"/proc/{self.pid}/task").iterdir()
+            for child in (task / "children").read_text().split()
+        ]
+        (jvm,) = [c for c in children if "java" in Path(f"/proc/{c}/cmdline").read_text()]
+        return jvm
+
+    def await_warm(self) -> None:
+        """Until its session is ready."""
+        if not self.is_warm:
+            assert self._lines.get(timeout=_WARM_SECONDS) == "ready", self._said.read_text()
+            self.is_warm = True
+
+    def start(self, plan: Plan, arguments: Sequence[str]) -> "SparkCommand":
+        """Run a command."""
+        self.await_warm()
+        assert self._process.stdin is not None
+        said = self._said.stat().st_size
+        self._process.stdin.write(
+            json.dumps({"plan": json.loads(plan.text()), "arguments": list(arguments)}) + "\n"
+        )
+        self._process.stdin.flush()
+        return SparkCommand(self, said)
+
+    def end(self) -> None:
+        """Kill it, and all that it has started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait()
+        # What it had started may end a little later, and holds its stdout until then.
+        self._reader.join(_ENDING_SECONDS)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self._process.stdout.close()
+
+    def lines(self, seconds: float) -> tuple[int | None, str]:
+        """The exit code of the command, and what it printed until then."""
+        printed: list[str] = []
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            try:
+                line = self._lines.get(timeout=_POLL_SECONDS)
+            except queue.Empty:
+                if self.is_alive:
+                    continue
+                # What it started may still hold its stdout.
+                return self._process.returncode, "\n".join(printed)
+            if line.startswith("="):
+                return int(line[1:]), "\n".join(printed)
+            printed.append(line)
+        self.end()
+        return None, "\n".join(printed)
+
+    def said_since(self, size: int) -> str:
+        """What is on its stderr after so many bytes."""
+        return self._said.read_bytes()[size:].decode(errors="replace")
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.put(line.rstrip("\n"))
+
+
+@dataclass(slots=True)
+class SparkCommand:
+    """A command on a warm session."""
+
+    driver: SparkDriver
+    said_before: int
+
+    @property
+    def pid(self) -> int:
+        return self.driver.pid
+
+    @property
+    def is_over(self) -> bool:
+        return not self.driver.is_alive
+
+    def wait(self, seconds: float) -> Ending:
+        """How it ends, within this time."""
+        code, printed = self.driver.lines(seconds)
+        return Ending(code, document_of(printed), self.driver.said_since(self.said_before))
+
+
+def _environment() -> dict[str, str]:
+    paths = f"{_LIBRARY}{os.pathsep}{_TESTS}"
+    return os.environ | {"PYTHONPATH": paths, "PYSPARK_PYTHON": sys.executable}
+
+
+def document_of(printed: str) -> Mapping[str, Any] | None:
+    """The last line that is a document; None if there is none."""
+    for line in reversed(printed.splitlines()):
+        if line.startswith("{"):
+            document: dict[str, Any] = json.loads(line)
+            return document
+    return None

@@ -1,0 +1,98 @@
+"""The servers of a job that runs trials: started once, with ports and folders of their own."""
+
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from duesweep.demo.server import EmbeddedServer
+from support.faults.small_disk import SmallDisk, small_disk
+from support.ports import free_port
+from support.rabbitmq.broker_server import BrokerServer, installed, running
+from support.trials.processes import SparkDriver
+
+if TYPE_CHECKING:
+    from support.sqlserver_server import SqlServer
+
+SQL_SERVER_VARIABLE = "DUESWEEP_TEST_SQLSERVER"
+_FAKETIME = "/usr/lib/*/faketime/libfaketime.so.1"
+
+
+class Services:
+    """What is started with the first trial that needs it, and stopped in the end. `broker` returns
+    a node that somebody else started.
+    """
+
+    def __init__(self, folder: Path, broker: Callable[[], BrokerServer] | None = None) -> None:
+        self.folder = folder
+        self._broker = broker
+        self._stack = ExitStack()
+        self._spark: SparkDriver | None = None
+
+    def __enter__(self) -> "Services":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.drop_spark()
+        self._stack.close()
+
+    @cached_property
+    def server(self) -> EmbeddedServer:
+        """PostgreSQL. What it has committed outlives that it is stopped at once."""
+        server = EmbeddedServer(
+            self.folder, port=free_port(), TimeZone="UTC", synchronous_commit="on"
+        )
+        return self._stack.enter_context(server)
+
+    @cached_property
+    def broker(self) -> BrokerServer:
+        """RabbitMQ."""
+        if self._broker is not None:
+            return self._broker()
+        scripts = installed()
+        assert scripts is not None, "rabbitmq-server is not installed"
+        folder = self.folder / "rabbitmq"
+        folder.mkdir()
+        return self._stack.enter_context(running(scripts, folder))
+
+    @cached_property
+    def disk(self) -> SmallDisk:
+        """A small disk."""
+        return self._stack.enter_context(small_disk(self.folder / "disk"))
+
+    @cached_property
+    def sql_server(self) -> "SqlServer | None":
+        """SQL Server, or what stands in for it."""
+        dsn = os.environ.get(SQL_SERVER_VARIABLE)
+        if not dsn:
+            return None
+        from support.sqlserver_server import sql_server  # noqa: PLC0415 - loads ODBC
+
+        return self._stack.enter_context(sql_server(dsn))
+
+    @property
+    def spark(self) -> SparkDriver:
+        """A driver with a warm session; a new one, if the last has died."""
+        if self._spark is None or not self._spark.is_alive:
+            self.drop_spark()
+            self._spark = SparkDriver(self.folder)
+        return self._spark
+
+    def drop_spark(self) -> None:
+        """End the driver, and all that it has started."""
+        if self._spark is not None:
+            self._spark.end()
+            self._spark = None
+
+
+def faketime() -> Path | None:
+    """The library that shows a process another time; None where it is not installed."""
+    return next(iter(sorted(Path("/").glob(_FAKETIME.lstrip("/")))), None)
+
+
+def can_mount() -> bool:
+    """Whether this user may mount a small disk."""
+    return os.geteuid() == 0 and shutil.which("mount") is not None

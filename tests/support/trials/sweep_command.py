@@ -1,0 +1,66 @@
+"""The command `duesweep`, following a trial's plan; or, warm, one sweep after the other on Spark.
+
+Usage: sweep_command.py once <plan> <argument …>, or sweep_command.py spark
+
+On Spark it prints `ready`, reads `{"plan": …, "arguments": …}` from each line of stdin, and prints
+`=` and the exit code after each.
+"""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from duesweep import wiring
+from duesweep.cli.app import main
+from duesweep.config import Config
+from duesweep.context import SweepContext
+from support.trials.armed_store import ArmedStore
+from support.trials.points import Plan, arm
+
+_MASTER = "local[2,4]"
+_real_context = wiring.sweep_context
+
+
+def run(plan: Plan, arguments: Sequence[str]) -> int:
+    """Run the command."""
+    # Who was started in the background ignores it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    arm(plan)
+
+    def armed_context(config: Config, **options: Any) -> SweepContext:
+        context = _real_context(config, **options)
+        return replace(context, store=ArmedStore(context.store, plan))
+
+    wiring.sweep_context = armed_context
+    return main(arguments)
+
+
+def _run_on_spark() -> None:
+    from duesweep import config as configuration  # noqa: PLC0415 - loads Spark
+    from duesweep.session import spark_session  # noqa: PLC0415
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    spark = spark_session(configuration.jars(), master=_MASTER)
+    # To compile Java for queries of a few rows takes most of their time.
+    spark.conf.set("spark.sql.codegen.wholeStage", "false")
+    spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    spark.range(2).foreachPartition(lambda _: None)
+    print("ready", flush=True)
+    for line in sys.stdin:
+        task = json.loads(line)
+        code = run(Plan(**task["plan"]), task["arguments"])
+        print(f"={int(code)}", flush=True)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "spark":
+        _run_on_spark()
+    else:
+        sys.exit(run(Plan(**json.loads(sys.argv[2])), sys.argv[3:]))

@@ -1,0 +1,60 @@
+"""The table of many trials, as Markdown."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import median
+
+from support.trials.conduct import Result
+
+_HEADS = (
+    *("fault", "runs", "lost", "doubled", "early"),
+    *("ledger true", "exit codes", "seconds to recover"),
+)
+
+
+def table(results: Iterable[Result]) -> str:
+    """A row for each fault, and one for all."""
+    by_fault: dict[str, list[Result]] = {}
+    for result in sorted(results, key=lambda result: str(result.trial.fault)):
+        by_fault.setdefault(str(result.trial.fault), []).append(result)
+    everything = [result for some in by_fault.values() for result in some]
+    rows = [_HEADS, ("---",) * len(_HEADS)]
+    rows += [tuple(_row(fault, some)) for fault, some in by_fault.items()]
+    rows.append(tuple(_row("**all**", everything)))
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def places_table(results: Sequence[Result]) -> str:
+    """Where the trials took place: how many with each place, engine and writer."""
+    counted = Counter((r.trial.place, r.trial.engine, r.trial.writer) for r in results)
+    doubled: Mapping[tuple[str, str, str], int] = Counter()
+    for result in results:
+        trial = result.trial
+        doubled[trial.place, trial.engine, trial.writer] += result.verdict.doubled  # type: ignore[index]
+    rows: list[tuple[str, ...]] = [
+        ("store and queues", "engine", "ledger's writer", "runs", "doubled"),
+        ("---",) * 5,
+    ]
+    rows += [(*where, str(runs), str(doubled[where])) for where, runs in sorted(counted.items())]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _row(name: str, results: Sequence[Result]) -> Iterator[str]:
+    yield name
+    yield str(len(results))
+    yield str(sum(result.verdict.lost for result in results))
+    yield _doubled(results)
+    yield str(sum(result.verdict.early for result in results))
+    true = sum(not result.verdict.untrue for result in results)
+    yield "yes" if true == len(results) else f"{true} of {len(results)}"
+    codes = Counter(code for result in results for code in result.harmed_codes)
+    yield ", ".join(f"{code} ({count} times)" for code, count in sorted(codes.items(), key=str))
+    seconds = [r.recovery_seconds for r in results if r.recovery_seconds is not None]
+    yield f"{median(seconds):.1f}, at most {max(seconds):.1f}" if seconds else "never"
+
+
+def _doubled(results: Sequence[Result]) -> str:
+    """How many, and in how many of the runs that may double some at all."""
+    doubled = sum(result.verdict.doubled for result in results)
+    bound = sum(result.bound for result in results)
+    return f"{doubled} (bound {bound})" if bound else str(doubled)
