@@ -15,7 +15,7 @@ from duesweep.core.destination_breakers import Address, DestinationBreakers
 from duesweep.core.message import Message
 from duesweep.core.outcome import Outcomes
 from duesweep.core.policy import BatchLimits
-from duesweep.delivery import DeliveryResult
+from duesweep.delivery_result import DeliveryResult
 from duesweep.stores.base import TaskSession
 from duesweep.stores.values import Excluded
 

@@ -4,9 +4,8 @@ A destination that takes nothing is left alone until its breaker lets one messag
 that may have arrived or not is released: the slice claims and delivers it again.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
-from dataclasses import dataclass, field
 
 from duesweep.core.clock import Clock
 from duesweep.core.destination_breakers import DestinationBreakers
@@ -14,6 +13,7 @@ from duesweep.core.message import Message
 from duesweep.core.outcome import Delivered, Fault
 from duesweep.core.policy import CLAIM_SECONDS
 from duesweep.core.store_clock import StoreClock
+from duesweep.delivery_result import DeliveryResult, separate_refused
 from duesweep.errors import DestinationError, MessageError, TransactionLostError
 from duesweep.queues.base import Destination, QueueSession
 
@@ -21,38 +21,6 @@ from duesweep.queues.base import Destination, QueueSession
 _LEAST_ANSWER_SECONDS = 1.0
 # A reason names its destination, and there may be thousands.
 _SHOWN_REASONS = 20
-
-
-@dataclass(slots=True)
-class DeliveryResult:
-    """What became of a batch's messages.
-
-    `delivered` ones are in their queue. `faulty` ones could not be delivered; each has its error.
-    `released` ones get another batch of this slice. `blocked` ones wait in the store, since their
-    destination takes nothing. `early` ones stay in the store, since they are not due yet, and so do
-    `undeferred` ones, since their destination cannot defer messages now.
-    """
-
-    delivered: list[Delivered] = field(default_factory=list)
-    faulty: list[Fault] = field(default_factory=list)
-    blocked: list[Message] = field(default_factory=list)
-    early: list[Message] = field(default_factory=list)
-    undeferred: list[Message] = field(default_factory=list)
-    released: list[Message] = field(default_factory=list)
-
-    @property
-    def has_results(self) -> bool:
-        """Whether the batch changes the store."""
-        return bool(self.delivered or self.faulty)
-
-    def add(self, more: "DeliveryResult") -> None:
-        """Add the result of other messages of the batch."""
-        self.delivered += more.delivered
-        self.faulty += more.faulty
-        self.blocked += more.blocked
-        self.early += more.early
-        self.undeferred += more.undeferred
-        self.released += more.released
 
 
 class SliceDelivery:
@@ -142,7 +110,7 @@ class SliceDelivery:
         except MessageError as error:
             return DeliveryResult(faulty=[(message, error) for message in due], early=early)
         queue = str(destination)
-        result = _separate_refused([Delivered(m, queue) for m in due], refused)
+        result = separate_refused([Delivered(m, queue) for m in due], refused)
         longest = self._queue.longest_delay(destination)
         result.early += [message for message in early if waits[message.key] > longest]
         in_reach = [message for message in early if waits[message.key] <= longest]
@@ -171,7 +139,7 @@ class SliceDelivery:
             return DeliveryResult(early=list(early))
         queue = str(destination)
         sent = [Delivered(m, queue, is_deferred=True) for m in early]
-        return _separate_refused(sent, refused)
+        return separate_refused(sent, refused)
 
     def _resolve(self, address: str | None) -> Destination:
         if address in self._missing:
@@ -225,27 +193,7 @@ class SliceDelivery:
         sent, result.delivered = result.delivered, []
         result.released += [o.message for o in sent if o.message.key in answer.unconfirmed]
         certain = [one for one in sent if one.message.key not in answer.unconfirmed]
-        result.add(_separate_refused(certain, answer.refused))
-
-
-def _separate_refused(
-    sent: Sequence[Delivered], refused: Mapping[str, MessageError]
-) -> DeliveryResult:
-    """Separate the messages that were refused from the others. A refused message that is not due
-    yet is not charged: the fault may be gone when it is due.
-    """
-    if not refused:
-        return DeliveryResult(delivered=list(sent))
-    result = DeliveryResult()
-    for one in sent:
-        error = refused.get(one.message.key)
-        if error is None:
-            result.delivered.append(one)
-        elif one.is_deferred:
-            result.early.append(one.message)
-        else:
-            result.faulty.append((one.message, error))
-    return result
+        result.add(separate_refused(certain, answer.refused))
 
 
 def group_by_destination(
