@@ -35,6 +35,8 @@ _JOB_SECONDS = 600
 def main() -> int:
     """Run them. Returns the exit code."""
     options = _options()
+    # The trials' drivers start sessions of their own.
+    os.environ.setdefault("DUESWEEP_JARS", str(_ROOT / ".cache" / "jars"))
     trials = _draw(options)
     print(f"{len(trials)} trials in {options.jobs} jobs", flush=True)
     started = time.monotonic()

@@ -207,6 +207,9 @@ def _harm(run: _Run) -> None:
         run.services.drop_spark()
     if not is_hit:
         run.problems.append(f"the fault did not happen; exit code {ending.code}: {ending.said}")
+    ran = ending.document and ending.document["engine"]
+    if ran and ran != run.trial.engine:
+        run.problems.append(f"the sweep ran {ran}, not {run.trial.engine}")
     run.note(fault.harm if isinstance(fault.harm, str) else fault.harm.value, ending, run.see())
 
 

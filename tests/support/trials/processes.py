@@ -191,7 +191,9 @@ class SparkCommand:
 
 def _environment() -> dict[str, str]:
     paths = f"{_LIBRARY}{os.pathsep}{_TESTS}"
-    return os.environ | {"PYTHONPATH": paths, "PYSPARK_PYTHON": sys.executable}
+    # With this variable, each command would take Spark for prepared, and use it.
+    inherited = {name: text for name, text in os.environ.items() if name != "PYSPARK_SUBMIT_ARGS"}
+    return inherited | {"PYTHONPATH": paths, "PYSPARK_PYTHON": sys.executable}
 
 
 def document_of(printed: str) -> Mapping[str, Any] | None:
