@@ -30,8 +30,6 @@ class SliceDelivery:
         self._queue = queue
         self._clock = clock
         self._breakers = breakers
-        # By address: why the destination cannot defer messages. It still takes what is due.
-        self._cannot_defer: dict[str | None, str] = {}
         # By address: why it leads to no queue. With thousands of destinations, to ask again in each
         # batch could be a query a message.
         self._missing: dict[str | None, MessageError] = {}
@@ -39,7 +37,7 @@ class SliceDelivery:
     @property
     def blocked_reason(self) -> str | None:
         """Why destinations take nothing, or cannot defer messages; None: all can."""
-        reasons = sorted({*self._breakers.reasons, *self._cannot_defer.values()})
+        reasons = sorted(self._breakers.reasons)
         more = len(reasons) - _SHOWN_REASONS
         shown = "; ".join(reasons[:_SHOWN_REASONS])
         return f"{shown}; and {more:,} more" if more > 0 else shown or None
@@ -61,8 +59,9 @@ class SliceDelivery:
             if result.has_results and self._clock.seconds() > deadline:
                 result.released += group
             elif self._breakers.is_tried(address):
-                result.blocked += group[1:]
-                result.add(self._deliver_group(address, group[:1], store_clock))
+                tried, waiting = _one_that_is_due(group, store_clock)
+                result.blocked += waiting
+                result.add(self._deliver_group(address, tried, store_clock))
             elif not self._breakers.takes(address):
                 result.blocked += group
             else:
@@ -128,12 +127,12 @@ class SliceDelivery:
         """Defer messages that are not due yet. Where that fails, the destination is not blocked:
         it still takes what is due, and may have taken some already.
         """
-        if address in self._cannot_defer:
+        if address in self._breakers.cannot_defer:
             return DeliveryResult(undeferred=list(early))
         try:
             refused = self._queue.defer(destination, early, store_clock)
         except DestinationError as error:
-            self._cannot_defer[address] = str(error)
+            self._breakers.cannot_defer[address] = str(error)
             return DeliveryResult(undeferred=list(early))
         except MessageError:
             return DeliveryResult(early=list(early))
@@ -194,6 +193,19 @@ class SliceDelivery:
         result.released += [o.message for o in sent if o.message.key in answer.unconfirmed]
         certain = [one for one in sent if one.message.key not in answer.unconfirmed]
         result.add(separate_refused(certain, answer.refused))
+
+
+def _one_that_is_due(
+    group: list[Message], store_clock: StoreClock
+) -> tuple[list[Message], list[Message]]:
+    """The message that tries a destination, and the others. One that is not due yet says nothing of
+    the destination; where none is due, all are as good as one.
+    """
+    waits = store_clock.waits(group)
+    first = next((message for message in group if message.key not in waits), None)
+    if first is None:
+        return group, []
+    return [first], [message for message in group if message is not first]
 
 
 def group_by_destination(

@@ -194,7 +194,7 @@ class _Batches:
         """Count a batch that is committed."""
         self._in_hand = ()
         self._account += account
-        self.breaker.succeed()
+        self.breaker.succeed(account.claimed)
 
     def _decide(self, faulty: Sequence[Fault]) -> Decision:
         """Decide with what the sweep's limit grants, before any error message is sent."""

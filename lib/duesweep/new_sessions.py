@@ -8,6 +8,7 @@ from duesweep.dispatch_job import DispatchJob
 from duesweep.errors import StoreError, may_pass
 from duesweep.queues.base import QueueSession
 from duesweep.stores.base import TaskSession
+from duesweep.texts import make_printable
 
 _log = logging.getLogger(__name__)
 
@@ -29,9 +30,11 @@ class SessionBreaker:
         """Note that a batch begins to be delivered."""
         self._is_sending = self._doubles
 
-    def succeed(self) -> None:
-        """Note that a batch is committed."""
-        self._is_sending, self._sent_in_vain = False, 0
+    def succeed(self, claimed: int) -> None:
+        """Note that a batch is committed, with what became of so many messages."""
+        self._is_sending = False
+        if claimed:
+            self._sent_in_vain = 0
         self.circuit.succeed()
 
     def fail(self, error: StoreError) -> None:
@@ -59,5 +62,7 @@ def run_on_sessions(
             breaker.fail(error)
             if breaker.circuit.state is BreakerState.TRIGGERED:
                 raise
-            _log.warning("Sweep %s opens new sessions: %s", job.run.sweep_id, error)
+            _log.warning(
+                "Sweep %s opens new sessions: %s", job.run.sweep_id, make_printable(str(error))
+            )
         job.clock.sleep(breaker.circuit.seconds_to_try)

@@ -47,7 +47,9 @@ def stop_on_signals(stop: Stop) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    # None: a handler that was not set from Python, and cannot be set again from here.
+    signals = (signal.SIGINT, signal.SIGTERM)
+    handlers = {each: signal.getsignal(each) or signal.SIG_DFL for each in signals}
     heeded = {each: handler for each, handler in handlers.items() if handler != signal.SIG_IGN}
     hook = sys.unraisablehook
     first: float | None = None

@@ -180,7 +180,7 @@ class BreakerConfig(_Section):
     """For how long, and how often, a slice tries again what takes nothing."""
 
     trigger_seconds: float = Field(default=30, ge=0, le=600)
-    recovery_failures_per_second: float = Field(default=1, gt=0, le=100)
+    recovery_failures_per_second: float = Field(default=1, ge=0.1, le=100)
 
 
 class TimeoutsConfig(_Section):

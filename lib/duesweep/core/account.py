@@ -80,7 +80,8 @@ def slice_account(planned: int, claimed: int, ends: Sequence[SliceEnd]) -> Sweep
     by_others = max(0, claimed - last.claimed)
     # The read was complete. So messages that it did not find left after the plan was made.
     before = max(0, planned - last.given - by_others)
-    return _close(max(planned, last.given), claimed, replace(last, gone=last.gone + before), None)
+    seen = _without_claimed(last, planned, claimed)
+    return _close(max(planned, last.given), claimed, replace(seen, gone=seen.gone + before), None)
 
 
 def add_accounts(accounts: Iterable[SweepAccount]) -> SweepAccount:

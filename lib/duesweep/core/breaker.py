@@ -11,7 +11,7 @@ from duesweep.core.clock import Clock
 
 # What is tried in vain may take its time, such as the wait for a lock. So much longer is the pause
 # after it: a slice spends at most a quarter of its time on what is dead.
-_PAUSE_PER_TRY = 3.0
+PAUSE_PER_TRY = 3.0
 
 
 class BreakerState(StrEnum):
@@ -35,15 +35,22 @@ class BreakerLimits:
 
     def pause_seconds(self, took_seconds: float) -> float:
         """How long to leave alone what has just failed, after so many seconds."""
-        return max(1 / self.failures_per_second, _PAUSE_PER_TRY * took_seconds)
+        return max(1 / self.failures_per_second, PAUSE_PER_TRY * took_seconds)
 
 
 class CircuitBreaker:
-    """The breaker of one service or one destination, within one slice."""
+    """The breaker of one service or one destination, within one slice.
 
-    def __init__(self, limits: BreakerLimits, clock: Clock) -> None:
+    A failure after a success begins a new time to trigger. Unless `forgives_at_once`, it goes on
+    with the time before if it works for a shorter time than it had failed.
+    """
+
+    def __init__(
+        self, limits: BreakerLimits, clock: Clock, *, forgives_at_once: bool = True
+    ) -> None:
         self._limits = limits
         self._clock = clock
+        self._forgives_at_once = forgives_at_once
         self._opened_at: float | None = None
         self._closed_at: float | None = None
         self._try_at = 0.0
@@ -89,11 +96,26 @@ class CircuitBreaker:
     def fail(self, reason: str, *, took_seconds: float = 0.0, is_lasting: bool = False) -> None:
         """Note a failure that took so long. `is_lasting`: the fault does not pass by itself."""
         now = self._clock.seconds()
-        if self.is_closed:
-            self._opened_at, self._closed_at = now, None
+        if self.is_closed and (self._forgives_at_once or not self._was_closed_briefly):
+            self._opened_at = now
+        self._closed_at = None
         self._reason = reason
         self._is_lasting = is_lasting
-        self._try_at = now + self._limits.pause_seconds(took_seconds)
+        # Nobody waits longer than until it is triggered.
+        pause_seconds = self._limits.pause_seconds(took_seconds)
+        self._try_at = now + min(pause_seconds, self._seconds_left)
+
+    @property
+    def _was_closed_briefly(self) -> bool:
+        """Whether it worked for a shorter time than it had failed before."""
+        if self._opened_at is None or self._closed_at is None:
+            return False
+        return self._clock.seconds() - self._closed_at < self._closed_at - self._opened_at
+
+    @property
+    def _seconds_left(self) -> float:
+        """How long it is until it is triggered, if it is open."""
+        return max(0.0, self._limits.trigger_seconds - self.opened_seconds_ago)
 
     def succeed(self) -> None:
         """Note a success."""

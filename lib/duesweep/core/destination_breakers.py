@@ -22,6 +22,8 @@ class DestinationBreakers:
         self._clock = clock
         self._breakers: dict[Address, CircuitBreaker] = {}
         self._try_at = 0.0
+        # Why a destination cannot defer messages. It still takes what is due.
+        self.cannot_defer: dict[Address, str] = {}
         # The destination that is being tried; empty if none is.
         self._tried: tuple[Address, ...] = ()
 
@@ -32,8 +34,9 @@ class DestinationBreakers:
 
     @property
     def reasons(self) -> set[str]:
-        """Why destinations take nothing now."""
-        return {one.reason for one in self._breakers.values() if not one.is_closed}
+        """Why destinations take nothing now, or cannot defer messages."""
+        closed = {one.reason for one in self._breakers.values() if not one.is_closed}
+        return closed | set(self.cannot_defer.values())
 
     def takes(self, address: Address) -> bool:
         """Whether messages may go to a destination."""
@@ -63,9 +66,11 @@ class DestinationBreakers:
         `is_lasting`: the fault does not pass by itself.
         """
         if address not in self._breakers:
-            self._breakers[address] = CircuitBreaker(self._limits, self._clock)
+            # What takes one message and refuses the many that follow has not recovered.
+            breaker = CircuitBreaker(self._limits, self._clock, forgives_at_once=False)
+            self._breakers[address] = breaker
         self._breakers[address].fail(reason, took_seconds=took_seconds, is_lasting=is_lasting)
-        if self.is_tried(address):
+        if self.is_tried(address) and self.state(address) is BreakerState.OPEN:
             self._try_at = self._clock.seconds() + self._limits.pause_seconds(took_seconds)
 
     def succeed(self, address: Address) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
+from duesweep.core.breaker import PAUSE_PER_TRY
 from duesweep.core.message import Message
 from duesweep.core.routing import NoRouteError, Route, first_route, own_route
 from duesweep.core.store_clock import StoreClock
@@ -131,18 +132,22 @@ class RoutedQueueSession:
         """Open a session on a connection. If it is out of reach, stop delivering to it, unless its
         service is the store's.
         """
+        began = time.monotonic()
         try:
             self.sessions[connection] = self._open_session(connection)
         except DuesweepError as error:
             if self._queue.connections[connection].shares_transaction:
                 raise
-            self._block(connection, error)
+            self._block(connection, error, time.monotonic() - began)
 
-    def _block(self, connection: str, error: DuesweepError) -> None:
-        """Stop delivering to a connection, for a while or for the rest of the slice."""
+    def _block(self, connection: str, error: DuesweepError, took_seconds: float = 0) -> None:
+        """Stop delivering to a connection, for a while or for the rest of the slice: the longer,
+        the longer it took to find out, because other destinations wait meanwhile.
+        """
         self.sessions.pop(connection, None)
         self._used.discard(connection)
-        rest_seconds = _REST_SECONDS if may_pass(error) else math.inf
+        pause_seconds = max(_REST_SECONDS, PAUSE_PER_TRY * took_seconds)
+        rest_seconds = pause_seconds if may_pass(error) else math.inf
         text = f"queues.{connection}: {error}"
         self._blocked[connection] = _Blocked(text, time.monotonic() + rest_seconds)
 

@@ -75,6 +75,24 @@ def test_message_that_one_run_saw_locked_while_another_claimed_it_counts_as_clai
     assert slice_account(10, 10, ends) == SweepAccount(10, 10)
 
 
+def test_what_an_unanswered_commit_had_claimed_does_not_hide_what_was_left() -> None:
+    ended = end(given=100, claimed=65, gone=20, left=15)
+
+    assert slice_account(100, 85, [ended]) == SweepAccount(100, 85, left=15)
+
+
+def test_what_another_run_had_claimed_does_not_hide_what_the_last_one_left() -> None:
+    ended = end(given=100, claimed=10, gone=50, left=40)
+
+    assert slice_account(100, 60, [ended]) == SweepAccount(100, 60, left=40)
+
+
+def test_failures_of_an_unanswered_commit_do_not_hide_what_was_left() -> None:
+    ended = end(given=10, claimed=4, later=3, left=3)
+
+    assert slice_account(10, 7, [ended]) == SweepAccount(10, 7, left=3)
+
+
 def test_sweep_is_complete_only_if_all_its_slices_are() -> None:
     slices = [SweepAccount(5, 5), SweepAccount(6, 2, left=4, is_complete=False, reason="locked")]
 

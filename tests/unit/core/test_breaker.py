@@ -46,6 +46,39 @@ def test_pause_after_a_try_that_took_long_is_three_times_as_long() -> None:
     assert breaker.seconds_to_try == 6
 
 
+def test_nobody_waits_for_longer_than_until_the_breaker_is_triggered() -> None:
+    breaker, _ = _breaker()
+    breaker.fail("locked", took_seconds=15)
+
+    assert breaker.seconds_to_try == 30
+
+
+def test_breaker_that_takes_one_message_and_refuses_the_next_is_triggered_all_the_same() -> None:
+    clock = SettableClock(100)
+    breaker = CircuitBreaker(LIMITS, clock, forgives_at_once=False)
+    for _ in range(10):
+        breaker.fail("slow")
+        clock.advance(3)
+        breaker.succeed()
+        clock.advance(2)
+    breaker.fail("slow")
+
+    assert breaker.state is BreakerState.TRIGGERED
+    assert breaker.open_seconds == 50
+
+
+def test_breaker_that_worked_for_longer_than_it_had_failed_has_its_whole_time_again() -> None:
+    clock = SettableClock(100)
+    breaker = CircuitBreaker(LIMITS, clock, forgives_at_once=False)
+    breaker.fail("locked")
+    clock.advance(3)
+    breaker.succeed()
+    clock.advance(28)
+    breaker.fail("locked again")
+
+    assert (breaker.state, breaker.open_seconds) == (BreakerState.OPEN, 0)
+
+
 def test_breaker_that_fails_for_the_time_to_trigger_is_triggered() -> None:
     breaker, clock = _breaker()
     breaker.fail("locked")

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from duesweep.core.breaker import PAUSE_PER_TRY
 from duesweep.core.policy import CLAIM_SECONDS
 from duesweep.drivers.rabbitmq import (
     Brokers,
@@ -123,7 +124,8 @@ class Link:
         return DestinationError(down.text, transient=is_passing, advice=down.advice)
 
     def _connect_anew(self) -> RabbitMqConnection:
-        deadline = time.monotonic() + min(CLAIM_SECONDS, self._brokers.timeouts.connect_seconds)
+        began = time.monotonic()
+        deadline = began + min(CLAIM_SECONDS, self._brokers.timeouts.connect_seconds)
         for tries_left in reversed(range(_TRIES)):
             try:
                 return RabbitMqConnection(self._brokers, self._answer_seconds)
@@ -131,7 +133,8 @@ class Link:
                 is_last = not tries_left or time.monotonic() > deadline
                 is_wrong = isinstance(error, ConfigError)
                 if is_last or is_wrong:
-                    self._give_up(error.problem, math.inf if is_wrong else _REST_SECONDS)
+                    rest = max(_REST_SECONDS, PAUSE_PER_TRY * (time.monotonic() - began))
+                    self._give_up(error.problem, math.inf if is_wrong else rest)
                     raise self._error(error.problem) from error
                 time.sleep(_PAUSE_SECONDS)
         raise AssertionError("unreachable")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from duesweep.errors import ConfigError, StoreError, make_storable
+from duesweep.errors import ConfigError, StoreError, SweepClosedError, make_storable
 from duesweep.lost import retry_lost_transactions
 from duesweep.stores.journal import (
     Backlog,
@@ -102,7 +102,12 @@ class RelationalJournal:
 
     def summary(self, sweep_id: UUID) -> tuple[SweepSummary, bool]:
         """The sweep's row for `sweeps`, and whether retry counters changed."""
-        row = self._statements.row("read_sweep", sweep_id=sweep_id)
+        rows = self._statements.rows("read_sweep", sweep_id=sweep_id)
+        if not rows:
+            raise SweepClosedError(
+                f"Another process has settled sweep {sweep_id} of {self.source}; the ledger has it"
+            )
+        (row,) = rows
         totals = self._statements.rows("total_batches", sweep_id=sweep_id)
         ends = self._statements.rows("read_slice_ends", sweep_id=sweep_id)
         changed = row.attempts_changed or any(total.attempts_changed for total in totals)

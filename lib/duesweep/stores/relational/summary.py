@@ -124,6 +124,8 @@ def _outcome(row: Any, account: SweepAccount, *, has_failures: bool) -> str:
     # What was not even planned is not in the account, but remains.
     if was_stopped and (account.left or row.remaining):
         return "stopped"
+    if account.left and account.is_complete:
+        return "incomplete"
     return "failures" if has_failures else "done"
 
 

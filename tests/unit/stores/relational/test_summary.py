@@ -79,9 +79,16 @@ def test_sweep_that_was_stopped_before_its_plan_is_stopped_if_messages_remain() 
 
 def test_sweep_that_ended_before_its_time_was_over_was_not_stopped() -> None:
     later = BEGAN + timedelta(minutes=1)
-    found = summary({"given": 10, "claimed": 4, "left": 6}, stop_at=later)
+    found = summary({"given": 10, "claimed": 10}, dispatched=10, stop_at=later)
 
     assert found.outcome == "done"
+
+
+def test_sweep_that_left_messages_without_a_stop_is_never_done() -> None:
+    later = BEGAN + timedelta(minutes=1)
+    found = summary({"given": 10, "claimed": 4, "left": 6}, stop_at=later)
+
+    assert (found.outcome, exit_code(found)) == ("incomplete", ExitCode.WORK_LEFT)
 
 
 def test_sweep_that_had_done_all_when_it_was_stopped_is_done() -> None:
