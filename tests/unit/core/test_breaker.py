@@ -143,7 +143,9 @@ def test_breaker_is_open_exactly_while_it_fails_and_never_for_longer_than_the_ti
             case _:
                 breaker.fail("x", took_seconds=seconds)
                 failing_since = clock.seconds() if failing_since is None else failing_since
-                assert breaker.seconds_to_try >= max(1 / rate, seconds) - 1e-6
+                rest = max(0.0, trigger - breaker.open_seconds)
+                least = min(max(1 / rate, seconds), rest)
+                assert least - 1e-6 <= breaker.seconds_to_try <= rest + 1e-6
         assert breaker.is_closed == (failing_since is None)
         if failing_since is not None:
             is_over = clock.seconds() - failing_since >= trigger
