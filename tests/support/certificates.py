@@ -25,9 +25,9 @@ class Authority:
         extensions.write_text(
             f"subjectAltName = DNS:{name}\nauthorityKeyIdentifier = keyid\n", "utf-8"
         )
-        _openssl("req", "-new", *_KEY, "-subj", f"/CN={name}", "-keyout", key, "-out", request)
+        run_openssl("req", "-new", *_KEY, "-subj", f"/CN={name}", "-keyout", key, "-out", request)
         signing = ("-CA", self.certificate, "-CAkey", self._key, "-CAcreateserial", "-days", "2")
-        _openssl(
+        run_openssl(
             "x509", "-req", "-in", request, *signing, "-extfile", extensions, "-out", certificate
         )
         return certificate, key
@@ -43,10 +43,11 @@ class Authority:
             "\n".join(("[req]", "distinguished_name = n", "[n]", "[x]", *_CA)), "utf-8"
         )
         more = ("-config", settings, "-extensions", "x", "-days", "2")
-        _openssl("req", "-x509", *_KEY, *own, *more)
+        run_openssl("req", "-x509", *_KEY, *own, *more)
         self._is_made = True
 
 
-def _openssl(*arguments: str | Path) -> None:
+def run_openssl(*arguments: str | Path) -> None:
+    """Run a command of openssl; it has to succeed."""
     done = subprocess.run(["openssl", *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

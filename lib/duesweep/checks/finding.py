@@ -26,6 +26,7 @@ class Check(StrEnum):
     SERVER_REACHABLE = "server-reachable"
     SERVER_VERSION = "server-version"
     SERVER_WRITABLE = "server-writable"
+    SERVER_CERTIFICATE = "server-certificate"
     TEXT_ENCODING = "text-encoding"
     CLOCK_SKEW = "clock-skew"
     POOLER = "pooler"

@@ -3,10 +3,12 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from duesweep.checks.certificate import certificate
 from duesweep.checks.finding import Check, Finding, Severity, fault, ok, skipped, warning
 from duesweep.checks.server import ClockReading, clock_skew, reachable
 from duesweep.checks.table_findings import TableFacts, all_table_findings
 from duesweep.checks.time_outs import TimeOut, time_out_findings
+from duesweep.core.address import quote_name
 
 # gen_random_uuid() came with this one.
 _OLDEST_VERSION = 130_000
@@ -59,7 +61,7 @@ class SequenceFacts:
 @dataclass(frozen=True, slots=True)
 class PostgreSqlFacts:
     """What a session found. `backends` are the server processes that answered its statements.
-    `zones` is None if no messages wait in this database.
+    `zones` is None if no messages wait in this database. `sslmode` is what the session works by.
     """
 
     setting: str
@@ -75,6 +77,8 @@ class PostgreSqlFacts:
     sequences: Sequence[SequenceFacts]
     zones: ZoneFacts | None = None
     time_outs: Sequence[TimeOut] = ()
+    sslmode: str = "prefer"
+    is_encrypted: bool = False
 
 
 def postgresql_findings(facts: PostgreSqlFacts) -> Iterator[Finding]:
@@ -82,6 +86,7 @@ def postgresql_findings(facts: PostgreSqlFacts) -> Iterator[Finding]:
     yield reachable(facts.setting, f"PostgreSQL {facts.version}", facts.readings)
     yield _version(facts)
     yield _writable(facts)
+    yield certificate(facts.setting, facts.sslmode, is_encrypted=facts.is_encrypted)
     yield _encoding(facts)
     yield clock_skew(facts.setting, facts.readings)
     yield _pooler(facts)
@@ -196,7 +201,7 @@ def _with_sequences(table: TableFacts, facts: PostgreSqlFacts) -> TableFacts:
         return table
     grants = {
         f"USAGE on its sequence {sequence.sequence}": (
-            f'GRANT USAGE ON SEQUENCE {sequence.sequence} TO "{facts.role}"'
+            f"GRANT USAGE ON SEQUENCE {sequence.sequence} TO {quote_name(facts.role)}"
         )
         for sequence in facts.sequences
         if sequence.table == table.wanted.name and not sequence.may_use

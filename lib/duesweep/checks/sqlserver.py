@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from duesweep.checks.finding import Check, Finding, fault, ok, skipped, warning
 from duesweep.checks.server import ClockReading, clock_skew, reachable
 from duesweep.checks.table_findings import TableFacts, all_table_findings
+from duesweep.core.address import bracket_name
 from duesweep.core.policy import MAX_BATCH_ROWS, SCANNED_ROWS
 
 
@@ -56,7 +57,7 @@ def _version(facts: SqlServerFacts) -> Finding:
         facts.setting,
         f"{what}, has no OPENJSON or no STRING_AGG: {facts.json_problem}",
         "That takes SQL Server 2017 or newer, and ALTER DATABASE "
-        f"[{facts.database}] SET COMPATIBILITY_LEVEL = 130 or more",
+        f"{bracket_name(facts.database)} SET COMPATIBILITY_LEVEL = 130 or more",
     )
 
 
@@ -89,7 +90,7 @@ def _read_committed_snapshot(facts: SqlServerFacts) -> Finding:
         "READ_COMMITTED_SNAPSHOT is off: other readers wait for the rows that a batch locks, and "
         "batches wait for theirs. Sweeps work either way, because a claim skips locked rows; "
         "plans, counts and other queries wait",
-        f"While nobody else is connected: ALTER DATABASE [{facts.database}] SET "
+        f"While nobody else is connected: ALTER DATABASE {bracket_name(facts.database)} SET "
         "READ_COMMITTED_SNAPSHOT ON WITH ROLLBACK AFTER 10 SECONDS; or accept it with --ignore "
         f"{check}",
     )

@@ -207,3 +207,33 @@ def test_zone_of_those_who_write(zones: ZoneFacts, severity: Severity, expected:
     (found,) = [f for f in findings if f.check == Check.WRITER_TIME_ZONE]
     assert found.severity == severity
     assert expected in found.found
+
+
+@pytest.mark.parametrize(
+    ("sslmode", "session", "severity", "expected"),
+    [
+        (
+            "require",
+            "encrypted",
+            Severity.WARNING,
+            "the certificate is not checked (sslmode require)",
+        ),
+        ("verify-ca", "encrypted", Severity.WARNING, "the name in the server's certificate is not"),
+        ("verify-full", "encrypted", Severity.OK, "certificate and its name are checked"),
+        (
+            "prefer",
+            "encrypted",
+            Severity.OK,
+            "not asked for (sslmode prefer); this session is encrypted",
+        ),
+        ("prefer", "plain", Severity.OK, "this session is not encrypted"),
+    ],
+)
+def test_tls_that_is_asked_for_without_a_check_is_a_warning(
+    sslmode: str, session: str, severity: Severity, expected: str
+) -> None:
+    facts = replace(FACTS, sslmode=sslmode, is_encrypted=session == "encrypted")
+    (found,) = (f for f in postgresql_findings(facts) if f.check == Check.SERVER_CERTIFICATE)
+
+    assert found.severity == severity
+    assert expected in found.found

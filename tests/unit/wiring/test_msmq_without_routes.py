@@ -13,7 +13,7 @@ from duesweep.wiring.examining import examination
 
 SETTINGS = [
     "store.kind=msmq",
-    "store.dsn=Server=db.example;Database=nsb;Uid=sweeper;Pwd=s3cret",
+    "store.dsn=Server=db.example;Database=nsb;Trusted_Connection=yes",
     "store.endpoint=Sales.Orders",
     "ledger.root=/ledger",
 ]

@@ -169,7 +169,8 @@ def test_queues_of_the_other_server_need_a_dsn(dsn: str, kind: str, words: str) 
 
 
 def test_nothing_is_sent_later_by_the_command(capsys: pytest.CaptureFixture[str]) -> None:
-    given = [part for setting in _settings() for part in ("--set", setting)]
+    settings = [setting.replace(":s3cret", "") for setting in _settings()]
+    given = [part for setting in settings for part in ("--set", setting)]
 
     assert main(["queue", "send", "Billing", "--delay", "1s", *given]) == 2
 

@@ -4,10 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from math import ceil
-from typing import Any
 from urllib.parse import quote, urlencode
 
-import psycopg
 from psycopg.pq import TransactionStatus
 
 from duesweep.core.address import TableName
@@ -17,9 +15,8 @@ from duesweep.drivers.postgresql.copy import copy_chunks
 from duesweep.drivers.postgresql.errors import destination_errors, map_errors
 from duesweep.drivers.postgresql.settings import LARGE_STATEMENTS, settings_query, time_outs
 from duesweep.drivers.postgresql.statements import PostgreSqlStatements
+from duesweep.drivers.postgresql.tls import jdbc_tls, tls_settings
 from duesweep.errors import ConfigError, RefusedMessageError
-
-_JDBC_TLS = ("sslmode", "sslrootcert", "sslcert", "sslkey")
 
 
 class PostgreSqlConnection(PostgreSqlStatements):
@@ -87,6 +84,16 @@ class PostgreSqlConnection(PostgreSqlStatements):
                     advice="look for a trigger on it that drops rows",
                 )
 
+    @property
+    def tls(self) -> dict[str, str]:
+        """What was asked for: see `tls_settings`."""
+        return tls_settings(self._raw)
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether this session uses TLS."""
+        return bool(self._raw.pgconn.ssl_in_use)
+
     def jdbc_address(self, answer_seconds: float) -> tuple[str, dict[str, str]]:
         """JDBC URL and connection properties of the server that this session is connected to.
         `answer_seconds` is the limit for one answer over JDBC.
@@ -103,7 +110,7 @@ class PostgreSqlConnection(PostgreSqlStatements):
             "user": info.user,
             "password": info.password,
             "sessionInitStatement": settings_query(time_outs(limits) | LARGE_STATEMENTS),
-            **{name: value for name, value in _tls_settings(self._raw).items() if value},
+            **jdbc_tls(self.tls),
         }
         host = f"[{info.host}]" if ":" in info.host else info.host
         database = quote(info.dbname, safe="")
@@ -124,12 +131,6 @@ def _jdbc_settings(limits: Limits) -> dict[str, str]:
         "socketTimeout": str(ceil(limits.answer_seconds)),
         "tcpKeepAlive": "true",
     }
-
-
-def _tls_settings(raw: psycopg.Connection[Any]) -> dict[str, str]:
-    # From the session: psycopg's own info leaves out settings of the environment (PGSSLMODE ...).
-    settings = {option.keyword.decode(): option.val for option in raw.pgconn.info}
-    return {name: (settings.get(name) or b"").decode() for name in _JDBC_TLS}
 
 
 def array_text(items: Iterable[str]) -> str:

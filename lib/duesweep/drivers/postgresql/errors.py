@@ -3,6 +3,7 @@
 https://www.postgresql.org/docs/current/errcodes-appendix.html
 """
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -31,6 +32,8 @@ _LOST_CONNECTIONS = (
     "connection is lost",
     "SSL connection has been",
 )
+# One side's certificate was refused, a file of the dsn cannot be used, or the server has no TLS.
+_ABOUT_TLS = re.compile(r"certificate|private key|does not support SSL|unknown ca", re.IGNORECASE)
 # The texts of these errors name no table: lock time-out, statement time-out, deadlock.
 _NAMELESS = {
     "55P03": Problem("; somebody holds a lock there", "look for ALTER, TRUNCATE or VACUUM FULL"),
@@ -91,20 +94,27 @@ def connect_errors(dsn: str) -> Iterator[None]:
     """Turn the errors of opening a session into `ConfigError` or `StoreError`."""
     try:
         yield
-    except psycopg.ProgrammingError as error:
-        # Without libpq's text, which may hold the password.
+    except psycopg.ProgrammingError:
+        # Without libpq's text, which may hold the password, and not in a stack trace either.
         raise ConfigError(
             "The dsn cannot be read",
             advice=(
                 "write it as postgresql://user@host:5432/database, with % and other special "
                 "characters percent-encoded, or as keyword=value pairs"
             ),
-        ) from error
+        ) from None
     except psycopg.OperationalError as error:
         if _is_refused_for_good(error):
             raise ConfigError(
                 f"{_server_of(dsn)} refuses the session: {_sentence(error)}",
                 advice="check user, password and database in the dsn, and the server's pg_hba.conf",
+            ) from error
+        if _ABOUT_TLS.search(str(error)):
+            raise ConfigError(
+                f"There is no session at {_server_of(dsn)} with the TLS that is asked for: "
+                f"{_sentence(error)}",
+                advice="check sslmode, sslrootcert, sslcert and sslkey in the dsn, and the host's "
+                "name in the server's certificate",
             ) from error
         text = f"No PostgreSQL server takes a session at {_server_of(dsn)}: {_sentence(error)}"
         raise StoreError(text, transient=True, advice=_UNREACHED) from error

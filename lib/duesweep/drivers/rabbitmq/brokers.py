@@ -3,7 +3,7 @@
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import pika
 
@@ -55,6 +55,7 @@ class Brokers:
     def _parameters(self, url: str, context: ssl.SSLContext | None) -> pika.connection.Parameters:
         try:
             parts = urlsplit(url)
+            self._refuse_ssl_options(parts.query)
             # Without a path pika takes the vhost "", which no broker has.
             path = url if parts.path not in {"", "/"} else parts._replace(path="/%2F").geturl()
             parameters = pika.URLParameters(path)
@@ -75,6 +76,14 @@ class Brokers:
         if parts.scheme == "amqps":
             parameters.ssl_options = pika.SSLOptions(context or self.context(), parts.hostname)
         return parameters
+
+    def _refuse_ssl_options(self, query: str) -> None:
+        # pika would take them, and with them leave out checks.
+        if "ssl_options" in parse_qs(query):
+            raise ConfigError(
+                f"{self.setting}.url has ssl_options, which are not used",
+                advice="write amqps://, and set ca_file, client_certificate and client_key",
+            )
 
     def _url_error(self, reason: str) -> ConfigError:
         # An error's own text may quote the URL, and with it the password.

@@ -12,7 +12,7 @@ import pyodbc
 
 from duesweep.core.timeouts import Limits
 from duesweep.drivers.sqlserver.binding import Names, bind, group_rows, text_of
-from duesweep.drivers.sqlserver.dsn import OdbcDsn
+from duesweep.drivers.sqlserver.dsn import OdbcDsn, split_jdbc_url
 from duesweep.drivers.sqlserver.errors import destination_errors
 from duesweep.drivers.sqlserver.statements import BYTES, TEXT, SqlServerStatements, send
 from duesweep.drivers.sqlserver.transactions import RawSession, drain
@@ -126,7 +126,11 @@ class SqlServerConnection(SqlServerStatements):
         """
         own = jdbc_properties(limits)
         if url is not None:
-            return url, self._dsn.credentials() | own
+            address, given = split_jdbc_url(url)
+            own = self._dsn.credentials() | own
+            # The driver takes names in any case.
+            taken = {name.lower() for name in own}
+            return address, {k: v for k, v in given.items() if k.lower() not in taken} | own
         url, properties = self._dsn.jdbc()
         with self._cursor() as cursor:
             (database,) = cursor.execute("SELECT DB_NAME()").fetchone()

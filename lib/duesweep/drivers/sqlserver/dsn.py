@@ -23,13 +23,17 @@ _SAME = {
 _JDBC_ENCRYPT = {
     "yes": "true",
     "mandatory": "true",
-    "true": "true",
     "no": "false",
     "optional": "false",
-    "false": "false",
     "strict": "strict",
 }
-_TRUE = {"yes", "true", "1"}
+_JDBC_FLAG = {"yes": "true", "no": "false"}
+# Microsoft's ODBC driver refuses other values as if the server were out of reach.
+_CHOICES = {
+    "encrypt": _JDBC_ENCRYPT,
+    "trustservercertificate": _JDBC_FLAG,
+    "trusted_connection": _JDBC_FLAG,
+}
 _HOW_TO = (
     "write it as Driver={ODBC Driver 18 for SQL Server};Server=host,1433;Database=nsb;Uid=...;"
     "Pwd=..., with values that hold ; or braces in braces"
@@ -48,6 +52,11 @@ class OdbcDsn:
         pairs = dict(_pairs(text))
         if not {"server", "dsn", "filedsn"} & set(pairs):
             raise ConfigError("The dsn names no Server", advice=_HOW_TO)
+        for name, choices in _CHOICES.items():
+            if pairs.get(name, "no").lower() not in choices:
+                raise ConfigError(
+                    f"The dsn's {name} is none of {', '.join(choices)}", advice="correct it"
+                )
         return cls(pairs)
 
     def __repr__(self) -> str:
@@ -91,12 +100,14 @@ class OdbcDsn:
         url = f"jdbc:sqlserver://{host}" + (f":{port}" if port else "")
         properties = {
             "instanceName": "" if port else instance,
-            "encrypt": _JDBC_ENCRYPT.get(pairs.get("encrypt", "yes").lower(), "true"),
-            "trustServerCertificate": _jdbc_flag(pairs.get("trustservercertificate")),
+            "encrypt": _JDBC_ENCRYPT[pairs.get("encrypt", "yes").lower()],
+            "trustServerCertificate": _JDBC_FLAG.get(
+                pairs.get("trustservercertificate", "").lower(), ""
+            ),
             "hostNameInCertificate": pairs.get("hostnameincertificate", ""),
             "serverCertificate": pairs.get("servercertificate", ""),
         }
-        if pairs.get("trusted_connection", "").lower() in _TRUE:
+        if pairs.get("trusted_connection", "").lower() == "yes":
             properties |= {"integratedSecurity": "true", "authenticationScheme": "JavaKerberos"}
         return url, self.credentials() | {k: v for k, v in properties.items() if v}
 
@@ -104,6 +115,25 @@ class OdbcDsn:
         """User and password, under JDBC's names."""
         found = {"user": self.pairs.get("uid", ""), "password": self.pairs.get("pwd", "")}
         return {name: value for name, value in found.items() if value}
+
+
+def split_jdbc_url(text: str) -> tuple[str, dict[str, str]]:
+    """A JDBC URL without its settings, and these as properties: Spark shows URLs, but no passwords
+    in properties. Raises `ConfigError` if it cannot be read.
+    """
+    url, _, settings = text.strip().partition(";")
+    if not url.lower().startswith("jdbc:sqlserver://"):
+        raise ConfigError(
+            "store.jdbc_url is not a URL of SQL Server's JDBC driver",
+            advice="write it as jdbc:sqlserver://host:1433;databaseName=nsb",
+        )
+    try:
+        return url, {name: _unbrace(value) for name, value in _written_pairs(settings)}
+    except ConfigError:
+        raise ConfigError(
+            "The settings in store.jdbc_url cannot be read",
+            advice="write them as ;name=value, with values that hold ; or braces in braces",
+        ) from None
 
 
 def database_of(dsn: str) -> str:
@@ -115,17 +145,23 @@ def database_of(dsn: str) -> str:
 
 
 def _pairs(text: str) -> Iterator[tuple[str, str]]:
+    for name, value in _written_pairs(text):
+        yield _SAME.get(name.lower(), name.lower()), _unbrace(value)
+
+
+def _written_pairs(text: str) -> Iterator[tuple[str, str]]:
     # The error does not quote the text: it may hold the password.
     at, text = 0, text.strip().rstrip(";")
     while at < len(text):
         found = _PAIR.match(text, at)
         if found is None:
             raise ConfigError("The dsn cannot be read as an ODBC connection string", advice=_HOW_TO)
-        name, value = found[1].lower(), found[2].strip()
-        if value.startswith("{"):
-            value = value[1:-1].replace("}}", "}")
-        yield _SAME.get(name, name), value
+        yield found[1], found[2].strip()
         at = found.end()
+
+
+def _unbrace(value: str) -> str:
+    return value[1:-1].replace("}}", "}") if value.startswith("{") else value
 
 
 def _brace(value: str) -> str:
@@ -141,7 +177,3 @@ def _host(server: str) -> tuple[str, str, str]:
     if ":" in host and not host.startswith("["):
         host = f"[{host}]"
     return host, instance.strip(), port.strip() or ("" if instance else "1433")
-
-
-def _jdbc_flag(value: str | None) -> str:
-    return "" if value is None else str(value.lower() in _TRUE).lower()

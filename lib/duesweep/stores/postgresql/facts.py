@@ -69,6 +69,8 @@ def gather(question: PostgreSqlQuestion) -> PostgreSqlFacts:
             sequences=_sequences(connection, question.queue_columns),
             zones=_zones(connection, question.store),
             time_outs=[TimeOut(*row) for row in connection.rows("doctor_time_outs")],
+            sslmode=connection.tls.get("sslmode", "prefer"),
+            is_encrypted=connection.is_encrypted,
         )
 
 

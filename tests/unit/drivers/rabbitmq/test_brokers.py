@@ -94,6 +94,14 @@ def test_amqps_checks_certificates_and_host_names() -> None:
     assert options.context.verify_mode == ssl.CERT_REQUIRED
 
 
+@pytest.mark.parametrize("scheme", ["amqp", "amqps"])
+def test_settings_of_pikas_that_would_leave_out_checks_are_refused(scheme: str) -> None:
+    url = f"{scheme}://u:p@host/v?ssl_options=%7B%27cert_reqs%27%3A0%7D"
+
+    with pytest.raises(ConfigError, match="has ssl_options, which are not used; write amqps"):
+        _parameters(url)
+
+
 def test_amqp_has_no_tls() -> None:
     assert _parameters("amqp://u:p@host/v").ssl_options is None
 

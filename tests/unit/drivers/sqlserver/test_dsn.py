@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duesweep.drivers.sqlserver.dsn import OdbcDsn, database_of
+from duesweep.drivers.sqlserver.dsn import OdbcDsn, database_of, split_jdbc_url
 from duesweep.errors import ConfigError
 
 DSN = "Driver={ODBC Driver 18 for SQL Server};Server=db.example,1433;Database=nsb;Uid=u;Pwd=p"
@@ -103,3 +103,30 @@ def test_database_is_the_dsns() -> None:
     assert database_of(DSN) == "nsb"
     with pytest.raises(ConfigError, match="names no Database"):
         database_of("Server=h")
+
+
+@pytest.mark.parametrize("name", ["Encrypt", "TrustServerCertificate", "Trusted_Connection"])
+@pytest.mark.parametrize("value", ["True", "1", "", "{yes }junk"])
+def test_value_that_odbc_does_not_know_is_refused(name: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=f"(?i)the dsn's {name} is none of|cannot be read"):
+        OdbcDsn.parse(f"Server=h;{name}={value}")
+
+
+def test_settings_of_a_jdbc_url_become_properties_which_no_page_of_spark_shows() -> None:
+    text = "jdbc:sqlserver://h:1433;user=u;password={p;}}w};encrypt=true;"
+
+    assert split_jdbc_url(text) == (
+        "jdbc:sqlserver://h:1433",
+        {"user": "u", "password": "p;}w", "encrypt": "true"},
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["jdbc:sqlsever://h;password=s3cret", "h:1433", "jdbc:sqlserver://h;password={s3cret"]
+)
+def test_jdbc_url_that_cannot_be_read_is_refused_and_not_quoted(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"store\.jdbc_url") as refused:
+        split_jdbc_url(text)
+
+    assert "s3cret" not in str(refused.value)
+    assert refused.value.__suppress_context__ or refused.value.__context__ is None
