@@ -211,11 +211,14 @@ def raise_interruption(error: BaseException) -> None:
     The JVM may get the same signal. Then PySpark's clean-up finds no JVM, and its error hides the
     signal's exception.
     """
-    seen: BaseException | None = error
-    while seen is not None:
-        if not isinstance(seen, Exception | GeneratorExit):
-            raise seen
-        seen = seen.__cause__ or seen.__context__
+    cause: BaseException | None = error
+    seen: set[int] = set()
+    # An error that one thread raises again for another may be among its own causes.
+    while cause is not None and id(cause) not in seen:
+        if not isinstance(cause, Exception | GeneratorExit):
+            raise cause
+        seen.add(id(cause))
+        cause = cause.__cause__ or cause.__context__
 
 
 def type_name(error: BaseException) -> str:

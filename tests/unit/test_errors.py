@@ -18,6 +18,7 @@ from duesweep.errors import (
     Problem,
     StoreError,
     TransactionLostError,
+    raise_interruption,
 )
 from duesweep.queues.rabbitmq import session
 
@@ -94,3 +95,14 @@ class _KeyedError(DuesweepError):
     def __init__(self, key: int) -> None:
         super().__init__(f"Message {key} is locked", advice="wait")
         self.key = key
+
+
+def test_error_that_is_among_its_own_causes_is_no_interruption() -> None:
+    first, second = ValueError("first"), ValueError("second")
+    first.__cause__, second.__context__ = second, first
+
+    raise_interruption(first)
+
+    second.__cause__ = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        raise_interruption(first)

@@ -1,9 +1,33 @@
 """Options that commands share."""
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from duesweep.errors import ConfigError
+
+_MAY_BE_SECRET = re.compile(r"[\w.]*(dsn|url)\s*=")
+
+
+def _refuse_passwords(settings: Sequence[str] | None) -> Sequence[str] | None:
+    """Raise `ConfigError` for a password, since all users of a machine see its command lines."""
+    given = [setting for setting in settings or () if _MAY_BE_SECRET.match(setting)]
+    if given:
+        # Only now: it loads pydantic, which the help does without.
+        from duesweep.config import holds_password  # noqa: PLC0415
+
+        for setting in filter(holds_password, given):
+            path = setting.partition("=")[0].strip()
+            variable = f"DUESWEEP_{path.upper().replace('.', '__')}"
+            raise ConfigError(
+                f"--set {path} has a password, which every user of this machine can see",
+                advice=f"set {variable} in the environment, and change the password",
+            )
+    return settings
+
 
 ConfigFile = Annotated[
     Path | None,
@@ -12,7 +36,10 @@ ConfigFile = Annotated[
 Overrides = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="SECTION.KEY=VALUE", help="A setting that overrides file and environment."
+        "--set",
+        metavar="SECTION.KEY=VALUE",
+        help="A setting that overrides file and environment. Not for passwords.",
+        callback=_refuse_passwords,
     ),
 ]
 PrintSql = Annotated[

@@ -1,5 +1,6 @@
 """Configuration. No other part of the package reads the environment."""
 
+from duesweep.config.dsn import holds_password
 from duesweep.config.load import load, mask_secrets
 from duesweep.config.model import Config
 from duesweep.config.rules import route_notice
@@ -21,6 +22,7 @@ __all__ = [
     "has_cluster_files",
     "has_prepared_session",
     "has_remote_spark",
+    "holds_password",
     "jars",
     "load",
     "mask_secrets",

@@ -1,4 +1,4 @@
-"""Which database a dsn is for, by its form."""
+"""What the form of a dsn or URL tells: which database it is for, and whether it has a password."""
 
 import re
 
@@ -9,6 +9,8 @@ _ODBC = re.compile(
 )
 # libpq's keywords are in lower case.
 _CONNINFO = re.compile(r"\s*[a-z_]+\s*=")
+_PASSWORD_IN_URL = re.compile(r"//[^@]*:[^@]+@")
+_PASSWORD_IN_PAIRS = re.compile(r"(^|[;?&\s])\s*((ssl)?password|pwd)\s*=\s*\S", re.IGNORECASE)
 
 
 def dialect_of(dsn: str) -> str | None:
@@ -18,3 +20,8 @@ def dialect_of(dsn: str) -> str | None:
     if _ODBC.search(dsn):
         return "sqlserver"
     return "postgresql" if _CONNINFO.match(dsn) else None
+
+
+def holds_password(dsn: str) -> bool:
+    """Whether a dsn or URL has a password in it."""
+    return bool(_PASSWORD_IN_URL.search(dsn) or _PASSWORD_IN_PAIRS.search(dsn))

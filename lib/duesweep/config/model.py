@@ -38,6 +38,8 @@ class Config(BaseSettings):
         env_nested_delimiter=ENVIRONMENT[1],
         extra="forbid",
         frozen=True,
+        # An input may be a secret, and a stack trace shows pydantic's text.
+        hide_input_in_errors=True,
     )
 
     store: StoreConfig

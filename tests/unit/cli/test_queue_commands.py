@@ -50,12 +50,13 @@ ODBC = "Server=db.example,1433;Database=nsb;Uid=u;Pwd=s3cret"
 
 
 def _printed(capsys: pytest.CaptureFixture[str], kind: str, *arguments: str) -> str:
-    settings = [*SETTINGS, f"store.kind={kind}"]
-    if kind == "sqlserver":
-        settings.append(f"store.dsn={ODBC}")
-    given = [part for setting in settings for part in ("--set", setting)]
+    dsn = ODBC if kind == "sqlserver" else "postgresql://db.example/d"
+    given = [part for setting in SETTINGS[1:] for part in ("--set", setting)]
 
-    assert main([*arguments, "--print-sql", *given]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DUESWEEP_STORE__DSN", dsn)
+        given += ["--set", f"store.kind={kind}"]
+        assert main([*arguments, "--print-sql", *given]) == 0
     return capsys.readouterr().out
 
 
