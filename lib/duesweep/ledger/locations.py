@@ -52,9 +52,8 @@ def table_path(root: str, name: str) -> str:
 def table_name(root: str, name: str) -> str:
     """The table's name for SQL and `spark.read.table`."""
     if is_path(root):
-        path = table_path(root, name).replace("`", "``")
-        return f"delta.`{path}`"
-    return ".".join(f"`{part}`" for part in (*root.split("."), name))
+        return f"delta.{_quote(table_path(root, name))}"
+    return ".".join(map(_quote, (*root.split("."), name)))
 
 
 def holds_data(folder: Path) -> bool:
@@ -137,3 +136,8 @@ def _lock_file(lock: IO[str], folder: Path) -> None:
             time.sleep(_LOCK_POLL_SECONDS)
         else:
             return
+
+
+def _quote(name: str) -> str:
+    """`name` as an identifier of Spark SQL."""
+    return "`" + name.replace("`", "``") + "`"
