@@ -87,8 +87,9 @@ class SliceDelivery:
         except (DestinationError, MessageError) as error:
             self._note_failure(address, error, began)
             return None, frozenset()
-        self._breakers.succeed(address)
         answer = self._queue.confirm(CLAIM_SECONDS)
+        if len(answer.unconfirmed) < len(messages):
+            self._breakers.succeed(address)
         missing = {*refused, *answer.refused, *answer.unconfirmed}
         return str(destination), frozenset(m.key for m in messages if m.key not in missing)
 

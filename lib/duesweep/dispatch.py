@@ -10,6 +10,7 @@ import random
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from math import ceil
 
 from duesweep.all_or_nothing import AllOrNothing
 from duesweep.blocked import BlockedMessages, find_left_alone
@@ -45,6 +46,10 @@ from duesweep.texts import make_printable
 
 # The standard library's logger: it writes to the executor's stderr without any set-up in a worker.
 _log = logging.getLogger(__name__)
+# How often a slice that waits for a destination looks whether the sweep is to stop.
+_STOP_POLL_SECONDS = 1.0
+# A rest that rounding leaves would not move a clock.
+_LEAST_WAIT_SECONDS = 0.001
 
 
 def dispatch_slice(job: DispatchJob, slice_number: int, claim_keys: ClaimKeys) -> None:
@@ -110,8 +115,16 @@ class _Batches:
             self._run_batch(batch)
             self._try_destinations()
         while (seconds := self._breakers.seconds_to_try(self._blocked.destinations)) is not None:
-            self._job.clock.sleep(seconds)
+            self._wait(seconds)
             self._try_destinations()
+
+    def _wait(self, seconds: float) -> None:
+        """Let so much time pass; raise if the sweep is to stop meanwhile, or is closed."""
+        for _ in range(ceil(seconds / _STOP_POLL_SECONDS)):
+            self._job.clock.sleep(min(max(seconds, _LEAST_WAIT_SECONDS), _STOP_POLL_SECONDS))
+            seconds -= _STOP_POLL_SECONDS
+            with self._store.transaction():
+                self._store.claim(self._job.run, ())
 
     def _leave_all(self) -> None:
         """Leave to the next sweep what is not done."""

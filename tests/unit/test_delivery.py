@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+import pytest
+
 from duesweep.core.breaker import BreakerLimits
 from duesweep.core.clock import SettableClock
 from duesweep.core.destination_breakers import DestinationBreakers
@@ -219,6 +221,20 @@ def test_letters_that_were_refused_late_or_not_confirmed_have_not_arrived() -> N
 
     assert world.delivery.deliver_error_messages("error", sent) == ("error", {sent[2].key})
     assert world.queue.waited == [CLAIM_SECONDS]
+
+
+@pytest.mark.parametrize(("confirmed", "is_closed"), [(0, False), (1, True)])
+def test_error_queue_that_failed_is_used_again_once_it_confirms(
+    confirmed: int, *, is_closed: bool
+) -> None:
+    sent = [due() for _ in range(2)]
+    world = World(LateQueue(silent={one.key for one in sent[confirmed:]}))
+    world.breakers.fail("error", "it was locked", took_seconds=0)
+    world.clock.advance(1)
+
+    world.delivery.deliver_error_messages("error", sent)
+
+    assert world.breakers.takes("error") is is_closed
 
 
 def test_letters_go_at_once_however_early_their_messages_are() -> None:

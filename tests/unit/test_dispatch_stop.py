@@ -122,3 +122,28 @@ def test_destination_that_takes_nothing_is_still_the_reason_of_its_slice() -> No
     world.run_slice(run, limits=_LIMITS)
 
     assert world.ends(run) == [slice_end("Billing is locked", given=4, left=4)]
+
+
+def test_slice_that_waits_for_a_destination_sees_the_stop_within_a_second() -> None:
+    first, second = _rows(2)
+    world = world_of(first, second)
+    run = world.store.open_sweep()
+    stop_at = 15.5
+    wait = world.clock.sleep
+
+    def try_for_long(_: Message) -> Exception:
+        world.clock.advance(5)
+        return DestinationError("Billing is locked")
+
+    def sleep(seconds: float) -> None:
+        wait(seconds)
+        if world.clock.seconds() >= stop_at:
+            world.store.stop_sweep(run.sweep_id, 0)
+
+    world.queue.trouble["Billing"] = try_for_long
+    world.clock.sleep = sleep  # type: ignore[method-assign]
+
+    world.run_slice(run, limits=_LIMITS)
+
+    assert world.ends(run) == [slice_end("Billing is locked", given=2, left=2)]
+    assert stop_at <= world.clock.seconds() <= stop_at + 1

@@ -39,7 +39,7 @@ class TaskSession(Protocol):
         """Lock what the claim keys lead to, at most one message a claim key, where it is still
         there, due by the horizon and eligible; skip what others hold, wait for no row. Raises
         `SweepClosedError` when the sweep was closed meanwhile, and `SweepStoppedError` when it is
-        to stop (see `StopsSweeps`).
+        to stop (see `StopsSweeps`). Without claim keys, that is all it does.
 
         A claim key of a store that finds messages by their Due may lead to another one of that Due.
         """

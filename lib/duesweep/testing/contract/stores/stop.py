@@ -25,6 +25,19 @@ class StopContract:
 
         assert steps.claimable(subject, subject.open_sweep(), row) == [row.key]
 
+    def test_claim_without_keys_tells_when_the_sweep_is_to_stop(
+        self, subject: StoreUnderTest
+    ) -> None:
+        run, [row] = steps.load(subject, steps.row(subject))
+        with steps.batch(subject) as session:
+            assert steps.claim(subject, session, run).messages == ()
+
+        stop(subject, run, 0)
+
+        with pytest.raises(SweepStoppedError), steps.batch(subject) as session:
+            steps.claim(subject, session, run)
+        assert subject.waiting() == {row.key}
+
     def test_sweep_that_is_to_stop_takes_nothing_more(self, subject: StoreUnderTest) -> None:
         run, [row] = steps.load(subject, steps.row(subject))
         stop(subject, run, 0)
