@@ -10,7 +10,6 @@ import random
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from math import ceil
 
 from duesweep.all_or_nothing import AllOrNothing
 from duesweep.blocked import BlockedMessages, find_left_alone
@@ -120,9 +119,10 @@ class _Batches:
 
     def _wait(self, seconds: float) -> None:
         """Let so much time pass; raise if the sweep is to stop meanwhile, or is closed."""
-        for _ in range(ceil(seconds / _STOP_POLL_SECONDS)):
-            self._job.clock.sleep(min(max(seconds, _LEAST_WAIT_SECONDS), _STOP_POLL_SECONDS))
-            seconds -= _STOP_POLL_SECONDS
+        clock = self._job.clock
+        end = clock.seconds() + max(seconds, _LEAST_WAIT_SECONDS)
+        while (left := end - clock.seconds()) > 0:
+            clock.sleep(min(max(left, _LEAST_WAIT_SECONDS), _STOP_POLL_SECONDS))
             with self._store.transaction():
                 self._store.claim(self._job.run, ())
 

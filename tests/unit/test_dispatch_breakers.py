@@ -2,14 +2,19 @@
 
 from datetime import timedelta
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
 from duesweep.core.breaker import BreakerLimits
+from duesweep.core.clock import SettableClock
+from duesweep.core.destination_breakers import DestinationBreakers
 from duesweep.core.message import Message
 from duesweep.core.policy import BatchLimits, Retry
 from duesweep.errors import DestinationError, DuesweepError
+from duesweep.stores.values import Claim
 from duesweep.testing.builders import DUE, DelayedRow, delayed_row
+from duesweep.testing.memory_sessions import MemoryTaskSession
 from support.contract.due_keys import DueKeyStore
 from support.dispatch_world import World, one, slice_end, world_of
 
@@ -202,3 +207,38 @@ def test_time_to_trigger_of_zero_leaves_the_messages_at_once() -> None:
 
     assert (outage.tried_at, world.clock.seconds()) == ([0], 0)
     assert world.ends(run) == [slice_end("Shipping is locked", given=4, claimed=2, left=2)]
+
+
+def test_slice_ends_in_time_however_long_its_store_takes_to_answer_meanwhile() -> None:
+    rows = [delayed_row("Shipping") for _ in range(2)]
+    world = world_of(*rows)
+    claim = MemoryTaskSession.claim
+
+    def slow_claim(*arguments: Any) -> Claim:
+        world.clock.advance(3)
+        return claim(*arguments)
+
+    def try_for_long(_: Message) -> DuesweepError:
+        world.clock.advance(4)
+        return LOCKED
+
+    world.queue.trouble["Shipping"] = try_for_long
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MemoryTaskSession, "claim", slow_claim)
+        run = world.sweep()
+
+    assert world.ends(run) == [slice_end("Shipping is locked", given=2, left=2)]
+    assert world.clock.seconds() <= TRIGGER_SECONDS + 15
+    (report,) = world.breakers(run)
+    assert report.state == "triggered"
+
+
+def test_all_destinations_together_wait_no_longer_than_each_may() -> None:
+    clock = SettableClock()
+    breakers = DestinationBreakers(BreakerLimits(), clock)
+    breakers.fail("Shipping", "locked", took_seconds=0)
+    clock.advance(28)
+    with breakers.trying("Shipping"):
+        breakers.fail("Shipping", "locked", took_seconds=10)
+
+    assert breakers.seconds_to_try(["Shipping"]) == 2

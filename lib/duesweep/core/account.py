@@ -103,12 +103,15 @@ def add_accounts(accounts: Iterable[SweepAccount]) -> SweepAccount:
 def _without_claimed(seen: SliceAccount, planned: int, claimed: int) -> SliceAccount:
     """The account of a run without messages that it saw as gone because they had been claimed: by
     another run, or by a batch of its own whose COMMIT was not answered. Those that failed it saw as
-    not eligible.
+    not eligible, and those whose COMMIT was under way as locked.
     """
-    by_others = max(0, claimed - seen.claimed - max(0, planned - seen.given))
-    gone = max(0, seen.gone - by_others)
-    later = max(0, seen.later - (by_others - (seen.gone - gone)))
-    return replace(seen, gone=gone, later=later)
+    twice = max(0, claimed - seen.claimed - max(0, planned - seen.given))
+    counts = {}
+    for name in ("gone", "later", "skipped"):
+        counted = getattr(seen, name)
+        counts[name] = max(0, counted - twice)
+        twice -= counted - counts[name]
+    return replace(seen, **counts)
 
 
 def _close(found: int, claimed: int, seen: SliceAccount, reason: str | None) -> SweepAccount:

@@ -42,7 +42,7 @@ class CircuitBreaker:
     """The breaker of one service or one destination, within one slice.
 
     A failure after a success begins a new time to trigger. Unless `forgives_at_once`, it goes on
-    with the time before if it works for a shorter time than it had failed.
+    with the time before if it worked for a shorter time than it had failed.
     """
 
     def __init__(
@@ -96,24 +96,28 @@ class CircuitBreaker:
     def fail(self, reason: str, *, took_seconds: float = 0.0, is_lasting: bool = False) -> None:
         """Note a failure that took so long. `is_lasting`: the fault does not pass by itself."""
         now = self._clock.seconds()
-        if self.is_closed and (self._forgives_at_once or not self._was_closed_briefly):
-            self._opened_at = now
+        if self.is_closed:
+            # The time in which it worked does not count.
+            failed_before = self.open_seconds if self._counts_on else 0.0
+            self._opened_at = now - failed_before
         self._closed_at = None
         self._reason = reason
         self._is_lasting = is_lasting
         # Nobody waits longer than until it is triggered.
         pause_seconds = self._limits.pause_seconds(took_seconds)
-        self._try_at = now + min(pause_seconds, self._seconds_left)
+        self._try_at = now + min(pause_seconds, self.seconds_left)
 
     @property
-    def _was_closed_briefly(self) -> bool:
-        """Whether it worked for a shorter time than it had failed before."""
-        if self._opened_at is None or self._closed_at is None:
+    def _counts_on(self) -> bool:
+        """Whether a failure goes on with the time before: it worked for a shorter time than it had
+        failed.
+        """
+        if self._forgives_at_once or self._closed_at is None:
             return False
-        return self._clock.seconds() - self._closed_at < self._closed_at - self._opened_at
+        return self._clock.seconds() - self._closed_at < self.open_seconds
 
     @property
-    def _seconds_left(self) -> float:
+    def seconds_left(self) -> float:
         """How long it is until it is triggered, if it is open."""
         return max(0.0, self._limits.trigger_seconds - self.opened_seconds_ago)
 

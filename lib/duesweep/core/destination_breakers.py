@@ -108,8 +108,9 @@ class DestinationBreakers:
                 return 0.0
             case BreakerState.TRIGGERED:
                 return _NEVER
+        breaker = self._breakers[address]
         pause = max(0.0, self._try_at - self._clock.seconds())
-        return max(pause, self._breakers[address].seconds_to_try)
+        return min(max(pause, breaker.seconds_to_try), breaker.seconds_left)
 
 
 _NEVER = float("inf")

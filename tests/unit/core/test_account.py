@@ -87,6 +87,12 @@ def test_what_another_run_had_claimed_does_not_hide_what_the_last_one_left() -> 
     assert slice_account(100, 60, [ended]) == SweepAccount(100, 60, left=40)
 
 
+def test_what_was_locked_by_an_unanswered_commit_does_not_hide_what_was_left() -> None:
+    account = slice_account(10, 5, [end(given=10, skipped=5, left=5)])
+
+    assert account == SweepAccount(10, 5, left=5)
+
+
 def test_failures_of_an_unanswered_commit_do_not_hide_what_was_left() -> None:
     ended = end(given=10, claimed=4, later=3, left=3)
 

@@ -64,7 +64,19 @@ def test_breaker_that_takes_one_message_and_refuses_the_next_is_triggered_all_th
     breaker.fail("slow")
 
     assert breaker.state is BreakerState.TRIGGERED
-    assert breaker.open_seconds == 50
+    assert breaker.open_seconds == 30
+
+
+def test_time_in_which_it_worked_does_not_count_as_failing() -> None:
+    clock = SettableClock(100)
+    breaker = CircuitBreaker(LIMITS, clock, forgives_at_once=False)
+    breaker.fail("locked")
+    clock.advance(18)
+    breaker.succeed()
+    clock.advance(14)
+    breaker.fail("locked again")
+
+    assert (breaker.state, breaker.open_seconds) == (BreakerState.OPEN, 18)
 
 
 def test_breaker_that_worked_for_longer_than_it_had_failed_has_its_whole_time_again() -> None:

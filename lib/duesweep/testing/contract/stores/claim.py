@@ -26,6 +26,15 @@ class ClaimContract:
 
         assert claim.messages == tuple(subject.message(row) for row in (later, late, last))
 
+    def test_claim_without_keys_claims_nothing(self, subject: StoreUnderTest) -> None:
+        run, [row] = steps.load(subject, steps.row(subject))
+
+        with steps.batch(subject) as session:
+            claim = steps.claim(subject, session, run)
+
+        assert (claim.messages, claim.skipped, claim.gone, claim.later) == ((), 0, 0, 0)
+        assert subject.waiting() == {row.key}
+
     def test_claim_returns_the_servers_time(self, subject: StoreUnderTest) -> None:
         due = subject.now() - steps.MINUTE
         run, [row] = steps.load(subject, steps.row(subject, due=due))
