@@ -13,11 +13,11 @@ from psycopg.conninfo import make_conninfo
 from duesweep import wiring
 from duesweep.cli import app
 from support.endpoint import Endpoint
+from support.needle import HARDEST, NEEDLE, files_with_needle, watching
 from support.password_server import create_role, password_server
 from support.ports import free_port
 from support.postgresql_server import endpoint_in_postgresql
 from support.rabbitmq.broker import Broker
-from support.secrets import HARDEST, NEEDLE, files_with_needle, watching
 from support.spark_submit import run
 
 Capture = pytest.CaptureFixture[str]
@@ -189,6 +189,9 @@ def _wrong(case: str, port: int, broker: Broker) -> tuple[str, str]:
         "unknown parameter": (store, _dsn(port) + f"?passwort={NEEDLE}"),
         "open quote": (store, f"host=127.0.0.1 user=sweeper password='{NEEDLE}"),
         "SQL Server's": (store, f"Server=127.0.0.1,1;Database=d;Uid=u;Pwd={NEEDLE}"),
+        "bare at sign": (store, f"postgresql://sweeper:a@{NEEDLE}@127.0.0.1:{port}/postgres"),
+        "bare slash": (store, f"postgresql://sweeper:12/{NEEDLE}@127.0.0.1:{port}/postgres"),
+        "bare question mark": (store, f"postgresql://sweeper:12?{NEEDLE}@127.0.0.1/postgres"),
         "NUL": (store, _dsn(port).replace(_ENCODED, f"{NEEDLE}%00")),
         "broker's password": (mq, _url(broker, secret)),
         "broker's port": (mq, f"amqp://sweeper:{_ENCODED}@127.0.0.1:1/"),
@@ -204,6 +207,7 @@ def _wrong(case: str, port: int, broker: Broker) -> tuple[str, str]:
 
 CASES = (
     *("password", "database", "host", "port", "tls", "bare signs", "bare percent"),
+    *("bare at sign", "bare slash", "bare question mark"),
     *("unknown keyword", "unknown parameter", "open quote", "SQL Server's", "NUL"),
     *("broker's password", "broker's port", "broker's host", "broker's TLS"),
     *("broker's bare signs", "broker's vhost", "section", "type"),
@@ -215,7 +219,8 @@ def test_password_shows_in_no_error_and_no_stack(
     secretive: Endpoint, broker: Broker, capsys: Capture
 ) -> None:
     _load(secretive)
-    file, port = _file(secretive), secretive.server.admin.info.port
+    file = _file(secretive, breaker__trigger_seconds=0)
+    port = secretive.server.admin.info.port
     shown, silent = [], []
     for case in CASES:
         name, value = _wrong(case, port, broker)

@@ -17,8 +17,8 @@ from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.errors import ConfigError
 from duesweep.spark_errors import SPARK_ERRORS
 from support.certificates import Authority, run_openssl
+from support.needle import ODD
 from support.password_server import create_role, password_server
-from support.secrets import ODD
 from support.tds_listener import TdsListener, tds_listener
 from support.tls_front import TlsFront, tls_front
 

@@ -7,6 +7,9 @@ def certificate(setting: str, sslmode: str, *, is_encrypted: bool) -> Finding:
     """Whether a session that works by `sslmode` checks what it asks for."""
     check = Check.SERVER_CERTIFICATE
     unchecked = {"require": "certificate", "verify-ca": "name in the server's certificate"}
+    if not is_encrypted and sslmode in {*unchecked, "verify-full"}:
+        text = f"The session uses a Unix socket, without TLS (sslmode {sslmode})"
+        return ok(check, setting, text)
     if sslmode in unchecked:
         return warning(
             check,

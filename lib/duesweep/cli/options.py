@@ -9,7 +9,7 @@ import typer
 
 from duesweep.errors import ConfigError
 
-_MAY_BE_SECRET = re.compile(r"[\w.]*(dsn|url)\s*=")
+_MAY_BE_SECRET = re.compile(r"[^=]*(dsn|url|password|pwd|secret|token)\s*=", re.IGNORECASE)
 
 
 def _refuse_passwords(settings: Sequence[str] | None) -> Sequence[str] | None:

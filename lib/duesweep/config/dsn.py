@@ -9,8 +9,10 @@ _ODBC = re.compile(
 )
 # libpq's keywords are in lower case.
 _CONNINFO = re.compile(r"\s*[a-z_]+\s*=")
-_PASSWORD_IN_URL = re.compile(r"//[^@]*:[^@]+@")
-_PASSWORD_IN_PAIRS = re.compile(r"(^|[;?&\s])\s*((ssl)?password|pwd)\s*=\s*\S", re.IGNORECASE)
+_PASSWORD_IN_URL = re.compile(r"//[^@?]*:[^@?]+@")
+_PASSWORD_IN_PAIRS = re.compile(
+    r"(^|[.;?&\s])\s*(\w*password|pwd|\w*secret|\w*token)\s*=\s*[^\s;&]", re.IGNORECASE
+)
 
 
 def dialect_of(dsn: str) -> str | None:
@@ -23,5 +25,5 @@ def dialect_of(dsn: str) -> str | None:
 
 
 def holds_password(dsn: str) -> bool:
-    """Whether a dsn or URL has a password in it."""
+    """Whether a dsn or URL has a password in it, or a token or another secret."""
     return bool(_PASSWORD_IN_URL.search(dsn) or _PASSWORD_IN_PAIRS.search(dsn))

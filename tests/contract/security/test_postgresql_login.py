@@ -10,10 +10,10 @@ from psycopg.conninfo import make_conninfo
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS
 from duesweep.demo.server import EmbeddedServer
 from duesweep.drivers.postgresql import connect
-from duesweep.errors import ConfigError
+from duesweep.errors import ConfigError, StoreError
 from support.certificates import Authority
+from support.needle import ODD
 from support.password_server import create_role
-from support.secrets import ODD
 from support.tls_front import TlsFront, tls_front
 
 pytestmark = pytest.mark.services
@@ -100,6 +100,19 @@ def test_server_without_tls_is_refused_where_it_is_asked_for(server: EmbeddedSer
     refusal = _refusal(f"{server.dsn}?sslmode=require")
 
     assert "server does not support SSL" in refusal.text
+
+
+@pytest.mark.parametrize("settings", ["sslmode=verify_full", "sslmode=require&sslrootcert=system"])
+def test_settings_that_libpq_does_not_know_are_refused(
+    server: EmbeddedServer, settings: str
+) -> None:
+    assert "sslmode" in _refusal(f"{server.dsn}?{settings}").text
+
+
+def test_name_of_a_host_is_not_taken_for_an_error_of_tls() -> None:
+    with pytest.raises(StoreError, match=r"certificate\.invalid") as missed:
+        connect("postgresql://u@certificate.invalid/d", LIMITS)
+    assert missed.value.transient
 
 
 def test_file_of_authorities_that_is_not_there_is_refused(

@@ -11,7 +11,7 @@ from duesweep.core.timeouts import DEFAULT_TIMEOUTS
 from duesweep.drivers.sqlserver import OdbcDsn, connect
 from duesweep.errors import ConfigError
 from support.certificates import Authority
-from support.secrets import ODD
+from support.needle import ODD
 from support.tds_listener import TdsListener, tds_listener
 
 pytestmark = pytest.mark.services

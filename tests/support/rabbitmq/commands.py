@@ -1,6 +1,8 @@
 """`duesweep rabbitmq …` on the tests' broker."""
 
+import json
 import sys
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,8 +11,8 @@ from support.rabbitmq.broker import Broker
 
 
 def arguments(broker: Broker, *command: str, **settings: object) -> list[str]:
-    """A command's arguments, with all settings on the command line; these ones of queues.default.
-    A setting that is None is left out.
+    """A command's arguments, with a file of settings; these ones of queues.default. A setting that
+    is None is left out.
     """
     of_queues = {
         "kind": "rabbitmq",
@@ -24,8 +26,10 @@ def arguments(broker: Broker, *command: str, **settings: object) -> list[str]:
         "ledger.root": "/nonexistent",
         **{f"queues.default.{name}": value for name, value in of_queues.items()},
     }
-    options = [f"--set={name}={value}" for name, value in values.items() if value is not None]
-    return ["rabbitmq", *command, *options]
+    lines = [f"{name} = {json.dumps(v)}" for name, v in values.items() if v is not None]
+    file = broker.server.folder / f"{uuid.uuid4().hex}.toml"
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return ["rabbitmq", *command, "--config", str(file)]
 
 
 def run(broker: Broker, *command: str, **settings: object) -> int:

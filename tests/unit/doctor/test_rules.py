@@ -227,6 +227,7 @@ def test_zone_of_those_who_write(zones: ZoneFacts, severity: Severity, expected:
             "not asked for (sslmode prefer); this session is encrypted",
         ),
         ("prefer", "plain", Severity.OK, "this session is not encrypted"),
+        ("verify-full", "plain", Severity.OK, "uses a Unix socket, without TLS"),
     ],
 )
 def test_tls_that_is_asked_for_without_a_check_is_a_warning(

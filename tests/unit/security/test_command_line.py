@@ -14,6 +14,11 @@ ACCESS = [
     ("store.jdbc_url", "jdbc:sqlserver://db.example;password=n33dle"),
     ("queues.default.url", "amqps://sweeper:n33dle@mq.example/"),
     ("queues.default.management_url", "https://sweeper:n33dle@mq.example:15671"),
+    ("queues.my-broker.url", "amqp://sweeper:n33dle@mq.example/"),
+    (" store.dsn", "postgresql://sweeper:n33/dle@db.example/nsb"),
+    ("store.jdbc_url", "jdbc:sqlserver://db.example;accessToken=n33dle"),
+    ("store.jdbc_url", "jdbc:sqlserver://db.example;AADSecurePrincipalSecret=n33dle"),
+    ("store.options.password", "n33dle"),
 ]
 
 
@@ -24,6 +29,7 @@ def test_password_on_the_command_line_is_refused_and_not_repeated(
 ) -> None:
     assert main([*command, "--set", f"{path}={value}"]) == 2
 
+    path = path.strip()
     variable = f"DUESWEEP_{path.upper().replace('.', '__')}"
     assert capsys.readouterr() == (
         "",
@@ -40,6 +46,8 @@ def test_password_on_the_command_line_is_refused_and_not_repeated(
         "host=db.example user=sweeper passfile=/etc/pgpass",
         "Server=db.example,1433;Database=nsb;Trusted_Connection=yes",
         "amqps://mq.example:5671/v",
+        "Server=db.example;Pwd=;Trusted_Connection=yes",
+        "postgresql://db.example:5432/nsb?application_name=a@b",
     ],
 )
 def test_dsn_without_a_password_is_no_secret(value: str) -> None:

@@ -15,7 +15,7 @@ from duesweep.drivers.postgresql.copy import copy_chunks
 from duesweep.drivers.postgresql.errors import destination_errors, map_errors
 from duesweep.drivers.postgresql.settings import LARGE_STATEMENTS, settings_query, time_outs
 from duesweep.drivers.postgresql.statements import PostgreSqlStatements
-from duesweep.drivers.postgresql.tls import jdbc_tls, tls_settings
+from duesweep.drivers.postgresql.tls import channel_binding, jdbc_tls, tls_settings
 from duesweep.errors import ConfigError, RefusedMessageError
 
 
@@ -114,7 +114,8 @@ class PostgreSqlConnection(PostgreSqlStatements):
         }
         host = f"[{info.host}]" if ":" in info.host else info.host
         database = quote(info.dbname, safe="")
-        url = f"jdbc:postgresql://{host}:{info.port}/{database}?{urlencode(_jdbc_settings(limits))}"
+        settings = _jdbc_settings(limits) | {"channelBinding": channel_binding(self._raw)}
+        url = f"jdbc:postgresql://{host}:{info.port}/{database}?{urlencode(settings)}"
         return url, {name: value for name, value in properties.items() if value}
 
 

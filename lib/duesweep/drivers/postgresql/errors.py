@@ -25,6 +25,10 @@ from duesweep.errors import (
     raise_interruption,
 )
 
+_HOW_TO = (
+    "write it as postgresql://user@host:5432/database, with % and other special characters "
+    "percent-encoded, or as keyword=value pairs"
+)
 _UNREACHED = "check that it runs, and that this machine and every executor can connect to it"
 # libpq's texts, which come without a SQLSTATE.
 _LOST_CONNECTIONS = (
@@ -32,8 +36,14 @@ _LOST_CONNECTIONS = (
     "connection is lost",
     "SSL connection has been",
 )
-# One side's certificate was refused, a file of the dsn cannot be used, or the server has no TLS.
-_ABOUT_TLS = re.compile(r"certificate|private key|does not support SSL|unknown ca", re.IGNORECASE)
+# One side's certificate was refused, a file of the dsn cannot be used, the server has no TLS, or
+# a setting has a value that libpq does not know.
+_ABOUT_TLS = re.compile(
+    r"certificate|private key|does not support SSL|unknown ca|invalid \w+ value|weak sslmode",
+    re.IGNORECASE,
+)
+# What libpq quotes, such as the host, may have any name.
+_QUOTED = re.compile("\"[^\"]*\"|'[^']*'")
 # The texts of these errors name no table: lock time-out, statement time-out, deadlock.
 _NAMELESS = {
     "55P03": Problem("; somebody holds a lock there", "look for ALTER, TRUNCATE or VACUUM FULL"),
@@ -92,32 +102,40 @@ def unusual_errors() -> Iterator[None]:
 @contextmanager
 def connect_errors(dsn: str) -> Iterator[None]:
     """Turn the errors of opening a session into `ConfigError` or `StoreError`."""
+    _refuse_bare_signs(dsn)
     try:
         yield
     except psycopg.ProgrammingError:
         # Without libpq's text, which may hold the password, and not in a stack trace either.
-        raise ConfigError(
-            "The dsn cannot be read",
-            advice=(
-                "write it as postgresql://user@host:5432/database, with % and other special "
-                "characters percent-encoded, or as keyword=value pairs"
-            ),
-        ) from None
+        raise ConfigError("The dsn cannot be read", advice=_HOW_TO) from None
     except psycopg.OperationalError as error:
         if _is_refused_for_good(error):
             raise ConfigError(
                 f"{_server_of(dsn)} refuses the session: {_sentence(error)}",
                 advice="check user, password and database in the dsn, and the server's pg_hba.conf",
             ) from error
-        if _ABOUT_TLS.search(str(error)):
+        if _ABOUT_TLS.search(_QUOTED.sub("", str(error))):
             raise ConfigError(
-                f"There is no session at {_server_of(dsn)} with the TLS that is asked for: "
+                f"There is no session at {_server_of(dsn)} with the settings that are asked for: "
                 f"{_sentence(error)}",
                 advice="check sslmode, sslrootcert, sslcert and sslkey in the dsn, and the host's "
                 "name in the server's certificate",
             ) from error
         text = f"No PostgreSQL server takes a session at {_server_of(dsn)}: {_sentence(error)}"
         raise StoreError(text, transient=True, advice=_UNREACHED) from error
+
+
+def _refuse_bare_signs(dsn: str) -> None:
+    """Refuse a URL whose password has an `@` or `/` that is not encoded: libpq takes the end of the
+    password for the host or the database, and shows it in its errors.
+    """
+    found = re.fullmatch(r"\s*postgres(?:ql)?://([^/?]*)([^?]*)(.*)", dsn, re.DOTALL)
+    if found is None:
+        return
+    login, path, settings = found.groups()
+    begins_late = "@" not in login and re.match(r"[^=]*@", settings)
+    if login.count("@") > 1 or "@" in path or begins_late:
+        raise ConfigError("The dsn cannot be read", advice=_HOW_TO)
 
 
 # The row's own fault: data exception, integrity violation, check option of a view, program limit

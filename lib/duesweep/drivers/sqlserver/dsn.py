@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from duesweep.errors import ConfigError
 
-_PAIR = re.compile(r"\s*([^=;{}]+?)\s*=\s*(\{(?:[^}]|\}\})*\}|[^;{}]*)\s*(?:;|$)")
+_PAIR = re.compile(r"[\s;]*([^=;{}]+?)\s*=\s*(\{(?:[^}]|\}\})*\}|[^;{}]*)\s*(?:;|$)")
 _SAME = {
     "addr": "server",
     "address": "server",
@@ -151,7 +151,7 @@ def _pairs(text: str) -> Iterator[tuple[str, str]]:
 
 def _written_pairs(text: str) -> Iterator[tuple[str, str]]:
     # The error does not quote the text: it may hold the password.
-    at, text = 0, text.strip().rstrip(";")
+    at, text = 0, text.strip().rstrip("; ")
     while at < len(text):
         found = _PAIR.match(text, at)
         if found is None:

@@ -1,10 +1,12 @@
 """What JDBC is told of TLS."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from duesweep.drivers.postgresql.tls import jdbc_tls
+from duesweep.drivers.postgresql.tls import channel_binding, jdbc_tls, tls_settings
 from duesweep.errors import ConfigError
 
 
@@ -35,3 +37,47 @@ def test_key_that_jdbc_cannot_read_is_refused(tmp_path: Path) -> None:
     key.write_text("-----BEGIN PRIVATE KEY-----")
     with pytest.raises(ConfigError, match="is PEM, which JDBC cannot read"):
         jdbc_tls({"sslkey": str(key)})
+
+
+class FakeSession:
+    """A session that asked for these settings."""
+
+    def __init__(self, **settings: str) -> None:
+        options = [
+            SimpleNamespace(keyword=name.encode(), val=value.encode())
+            for name, value in settings.items()
+        ]
+        self.pgconn = SimpleNamespace(info=[*options, SimpleNamespace(keyword=b"host", val=None)])
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_file_of_authorities_that_libpq_takes_by_itself_is_told_to_jdbc(home: Path) -> None:
+    session: Any = FakeSession(sslmode="require", channel_binding="require")
+    assert tls_settings(session) == {"sslmode": "require"}
+
+    file = home / ".postgresql" / "root.crt"
+    file.parent.mkdir()
+    file.touch()
+
+    assert tls_settings(session) == {"sslmode": "verify-ca", "sslrootcert": str(file)}
+    assert channel_binding(session) == "require"
+    prefers: Any = FakeSession(sslmode="prefer")
+    assert (tls_settings(prefers), channel_binding(prefers)) == ({"sslmode": "prefer"}, "prefer")
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no home"), PermissionError("not yours")])
+def test_home_that_cannot_be_read_has_no_authorities(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: Path) -> Path:
+        raise error
+
+    monkeypatch.setattr(Path, "expanduser", refuse)
+    session: Any = FakeSession(sslmode="require")
+
+    assert tls_settings(session) == {"sslmode": "require"}
