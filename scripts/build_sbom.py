@@ -33,6 +33,13 @@ def packages() -> dict[str, Any]:
     return document
 
 
+def own_version() -> str:
+    """duesweep's version, without loading it."""
+    text = (ROOT / "lib" / "duesweep" / "__init__.py").read_text(encoding="utf-8")
+    (version,) = re.findall(r'^__version__ = "(.+)"$', text, re.MULTILINE)
+    return str(version)
+
+
 def jars(text: str) -> Iterator[dict[str, Any]]:
     """The components of a jars.lock."""
     for found in JAR.finditer(text):
@@ -51,6 +58,12 @@ def jars(text: str) -> Iterator[dict[str, Any]]:
 def main() -> int:
     """Write the document to the file that the command line names."""
     document = packages()
+    document["metadata"]["component"] = {
+        "type": "application",
+        "bom-ref": "duesweep",
+        "name": "duesweep",
+        "version": own_version(),
+    }
     document["components"] += jars((ROOT / "jars.lock").read_text(encoding="utf-8"))
     file = Path(sys.argv[1])
     file.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

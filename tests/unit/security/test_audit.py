@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+import duesweep
+
 ROOT = Path(__file__).resolve().parents[3]
 SAFE = {"name": "a", "version": "1", "vulns": []}
 KNOWN = {"name": "b", "version": "2", "vulns": [{"id": "CVE-1", "fix_versions": ["3"]}]}
@@ -17,31 +19,54 @@ def _scripts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("packages", "code"),
+    ("packages", "locked", "code"),
     [
-        ([SAFE], 0),
-        ([SAFE, KNOWN], 1),
-        ([SKIPPED, KNOWN], 1),
-        ([SAFE, SKIPPED], 2),
-        ([SKIPPED], 2),
-        ([], 2),
+        ([SAFE], "a", 0),
+        ([SAFE, KNOWN], "ab", 1),
+        ([SKIPPED, KNOWN], "bc", 1),
+        ([SAFE, SKIPPED], "ac", 2),
+        ([SAFE], "ac", 2),
+        ([], "a", 2),
     ],
 )
 def test_audit_succeeds_only_if_all_packages_were_compared(
-    packages: list[dict[str, Any]], code: int, capsys: pytest.CaptureFixture[str]
+    packages: list[dict[str, Any]], locked: str, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from audit import judge  # noqa: PLC0415 - a script
 
-    assert judge(packages) == code
+    pins = {(name, {"a": "1", "b": "2", "c": "3"}[name]) for name in locked}
+
+    assert judge(packages, pins) == code
 
     told = capsys.readouterr()
     assert ("CVE-1, fixed in 3" in told.out) == (KNOWN in packages)
-    assert ("The audit is incomplete" in told.err) == (code == 2)
+    assert ("lacks these packages: c 3." in told.err) == ("c" in locked)
+    assert ("The audit is incomplete" in told.err) == (code == 2 or "c" in locked)
 
 
-def test_every_jar_of_the_lock_is_listed_with_its_hash() -> None:
-    from build_sbom import jars  # noqa: PLC0415 - a script
+def test_audit_asks_for_all_that_a_lock_can_install_on_any_machine() -> None:
+    from audit import files_of, locked_packages  # noqa: PLC0415 - a script
 
+    lock = (
+        "# a comment\nnumpy==2.4.6 ; python_full_version < '3.12' \\\n    --hash=sha256:0\n"
+        "numpy==2.5.5 ; python_full_version >= '3.12' \\\n    --hash=sha256:1\npika==1.4.4 \\\n"
+    )
+    pins = locked_packages(lock)
+
+    assert pins == {("numpy", "2.4.6"), ("numpy", "2.5.5"), ("pika", "1.4.4")}
+    files = list(files_of(pins))
+    assert sorted(line for file in files for line in file.split()) == [
+        "numpy==2.4.6",
+        "numpy==2.5.5",
+        "pika==1.4.4",
+    ]
+    assert len(files) == 2
+
+
+def test_list_names_duesweep_and_every_jar_with_its_hash() -> None:
+    from build_sbom import jars, own_version  # noqa: PLC0415 - a script
+
+    assert own_version() == duesweep.__version__
     lock = (ROOT / "jars.lock").read_text(encoding="utf-8")
     listed = {component["purl"]: component["hashes"] for component in jars(lock)}
 
