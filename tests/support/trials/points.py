@@ -99,9 +99,10 @@ def reach(point: str) -> None:
     if _Armed.reached[point] != plan.occurrence:
         return
     try:
-        # Several processes may come here; one of them is the trial's.
-        with plan.fired.open("x") as fired:
-            fired.write(str(os.getpid()))
+        # Several processes may come here; one of them is the trial's. Who sees the file reads it.
+        own = plan.fired.with_name(f"fired-{os.getpid()}")
+        own.write_text(str(os.getpid()), "utf-8")
+        plan.fired.hardlink_to(own)
     except FileExistsError:
         return
     if plan.action == RAISE:
