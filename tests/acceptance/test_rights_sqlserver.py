@@ -21,9 +21,11 @@ JOURNAL = [f"duesweep_{name}" for name in ("sweeps", "journal", "attempts", "bin
 AT_THE_START = [
     *((right, DELAYED) for right in ("SELECT", "UPDATE", "DELETE")),
     *((right, table) for table in JOURNAL for right in ("SELECT", "INSERT", "UPDATE", "DELETE")),
+    ("SELECT", ERROR),
     ("INSERT", ERROR),
 ]
-RIGHTS = [*AT_THE_START, ("INSERT", OWN), ("INSERT", BILLING)]
+QUEUES = [(right, queue) for queue in (OWN, BILLING) for right in ("SELECT", "INSERT")]
+RIGHTS = [*AT_THE_START, *QUEUES]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ def test_page_lists_these_rights() -> None:
     for line in (
         "`SELECT, UPDATE, DELETE` on the delayed table",
         "`SELECT, INSERT, UPDATE, DELETE` on the four `duesweep_…` tables",
-        "`INSERT` on the queue tables; a user in each database that has some",
+        "`SELECT, INSERT` on the queue tables; a user in each database that has some",
     ):
         assert line in text
 
@@ -106,17 +108,17 @@ def test_without_a_right_the_sweep_moves_nothing(
     assert sweeper.owned.waiting() == []
 
 
-@pytest.mark.parametrize("queue", [OWN, BILLING])
+@pytest.mark.parametrize(("right", "queue"), QUEUES)
 def test_without_a_right_on_a_queue_its_messages_stay(
-    queue: str, sweeper: Sweeper, capsys: Capture
+    right: str, queue: str, sweeper: Sweeper, capsys: Capture
 ) -> None:
-    sweeper.change("REVOKE", "INSERT", queue)
+    sweeper.change("REVOKE", right, queue)
 
     assert main(["sweep", "--json", "--config", sweeper.file]) == 4
 
     summary = json.loads(capsys.readouterr().out)
     assert (summary["left"], summary["dispatched"], summary["exhausted"]) == (2, 2, 1)
     assert len(sweeper.owned.waiting()) == 2
-    sweeper.change("GRANT", "INSERT", queue)
+    sweeper.change("GRANT", right, queue)
     assert main(["sweep", "--config", sweeper.file]) == 0
     assert sweeper.owned.waiting() == []

@@ -25,6 +25,7 @@ from duesweep.queues.columns import SQL_SERVER
 from duesweep.queues.sqlserver_notices import queue_table_notices
 from duesweep.queues.sqlserver_shape import QueueShape, shape_of
 from duesweep.queues.tables import QueueTableSession
+from duesweep.queues.wanted import SQL_SERVER_RIGHTS
 from duesweep.stores.base import TaskSession
 from duesweep.stores.sqlserver.check import check_session
 from duesweep.stores.sqlserver.task import SqlServerTaskSession
@@ -212,7 +213,7 @@ def _refuse_hidden(connection: SqlServerConnection, table: SqlServerTable) -> No
         raise DestinationError(
             f"The sweeper's user has no right on queue table {table}",
             transient=False,
-            advice="grant INSERT on it",
+            advice="grant SELECT and INSERT on it",
         )
 
 
@@ -226,7 +227,7 @@ def _check_error_queue(
         raise ConfigError(
             f"retry.error_queue is {address!r}: {error}", advice="create it or correct the setting"
         ) from error
-    missing = missing_rights(connection, table, ["INSERT"])
+    missing = missing_rights(connection, table, SQL_SERVER_RIGHTS)
     if missing:
         raise ConfigError(
             f"retry.error_queue is {address!r}: the sweeper's user lacks {', '.join(missing)} on "

@@ -11,6 +11,8 @@ _ELSEWHERE = (
     "let its endpoint create it (NServiceBus's installers do), or add or correct a [[route]] that "
     "says which queue is meant"
 )
+# SELECT to count what arrived: a trigger may drop rows without an error.
+SQL_SERVER_RIGHTS = ("SELECT", "INSERT")
 _CREATE = {OWN: _SETUP, ERROR: _SETUP, WAITED_FOR: _ELSEWHERE, ROUTED: _ELSEWHERE}
 
 
@@ -32,7 +34,7 @@ def sqlserver_queue(role: str, table: SqlServerTable) -> WantedTable:
         role=role,
         name=name,
         columns=SQL_SERVER,
-        rights=("INSERT",),
+        rights=SQL_SERVER_RIGHTS,
         create=_CREATE[role],
         unicode="Headers",
         indexes=(

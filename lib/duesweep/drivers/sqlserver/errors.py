@@ -40,8 +40,8 @@ _BY_TRIGGER = {3609, 3616}
 # Texts to add to the server's when an insert failed.
 _QUEUE_FAULTS = {
     1222: Problem("; somebody holds a lock on it", "look for ALTER, TRUNCATE or an index rebuild"),
-    229: Problem("", "grant INSERT on it to the sweeper's user"),
-    230: Problem("", "grant INSERT on it to the sweeper's user"),
+    229: Problem("", "grant SELECT and INSERT on it to the sweeper's user"),
+    230: Problem("", "grant SELECT and INSERT on it to the sweeper's user"),
     916: Problem("", "map the sweeper's login to a user of its database"),
     3906: Problem("; its database is read-only", "connect to the primary replica"),
     208: Problem("; the table, or one that its triggers write to, is gone"),

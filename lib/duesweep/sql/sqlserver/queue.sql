@@ -82,8 +82,8 @@ EXEC sp_releaseapplock @Resource = N'{queue_lock}', @LockOwner = 'Session';
 
 -- name: probe_queue
 -- Inserts nothing. An error tells whether the queue table is missing or this user may not insert
--- into it. Locks no row.
-INSERT INTO {queue} (Id, Headers) SELECT NEWID(), N'' WHERE 1 = 0;
+-- into it or select from it. Locks no row.
+INSERT INTO {queue} (Id, Headers) SELECT q.Id, q.Headers FROM {queue} q WHERE 1 = 0;
 
 -- name: insert_message
 -- Appends a message to a queue table. Locks the new row only.

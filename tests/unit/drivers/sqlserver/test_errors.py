@@ -49,7 +49,7 @@ def test_row_at_fault_is_refused(state: str, number: int) -> None:
 @pytest.mark.parametrize(
     ("state", "number", "advice"),
     [
-        ("42000", 229, "grant INSERT"),
+        ("42000", 229, "grant SELECT and INSERT"),
         ("42000", 1222, "somebody holds a lock"),
         ("42S02", 208, "is gone"),
         ("HYT00", 0, "took too long"),
