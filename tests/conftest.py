@@ -46,9 +46,21 @@ _ORDER = ("faults", "spark", "acceptance", "contract", "unit")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with the files that take longest, where workers share them (`tests/run`)."""
+    """Leave most faults on Spark to the night: in process they are the same but for the engine or
+    the ledger's writer, and bench/faults has both. Begin with the files that take longest, where
+    workers share them (`tests/run`).
+    """
+    for item in items:
+        if _is_fault_on_spark(item) and item.get_closest_marker("ci") is None:
+            item.add_marker(pytest.mark.nightly)
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: _ORDER.index(item.path.relative_to(_TESTS).parts[0]))
+
+
+def _is_fault_on_spark(item: pytest.Item) -> bool:
+    callspec = getattr(item, "callspec", None)
+    is_on_spark = callspec is not None and "spark" in callspec.params.values()
+    return is_on_spark and item.path.parent.name == "faults"
 
 
 @pytest.hookimpl(wrapper=True)

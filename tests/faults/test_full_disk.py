@@ -52,6 +52,7 @@ def _assert_complete(endpoint: Endpoint, context: SweepContext, sent: int) -> No
     assert endpoint.fetch("SELECT FROM duesweep_journal") == []
 
 
+@pytest.mark.ci
 def test_full_disk_does_not_stop_delivery_and_the_ledger_is_complete_once_it_is_freed(
     engine: Engine, endpoint: Endpoint, context: SweepContext, disk: SmallDisk
 ) -> None:

@@ -156,6 +156,7 @@ def test_sweep_whose_store_falls_silent_ends_and_the_next_one_completes(
     stage.assert_next_sweep_completes()
 
 
+@pytest.mark.ci
 def test_read_of_a_slice_that_is_never_answered_ends_and_is_told(
     spark: SparkSession, stage: Stage
 ) -> None:

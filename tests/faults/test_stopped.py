@@ -130,6 +130,7 @@ def _check_next_sweep(endpoint: Endpoint, ledger: LedgerReader) -> None:
     assert len(endpoint.queue_rows("Billing")) == _MESSAGES
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 @pytest.mark.usefixtures("_ctrl_c_works")
 @pytest.mark.parametrize("engine", _ENGINES)
