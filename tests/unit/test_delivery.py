@@ -2,50 +2,21 @@
 
 from datetime import timedelta
 
-import pytest
-
-from duesweep.core.breaker import BreakerLimits
-from duesweep.core.clock import SettableClock
-from duesweep.core.destination_breakers import DestinationBreakers
-from duesweep.core.message import Message
 from duesweep.core.outcome import Delivered
 from duesweep.core.policy import CLAIM_SECONDS
-from duesweep.core.store_clock import StoreClock
-from duesweep.delivery import DeliveryResult, SliceDelivery
+from duesweep.delivery import DeliveryResult
 from duesweep.errors import (
     DestinationError,
     QueueNotFoundError,
     RefusedMessageError,
     UnreadableHeadersError,
 )
-from duesweep.testing.builders import DUE, DelayedRow, delayed_row, message
-from duesweep.tombstone import micros
+from duesweep.testing.builders import DUE, DelayedRow, message
+from support.delivery_world import World, due, early
 from support.late_queue import LateQueue
 
 REFUSED = RefusedMessageError("too long")
 SHUT = DestinationError("the ladder is gone")
-
-
-def due(destination: str | None = "Billing") -> Message:
-    return message(delayed_row(destination, due=DUE))
-
-
-def early(destination: str | None = "Billing", seconds: float = 30) -> Message:
-    return message(delayed_row(destination, due=DUE + timedelta(seconds=seconds)))
-
-
-class World:
-    """A delivery of `queue`; the store's clock shows the second after `DUE`."""
-
-    def __init__(self, queue: LateQueue) -> None:
-        self.clock = SettableClock()
-        self.store_clock = StoreClock(micros(DUE) + 1_000_000, self.clock)
-        self.queue = queue
-        self.breakers = DestinationBreakers(BreakerLimits(), self.clock)
-        self.delivery = SliceDelivery(queue, self.clock, self.breakers)
-
-    def deliver_all(self, *messages: Message) -> DeliveryResult:
-        return self.delivery.deliver_all(messages, self.store_clock)
 
 
 def _sent(result: DeliveryResult) -> set[str]:
@@ -213,75 +184,3 @@ def test_unreadable_message_that_is_due_is_charged() -> None:
 
     assert charged is one
     assert isinstance(error, UnreadableHeadersError)
-
-
-def test_letters_that_were_refused_late_or_not_confirmed_have_not_arrived() -> None:
-    sent = [due() for _ in range(3)]
-    world = World(LateQueue(late={sent[0].key: REFUSED}, silent={sent[1].key}))
-
-    assert world.delivery.deliver_error_messages("error", sent) == ("error", {sent[2].key})
-    assert world.queue.waited == [CLAIM_SECONDS]
-
-
-@pytest.mark.parametrize(("confirmed", "is_closed"), [(0, False), (1, True)])
-def test_error_queue_that_failed_is_used_again_once_it_confirms(
-    confirmed: int, *, is_closed: bool
-) -> None:
-    sent = [due() for _ in range(2)]
-    world = World(LateQueue(silent={one.key for one in sent[confirmed:]}))
-    world.breakers.fail("error", "it was locked", took_seconds=0)
-    world.clock.advance(1)
-
-    world.delivery.deliver_error_messages("error", sent)
-
-    assert world.breakers.takes("error") is is_closed
-
-
-def test_letters_go_at_once_however_early_their_messages_are() -> None:
-    one = early()
-    world = World(LateQueue())
-
-    assert world.delivery.deliver_error_messages("error", [one]) == ("error", {one.key})
-    assert world.queue.delivered == [("error", [one.key])]
-
-
-def test_queue_that_is_missing_is_looked_for_once_a_slice() -> None:
-    world = World(LateQueue(trouble={("resolve", "Nowhere"): QueueNotFoundError("gone")}))
-    steps: list[str] = []
-    world.queue.on_step = steps.append
-
-    first = world.deliver_all(due("Nowhere"))
-    second = world.deliver_all(due("Nowhere"), due("Nowhere"))
-
-    assert steps == ["resolve"]
-    assert [(type(e), str(e)) for _, e in [*first.faulty, *second.faulty]] == [
-        (QueueNotFoundError, "gone")
-    ] * 3
-
-
-def test_error_that_is_remembered_holds_no_frames_and_so_no_messages() -> None:
-    error = QueueNotFoundError("gone")
-    world = World(LateQueue(trouble={("resolve", "Nowhere"): error}))
-
-    for _ in range(2):
-        world.deliver_all(due("Nowhere"))
-
-    (remembered,) = world.delivery._missing.values()  # noqa: SLF001 - what it holds is told by nobody
-    assert error.__traceback__ is not None
-    assert remembered.__traceback__ is None
-
-
-def test_reasons_of_thousands_of_destinations_are_not_told_one_by_one() -> None:
-    names = [f"Queue{number:04}" for number in range(2_000)]
-    world = World(
-        LateQueue(
-            trouble={("deliver", name): DestinationError(f"{name}: no right") for name in names}
-        )
-    )
-
-    world.deliver_all(*map(due, names))
-
-    reason = world.delivery.blocked_reason
-    assert reason is not None
-    assert reason.startswith("Queue0000: no right; Queue0001: no right; ")
-    assert reason.endswith("Queue0019: no right; and 1,980 more")
