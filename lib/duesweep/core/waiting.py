@@ -1,0 +1,93 @@
+"""Messages that wait in a store, as an operator sees them, and the choice of some of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from duesweep.core.message import Headers, Message
+
+SAGA_ID = "NServiceBus.SagaId"
+# Under it a deferred message names the saga that it is for.
+_SAGA_IDS = (SAGA_ID, "NServiceBus.OriginatingSagaId")
+
+
+class WaitingMessage(NamedTuple):
+    """A stored message, read without a lock: it may be gone by now.
+
+    `message` is as a claim returns it, but its body is None unless it was asked for; `body_bytes`
+    is the body's size. `lock_key` is the text by which the store finds and locks it again (its key,
+    or where no key is indexed its Due and its key). `due` is the instant at which it is due; None:
+    never, or an infinite time. `next_attempt_at` and `error`: why it is in back-off; None: it has
+    not failed.
+    """
+
+    message: Message
+    lock_key: str
+    due: datetime | None
+    body_bytes: int
+    next_attempt_at: datetime | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DueSpan:
+    """Instants from `start` (included) to `end` (not included); None: no limit."""
+
+    start: datetime | None = None
+    end: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MessageFilter:
+    """Which messages an operator means. All conditions have to hold; no condition: all messages.
+
+    `destination`, `message_type` and the values of `headers` are patterns in which `*` stands for
+    any text. A message for the endpoint itself has the name of its own queue as destination.
+    """
+
+    keys: tuple[str, ...] = ()
+    message_ids: tuple[str, ...] = ()
+    destination: str | None = None
+    message_type: str | None = None
+    saga_id: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    due: DueSpan = DueSpan()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it means all messages."""
+        return self == MessageFilter()
+
+    def matches(self, waiting: WaitingMessage, own_queue: str) -> bool:
+        """Whether it means this message. The span of Dues is the store's affair."""
+        message = waiting.message
+        headers = message.headers if isinstance(message.headers, dict) else {}
+        destination = own_queue if message.destination is None else message.destination
+        return (
+            _is_among(message.key, self.keys)
+            and _is_among(message.message_id, self.message_ids)
+            and _fits(destination, self.destination)
+            and _fits(message.message_type, self.message_type)
+            and self._fits_headers(headers)
+        )
+
+    def _fits_headers(self, headers: Headers) -> bool:
+        if self.saga_id is not None and self.saga_id not in {headers.get(n) for n in _SAGA_IDS}:
+            return False
+        return all(_fits(headers.get(name), pattern) for name, pattern in self.headers)
+
+
+def fits_pattern(text: str, pattern: str) -> bool:
+    """Whether a pattern, in which `*` stands for any text, fits all of `text`."""
+    literal = pattern.replace("[", "[[]").replace("?", "[?]")
+    return fnmatchcase(text, literal)
+
+
+def _fits(text: str | None, pattern: str | None) -> bool:
+    return pattern is None or (text is not None and fits_pattern(text, pattern))
+
+
+def _is_among(text: str | None, wanted: Sequence[str]) -> bool:
+    return not wanted or text in wanted

@@ -1,0 +1,87 @@
+"""What a store may do for operators: show what waits, and change it.
+
+A store that lacks these abilities still sweeps; the commands then say that it does not support
+them. Nothing here waits for a lock of others.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import Protocol, runtime_checkable
+
+from duesweep.core.change import Change, Command
+from duesweep.core.message import Message
+from duesweep.core.waiting import DueSpan, WaitingMessage
+from duesweep.stores.values import Claim, NewMessage, SweepRun
+
+
+@runtime_checkable
+class LooksAtMessages(Protocol):
+    """A driver's session that shows what is stored. It locks nothing that a mover or a sweep would
+    wait for. Dues are instants.
+    """
+
+    def look(self, span: DueSpan) -> AbstractContextManager[Iterator[Sequence[WaitingMessage]]]:
+        """The messages that are due in the span, those with the earliest Due first, in pages; the
+        first page comes quickly, however many wait. Without bodies.
+        """
+        ...
+
+    def find(self, keys: Sequence[str], *, with_body: bool = False) -> Sequence[WaitingMessage]:
+        """The messages with these keys that are stored. May read the whole table where no key is
+        indexed. Texts that cannot be keys lead to none.
+        """
+        ...
+
+    def count_waiting(self, ends: Sequence[datetime]) -> Sequence[int]:
+        """How many messages are due before the first instant, from the first to before the second,
+        and so on, and from the last on: one number more than `ends`.
+        """
+        ...
+
+
+@runtime_checkable
+class OpensCommands(Protocol):
+    """A driver's session that keeps an operator's commands in the journal, as it keeps sweeps: it
+    closes and settles both in the same way.
+    """
+
+    def open_command(self, command: Command) -> SweepRun:
+        """Open a command; its horizon includes all messages."""
+        ...
+
+
+@runtime_checkable
+class ChangesMessages(Protocol):
+    """A task's session that carries out an operator's command. Each method but `hold` is a part of
+    the transaction that `hold` began, and journals what it does in it.
+    """
+
+    def hold(self, run: SweepRun, lock_keys: Sequence[str]) -> Claim:
+        """Lock the messages that are still there, whatever their Due and back-off; skip what others
+        hold, wait for no row. `Claim.later` and `.unread` are empty. Raises `SweepClosedError` when
+        the command was closed meanwhile. Without keys, that is all it does.
+        """
+        ...
+
+    def cancel(self, run: SweepRun, messages: Sequence[Message], server_us: int) -> None:
+        """Remove messages that are held, with their retry counters."""
+        ...
+
+    def reschedule(
+        self, run: SweepRun, messages: Sequence[tuple[Message, datetime]], server_us: int
+    ) -> None:
+        """Give messages that are held a new Due, an instant. They keep their keys and their retry
+        counters; a message in back-off may be tried at its new Due.
+        """
+        ...
+
+    def put_back(
+        self, run: SweepRun, messages: Sequence[tuple[Change, NewMessage]], server_us: int
+    ) -> Sequence[str]:
+        """Store messages again, and journal the changes with their new keys, which it returns."""
+        ...
+
+    def journal_changes(self, run: SweepRun, changes: Sequence[Change], server_us: int) -> None:
+        """Journal what became of messages that are not in the store."""
+        ...
