@@ -12,6 +12,7 @@ from duesweep.core.account import SliceAccount
 from duesweep.core.message import Message
 from duesweep.core.outcome import Delivered, Outcomes
 from duesweep.core.policy import CLAIM_SECONDS
+from duesweep.core.rate_limits import SliceLimits
 from duesweep.core.store_clock import StoreClock
 from duesweep.delivery import group_by_destination
 from duesweep.dispatch_job import DispatchJob
@@ -36,9 +37,15 @@ class AllOrNothing:
     """Runs batches of one slice in the short form, as long as that pays."""
 
     def __init__(
-        self, job: DispatchJob, slice_number: int, store: TaskSession, queue: QueueSession
+        self,
+        job: DispatchJob,
+        slice_number: int,
+        store: TaskSession,
+        queue: QueueSession,
+        limits: SliceLimits,
     ) -> None:
         self._job = job
+        self._limits = limits
         self._slice_number = slice_number
         self._store = store
         self._queue = queue
@@ -89,6 +96,8 @@ class AllOrNothing:
         for address, group in groups.items():
             if self._job.clock.seconds() > deadline:
                 raise UnusualBatchError("the destinations take long")
+            if self._limits.holds(address):
+                raise UnusualBatchError("a destination has a limit")
             try:
                 destination = self._queue.resolve(address)
             except MessageError as error:

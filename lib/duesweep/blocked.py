@@ -1,5 +1,5 @@
-"""The messages of a slice that are left alone: their destination takes nothing now, they are not
-due yet, or they have failed.
+"""The messages of a slice that are left alone: their destination takes nothing now or has a limit,
+they are not due yet, or they have failed.
 
 What waits for a destination is claimed again within the slice, as soon as its breaker allows it.
 Only keys are kept, as in the slice's plan.
@@ -15,6 +15,7 @@ from duesweep.core.destination_breakers import Address, DestinationBreakers
 from duesweep.core.message import Message
 from duesweep.core.outcome import Outcomes
 from duesweep.core.policy import BatchLimits
+from duesweep.core.rate_limits import SliceLimits
 from duesweep.delivery_result import DeliveryResult
 from duesweep.stores.base import TaskSession
 from duesweep.stores.values import Excluded
@@ -25,7 +26,7 @@ _CLAIMED_TO_TRY = 100
 
 @dataclass(frozen=True, slots=True)
 class LeftAlone:
-    """Messages of a batch: `blocked` ones wait until their destination takes messages again, each
+    """Messages of a batch: `blocked` ones wait until their destination may get messages again, each
     with its destination; `others` are left alone for the whole slice.
     """
 
@@ -36,8 +37,11 @@ class LeftAlone:
 class BlockedMessages:
     """Keeps what waits for each destination, and excludes from claims what is left alone."""
 
-    def __init__(self, breakers: DestinationBreakers, limits: BatchLimits) -> None:
+    def __init__(
+        self, breakers: DestinationBreakers, rates: SliceLimits, limits: BatchLimits
+    ) -> None:
         self._breakers = breakers
+        self._rates = rates
         self._limits = limits
         self._waiting: dict[Address, list[Excluded]] = {}
         self._others: list[Excluded] = []
@@ -58,10 +62,20 @@ class BlockedMessages:
         if services.reason:
             yield report_of(SERVICES, services, 0, now)
 
-    @property
-    def destinations(self) -> Collection[Address]:
-        """The destinations that messages wait for, now and later."""
-        return self._waiting.keys()
+    def failing(self) -> Collection[Address]:
+        """The destinations that messages wait for because they took nothing."""
+        return [address for address in self._waiting if not self._is_limited(address)]
+
+    def limited(self) -> dict[Address, int]:
+        """The destinations that messages wait for because of a limit, and how many wait."""
+        return {
+            address: len(waiting)
+            for address, waiting in self._waiting.items()
+            if self._is_limited(address)
+        }
+
+    def _is_limited(self, address: Address) -> bool:
+        return self._rates.has(address) and self._breakers.takes(address)
 
     def exclude_all(self, store: TaskSession) -> None:
         """Exclude everything in a new session."""
@@ -74,9 +88,15 @@ class BlockedMessages:
         self._others += left_alone.others
         store.exclude([*(one for _, one in left_alone.blocked), *left_alone.others])
 
-    def take(self, store: TaskSession, address: Address) -> Sequence[str]:
-        """The claim keys of messages that wait for a destination, for one batch."""
+    def take(
+        self, store: TaskSession, address: Address, most: int | None = None
+    ) -> Sequence[str]:
+        """The claim keys of messages that wait for a destination, for one batch of at most `most`
+        messages.
+        """
         limits = self._limits
+        if most is not None:
+            limits = replace(limits, rows=min(limits.rows, most))
         if not self._breakers.takes(address):
             limits = replace(limits, rows=min(limits.rows, _CLAIMED_TO_TRY))
         waiting = self._waiting[address]

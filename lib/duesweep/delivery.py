@@ -12,6 +12,7 @@ from duesweep.core.destination_breakers import DestinationBreakers
 from duesweep.core.message import Message
 from duesweep.core.outcome import Delivered, Fault
 from duesweep.core.policy import CLAIM_SECONDS
+from duesweep.core.rate_limits import SliceLimits
 from duesweep.core.store_clock import StoreClock
 from duesweep.delivery_result import DeliveryResult, separate_refused
 from duesweep.errors import DestinationError, MessageError, TransactionLostError
@@ -24,12 +25,17 @@ _SHOWN_REASONS = 20
 
 
 class SliceDelivery:
-    """Delivers the messages of one slice; `breakers` know which destinations take nothing."""
+    """Delivers the messages of one slice; `breakers` know which destinations take nothing, and
+    `limits` which may not get more now.
+    """
 
-    def __init__(self, queue: QueueSession, clock: Clock, breakers: DestinationBreakers) -> None:
+    def __init__(
+        self, queue: QueueSession, clock: Clock, breakers: DestinationBreakers, limits: SliceLimits
+    ) -> None:
         self._queue = queue
         self._clock = clock
         self._breakers = breakers
+        self._limits = limits
         # By address: why it leads to no queue. With thousands of destinations, to ask again in each
         # batch could be a query a message.
         self._missing: dict[str | None, MessageError] = {}
@@ -62,7 +68,7 @@ class SliceDelivery:
                 tried, waiting = _one_that_is_due(group, store_clock)
                 result.blocked += waiting
                 result.add(self._deliver_group(address, tried, store_clock))
-            elif not self._breakers.takes(address):
+            elif not self._breakers.takes(address) or self._limits.holds(address):
                 result.blocked += group
             else:
                 result.add(self._deliver_group(address, group, store_clock))

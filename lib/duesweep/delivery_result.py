@@ -14,7 +14,7 @@ class DeliveryResult:
 
     `delivered` ones are in their queue. `faulty` ones could not be delivered; each has its error.
     `released` ones get another batch of this slice. `blocked` ones wait in the store, since their
-    destination takes nothing. `early` ones stay in the store, since they are not due yet, and so do
+    destination takes nothing, or has a limit. `early` ones stay in the store, since they are not due yet, and so do
     `undeferred` ones, since their destination cannot defer messages now.
     """
 

@@ -84,7 +84,8 @@ class _Batches:
         self._in_hand: Sequence[str] = ()
         self.breaker = SessionBreaker(job)
         self._breakers = DestinationBreakers(job.breaker, job.clock)
-        self._blocked = BlockedMessages(self._breakers, job.limits)
+        self._rates = SliceLimits(job.rate_limits, job.clock)
+        self._blocked = BlockedMessages(self._breakers, self._rates, job.limits)
         self._rng = random.Random()
         self._account = SliceAccount(given=len(claim_keys.keys))
 
@@ -92,8 +93,8 @@ class _Batches:
         """Run what is left of the slice, batch after batch, and journal its end."""
         job = self._job
         self._store, self._queue = store, queue
-        self._delivery = SliceDelivery(queue, job.clock, self._breakers)
-        self._all_or_nothing = AllOrNothing(job, self._slice_number, store, queue)
+        self._delivery = SliceDelivery(queue, job.clock, self._breakers, self._rates)
+        self._all_or_nothing = AllOrNothing(job, self._slice_number, store, queue, self._rates)
         self._blocked.exclude_all(store)
         try:
             self._run_all()
@@ -112,10 +113,18 @@ class _Batches:
         self._run_with_care(self._in_hand)
         for batch in self._to_do:
             self._run_batch(batch)
-            self._try_destinations()
-        while (seconds := self._breakers.seconds_to_try(self._blocked.destinations)) is not None:
+            self._go_on_with_waiting()
+        while (seconds := self._seconds_to_wait()) is not None:
             self._wait(seconds)
-            self._try_destinations()
+            self._go_on_with_waiting()
+
+    def _seconds_to_wait(self) -> float | None:
+        """After how many seconds the next messages that wait may go; None: none ever may."""
+        times = (
+            self._breakers.seconds_to_try(self._blocked.failing()),
+            self._rates.seconds_to_next,
+        )
+        return min((seconds for seconds in times if seconds is not None), default=None)
 
     def _wait(self, seconds: float) -> None:
         """Let so much time pass; raise if the sweep is to stop meanwhile, or is closed."""
@@ -142,11 +151,25 @@ class _Batches:
         else:
             self._succeed(account)
 
-    def _try_destinations(self) -> None:
-        """Claim again what waits for destinations that can be tried, or used, again."""
-        for address in self._breakers.due(self._blocked.destinations):
+    def _go_on_with_waiting(self) -> None:
+        """Claim again what waits for destinations that can be tried, or used, again, or whose
+        limits allow more.
+        """
+        for address in self._breakers.due(self._blocked.failing):
             with self._breakers.trying(address):
                 self._run_with_care(self._blocked.take(self._store, address))
+        self._reserve()
+        for reservation in self._rates.due(self._blocked.limited()):
+            with self._rates.passing(reservation.address):
+                keys = self._blocked.take(self._store, reservation.address, reservation.messages)
+                self._run_with_care(keys)
+        self._reserve()
+
+    def _reserve(self) -> None:
+        """Reserve at the store for what waits because of a limit."""
+        waiting = self._blocked.limited()
+        if waiting:
+            self._rates.reserve(waiting, limits_of(self._store).reserve)
 
     def _run_with_care(self, batch: Sequence[str]) -> None:
         """Run a batch. Messages that it released get a batch of their own."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from duesweep.core.breaker import BreakerLimits
 from duesweep.core.clock import Clock, SystemClock
 from duesweep.core.policy import BatchLimits, Retry
+from duesweep.core.rate_limits import RateLimits
 from duesweep.queues.base import Queue
 from duesweep.stores.base import Store
 from duesweep.stores.values import SweepRun
@@ -12,7 +13,9 @@ from duesweep.stores.values import SweepRun
 
 @dataclass(frozen=True, slots=True)
 class DispatchJob:
-    """Everything that a slice needs, as plain values: Spark ships it to executors."""
+    """Everything that a slice needs, as plain values: Spark ships it to executors. `shares` are how
+    many messages each slice may claim, by its number; None: all.
+    """
 
     store: Store
     queue: Queue
@@ -22,4 +25,6 @@ class DispatchJob:
     max_exhausted: int
     error_queue: str | None
     breaker: BreakerLimits = field(default_factory=BreakerLimits)
+    rate_limits: RateLimits = RateLimits()
+    shares: tuple[int, ...] | None = None
     clock: Clock = field(default_factory=SystemClock)

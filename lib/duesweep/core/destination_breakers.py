@@ -1,6 +1,6 @@
 """The circuit breakers of a slice's destinations. Without I/O."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
 from duesweep.core.breaker import BreakerLimits, BreakerState, CircuitBreaker
@@ -87,13 +87,13 @@ class DestinationBreakers:
         finally:
             self._tried = ()
 
-    def due(self, waiting: Collection[Address]) -> Iterator[Address]:
+    def due(self, waiting: Callable[[], Collection[Address]]) -> Iterator[Address]:
         """Those of the destinations `waiting` that can be used or tried now, one at a time. What
-        became of one is to be noted before the next is asked for; `waiting` may change meanwhile.
+        became of one is to be noted before the next is asked for; `waiting` is called each time.
         """
-        while True:
-            address = min(waiting, key=self._seconds_to_try, default=None)
-            if address not in waiting or not self.is_due(address):
+        while addresses := waiting():
+            address = min(addresses, key=self._seconds_to_try)
+            if not self.is_due(address):
                 return
             yield address
 
