@@ -11,7 +11,7 @@ from duesweep.core.address import PostgreSqlAddresses, SqlServerAddresses, SqlSe
 from duesweep.drivers.sqlserver.binding import bind
 from duesweep.drivers.sqlserver.names import LONGEST_LOCK, table_names
 from duesweep.sql import statement
-from duesweep.stores.relational.journal import settle_lock, sweep_lock
+from duesweep.stores.relational.locks import settle_lock, sweep_lock
 from duesweep.stores.sqlserver.driver import batches_lock
 
 # Which tables and which values each of them takes.
