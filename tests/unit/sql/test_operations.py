@@ -65,6 +65,7 @@ def test_names_are_bracketed_and_stand_in_literals_with_their_quotes_doubled() -
     assert _table("a]b").sql == "[my.c@ta]]og].[dbo].[a]]b]"
     assert table_names(queue=_table("it's")) == {
         "queue": "[my.c@ta]]og].[dbo].[it's]",
+        "queue_local": "[dbo].[it's]",
         "queue_literal": "[my.c@ta]]og].[dbo].[it''s]",
         "queue_lock": "[my.c@ta]]og].[dbo].[it''s]_lock",
     }

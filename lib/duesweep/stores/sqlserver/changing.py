@@ -85,7 +85,11 @@ class SqlServerChangeSession(SqlServerTaskSession, RelationalChanges):
             )
         else:
             places = [
-                {"due": self._claimed.due(message), "key": message.key, "new_due": ticks[message.key]}
+                {
+                    "due": self._claimed.due(message),
+                    "key": message.key,
+                    "new_due": ticks[message.key],
+                }
                 for message, _ in messages
             ]
             changed = self._statements.execute("reschedule", messages=json.dumps(places))
