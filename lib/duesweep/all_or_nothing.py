@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from duesweep.core.account import SliceAccount
 from duesweep.core.message import Message
 from duesweep.core.outcome import Delivered, Outcomes
+from duesweep.core.pauses import Paused
 from duesweep.core.policy import CLAIM_SECONDS
 from duesweep.core.rate_limits import SliceLimits
 from duesweep.core.store_clock import StoreClock
@@ -50,6 +51,7 @@ class AllOrNothing:
         self._store = store
         self._queue = queue
         self._unusual = 0
+        self._paused = Paused()
         # Not where the methods are inherited: see `TakesMessages`.
         self._can_take = job.queue.shares_transaction and "take" in vars(type(store))
 
@@ -78,6 +80,7 @@ class AllOrNothing:
         job = self._job
         claim = store.take(job.run, keys)
         clock = StoreClock(claim.server_us, job.clock)
+        self._paused = Paused(claim.paused, job.own_name)
         outcomes = Outcomes(delivered=tuple(self._deliver(queue, claim.messages, clock)))
         if outcomes.claimed:
             store.finish_taken(job.run, self._slice_number, outcomes, clock.now_us())
@@ -96,8 +99,8 @@ class AllOrNothing:
         for address, group in groups.items():
             if self._job.clock.seconds() > deadline:
                 raise UnusualBatchError("the destinations take long")
-            if self._limits.holds(address):
-                raise UnusualBatchError("a destination has a limit")
+            if self._paused.holds(address) or self._limits.holds(address):
+                raise UnusualBatchError("a destination is paused or has a limit")
             try:
                 destination = self._queue.resolve(address)
             except MessageError as error:

@@ -1,5 +1,5 @@
 """The messages of a slice that are left alone: their destination takes nothing now or has a limit,
-they are not due yet, or they have failed.
+they are paused or not due yet, or they have failed.
 
 What waits for a destination is claimed again within the slice, as soon as its breaker allows it.
 Only keys are kept, as in the slice's plan.
@@ -88,9 +88,7 @@ class BlockedMessages:
         self._others += left_alone.others
         store.exclude([*(one for _, one in left_alone.blocked), *left_alone.others])
 
-    def take(
-        self, store: TaskSession, address: Address, most: int | None = None
-    ) -> Sequence[str]:
+    def take(self, store: TaskSession, address: Address, most: int | None = None) -> Sequence[str]:
         """The claim keys of messages that wait for a destination, for one batch of at most `most`
         messages.
         """
@@ -112,9 +110,10 @@ class BlockedMessages:
 def find_left_alone(store: TaskSession, result: DeliveryResult, outcomes: Outcomes) -> LeftAlone:
     """Which messages of a batch are left alone, in the transaction that claimed them."""
     failed = [outcome.message for outcome in outcomes.failed]
+    stay = (*result.held, *result.early, *result.undeferred, *failed)
     return LeftAlone(
         [(message.destination, _excluded(store, message)) for message in result.blocked],
-        [_excluded(store, message) for message in (*result.early, *result.undeferred, *failed)],
+        [_excluded(store, message) for message in stay],
     )
 
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 from duesweep.core.breaker import BreakerLimits
 from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.core.policy import BatchLimits, LookAhead, Retry
+from duesweep.core.rate_limits import RateLimits
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.queues.base import Queue
 from duesweep.stores.base import Store
@@ -16,7 +17,9 @@ from duesweep.stores.values import Horizon
 @dataclass(frozen=True, slots=True)
 class SweepContext:
     """`slices` 0 means one for each core. Fewer due messages than `spark_from` need no Spark; 0:
-    always Spark. `error_queue` is an address; None: no error queue."""
+    always Spark. `error_queue` is an address; None: no error queue. `own_name` is the
+    endpoint's name, for patterns of destinations.
+    """
 
     store: Store
     queue: Queue
@@ -30,6 +33,8 @@ class SweepContext:
     spark_from: int = 0
     look_ahead: LookAhead = field(default_factory=LookAhead)
     breaker: BreakerLimits = field(default_factory=BreakerLimits)
+    rate_limits: RateLimits = field(default_factory=RateLimits)
+    own_name: str = ""
     timeouts: Timeouts = DEFAULT_TIMEOUTS
 
     def reach(self, horizon: Horizon) -> Horizon:

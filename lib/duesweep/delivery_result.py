@@ -14,13 +14,15 @@ class DeliveryResult:
 
     `delivered` ones are in their queue. `faulty` ones could not be delivered; each has its error.
     `released` ones get another batch of this slice. `blocked` ones wait in the store, since their
-    destination takes nothing, or has a limit. `early` ones stay in the store, since they are not due yet, and so do
+    destination takes nothing, or has a limit. `held` ones wait there because it is paused. `early`
+    ones stay in the store, since they are not due yet, and so do
     `undeferred` ones, since their destination cannot defer messages now.
     """
 
     delivered: list[Delivered] = field(default_factory=list)
     faulty: list[Fault] = field(default_factory=list)
     blocked: list[Message] = field(default_factory=list)
+    held: list[Message] = field(default_factory=list)
     early: list[Message] = field(default_factory=list)
     undeferred: list[Message] = field(default_factory=list)
     released: list[Message] = field(default_factory=list)
@@ -35,6 +37,7 @@ class DeliveryResult:
         self.delivered += more.delivered
         self.faulty += more.faulty
         self.blocked += more.blocked
+        self.held += more.held
         self.early += more.early
         self.undeferred += more.undeferred
         self.released += more.released

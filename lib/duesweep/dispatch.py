@@ -25,6 +25,8 @@ from duesweep.core.decision import (
 )
 from duesweep.core.destination_breakers import DestinationBreakers
 from duesweep.core.outcome import Fault
+from duesweep.core.pauses import Paused
+from duesweep.core.rate_limits import SliceLimits
 from duesweep.core.store_clock import StoreClock
 from duesweep.delivery import SliceDelivery
 from duesweep.dispatch_job import DispatchJob
@@ -41,6 +43,7 @@ from duesweep.lost import MAX_LOST_TRANSACTIONS, wait_seconds
 from duesweep.new_sessions import SessionBreaker, run_on_sessions
 from duesweep.queues.base import QueueSession
 from duesweep.stores.base import TaskSession
+from duesweep.stores.steering import LimitsRates, require
 from duesweep.texts import make_printable
 
 # The standard library's logger: it writes to the executor's stderr without any set-up in a worker.
@@ -79,7 +82,8 @@ class _Batches:
         self._job = job
         self._slice_number = slice_number
         self._fault = claim_keys.fault
-        self._to_do = job.limits.batches(claim_keys.keys, claim_keys.sizes)
+        share = len(claim_keys.keys) if job.shares is None else job.shares[slice_number]
+        self._to_do = job.limits.batches(claim_keys.keys[:share], claim_keys.sizes[:share])
         # What is not done yet of the batch under way. If the sessions fail, it is claimed again.
         self._in_hand: Sequence[str] = ()
         self.breaker = SessionBreaker(job)
@@ -87,7 +91,8 @@ class _Batches:
         self._rates = SliceLimits(job.rate_limits, job.clock)
         self._blocked = BlockedMessages(self._breakers, self._rates, job.limits)
         self._rng = random.Random()
-        self._account = SliceAccount(given=len(claim_keys.keys))
+        given = len(claim_keys.keys)
+        self._account = SliceAccount(given=given, left=max(0, given - share))
 
     def run(self, store: TaskSession, queue: QueueSession) -> None:
         """Run what is left of the slice, batch after batch, and journal its end."""
@@ -169,7 +174,8 @@ class _Batches:
         """Reserve at the store for what waits because of a limit."""
         waiting = self._blocked.limited()
         if waiting:
-            self._rates.reserve(waiting, limits_of(self._store).reserve)
+            limits = require(self._store, LimitsRates, "sweep", self._job.store.source)  # type: ignore[type-abstract] # a protocol
+            self._rates.reserve(waiting, limits.reserve)
 
     def _run_with_care(self, batch: Sequence[str]) -> None:
         """Run a batch. Messages that it released get a batch of their own."""
@@ -200,13 +206,18 @@ class _Batches:
         with store.transaction():
             claim = store.claim(job.run, keys)
             clock = StoreClock(claim.server_us, job.clock)
+            held, free = Paused(claim.paused, job.own_name).separate(claim.messages)
             if claim.messages:
                 self.breaker.begin_sending()
-            result = self._delivery.deliver_all(claim.messages, clock)
+            result = self._delivery.deliver_all(free, clock)
+            result.held += held
             decision = self._decide(result.faulty)
             sent = self._deliver_error_messages(decision)
             outcomes = conclude(result.delivered, decision, sent, job.retry, self._rng)
             released = [store.claim_key(message) for message in result.released]
+            # A Due may lead to another message, now that these are excluded.
+            found = [(store.claim_key(message), message.key) for message in result.held]
+            released += [claim_key for claim_key, key in found if claim_key != key]
             left_alone = find_left_alone(store, result, outcomes)
             if outcomes.claimed:
                 store.finish(job.run, self._slice_number, outcomes, clock.now_us())
@@ -221,6 +232,7 @@ class _Batches:
                 skipped=claim.skipped,
                 gone=claim.gone,
                 later=claim.later + len(result.early),
+                held=len(result.held),
                 left=len(result.undeferred),
             )
         )

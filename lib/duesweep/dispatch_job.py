@@ -13,8 +13,9 @@ from duesweep.stores.values import SweepRun
 
 @dataclass(frozen=True, slots=True)
 class DispatchJob:
-    """Everything that a slice needs, as plain values: Spark ships it to executors. `shares` are how
-    many messages each slice may claim, by its number; None: all.
+    """Everything that a slice needs, as plain values: Spark ships it to executors. `own_name`
+    is the endpoint's name, for patterns of destinations. `shares` are how many messages each slice
+    may claim, by its number; None: all.
     """
 
     store: Store
@@ -25,6 +26,7 @@ class DispatchJob:
     max_exhausted: int
     error_queue: str | None
     breaker: BreakerLimits = field(default_factory=BreakerLimits)
-    rate_limits: RateLimits = RateLimits()
+    own_name: str = ""
+    rate_limits: RateLimits = field(default_factory=RateLimits)
     shares: tuple[int, ...] | None = None
     clock: Clock = field(default_factory=SystemClock)

@@ -6,8 +6,9 @@ is still open. So it does not matter which engine runs the slices, or where.
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import accumulate
 
 from duesweep.errors import ConfigError
 from duesweep.stores.abilities import StopsSweeps
@@ -21,11 +22,13 @@ class Stop:
     """Says when one sweep is to stop: as soon as somebody calls `ask`, and at `at` at the latest,
     by `time.time()`; None: only when asked.
 
+    `most`: it may claim so many messages, those that have been due for the longest; None: all.
     `is_possible` is False from when it is known that the store cannot stop a sweep.
     """
 
-    def __init__(self, at: float | None = None) -> None:
+    def __init__(self, at: float | None = None, most: int | None = None) -> None:
         self.is_possible = True
+        self._most = most
         self._at = at
         self._is_asked = False
 
@@ -43,11 +46,28 @@ class Stop:
         cannot.
         """
         self.is_possible = isinstance(session, StopsSweeps)
-        if not self.is_possible and self._at is not None:
+        if not self.is_possible and (self._at is not None or self._most is not None):
             raise ConfigError(
-                f"The store of {session.source} cannot stop a sweep after a time",
-                advice="sweep without --max-seconds, or see docs/stores.md (`stop_sweep`)",
+                f"The store of {session.source} cannot stop a sweep before its end",
+                advice=(
+                    "sweep without --max-seconds and --max-messages, or see docs/stores.md "
+                    "(`stop_sweep`)"
+                ),
             )
+
+    def shares(self, planned: Sequence[int]) -> tuple[int, ...] | None:
+        """How many messages each slice of a plan may claim, the first slices first; None: all."""
+        if self._most is None or sum(planned) <= self._most:
+            return None
+        before = accumulate(planned, initial=0)
+        return tuple(
+            max(0, min(count, self._most - earlier))
+            for count, earlier in zip(planned, before, strict=False)
+        )
+
+    def most_of(self, found: int) -> int:
+        """How many of so many messages the sweep may claim."""
+        return found if self._most is None else min(found, self._most)
 
     @contextmanager
     def passed_on(self, store: Store, session: DriverSession, run: SweepRun) -> Iterator[None]:

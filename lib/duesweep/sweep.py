@@ -18,10 +18,11 @@ from duesweep.missing_queues import refuse_missing_queues
 from duesweep.plan import plan_slices
 from duesweep.settle import settle_first, settle_last
 from duesweep.stop import Stop
-from duesweep.stores.abilities import refuse_outdated
+from duesweep.stores.abilities import StopsSweeps, refuse_outdated
 from duesweep.stores.base import DriverSession
 from duesweep.stores.journal import SweepReport, SweepSummary
-from duesweep.stores.values import Horizon, SweepRun
+from duesweep.stores.steering import LimitsRates, require
+from duesweep.stores.values import Horizon, Slices, SweepRun
 
 Watch = Callable[[SweepRun, int], AbstractContextManager[object]]
 Reach = Callable[[Horizon], Horizon]
@@ -48,6 +49,7 @@ def sweep(
         refuse_outdated(session)
         session.check()
         stop.check(session)
+        _check_limits(context)
         ledger_error = settle_first(session, ledger)
         horizon = (reach or context.reach)(session.horizon())
         refuse_missing_queues(context, session, horizon)
@@ -58,7 +60,9 @@ def sweep(
         is_stopped, cut_short = stop.is_wanted, None
         with stop.passed_on(context.store, session, run):
             if not is_stopped:
-                cut_short = _plan_and_dispatch(engine, session, run, context, watch)
+                plan = plan_slices(session, run, engine.slices(context.slices), context.limits)
+                job = _job(run, context, stop.shares(plan.planned))
+                cut_short = _dispatch(engine, session, plan, job, watch)
         with living_session(context.store, session, run, context.breaker) as living:
             _close(living, run, cut_short, is_planned=not is_stopped)
             return settle_last(living, ledger, run.sweep_id, ledger_error)
@@ -75,22 +79,28 @@ def exit_code(summary: SweepSummary) -> ExitCode:
     return ExitCode.MESSAGES_FAILED if has_failures else ExitCode.DONE
 
 
-def _plan_and_dispatch(
-    engine: Engine,
-    session: DriverSession,
-    run: SweepRun,
-    context: SweepContext,
-    watch: Watch | None,
+def _check_limits(context: SweepContext) -> None:
+    """Raise `ConfigError` if there are limits, and the store cannot count what is reserved."""
+    if context.rate_limits.limits:
+        with context.store.open_task() as task:
+            require(task, LimitsRates, "sweep with [[limit]]", context.store.source)  # type: ignore[type-abstract] # a protocol
+
+
+def _dispatch(
+    engine: Engine, session: DriverSession, plan: Slices, job: DispatchJob, watch: Watch | None
 ) -> str | None:
     """Returns why the engine ended before all slices were done; None if all were."""
-    plan = plan_slices(session, run, engine.slices(context.slices), context.limits)
     if not plan.found:
         return None
-    with watch(run, plan.found) if watch else nullcontext():
-        return engine.dispatch(session, plan, _job(run, context))
+    with watch(job.run, plan.found) if watch else nullcontext():
+        cut_short = engine.dispatch(session, plan, job)
+    if job.shares is not None and isinstance(session, StopsSweeps):
+        # So that what is left counts as left by a stop.
+        session.stop_sweep(job.run.sweep_id, 0)
+    return cut_short
 
 
-def _job(run: SweepRun, context: SweepContext) -> DispatchJob:
+def _job(run: SweepRun, context: SweepContext, shares: tuple[int, ...] | None) -> DispatchJob:
     return DispatchJob(
         store=context.store,
         queue=context.queue,
@@ -100,6 +110,9 @@ def _job(run: SweepRun, context: SweepContext) -> DispatchJob:
         max_exhausted=context.max_exhausted,
         error_queue=context.error_queue,
         breaker=context.breaker,
+        own_name=context.own_name,
+        rate_limits=context.rate_limits,
+        shares=shares,
     )
 
 

@@ -67,7 +67,7 @@ def test_every_message_is_delivered_once_and_accounted_for_once(
     # The mover may take a message after it failed, and its counter is then dropped.
     assert len(left) <= failed <= NOWHERE
     for summary in summaries:
-        parts = ("claimed", "skipped", "gone", "eligible_later", "left")
+        parts = ("claimed", "skipped", "gone", "eligible_later", "held", "left")
         assert summary["found"] == sum(summary[part] for part in parts)
         assert summary["claimed"] == summary["dispatched"] + summary["failed"]
         assert summary["left"] == 0

@@ -6,6 +6,7 @@ from duesweep.core.breaker import BreakerLimits
 from duesweep.core.clock import SettableClock
 from duesweep.core.destination_breakers import DestinationBreakers
 from duesweep.core.message import Message
+from duesweep.core.rate_limits import RateLimits, SliceLimits
 from duesweep.core.store_clock import StoreClock
 from duesweep.delivery import DeliveryResult, SliceDelivery
 from duesweep.testing.builders import DUE, delayed_row, message
@@ -29,7 +30,9 @@ class World:
         self.store_clock = StoreClock(micros(DUE) + 1_000_000, self.clock)
         self.queue = queue
         self.breakers = DestinationBreakers(BreakerLimits(), self.clock)
-        self.delivery = SliceDelivery(queue, self.clock, self.breakers)
+        self.delivery = SliceDelivery(
+            queue, self.clock, self.breakers, SliceLimits(RateLimits(), self.clock)
+        )
 
     def deliver_all(self, *messages: Message) -> DeliveryResult:
         return self.delivery.deliver_all(messages, self.store_clock)

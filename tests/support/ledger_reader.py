@@ -63,6 +63,7 @@ COLUMNS = {
         "skipped": "bigint",
         "gone": "bigint",
         "eligible_later": "bigint",
+        "held": "bigint",
         "left": "bigint",
         "over_limit": "bigint",
         "bytes": "bigint",

@@ -121,7 +121,7 @@ def test_store_that_cannot_stop_a_sweep_leaves_signals_as_they_are() -> None:
 
 
 def test_store_that_cannot_stop_a_sweep_refuses_a_time_limit() -> None:
-    with pytest.raises(ConfigError, match="acme cannot stop a sweep after a time"):
+    with pytest.raises(ConfigError, match="acme cannot stop a sweep before its end"):
         Stop(time.time() + 100).check(_Unstoppable())  # type: ignore[arg-type]
 
 

@@ -72,12 +72,24 @@ def sweep(
             "to the next sweep.",
         ),
     ] = None,
+    max_messages: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=2**31 - 1,
+            help="Claim at most N messages, those that have been due for the longest, and leave "
+            "the rest to the next sweep.",
+        ),
+    ] = None,
     gate: Annotated[bool, typer.Option("--gate", hidden=True)] = False,
 ) -> int:
     """Sweep once: move the messages that are due now to their queues."""
     from duesweep.cli import sweep as command
 
-    options = command.SweepOptions(as_json=as_json, gate=gate, max_seconds=max_seconds)
+    options = command.SweepOptions(
+        as_json=as_json, gate=gate, max_seconds=max_seconds, max_messages=max_messages
+    )
     return command.run(config, settings or [], options)
 
 

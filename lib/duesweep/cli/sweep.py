@@ -50,26 +50,29 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class SweepOptions:
-    """`max_seconds` count from the start of the command; None: no limit. With `gate`, a sweep that
+    """`max_seconds` count from the start of the command; with `max_messages` it claims no more.
+    None: no limit. With `gate`, a sweep that
     needs Spark becomes the command that runs it.
     """
 
     as_json: bool = False
     gate: bool = False
     max_seconds: int | None = None
+    max_messages: int | None = None
 
 
 def run(file: Path | None, overrides: Sequence[str], options: SweepOptions) -> int:
     """Sweep once, until a signal or the time stops the sweep."""
     seconds = options.max_seconds
-    stop = Stop(None if seconds is None else configuration.started() + seconds)
+    at = None if seconds is None else configuration.started() + seconds
+    stop = Stop(at, options.max_messages)
     with stop_on_signals(stop):
         return _run(configuration.load(file, overrides), options, stop)
 
 
 def _run(config: configuration.Config, options: SweepOptions, stop: Stop) -> int:
     context = wiring.sweep_context(config)
-    look = look_at(context)
+    look = look_at(context, stop)
     if look.needs_spark and options.gate and not stop.is_wanted:
         return _run_spark_command()
     for notice in filter(None, [configuration.route_notice(config), *look.notices]):
@@ -83,8 +86,10 @@ def _run(config: configuration.Config, options: SweepOptions, stop: Stop) -> int
     return ExitCode.DONE
 
 
-def look_at(context: SweepContext) -> Look:
-    """Look whether there is work, and how much. Raises `ConfigError` for wrong settings."""
+def look_at(context: SweepContext, stop: Stop | None = None) -> Look:
+    """Look whether there is work, and how much of it a sweep would do. Raises `ConfigError` for
+    wrong settings.
+    """
     with context.store.open_driver() as session:
         refuse_outdated(session)
         session.check()
@@ -99,7 +104,7 @@ def look_at(context: SweepContext) -> Look:
             )
         horizon = session.horizon().looking_ahead(ahead)
         refuse_missing_queues(context, session, horizon)
-        needs_spark = _needs_spark(context, session, horizon)
+        needs_spark = _needs_spark(context, session, horizon, stop or Stop())
         notices = [*session.notices(), *_table_notices(session, context.queue)]
         return Look(has_work=True, needs_spark=needs_spark, notices=notices)
 
@@ -122,13 +127,16 @@ def _find_next_due(session: DriverSession) -> NextDue | None:
     return None if instant is None else NextDue(instant, horizon.server_time)
 
 
-def _needs_spark(context: SweepContext, session: DriverSession, horizon: Horizon) -> bool:
+def _needs_spark(
+    context: SweepContext, session: DriverSession, horizon: Horizon, stop: Stop
+) -> bool:
     """Whether Spark is there already, or has to write the ledger, or much is due."""
     if configuration.has_prepared_session() or not context.spark_from:
         return True
     if resolve_writer(context.ledger_writer, context.ledger_root) is LedgerWriter.SPARK:
         return True
-    return session.count_pending(horizon, most=context.spark_from) >= context.spark_from
+    found = session.count_pending(horizon, most=context.spark_from)
+    return stop.most_of(found) >= context.spark_from
 
 
 def _run_spark_command() -> int:

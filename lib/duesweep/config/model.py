@@ -14,6 +14,7 @@ from pydantic_settings import (
 from duesweep.config.sections import (
     BreakerConfig,
     LedgerConfig,
+    LimitConfig,
     QueueConfig,
     RetryConfig,
     RouteConfig,
@@ -45,6 +46,7 @@ class Config(BaseSettings):
     store: StoreConfig
     queues: dict[str, QueueConfig] = Field(default_factory=dict)
     route: tuple[RouteConfig, ...] = ()
+    limit: tuple[LimitConfig, ...] = ()
     retry: RetryConfig = RetryConfig()
     ledger: LedgerConfig
     sweep: SweepConfig = SweepConfig()

@@ -147,6 +147,14 @@ class RouteConfig(_Section):
         return template
 
 
+class LimitConfig(_Section):
+    """How many messages a second may go to the destinations that fit, all together."""
+
+    destination: str = Field(min_length=1)
+    # Below, a sweep that only waits would look like one that makes no progress.
+    per_second: float = Field(ge=0.1, le=1_000_000)
+
+
 class RetryConfig(_Section):
     """Retries of messages that fail."""
 
@@ -166,7 +174,7 @@ class LedgerConfig(_Section):
 
 class SweepConfig(_Section):
     """The size of batches and slices, from how many due messages on Spark works, and how far a
-    sweep looks ahead.
+    sweep looks ahead, and to which destinations it may deliver.
     """
 
     batch_rows: int | None = Field(default=None, ge=1, le=10_000)
@@ -174,6 +182,7 @@ class SweepConfig(_Section):
     slices: int = Field(default=0, ge=0, le=10_000)
     spark_from: int = Field(default=50_000, ge=0, le=_MOST)
     look_ahead_seconds: int = Field(default=0, ge=0, le=86_400)
+    allow_destinations: tuple[str, ...] = ("*",)
 
 
 class BreakerConfig(_Section):

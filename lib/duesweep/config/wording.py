@@ -7,14 +7,16 @@ from typing import Any, TypeGuard
 from pydantic import BaseModel
 
 from duesweep.config.model import ENVIRONMENT, Config
-from duesweep.config.sections import QueueConfig, RouteConfig
+from duesweep.config.sections import LimitConfig, QueueConfig, RouteConfig
 from duesweep.errors import Problem
 
+# Sections that may be there several times.
+_LISTED: dict[str, type[BaseModel]] = {"route": RouteConfig, "limit": LimitConfig}
 # By pydantic's error types.
 _SECTION = ("model_type", "model_attributes_type", "dict_type")
 _REASONS = {
     **dict.fromkeys(_SECTION, "it is a section, and a value was given"),
-    "tuple_type": "it is a list of sections, each with the header [[route]]",
+    "tuple_type": "it is a list",
     **dict.fromkeys(["string_too_short", "too_short"], "it is empty"),
 }
 
@@ -62,12 +64,13 @@ def _problem_of(error: Mapping[str, Any]) -> Problem:
                 f"store.kind is wrong: {error['input']!r} is none of postgresql, sqlserver, "
                 "msmq and sql-persistence, nor a custom store as package.module:Class"
             )
-        case "extra_forbidden", ["route", int() as index, str() as key]:
-            hint = _hint(f"route.{key}", [f"route.{name}" for name in RouteConfig.model_fields])
-            return Problem(f"There is no setting {key} in [[route]] {index + 1}", hint)
+        case "extra_forbidden", [str() as section, int() as index, str() as key]:
+            known = [f"{section}.{name}" for name in _LISTED[section].model_fields]
+            hint = _hint(f"{section}.{key}", known)
+            return Problem(f"There is no setting {key} in [[{section}]] {index + 1}", hint)
         case "extra_forbidden", location:
             return unknown_setting(".".join(part for part in location if isinstance(part, str)))
-        case "missing", ["route", *_, key]:
+        case "missing", [str() as section, *_, key] if section in _LISTED:
             path = _path(error["loc"])
             return Problem(
                 f"{path} is not set", f"give it in the configuration file, as {key} = … under it"
@@ -85,10 +88,10 @@ def _hint(path: str, known: Sequence[str]) -> str | None:
 
 
 def _path(location: Sequence[str | int]) -> str:
-    """A setting's name. Routes are counted from 1."""
+    """A setting's name. Sections that may be there several times are counted from 1."""
     match location:
-        case ["route", int() as index, *keys]:
-            return f"{'.'.join(map(str, keys))} of [[route]] {index + 1}".removeprefix(" of ")
+        case [str() as section, int() as index, *keys] if section in _LISTED:
+            return f"{'.'.join(map(str, keys))} of [[{section}]] {index + 1}".removeprefix(" of ")
     # Where a setting has several forms, pydantic adds a description of each, in brackets.
     return ".".join(str(part) for part in location if "[" not in str(part))
 
@@ -100,6 +103,8 @@ def _reason(error: Mapping[str, Any]) -> str:
         if error["loc"] == ("queues",):
             return "it must be one section for each connection, as [queues.default], not a list"
         return f"it must be one section with the header [{_path(error['loc'])}], not a list"
+    if error["type"] == "tuple_type" and error["loc"][0] in _LISTED:
+        return f"it is a list of sections, each with the header [[{error['loc'][0]}]]"
     return _REASONS.get(error["type"]) or str(error["msg"]).lower()
 
 
@@ -112,8 +117,8 @@ def settings(queue: str = "queues.default") -> Sequence[str]:
     sections = {
         name: field.annotation
         for name, field in Config.model_fields.items()
-        if name not in {"queues", "route"}
-    } | {queue: QueueConfig, "route": RouteConfig}
+        if name not in {"queues", *_LISTED}
+    } | {queue: QueueConfig, **_LISTED}
     return [
         f"{section}.{field.alias or name}"
         for section, model in sections.items()

@@ -1,7 +1,7 @@
 """The account of a slice: what became of each planned message.
 
-`planned = claimed + skipped + gone + later + left`. Each number is counted where it is known, and
-never derived from the others. The rest, if the sum is too small, is `unexplained`.
+`planned = claimed + skipped + gone + later + held + left`. Each number is counted where it is
+known, and never derived from the others. The rest, if the sum is too small, is `unexplained`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,8 +15,8 @@ class SliceAccount:
     """What one run of a task did with the `given` claim keys that it read.
 
     `claimed` were delivered, failed or exhausted; `skipped` were locked by others; `gone` were not
-    in the store any more; `later` were there, but not due, or in back-off; `left` were not
-    reached, or their destination took nothing.
+    in the store any more; `later` were there, but not due, or in back-off; `held` are for
+    paused destinations; `left` were not reached, or their destination took nothing.
     """
 
     given: int = 0
@@ -24,6 +24,7 @@ class SliceAccount:
     skipped: int = 0
     gone: int = 0
     later: int = 0
+    held: int = 0
     left: int = 0
 
     def __add__(self, more: "SliceAccount") -> "SliceAccount":
@@ -45,7 +46,7 @@ class SliceEnd:
 
 @dataclass(frozen=True, slots=True)
 class SweepAccount:
-    """What became of all messages that a sweep found. `found` is the sum of the next six numbers.
+    """What became of all messages that a sweep found. `found` is the sum of the next seven numbers.
     `unexplained` is 0 where all messages are accounted for. `reason` is why messages are left.
     """
 
@@ -54,6 +55,7 @@ class SweepAccount:
     skipped: int = 0
     gone: int = 0
     later: int = 0
+    held: int = 0
     left: int = 0
     unexplained: int = 0
     is_complete: bool = True
@@ -93,6 +95,7 @@ def add_accounts(accounts: Iterable[SweepAccount]) -> SweepAccount:
         skipped=sum(a.skipped for a in parts),
         gone=sum(a.gone for a in parts),
         later=sum(a.later for a in parts),
+        held=sum(a.held for a in parts),
         left=sum(a.left for a in parts),
         unexplained=sum(a.unexplained for a in parts),
         is_complete=all(a.is_complete for a in parts),
@@ -115,7 +118,8 @@ def _without_claimed(seen: SliceAccount, planned: int, claimed: int) -> SliceAcc
 
 
 def _close(found: int, claimed: int, seen: SliceAccount, reason: str | None) -> SweepAccount:
-    """Close an account: messages count as skipped, gone, later or left only if no run claimed them.
+    """Close an account: messages count as skipped, gone, later, held or left only if no run claimed
+    them.
 
     Two runs of one task can see the same message: one sees it as gone or locked, the other claims
     it. Then the claim counts.
@@ -124,9 +128,10 @@ def _close(found: int, claimed: int, seen: SliceAccount, reason: str | None) -> 
     rest = found - claimed
     later = min(seen.later, rest)
     skipped = min(seen.skipped, rest - later)
-    gone = min(seen.gone, rest - later - skipped)
-    left = min(seen.left, rest - later - skipped - gone)
-    unexplained = rest - later - skipped - gone - left
+    held = min(seen.held, rest - later - skipped)
+    gone = min(seen.gone, rest - later - skipped - held)
+    left = min(seen.left, rest - later - skipped - gone - held)
+    unexplained = rest - later - skipped - gone - held - left
     return SweepAccount(
-        found, claimed, skipped, gone, later, left, unexplained, reason is None, reason
+        found, claimed, skipped, gone, later, held, left, unexplained, reason is None, reason
     )

@@ -63,6 +63,7 @@ SWEEPS = pa.schema(
         "skipped": _COUNT,
         "gone": _COUNT,
         "eligible_later": _COUNT,
+        "held": _COUNT,
         "left": _COUNT,
         "over_limit": _COUNT,
         "bytes": _COUNT,

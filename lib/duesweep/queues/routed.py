@@ -4,8 +4,9 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from duesweep.core.allowed import Allowed
 from duesweep.core.breaker import PAUSE_PER_TRY
 from duesweep.core.message import Message
 from duesweep.core.routing import NoRouteError, Route, first_route, own_route
@@ -32,11 +33,14 @@ _REST_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class RoutedQueue:
-    """`connections` by name. `own_names` are the names of the endpoint's own queue in routes."""
+    """`connections` by name. `own_names` are the names of the endpoint's own queue in routes. To
+    destinations that are not `allowed` nothing is delivered.
+    """
 
     connections: Mapping[str, Queue]
     routes: tuple[Route, ...]
     own_names: tuple[str, ...]
+    allowed: Allowed = field(default_factory=Allowed)
 
     @property
     def shares_transaction(self) -> bool:
@@ -157,6 +161,7 @@ class RoutedQueueSession:
         if address is None:
             route, written = own_route(routes, self._queue.own_names)
         else:
+            self._queue.allowed.check(address)
             route, written = first_route(routes, address), address
         session = self._session(route.connection)
         return RoutedDestination(route.connection, session.resolve(route.name_of(written)))

@@ -79,6 +79,7 @@ def summary_sentence(summary: SweepSummary, *, only_due: bool) -> str:
             (summary.skipped, "skipped (locked by others)"),
             (summary.gone, "taken or removed by others"),
             (summary.eligible_later, "no longer eligible"),
+            (summary.held, "held back (their destination is paused)"),
             (summary.left, "not reached"),
         )
         if count

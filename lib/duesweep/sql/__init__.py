@@ -8,7 +8,18 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 
-TOPICS = ("setup", "plan", "batch", "sweep", "command", "message", "queue", "doctor", "look")
+TOPICS = (
+    "setup",
+    "plan",
+    "batch",
+    "sweep",
+    "command",
+    "message",
+    "queue",
+    "doctor",
+    "look",
+    "held",
+)
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 
 

@@ -45,9 +45,10 @@ class FailureReason:
 class SweepSummary:
     """The row of one sweep in the ledger's `sweeps`, derived from its journal; the same names in
     `--json`. Times are aware datetimes, `bytes` those of the bodies dispatched. `found` is
-    `claimed + skipped + gone + eligible_later + left`, `claimed` is
+    `claimed + skipped + gone + eligible_later + held + left`, `claimed` is
     `dispatched + failed + exhausted`. `skipped` were locked by others, `gone` were taken or removed
-    by others, `eligible_later` came to have a later Due or attempt, `left` were not reached.
+    by others, `eligible_later` came to have a later Due or attempt, `held` are for paused
+    destinations, `left` were not reached.
     `engine` is what dispatched its slices.
     `over_limit` are those of `failed` that the limit of exhausted messages kept in the store.
     `failures`, the commonest reasons first, are not in the ledger's row: its `retries` and `errors`
@@ -68,6 +69,7 @@ class SweepSummary:
     skipped: int
     gone: int
     eligible_later: int
+    held: int
     left: int
     over_limit: int
     bytes: int

@@ -12,6 +12,8 @@ from uuid import UUID
 
 from duesweep.core.change import Change, Command, UnsettledCommand
 from duesweep.core.message import Message
+from duesweep.core.pauses import Pause
+from duesweep.core.rate_limits import RateLimit
 from duesweep.core.waiting import DueSpan, WaitingMessage
 from duesweep.errors import ConfigError
 from duesweep.stores.base import TaskSession
@@ -132,6 +134,38 @@ class OpensChanges(Protocol):
 
     def open_changes(self) -> AbstractContextManager[ChangesMessages]:
         """A session for one command."""
+        ...
+
+
+@runtime_checkable
+class PausesDestinations(Protocol):
+    """A driver's session whose store keeps pauses beside its messages, so that every sweep obeys
+    them: its tasks' claims say what is paused (`Claim.paused`).
+    """
+
+    def pause(self, pattern: str, until: datetime | None, given_by: str, reason: str) -> None:
+        """Let nothing go to the destinations that fit `pattern`, until an instant; None: until they
+        are resumed. Changes a pause of the same pattern. Batches under way are not stopped.
+        """
+        ...
+
+    def resume(self, pattern: str) -> bool:
+        """End the pause of just this pattern; False if there is none."""
+        ...
+
+    def pauses(self) -> Sequence[Pause]:
+        """The pauses in force, by the server's clock."""
+        ...
+
+
+@runtime_checkable
+class LimitsRates(Protocol):
+    """A task's session whose store counts what all sweeps reserve."""
+
+    def reserve(self, limit: RateLimit, messages: int) -> float:
+        """Reserve so many messages of a limit, after all that is reserved already. Returns after
+        how many seconds they may go. Not within a transaction: others wait for its end.
+        """
         ...
 
 

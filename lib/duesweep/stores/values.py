@@ -108,7 +108,8 @@ class Claim:
     their own: what they lead to was more than a batch may hold in bytes. Of the other claim keys
     that led to no message, `skipped` led to rows that others hold, `gone` to none, and `later` to
     messages that are not due, or not eligible, any more. So the number of claim keys is the sum of
-    all five.
+    all five. `paused` are the patterns of destinations to which nothing may go now; messages for
+    them are among `messages`.
     """
 
     messages: tuple[Message, ...]
@@ -117,6 +118,7 @@ class Claim:
     skipped: int = 0
     gone: int = 0
     later: int = 0
+    paused: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         # Without it a message that is not due yet would pass for one that is.

@@ -4,9 +4,12 @@ from pathlib import Path
 
 from duesweep.config import Config, has_cluster_files, started
 from duesweep.context import SweepContext
+from duesweep.core.allowed import Allowed
 from duesweep.core.breaker import BreakerLimits
 from duesweep.core.ledger_writer import LedgerWriter
+from duesweep.core.pauses import EVERYTHING
 from duesweep.core.policy import BATCH_ROWS, MAX_BATCH_ROWS, BatchLimits, LookAhead, Retry
+from duesweep.core.rate_limits import RateLimit, RateLimits
 from duesweep.core.routing import Route
 from duesweep.errors import ConfigError, QueueNotFoundError
 from duesweep.ledger.writers import require_delta_rs_root
@@ -45,6 +48,11 @@ def sweep_context(config: Config, *, needs_ladder: bool = False) -> SweepContext
         breaker=BreakerLimits(
             config.breaker.trigger_seconds, config.breaker.recovery_failures_per_second
         ),
+        rate_limits=RateLimits(
+            tuple(RateLimit(each.destination, each.per_second) for each in config.limit),
+            config.store.endpoint,
+        ),
+        own_name=config.store.endpoint,
         timeouts=timeouts_of(config),
     )
 
@@ -96,11 +104,15 @@ def _queue(config: Config, swept: Store, *, needs_ladder: bool) -> Queue:
     for name, connection in connections(config, needs_ladder=needs_ladder).items():
         check_shared_transaction(connection, swept)
         queues[name] = queue_kind(connection.kind).queue(connection)
-    if not config.route:
+    allowed = config.sweep.allow_destinations
+    if not config.route and allowed == (EVERYTHING,):
         (only,) = queues.values()
         return only
-    routes = tuple(Route(r.destination, r.connection, r.queue) for r in config.route)
-    return RoutedQueue(queues, routes, (config.store.endpoint, swept.own_queue))
+    routes = [Route(r.destination, r.connection, r.queue) for r in config.route]
+    if not routes:
+        routes = [Route("*", name, "{destination}") for name in queues]
+    names = (config.store.endpoint, swept.own_queue)
+    return RoutedQueue(queues, tuple(routes), names, Allowed(allowed, config.retry.error_queue))
 
 
 def _mode(config: Config, queues: Queue) -> TransactionMode:

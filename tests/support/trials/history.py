@@ -8,7 +8,7 @@ from typing import Any
 from support.trials.messages import Expected, Kind
 from support.trials.world import ERROR_QUEUE, MOVED, OTHER_QUEUES, Copy, World
 
-_ACCOUNT = ("claimed", "skipped", "gone", "eligible_later", "left")
+_ACCOUNT = ("claimed", "skipped", "gone", "eligible_later", "held", "left")
 
 
 @dataclass(frozen=True, slots=True)

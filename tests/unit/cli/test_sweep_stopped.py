@@ -30,7 +30,7 @@ def _no_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _find(monkeypatch: pytest.MonkeyPatch, look: Look, first: Callable[[], Any] = bool) -> None:
-    def look_at(_: object) -> Look:
+    def look_at(*_: object) -> Look:
         first()
         return look
 

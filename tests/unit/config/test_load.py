@@ -33,6 +33,7 @@ def test_everything_but_store_and_ledger_has_a_default() -> None:
         },
         "queues": {},
         "route": [],
+        "limit": [],
         "retry": {
             "max_attempts": 5,
             "initial_seconds": 30,
@@ -47,6 +48,7 @@ def test_everything_but_store_and_ledger_has_a_default() -> None:
             "slices": 0,
             "spark_from": 50_000,
             "look_ahead_seconds": 0,
+            "allow_destinations": ["*"],
         },
         "breaker": {"trigger_seconds": 30, "recovery_failures_per_second": 1},
         "timeouts": {"silence_seconds": 60},

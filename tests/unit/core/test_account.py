@@ -112,7 +112,7 @@ def test_account_adds_up_whatever_was_seen(
 ) -> None:
     a = slice_account(planned, claimed, ends)
 
-    assert a.found == a.claimed + a.skipped + a.gone + a.later + a.left + a.unexplained
+    assert a.found == a.claimed + a.skipped + a.gone + a.later + a.held + a.left + a.unexplained
     assert a.claimed == claimed
     assert a.found >= planned
     assert min(a.skipped, a.gone, a.later, a.left, a.unexplained) >= 0

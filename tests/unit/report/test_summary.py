@@ -34,6 +34,7 @@ def _summary(*failures: FailureReason) -> SweepSummary:
         skipped=0,
         gone=0,
         eligible_later=0,
+        held=0,
         left=0,
         over_limit=0,
         bytes=0,

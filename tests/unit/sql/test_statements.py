@@ -24,7 +24,8 @@ SOURCES = {
 OF_OTHERS = {"postgresql": ("sqlserver", "msmq"), "sqlserver": ("postgresql",)}
 
 TABLES = {
-    *("attempts", "bindings", "changes", "delayed", "journal", "queue", "subscriptions", "sweeps"),
+    *("attempts", "bindings", "changes", "delayed", "journal", "limits", "pauses", "queue"),
+    *("subscriptions", "sweeps"),
     "index",
 }
 # Besides the tables. In T-SQL a catalog cannot be bound, and a name stands in literals too.
@@ -38,6 +39,7 @@ NAMES_IN = {
             "due_type",
             "utc",
             "destination",
+            "pausable",
             "query",
             "key",
             "slice",
@@ -45,11 +47,11 @@ NAMES_IN = {
     },
     "sqlserver": {
         *("catalog", "due", "key", "key_type", "key_text", "collate", "body", "destination"),
-        *("retry_count", "query", "slice"),
+        *("retry_count", "pausable", "query", "slice"),
         *(f"{table}_{kind}" for table in TABLES for kind in ("literal", "lock", "local")),
     },
 }
-LITERALS = {"horizon", "source", "sweep_id", "first_id", "last_id"}
+LITERALS = {"horizon", "source", "sweep_id", "first_id", "last_id", "paused"}
 # What PostgreSQL's statements hold in braces, for the parser; the other names are columns.
 POSTGRESQL_NAMES = (
     dict.fromkeys(NAMES_IN["postgresql"], '"c""ol"')

@@ -18,7 +18,8 @@ ESCALATES_AT = 5_000
 NAMES = sorted(statements("sqlserver"))
 UGLY = SqlServerTable("my.c@ta]]og", "my.[sch@ma", "my.tb[e 'q' \"d\" a]b")
 TABLES = (
-    *("attempts", "bindings", "changes", "delayed", "journal", "queue", "subscriptions", "sweeps"),
+    *("attempts", "bindings", "changes", "delayed", "journal", "limits", "pauses", "queue"),
+    *("subscriptions", "sweeps"),
 )
 KINDS = {"transport": TRANSPORT, "msmq": MSMQ, "timeouts": SQL_PERSISTENCE}
 
@@ -26,7 +27,7 @@ KINDS = {"transport": TRANSPORT, "msmq": MSMQ, "timeouts": SQL_PERSISTENCE}
 def _names(kind: SqlServerTableKind = TRANSPORT) -> dict[str, str]:
     names = {"catalog": bracket_name(UGLY.catalog), "horizon": "N''", "source": "N''"}
     names |= {
-        **dict.fromkeys(("sweep_id", "first_id", "last_id"), "N''"),
+        **dict.fromkeys(("sweep_id", "first_id", "last_id", "paused"), "N''"),
         "query": "SELECT 1 AS id",
         "key": "id",
         "slice": "0",

@@ -2,16 +2,17 @@
 -- statement ends a slice.
 
 -- name: fence
--- Returns whether the sweep is still open, whether it is to stop, and the server's time in
--- microseconds since 1970-01-01 UTC. Locks the sweep's row until this transaction ends: closing
+-- Returns whether the sweep is still open, whether it is to stop, whether the source has pauses, and
+-- the server's time in microseconds since 1970-01-01 UTC. Locks the sweep's row until this transaction ends: closing
 -- takes FOR UPDATE, so nobody closes the sweep before that. Waits only for a session that is closing
 -- the sweep.
 SELECT closed_at IS NULL AS is_open,
        coalesce(stop_at <= clock_timestamp(), false) AS is_stopping,
+       EXISTS (SELECT FROM {pauses} p WHERE p.source = s.source) AS has_pauses,
        (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS server_us
-FROM {sweeps}
+FROM {sweeps} s
 WHERE sweep_id = %(sweep_id)s
-FOR KEY SHARE;
+FOR KEY SHARE OF s;
 
 -- name: claim
 -- Returns the messages of these claim keys that are still there and still due. Locks them until
@@ -182,8 +183,8 @@ INSERT INTO {journal} (
 -- Journals the end of a slice: its account, the reason if the slice was cut, and the circuit breakers
 -- that opened. Locks the new row only.
 INSERT INTO {journal} (
-    sweep_id, slice, kind, given, claimed, skipped, gone, later, "left", reason, breakers
+    sweep_id, slice, kind, given, claimed, skipped, gone, later, held, "left", reason, breakers
 ) VALUES (
-    %(sweep_id)s, %(slice)s, 'slice', %(given)s, %(claimed)s, %(skipped)s, %(gone)s, %(later)s, %(left)s,
+    %(sweep_id)s, %(slice)s, 'slice', %(given)s, %(claimed)s, %(skipped)s, %(gone)s, %(later)s, %(held)s, %(left)s,
     %(reason)s, %(breakers)s
 );

@@ -39,6 +39,7 @@ SELECT timezone('UTC', now())::timestamptz AS horizon, now() AS server_time;
 SELECT EXISTS (
     SELECT FROM {delayed} d
     WHERE d.{due} < %(horizon)s::timestamptz{utc}
+      AND NOT coalesce({pausable}, '') LIKE ANY (ARRAY(SELECT jsonb_array_elements_text(%(paused)s::jsonb)))
       AND NOT EXISTS (
         SELECT FROM {attempts} a
         WHERE a.source = %(source)s AND a.message_key = d.{id} AND a.next_attempt_at > clock_timestamp()
@@ -52,6 +53,7 @@ FROM (
     SELECT
     FROM {delayed} d
     WHERE d.{due} < %(horizon)s::timestamptz{utc} AND d.{due} >= %(since)s::timestamptz{utc}
+      AND NOT coalesce({pausable}, '') LIKE ANY (ARRAY(SELECT jsonb_array_elements_text(%(paused)s::jsonb)))
       AND NOT EXISTS (
         SELECT FROM {attempts} a
         WHERE a.source = %(source)s AND a.message_key = d.{id} AND a.next_attempt_at > statement_timestamp()
@@ -81,6 +83,7 @@ FROM (
     FROM {delayed} d
     WHERE d.{due} < %(horizon)s::timestamptz{utc} AND d.{due} >= %(since)s::timestamptz{utc}
       AND {destination} <> ''
+      AND NOT coalesce({pausable}, '') LIKE ANY (ARRAY(SELECT jsonb_array_elements_text(%(paused)s::jsonb)))
       AND NOT EXISTS (
         SELECT FROM {attempts} a
         WHERE a.source = %(source)s AND a.message_key = d.{id} AND a.next_attempt_at > clock_timestamp()
@@ -131,6 +134,7 @@ FROM (
                count(*) OVER () AS total
         FROM {delayed} d
         WHERE d.{due} < %(horizon)s::timestamptz{utc} AND d.{due} >= %(since)s::timestamptz{utc}
+          AND NOT coalesce({pausable}, '') LIKE ANY (ARRAY(SELECT jsonb_array_elements_text(%(paused)s::jsonb)))
           AND NOT EXISTS (
             SELECT FROM {attempts} a
             WHERE a.source = %(source)s AND a.message_key = d.{id} AND a.next_attempt_at > statement_timestamp()
@@ -163,6 +167,7 @@ LEFT JOIN LATERAL (
             FROM {delayed} d
             WHERE d.{due} < {horizon}::timestamptz{utc}
               AND (d.{due}, d.{id}) >= (s.first_due, s.first_id) AND (d.{due}, d.{id}) < (s.end_due, s.end_id)
+              AND NOT coalesce({pausable}, '') LIKE ANY (ARRAY(SELECT jsonb_array_elements_text({paused}::jsonb)))
               AND NOT EXISTS (
                 SELECT FROM {attempts} a
                 WHERE a.source = {source} AND a.message_key = d.{id}

@@ -108,6 +108,7 @@ CREATE TABLE IF NOT EXISTS {journal} (
     skipped bigint,
     gone bigint,
     later bigint,
+    held bigint,
     "left" bigint,
     reason text,
     breakers text,
@@ -164,6 +165,21 @@ CREATE TABLE IF NOT EXISTS {changes} (
     body bytea
 );
 CREATE INDEX IF NOT EXISTS duesweep_changes_sweep ON {changes} (sweep_id);
+CREATE TABLE IF NOT EXISTS {pauses} (
+    source text NOT NULL,
+    pattern text NOT NULL,
+    paused_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    until_at timestamptz,
+    given_by text NOT NULL,
+    reason text NOT NULL,
+    PRIMARY KEY (source, pattern)
+);
+CREATE TABLE IF NOT EXISTS {limits} (
+    source text NOT NULL,
+    pattern text NOT NULL,
+    free_at timestamptz NOT NULL,
+    PRIMARY KEY (source, pattern)
+);
 -- Columns that tables of earlier versions lack.
 ALTER TABLE {sweeps}
     ADD COLUMN IF NOT EXISTS command text,
@@ -179,6 +195,7 @@ ALTER TABLE {journal}
     ADD COLUMN IF NOT EXISTS skipped bigint,
     ADD COLUMN IF NOT EXISTS gone bigint,
     ADD COLUMN IF NOT EXISTS later bigint,
+    ADD COLUMN IF NOT EXISTS held bigint,
     ADD COLUMN IF NOT EXISTS "left" bigint,
     ADD COLUMN IF NOT EXISTS breakers text;
 -- Tombstones are compressed already, and a batch's lateness is hardly worth it: to try it costs the

@@ -7,8 +7,8 @@
 -- the comparison.
 
 -- name: fence
--- Returns whether the sweep is still open, whether it is to stop, and the server's time in
--- microseconds since 1970-01-01 UTC. Shares the sweep's application lock until this transaction
+-- Returns whether the sweep is still open, whether it is to stop, whether the source has pauses, and
+-- the server's time in microseconds since 1970-01-01 UTC. Shares the sweep's application lock until this transaction
 -- ends: closing takes that lock alone, so nobody closes the sweep before that. An application lock
 -- works under every isolation level. It is the only thing that is waited for: the row is read with
 -- NOLOCK, because another slice may be counting in it.
@@ -17,6 +17,8 @@ EXEC @Answer = sp_getapplock @Resource = @lock, @LockMode = 'Shared', @LockOwner
     @LockTimeout = 10000;
 SELECT CASE WHEN s.closed_at IS NULL AND @Answer >= 0 THEN 1 ELSE 0 END AS is_open,
        CASE WHEN s.stop_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_stopping,
+       CASE WHEN EXISTS (SELECT 1 FROM {pauses} p WITH (NOLOCK) WHERE p.source = s.source)
+            THEN 1 ELSE 0 END AS has_pauses,
        DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us
 FROM {sweeps} s WITH (NOLOCK)
 WHERE s.sweep_id = @sweep_id;
@@ -41,7 +43,8 @@ FROM (
 
 -- name: claim
 -- Returns due messages with these Dues. An item of @dues is a Due and how many of its messages are
--- wanted. Leaves out failed messages in back-off and the keys in @excluded. Locks rows only, until
+-- wanted. Leaves out failed messages in back-off, the keys in @excluded,
+-- and what is paused as far as this server can tell. Locks rows only, until
 -- this transaction ends; skips rows that others hold. Looks at no more than 2,000 rows of a Due:
 -- with their pages, they stay below the 5,000 locks at which SQL Server locks the whole table.
 SELECT d.message_key, CONVERT(varchar(27), CONVERT(datetime2(7), d.due), 121) AS due,
@@ -57,6 +60,10 @@ CROSS APPLY (
                m.{body} AS body, {destination} AS destination, {retry_count} AS attempts
         FROM {delayed} m WITH (UPDLOCK, READPAST, ROWLOCK)
         WHERE m.{due} = t.tick AND m.{due} < CAST(CONVERT(datetime2(7), @horizon, 121) AS datetime)
+          AND (@paused = N'[]' OR NOT EXISTS (
+            SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), @paused)) WITH (fits nvarchar(max) '$.fits') p
+            WHERE COALESCE({pausable}, N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
+          ))
     ) l
     WHERE NOT EXISTS (
         SELECT 1 FROM {attempts} a WITH (READPAST)
@@ -255,7 +262,7 @@ INSERT INTO {journal} (
 -- Journals the end of a slice: its account, the reason if the slice was cut, and the circuit breakers
 -- that opened. Locks the new row only.
 INSERT INTO {journal} (
-    sweep_id, slice, kind, given, claimed, skipped, gone, later, [left], reason, breakers
+    sweep_id, slice, kind, given, claimed, skipped, gone, later, held, [left], reason, breakers
 ) VALUES (
-    @sweep_id, @slice, 'slice', @given, @claimed, @skipped, @gone, @later, @left, @reason, @breakers
+    @sweep_id, @slice, 'slice', @given, @claimed, @skipped, @gone, @later, @held, @left, @reason, @breakers
 );

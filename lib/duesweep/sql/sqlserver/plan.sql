@@ -11,6 +11,10 @@ SELECT CASE WHEN EXISTS (
     SELECT 1
     FROM {delayed} m WITH (READPAST)
     WHERE m.{due} < CAST(CONVERT(datetime2(7), @horizon, 121) AS datetime)
+      AND (@paused = N'[]' OR NOT EXISTS (
+        SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), @paused)) WITH (fits nvarchar(max) '$.fits') p
+        WHERE COALESCE({pausable}, N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
+      ))
       AND NOT EXISTS (
         SELECT 1 FROM {attempts} a
         WHERE a.source = @source AND a.message_key = {key_text} COLLATE DATABASE_DEFAULT
@@ -27,6 +31,10 @@ FROM (
     FROM {delayed} m WITH (READPAST)
     WHERE m.{due} < CAST(CONVERT(datetime2(7), @horizon, 121) AS datetime)
       AND m.{due} >= CAST(CONVERT(datetime2(7), @since, 121) AS datetime)
+      AND (@paused = N'[]' OR NOT EXISTS (
+        SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), @paused)) WITH (fits nvarchar(max) '$.fits') p
+        WHERE COALESCE({pausable}, N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
+      ))
       AND NOT EXISTS (
         SELECT 1 FROM {attempts} a
         WHERE a.source = @source AND a.message_key = {key_text} COLLATE DATABASE_DEFAULT
@@ -62,6 +70,10 @@ FROM (
     WHERE m.{due} < CAST(CONVERT(datetime2(7), @horizon, 121) AS datetime)
       AND m.{due} >= CAST(CONVERT(datetime2(7), @since, 121) AS datetime)
       AND {destination} <> N''
+      AND (@paused = N'[]' OR NOT EXISTS (
+        SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), @paused)) WITH (fits nvarchar(max) '$.fits') p
+        WHERE COALESCE({pausable}, N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
+      ))
       AND NOT EXISTS (
         SELECT 1 FROM {attempts} a
         WHERE a.source = @source AND a.message_key = {key_text} COLLATE DATABASE_DEFAULT
@@ -113,6 +125,10 @@ FROM (
             FROM {delayed} m WITH (READPAST)
             WHERE m.{due} < CAST(CONVERT(datetime2(7), @horizon, 121) AS datetime)
               AND m.{due} >= CAST(CONVERT(datetime2(7), @since, 121) AS datetime)
+              AND (@paused = N'[]' OR NOT EXISTS (
+                SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), @paused)) WITH (fits nvarchar(max) '$.fits') p
+                WHERE COALESCE({pausable}, N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
+              ))
               AND NOT EXISTS (
                 SELECT 1 FROM {attempts} a
                 WHERE a.source = @source AND a.message_key = {key_text} COLLATE DATABASE_DEFAULT
@@ -149,6 +165,10 @@ OUTER APPLY (
           AND m.{due} >= s.first_due AND m.{due} <= s.end_due
           AND (m.{due} > s.first_due OR m.{key} >= s.first_key)
           AND (m.{due} < s.end_due OR m.{key} < s.end_key)
+          AND ({paused} = N'[]' OR NOT EXISTS (
+            SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), {paused})) WITH (fits nvarchar(max) '$.fits') p
+            WHERE COALESCE({pausable}, N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
+          ))
           AND NOT EXISTS (
             SELECT 1 FROM {attempts} a
             WHERE a.source = {source} AND a.message_key = {key_text} COLLATE DATABASE_DEFAULT

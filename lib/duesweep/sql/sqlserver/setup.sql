@@ -187,6 +187,7 @@ CREATE TABLE {journal} (
     skipped bigint,
     gone bigint,
     later bigint,
+    held bigint,
     [left] bigint,
     reason nvarchar(max),
     breakers nvarchar(max),
@@ -259,7 +260,31 @@ CREATE TABLE {changes} (
     body varbinary(max),
     PRIMARY KEY (sweep_id, id)
 );
+-- Not with primary keys: a clustered key may have 900 bytes, and these can have more.
+IF OBJECT_ID(N'{pauses_literal}', 'U') IS NULL
+BEGIN
+CREATE TABLE {pauses} (
+    source nvarchar(400) NOT NULL,
+    pattern nvarchar(400) NOT NULL,
+    paused_at datetime2(3) NOT NULL DEFAULT SYSUTCDATETIME(),
+    until_at datetime2(3),
+    given_by nvarchar(400) NOT NULL,
+    reason nvarchar(max) NOT NULL
+);
+CREATE UNIQUE NONCLUSTERED INDEX duesweep_pauses_key ON {pauses} (source, pattern);
+END;
+IF OBJECT_ID(N'{limits_literal}', 'U') IS NULL
+BEGIN
+CREATE TABLE {limits} (
+    source nvarchar(400) NOT NULL,
+    pattern nvarchar(400) NOT NULL,
+    free_us bigint NOT NULL
+);
+CREATE UNIQUE NONCLUSTERED INDEX duesweep_limits_key ON {limits} (source, pattern);
+END;
 -- Columns that tables of earlier versions lack.
+IF COL_LENGTH(N'{journal_literal}', 'held') IS NULL
+ALTER TABLE {journal} ADD held bigint;
 IF COL_LENGTH(N'{sweeps_literal}', 'command') IS NULL
 ALTER TABLE {sweeps} ADD command nvarchar(50), given_by nvarchar(max), given_reason nvarchar(max);
 IF COL_LENGTH(N'{sweeps_literal}', 'reason') IS NULL

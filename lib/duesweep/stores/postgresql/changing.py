@@ -82,7 +82,7 @@ class PostgreSqlChangeSession(PostgreSqlTaskSession, RelationalChanges):
     ) -> None:
         self._statements.execute(
             "postpone_attempts",
-            source=self._source,
+            source=self.source,
             keys=UuidArray.of([message.key for message, _ in messages]),
             dues=[instant_of(instants[message.key]) for message, _ in messages],
         )

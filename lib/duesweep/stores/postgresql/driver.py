@@ -79,7 +79,9 @@ class PostgreSqlDriverSession(RelationalDriverSession):
         self._found = sum(planned)
         self._statements.execute("set_planned", sweep_id=run.sweep_id, planned=list(planned))
         before = run.horizon.before.isoformat()
-        query = self._statements.query("plan_claim_keys", source=self.source, horizon=before)
+        query = self._statements.query(
+            "plan_claim_keys", source=self.source, horizon=before, paused=self._pausing()
+        )
         return Slices(query.replace("/* bounds */", self._bounds(rows, run.horizon)), planned)
 
     def jdbc(self) -> JdbcSource:

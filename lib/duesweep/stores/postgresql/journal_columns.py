@@ -22,6 +22,7 @@ JOURNAL_COLUMNS = {
         "skipped": "bigint",
         "gone": "bigint",
         "later": "bigint",
+        "held": "bigint",
         "left": "bigint",
         "reason": "text",
         "breakers": "text",
@@ -96,5 +97,18 @@ JOURNAL_COLUMNS = {
         "body_bytes": "bigint",
         "headers": "text",
         "body": "bytea",
+    },
+    "pauses": {
+        "source": "text",
+        "pattern": "text",
+        "paused_at": "timestamp with time zone",
+        "until_at": "timestamp with time zone",
+        "given_by": "text",
+        "reason": "text",
+    },
+    "limits": {
+        "source": "text",
+        "pattern": "text",
+        "free_at": "timestamp with time zone",
     },
 }

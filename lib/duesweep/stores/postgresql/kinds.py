@@ -8,6 +8,7 @@ from duesweep.stores.relational.messages import (
     json_message_with_destination,
     json_row,
 )
+from duesweep.stores.relational.pauses import destination_like
 from duesweep.stores.relational.timeouts import (
     SETTINGS,
     timeout_row,
@@ -23,7 +24,7 @@ class PostgreSqlTableKind(TableKind):
 
     `names`: the quoted columns `id`, `headers`, `body` and `due`; `due_type`, the type of Due in a
     cast; `utc`, what is put behind an instant to compare it with Due; `destination`, the expression
-    for it, with the table's alias `d`, or NULL.
+    for it, with the table's alias `d`, or NULL; `pausable`, the text that `pausing` tests.
     """
 
     time_zone: str | None = None
@@ -49,6 +50,7 @@ TRANSPORT = PostgreSqlTableKind(
         # From an instant to what the column holds, and back.
         "utc": "",
         "destination": "NULL",
+        "pausable": "d.headers",
     },
 )
 
@@ -72,6 +74,7 @@ SQL_PERSISTENCE = PostgreSqlTableKind(
     store="store_timeout",
     may_lack_due=True,
     has_destination=True,
+    pausing=destination_like,
     has_own_queue=False,
     names={
         "id": '"Id"',
@@ -81,6 +84,7 @@ SQL_PERSISTENCE = PostgreSqlTableKind(
         "due_type": "timestamp",
         "utc": " AT TIME ZONE 'UTC'",
         "destination": 'd."Destination"',
+        "pausable": 'd."Destination"',
     },
 )
 

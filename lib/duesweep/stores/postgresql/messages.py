@@ -39,7 +39,7 @@ class PostgreSqlMessageSession(PostgreSqlTaskSession):
         for row in self._statements.rows(
             "fetch_next_due",
             horizon=horizon.before,
-            source=self._source,
+            source=self.source,
             **instant_values(horizon),
         ):
             return self._message(row, self._account.read_attempts([row.id]).get(row.id))

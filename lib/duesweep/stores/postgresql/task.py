@@ -80,7 +80,7 @@ class PostgreSqlTaskSession(RelationalTaskSession):
         ]
         messages.sort(key=lambda message: message.due_us or 0)
         later += len(rows) - len(messages)
-        return Claim(tuple(messages), server_us, (), skipped, gone, later)
+        return Claim(tuple(messages), server_us, (), skipped, gone, later, self._paused)
 
     def _unclaimed(
         self, claim_keys: Sequence[str], claimed: Set[str], horizon: datetime

@@ -47,7 +47,7 @@ class RelationalChanges(RelationalTaskSession, ABC):
         instants = self._reschedule(run, messages)
         if len(instants) != len(messages):
             raise StoreError(
-                f"{self._source} changed {len(instants)} of {len(messages)} rows that this command "
+                f"{self.source} changed {len(instants)} of {len(messages)} rows that this command "
                 "holds locked",
                 advice="look for triggers or rules on the delayed table",
                 transient=False,

@@ -1,5 +1,6 @@
 """The driver's session on a relational store: what is due, and the life of its sweep or command."""
 
+import json
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -9,8 +10,10 @@ from typing import Any
 from uuid import UUID
 
 from duesweep.core.change import Command, CommandName
+from duesweep.core.pauses import Pause
 from duesweep.errors import Problem, StoreError, make_storable
 from duesweep.lost import retry_lost_transactions
+from duesweep.stores.relational.held import HeldBack
 from duesweep.stores.relational.journal import RelationalJournal
 from duesweep.stores.relational.kinds import TableKind
 from duesweep.stores.relational.locks import LockingSession, sweep_lock, undo_lock
@@ -28,6 +31,7 @@ class RelationalDriverSession(RelationalJournal, ABC):
     def __init__(self, session: LockingSession, source: str, delayed: str, kind: TableKind) -> None:
         super().__init__(session, source, delayed)
         self._kind = kind
+        self._held_back = HeldBack(self._statements, source)
 
     @abstractmethod
     def horizon(self) -> Horizon:
@@ -36,7 +40,11 @@ class RelationalDriverSession(RelationalJournal, ABC):
     def has_work(self, ahead: timedelta = timedelta()) -> bool:
         """Whether a message is due within `ahead` and eligible, or something is to be settled."""
         horizon = self.horizon().looking_ahead(ahead)
-        pending = {"source": self.source, "horizon": self._due_text(horizon.before)}
+        pending = {
+            "source": self.source,
+            "horizon": self._due_text(horizon.before),
+            "paused": self._pausing(),
+        }
         if self._statements.row("find_pending", **pending).found:
             return True
         if self._statements.row("find_gone_attempts", source=self.source).found:
@@ -180,7 +188,34 @@ class RelationalDriverSession(RelationalJournal, ABC):
             "source": self.source,
             "horizon": self._due_text(horizon.before),
             "since": self._due_text(horizon.since),
+            "paused": self._pausing(),
         }
+
+    def pause(self, pattern: str, until: datetime | None, given_by: str, reason: str) -> None:
+        """Pause the destinations that fit a pattern; see `PausesDestinations`."""
+        self._held_back.pause(pattern, self._moment(until), given_by, reason)
+
+    def resume(self, pattern: str) -> bool:
+        """End a pause; False if there is none in force."""
+        return self._held_back.resume(pattern)
+
+    def pauses(self) -> Sequence[Pause]:
+        """The pauses in force."""
+        return self._held_back.pauses()
+
+    def _moment(self, moment: datetime | None) -> object:
+        """An instant as the dialect binds it."""
+        return moment
+
+    def _pausing(self) -> str:
+        """The pauses in force as JSON, in the form that statements test. A row that they do not
+        fit may be paused nevertheless: its claim tells.
+        """
+        found = (self._kind.pausing(pause.pattern) for pause in self.pauses())
+        return json.dumps([self._like(like) for likes in found for like in likes])
+
+    def _like(self, pattern: str) -> object:
+        return pattern
 
     @abstractmethod
     def _due_text(self, due: datetime | None) -> str:

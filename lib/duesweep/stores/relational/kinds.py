@@ -6,6 +6,7 @@ from typing import Any
 
 from duesweep.core.message import Message
 from duesweep.drivers.statements import Statements
+from duesweep.stores.relational.pauses import forwarded_like
 from duesweep.stores.values import NewMessage
 
 _KEY = "message_key"
@@ -24,6 +25,8 @@ class TableKind:
     `new_row`: from a message and the endpoint's name, the values of the statement `store`, without
     the Due; also without a key, if the table generates it.
     `create`: the statement that creates the table; None: duesweep never does.
+    `pausing`: from a pattern of paused destinations, LIKE patterns (escape: a backslash) for the
+    text `{pausable}`, which fit no message that is not paused; none if there can be none.
     `may_lack_due`: Due may be NULL. `has_destination`: the destination is a column, not a header.
     `has_own_queue`: the endpoint's own queue is a table in the same database.
     """
@@ -34,6 +37,7 @@ class TableKind:
     table_names: Callable[[str, str | None], Sequence[str]]
     read_message: Callable[[str, int | None, int | None, Any, int], Message]
     new_row: Callable[[NewMessage, str], dict[str, object]]
+    pausing: Callable[[str], Sequence[str]] = forwarded_like
     store: str = "store_message"
     create: str | None = "create_delayed"
     settings: str = "store.endpoint, store.schema and store.delayed_table"

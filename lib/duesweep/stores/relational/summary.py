@@ -64,6 +64,7 @@ def summary_of(
         skipped=account.skipped,
         gone=account.gone,
         eligible_later=account.later,
+        held=account.held,
         left=account.left + account.unexplained,
         over_limit=row.over_limit,
         bytes=_sum(totals, "bytes"),

@@ -11,9 +11,11 @@ from duesweep.core.account import SliceEnd
 from duesweep.core.breaker_report import report_as_text
 from duesweep.core.message import Message
 from duesweep.core.outcome import Outcomes
+from duesweep.core.rate_limits import RateLimit
 from duesweep.drivers.statements import Statements
 from duesweep.errors import StoreError, SweepClosedError, SweepStoppedError, make_storable
 from duesweep.stores.relational.account import BatchAccount
+from duesweep.stores.relational.held import HeldBack
 from duesweep.stores.values import SweepRun
 
 
@@ -25,8 +27,11 @@ class RelationalTaskSession(ABC):
     ) -> None:
         self._statements = statements
         self._account = account
-        self._source = source
+        self.source = source
         self._endpoint = endpoint
+        self._held_back = HeldBack(statements, source)
+        # The patterns of what is paused, as the batch under way found them.
+        self._paused: tuple[str, ...] = ()
 
     def transaction(self) -> AbstractContextManager[None]:
         """A transaction; nested, a savepoint."""
@@ -70,6 +75,10 @@ class RelationalTaskSession(ABC):
                 **asdict(end.account),
             )
 
+    def reserve(self, limit: RateLimit, messages: int) -> float:
+        """Reserve so many messages of a limit; see `LimitsRates`."""
+        return self._held_back.reserve(limit, messages)
+
     def _fence(self, run: SweepRun) -> int:
         """Begin a batch: hold the sweep open until this transaction ends. Returns the server's time
         in microseconds.
@@ -79,14 +88,17 @@ class RelationalTaskSession(ABC):
     def _time_of_batch(self, run: SweepRun, fence: Sequence[Any]) -> int:
         self._refuse_closed(run, fence)
         if fence[0].is_stopping:
-            raise SweepStoppedError(f"Sweep {run.sweep_id} of {self._source} is to stop")
+            raise SweepStoppedError(f"Sweep {run.sweep_id} of {self.source} is to stop")
+        self._paused = ()
+        if fence[0].has_pauses:
+            self._paused = tuple(pause.pattern for pause in self._held_back.pauses())
         server_us: int = fence[0].server_us
         return server_us
 
     def _refuse_closed(self, run: SweepRun, fence: Sequence[Any]) -> None:
         if not fence or not fence[0].is_open:
             raise SweepClosedError(
-                f"Sweep {run.sweep_id} of {self._source} was closed by another process, which took "
+                f"Sweep {run.sweep_id} of {self.source} was closed by another process, which took "
                 "its driver for dead; what it had not delivered is left to the next sweep"
             )
 
@@ -95,7 +107,7 @@ class RelationalTaskSession(ABC):
         if removed != len(messages):
             # They are delivered already: roll everything back.
             raise self._not_removed(
-                f"{self._source} removed {removed} of {len(messages)} rows that this sweep holds "
+                f"{self.source} removed {removed} of {len(messages)} rows that this sweep holds "
                 "locked",
                 "look for triggers or rules on the delayed table",
             )

@@ -102,7 +102,7 @@ class SqlServerChangeSession(SqlServerTaskSession, RelationalChanges):
         for message, _ in messages:
             self._statements.execute(
                 "postpone_attempts",
-                source=self._source,
+                source=self.source,
                 message_key=message.key,
                 new_due=bound_text(instant_of(instants[message.key])),
             )

@@ -82,7 +82,9 @@ class SqlServerDriverSession(RelationalDriverSession):
         self._found = sum(planned)
         self._statements.execute("set_planned", sweep_id=run.sweep_id, planned=list(planned))
         before = bound_text(run.horizon.before)
-        query = self._statements.query("plan_claim_keys", source=self.source, horizon=before)
+        query = self._statements.query(
+            "plan_claim_keys", source=self.source, horizon=before, paused=self._pausing()
+        )
         return Slices(query.replace("/* bounds */", self._bounds(rows, run.horizon)), planned)
 
     def jdbc(self) -> JdbcSource:
@@ -153,6 +155,12 @@ class SqlServerDriverSession(RelationalDriverSession):
 
     def _due_text(self, due: datetime | None) -> str:
         return _FIRST if due is None else bound_text(due)
+
+    def _moment(self, moment: datetime | None) -> object:
+        return None if moment is None else bound_text(moment)
+
+    def _like(self, pattern: str) -> object:
+        return {"fits": pattern}
 
     def _bounds(self, rows: Sequence[Any], horizon: Horizon) -> str:
         """Each slice's number and the (Due, key) from which and before which it goes."""

@@ -22,6 +22,7 @@ JOURNAL_COLUMNS = {
         "skipped": "bigint",
         "gone": "bigint",
         "later": "bigint",
+        "held": "bigint",
         "left": "bigint",
         "reason": "nvarchar",
         "breakers": "nvarchar",
@@ -99,5 +100,18 @@ JOURNAL_COLUMNS = {
         "headers": "nvarchar",
         "headers_text": "nvarchar",
         "body": "varbinary",
+    },
+    "pauses": {
+        "source": "nvarchar",
+        "pattern": "nvarchar",
+        "paused_at": "datetime2",
+        "until_at": "datetime2",
+        "given_by": "nvarchar",
+        "reason": "nvarchar",
+    },
+    "limits": {
+        "source": "nvarchar",
+        "pattern": "nvarchar",
+        "free_us": "bigint",
     },
 }

@@ -14,6 +14,7 @@ from duesweep.stores.relational.messages import (
     json_message_with_destination,
     json_row,
 )
+from duesweep.stores.relational.pauses import destination_like
 from duesweep.stores.relational.timeouts import (
     SETTINGS,
     timeout_row,
@@ -79,6 +80,7 @@ TRANSPORT = SqlServerTableKind(
         "collate": "",
         "body": "[Body]",
         "destination": "CONVERT(nvarchar(200), NULL)",
+        "pausable": "m.[Headers]",
         "retry_count": "0",
     },
 )
@@ -106,6 +108,7 @@ MSMQ = SqlServerTableKind(
     stored_headers=msmq_headers,
     may_lack_due=True,
     has_destination=True,
+    pausing=destination_like,
     has_own_queue=False,
     names={
         "due": "[Time]",
@@ -116,6 +119,7 @@ MSMQ = SqlServerTableKind(
         "collate": " COLLATE DATABASE_DEFAULT",
         "body": "[State]",
         "destination": "m.[Destination]",
+        "pausable": "m.[Destination]",
         "retry_count": "m.[RetryCount]",
     },
 )
@@ -143,6 +147,7 @@ SQL_PERSISTENCE = SqlServerTableKind(
     is_key=_is_uuid,
     may_lack_due=True,
     has_destination=True,
+    pausing=destination_like,
     has_own_queue=False,
     names={
         "due": "[Time]",
@@ -153,6 +158,7 @@ SQL_PERSISTENCE = SqlServerTableKind(
         "collate": "",
         "body": "[State]",
         "destination": "m.[Destination]",
+        "pausable": "m.[Destination]",
         "retry_count": "0",
     },
 )

@@ -28,7 +28,7 @@ class SqlServerMessageSession(SqlServerTaskSession):
 
     def fetch_next_due(self) -> Message | None:
         """The message that has been due for the longest and is eligible, locked."""
-        for row in self._statements.rows("fetch_next_due", source=self._source):
+        for row in self._statements.rows("fetch_next_due", source=self.source):
             key = str(row.message_key)
             self._claimed.add([row])
             return self._message(row, self._account.read_attempts([key]).get(key))

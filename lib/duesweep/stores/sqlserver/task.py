@@ -101,7 +101,7 @@ class SqlServerTaskSession(RelationalTaskSession):
         messages.sort(key=lambda message: message.due_us or 0)
         self._claimed.add(rows)
         later += len(rows) - len(messages)
-        return Claim(tuple(messages), server_us, unread, skipped, gone, later)
+        return Claim(tuple(messages), server_us, unread, skipped, gone, later, self._paused)
 
     def _explained(
         self, run: SweepRun, missing: Counter[str], claimed: Counter[str]
@@ -112,7 +112,7 @@ class SqlServerTaskSession(RelationalTaskSession):
         skipped = later = 0
         rows = self._statements.rows(
             "explain_unclaimed",
-            source=self._source,
+            source=self.source,
             sweep_id=run.sweep_id,
             dues=_dues(missing.elements()),
             **listed_as("excluded", self._claimed.excluded(missing)),
@@ -148,12 +148,12 @@ class SqlServerTaskSession(RelationalTaskSession):
 
     def _some_waiting(self) -> int:
         """At least as many as `_waiting` finds, up to the bound; cheap where few have failed."""
-        found = {"source": self._source, "most": SCANNED_ROWS}
+        found = {"source": self.source, "most": SCANNED_ROWS}
         row = self._statements.row("count_some_waiting", **found)
         return int(row.waiting) + self._claimed.excluded_count
 
     def _waiting(self, claim_keys: list[str]) -> int:
-        row = self._statements.row("count_waiting", source=self._source, dues=_dues(claim_keys))
+        row = self._statements.row("count_waiting", source=self.source, dues=_dues(claim_keys))
         return int(row.waiting) + len(self._claimed.excluded(claim_keys))
 
     def _read(self, run: SweepRun, claim_keys: list[str]) -> tuple[list[Any], bool]:
@@ -169,7 +169,10 @@ class SqlServerTaskSession(RelationalTaskSession):
             "claim",
             dues=_dues(claim_keys),
             horizon=bound_text(run.horizon.before),
-            source=self._source,
+            source=self.source,
+            paused=json.dumps(
+                [{"fits": like} for each in self._paused for like in self._kind.pausing(each)]
+            ),
             **listed_as("excluded", self._claimed.excluded(claim_keys)),
         )
 

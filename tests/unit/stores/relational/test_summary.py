@@ -24,7 +24,7 @@ def summary(
         "abandoned": False, "remaining": 0, "reason": None, "engine": "spark", "stop_at": None,
     }  # fmt: skip
     total = {"slice": 0, "dispatched": dispatched, "failed": failed, "exhausted": 0, "bytes": 8}
-    counts = dict.fromkeys(("given", "claimed", "skipped", "gone", "later", "left"), 0)
+    counts = dict.fromkeys(("given", "claimed", "skipped", "gone", "later", "held", "left"), 0)
     ends = (
         []
         if end is None

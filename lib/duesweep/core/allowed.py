@@ -1,0 +1,30 @@
+"""To which destinations messages may be delivered at all."""
+
+from dataclasses import dataclass
+
+from duesweep.core.waiting import fits_pattern
+from duesweep.errors import MessageError
+
+
+class DestinationNotAllowedError(MessageError):
+    """The configuration does not allow the destination."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """Destinations that fit one of `patterns`, in which `*` stands for any text, and the error
+    queue. The endpoint's own queue, which no address names, is always allowed.
+    """
+
+    patterns: tuple[str, ...] = ("*",)
+    error_queue: str | None = None
+
+    def check(self, address: str) -> None:
+        """Raise `DestinationNotAllowedError` for an address that is not allowed."""
+        if address == self.error_queue:
+            return
+        if not any(fits_pattern(address, pattern) for pattern in self.patterns):
+            raise DestinationNotAllowedError(
+                f"sweep.allow_destinations does not allow the destination {address!r}; add it "
+                "there if messages may go to it"
+            )

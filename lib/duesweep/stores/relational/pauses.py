@@ -1,0 +1,47 @@
+"""Pauses beside a store: how they are kept, and how a plan leaves out what is paused."""
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from duesweep.core.headers.json import FORWARD_DESTINATION
+from duesweep.core.pauses import EVERYTHING, Pause
+from duesweep.stores.relational.summary import aware
+
+_ANY = "%"
+# A backslash is LIKE's escape. `[` is special on SQL Server only, and may be escaped everywhere.
+_SPECIAL = "\\%_["
+
+
+def destination_like(pattern: str) -> Sequence[str]:
+    """For a column with the destination."""
+    return [_ANY.join(map(_escaped, pattern.split("*")))]
+
+
+def forwarded_like(pattern: str) -> Sequence[str]:
+    """For headers in JSON. A quote within a value is escaped there, so the name and the beginning
+    of its value are found nowhere else. What follows a `*` could be found in the next headers, and
+    messages for the endpoint itself have no such header: their claims tell.
+    """
+    if pattern == EVERYTHING:
+        return [_ANY]
+    start, star, rest = pattern.partition("*")
+    if rest:
+        return []
+    text = json.dumps(start, ensure_ascii=False)[1:-1]
+    end = "" if star else '"'
+    # NServiceBus escapes slashes, others need not.
+    texts = dict.fromkeys((text, text.replace("/", "\\/")))
+    found = [f'"{FORWARD_DESTINATION}":"{each}{end}' for each in texts]
+    return [_ANY + _escaped(each) + _ANY for each in found]
+
+
+def _escaped(text: str) -> str:
+    return "".join(f"\\{sign}" if sign in _SPECIAL else sign for sign in text)
+
+
+def pause_of(row: Any) -> Pause:
+    """The pause in a row of `read_pauses`."""
+    until: datetime | None = None if row.until_at is None else aware(row.until_at)
+    return Pause(row.pattern, aware(row.paused_at), until, row.given_by, row.reason)
