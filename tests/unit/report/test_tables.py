@@ -1,0 +1,102 @@
+"""Tables on a terminal and in a pipe."""
+
+import io
+import sys
+
+import pytest
+from rich.cells import cell_len
+
+from duesweep.report.tables import Cell, Column, Row, lay_out, print_table
+
+COLUMNS = (Column("destination"), Column("key", least=None), Column("attempts", is_number=True))
+KEY = "0b1f4a9e-6d3c-4f52-9b1c-1f0a7c3d5e6f"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def _lines(rows: list[Row], width: int | None) -> list[str]:
+    return [line.plain for line in lay_out(COLUMNS, rows, width)]
+
+
+def _printed(monkeypatch: pytest.MonkeyPatch, out: io.StringIO, *rows: Row) -> str:
+    monkeypatch.setattr(sys, "stdout", out)
+    print_table(COLUMNS, rows)
+    return out.getvalue()
+
+
+@pytest.fixture(autouse=True)
+def _terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLORTERM"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm")
+
+
+def test_columns_are_aligned_and_numbers_are_on_the_right() -> None:
+    assert _lines([["Billing", "1", "0"], ["B", "22", "10"]], None) == [
+        "destination  key  attempts",
+        "Billing      1           0",
+        "B            22         10",
+    ]
+
+
+def test_table_in_a_pipe_is_whole_however_long_its_cells_are() -> None:
+    long = "x" * 500
+
+    assert _lines([[long, KEY, "0"]], None)[1] == f"{long}  {KEY}         0"
+
+
+def test_table_on_a_terminal_fits_and_the_key_stays_whole() -> None:
+    lines = _lines([["Billing." + "x" * 500, KEY, "0"]], 80)
+
+    assert [cell_len(line) for line in lines] == [80, 80]
+    assert f"…  {KEY}" in lines[1]
+
+
+@pytest.mark.parametrize("width", [10, 30, 54, 55, 56, 200])
+def test_no_line_is_longer_than_the_terminal(width: int) -> None:
+    assert all(len(line) <= width for line in _lines([["Billing" * 30, KEY, "0"]], width))
+
+
+def test_wide_and_combining_characters_take_the_room_that_they_take_on_a_terminal() -> None:
+    rows: list[Row] = [["請求書キュー", "1", "0"], ["Bille\u0301", "2", "0"], ["請" * 40, "3", "0"]]
+
+    first, second, third = _lines(rows, 40)[1:]
+
+    assert first.index("1") == 27 - 6, "six characters of two columns each"
+    assert second.index("2") == 27 + 1, "a character of no column"
+    assert cell_len(third) <= 40
+    assert "…" in third
+
+
+def test_what_a_terminal_would_obey_or_hide_is_shown_as_an_escape() -> None:
+    _, line = _lines([["\x1b[2J\x07a\nb\tc\u202ed\x9b", "[red]1[/red]", "0"]], None)
+
+    assert line.startswith(r"\x1b[2J\x07a\nb\tc\u202ed\x9b  [red]1[/red]")
+
+
+def test_colours_are_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = [Cell("Billing", "red"), "1", "0"]
+
+    assert "\x1b[31mBilling" in _printed(monkeypatch, Terminal(), row)
+    assert "\x1b" not in _printed(monkeypatch, io.StringIO(), row)
+
+
+@pytest.mark.parametrize(("value", "is_coloured"), [("1", False), ("", True)])
+def test_no_color_turns_them_off_unless_it_is_empty(
+    monkeypatch: pytest.MonkeyPatch, value: str, *, is_coloured: bool
+) -> None:
+    monkeypatch.setenv("NO_COLOR", value)
+
+    printed = _printed(monkeypatch, Terminal(), [Cell("Billing", "red"), "1", "0"])
+
+    assert ("\x1b" in printed) == is_coloured
+
+
+def test_terminal_that_can_do_nothing_gets_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+
+    assert "\x1b" not in _printed(monkeypatch, Terminal(), [Cell("Billing", "red"), "1", "0"])
