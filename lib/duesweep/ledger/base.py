@@ -16,8 +16,8 @@ Rows = Any
 
 
 class AppTransaction(NamedTuple):
-    """A piece of a sweep. Delta records it with the commit, as (appId, version), and so each table
-    takes each piece once: https://github.com/delta-io/delta/blob/master/PROTOCOL.md
+    """A piece of a sweep or command. Delta records it with the commit, as (appId, version), and so
+    each table takes each piece once: https://github.com/delta-io/delta/blob/master/PROTOCOL.md
     """
 
     sweep_id: UUID
@@ -31,7 +31,9 @@ class AppTransaction(NamedTuple):
 
 
 class SweepRows(Protocol):
-    """The rows of one sealed sweep for each table. Read again, they come in the same pieces."""
+    """The rows of one sealed sweep or command for each table. Read again, they come in the same
+    pieces.
+    """
 
     def dispatched(self) -> Iterator[Rows]:
         """`tombstones` of what was dispatched, in pieces that fit the driver's memory."""
@@ -39,6 +41,12 @@ class SweepRows(Protocol):
 
     def exhausted(self, piece: ExhaustedPiece) -> tuple[Rows, Rows]:
         """A piece of what was exhausted: for `tombstones`, and whole for `errors`."""
+        ...
+
+    def changes(self, piece: ExhaustedPiece) -> tuple[Rows, Rows]:
+        """A piece of what a command changed: for `tombstones`, only what was cancelled, and for
+        `changes`. Only if the journal is a `CommandJournal`.
+        """
         ...
 
     def retries(self) -> Rows:

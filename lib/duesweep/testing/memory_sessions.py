@@ -113,6 +113,8 @@ class MemoryTaskSession:
             for failed, _, seconds in outcomes.failed
         }
         self.enlist(partial(store.attempts.update, counters))
+        errors = {failed.key: str(error) for failed, error, _ in outcomes.failed}
+        self.enlist(partial(store.errors.update, errors))
 
     def end_slice(self, run: SweepRun, slice_number: int, end: SliceEnd) -> None:
         """Journal the end of a slice."""
@@ -195,6 +197,7 @@ class MemoryMessageSession(MemoryTaskSession):
         counter = {message.key: (message.attempts + 1, micros(store.now))}
         with self.transaction():
             self.enlist(partial(store.attempts.update, counter))
+            self.enlist(partial(store.errors.update, {message.key: "It was not delivered"}))
         return True
 
     def next_due(self) -> datetime | None:

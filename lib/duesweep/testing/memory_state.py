@@ -39,6 +39,8 @@ class MemoryState:
         self.rows = {row.key: row for row in rows}
         # Failures, and when the message is eligible again in microseconds since 1970-01-01 UTC.
         self.attempts: dict[str, tuple[int, int]] = {}
+        # The last error of each message that has failed.
+        self.errors: dict[str, str] = {}
         self.journal: dict[UUID, list[JournalEntry]] = {}
         self.sweeps: dict[UUID, MemorySweep] = {}
         # The session that holds the lock of a row, by the row's key.

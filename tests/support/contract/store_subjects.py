@@ -1,7 +1,7 @@
 """The stores of this project under test, but for the one in memory."""
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields
 from datetime import datetime
 from typing import Any, Generic
@@ -11,6 +11,7 @@ from duesweep.core.account import SliceAccount, SliceEnd
 from duesweep.core.breaker_report import report_from_text
 from duesweep.core.message import Message
 from duesweep.stores.abilities import StopsSweeps
+from duesweep.stores.steering import LooksAtMessages
 from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import DelayedRow
 from duesweep.testing.contract import Abilities
@@ -76,6 +77,12 @@ class DelayedTableUnderTest(Generic[S]):
         with self.store.open_driver() as driver:
             assert isinstance(driver, StopsSweeps)
             driver.stop_sweep(run.sweep_id, after_seconds)
+
+    @contextmanager
+    def open_look(self) -> Iterator[LooksAtMessages]:
+        with self.store.open_driver() as driver:
+            assert isinstance(driver, LooksAtMessages)
+            yield driver
 
     def attempts(self) -> dict[str, int]:
         return {key: row.attempts for key, row in self.endpoint.attempts().items()}

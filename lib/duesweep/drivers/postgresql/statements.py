@@ -56,6 +56,20 @@ class PostgreSqlStatements:
                     cursor.execute(_sent(name, self._names), values)
             return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
+    @contextmanager
+    def pages(
+        self, name: str, size: int, values: Mapping[str, object]
+    ) -> Iterator[Iterator[list[Any]]]:
+        """The rows of the named statement in pages of `size`, by a cursor of the server: it goes on
+        where the last page ended. Needs a transaction; within the block other statements can run.
+        """
+        with (
+            map_errors(_describe_statement(name, self._names)),
+            self._raw.cursor(f"duesweep_{name}", row_factory=namedtuple_row) as cursor,
+        ):
+            cursor.execute(_sent(name, self._names), values, binary=True)
+            yield iter(lambda: cursor.fetchmany(size), [])
+
     def row(self, name: str, /, **values: object) -> Any:
         """The only row that the named statement returns."""
         (row,) = self.rows(name, **values)

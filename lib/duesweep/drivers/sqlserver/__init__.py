@@ -6,7 +6,7 @@ from duesweep.drivers.sqlserver.connection import SqlServerConnection
 from duesweep.drivers.sqlserver.dsn import OdbcDsn, database_of
 from duesweep.drivers.sqlserver.names import creation, script, table_names
 from duesweep.drivers.sqlserver.statements import SqlServerStatements
-from duesweep.drivers.sqlserver.values import bound_text, due_of, due_text
+from duesweep.drivers.sqlserver.values import bound_text, due_of, due_text, last_text
 
 __all__ = [
     "OdbcDsn",
@@ -19,6 +19,7 @@ __all__ = [
     "due_of",
     "due_text",
     "key_list",
+    "last_text",
     "literal",
     "script",
     "table_names",

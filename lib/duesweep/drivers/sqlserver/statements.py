@@ -1,5 +1,6 @@
 """Named statements on one session of SQL Server."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -73,6 +74,25 @@ class SqlServerStatements(Transactions):
             drain(sent.cursor)
             sent.is_reusable = True
         return rows, True
+
+    @contextmanager
+    def pages(
+        self, name: str, size: int, values: Mapping[str, object]
+    ) -> Iterator[Iterator[list[Any]]]:
+        """The rows of the named statement in pages of `size`, as the server sends them. Within the
+        block no other statement can run on this session.
+        """
+        with self._sent(name, values) as sent:
+            sent.is_reusable = False
+            yield iter(lambda: self._fetch_page(sent.cursor, size), [])
+
+    def _fetch_page(self, cursor: pyodbc.Cursor, size: int) -> list[Any]:
+        self._watch.restart_timer()
+        try:
+            return list(cursor.fetchmany(size))
+        finally:
+            # Until the next page is asked for, nobody waits for the server.
+            self._watch.restart_timer(math.inf)
 
     def execute_many(self, name: str, rows: Sequence[Mapping[str, object]]) -> None:
         """Run the named statement once for each of these sets of values, all of the same names."""

@@ -22,12 +22,25 @@ def bound_text(moment: datetime) -> str:
     """`moment`, or the first tick of a `datetime` after it. A Due is a tick, so it is before both
     or before neither. A moment outside the range of `datetime` becomes its first or last tick.
     """
+    return _tick_text(moment, 0)
+
+
+def last_text(end: datetime | None) -> str:
+    """The last tick of a `datetime` before `end`; None: the last of all. No tick is before the
+    first of all, which stands in.
+    """
+    if end is None:
+        return _tick_text(_LAST, 0)
+    return _tick_text(max(end, _FIRST + timedelta(microseconds=1)), -1)
+
+
+def _tick_text(moment: datetime, more: int) -> str:
+    """The first tick that is not before `moment`, and `more` ticks."""
     moment = min(max(moment, _FIRST), _LAST)
-    seconds = moment.replace(microsecond=0)
-    ticks = -(-moment.microsecond * _TICKS // 1_000_000)
-    if ticks == _TICKS:
-        seconds, ticks = seconds + timedelta(seconds=1), 0
-    return f"{due_text(seconds, 'seconds')}.{round(ticks * 10_000_000 / _TICKS):07}"
+    ticks = -(-moment.microsecond * _TICKS // 1_000_000) + more
+    seconds = moment.replace(microsecond=0) + timedelta(seconds=ticks // _TICKS)
+    number = round(ticks % _TICKS * 10_000_000 / _TICKS)
+    return f"{due_text(seconds, 'seconds')}.{number:07}"
 
 
 def due_of(text: str) -> datetime:

@@ -1,18 +1,20 @@
 """The driver's session on a PostgreSQL store: what is due."""
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 from duesweep.core.policy import Slicing
+from duesweep.core.waiting import DueSpan, WaitingMessage
 from duesweep.drivers.postgresql import PostgreSqlConnection, literal
 from duesweep.stores.journal import JdbcSource, SweepSummary
 from duesweep.stores.postgresql.check import check_tables
 from duesweep.stores.postgresql.location import PostgreSqlLocation
 from duesweep.stores.postgresql.locks import PostgreSqlLocks
+from duesweep.stores.postgresql.look import PostgreSqlLook
 from duesweep.stores.postgresql.wanted import wanted_tables
 from duesweep.stores.postgresql.zone import horizon_in, zone_of
 from duesweep.stores.relational.driver import RelationalDriverSession, slice_sizes
@@ -48,9 +50,12 @@ class PostgreSqlDriverSession(RelationalDriverSession):
 
     def horizon(self) -> Horizon:
         """NServiceBus's predicate, evaluated by the server in the writers' time zone."""
+        return horizon_in(self._writers_zone(), self._statements)
+
+    def _writers_zone(self) -> str:
         if self._zone is None:
             self._zone = zone_of(self._connection, self._store)
-        return horizon_in(self._zone, self._statements)
+        return self._zone
 
     def next_due(self, horizon: Horizon) -> datetime | None:
         """The instant at which the first message that is not due yet comes due."""
@@ -81,6 +86,27 @@ class PostgreSqlDriverSession(RelationalDriverSession):
         """How Spark reaches the database."""
         seconds = self._store.timeouts.read_seconds(self._found)
         return JdbcSource(*self._connection.jdbc_address(seconds))
+
+    @contextmanager
+    def look(self, span: DueSpan) -> Iterator[Iterator[Sequence[WaitingMessage]]]:
+        """The messages that are due in the span, in pages; see `LooksAtMessages`."""
+        look = self._look()
+        with self._looking_at_all(), look.pages(span) as pages:
+            yield pages
+
+    def find(self, keys: Sequence[str], *, with_body: bool = False) -> Sequence[WaitingMessage]:
+        """The messages with these keys that are stored."""
+        return self._look().find(keys, with_body=with_body)
+
+    def count_waiting(self, ends: Sequence[datetime]) -> Sequence[int]:
+        """How many messages are due before, between and after these instants."""
+        look = self._look()
+        with self._looking_at_all():
+            return look.count(ends)
+
+    def _look(self) -> PostgreSqlLook:
+        statements = self._connection.named(self._store.names)
+        return PostgreSqlLook(statements, self.source, self._store.kind, self._writers_zone())
 
     def _looking_at_all(self) -> AbstractContextManager[None]:
         table = self._store.delayed

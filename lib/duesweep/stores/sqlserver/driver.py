@@ -1,7 +1,7 @@
 """The driver's session on a store on SQL Server: what is due."""
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
@@ -9,17 +9,18 @@ from uuid import UUID
 
 from duesweep.core.address import SqlServerTable
 from duesweep.core.policy import Slicing
-from duesweep.drivers.sqlserver import SqlServerConnection, bound_text, due_of, literal
+from duesweep.core.waiting import DueSpan, WaitingMessage
+from duesweep.drivers.sqlserver import SqlServerConnection, bound_text, connect, due_of, literal
 from duesweep.errors import Problem, StoreError
 from duesweep.stores.journal import JdbcSource, SweepSummary
 from duesweep.stores.relational.driver import RelationalDriverSession, slice_sizes
-from duesweep.stores.relational.journal import sweep_lock
-from duesweep.stores.relational.locks import LockingSession
+from duesweep.stores.relational.locks import LockingSession, sweep_lock
 from duesweep.stores.relational.summary import Lateness, lateness_of
 from duesweep.stores.sqlserver.check import check_tables, delayed_index_notices
 from duesweep.stores.sqlserver.delayed import find_delayed
 from duesweep.stores.sqlserver.location import SqlServerLocation
 from duesweep.stores.sqlserver.locks import SqlServerLocks
+from duesweep.stores.sqlserver.look import SqlServerLook
 from duesweep.stores.values import Horizon, Slices, SweepRun
 
 # Where `datetime` begins and ends.
@@ -32,8 +33,8 @@ class SqlServerDriverSession(RelationalDriverSession):
 
     def __init__(self, connection: SqlServerConnection, store: SqlServerLocation) -> None:
         self._delayed_table: SqlServerTable = find_delayed(connection, store)
-        statements = connection.named(store.names(self._delayed_table))
-        session = LockingSession(statements, SqlServerLocks(connection))
+        self._names = store.names(self._delayed_table)
+        session = LockingSession(connection.named(self._names), SqlServerLocks(connection))
         super().__init__(session, store.source, self._delayed_table.sql, store.kind)
         self._connection = connection
         self._store = store
@@ -90,9 +91,36 @@ class SqlServerDriverSession(RelationalDriverSession):
         limits = replace(timeouts.driver, answer_seconds=timeouts.read_seconds(self._found))
         return JdbcSource(*self._connection.jdbc_address(limits, self._store.jdbc_url))
 
+    @contextmanager
+    def look(self, span: DueSpan) -> Iterator[Iterator[Sequence[WaitingMessage]]]:
+        """The messages that are due in the span, in pages; see `LooksAtMessages`."""
+        seconds = self._store.timeouts.plan_seconds(self._estimated_rows())
+        with (
+            connect(self._store.dsn, self._store.timeouts.driver) as stream,
+            stream.wait_longer(seconds),
+            self._look().pages(stream.named(self._names), span) as pages,
+        ):
+            yield pages
+
+    def find(self, keys: Sequence[str], *, with_body: bool = False) -> Sequence[WaitingMessage]:
+        """The messages with these keys that are stored."""
+        with self._looking_at_all():
+            return self._look().find(keys, with_body=with_body)
+
+    def count_waiting(self, ends: Sequence[datetime]) -> Sequence[int]:
+        """How many messages are due before, between and after these instants."""
+        with self._looking_at_all():
+            return self._look().count(ends)
+
+    def _look(self) -> SqlServerLook:
+        statements = self._connection.named(self._names)
+        return SqlServerLook(statements, self.source, self._store.kind)
+
     def _looking_at_all(self) -> AbstractContextManager[None]:
-        row = self._statements.row("estimate_rows", table=self._delayed_table.sql)
-        return self._patient(int(row.rows))
+        return self._patient(self._estimated_rows())
+
+    def _estimated_rows(self) -> int:
+        return int(self._statements.row("estimate_rows", table=self._delayed_table.sql).rows)
 
     def _patient(self, messages: int) -> AbstractContextManager[None]:
         """For statements about so many messages at once."""

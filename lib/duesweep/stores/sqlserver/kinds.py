@@ -1,5 +1,6 @@
 """The kinds of delayed table on SQL Server; `KINDS` has them by `store.kind`."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -20,12 +21,15 @@ from duesweep.stores.relational.timeouts import (
 )
 from duesweep.stores.sqlserver.msmq import msmq_headers, msmq_message, msmq_row, msmq_tables
 
+_LONGEST_KEY = 250
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlServerTableKind(TableKind):
     """The alias of the delayed table is `m` where a name needs one.
 
     `index`: the name of the index on Due. `lowest_key`: no key is lower.
+    `is_key`: whether a text can be a key.
     `has_indexed_key`: rows are removed by their keys; False: by their Dues.
     `raise_counters`: the statement that raises the rows' own counters of failures; None: they have
     none, so that duesweep's own table counts.
@@ -35,9 +39,22 @@ class SqlServerTableKind(TableKind):
 
     index: str
     lowest_key: str
+    is_key: Callable[[str], bool]
     has_indexed_key: bool = False
     raise_counters: str | None = None
     stored_headers: Callable[[Message, Any], tuple[str | None, str]] = json_headers
+
+
+def _is_row_version(text: str) -> bool:
+    return re.fullmatch(r"-?[0-9]{1,18}", text) is not None
+
+
+def _is_short_text(text: str) -> bool:
+    return 0 < len(text) <= _LONGEST_KEY
+
+
+def _is_uuid(text: str) -> bool:
+    return re.fullmatch(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}", text) is not None
 
 
 TRANSPORT = SqlServerTableKind(
@@ -53,6 +70,7 @@ TRANSPORT = SqlServerTableKind(
     new_row=json_row,
     index="Index_Due",
     lowest_key=str(-(2**63)),
+    is_key=_is_row_version,
     names={
         "due": "[Due]",
         "key": "[RowVersion]",
@@ -83,6 +101,7 @@ MSMQ = SqlServerTableKind(
     index="Index_Time",
     has_indexed_key=True,
     lowest_key="",
+    is_key=_is_short_text,
     raise_counters="raise_retry_counts",
     stored_headers=msmq_headers,
     may_lack_due=True,
@@ -121,6 +140,7 @@ SQL_PERSISTENCE = SqlServerTableKind(
     index="Index_Time",
     has_indexed_key=True,
     lowest_key=str(UUID(int=0)),
+    is_key=_is_uuid,
     may_lack_due=True,
     has_destination=True,
     has_own_queue=False,

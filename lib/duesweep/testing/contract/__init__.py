@@ -1,9 +1,10 @@
 """The contracts of a store and of a queue, as tests for authors of such. Needs pytest.
 
 Write a class that tells the tests what they have to know about your store, without using one of its
-sessions: all members of `StoreUnderTest`, and that of `StoppableStoreUnderTest` if sweeps of your
-store can be stopped early. (For stores with JSON headers, `JsonHeaders` has three of them.) Then
-inherit the tests, and define the fixture `subject`, an empty store for each test:
+sessions: all members of `StoreUnderTest`, that of `StoppableStoreUnderTest` if sweeps of your store
+can be stopped early, and that of `ShowingStoreUnderTest` if it shows operators what waits. (For
+stores with JSON headers, `JsonHeaders` has three of them.) Then inherit the tests, and define the
+fixture `subject`, an empty store for each test:
 
     from dataclasses import replace
     from datetime import timedelta
@@ -60,6 +61,7 @@ from duesweep.testing.contract.subjects import (  # noqa: E402 - see above
     BrokerUnderTest,
     JsonHeaders,
     QueueUnderTest,
+    ShowingStoreUnderTest,
     StoppableStoreUnderTest,
     StoreUnderTest,
 )
@@ -74,6 +76,7 @@ __all__ = [
     "JsonHeaders",
     "QueueContract",
     "QueueUnderTest",
+    "ShowingStoreUnderTest",
     "StoppableStoreUnderTest",
     "StoreContract",
     "StoreUnderTest",

@@ -12,6 +12,7 @@ from duesweep.testing.builders import ENDPOINT, DelayedRow
 from duesweep.testing.contract.subjects import REFUSED_BODY, Abilities, ArrivedMessages, JsonHeaders
 from duesweep.testing.journal import JournalEntry
 from duesweep.testing.memory import MemoryStore
+from duesweep.testing.memory_look import MemoryLook
 from duesweep.testing.memory_queue import MemoryQueue
 
 
@@ -62,6 +63,11 @@ class MemoryUnderTest(JsonHeaders):
     def stop_sweep(self, run: SweepRun, after_seconds: float) -> None:
         """The store's own method."""
         self.store.stop_sweep(run.sweep_id, after_seconds)
+
+    @contextmanager
+    def open_look(self) -> Iterator[MemoryLook]:
+        """A session of its own: there is no driver session."""
+        yield MemoryLook(self.store)
 
     def attempts(self) -> dict[str, int]:
         """The counters without their times."""

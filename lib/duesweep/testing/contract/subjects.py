@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 from duesweep.core.message import Message
 from duesweep.queues.base import Queue
 from duesweep.stores.base import Store
+from duesweep.stores.steering import LooksAtMessages
 from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import DelayedRow, message
 from duesweep.testing.journal import JournalEntry
@@ -132,6 +133,15 @@ class StoppableStoreUnderTest(Protocol):
 
     def stop_sweep(self, run: SweepRun, after_seconds: float) -> None:
         """Let the sweep stop so many seconds from now, by the method of that session."""
+        ...
+
+
+@runtime_checkable
+class ShowingStoreUnderTest(Protocol):
+    """What a subject has besides, if the store's driver session is one that `LooksAtMessages`."""
+
+    def open_look(self) -> AbstractContextManager[LooksAtMessages]:
+        """That session, or what stands in for it."""
         ...
 
 

@@ -5,6 +5,7 @@ from duesweep.testing.contract.stores.claim_keys import ClaimKeyContract
 from duesweep.testing.contract.stores.due import DueContract
 from duesweep.testing.contract.stores.finish import FinishContract
 from duesweep.testing.contract.stores.locks import LockContract
+from duesweep.testing.contract.stores.look import LookContract
 from duesweep.testing.contract.stores.messages import MessageContract
 from duesweep.testing.contract.stores.retry import RetryContract
 from duesweep.testing.contract.stores.stop import StopContract
@@ -23,5 +24,6 @@ class StoreContract(
     StopContract,
     TakeContract,
     MessageContract,
+    LookContract,
 ):
     """The whole contract of a store. The fixture `subject` is a `StoreUnderTest`."""
