@@ -3,15 +3,18 @@
 A sweep is settled as a whole, after it is closed and no batch can commit to it any more. Every
 append to the ledger has the sweep's id as its transaction, and Delta takes each id once per table.
 So any process can repeat a settle that died, and settle a journal that was restored from a backup.
+An operator's command is settled in the same way.
 """
 
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
+from duesweep.core.change import UnsettledCommand
 from duesweep.errors import ConfigError, LedgerError
 from duesweep.ledger.ledger import TRANSACTION_RETENTION_DAYS, Ledger
 from duesweep.stores.journal import Journal, SweepReport, SweepSummary, UnsettledSweep
+from duesweep.stores.steering import CommandJournal
 
 # What a journal may hold while the ledger cannot be written. A million dispatched messages take
 # about 250 MB; exhausted messages are stored whole.
@@ -64,7 +67,9 @@ def settle_last(
 
 
 def settle_leftovers(journal: Journal, ledger: Ledger) -> None:
-    """Settle what dead sweeps left. Sweeps that nobody closed are closed as `abandoned`."""
+    """Settle what dead sweeps and commands left. Those that nobody closed are closed as
+    `abandoned`.
+    """
     check_binding(journal, ledger)
     if not journal.dead_sweeps():
         return
@@ -74,7 +79,7 @@ def settle_leftovers(journal: Journal, ledger: Ledger) -> None:
             if not sweep.is_closed:
                 journal.close_sweep(sweep.sweep_id, abandoned=True, remaining=0)
             _check_age(sweep)
-            _settle(journal, ledger, sweep.sweep_id)
+            _settle_any(journal, ledger, sweep.sweep_id)
 
 
 def settle_sweep(journal: Journal, ledger: Ledger, sweep_id: UUID) -> SweepSummary:
@@ -136,6 +141,33 @@ def _check_backlog(journal: Journal, error: LedgerError) -> None:
             "Nothing more is dispatched until the ledger can be written",
             transient=True,
         ) from error
+
+
+def settle_command(journal: CommandJournal, ledger: Ledger, sweep_id: UUID) -> None:
+    """Settle a command that its own driver has closed."""
+    check_binding(journal, ledger)
+    with journal.settling(), ledger.lock_for_writing():
+        _settle_any(journal, ledger, sweep_id)
+
+
+def _settle_any(journal: Journal, ledger: Ledger, sweep_id: UUID) -> None:
+    """Settle a sweep or a command."""
+    if isinstance(journal, CommandJournal):
+        command = journal.command(sweep_id)
+        if command is not None:
+            _settle_command(journal, ledger, sweep_id, command)
+            return
+    _settle(journal, ledger, sweep_id)
+
+
+def _settle_command(
+    journal: CommandJournal, ledger: Ledger, sweep_id: UUID, command: UnsettledCommand
+) -> None:
+    journal.seal(sweep_id)
+    changes = journal.changes(sweep_id)
+    ledger.write_command(journal, sweep_id, changes, retries_changed=command.attempts_changed)
+    _check_written(journal, ledger, sweep_id)
+    journal.delete_settled(sweep_id)
 
 
 def _settle(journal: Journal, ledger: Ledger, sweep_id: UUID) -> SweepSummary:

@@ -8,9 +8,10 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from duesweep.cli.app import main
+from duesweep.stores.relational.wanted import JOURNAL_TABLES
 from support.endpoint import Endpoint
 
-OWN_TABLES = {"duesweep_journal", "duesweep_attempts", "duesweep_sweeps", "duesweep_bindings"}
+OWN_TABLES = {f"duesweep_{name}" for name in JOURNAL_TABLES}
 STORE_TABLES = {"Sales.Orders.Delayed", "SubscriptionRouting"} | OWN_TABLES
 TABLES = (
     "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace"

@@ -17,15 +17,40 @@ class ChangeKind(StrEnum):
     DISCARDED = "discarded"
 
 
+class CommandName(StrEnum):
+    """The column `command` of the ledger's `changes`."""
+
+    CANCEL = "cancel"
+    RESCHEDULE = "reschedule"
+    RESTORE = "restore"
+    REPLAY = "errors replay"
+    DISCARD = "errors discard"
+
+    @property
+    def undoes(self) -> bool:
+        """Whether it acts on rows of the ledger, on each once: only one such command of a source
+        runs at a time.
+        """
+        return self not in {CommandName.CANCEL, CommandName.RESCHEDULE}
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
     """An operator's command: its name, who gave it, and why. It is journalled and settled as a
     sweep is.
     """
 
-    name: str
+    name: CommandName
     given_by: str
     reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class UnsettledCommand:
+    """A command in the journal. `attempts_changed`: it changed retry counters."""
+
+    command: Command
+    attempts_changed: bool
 
 
 class Change(NamedTuple):
@@ -36,7 +61,7 @@ class Change(NamedTuple):
     to. `of` is the sweep or command whose ledger row this undoes: the sweep that exhausted a
     message that is replayed or discarded, the command that cancelled one that is restored.
     `message.key` is its key at that time; `new_key` is what the store calls it now, None where it
-    keeps its key or is not stored. `is_whole`: headers and body are journalled, too.
+    keeps its key or is not stored. `message.attempts` are its failures so far.
     """
 
     kind: ChangeKind
@@ -46,4 +71,3 @@ class Change(NamedTuple):
     queue: str | None = None
     of: str | None = None
     new_key: str | None = None
-    is_whole: bool = False

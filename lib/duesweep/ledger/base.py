@@ -3,11 +3,12 @@
 There are two, and each continues what the other wrote: delta-rs, which needs no JVM, and Spark.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from duesweep.ledger.identity import LedgerTableFacts
+from duesweep.ledger.reading import Condition, LedgerRow
 from duesweep.stores.journal import ExhaustedPiece, Journal, SweepSummary
 
 # A table's rows as its writer takes them: a DataFrame, or what delta-rs reads as Arrow.
@@ -15,8 +16,8 @@ Rows = Any
 
 
 class AppTransaction(NamedTuple):
-    """A piece of a sweep. Delta records it with the commit, as (appId, version), and so each table
-    takes each piece once: https://github.com/delta-io/delta/blob/master/PROTOCOL.md
+    """A piece of a sweep or command. Delta records it with the commit, as (appId, version), and so
+    each table takes each piece once: https://github.com/delta-io/delta/blob/master/PROTOCOL.md
     """
 
     sweep_id: UUID
@@ -30,7 +31,9 @@ class AppTransaction(NamedTuple):
 
 
 class SweepRows(Protocol):
-    """The rows of one sealed sweep for each table. Read again, they come in the same pieces."""
+    """The rows of one sealed sweep or command for each table. Read again, they come in the same
+    pieces.
+    """
 
     def dispatched(self) -> Iterator[Rows]:
         """`tombstones` of what was dispatched, in pieces that fit the driver's memory."""
@@ -38,6 +41,12 @@ class SweepRows(Protocol):
 
     def exhausted(self, piece: ExhaustedPiece) -> tuple[Rows, Rows]:
         """A piece of what was exhausted: for `tombstones`, and whole for `errors`."""
+        ...
+
+    def changes(self, piece: ExhaustedPiece) -> tuple[Rows, Rows]:
+        """A piece of what a command changed: for `tombstones`, only what was cancelled, and for
+        `changes`. Only if the journal is a `CommandJournal`.
+        """
         ...
 
     def retries(self) -> Rows:
@@ -84,4 +93,10 @@ class LedgerTables(Protocol):
 
     def rows(self, journal: Journal, sweep_id: UUID) -> SweepRows:
         """The rows of a sweep, as `append` takes them."""
+        ...
+
+    def read(
+        self, name: str, columns: Sequence[str], conditions: Sequence[Condition]
+    ) -> Iterator[LedgerRow]:
+        """Rows of a table, as a stream: all that fit the conditions; none if there is no table."""
         ...

@@ -10,6 +10,10 @@ ID_PROPERTY = "duesweep.ledgerId"
 ROLE_PROPERTY = "duesweep.table"
 # The first table is created first, and its id is the ledger's id.
 TABLES = ("tombstones", "errors", "retries", "sweeps")
+# Created by the first command that needs it. From then on, a property of the first table says that
+# it has to be there.
+CHANGES = "changes"
+CHANGES_PROPERTY = "duesweep.hasChanges"
 # Every table of a ledger has one of these sets, also tables of older versions.
 _COLUMNS = {"source", "message_key"}, {"source", "sweep_id"}
 
@@ -32,13 +36,15 @@ class LedgerTableFacts:
 class Identity:
     """`ledger_id` None: there is no ledger. `missing` are the names of tables that do not exist.
     `stray` are the locations of tables with data but no log. `unmarked` are the names of tables
-    without an id: older versions gave only `tombstones` one.
+    without an id: older versions gave only `tombstones` one. `has_changes`: the table `changes`
+    belongs to the ledger.
     """
 
     ledger_id: UUID | None
     missing: tuple[str, ...] = ()
     stray: tuple[str, ...] = ()
     unmarked: tuple[str, ...] = ()
+    has_changes: bool = False
 
     def refuse_stray(self) -> None:
         """Raise `ConfigError` where a new table would take in data files that are there already."""
@@ -68,7 +74,9 @@ def identify(tables: Iterable[LedgerTableFacts]) -> Identity:
     """The ledger of these tables; `ConfigError` where a table is not of this ledger."""
     ids: dict[str, UUID] = {}
     missing, stray, unmarked = [], [], []
+    has_changes = False
     for table in tables:
+        has_changes = has_changes or requires_changes(table)
         if table.properties is None:
             missing.append(table.name)
             if table.holds_data:
@@ -89,7 +97,12 @@ def identify(tables: Iterable[LedgerTableFacts]) -> Identity:
             ),
         )
     ledger_id = next(iter(ids.values()), None)
-    return Identity(ledger_id, tuple(missing), tuple(stray), tuple(unmarked))
+    return Identity(ledger_id, tuple(missing), tuple(stray), tuple(unmarked), has_changes)
+
+
+def requires_changes(table: LedgerTableFacts) -> bool:
+    """Whether this table says that the ledger has the table `changes`, too."""
+    return CHANGES_PROPERTY in (table.properties or {})
 
 
 def _id_of(table: LedgerTableFacts, properties: Mapping[str, str]) -> UUID:

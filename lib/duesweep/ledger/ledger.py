@@ -1,7 +1,7 @@
-"""The ledger: which tables it has, whose they are, and the writing of a sweep, once."""
+"""The ledger: which tables it has, whose they are, and the writing of sweeps and commands, once."""
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -10,8 +10,19 @@ from uuid import UUID
 from duesweep.errors import LedgerError
 from duesweep.ledger import locations
 from duesweep.ledger.base import AppTransaction, LedgerTables, Rows, SweepRows
-from duesweep.ledger.identity import ID_PROPERTY, ROLE_PROPERTY, TABLES, Identity, identify
+from duesweep.ledger.identity import (
+    CHANGES,
+    CHANGES_PROPERTY,
+    ID_PROPERTY,
+    ROLE_PROPERTY,
+    TABLES,
+    Identity,
+    identify,
+    requires_changes,
+)
+from duesweep.ledger.reading import Condition, LedgerRow
 from duesweep.stores.journal import ExhaustedPiece, Journal, SweepSummary
+from duesweep.stores.steering import CommandJournal
 
 TRANSACTION_RETENTION_DAYS = 90
 # Longer than settle relies on, since two clocks are compared.
@@ -23,7 +34,7 @@ _SKIPPED_BY = "sweep_id,source,due,dispatched_at"
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """The four tables under one root, as one of the writers reaches them."""
+    """The tables under one root, as one of the writers reaches them."""
 
     tables: LedgerTables
 
@@ -40,7 +51,10 @@ class Ledger:
         """
         # In parallel: each read mostly waits for a log.
         with ThreadPoolExecutor(len(TABLES)) as pool:
-            return identify(pool.map(self.tables.facts, TABLES))
+            found = list(pool.map(self.tables.facts, TABLES))
+        if any(map(requires_changes, found)):
+            found.append(self.tables.facts(CHANGES))
+        return identify(found)
 
     def create(self) -> UUID:
         """Create the tables that are missing. Returns the ledger's id, which another process
@@ -59,10 +73,23 @@ class Ledger:
                     advice="check that all processes see the same ledger.root",
                     transient=False,
                 )
-            for name in others:
+            for name in (*others, CHANGES):
                 if name in identity.missing:
                     self._create(name, identity.ledger_id)
         return identity.ledger_id
+
+    def require_changes(self) -> None:
+        """Create the table `changes`, unless the ledger has it. The caller holds the lock."""
+        identity = self.read()
+        if identity.has_changes:
+            return
+        there = self.tables.facts(CHANGES)
+        # Data of others, or another ledger's table: the ledger must not take it over.
+        identify([self.tables.facts(TABLES[0]), there]).refuse_stray()
+        if there.properties is None:
+            self._create(CHANGES, identity.ledger_id)
+        # Last: if this dies before, the next one finds the table and goes on here.
+        self.tables.set_properties(TABLES[0], {CHANGES_PROPERTY: "true"})
 
     def mark(self, identity: Identity) -> None:
         """Give the ledger's id to tables of older versions, which gave it to `tombstones` only."""
@@ -105,6 +132,28 @@ class Ledger:
                 )
             appended.result()
 
+    def write_command(
+        self,
+        journal: CommandJournal,
+        sweep_id: UUID,
+        changes: Sequence[ExhaustedPiece],
+        *,
+        retries_changed: bool,
+    ) -> None:
+        """Write all that a sealed command did; what the tables have of it already stays as it is.
+        A command has no row in `sweeps`.
+        """
+        if not changes:
+            return
+        self.require_changes()
+        rows = self.tables.rows(journal, sweep_id)
+        for number, piece in enumerate(changes, start=1):
+            tombstones, changed = rows.changes(piece)
+            self.append("tombstones", tombstones, AppTransaction(sweep_id, number))
+            self.append(CHANGES, changed, AppTransaction(sweep_id, number))
+        if retries_changed:
+            self.replace_source("retries", rows.retries(), journal.source, AppTransaction(sweep_id))
+
     def append(self, name: str, rows: Rows, transaction: AppTransaction) -> None:
         """Append a piece of a sweep's rows, once; pieces count up from 1."""
         self.tables.append(name, rows, transaction)
@@ -114,6 +163,12 @@ class Ledger:
     ) -> None:
         """Replace the rows of one source, once."""
         self.tables.replace_source(name, rows, source, transaction)
+
+    def rows(
+        self, name: str, columns: Sequence[str], *conditions: Condition
+    ) -> Iterator[LedgerRow]:
+        """Rows of a table, as a stream: all that fit the conditions; none if there is no table."""
+        return self.tables.read(name, columns, conditions)
 
     def _append_exhausted(
         self, rows: SweepRows, pieces: Sequence[ExhaustedPiece], only: AppTransaction
@@ -135,7 +190,7 @@ class Ledger:
         identity.refuse_stray()
         return identity
 
-    def _create(self, name: str, ledger_id: UUID) -> None:
+    def _create(self, name: str, ledger_id: UUID | None) -> None:
         folder = locations.local_folder(self.root)
         if folder is not None:
             locations.clear_leftovers(folder / name)

@@ -75,4 +75,34 @@ SWEEPS = pa.schema(
         "engine": _TEXT,
     }
 )
-SCHEMAS = {"tombstones": TOMBSTONES, "retries": RETRIES, "errors": ERRORS, "sweeps": SWEEPS}
+CHANGES = pa.schema(
+    {
+        "sweep_id": _TEXT,
+        "source": _TEXT,
+        "command": _TEXT,
+        "change": _TEXT,
+        "changed_at": _INSTANT,
+        "given_by": _TEXT,
+        "reason": _TEXT,
+        "message_key": _TEXT,
+        "message_id": _TEXT,
+        "message_type": _TEXT,
+        "destination": _TEXT,
+        "due_before": _INSTANT,
+        "due_after": _INSTANT,
+        "queue": _TEXT,
+        "of": _TEXT,
+        "new_key": _TEXT,
+        "headers": pa.map_(_TEXT, _TEXT),
+        "headers_text": _TEXT,
+        "body": pa.binary(),
+        "body_bytes": _COUNT,
+    }
+)
+SCHEMAS = {
+    "tombstones": TOMBSTONES,
+    "retries": RETRIES,
+    "errors": ERRORS,
+    "sweeps": SWEEPS,
+    "changes": CHANGES,
+}

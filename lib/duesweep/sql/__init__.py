@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 
-TOPICS = ("setup", "plan", "batch", "sweep", "message", "queue", "doctor", "look")
+TOPICS = ("setup", "plan", "batch", "sweep", "command", "message", "queue", "doctor", "look")
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 
 

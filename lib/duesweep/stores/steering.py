@@ -7,11 +7,15 @@ them. Nothing here waits for a lock of others.
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
+from uuid import UUID
 
-from duesweep.core.change import Change, Command
+from duesweep.core.change import Change, Command, UnsettledCommand
 from duesweep.core.message import Message
 from duesweep.core.waiting import DueSpan, WaitingMessage
+from duesweep.errors import ConfigError
+from duesweep.stores.base import TaskSession
+from duesweep.stores.journal import ExhaustedPiece, Journal
 from duesweep.stores.values import Claim, NewMessage, SweepRun
 
 
@@ -41,18 +45,49 @@ class LooksAtMessages(Protocol):
 
 
 @runtime_checkable
-class OpensCommands(Protocol):
-    """A driver's session that keeps an operator's commands in the journal, as it keeps sweeps: it
-    closes and settles both in the same way.
-    """
+class CommandJournal(Journal, Protocol):
+    """The part of such a session that settle uses."""
 
-    def open_command(self, command: Command) -> SweepRun:
-        """Open a command; its horizon includes all messages."""
+    def command(self, sweep_id: UUID) -> UnsettledCommand | None:
+        """What the command is; None: it is a sweep."""
+        ...
+
+    def changes(self, sweep_id: UUID) -> Sequence[ExhaustedPiece]:
+        """What a sealed command changed, in pieces bounded in memory; always the same pieces."""
+        ...
+
+    def changes_query(self, sweep_id: UUID, piece: ExhaustedPiece) -> str:
+        """The SQL of a piece's changes, for JDBC; times in microseconds."""
+        ...
+
+    def changes_rows(self, sweep_id: UUID, piece: ExhaustedPiece) -> Sequence[Any]:
+        """The rows of `changes_query`, read by this session."""
         ...
 
 
 @runtime_checkable
-class ChangesMessages(Protocol):
+class KeepsCommands(CommandJournal, Protocol):
+    """A driver's session that keeps an operator's commands in the journal, as it keeps sweeps: it
+    opens, closes and settles both in the same way, and `dead_sweeps` has both.
+    """
+
+    def open_command(self, command: Command) -> SweepRun:
+        """Open a command. The horizon of its run says the server's time and the writers' zone."""
+        ...
+
+    def undoing(self) -> AbstractContextManager[None]:
+        """Be the source's only command that `undoes`; waits a short time for another one to end.
+        Raises `StoreError` if it does not end.
+        """
+        ...
+
+    def undoing_commands(self) -> Sequence[UUID]:
+        """The commands of the source that `undoes` and are not settled."""
+        ...
+
+
+@runtime_checkable
+class ChangesMessages(TaskSession, Protocol):
     """A task's session that carries out an operator's command. Each method but `hold` is a part of
     the transaction that `hold` began, and journals what it does in it.
     """
@@ -65,7 +100,9 @@ class ChangesMessages(Protocol):
         ...
 
     def cancel(self, run: SweepRun, messages: Sequence[Message], server_us: int) -> None:
-        """Remove messages that are held, with their retry counters."""
+        """Remove messages that are held, with their retry counters. Headers and bodies are
+        journalled as they were stored.
+        """
         ...
 
     def reschedule(
@@ -79,9 +116,35 @@ class ChangesMessages(Protocol):
     def put_back(
         self, run: SweepRun, messages: Sequence[tuple[Change, NewMessage]], server_us: int
     ) -> Sequence[str]:
-        """Store messages again, and journal the changes with their new keys, which it returns."""
+        """Store messages again, and journal the changes with their new keys, which it returns, and
+        with the Dues that were stored.
+        """
         ...
 
     def journal_changes(self, run: SweepRun, changes: Sequence[Change], server_us: int) -> None:
         """Journal what became of messages that are not in the store."""
         ...
+
+
+@runtime_checkable
+class OpensChanges(Protocol):
+    """A store whose messages an operator can change."""
+
+    def open_changes(self) -> AbstractContextManager[ChangesMessages]:
+        """A session for one command."""
+        ...
+
+
+_Ability = TypeVar("_Ability")
+
+
+def require(subject: object, ability: type[_Ability], command: str, source: str) -> _Ability:
+    """`subject`, a store or a session, as one that has an ability. Raises `ConfigError` if it has
+    not.
+    """
+    if not isinstance(subject, ability):
+        raise ConfigError(
+            f"The command `{command}` is not supported by the store of {source}",
+            advice=f"see docs/stores.md (`{ability.__name__}`)",
+        )
+    return subject

@@ -46,13 +46,15 @@ class StoreSettings:
 @dataclass(frozen=True, slots=True)
 class NewMessage:
     """A message to store until it is `due`, an aware datetime. `destination` None is the endpoint's
-    own queue.
+    own queue. `stored_headers` is the text that a store of the same kind had for these headers and
+    this destination, to be stored as it is; None: the store writes one.
     """
 
     destination: str | None
     headers: Headers
     body: bytes | None
     due: datetime
+    stored_headers: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from duesweep.core.address import PostgreSqlAddresses, SqlServerAddresses, SqlSe
 from duesweep.drivers.sqlserver.binding import bind
 from duesweep.drivers.sqlserver.names import LONGEST_LOCK, table_names
 from duesweep.sql import statement
-from duesweep.stores.relational.journal import settle_lock, sweep_lock
+from duesweep.stores.relational.locks import settle_lock, sweep_lock
 from duesweep.stores.sqlserver.driver import batches_lock
 
 # Which tables and which values each of them takes.
@@ -65,6 +65,7 @@ def test_names_are_bracketed_and_stand_in_literals_with_their_quotes_doubled() -
     assert _table("a]b").sql == "[my.c@ta]]og].[dbo].[a]]b]"
     assert table_names(queue=_table("it's")) == {
         "queue": "[my.c@ta]]og].[dbo].[it's]",
+        "queue_local": "[dbo].[it's]",
         "queue_literal": "[my.c@ta]]og].[dbo].[it''s]",
         "queue_lock": "[my.c@ta]]og].[dbo].[it''s]_lock",
     }

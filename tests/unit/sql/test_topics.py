@@ -1,4 +1,4 @@
-"""The files of SQL: eight topics a dialect, a name above each statement, no name twice."""
+"""The files of SQL: nine topics a dialect, a name above each statement, no name twice."""
 
 import json
 import re

@@ -17,7 +17,9 @@ from duesweep.stores.sqlserver.kinds import MSMQ, SQL_PERSISTENCE, TRANSPORT, Sq
 ESCALATES_AT = 5_000
 NAMES = sorted(statements("sqlserver"))
 UGLY = SqlServerTable("my.c@ta]]og", "my.[sch@ma", "my.tb[e 'q' \"d\" a]b")
-TABLES = ("attempts", "bindings", "delayed", "journal", "queue", "subscriptions", "sweeps")
+TABLES = (
+    *("attempts", "bindings", "changes", "delayed", "journal", "queue", "subscriptions", "sweeps"),
+)
 KINDS = {"transport": TRANSPORT, "msmq": MSMQ, "timeouts": SQL_PERSISTENCE}
 
 

@@ -16,13 +16,15 @@ USE {catalog};
 
 
 def table_names(**tables: SqlServerTable) -> dict[str, str]:
-    """What statements have in braces: for each table its name, the same for the inside of an
-    N'...' literal, and the name of the lock that the transport takes to create it.
+    """What statements have in braces: for each table its name, the same without its database, the
+    same for the inside of an N'...' literal, and the name of the lock that the transport takes to
+    create it.
     """
     names: dict[str, str] = {}
     for key, table in tables.items():
         names |= {
             key: table.sql,
+            f"{key}_local": f"{bracket_name(table.schema)}.{bracket_name(table.table)}",
             f"{key}_literal": _quoted(table.sql),
             f"{key}_lock": _quoted(f"{table.sql}_lock"[:LONGEST_LOCK]),
         }

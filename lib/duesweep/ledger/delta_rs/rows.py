@@ -1,4 +1,4 @@
-"""A sealed sweep of the journal as Arrow, read by this process."""
+"""A sealed sweep or command of the journal as Arrow, read by this process."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,9 +11,11 @@ from uuid import UUID
 import pyarrow as pa
 
 from duesweep.arrow import make_column
+from duesweep.core.change import ChangeKind
 from duesweep.ledger.dispatched import dispatched_tables
-from duesweep.ledger.schemas import ERRORS, RETRIES, SWEEPS, TOMBSTONES
+from duesweep.ledger.schemas import CHANGES, ERRORS, RETRIES, SWEEPS, TOMBSTONES
 from duesweep.stores.journal import ExhaustedPiece, Journal, SweepSummary
+from duesweep.stores.steering import CommandJournal
 from duesweep.tombstone import micros
 
 _RETRIES_PER_PAGE = 20_000
@@ -30,7 +32,7 @@ class ArrowRows:
 
 @dataclass(frozen=True, slots=True)
 class ArrowSweepRows:
-    """The rows of one sealed sweep. Read again, they come in the same pieces."""
+    """The rows of one sealed sweep or command. Read again, they come in the same pieces."""
 
     journal: Journal
     sweep_id: UUID
@@ -51,6 +53,19 @@ class ArrowSweepRows:
             ArrowRows(ERRORS, lambda: iter([errors]), errors.nbytes),
         )
 
+    def changes(self, piece: ExhaustedPiece) -> tuple[ArrowRows, ArrowRows]:
+        """A piece of what a command changed: for `tombstones`, and for `changes`."""
+        assert isinstance(self.journal, CommandJournal)
+        rows = self.journal.changes_rows(self.sweep_id, piece)
+        cancelled = [_Cancelled(row) for row in rows if row.change == ChangeKind.CANCELLED]
+        same = {"source": self.journal.source}
+        tombstones = _batch(cancelled, TOMBSTONES, same)
+        changes = _batch(rows, CHANGES, same)
+        return (
+            ArrowRows(TOMBSTONES, lambda: iter([tombstones]), tombstones.nbytes),
+            ArrowRows(CHANGES, lambda: iter([changes]), changes.nbytes),
+        )
+
     def retries(self) -> ArrowRows:
         """`retries`: the source's messages that failed and are still in the store."""
         same = {"source": self.journal.source}
@@ -65,6 +80,21 @@ class ArrowSweepRows:
         columns = [make_column([_plain(values[f.name])], f.type) for f in SWEEPS]
         row = pa.RecordBatch.from_arrays(columns, schema=SWEEPS)
         return ArrowRows(SWEEPS, lambda: iter([row]))
+
+
+class _Cancelled:
+    """A row of the journal's changes as one of `tombstones`."""
+
+    outcome = ChangeKind.CANCELLED.value
+    lateness_ms = None
+
+    def __init__(self, row: Any) -> None:
+        self._row = row
+        self.due = row.due_before
+        self.dispatched_at = row.changed_at
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._row, name)
 
 
 def _batches(table: pa.Table) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""A sealed sweep of the journal as DataFrames.
+"""A sealed sweep or command of the journal as DataFrames.
 
 What was dispatched comes as Arrow, batch by batch, through the driver, and no Python worker has to
 start to decode it. What is exhausted comes over JDBC, bodies and all, and never touches the
@@ -14,22 +14,27 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
+from duesweep.core.change import ChangeKind
 from duesweep.errors import LedgerError, raise_interruption
 from duesweep.ledger.dispatched import dispatched_tables
-from duesweep.ledger.schemas import ERRORS, RETRIES, SWEEPS, TOMBSTONES
+from duesweep.ledger.schemas import CHANGES, ERRORS, RETRIES, SWEEPS, TOMBSTONES
 from duesweep.ledger.spark.types import SPARK_SCHEMAS
 from duesweep.spark_errors import SPARK_ERRORS, is_transient, sentence
 from duesweep.stores.journal import ExhaustedPiece, Journal, SweepSummary
+from duesweep.stores.steering import CommandJournal
 
 # What one JDBC read may hold at a time.
 _FETCH_BYTES = 64_000_000
 _ROWS_PER_FILE = 100_000
-_INSTANTS = {"due", "dispatched_at", "first_failed_at", "last_failed_at", "next_attempt_at"}
+_INSTANTS = {
+    *("due", "dispatched_at", "first_failed_at", "last_failed_at", "next_attempt_at"),
+    *("changed_at", "due_before", "due_after"),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class SparkSweepRows:
-    """The rows of one sealed sweep. Read again, they come in the same pieces."""
+    """The rows of one sealed sweep or command. Read again, they come in the same pieces."""
 
     spark: SparkSession
     journal: Journal
@@ -45,10 +50,9 @@ class SparkSweepRows:
 
     def exhausted(self, piece: ExhaustedPiece) -> tuple[DataFrame, DataFrame]:
         """A piece of what was exhausted: for `tombstones`, and whole for `errors`."""
-        fetch_rows = max(1, min(1_000, _FETCH_BYTES // max(1, piece.longest_bytes)))
         with self._ledger_errors():
             query = self.journal.exhausted_query(self.sweep_id, piece)
-            rows_df = self._read(query, fetch_rows=fetch_rows)
+            rows_df = self._read(query, fetch_rows=_fetch_rows(piece))
             tombstones_df = rows_df.withColumn("outcome", F.lit("exhausted"))
             errors_df = rows_df.withColumns(
                 {
@@ -59,6 +63,28 @@ class SparkSweepRows:
             return (
                 tombstones_df.select(*(_convert_instant(name) for name in TOMBSTONES.names)),
                 errors_df.select(*(_convert_instant(name) for name in ERRORS.names)),
+            )
+
+    def changes(self, piece: ExhaustedPiece) -> tuple[DataFrame, DataFrame]:
+        """A piece of what a command changed: for `tombstones`, and for `changes`."""
+        assert isinstance(self.journal, CommandJournal)
+        with self._ledger_errors():
+            query = self.journal.changes_query(self.sweep_id, piece)
+            rows_df = self._read(query, fetch_rows=_fetch_rows(piece))
+            tombstones_df = rows_df.where(F.col("change") == ChangeKind.CANCELLED.value)
+            tombstones_df = tombstones_df.withColumns(
+                {
+                    "outcome": F.col("change"),
+                    "due": F.col("due_before"),
+                    "dispatched_at": F.col("changed_at"),
+                    "lateness_ms": F.lit(None).cast("bigint"),
+                }
+            )
+            headers = F.from_json("headers", "map<string, string>")
+            changes_df = rows_df.withColumn("headers", headers)
+            return (
+                tombstones_df.select(*(_convert_instant(name) for name in TOMBSTONES.names)),
+                changes_df.select(*(_convert_instant(name) for name in CHANGES.names)),
             )
 
     def retries(self) -> DataFrame:
@@ -91,6 +117,10 @@ class SparkSweepRows:
                 "journal keeps it, and the next sweep tries again",
                 transient=is_transient(error),
             ) from error
+
+
+def _fetch_rows(piece: ExhaustedPiece) -> int:
+    return max(1, min(1_000, _FETCH_BYTES // max(1, piece.longest_bytes)))
 
 
 def _convert_instant(name: str) -> Column:

@@ -60,7 +60,7 @@ CREATE INDEX IF NOT EXISTS {index} ON {delayed} (due);
 
 -- name: create_journal
 -- Creates the tables that duesweep keeps beside the store: the ledger that each source is bound to,
--- the sweeps that are not settled yet, what their batches did, and the retry counters.
+-- the sweeps and commands that are not settled yet, what they did, and the retry counters.
 CREATE TABLE IF NOT EXISTS {bindings} (
     source text PRIMARY KEY,
     delayed text NOT NULL,
@@ -82,7 +82,11 @@ CREATE TABLE IF NOT EXISTS {sweeps} (
     reason text,
     engine text,
     stop_at timestamptz,
-    sealed_at timestamptz
+    sealed_at timestamptz,
+    -- An operator's command; NULL: a sweep.
+    command text,
+    given_by text,
+    given_reason text
 );
 CREATE INDEX IF NOT EXISTS duesweep_sweeps_source ON {sweeps} (source);
 CREATE TABLE IF NOT EXISTS {journal} (
@@ -137,8 +141,34 @@ CREATE TABLE IF NOT EXISTS {attempts} (
     error_text text NOT NULL,
     PRIMARY KEY (source, message_key)
 );
+-- What an operator's commands changed. The reference keeps earlier versions, which know of no commands,
+-- from deleting one before its changes are in the ledger.
+CREATE TABLE IF NOT EXISTS {changes} (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    sweep_id uuid NOT NULL REFERENCES {sweeps},
+    change text NOT NULL,
+    changed_us bigint NOT NULL,
+    message_key text NOT NULL,
+    message_id text,
+    message_type text,
+    destination text,
+    due_before_us bigint,
+    due_after_us bigint,
+    queue text,
+    "of" text,
+    new_key text,
+    attempts integer NOT NULL,
+    body_bytes bigint NOT NULL,
+    -- Of a message that was cancelled, as they were stored.
+    headers text,
+    body bytea
+);
+CREATE INDEX IF NOT EXISTS duesweep_changes_sweep ON {changes} (sweep_id);
 -- Columns that tables of earlier versions lack.
 ALTER TABLE {sweeps}
+    ADD COLUMN IF NOT EXISTS command text,
+    ADD COLUMN IF NOT EXISTS given_by text,
+    ADD COLUMN IF NOT EXISTS given_reason text,
     ADD COLUMN IF NOT EXISTS reason text,
     ADD COLUMN IF NOT EXISTS over_limit bigint NOT NULL DEFAULT 0,
     ADD COLUMN IF NOT EXISTS engine text,

@@ -9,22 +9,29 @@ SELECT pg_try_advisory_lock(%(lock_key)s) AS locked;
 SELECT pg_advisory_unlock(%(lock_key)s) AS unlocked;
 
 -- name: unsettled_sweeps
--- Returns the sweeps of a source that are not settled yet, oldest first. Takes no locks.
-SELECT sweep_id, closed_at IS NOT NULL AS is_closed, sealed_at
+-- Returns the sweeps and commands of a source that are not settled yet, oldest first. Takes no locks.
+SELECT sweep_id, closed_at IS NOT NULL AS is_closed, sealed_at, command IS NOT NULL AS is_command
 FROM {sweeps}
 WHERE source = %(source)s
 ORDER BY started_at;
 
 -- name: measure_unsettled
--- Returns how much the journal holds of a source: messages, bytes and sweeps. Reads the lengths of
--- bodies, not the bodies. Takes no locks.
-SELECT coalesce(sum(coalesce(j.dispatched, 0) + CASE WHEN j.kind = 'exhausted' THEN 1 ELSE 0 END), 0)::bigint
-           AS messages,
-       coalesce(sum(coalesce(octet_length(j.outcomes), 0)::bigint + coalesce(octet_length(j.body), 0)
-           + coalesce(octet_length(j.headers), 0)), 0)::bigint AS bytes,
+-- Returns how much the journal holds of a source: messages, bytes, and sweeps and commands. Reads the
+-- lengths of bodies, not the bodies. Takes no locks.
+SELECT (coalesce(sum(held.messages), 0))::bigint AS messages, (coalesce(sum(held.bytes), 0))::bigint AS bytes,
        count(DISTINCT s.sweep_id) AS sweeps
 FROM {sweeps} s
-LEFT JOIN {journal} j ON j.sweep_id = s.sweep_id
+LEFT JOIN LATERAL (
+    SELECT coalesce(j.dispatched, 0) + CASE WHEN j.kind = 'exhausted' THEN 1 ELSE 0 END AS messages,
+           coalesce(octet_length(j.outcomes), 0)::bigint + coalesce(octet_length(j.body), 0)
+               + coalesce(octet_length(j.headers), 0) AS bytes
+    FROM {journal} j
+    WHERE j.sweep_id = s.sweep_id
+    UNION ALL
+    SELECT 1, coalesce(octet_length(c.body), 0)::bigint + coalesce(octet_length(c.headers), 0)
+    FROM {changes} c
+    WHERE c.sweep_id = s.sweep_id
+) held ON true
 WHERE s.source = %(source)s;
 
 -- name: find_gone_attempts

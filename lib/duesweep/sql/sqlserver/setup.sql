@@ -137,7 +137,7 @@ EXEC sp_releaseapplock @Resource = N'{delayed_lock}', @LockOwner = 'Session';
 
 -- name: create_journal
 -- Creates the tables that duesweep keeps beside the store: the ledger that each source is bound to,
--- the sweeps that are not settled yet, what their batches did, and the retry counters.
+-- the sweeps and commands that are not settled yet, what they did, and the retry counters.
 IF OBJECT_ID(N'{bindings_literal}', 'U') IS NULL
 CREATE TABLE {bindings} (
     source nvarchar(400) NOT NULL PRIMARY KEY,
@@ -161,7 +161,11 @@ CREATE TABLE {sweeps} (
     reason nvarchar(max),
     engine nvarchar(50),
     stop_at datetime2(3),
-    sealed_at datetime2(3)
+    sealed_at datetime2(3),
+    -- An operator's command; NULL: a sweep.
+    command nvarchar(50),
+    given_by nvarchar(max),
+    given_reason nvarchar(max)
 );
 IF OBJECT_ID(N'{journal_literal}', 'U') IS NULL
 CREATE TABLE {journal} (
@@ -229,7 +233,35 @@ BEGIN
     CREATE UNIQUE NONCLUSTERED INDEX duesweep_attempts_key ON {attempts} (source, message_key);
     CREATE NONCLUSTERED INDEX duesweep_attempts_due ON {attempts} (source, due_at);
 END;
+-- What an operator's commands changed. The reference keeps earlier versions, which know of no commands,
+-- from deleting one before its changes are in the ledger.
+IF OBJECT_ID(N'{changes_literal}', 'U') IS NULL
+CREATE TABLE {changes} (
+    id bigint IDENTITY(1,1) NOT NULL,
+    sweep_id uniqueidentifier NOT NULL REFERENCES {sweeps_local} (sweep_id),
+    change varchar(20) NOT NULL,
+    changed_us bigint NOT NULL,
+    message_key nvarchar(250) NOT NULL,
+    message_id nvarchar(max),
+    message_type nvarchar(max),
+    destination nvarchar(max),
+    due_before_us bigint,
+    due_after_us bigint,
+    queue nvarchar(max),
+    [of] nvarchar(50),
+    new_key nvarchar(250),
+    attempts int NOT NULL,
+    body_bytes bigint NOT NULL,
+    -- Of a message that was cancelled; headers are JSON where they could be read, headers_text is as
+    -- they were stored.
+    headers nvarchar(max),
+    headers_text nvarchar(max),
+    body varbinary(max),
+    PRIMARY KEY (sweep_id, id)
+);
 -- Columns that tables of earlier versions lack.
+IF COL_LENGTH(N'{sweeps_literal}', 'command') IS NULL
+ALTER TABLE {sweeps} ADD command nvarchar(50), given_by nvarchar(max), given_reason nvarchar(max);
 IF COL_LENGTH(N'{sweeps_literal}', 'reason') IS NULL
 ALTER TABLE {sweeps} ADD reason nvarchar(max);
 IF COL_LENGTH(N'{sweeps_literal}', 'over_limit') IS NULL

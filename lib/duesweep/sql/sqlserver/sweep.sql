@@ -13,23 +13,31 @@ SELECT CASE WHEN @Answer >= 0 THEN 1 ELSE 0 END AS locked;
 EXEC sp_releaseapplock @Resource = @lock, @LockOwner = 'Session';
 
 -- name: unsettled_sweeps
--- Returns the sweeps of a source that are not settled yet, oldest first. Keeps no locks.
+-- Returns the sweeps and commands of a source that are not settled yet, oldest first. Keeps no locks.
 SELECT LOWER(CONVERT(varchar(36), s.sweep_id)) AS sweep_id,
-       CASE WHEN s.closed_at IS NULL THEN 0 ELSE 1 END AS is_closed, s.sealed_at
+       CASE WHEN s.closed_at IS NULL THEN 0 ELSE 1 END AS is_closed, s.sealed_at,
+       CASE WHEN s.command IS NULL THEN 0 ELSE 1 END AS is_command
 FROM {sweeps} s
 WHERE s.source = @source
 ORDER BY s.started_at;
 
 -- name: measure_unsettled
--- Returns how much the journal holds of a source: messages, bytes and sweeps. Reads the lengths of
--- bodies, not the bodies. Keeps no locks.
-SELECT COALESCE(SUM(CONVERT(bigint, COALESCE(j.dispatched, 0)) + CASE WHEN j.kind = 'exhausted' THEN 1 ELSE 0 END), 0)
-           AS messages,
-       COALESCE(SUM(CONVERT(bigint, COALESCE(DATALENGTH(j.outcomes), 0)) + COALESCE(DATALENGTH(j.body), 0)
-           + COALESCE(DATALENGTH(j.headers_text), 0)), 0) AS bytes,
+-- Returns how much the journal holds of a source: messages, bytes, and sweeps and commands. Reads the
+-- lengths of bodies, not the bodies. Keeps no locks.
+SELECT COALESCE(SUM(held.messages), 0) AS messages, COALESCE(SUM(held.bytes), 0) AS bytes,
        COUNT(DISTINCT s.sweep_id) AS sweeps
 FROM {sweeps} s
-LEFT JOIN {journal} j ON j.sweep_id = s.sweep_id
+LEFT JOIN (
+    SELECT j.sweep_id,
+           CONVERT(bigint, COALESCE(j.dispatched, 0)) + CASE WHEN j.kind = 'exhausted' THEN 1 ELSE 0 END AS messages,
+           CONVERT(bigint, COALESCE(DATALENGTH(j.outcomes), 0)) + COALESCE(DATALENGTH(j.body), 0)
+               + COALESCE(DATALENGTH(j.headers_text), 0) AS bytes
+    FROM {journal} j
+    UNION ALL
+    SELECT c.sweep_id, CONVERT(bigint, 1),
+           CONVERT(bigint, COALESCE(DATALENGTH(c.body), 0)) + COALESCE(DATALENGTH(c.headers_text), 0)
+    FROM {changes} c
+) held ON held.sweep_id = s.sweep_id
 WHERE s.source = @source;
 
 -- name: find_gone_attempts

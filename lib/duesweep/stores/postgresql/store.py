@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from duesweep.drivers.postgresql import connect
 from duesweep.stores.modes import refuse_distributed
+from duesweep.stores.postgresql.changing import PostgreSqlChangeSession
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
 from duesweep.stores.postgresql.location import PostgreSqlLocation
 from duesweep.stores.postgresql.messages import PostgreSqlMessageSession
@@ -28,6 +29,10 @@ class PostgreSqlStore(PostgreSqlLocation):
     def open_task(self) -> PostgreSqlTaskSession:
         """A session for one slice."""
         return PostgreSqlTaskSession(connect(self.dsn, self.timeouts.task), self)
+
+    def open_changes(self) -> PostgreSqlChangeSession:
+        """A session for an operator's command."""
+        return PostgreSqlChangeSession(connect(self.dsn, self.timeouts.task), self)
 
     def open_driver(self) -> PostgreSqlDriverSession:
         """A session for the driver."""

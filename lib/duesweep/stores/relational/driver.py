@@ -1,21 +1,23 @@
-"""The driver's session on a relational store: what is due, and the life of its sweep."""
+"""The driver's session on a relational store: what is due, and the life of its sweep or command."""
 
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from duesweep.errors import Problem
+from duesweep.core.change import Command, CommandName
+from duesweep.errors import Problem, StoreError, make_storable
 from duesweep.lost import retry_lost_transactions
-from duesweep.stores.relational.journal import RelationalJournal, sweep_lock
+from duesweep.stores.relational.journal import RelationalJournal
 from duesweep.stores.relational.kinds import TableKind
-from duesweep.stores.relational.locks import LockingSession
+from duesweep.stores.relational.locks import LockingSession, sweep_lock, undo_lock
 from duesweep.stores.values import Horizon, Slices, SweepRun
 
 _ALL = 2**62
+_UNDO_WAIT_SECONDS = 5.0
 
 
 class RelationalDriverSession(RelationalJournal, ABC):
@@ -73,7 +75,8 @@ class RelationalDriverSession(RelationalJournal, ABC):
     def sweeps_under_way(self) -> Sequence[UUID]:
         """The source's sweeps that nobody has closed yet."""
         rows = self._statements.rows("unsettled_sweeps", source=self.source)
-        is_open = {UUID(str(row.sweep_id)) for row in rows if not row.is_closed}
+        sweeps = [row for row in rows if not row.is_command]
+        is_open = {UUID(str(row.sweep_id)) for row in sweeps if not row.is_closed}
         return sorted(is_open - {sweep.sweep_id for sweep in self._dead(keep=False)}, key=str)
 
     @retry_lost_transactions
@@ -94,6 +97,45 @@ class RelationalDriverSession(RelationalJournal, ABC):
                 attempts_changed=pruned > 0,
             )
         return SweepRun(sweep_id, horizon)
+
+    @retry_lost_transactions
+    def open_command(self, command: Command) -> SweepRun:
+        """Open a command under a new id."""
+        sweep_id, horizon = uuid.uuid4(), self.horizon()
+        self._locks.try_lock(sweep_lock(sweep_id))
+        self._statements.execute(
+            "open_command",
+            sweep_id=sweep_id,
+            source=self.source,
+            horizon=horizon.before,
+            command=command.name.value,
+            given_by=make_storable(command.given_by),
+            given_reason=command.reason and make_storable(command.reason),
+        )
+        return SweepRun(sweep_id, horizon)
+
+    @contextmanager
+    def undoing(self) -> Iterator[None]:
+        """Hold the source's lock for such commands."""
+        name = undo_lock(self.source)
+        if not self._locks.wait_for_lock(name, _UNDO_WAIT_SECONDS):
+            raise StoreError(
+                f"Another command that restores, replays or discards messages of {self.source} is "
+                "running, and this one has done nothing",
+                advice="try again when that one has ended",
+                transient=True,
+            )
+        try:
+            yield
+        finally:
+            # The session's end releases it, too. An error here would hide why the session ended.
+            with suppress(StoreError):
+                self._locks.unlock(name)
+
+    def undoing_commands(self) -> Sequence[UUID]:
+        """Those that are not settled, by their names."""
+        rows = self._statements.rows("read_commands", source=self.source)
+        return [UUID(str(row.sweep_id)) for row in rows if CommandName(row.command).undoes]
 
     @retry_lost_transactions
     def stop_sweep(self, sweep_id: UUID, after_seconds: float) -> None:

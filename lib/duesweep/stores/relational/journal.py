@@ -1,12 +1,12 @@
 """What settle needs of a store's database: sweeps to close and seal, rows to read."""
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
+from duesweep.core.change import Command, CommandName, UnsettledCommand
 from duesweep.errors import ConfigError, StoreError, SweepClosedError, make_storable
 from duesweep.lost import retry_lost_transactions
 from duesweep.stores.journal import (
@@ -17,7 +17,7 @@ from duesweep.stores.journal import (
     SweepSummary,
     UnsettledSweep,
 )
-from duesweep.stores.relational.locks import LockingSession
+from duesweep.stores.relational.locks import LockingSession, settle_lock, sweep_lock
 from duesweep.stores.relational.summary import Lateness, aware, planned_slices, summary_of
 
 # About 150 MB, as rows.
@@ -152,6 +152,33 @@ class RelationalJournal:
         query = self.exhausted_query(sweep_id, piece)
         return next(self._pages(query, "id", 0, piece.rows), ())
 
+    def command(self, sweep_id: UUID) -> UnsettledCommand | None:
+        """What the command is; None: it is a sweep."""
+        rows = self._statements.rows("read_command", sweep_id=sweep_id)
+        if not rows:
+            return None
+        (row,) = rows
+        command = Command(CommandName(row.command), row.given_by, row.given_reason)
+        return UnsettledCommand(command, bool(row.attempts_changed))
+
+    def changes(self, sweep_id: UUID) -> Sequence[ExhaustedPiece]:
+        """What the command changed, in pieces."""
+        rows = self._statements.rows(
+            "changes_pieces", sweep_id=sweep_id, piece_bytes=_BYTES_PER_PIECE
+        )
+        return [ExhaustedPiece(*(int(value) for value in row)) for row in rows]
+
+    def changes_query(self, sweep_id: UUID, piece: ExhaustedPiece) -> str:
+        """The changes of a piece, for JDBC."""
+        first, last = str(piece.first_id), str(piece.last_id)
+        return self._statements.query(
+            "read_changes", sweep_id=str(sweep_id), first_id=first, last_id=last
+        )
+
+    def changes_rows(self, sweep_id: UUID, piece: ExhaustedPiece) -> Sequence[Any]:
+        """The changes of a piece."""
+        return next(self._pages(self.changes_query(sweep_id, piece), "id", 0, piece.rows), ())
+
     def retries_rows(self, most: int) -> Iterator[Sequence[Any]]:
         """The source's retry counters, `most` at a time."""
         return self._pages(self.retries_query(), "message_key", "", most)
@@ -161,8 +188,9 @@ class RelationalJournal:
         """Forget the sweep."""
         with self._statements.transaction():
             # A bounded number at a time: each statement has its time-out.
-            while self._statements.execute("delete_settled", sweep_id=sweep_id):
-                pass
+            for rows in ("delete_settled", "delete_changes"):
+                while self._statements.execute(rows, sweep_id=sweep_id):
+                    pass
             self._statements.execute("delete_sweep", sweep_id=sweep_id)
 
     def binding(self) -> UUID | None:
@@ -216,13 +244,3 @@ class RelationalJournal:
             sealed_at = aware(row.sealed_at) if row.sealed_at else None
             dead.append(UnsettledSweep(sweep_id, bool(row.is_closed), sealed_at))
         return dead
-
-
-def sweep_lock(sweep_id: UUID) -> str:
-    """The lock that a sweep's driver holds while it lives."""
-    return f"duesweep/sweep/{sweep_id}"
-
-
-def settle_lock(source: str) -> str:
-    """The lock of a source's settler. Hashed, because the name of a lock has to be short."""
-    return f"duesweep/settle/{hashlib.sha256(source.encode()).hexdigest()}"

@@ -48,8 +48,11 @@ def json_headers(message: Message, stored: str | None) -> tuple[str | None, str]
 
 def json_row(message: NewMessage, endpoint: str) -> dict[str, object]:  # noqa: ARG001 - other kinds need it
     """The values of a new row, less its Due; the table gives it a key."""
-    headers = headers_json.set_forward_destination(message.headers, message.destination)
-    return {"headers": headers_json.write(headers), "body": message.body}
+    text = message.stored_headers
+    if text is None:
+        headers = headers_json.set_forward_destination(message.headers, message.destination)
+        text = headers_json.write(headers)
+    return {"headers": text, "body": message.body}
 
 
 def destinations(rows: Iterable[Any]) -> Sequence[str]:

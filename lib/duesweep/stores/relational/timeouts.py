@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import duesweep
 from duesweep.core.headers import json as headers_json
+from duesweep.core.waiting import SAGA_ID
 from duesweep.stores.values import NewMessage
 
 SETTINGS = "store.endpoint, store.table_prefix and store.schema"
@@ -21,13 +22,23 @@ def timeout_tables(endpoint: str, prefix: str | None) -> Sequence[str]:
 
 
 def timeout_row(message: NewMessage, endpoint: str) -> dict[str, object]:
-    """The values of a new row, less its Time, as text where they can be; of no saga."""
+    """The values of a new row, less its Time, as text where they can be."""
+    text = message.stored_headers
     return {
         "message_key": str(uuid.uuid4()),
         "destination": message.destination or endpoint,
-        # As SQL persistence writes it for a timeout of no saga, which it cannot read as NULL.
-        "saga_id": str(uuid.UUID(int=0)),
+        "saga_id": _saga_id(message.headers.get(SAGA_ID)),
         "body": message.body,
-        "headers": headers_json.write(message.headers),
+        "headers": headers_json.write(message.headers) if text is None else text,
         "version": f"duesweep {duesweep.__version__}",
     }
+
+
+def _saga_id(header: str | None) -> str:
+    """The saga that a timeout is for, as SQL persistence takes it out of the headers. Zeros for a
+    timeout of no saga: it cannot read NULL.
+    """
+    try:
+        return str(uuid.UUID(header or ""))
+    except ValueError:
+        return str(uuid.UUID(int=0))

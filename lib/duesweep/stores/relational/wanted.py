@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from duesweep.checks.tables import WantedIndex, WantedTable
 from duesweep.stores.relational.kinds import TableKind
 
-JOURNAL_TABLES = ("journal", "attempts", "sweeps", "bindings")
+JOURNAL_TABLES = ("journal", "attempts", "sweeps", "bindings", "changes")
 _JOURNAL_RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE")
 # A database administrator may have created the tables with the other type of text.
 _ALIKE = {"text": frozenset({"text", "character varying"})}

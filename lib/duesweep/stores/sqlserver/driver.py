@@ -14,8 +14,7 @@ from duesweep.drivers.sqlserver import SqlServerConnection, bound_text, connect,
 from duesweep.errors import Problem, StoreError
 from duesweep.stores.journal import JdbcSource, SweepSummary
 from duesweep.stores.relational.driver import RelationalDriverSession, slice_sizes
-from duesweep.stores.relational.journal import sweep_lock
-from duesweep.stores.relational.locks import LockingSession
+from duesweep.stores.relational.locks import LockingSession, sweep_lock
 from duesweep.stores.relational.summary import Lateness, lateness_of
 from duesweep.stores.sqlserver.check import check_tables, delayed_index_notices
 from duesweep.stores.sqlserver.delayed import find_delayed

@@ -43,10 +43,11 @@ def msmq_row(message: NewMessage, endpoint: str) -> dict[str, object]:  # noqa: 
     """The values of a new row, less its Time. The message's id is its key, as the transport has it;
     one without gets a new one.
     """
+    text = message.stored_headers
     return {
         "message_key": message.headers.get(MESSAGE_ID) or str(uuid.uuid4()),
         "destination": message.destination,
-        "headers": headers_xml.write(message.headers),
+        "headers": headers_xml.write(message.headers) if text is None else text.encode(),
         "body": message.body,
     }
 

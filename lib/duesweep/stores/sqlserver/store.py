@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from duesweep.drivers.sqlserver import connect
 from duesweep.stores.modes import refuse_distributed
+from duesweep.stores.sqlserver.changing import SqlServerChangeSession
 from duesweep.stores.sqlserver.driver import SqlServerDriverSession
 from duesweep.stores.sqlserver.location import SqlServerLocation
 from duesweep.stores.sqlserver.messages import SqlServerMessageSession
@@ -29,6 +30,10 @@ class SqlServerStore(SqlServerLocation):
     def open_task(self) -> SqlServerTaskSession:
         """A session for one slice."""
         return SqlServerTaskSession(connect(self.dsn, self.timeouts.task), self)
+
+    def open_changes(self) -> SqlServerChangeSession:
+        """A session for an operator's command."""
+        return SqlServerChangeSession(connect(self.dsn, self.timeouts.task), self)
 
     def open_driver(self) -> SqlServerDriverSession:
         """A session for the driver."""

@@ -175,7 +175,7 @@ class SqlServerTaskSession(RelationalTaskSession):
 
     def _message(self, row: Any, counter: Any) -> Message:
         """The message in a claimed row. Its Due is UTC's: it is the instant itself."""
-        due_us = micros(due_of(row.due))
+        due_us = None if row.due is None else micros(due_of(row.due))
         if self._kind.raise_counters is not None:
             attempts = row.attempts
         else:

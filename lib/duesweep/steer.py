@@ -1,0 +1,126 @@
+"""An operator's command from start to end: settle what was left, change messages, settle.
+
+What the command does to messages is its `Work`: it gets a session and the open command, and does
+one batch after another, each in a transaction of its own. A command that dies is closed and settled
+by the next sweep or command, as a sweep is: what its batches committed is in the journal.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+from duesweep.context import SweepContext
+from duesweep.core.change import Command
+from duesweep.errors import ConfigError, LedgerError, StoreError, SweepClosedError
+from duesweep.ledger.ledger import Ledger
+from duesweep.lost_session import living_session
+from duesweep.settle import settle_command, settle_first
+from duesweep.stop import Stop
+from duesweep.stores.abilities import refuse_outdated
+from duesweep.stores.base import DriverSession
+from duesweep.stores.steering import ChangesMessages, KeepsCommands, OpensChanges, require
+from duesweep.stores.values import SweepRun
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What became of the messages of a batch, or of all. `held` were locked by others, `gone` were
+    not there any more, and `refused` could not be changed as the command asked.
+    """
+
+    changed: int = 0
+    held: int = 0
+    gone: int = 0
+    refused: int = 0
+
+    def __add__(self, other: "Tally") -> "Tally":
+        return Tally(
+            self.changed + other.changed,
+            self.held + other.held,
+            self.gone + other.gone,
+            self.refused + other.refused,
+        )
+
+
+# Yields after each batch that it has committed.
+Work = Callable[[ChangesMessages, SweepRun], Iterator[Tally]]
+
+
+@dataclass(frozen=True, slots=True)
+class CommandReport:
+    """What a command did. `ledger_error`: why the ledger has not got it yet; the journal keeps it
+    until the next sweep or command. `is_stopped`: it was stopped between two batches.
+    """
+
+    command_id: str
+    source: str
+    tally: Tally
+    ledger_error: str | None = None
+    is_stopped: bool = False
+
+
+def run_command(
+    context: SweepContext, ledger: Ledger, command: Command, work: Work, stop: Stop | None = None
+) -> CommandReport:
+    """Carry a command out, and settle it into the context's ledger.
+
+    A command that `undoes` runs alone, and only if the ledger has all that earlier ones did: so
+    `work` can rely on what it reads there. Raises the `DuesweepError`s of its parts; in every case
+    the journal has what was done.
+    """
+    source = context.store.source
+    store = require(context.store, OpensChanges, command.name, source)  # type: ignore[type-abstract] # a protocol
+    with context.store.open_driver() as session:
+        refuse_outdated(session)
+        session.check()
+        commands = require(session, KeepsCommands, command.name, source)  # type: ignore[type-abstract] # a protocol
+        with commands.undoing() if command.name.undoes else nullcontext():
+            earlier = settle_first(session, ledger)
+            if command.name.undoes:
+                _refuse_unsettled(commands, earlier)
+            run = commands.open_command(command)
+            with store.open_changes() as changing:
+                tally, is_stopped = _carry_out(work(changing, run), stop or Stop())
+            with living_session(context.store, session, run, context.breaker) as living:
+                ledger_error = _end(living, ledger, run)
+    return CommandReport(str(run.sweep_id), source, tally, ledger_error, is_stopped)
+
+
+def _refuse_unsettled(commands: KeepsCommands, earlier: LedgerError | None) -> None:
+    if earlier is not None:
+        raise earlier
+    others = commands.undoing_commands()
+    if others:
+        raise StoreError(
+            f"Command {others[0]}, which restores, replays or discards messages of "
+            f"{commands.source}, has not ended yet, and this one has done nothing",
+            advice="try again when that one has ended",
+            transient=True,
+        )
+
+
+def _carry_out(batches: Iterator[Tally], stop: Stop) -> tuple[Tally, bool]:
+    """Do all batches, or those before a stop. Returns what they did, and whether it was stopped."""
+    total = Tally()
+    while not stop.is_wanted:
+        batch = next(batches, None)
+        if batch is None:
+            return total, False
+        total += batch
+    return total, True
+
+
+def _end(session: DriverSession, ledger: Ledger, run: SweepRun) -> str | None:
+    """Close and settle the command. Returns why the ledger has not got it, if so."""
+    if not session.close_sweep(run.sweep_id, abandoned=False, remaining=0):
+        raise SweepClosedError(
+            f"Another process closed command {run.sweep_id} of {session.source}, because it took "
+            "this one for dead. What the command did before is done, and in the ledger",
+            advice="run the command again for the rest",
+        )
+    assert isinstance(session, KeepsCommands)
+    try:
+        settle_command(session, ledger, run.sweep_id)
+    except (LedgerError, ConfigError) as error:
+        return str(error)
+    return None
