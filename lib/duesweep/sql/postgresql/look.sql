@@ -7,8 +7,8 @@
 SELECT set_config('cursor_tuple_fraction', '0.00001', true) AS fraction;
 
 -- name: look
--- Returns the messages that are due in a span, those with the earliest Due first, those without a Due
--- last. There is no other order within one Due: then the server would have to sort all messages that
+-- Returns the messages that are due in a span, those with the earliest Due first, without those that have
+-- none. There is no other order within one Due: then the server would have to sort all messages that
 -- share it. `first` (included) and `last` (not included) are instants; NULL: no limit. `instant_us` is
 -- the instant at which a message is due, as in a claim. The index takes Dues from three hours around
 -- the span, since clocks in the writers' zone may have changed in it; the instants decide. `body` is NULL.
@@ -24,7 +24,8 @@ CROSS JOIN LATERAL (
         ELSE (d.{due}{utc} AT TIME ZONE %(zone)s::text) AT TIME ZONE 'UTC'
     END AS instant
 ) i
-WHERE (%(first)s::timestamptz IS NULL OR (
+WHERE d.{due} IS NOT NULL
+  AND (%(first)s::timestamptz IS NULL OR (
         d.{due} >= ((%(first)s::timestamptz AT TIME ZONE 'UTC' - interval '3 hours')
             AT TIME ZONE %(zone)s::text){utc}
         AND i.instant >= %(first)s::timestamptz
@@ -35,6 +36,13 @@ WHERE (%(first)s::timestamptz IS NULL OR (
         AND i.instant < %(last)s::timestamptz
       ))
 ORDER BY d.{due};
+
+-- name: look_timeless
+-- Returns the messages without a Due, as `look` does. Takes no locks on rows.
+SELECT d.{id}::text AS id, d.{headers} AS headers, NULL::bytea AS body, {destination} AS destination,
+       coalesce(octet_length(d.{body}), 0) AS body_bytes, NULL::bigint AS due_us, NULL::bigint AS instant_us
+FROM {delayed} d
+WHERE d.{due} IS NULL;
 
 -- name: find
 -- Returns the messages with these keys, as `look` does; with their bodies if `with_body` is true. Takes
