@@ -12,19 +12,41 @@ from duesweep.context import SweepContext
 from duesweep.core.change import Change, ChangeKind
 from duesweep.core.clock import Clock, SystemClock
 from duesweep.core.destination_breakers import DestinationBreakers
-from duesweep.core.error_rows import ErrorId, ErrorRow
+from duesweep.core.error_rows import ErrorFilter, ErrorId, ErrorRow
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Message
 from duesweep.core.moment import Moment
 from duesweep.core.replay import KeptMessage, Replayable, make_replayable
 from duesweep.delivery import SliceDelivery
 from duesweep.errors import MessageError
-from duesweep.exhausted import ExhaustedMessages
+from duesweep.exhausted import ExhaustedMessages, Fate
 from duesweep.replay_ways import Account, Delivery, Item, PutBack
 from duesweep.steer import Tally
 from duesweep.stores.steering import ChangesMessages
 from duesweep.stores.values import SweepRun
 
 _LOST = "The ledger does not have it any more"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Errors that a filter means: `rows` are to be done. `done_rows` are left out, because of what
+    was done with them; `done` has that, also of rows that are wanted again.
+    """
+
+    rows: Mapping[ErrorId, ErrorRow]
+    done_rows: Mapping[ErrorId, ErrorRow]
+    done: Mapping[ErrorId, Fate]
+
+
+def find_errors(messages: ExhaustedMessages, chosen: ErrorFilter, *, again: bool = False) -> Found:
+    """What a command would act on, as far as the ledger knows now."""
+    done = messages.fates()
+    rows: dict[ErrorId, ErrorRow] = {}
+    done_rows: dict[ErrorId, ErrorRow] = {}
+    for row in messages.rows(chosen):
+        kept = done_rows if row.id in done and not again else rows
+        kept[row.id] = row
+    return Found(rows, done_rows, done)
 
 
 @dataclass(frozen=True, slots=True)
