@@ -130,13 +130,16 @@ def replay(  # noqa: PLR0913 - its options
     --reason 'Billing is up again'
     """
     from duesweep.cli import errors_steering as command
+    from duesweep.cli.commands import CommandOptions
     from duesweep.cli.errors_listing import ErrorOptions
     from duesweep.replay import Target
 
     chosen = ErrorOptions(tuple(ids or ()), group, error, destination, message_type, since, until)
-    given = command.Given(chosen, reason, everything=everything, yes=yes, dry_run=dry_run)
+    common = CommandOptions(reason, yes=yes, is_dry_run=dry_run, as_json=as_json)
     return command.replay(
-        command.Call(config, settings or [], given, as_json=as_json), Target(to, due), again=again
+        command.Call(config, settings or [], chosen, common, everything),
+        Target(to, due),
+        again=again,
     )
 
 
@@ -163,8 +166,9 @@ def discard(  # noqa: PLR0913 - its options
     Example: duesweep errors discard --group 1f0c9a2b --reason 'orders of the load test'
     """
     from duesweep.cli import errors_steering as command
+    from duesweep.cli.commands import CommandOptions
     from duesweep.cli.errors_listing import ErrorOptions
 
     chosen = ErrorOptions(tuple(ids or ()), group, error, destination, message_type, since, until)
-    given = command.Given(chosen, reason, everything=everything, yes=yes, dry_run=dry_run)
-    return command.discard(command.Call(config, settings or [], given, as_json=as_json))
+    common = CommandOptions(reason, yes=yes, is_dry_run=dry_run, as_json=as_json)
+    return command.discard(command.Call(config, settings or [], chosen, common, everything))

@@ -76,6 +76,7 @@ class End:
     dry run, or somebody said no.
     """
 
+    source: str
     found: Found
     act: Act
     named: Named
@@ -96,16 +97,17 @@ class End:
 
     def print_all(self, *, as_json: bool) -> None:
         """Print the result, and on stderr what was not done."""
-        print(json.dumps(self._document()) if as_json else self._sentence())
+        print(json.dumps(self._document()) if as_json else make_printable(self._sentence()))
         for text in self._notices():
             _tell(text)
 
     def _sentence(self) -> str:
         if self.is_dry_run:
-            return f"{count_text(len(self.found.rows), 'error')} would be {self.act.done}."
+            count = count_text(len(self.found.rows), "error")
+            return f"{self.source}: {count} would be {self.act.done}."
         changed = 0 if self.done is None else self.done.tally.changed
-        text = f"{self.act.done.capitalize()} {count_text(changed, 'error')}"
-        return f"{text} by command {self.done.command_id}." if self.done else f"{text}."
+        text = f"{self.source}: {self.act.done} {count_text(changed, 'error')}"
+        return f"{text}, command {self.done.command_id}." if self.done else f"{text}."
 
     def _notices(self) -> Iterator[str]:
         account, done = self.act.work.account, self.done
@@ -125,6 +127,8 @@ class End:
     def _document(self) -> dict[str, Any]:
         account, done = self.act.work.account, self.done
         return {
+            "command": self.act.name.value,
+            "source": self.source,
             "command_id": None if done is None else done.command_id,
             "chosen": len(self.found.rows),
             self.act.done: 0 if done is None else done.tally.changed,

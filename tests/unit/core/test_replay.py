@@ -14,7 +14,8 @@ from duesweep.testing.builders import BODY, DUE, ENDPOINT, headers_text, message
 from support import recordings
 
 # With unusual white space, escapes and a null, which all have to stay.
-_ODD = '{ "a" : "\\t\\/" ,"%s":"Billing", "b":null }' % headers_json.FORWARD_DESTINATION
+_FORWARD = f'"{headers_json.FORWARD_DESTINATION}":"Billing"'
+_ODD = '{ "a" : "\\t\\/" ,' + _FORWARD + ', "b":null }'
 
 
 def _kept(text: str, destination: str | None = "Billing", body: bytes | None = BODY) -> KeptMessage:
