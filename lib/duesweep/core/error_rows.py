@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
@@ -42,18 +41,13 @@ class ErrorRow(NamedTuple):
         return hashlib.sha256(text.encode()).hexdigest()[:_GROUP_DIGITS]
 
 
-# What became of errors since; the others wait for somebody.
-Fates = Mapping[ErrorId, ChangeKind]
-
-
 @dataclass(frozen=True, slots=True)
 class ErrorFilter:
     """Which errors an operator means. All conditions have to hold; no condition: all errors.
 
     `ids` are message ids or keys. `error_class`, `destination` and `message_type` are patterns in
-    which `*` stands for any text; a class may be given without its module. A message for the
-    endpoint itself has the name of its own queue as destination. `since` and `until` are about the
-    last failure; `until` is not included.
+    which `*` stands for any text; a class may be given without its module. `since` and `until` are
+    about the last failure; `until` is not included.
     """
 
     ids: tuple[str, ...] = ()
@@ -69,13 +63,13 @@ class ErrorFilter:
         """Whether it means all errors."""
         return self == ErrorFilter()
 
-    def matches(self, row: ErrorRow, own_queue: str) -> bool:
+    def matches(self, row: ErrorRow) -> bool:
         """Whether it means this one."""
         return (
             self._is_named(row)
             and self._is_in_time(row.last_failed_at)
             and _fits(self.error_class, row.error_class, row.error_class.rpartition(".")[2])
-            and _fits(self.destination, own_queue if row.destination is None else row.destination)
+            and _fits(self.destination, row.destination)
             and _fits(self.message_type, row.message_type)
         )
 
