@@ -26,22 +26,29 @@ def read_history(
     """The events of a message, the earliest first. It is known by its key, by its message id, or by
     both; rows of the key tell its message id, and a message that came back has another key.
     """
-    found = dict(_rows(ledger, source, "message_key", [key] if key else []))
-    ids = {message_id, *(message for _, message in found.items())} - {None}
-    found |= dict(_rows(ledger, source, "message_id", sorted(filter(None, ids))))
-    return sorted(found, key=lambda event: (event.at is not None, event.at or 0))
+    found = list(_rows(ledger, source, "message_key", [key] if key else []))
+    ids = {message_id, *(row.message_id for row in found)} - {None}
+    others = _rows(ledger, source, "message_id", sorted(filter(None, ids)))
+    # Those of the key are there already, each as often as the ledger has it.
+    found += [row for row in others if key is None or row.message_key != key]
+    events = [row.event for row in found]
+    return sorted(events, key=lambda event: (event.at is not None, event.at or 0))
 
 
-def _rows(
-    ledger: Ledger, source: str, column: str, values: list[str]
-) -> Iterator[tuple[Event, str | None]]:
-    """The events of all tables, and their message ids."""
+class _Found(NamedTuple):
+    event: Event
+    message_key: str | None
+    message_id: str | None
+
+
+def _rows(ledger: Ledger, source: str, column: str, values: list[str]) -> Iterator[_Found]:
+    """The events of all tables."""
     if not values:
         return
     for table, (columns, event) in _TABLES.items():
         wanted = Among("source", [source]), Among(column, values)
-        for row in ledger.rows(table, [*columns, "message_id"], *wanted):
-            yield event(row), row["message_id"]
+        for row in ledger.rows(table, [*columns, "message_key", "message_id"], *wanted):
+            yield _Found(event(row), row["message_key"], row["message_id"])
 
 
 def _tombstone(row: LedgerRow) -> Event:
