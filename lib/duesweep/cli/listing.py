@@ -78,7 +78,7 @@ def _looked_at(listing: Listing, scan_limit: int) -> str:
         return looked_at
     return (
         f"{looked_at}, and stopped there: there are more, so the counts may be too low; raise "
-        f"--scan-limit {scan_limit}, or narrow it with --due-before"
+        f"--scan-limit above {scan_limit:,}, or choose fewer with --due-before"
     )
 
 
