@@ -1,6 +1,8 @@
 """Stores that users bring: one that is right, and some that are not."""
 
 from duesweep.core.address import PostgreSqlAddresses, TableName
+from duesweep.drivers.postgresql import connect
+from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
 from duesweep.stores.postgresql.store import PostgreSqlStore
 from duesweep.stores.values import StoreSettings
 
@@ -18,6 +20,17 @@ class AcmeStore(PostgreSqlStore):
             writer_time_zone=settings.options.get("zone"),
             timeouts=settings.timeouts,
         )
+
+
+class BlindStore(AcmeStore):
+    """It sweeps, and cannot show what waits."""
+
+    def open_driver(self) -> PostgreSqlDriverSession:
+        return BlindSession(connect(self.dsn, self.timeouts.driver), self)
+
+
+class BlindSession(PostgreSqlDriverSession):
+    look = None
 
 
 class RaisingStore:

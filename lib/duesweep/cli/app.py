@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from duesweep.cli import documents, queue, rabbitmq, subscriptions
+from duesweep.cli import documents, errors, messages, queue, rabbitmq, steering, subscriptions
 from duesweep.cli.options import ConfigFile, Overrides, PrintSql
 from duesweep.cli.signals import TerminatedError, raise_on_sigterm
 from duesweep.errors import DuesweepError, ExitCode, raise_interruption
@@ -29,6 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+app.add_typer(errors.app, name="errors", short_help="Show, replay and discard what failed.")
 app.add_typer(queue.app, name="queue", short_help="Create, fill, read and purge queues.")
 app.add_typer(rabbitmq.app, name="rabbitmq", short_help="Create and verify what RabbitMQ needs.")
 app.add_typer(subscriptions.app, name="subscriptions", short_help="Read and change subscriptions.")
@@ -181,6 +182,10 @@ def demo(
     from duesweep.demo import run as command
 
     return command.run(folder, messages)
+
+
+messages.add_to(app)
+steering.add_to(app)
 
 
 def _run(arguments: list[str]) -> object:

@@ -18,6 +18,7 @@ SOURCE = "NServiceBus.ExceptionInfo.Source"
 STACK_TRACE = "NServiceBus.ExceptionInfo.StackTrace"
 TIME_OF_FAILURE = "NServiceBus.TimeOfFailure"
 FAILED_QUEUE = "NServiceBus.FailedQ"
+_EXCEPTION_PREFIX = "NServiceBus.ExceptionInfo."
 # duesweep's own: the stored text of headers that cannot be read.
 UNREADABLE_HEADERS = "duesweep.UnreadableHeaders"
 
@@ -53,6 +54,11 @@ def fault_headers(error: MessageError, failed_queue: str, now: datetime) -> Head
         TIME_OF_FAILURE: wire_time(now),
         FAILED_QUEUE: failed_queue,
     }
+
+
+def is_fault_header(name: str) -> bool:
+    """Whether the header tells of a failure, also of one that another endpoint has noted."""
+    return name in {TIME_OF_FAILURE, FAILED_QUEUE} or name.startswith(_EXCEPTION_PREFIX)
 
 
 def wire_time(moment: datetime) -> str:

@@ -33,7 +33,9 @@ class WaitingMessage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DueSpan:
-    """Instants from `start` (included) to `end` (not included); None: no limit."""
+    """Instants from `start` (included) to `end` (not included); None: no limit. What is never due
+    is in all spans without an end.
+    """
 
     start: datetime | None = None
     end: datetime | None = None
@@ -59,6 +61,11 @@ class MessageFilter:
     def is_empty(self) -> bool:
         """Whether it means all messages."""
         return self == MessageFilter()
+
+    @property
+    def reads_headers(self) -> bool:
+        """Whether the store cannot tell what it means: each message has to be looked at."""
+        return self != MessageFilter(keys=self.keys, due=self.due)
 
     def matches(self, waiting: WaitingMessage, own_queue: str) -> bool:
         """Whether it means this message. The span of Dues is the store's affair."""

@@ -3,11 +3,12 @@
 There are two, and each continues what the other wrote: delta-rs, which needs no JVM, and Spark.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from duesweep.ledger.identity import LedgerTableFacts
+from duesweep.ledger.reading import Condition, LedgerRow
 from duesweep.stores.journal import ExhaustedPiece, Journal, SweepSummary
 
 # A table's rows as its writer takes them: a DataFrame, or what delta-rs reads as Arrow.
@@ -92,4 +93,10 @@ class LedgerTables(Protocol):
 
     def rows(self, journal: Journal, sweep_id: UUID) -> SweepRows:
         """The rows of a sweep, as `append` takes them."""
+        ...
+
+    def read(
+        self, name: str, columns: Sequence[str], conditions: Sequence[Condition]
+    ) -> Iterator[LedgerRow]:
+        """Rows of a table, as a stream: all that fit the conditions; none if there is no table."""
         ...

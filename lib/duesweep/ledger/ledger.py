@@ -1,7 +1,7 @@
 """The ledger: which tables it has, whose they are, and the writing of sweeps and commands, once."""
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -20,6 +20,7 @@ from duesweep.ledger.identity import (
     identify,
     requires_changes,
 )
+from duesweep.ledger.reading import Condition, LedgerRow
 from duesweep.stores.journal import ExhaustedPiece, Journal, SweepSummary
 from duesweep.stores.steering import CommandJournal
 
@@ -162,6 +163,12 @@ class Ledger:
     ) -> None:
         """Replace the rows of one source, once."""
         self.tables.replace_source(name, rows, source, transaction)
+
+    def rows(
+        self, name: str, columns: Sequence[str], *conditions: Condition
+    ) -> Iterator[LedgerRow]:
+        """Rows of a table, as a stream: all that fit the conditions; none if there is no table."""
+        return self.tables.read(name, columns, conditions)
 
     def _append_exhausted(
         self, rows: SweepRows, pieces: Sequence[ExhaustedPiece], only: AppTransaction

@@ -23,21 +23,22 @@ def resolve_writer(
     """
     if writer is not LedgerWriter.AUTO:
         return writer
-    is_local = locations.local_folder(root) is not None and _can_delta_rs_write(root)
+    is_local = locations.local_folder(root) is not None and can_delta_rs_reach(root)
     has_other_files = spark is not None and _has_other_files(spark)
     return LedgerWriter.DELTA_RS if is_local and not has_other_files else LedgerWriter.SPARK
 
 
 def require_delta_rs_root(root: str) -> None:
     """Raise `ConfigError` for a root that delta-rs cannot write."""
-    if not _can_delta_rs_write(root):
+    if not can_delta_rs_reach(root):
         raise ConfigError(
             f"delta-rs cannot write a ledger at {root}",
             advice='set ledger.writer = "spark", or ledger.root to a folder or to s3:, abfss:, gs:',
         )
 
 
-def _can_delta_rs_write(root: str) -> bool:
+def can_delta_rs_reach(root: str) -> bool:
+    """Whether delta-rs can read and write a ledger there."""
     # delta-rs takes a percent sign in a path for an escape, however it is written.
     is_known = locations.is_path(root) and locations.scheme(root) in _SCHEMES
     return is_known and "%" not in root

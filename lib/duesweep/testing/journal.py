@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from duesweep import tombstone
 from duesweep.core.account import SliceEnd
+from duesweep.core.change import Change
 from duesweep.core.message import Message
 from duesweep.core.outcome import Exhausted, Outcomes
 from duesweep.errors import MessageError, format_stack, type_name
@@ -56,6 +57,29 @@ class SliceEntry:
         return self.end.reason
 
 
+@dataclass(frozen=True, slots=True)
+class ChangeEntry:
+    """A message that an operator's command changed. `headers_text` and `body` are those of a
+    message that was cancelled, as they were stored.
+    """
+
+    change: str
+    changed_us: int
+    message_key: str
+    message_id: str | None
+    message_type: str | None
+    destination: str | None
+    due_before_us: int | None
+    due_after_us: int | None
+    queue: str | None
+    of: str | None
+    new_key: str | None
+    attempts: int
+    body_bytes: int
+    headers_text: str | None = None
+    body: bytes | None = None
+
+
 JournalEntry = BatchEntry | ExhaustedEntry | SliceEntry
 
 
@@ -100,6 +124,30 @@ def exhausted_entry(
         stack=format_stack(exhausted.error),
         headers=row.headers,
         body=row.body,
+    )
+
+
+def change_entry(
+    change: Change, changed_us: int, row: DelayedRow | None = None, own_queue: str = ENDPOINT
+) -> ChangeEntry:
+    """The entry of a change; `row` is that of a message that was cancelled."""
+    message = change.message
+    return ChangeEntry(
+        change.kind.value,
+        changed_us,
+        message_key=message.key,
+        message_id=message.message_id,
+        message_type=message.message_type,
+        destination=_destination(message, own_queue),
+        due_before_us=change.due_before,
+        due_after_us=change.due_after,
+        queue=change.queue,
+        of=change.of,
+        new_key=change.new_key,
+        attempts=message.attempts,
+        body_bytes=message.body_bytes,
+        headers_text=None if row is None else row.headers,
+        body=None if row is None else row.body,
     )
 
 

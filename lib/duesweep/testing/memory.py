@@ -12,6 +12,7 @@ from duesweep.stores.base import DriverSession
 from duesweep.stores.modes import refuse_distributed
 from duesweep.stores.values import TransactionMode
 from duesweep.testing.builders import ENDPOINT
+from duesweep.testing.memory_changes import MemoryChangeSession
 from duesweep.testing.memory_sessions import MemoryMessageSession, MemoryTaskSession
 from duesweep.testing.memory_state import MemoryState
 
@@ -36,6 +37,11 @@ class MemoryStore(MemoryState):
     def open_messages(self) -> Iterator[MemoryMessageSession]:
         """A session for one message at a time."""
         yield MemoryMessageSession(self)
+
+    @contextmanager
+    def open_changes(self) -> Iterator[MemoryChangeSession]:
+        """A session for an operator's command."""
+        yield MemoryChangeSession(self)
 
     def open_driver(self) -> DriverSession:
         """Raises `StoreError`: Spark makes plans, and it cannot read this memory."""

@@ -158,9 +158,10 @@ class MemoryMessageSession(MemoryTaskSession):
 
     def store(self, message: NewMessage) -> str:
         """Store a message until it is due. Returns its key."""
-        text = headers_json.write(
-            headers_json.set_forward_destination(message.headers, message.destination)
-        )
+        text = message.stored_headers
+        if text is None:
+            headers = headers_json.set_forward_destination(message.headers, message.destination)
+            text = headers_json.write(headers)
         row = DelayedRow(headers=text, body=message.body, due=message.due)
         with self.transaction():
             self.enlist(partial(self._store.rows.update, {row.key: row}))

@@ -11,7 +11,7 @@ from duesweep.core.clock import SettableClock
 from duesweep.errors import StoreError
 from duesweep.stores.values import Horizon, SweepRun
 from duesweep.testing.builders import DUE, DelayedRow
-from duesweep.testing.journal import JournalEntry
+from duesweep.testing.journal import ChangeEntry, JournalEntry
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # An hour after the builders' messages were due.
@@ -43,6 +43,8 @@ class MemoryState:
         self.errors: dict[str, str] = {}
         self.journal: dict[UUID, list[JournalEntry]] = {}
         self.sweeps: dict[UUID, MemorySweep] = {}
+        # What operators' commands changed.
+        self.changes: dict[UUID, list[ChangeEntry]] = {}
         # The session that holds the lock of a row, by the row's key.
         self.holders: dict[str, object] = {}
         self.changed = threading.Condition()
@@ -57,6 +59,12 @@ class MemoryState:
         run = SweepRun(uuid.uuid4(), Horizon(self.now, self.now))
         self.sweeps[run.sweep_id] = MemorySweep()
         self.journal[run.sweep_id] = []
+        return run
+
+    def open_command(self) -> SweepRun:
+        """Open an operator's command."""
+        run = self.open_sweep()
+        self.changes[run.sweep_id] = []
         return run
 
     def close_sweep(self, run: SweepRun) -> None:

@@ -9,13 +9,20 @@ from typing import Any, Generic
 from duesweep import wiring
 from duesweep.core.account import SliceAccount, SliceEnd
 from duesweep.core.breaker_report import report_from_text
+from duesweep.core.change import Command
 from duesweep.core.message import Message
 from duesweep.stores.abilities import StopsSweeps
-from duesweep.stores.steering import LooksAtMessages
+from duesweep.stores.steering import KeepsCommands, LooksAtMessages
 from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import DelayedRow
 from duesweep.testing.contract import Abilities
-from duesweep.testing.journal import BatchEntry, ExhaustedEntry, JournalEntry, SliceEntry
+from duesweep.testing.journal import (
+    BatchEntry,
+    ChangeEntry,
+    ExhaustedEntry,
+    JournalEntry,
+    SliceEntry,
+)
 from support.endpoint import Endpoint, S
 from support.postgresql_server import PostgreSqlEndpoint
 
@@ -78,6 +85,16 @@ class DelayedTableUnderTest(Generic[S]):
             assert isinstance(driver, StopsSweeps)
             driver.stop_sweep(run.sweep_id, after_seconds)
 
+    def open_command(self, command: Command) -> SweepRun:
+        with self.store.open_driver() as driver:
+            assert isinstance(driver, KeepsCommands)
+            return driver.open_command(command)
+
+    def changes(self, run: SweepRun) -> list[ChangeEntry]:
+        rows = self.endpoint.fetch(f"SELECT * FROM {self.endpoint.own_table('changes')}")
+        mine = [row for row in rows if str(row.sweep_id).lower() == str(run.sweep_id)]
+        return [_change_of(row) for row in sorted(mine, key=lambda row: int(row.id))]
+
     @contextmanager
     def open_look(self) -> Iterator[LooksAtMessages]:
         with self.store.open_driver() as driver:
@@ -103,6 +120,14 @@ class DelayedTableUnderTest(Generic[S]):
 
     def delivered(self) -> list[str]:
         return [row.headers for row in self.endpoint.queue_rows("Billing")]
+
+
+def _change_of(row: Any) -> ChangeEntry:
+    """A row of the journal's changes. PostgreSQL's has headers only once."""
+    values = {field.name: getattr(row, field.name, None) for field in fields(ChangeEntry)}
+    if not hasattr(row, "headers_text"):
+        values["headers_text"] = row.headers
+    return ChangeEntry(**values)
 
 
 def _entry_of(values: dict[str, Any]) -> JournalEntry:

@@ -99,7 +99,6 @@ def test_dialects_have_the_same_statements_except_those_that_only_one_needs() ->
         # the index on Due of a table that is there; what queue tables lack
         *("create_due_index", "queue_indexes"),
         # by spans of Due; the MSMQ store; two shapes of queue tables
-        "look_timeless",
         *("count_waiting", "count_some_waiting", "remove_first", "follow_rescheduled"),
         *("create_msmq_delayed", "store_msmq_message", "raise_retry_counts", "remove_by_id"),
         *("hold_by_id", "count_present_by_id", "reschedule_by_id"),

@@ -7,6 +7,7 @@ again, so its order, nulls and escapes stay.
 
 import json
 import re
+from collections.abc import Collection
 from json.decoder import scanstring  # type: ignore[attr-defined]
 
 import msgspec
@@ -69,14 +70,23 @@ def remove_forward_destination(text: str) -> str:
     # by members: the name twice, or perhaps in escapes, which for ASCII all begin with `\u00`.
     before, *others = text.split(_FORWARD_NAME)
     if len(others) != 1 or before[-1] not in "{," or _ASCII_ESCAPE in text:
-        return _rebuild(text)
+        return remove(text, {FORWARD_DESTINATION})
     value = _VALUE.match(others[0])
     if value is None:
-        return _rebuild(text)
+        return remove(text, {FORWARD_DESTINATION})
     after = others[0][value.end() :]
     if after.startswith(","):
         return before + after[1:]
     return before.removesuffix(",") + after
+
+
+def remove(text: str, names: Collection[str]) -> str:
+    """`text` without these headers; the others' texts stay. `read` must have accepted `text`.
+
+    Takes texts that JSON allows but the transports never write: escaped or repeated names.
+    """
+    members = [member for name, member in _members(text) if name not in names]
+    return "{" + ",".join(members) + "}"
 
 
 def set_forward_destination(headers: Headers, destination: str | None) -> Headers:
@@ -103,15 +113,6 @@ def _as_escape(character: re.Match[str]) -> str:
 def _surrogate_pair(character: re.Match[str]) -> str:
     units = character[0].encode("utf-16-be").hex().upper()
     return f"\\u{units[:4]}\\u{units[4:]}"
-
-
-def _rebuild(text: str) -> str:
-    """Join the members' stored texts again, without the forward destination.
-
-    For texts that JSON allows but the transports never write: escaped or repeated member names.
-    """
-    members = [member for name, member in _members(text) if name != FORWARD_DESTINATION]
-    return "{" + ",".join(members) + "}"
 
 
 def _members(text: str) -> list[tuple[str, str]]:

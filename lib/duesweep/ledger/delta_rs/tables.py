@@ -5,7 +5,7 @@ https://delta-io.github.io/delta-rs/usage/loading-table/
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -20,8 +20,10 @@ from duesweep.errors import LedgerError, StoreError
 from duesweep.ledger import locations
 from duesweep.ledger.base import AppTransaction
 from duesweep.ledger.delta_rs.errors import ignore_conflicts, map_errors
+from duesweep.ledger.delta_rs.reading import read_rows
 from duesweep.ledger.delta_rs.rows import ArrowRows, ArrowSweepRows
 from duesweep.ledger.identity import ID_PROPERTY, LedgerTableFacts
+from duesweep.ledger.reading import Condition, LedgerRow
 from duesweep.ledger.schemas import SCHEMAS
 from duesweep.stores.journal import Journal
 
@@ -91,6 +93,13 @@ class DeltaRsTables:
         escaped = source.replace("'", "''")
         predicate = f"source = '{escaped}'"
         self._write(name, rows, transaction, mode="overwrite", predicate=predicate)
+
+    def read(
+        self, name: str, columns: Sequence[str], conditions: Sequence[Condition]
+    ) -> Iterator[LedgerRow]:
+        """Rows of a table, as a stream; none if there is no table."""
+        with map_errors(f"{self._location(name)} is unreadable"), suppress(TableNotFoundError):
+            yield from read_rows(self._open(name), columns, conditions)
 
     def _write(
         self, name: str, rows: ArrowRows, transaction: AppTransaction, **options: Any

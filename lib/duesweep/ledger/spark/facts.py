@@ -19,6 +19,11 @@ _ABSENCE = (
 )
 
 
+def is_absence(error: Exception) -> bool:
+    """Whether an error says that there is no such table."""
+    return isinstance(error, AnalysisException) and any(each in str(error) for each in _ABSENCE)
+
+
 @dataclass(frozen=True, slots=True)
 class LedgerReader:
     """Reads facts about the tables under one root."""
@@ -43,7 +48,7 @@ class LedgerReader:
                     f"ledger.root is {self.root!r}, but there is no such catalog schema",
                     advice="create it, or write a path with a slash, as in ./ledger",
                 ) from error
-            if not any(condition in str(error) for condition in _ABSENCE):
+            if not is_absence(error):
                 raise self._make_error(error) from error
             return LedgerTableFacts(name, location, holds_data=self._holds_data(name))
         except SPARK_ERRORS as error:

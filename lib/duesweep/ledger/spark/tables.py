@@ -4,7 +4,7 @@ Delta records (txnAppId, txnVersion) with a commit and silently ignores a versio
 https://docs.delta.io/latest/delta-batch.html#idempotent-table-writes-in-foreachbatch
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID
@@ -15,7 +15,9 @@ from duesweep.errors import LedgerError, raise_interruption
 from duesweep.ledger import locations
 from duesweep.ledger.base import AppTransaction
 from duesweep.ledger.identity import LedgerTableFacts
-from duesweep.ledger.spark.facts import LedgerReader
+from duesweep.ledger.reading import Condition, LedgerRow
+from duesweep.ledger.spark.facts import LedgerReader, is_absence
+from duesweep.ledger.spark.reading import read_rows
 from duesweep.ledger.spark.rows import SparkSweepRows
 from duesweep.ledger.spark.types import SPARK_SCHEMAS
 from duesweep.spark_errors import SPARK_ERRORS, is_conflict, is_transient, sentence
@@ -78,6 +80,23 @@ class SparkTables:
             f"ALTER TABLE {self.table(name)} SET TBLPROPERTIES ({_format_properties(properties)})",
             f"{self.table(name)} could not be marked as the ledger's",
         )
+
+    def read(
+        self, name: str, columns: Sequence[str], conditions: Sequence[Condition]
+    ) -> Iterator[LedgerRow]:
+        """Rows of a table, as a stream; none if there is no table."""
+        try:
+            table_df = self.spark.read.table(self.table(name))
+            yield from read_rows(table_df, name, columns, conditions)
+        except SPARK_ERRORS as error:
+            if is_absence(error):
+                return
+            raise_interruption(error)
+            raise LedgerError(
+                f"{self.table(name)} is unreadable: {sentence(error)}",
+                advice="check ledger.root and the right to read there",
+                transient=is_transient(error),
+            ) from error
 
     def _write(
         self, name: str, transaction: AppTransaction, writer: Callable[[], DataFrameWriter]

@@ -7,24 +7,27 @@
 SELECT set_config('cursor_tuple_fraction', '0.00001', true) AS fraction;
 
 -- name: look
--- Returns the messages that are due in a span, those with the earliest Due first, those without a Due
--- last. There is no other order within one Due: then the server would have to sort all messages that
+-- Returns the messages that are due in a span, those with the earliest Due first, without those that have
+-- none. There is no other order within one Due: then the server would have to sort all messages that
 -- share it. `first` (included) and `last` (not included) are instants; NULL: no limit. `instant_us` is
 -- the instant at which a message is due, as in a claim. The index takes Dues from three hours around
--- the span, since clocks in the writers' zone may have changed in it; the instants decide. `body` is NULL.
--- Takes no locks on rows.
+-- the span, since clocks in the writers' zone may have changed in it; the instants decide. A Due
+-- after the year 290000, whose microseconds no bigint holds, is shown as that. `body` is NULL. Takes no
+-- locks on rows.
 SELECT d.{id}::text AS id, d.{headers} AS headers, NULL::bytea AS body, {destination} AS destination,
        coalesce(octet_length(d.{body}), 0) AS body_bytes,
-       CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM d.{due}) * 1000000)::bigint END AS due_us,
+       CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM c.due) * 1000000)::bigint END AS due_us,
        CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM i.instant) * 1000000)::bigint END AS instant_us
 FROM {delayed} d
+CROSS JOIN LATERAL (SELECT least(d.{due}{utc}, '290000-01-01 00:00:00+00'::timestamptz) AS due) c
 CROSS JOIN LATERAL (
     SELECT CASE
-        WHEN d.{due}{utc} < timestamptz '4713-01-01 00:00:00+00 BC' THEN d.{due}{utc}
-        ELSE (d.{due}{utc} AT TIME ZONE %(zone)s::text) AT TIME ZONE 'UTC'
+        WHEN c.due < timestamptz '4713-01-01 00:00:00+00 BC' THEN c.due
+        ELSE (c.due AT TIME ZONE %(zone)s::text) AT TIME ZONE 'UTC'
     END AS instant
 ) i
-WHERE (%(first)s::timestamptz IS NULL OR (
+WHERE d.{due} IS NOT NULL
+  AND (%(first)s::timestamptz IS NULL OR (
         d.{due} >= ((%(first)s::timestamptz AT TIME ZONE 'UTC' - interval '3 hours')
             AT TIME ZONE %(zone)s::text){utc}
         AND i.instant >= %(first)s::timestamptz
@@ -36,17 +39,28 @@ WHERE (%(first)s::timestamptz IS NULL OR (
       ))
 ORDER BY d.{due};
 
+-- name: look_timeless
+-- Returns the messages without a Due, as `look` does. Takes no locks on rows.
+SELECT d.{id}::text AS id, d.{headers} AS headers, NULL::bytea AS body, {destination} AS destination,
+       coalesce(octet_length(d.{body}), 0) AS body_bytes, NULL::bigint AS due_us, NULL::bigint AS instant_us
+FROM {delayed} d
+WHERE d.{due} IS NULL;
+
 -- name: find
 -- Returns the messages with these keys, as `look` does; with their bodies if `with_body` is true. Takes
 -- no locks on rows.
 SELECT d.{id}::text AS id, d.{headers} AS headers, CASE WHEN %(with_body)s THEN d.{body} END AS body,
        {destination} AS destination, coalesce(octet_length(d.{body}), 0) AS body_bytes,
-       CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM d.{due}) * 1000000)::bigint END AS due_us,
-       CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM CASE
-           WHEN d.{due}{utc} < timestamptz '4713-01-01 00:00:00+00 BC' THEN d.{due}{utc}
-           ELSE (d.{due}{utc} AT TIME ZONE %(zone)s::text) AT TIME ZONE 'UTC'
-       END) * 1000000)::bigint END AS instant_us
+       CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM c.due) * 1000000)::bigint END AS due_us,
+       CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM i.instant) * 1000000)::bigint END AS instant_us
 FROM {delayed} d
+CROSS JOIN LATERAL (SELECT least(d.{due}{utc}, '290000-01-01 00:00:00+00'::timestamptz) AS due) c
+CROSS JOIN LATERAL (
+    SELECT CASE
+        WHEN c.due < timestamptz '4713-01-01 00:00:00+00 BC' THEN c.due
+        ELSE (c.due AT TIME ZONE %(zone)s::text) AT TIME ZONE 'UTC'
+    END AS instant
+) i
 WHERE d.{id} = ANY(%(keys)s::uuid[]);
 
 -- name: read_failures

@@ -1,7 +1,7 @@
 """What an operator is shown of a delayed table in PostgreSQL."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -26,9 +26,16 @@ class PostgreSqlLook:
     def pages(self, span: DueSpan) -> Iterator[Iterator[Sequence[WaitingMessage]]]:
         """The messages of a span in pages, in the transaction under way."""
         self.statements.row("set_first_rows_fast")
+        with closing(self._pages(span)) as pages:
+            yield pages
+
+    def _pages(self, span: DueSpan) -> Generator[Sequence[WaitingMessage]]:
         values = {"zone": self.zone, "first": span.start, "last": span.end}
         with self.statements.pages("look", PAGE_ROWS, values) as pages:
-            yield map(self._messages, pages)
+            yield from map(self._messages, pages)
+        if self.kind.may_lack_due and span.end is None:
+            with self.statements.pages("look_timeless", PAGE_ROWS, {}) as pages:
+                yield from map(self._messages, pages)
 
     def find(self, keys: Sequence[str], *, with_body: bool) -> Sequence[WaitingMessage]:
         """The messages with these keys."""

@@ -40,6 +40,11 @@ def horizon_in(zone: str, statements: Statements) -> Horizon:
 def writer_time_zone(connection: PostgreSqlConnection, dsn: str, delayed: TableName) -> str:
     """The writers' time zone; `ConfigError` where roles disagree or the server's is hidden."""
     rows = connection.rows("writer_zones", schema=delayed.schema, table=delayed.table)
+    if not rows:
+        raise ConfigError(
+            f"There is no delayed table {delayed}",
+            advice="check store.endpoint, store.schema and store.delayed_table",
+        )
     writers = _writers(rows)
     zones = {row.zone for row in writers}
     if len(zones) > 1:

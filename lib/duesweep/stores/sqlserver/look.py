@@ -51,7 +51,7 @@ class SqlServerLook:
         values = {"first": bound_text(span.start or _EVER), "last": last_text(span.end)}
         with stream.pages("look", PAGE_ROWS, values) as pages:
             yield from map(self._messages, pages)
-        if self.kind.may_lack_due and span == DueSpan():
+        if self.kind.may_lack_due and span.end is None:
             with stream.pages("look_timeless", PAGE_ROWS, {}) as pages:
                 yield from map(self._messages, pages)
 

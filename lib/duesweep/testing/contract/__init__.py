@@ -2,9 +2,10 @@
 
 Write a class that tells the tests what they have to know about your store, without using one of its
 sessions: all members of `StoreUnderTest`, that of `StoppableStoreUnderTest` if sweeps of your store
-can be stopped early, and that of `ShowingStoreUnderTest` if it shows operators what waits. (For
-stores with JSON headers, `JsonHeaders` has three of them.) Then inherit the tests, and define the
-fixture `subject`, an empty store for each test:
+can be stopped early, that of `ShowingStoreUnderTest` if it shows operators what waits, and those of
+`ChangeableStoreUnderTest` if operators can change it. (For stores with JSON headers, `JsonHeaders`
+has three of them.) Then inherit the tests, and define the fixture `subject`, an empty store for
+each test:
 
     from dataclasses import replace
     from datetime import timedelta
@@ -59,6 +60,7 @@ from duesweep.testing.contract.subjects import (  # noqa: E402 - see above
     Abilities,
     ArrivedMessages,
     BrokerUnderTest,
+    ChangeableStoreUnderTest,
     JsonHeaders,
     QueueUnderTest,
     ShowingStoreUnderTest,
@@ -73,6 +75,7 @@ __all__ = [
     "ArrivedMessages",
     "BrokerContract",
     "BrokerUnderTest",
+    "ChangeableStoreUnderTest",
     "JsonHeaders",
     "QueueContract",
     "QueueUnderTest",

@@ -5,12 +5,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from duesweep.core.change import Command
 from duesweep.core.message import Message
 from duesweep.errors import DestinationError, DuesweepError, RefusedMessageError
 from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import ENDPOINT, DelayedRow
 from duesweep.testing.contract.subjects import REFUSED_BODY, Abilities, ArrivedMessages, JsonHeaders
-from duesweep.testing.journal import JournalEntry
+from duesweep.testing.journal import ChangeEntry, JournalEntry
 from duesweep.testing.memory import MemoryStore
 from duesweep.testing.memory_look import MemoryLook
 from duesweep.testing.memory_queue import MemoryQueue
@@ -63,6 +64,14 @@ class MemoryUnderTest(JsonHeaders):
     def stop_sweep(self, run: SweepRun, after_seconds: float) -> None:
         """The store's own method."""
         self.store.stop_sweep(run.sweep_id, after_seconds)
+
+    def open_command(self, command: Command) -> SweepRun:  # noqa: ARG002 - nobody settles it
+        """The store's own method: there is no driver session."""
+        return self.store.open_command()
+
+    def changes(self, run: SweepRun) -> list[ChangeEntry]:
+        """The entries as they are."""
+        return self.store.changes[run.sweep_id]
 
     @contextmanager
     def open_look(self) -> Iterator[MemoryLook]:

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Protocol, runtime_checkable
 
+from duesweep.core.change import Command
 from duesweep.core.message import Message
 from duesweep.queues.base import Queue
 from duesweep.stores.base import Store
 from duesweep.stores.steering import LooksAtMessages
 from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import DelayedRow, message
-from duesweep.testing.journal import JournalEntry
+from duesweep.testing.journal import ChangeEntry, JournalEntry
 
 REFUSED_BODY = b"unwanted"
 
@@ -142,6 +143,21 @@ class ShowingStoreUnderTest(Protocol):
 
     def open_look(self) -> AbstractContextManager[LooksAtMessages]:
         """That session, or what stands in for it."""
+        ...
+
+
+@runtime_checkable
+class ChangeableStoreUnderTest(ShowingStoreUnderTest, Protocol):
+    """What a subject has besides, if the store `OpensChanges` and its driver's session is one that
+    `KeepsCommands`.
+    """
+
+    def open_command(self, command: Command) -> SweepRun:
+        """Open an operator's command."""
+        ...
+
+    def changes(self, run: SweepRun) -> list[ChangeEntry]:
+        """What the command has journalled, in order."""
         ...
 
 

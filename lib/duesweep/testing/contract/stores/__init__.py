@@ -1,5 +1,6 @@
 """The contract of a store."""
 
+from duesweep.testing.contract.stores.change import ChangeContract
 from duesweep.testing.contract.stores.claim import ClaimContract
 from duesweep.testing.contract.stores.claim_keys import ClaimKeyContract
 from duesweep.testing.contract.stores.due import DueContract
@@ -25,5 +26,6 @@ class StoreContract(
     TakeContract,
     MessageContract,
     LookContract,
+    ChangeContract,
 ):
     """The whole contract of a store. The fixture `subject` is a `StoreUnderTest`."""

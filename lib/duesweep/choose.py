@@ -1,0 +1,85 @@
+"""Chooses waiting messages by a filter: for commands that show them, and for those that change
+them.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from duesweep.core.waiting import DueSpan, MessageFilter, WaitingMessage
+from duesweep.errors import ConfigError, StoreError
+from duesweep.stores.base import DriverSession, Store
+from duesweep.stores.steering import LooksAtMessages
+
+Fits = Callable[[WaitingMessage], bool]
+
+
+class Choice:
+    """The messages that a filter means, in pages, those with the earliest Due first; it is read
+    once. `looked_at` is how many messages were looked at so far. `is_cut`: there are more, but it
+    stopped at its limit.
+    """
+
+    def __init__(
+        self, pages: Iterator[Sequence[WaitingMessage]], fits: Fits, most: int | None = None
+    ) -> None:
+        self.looked_at = 0
+        self.is_cut = False
+        self._pages = pages
+        self._fits = fits
+        self._most = most
+
+    def __iter__(self) -> Iterator[list[WaitingMessage]]:
+        """The messages that fit; a page is empty where none of many does."""
+        for page in self._pages:
+            left = len(page) if self._most is None else self._most - self.looked_at
+            self.is_cut = len(page) > left
+            self.looked_at += min(len(page), left)
+            yield [one for one in page[:left] if self._fits(one)]
+            if self.is_cut:
+                return
+
+
+@contextmanager
+def choose(
+    session: LooksAtMessages, wanted: MessageFilter, own_queue: str, scan_limit: int
+) -> Iterator[Choice]:
+    """Open the choice. Messages whose keys are known are found by them; `scan_limit` is for filters
+    that have to read headers. `own_queue` is the name that stands for the endpoint's own queue.
+    """
+
+    def fits(waiting: WaitingMessage) -> bool:
+        return wanted.matches(waiting, own_queue)
+
+    if wanted.keys:
+        found = [one for one in session.find(wanted.keys) if _is_in(one, wanted.due)]
+        yield Choice(iter([found]), fits)
+        return
+    with session.look(wanted.due) as pages:
+        yield Choice(pages, fits, scan_limit if wanted.reads_headers else None)
+
+
+@contextmanager
+def open_look(store: Store) -> Iterator[tuple[DriverSession, LooksAtMessages]]:
+    """A session twice: as every store has it, and as one that shows what waits. Raises
+    `ConfigError` if it cannot, and in place of an error of the store if tables or rights are not
+    as a sweep needs them. They are not checked before: to look needs fewer rights.
+    """
+    with store.open_driver() as session:
+        if not isinstance(session, LooksAtMessages):
+            raise ConfigError(
+                f"{session.source}: to show messages is not supported by this store",
+                advice="its class can add it (docs/stores.md)",
+            )
+        try:
+            yield session, session
+        except StoreError as error:
+            if not error.transient:
+                session.check()
+            raise
+
+
+def _is_in(waiting: WaitingMessage, span: DueSpan) -> bool:
+    if waiting.due is None:
+        return span.end is None
+    starts = span.start is None or waiting.due >= span.start
+    return starts and (span.end is None or waiting.due < span.end)

@@ -1,0 +1,68 @@
+"""Reads rows of the ledger's tables by Spark, for ledgers in a catalog."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+
+from duesweep.ledger.reading import ENCLOSED_TYPES, Among, Condition, LedgerRow
+from duesweep.ledger.schemas import SCHEMAS
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def read_rows(
+    table_df: DataFrame, name: str, columns: Sequence[str], conditions: Sequence[Condition]
+) -> Iterator[LedgerRow]:
+    """The rows that fit all conditions, with these columns; one partition is in memory at a time.
+
+    Instants travel as microseconds: PySpark would give them in this process's time zone.
+    """
+    schema = SCHEMAS[name]
+    instants = {f.name for f in schema if pa.types.is_timestamp(f.type)}.intersection(columns)
+    chosen_df = table_df
+    for predicate in (each for condition in conditions for each in _predicates(condition)):
+        chosen_df = chosen_df.filter(predicate)
+    rows_df = chosen_df.select(
+        *(_column(column, is_instant=column in instants) for column in columns)
+    )
+    for row in rows_df.toLocalIterator():
+        yield _plain(row, columns, instants)
+
+
+def _column(name: str, *, is_instant: bool) -> Column:
+    if name == ENCLOSED_TYPES:
+        return F.try_element_at("headers", F.lit(ENCLOSED_TYPES))
+    return F.unix_micros(name) if is_instant else F.col(name)
+
+
+def _plain(row: Row, columns: Sequence[str], instants: set[str]) -> LedgerRow:
+    return {
+        name: _instant(value) if name in instants else _value(value)
+        for name, value in zip(columns, row, strict=True)
+    }
+
+
+def _value(value: Any) -> Any:
+    return bytes(value) if isinstance(value, bytearray) else value
+
+
+def _instant(micros: int | None) -> datetime | None:
+    return None if micros is None else _EPOCH + timedelta(microseconds=micros)
+
+
+def _predicates(condition: Condition) -> Iterator[Column]:
+    if isinstance(condition, Among):
+        yield F.col(condition.column).isin(list(condition.values))
+    else:
+        if condition.start is not None:
+            yield F.unix_micros(condition.column) >= _micros(condition.start)
+        if condition.end is not None:
+            yield F.unix_micros(condition.column) < _micros(condition.end)
+
+
+def _micros(instant: datetime) -> int:
+    return (instant - _EPOCH) // timedelta(microseconds=1)

@@ -1,0 +1,194 @@
+"""A message's body as a terminal can show it: as text, as JSON, as XML, or in hexadecimal.
+
+A body may be anything: what a terminal would obey or hide is shown as an escape, and no body is
+shown beyond a certain length. JSON and XML get other line breaks and indents, and nothing else
+changes: no number is rounded, no entity is expanded. https://www.rfc-editor.org/rfc/rfc8259
+"""
+
+import codecs
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from xml.parsers import expat
+
+from duesweep.texts import make_printable
+
+# About what somebody reads on a screen.
+LONGEST = 20_000
+# A longer body is shown as it is: nobody reads all of it, and it would take seconds to read.
+_LONGEST_PARSED = 200_000
+_HEX_BYTES = 4_096
+_BYTES_A_LINE = 16
+# So many control characters in a thousand, and it is no text.
+_CONTROLS = 50
+_SAMPLE_BYTES = 65_536
+_INDENT = "  "
+_LINE_END = re.compile("\r\n|\n")
+
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffd]")
+_OPENING, _CLOSING, _BREAKING = {"{", "["}, {"}", "]"}, {"{", "[", ","}
+_JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+')
+_XML_TOKEN = re.compile(
+    r"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>|<(?:\"[^\"]*\"|'[^']*'|[^<>\"'])*>|[^<]+", re.DOTALL
+)
+
+
+class BodyForm(StrEnum):
+    """How a body is shown."""
+
+    TEXT = "text"
+    JSON = "json"
+    XML = "xml"
+    HEX = "hex"
+
+
+@dataclass(frozen=True, slots=True)
+class BodyView:
+    """Lines that can be printed. `is_cut`: they are only the beginning. `problem`: why the body
+    is not shown in the form that was asked for.
+    """
+
+    form: BodyForm
+    lines: list[str] = field(default_factory=list)
+    is_cut: bool = False
+    problem: str | None = None
+
+
+def view_body(body: bytes, form: BodyForm | None = None) -> BodyView:
+    """The body in a form; None: in the one that fits its content."""
+    match form or _guess(body):
+        case BodyForm.HEX:
+            return _view_hex(body)
+        case BodyForm.JSON | BodyForm.XML as wanted:
+            return _view_parsed(body, wanted, is_asked=form is not None)
+        case _:
+            return _view_text(body)
+
+
+def _guess(body: bytes) -> BodyForm:
+    sample = _decode(body[:_SAMPLE_BYTES], "replace")
+    if len(_CONTROL.findall(sample)) * 1_000 > _CONTROLS * len(sample):
+        return BodyForm.HEX
+    match sample.lstrip()[:1]:
+        case "{" | "[":
+            return BodyForm.JSON
+        case "<":
+            return BodyForm.XML
+    return BodyForm.TEXT
+
+
+def _view_parsed(body: bytes, form: BodyForm, *, is_asked: bool) -> BodyView:
+    """Indented; as text where it cannot be read in that form."""
+    indent = _indented_json if form is BodyForm.JSON else _indented_xml
+    try:
+        if len(body) > _LONGEST_PARSED:
+            raise ValueError(f"it has more than {_LONGEST_PARSED:,} bytes")
+        return _view(form, indent(_decode(body, "strict")))
+    except (ValueError, RecursionError, expat.ExpatError) as error:
+        problem = f"The body cannot be shown as {form}: {error}"
+        view = _view_text(body)
+        return BodyView(view.form, view.lines, view.is_cut, problem if is_asked else None)
+
+
+def _view_text(body: bytes) -> BodyView:
+    # No character has more than four bytes.
+    text = _decode(body[: 4 * LONGEST + _BYTES_A_LINE], "backslashreplace")
+    view = _view(BodyForm.TEXT, iter(_LINE_END.split(text)) if text else iter(()))
+    is_cut = view.is_cut or len(body) > 4 * LONGEST + _BYTES_A_LINE
+    return BodyView(view.form, view.lines, is_cut)
+
+
+def _view_hex(body: bytes) -> BodyView:
+    shown = body[:_HEX_BYTES]
+    starts = range(0, len(shown), _BYTES_A_LINE)
+    lines = [_hex_line(at, shown[at : at + _BYTES_A_LINE]) for at in starts]
+    return BodyView(BodyForm.HEX, lines, len(body) > len(shown))
+
+
+def _hex_line(at: int, part: bytes) -> str:
+    letters = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in part)  # noqa: PLR2004 - ASCII
+    return f"{at:08x}  {part.hex(' '):<{3 * _BYTES_A_LINE - 1}}  {letters}"
+
+
+def _view(form: BodyForm, lines: Iterator[str]) -> BodyView:
+    """The lines as long as there is room. They are made only as far as they are shown: the
+    indents of a body that is nested deeply could be much longer than the body.
+    """
+    shown: list[str] = []
+    left = LONGEST
+    for line in lines:
+        if left <= 0:
+            return BodyView(form, shown, is_cut=True)
+        shown.append(make_printable(line[:left]))
+        if len(line) > left:
+            return BodyView(form, shown, is_cut=True)
+        left -= len(line) + 1
+    return BodyView(form, shown)
+
+
+def _decode(body: bytes, errors: str) -> str:
+    coding = next((coding for mark, coding in _MARKS if body.startswith(mark)), "utf-8")
+    return body.decode(coding, errors)
+
+
+def _indented_json(text: str) -> Iterator[str]:
+    """Lines of the same tokens. Raises `ValueError` for text that is not JSON."""
+    json.loads(text, parse_int=str, parse_float=str)
+    return _json_lines(_JSON_TOKEN.findall(text))
+
+
+def _json_lines(tokens: list[str]) -> Iterator[str]:
+    line, depth, before = "", 0, ""
+    for token in tokens:
+        depth -= token in _CLOSING
+        is_empty = before in _OPENING and token in _CLOSING
+        if not is_empty and (before in _BREAKING or token in _CLOSING):
+            yield line
+            line = _INDENT * depth
+        line += ": " if token == ":" else token
+        depth += token in _OPENING
+        before = token
+    yield line
+
+
+def _indented_xml(text: str) -> Iterator[str]:
+    """Lines of the same tokens. Raises `ExpatError` for text that is not XML, and `ValueError` for
+    a document type, which could define entities.
+    """
+    if "<!DOCTYPE" in text:
+        raise ValueError("it has a document type")
+    expat.ParserCreate("utf-8").Parse(text.encode(), True)  # noqa: FBT003 - a C function
+    return _xml_lines([token for token in _XML_TOKEN.findall(text) if token.strip()])
+
+
+def _xml_lines(tokens: list[str]) -> Iterator[str]:
+    line, depth, before = "", 0, ""
+    for token in tokens:
+        is_end = token.startswith("</")
+        depth -= is_end
+        # `<a>text</a>` stays in a line.
+        is_inside = _is_text(token) if _opens(before) else is_end and _is_text(before)
+        is_empty = is_end and _opens(before)
+        if before and not (is_inside or is_empty):
+            yield from _LINE_END.split(line)
+            line = _INDENT * depth
+        line += token.strip()
+        depth += _opens(token)
+        before = token
+    yield from _LINE_END.split(line)
+
+
+def _is_text(token: str) -> bool:
+    return not token.startswith("<")
+
+
+def _opens(token: str) -> bool:
+    is_tag = token.startswith("<") and not token.startswith(("</", "<!", "<?"))
+    return is_tag and not token.endswith("/>")

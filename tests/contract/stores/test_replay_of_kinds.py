@@ -1,0 +1,96 @@
+"""Errors of every kind of delayed table are replayed as a sweep would have delivered them."""
+
+from dataclasses import replace
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from duesweep import wiring
+from duesweep.context import SweepContext
+from duesweep.core.change import Command, CommandName
+from duesweep.core.error_rows import ErrorFilter
+from duesweep.core.moment import Moment
+from duesweep.engines.in_process import InProcessEngine
+from duesweep.exhausted import ExhaustedMessages
+from duesweep.ledger.opening import open_ledger
+from duesweep.replay import Choice, Replay, Target, find_errors
+from duesweep.steer import run_command
+from duesweep.sweep import sweep
+from duesweep.testing.builders import DelayedRow, delayed_row
+from support.endpoint import Endpoint
+
+_KINDS = [
+    ("endpoint", "postgresql"),
+    ("endpoint", "sql-persistence"),
+    ("sqlserver_endpoint", "sqlserver"),
+    ("sqlserver_endpoint", "msmq"),
+    ("sqlserver_endpoint", "sql-persistence"),
+]
+
+
+@pytest.fixture(params=_KINDS, ids=lambda param: " ".join(param))
+def any_endpoint(request: pytest.FixtureRequest) -> Endpoint[Any]:
+    name, kind = request.param
+    endpoint: Endpoint[Any] = request.getfixturevalue(name)
+    return endpoint.of_kind(kind).set_up("Billing")
+
+
+def _rows(endpoint: Endpoint[Any]) -> list[DelayedRow]:
+    more = {"null": None, "text": 'é"\\/<&>\t€ 𝄞'}
+    rows = [
+        delayed_row("Late", body=None),
+        delayed_row("Late", body=b""),
+        delayed_row("Late", body=b"\xff\x00\r\n", more=more),
+    ]
+    due = endpoint.due_in(-60)
+    return [replace(row, due=due) for row in rows]
+
+
+def _replay(context: SweepContext, target: Target, *, again: bool = False) -> int:
+    ledger = open_ledger(context.ledger_root, context.ledger_writer, None)
+    messages = ExhaustedMessages(ledger, context.store.source)
+    found = find_errors(messages, ErrorFilter(), again=again)
+    work = Replay(context, "Sales.Orders", Choice(messages, found.rows, again), target)
+    report = run_command(context, ledger, Command(CommandName.REPLAY, "test", None), work)
+    assert (report.ledger_error, work.account.failures) == (None, [])
+    return report.tally.changed
+
+
+def _sweep(context: SweepContext) -> tuple[int, int]:
+    summary = sweep(InProcessEngine(), context)
+    return summary.dispatched, summary.exhausted
+
+
+def _sql(endpoint: Endpoint[Any]) -> str:
+    """The queue's table, for SQL."""
+    table = endpoint.addresses.parse("Late")
+    return str(getattr(table, "sql", table))
+
+
+def _arrived(endpoint: Endpoint[Any]) -> list[tuple[str, bytes | None]]:
+    """What has arrived; forget it."""
+    rows = endpoint.queue_rows("Late")
+    endpoint.execute(f"DELETE FROM {_sql(endpoint)}")
+    return sorted((row.headers, row.body or b"") for row in rows)
+
+
+def test_replayed_messages_are_as_a_sweep_delivers_them(any_endpoint: Endpoint[Any]) -> None:
+    context = wiring.sweep_context(any_endpoint.config(retry__max_attempts=1))
+    rows = _rows(any_endpoint)
+    # A sweep gives up nothing where all queues are missing.
+    any_endpoint.load([*rows, delayed_row("Billing", due=any_endpoint.due_in(-60))])
+    assert _sweep(context) == (1, 3)
+    any_endpoint.create_queue("Late")
+    any_endpoint.load([replace(row, key=str(uuid4())) for row in rows])
+    assert _sweep(context) == (3, 0)
+    delivered = _arrived(any_endpoint)
+    assert len(delivered) == 3
+
+    assert _replay(context, Target()) == 3
+    assert _arrived(any_endpoint) == delivered
+
+    # Through the store, in which they have to be as they were.
+    assert _replay(context, Target(due=Moment()), again=True) == 3
+    assert _sweep(context) == (3, 0)
+    assert _arrived(any_endpoint) == delivered

@@ -1,0 +1,208 @@
+"""Bodies as a terminal can show them, whatever they are."""
+
+import json
+import time
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duesweep.report.bodies import LONGEST, BodyForm, view_body
+from duesweep.texts import make_printable
+
+HTML = b"<!DOCTYPE html><html><body onload=\"alert('x')\"><br>Hello</body></html>"
+JSON = b'{"Id":1,"Price":1.10,"Big":123456789012345678901234567890,"Lines":[{"a":null},{}],"e":[]}'
+
+
+@pytest.mark.parametrize(
+    ("body", "form"),
+    [
+        (b"", BodyForm.TEXT),
+        (b"Hello", BodyForm.TEXT),
+        (b"  [1]", BodyForm.JSON),
+        (b'\xef\xbb\xbf{"a":1}', BodyForm.JSON),
+        (b"{not JSON", BodyForm.TEXT),
+        (b"<a><b/></a>", BodyForm.XML),
+        ('<?xml version="1.0" encoding="utf-16"?><a/>'.encode("utf-16"), BodyForm.XML),
+        (HTML, BodyForm.TEXT),
+        (b"\x00\x01\x02\x03", BodyForm.HEX),
+        (bytes(range(128, 256)), BodyForm.HEX),
+        (
+            "Größe".encode("latin-1") + b" of this is mostly plain text in an old code",
+            BodyForm.TEXT,
+        ),
+    ],
+)
+def test_form_fits_the_content(body: bytes, form: BodyForm) -> None:
+    view = view_body(body)
+
+    assert (view.form, view.is_cut, view.problem) == (form, False, None)
+
+
+def test_json_is_indented_and_no_number_is_changed() -> None:
+    assert view_body(JSON).lines == [
+        "{",
+        '  "Id": 1,',
+        '  "Price": 1.10,',
+        '  "Big": 123456789012345678901234567890,',
+        '  "Lines": [',
+        "    {",
+        '      "a": null',
+        "    },",
+        "    {}",
+        "  ],",
+        '  "e": []',
+        "}",
+    ]
+
+
+def test_xml_is_indented_and_no_entity_is_expanded() -> None:
+    body = (
+        b'<?xml version="1.0"?><n:o xmlns:n="u" a="1>0"><i>1 &lt; 2</i><n:e/><e></e><!--c--></n:o>'
+    )
+
+    assert view_body(body).lines == [
+        '<?xml version="1.0"?>',
+        '<n:o xmlns:n="u" a="1>0">',
+        "  <i>1 &lt; 2</i>",
+        "  <n:e/>",
+        "  <e></e>",
+        "  <!--c-->",
+        "</n:o>",
+    ]
+
+
+def test_html_is_shown_as_it_is() -> None:
+    assert view_body(HTML).lines == [HTML.decode()]
+
+
+def test_lines_of_text_stay_lines() -> None:
+    assert view_body(b"a\r\nb\n\nc\rd").lines == ["a", "b", "", r"c\rd"]
+
+
+def test_bytes_are_shown_in_hexadecimal_with_their_letters() -> None:
+    view = view_body(b"\x00\x1b[2Jabc" + bytes(10))
+
+    assert view.lines == [
+        "00000000  00 1b 5b 32 4a 61 62 63 00 00 00 00 00 00 00 00  ..[2Jabc........",
+        "00000010  00 00                                            ..",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        (b"clear\x1b[2J and \x9b\x07beep", r"clear\x1b[2J and \x9b\x07beep"),
+        ("\N{RIGHT-TO-LEFT OVERRIDE}gnp.exe\u200b\u2028".encode(), r"\u202egnp.exe\u200b\u2028"),
+        (b"\xff\xfe\xfd in the middle of a text that is long enough"[1:], r"\xfe\xfd in the mi"),
+        (b"NUL \x00 in the middle of a text that is long enough", r"NUL \x00 in"),
+    ],
+)
+def test_what_a_terminal_would_obey_or_hide_is_an_escape(body: bytes, shown: str) -> None:
+    (line,) = view_body(body, BodyForm.TEXT).lines
+
+    assert line.startswith(shown)
+
+
+@pytest.mark.parametrize("form", [BodyForm.JSON, BodyForm.XML])
+def test_escapes_within_json_and_xml_are_shown_as_such(form: BodyForm) -> None:
+    body = (
+        b'{"a":"\xc2\x9b2J\xe2\x80\xae"}'
+        if form is BodyForm.JSON
+        else b"<a>\xc2\x9b2J\xe2\x80\xae</a>"
+    )
+
+    view = view_body(body, form)
+
+    assert view.form is form
+    assert r"\x9b2J\u202e" in "".join(view.lines)
+
+
+@pytest.mark.parametrize(
+    ("body", "form"),
+    [
+        (b"Hello", BodyForm.JSON),
+        (b"<a>", BodyForm.XML),
+        (HTML, BodyForm.XML),
+        (b"\xff", BodyForm.JSON),
+    ],
+)
+def test_body_that_is_not_what_was_asked_for_is_shown_as_text_with_the_reason(
+    body: bytes, form: BodyForm
+) -> None:
+    view = view_body(body, form)
+
+    assert view.form is BodyForm.TEXT
+    assert view.problem is not None
+    assert f"cannot be shown as {form}" in view.problem
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"x" * 10_000_000,
+        b"\xff" * 10_000_000,
+        b'{"a":"' + b"x" * 10_000_000 + b'"}',
+        b"[" * 10_000_000,
+        b"[" * 900 + b"1," * 90_000 + b"1" + b"]" * 900,
+        b"<a>" * 900 + b"<b/>" * 40_000 + b"</a>" * 900,
+        b"<a>" * 60_000 + b"</a>" * 20_000,
+        b"<" * 190_000,
+        b"\n" * 10_000_000,
+        b'<!DOCTYPE a [<!ENTITY b "' + b"c" * 1_000 + b'">]><a>' + b"&b;" * 50_000 + b"</a>",
+        "\N{GRINNING FACE}".encode() * 2_500_000,
+    ],
+    ids=range(11),
+)
+@pytest.mark.parametrize("form", [None, *BodyForm])
+def test_large_body_is_cut_in_little_time(body: bytes, form: BodyForm | None) -> None:
+    start = time.perf_counter()
+
+    view = view_body(body, form)
+
+    assert time.perf_counter() - start < 5
+    assert view.is_cut
+    # An escape takes ten characters at most.
+    assert sum(len(line) + 1 for line in view.lines) <= 10 * LONGEST
+
+
+@given(st.binary(max_size=300), st.sampled_from([None, *BodyForm]))
+def test_any_bytes_can_be_printed(body: bytes, form: BodyForm | None) -> None:
+    for line in view_body(body, form).lines:
+        assert make_printable(line) == line
+        line.encode()
+
+
+_VALUES = st.recursive(
+    st.none() | st.integers() | st.text('ab"\\{}[]:, ', max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
+    max_leaves=10,
+)
+
+
+@given(_VALUES.filter(lambda value: isinstance(value, list | dict)))
+def test_indented_json_means_the_same(value: object) -> None:
+    view = view_body(json.dumps(value).encode())
+
+    assert view.form is BodyForm.JSON
+    assert json.loads("\n".join(view.lines)) == value
+
+
+@given(
+    st.lists(
+        st.sampled_from(["<b>", "</b>", "<c d='>'/>", "text", " ", "<!--x-->", "&lt;"]), max_size=9
+    )
+)
+def test_indented_xml_has_the_same_elements(parts: list[str]) -> None:
+    text = f"<a>{''.join(parts)}</a>"
+    try:
+        expected = [element.tag for element in ElementTree.fromstring(text).iter()]
+    except ElementTree.ParseError:
+        return
+
+    shown = "\n".join(view_body(text.encode()).lines)
+
+    assert [element.tag for element in ElementTree.fromstring(shown).iter()] == expected

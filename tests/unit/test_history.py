@@ -1,0 +1,109 @@
+"""What the ledger tells of one message."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+from duesweep.history import Event, read_history
+from duesweep.ledger.ledger import Ledger
+from duesweep.ledger.reading import Among, Condition
+
+FIRST = datetime(2026, 12, 1, 8, tzinfo=UTC)
+SOURCE = "orders"
+
+
+class FakeLedger:
+    """Rows of tables as dictionaries; a column that a row lacks is NULL."""
+
+    def __init__(self, **tables: list[dict[str, Any]]) -> None:
+        self._tables = tables
+
+    def rows(
+        self, name: str, columns: Sequence[str], *conditions: Condition
+    ) -> Iterator[dict[str, Any]]:
+        for row in self._tables.get(name, []):
+            whole = {"source": SOURCE, **row}
+            if all(isinstance(c, Among) and whole.get(c.column) in c.values for c in conditions):
+                yield {column: whole.get(column) for column in columns}
+
+
+def _events(ledger: FakeLedger, key: str | None, message_id: str | None = None) -> list[Event]:
+    return read_history(cast(Ledger, ledger), SOURCE, key, message_id)
+
+
+def _delivered(key: str, message_id: str, **more: object) -> dict[str, Any]:
+    known = {"message_key": key, "message_id": message_id, "outcome": "dispatched", "attempts": 1}
+    return known | more
+
+
+def test_events_of_all_tables_come_in_their_order() -> None:
+    ledger = FakeLedger(
+        tombstones=[
+            {
+                "message_key": "1",
+                "dispatched_at": FIRST + timedelta(hours=3),
+                "outcome": "dispatched",
+                "queue": "Billing",
+                "lateness_ms": 1_200,
+                "attempts": 2,
+                "sweep_id": "s2",
+            }
+        ],
+        retries=[{"message_key": "1", "last_failed_at": FIRST, "attempts": 1, "error_text": "no"}],
+        changes=[
+            {
+                "message_key": "1",
+                "changed_at": FIRST + timedelta(hours=1),
+                "change": "rescheduled",
+                "given_by": "ada@host",
+                "reason": "too early",
+                "due_before": FIRST,
+                "due_after": FIRST + timedelta(hours=2),
+                "sweep_id": "c1",
+            }
+        ],
+    )
+
+    assert [event[1:] for event in _events(ledger, "1")] == [
+        ("retries", "failed", "failures so far: 1; no", None),
+        (
+            "changes",
+            "rescheduled",
+            "by ada@host; due 2026-12-01 08:00:00 -> 2026-12-01 10:00:00; too early",
+            "c1",
+        ),
+        ("tombstones", "dispatched", "to Billing; 1,200 ms late; attempt 2", "s2"),
+    ]
+
+
+def test_message_that_came_back_under_another_key_is_followed_by_its_id() -> None:
+    ledger = FakeLedger(
+        errors=[_delivered("1", "m", last_failed_at=FIRST, error_text="no")],
+        tombstones=[
+            _delivered("2", "m", dispatched_at=FIRST + timedelta(hours=1)),
+            _delivered("3", "other", dispatched_at=FIRST),
+        ],
+    )
+
+    assert {event.table for event in _events(ledger, "1")} == {"errors", "tombstones"}
+    assert _events(ledger, "1") == _events(ledger, None, "m")
+    assert len(_events(ledger, "1", "m")) == 2
+
+
+def test_delivery_that_the_ledger_has_twice_is_shown_twice() -> None:
+    ledger = FakeLedger(tombstones=2 * [_delivered("1", "m", dispatched_at=FIRST)])
+
+    assert len(_events(ledger, "1")) == len(_events(ledger, None, "m")) == 2
+
+
+def test_messages_of_other_sources_and_without_an_id_are_left_out() -> None:
+    ledger = FakeLedger(
+        retries=[
+            {"message_key": "1", "source": "others", "attempts": 1, "error_text": "no"},
+            {"message_key": "2", "attempts": 1, "error_text": "no"},
+            {"message_key": "3", "attempts": 1, "error_text": "no"},
+        ]
+    )
+
+    assert _events(ledger, "1") == []
+    assert len(_events(ledger, "2")) == 1

@@ -1,0 +1,155 @@
+"""What is listed, and how many messages are looked at for it."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from duesweep.choose import choose
+from duesweep.core.buckets import BUCKETS
+from duesweep.core.waiting import DueSpan, MessageFilter, WaitingMessage
+from duesweep.listing import Listing, Question, list_waiting
+from duesweep.testing.builders import DelayedRow, delayed_row
+from duesweep.testing.memory import MemoryStore
+from duesweep.testing.memory_look import MemoryLook
+
+NOW = datetime(2026, 12, 1, 8, tzinfo=UTC)
+BILLING = MessageFilter(destination="Billing")
+
+
+class CountedLook(MemoryLook):
+    """Counts the pages that were read."""
+
+    pages = 0
+
+    def _messages(self, rows: Sequence[DelayedRow], *, with_body: bool) -> list[WaitingMessage]:
+        self.pages += 1
+        return super()._messages(rows, with_body=with_body)
+
+
+def _look(*seconds: float, destination: str = "Billing") -> CountedLook:
+    """A store whose messages are due so many seconds from now."""
+    rows = [delayed_row(destination, due=NOW + timedelta(seconds=each)) for each in seconds]
+    return CountedLook(MemoryStore(rows))
+
+
+def _question(
+    wanted: MessageFilter | None = None, most: int = 2, scan_limit: int = 1_000_000
+) -> Question:
+    return Question(wanted or MessageFilter(), NOW, "Sales.Orders", most, scan_limit)
+
+
+def _counts(listing: Listing) -> dict[str, int]:
+    counts = zip(BUCKETS, listing.counts, strict=True)
+    return {name: count for name, count in counts if count}
+
+
+def test_first_messages_and_counts_of_all() -> None:
+    listing = list_waiting(_look(90_000, 30, -1, 100, -2), _question())
+
+    assert [one.due for one in listing.messages] == [NOW - timedelta(seconds=s) for s in (2, 1)]
+    assert _counts(listing) == {"overdue": 2, "in_1_min": 1, "in_5_min": 1, "later": 1}
+    assert (listing.total, listing.looked_at, listing.is_cut) == (5, None, False)
+
+
+def test_one_page_is_read_of_many_messages_that_the_store_counts() -> None:
+    look = _look(*range(5_000))
+
+    listing = list_waiting(look, _question())
+
+    assert (listing.total, look.pages) == (5_000, 1)
+
+
+def test_headers_of_all_are_read_where_they_decide() -> None:
+    look = _look(*range(2_500))
+
+    listing = list_waiting(look, _question(BILLING))
+
+    assert (listing.total, listing.looked_at, look.pages) == (2_500, 2_500, 3)
+
+
+@pytest.mark.parametrize(
+    ("limit", "looked_at", "is_cut"),
+    [(1, 1, True), (1_000, 1_000, True), (1_001, 1_001, True), (2_500, 2_500, False)],
+)
+def test_scan_ends_at_its_limit(limit: int, looked_at: int, *, is_cut: bool) -> None:
+    listing = list_waiting(_look(*range(2_500)), _question(BILLING, scan_limit=limit))
+
+    assert (listing.looked_at, listing.is_cut, listing.total) == (looked_at, is_cut, looked_at)
+
+
+@pytest.mark.parametrize("wanted", [MessageFilter(), BILLING])
+@pytest.mark.parametrize("dues", [(), (1,), (1, 2), (1, 2, 3), tuple(range(1_500))])
+def test_first_messages_are_shown_once_whoever_counts(
+    wanted: MessageFilter, dues: Sequence[float]
+) -> None:
+    shown: list[int] = []
+
+    listing = list_waiting(
+        _look(*dues), _question(wanted), lambda messages: shown.append(len(messages))
+    )
+
+    assert shown == [min(2, len(dues))]
+    assert listing.total == len(dues)
+
+
+def test_first_messages_are_shown_before_the_others_are_read() -> None:
+    look = _look(*range(5_000))
+    pages: list[int] = []
+
+    list_waiting(look, _question(BILLING), lambda _: pages.append(look.pages))
+
+    assert (pages, look.pages) == ([1], 5)
+
+
+@pytest.mark.parametrize("most", [0, 2])
+def test_span_is_counted_by_the_store_between_its_limits(most: int) -> None:
+    look = _look(-3_600, -60, -59, 0, 30, 59, 60, 200, 86_400)
+    span = DueSpan(NOW - timedelta(seconds=60), NOW + timedelta(seconds=100))
+
+    listing = list_waiting(look, _question(MessageFilter(due=span), most))
+
+    assert _counts(listing) == {"overdue": 2, "in_1_min": 3, "in_5_min": 1}
+    assert (len(listing.messages), listing.looked_at) == (most, None)
+
+
+@pytest.mark.parametrize(
+    ("span", "counts"),
+    [
+        (DueSpan(start=NOW), {"in_1_min": 1, "later": 2}),
+        (DueSpan(end=NOW), {"overdue": 1}),
+        (DueSpan(end=NOW + timedelta(days=3)), {"overdue": 1, "in_1_min": 1, "later": 1}),
+    ],
+)
+def test_what_is_never_due_is_in_spans_without_an_end(
+    span: DueSpan, counts: dict[str, int]
+) -> None:
+    look = _look(-1, 1, 90_000)
+    never = delayed_row(due="infinity")
+    look._store.rows[never.key] = never  # noqa: SLF001 - its own store
+
+    counted = list_waiting(look, _question(MessageFilter(due=span), 9))
+    scanned = list_waiting(look, _question(MessageFilter(destination="*", due=span), 9))
+    found = list_waiting(look, _question(MessageFilter(keys=(never.key,), due=span)))
+
+    assert _counts(counted) == _counts(scanned) == counts
+    assert len(counted.messages) == counted.total
+    assert found.total == (span.end is None)
+
+
+def test_message_is_found_by_its_key_without_a_scan() -> None:
+    look = _look(*range(2_500))
+    key = next(iter(look._store.rows))  # noqa: SLF001 - its own store
+
+    listing = list_waiting(look, _question(MessageFilter(keys=(key, "absent"))))
+
+    assert [one.message.key for one in listing.messages] == [key]
+    assert look.pages == 1
+
+
+def test_chosen_pages_end_with_their_block() -> None:
+    with choose(_look(1, 2), BILLING, "Sales.Orders", 1) as choice:
+        pages: Iterator[list[WaitingMessage]] = iter(choice)
+        assert len(next(pages)) == 1
+        assert list(pages) == []
+    assert (choice.looked_at, choice.is_cut) == (1, True)

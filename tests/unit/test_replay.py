@@ -1,0 +1,266 @@
+"""Replays of a store and queues in memory: what is journalled, and what is not replayed."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import cast
+
+import pytest
+
+from duesweep.context import SweepContext
+from duesweep.core.breaker import BreakerLimits
+from duesweep.core.change import ChangeKind
+from duesweep.core.clock import SettableClock
+from duesweep.core.error_rows import ErrorId, ErrorRow
+from duesweep.core.message import Message
+from duesweep.core.moment import Moment
+from duesweep.core.policy import BatchLimits
+from duesweep.core.replay import KeptMessage
+from duesweep.errors import (
+    DestinationError,
+    DuesweepError,
+    RefusedMessageError,
+    StoreError,
+    TransactionLostError,
+)
+from duesweep.exhausted import ExhaustedMessages, Fate
+from duesweep.replay import Choice, Discard, Replay, Target
+from duesweep.steer import Tally
+from duesweep.stores.values import SweepRun
+from duesweep.testing.builders import DUE, ENDPOINT, MESSAGE_TYPE, headers_text
+from duesweep.testing.memory import MemoryStore
+from duesweep.testing.memory_changes import MemoryChangeSession
+from duesweep.testing.memory_queue import MemoryQueue
+
+_FATE = Fate(ChangeKind.REPLAYED, DUE, "me", None, None, "command")
+
+
+@dataclass(frozen=True, slots=True)
+class _Context:
+    """What a replay takes of a context."""
+
+    queue: MemoryQueue
+    limits: BatchLimits = field(default_factory=BatchLimits)
+    breaker: BreakerLimits = field(default_factory=BreakerLimits)
+
+
+@dataclass(slots=True)
+class _Ledger:
+    """Stands in for what is read from the ledger."""
+
+    messages: dict[ErrorId, KeptMessage] = field(default_factory=dict)
+    done: dict[ErrorId, Fate] = field(default_factory=dict)
+
+    def fates(self) -> dict[ErrorId, Fate]:
+        return self.done
+
+    def kept(self, chosen: Mapping[ErrorId, ErrorRow]) -> Iterator[tuple[ErrorId, KeptMessage]]:
+        yield from [(error, kept) for error, kept in self.messages.items() if error in chosen]
+
+
+class _World:
+    """A store, its queues, and errors in its ledger."""
+
+    def __init__(self, *destinations: str, **queue: bool) -> None:
+        self.store = MemoryStore()
+        self.queue = MemoryQueue("Billing", "Shipping", **queue)
+        self.ledger = _Ledger()
+        self.context = _Context(self.queue)
+        self.run: SweepRun = self.store.open_command()
+        for number, destination in enumerate(destinations):
+            self.add(ErrorId("sweep", f"k{number}"), destination)
+
+    def add(self, error: ErrorId, destination: str = "Billing", text: str | None = None) -> None:
+        text = headers_text(destination) if text is None else text
+        self.ledger.messages[error] = KeptMessage(error.key, destination, {}, text, b"body")
+
+    def replay(self, target: Target | None = None, *, again: bool = False) -> Replay:
+        rows = {error: _row(error) for error in self.ledger.messages}
+        choice = Choice(cast(ExhaustedMessages, self.ledger), rows, again)
+        context = cast(SweepContext, self.context)
+        return Replay(context, ENDPOINT, choice, target or Target(), clock=SettableClock())
+
+    def do(self, work: Replay | Discard) -> list[Tally]:
+        return list(work(MemoryChangeSession(self.store), self.run))
+
+    def journal(self) -> list[tuple[str, str, str | None, str | None]]:
+        entries = self.store.changes[self.run.sweep_id]
+        return [(one.change, one.message_key, one.of, one.queue) for one in entries]
+
+    @property
+    def arrived(self) -> dict[str, int]:
+        return {name: len(there) for name, there in self.queue.arrived.items() if there}
+
+
+def _row(error: ErrorId) -> ErrorRow:
+    return ErrorRow(error, "id", MESSAGE_TYPE, "Billing", 5, DUE, DUE, "x.Error", "text")
+
+
+def test_what_arrived_is_journalled_with_its_queue_and_its_sweep() -> None:
+    world = _World("Billing", "Shipping")
+
+    tallies = world.do(replay := world.replay())
+
+    assert tallies == [Tally(changed=2)]
+    assert world.arrived == {"Billing": 1, "Shipping": 1}
+    assert world.journal() == [
+        ("replayed", "k0", "sweep", "Billing"),
+        ("replayed", "k1", "sweep", "Shipping"),
+    ]
+    assert (replay.account.failed, replay.account.done_before) == (0, 0)
+
+
+def test_what_was_done_meanwhile_is_left_out() -> None:
+    world = _World("Billing", "Billing")
+    world.ledger.done = {ErrorId("sweep", "k0"): _FATE}
+
+    tallies = world.do(replay := world.replay())
+
+    assert (tallies, replay.account.done_before) == ([Tally(changed=1)], 1)
+    assert world.arrived == {"Billing": 1}
+
+
+def test_what_was_done_is_replayed_again_if_that_is_asked() -> None:
+    world = _World("Billing", "Billing")
+    world.ledger.done = {ErrorId("sweep", "k0"): _FATE}
+
+    assert world.do(world.replay(again=True)) == [Tally(changed=2)]
+
+
+def test_message_without_a_queue_is_not_replayed_and_others_are() -> None:
+    world = _World("Nowhere", "Billing")
+    world.add(ErrorId("sweep", "unreadable"), text="{broken")
+
+    tallies = world.do(replay := world.replay())
+
+    assert tallies == [Tally(changed=1, refused=2)]
+    assert [entry[1] for entry in world.journal()] == ["k1"]
+    failures = {failure.error.key: failure.reason for failure in replay.account.failures}
+    assert failures["k0"] == "There is no queue Nowhere"
+    assert failures["unreadable"].startswith("The headers are not JSON")
+    assert replay.account.failed == 2
+
+
+def test_refused_message_and_destination_that_takes_nothing_are_not_journalled() -> None:
+    world = _World("Billing", "Billing", "Shipping")
+
+    def refuse(message: Message) -> DuesweepError | None:
+        return RefusedMessageError("too large") if message.key == "k0" else None
+
+    world.queue.trouble = {"Billing": refuse, "Shipping": lambda _: DestinationError("it rests")}
+
+    tallies = world.do(replay := world.replay())
+
+    assert tallies == [Tally(changed=1, refused=2)]
+    reasons = {failure.error.key: failure.reason for failure in replay.account.failures}
+    assert reasons == {"k0": "too large", "k2": "it rests"}
+    assert [entry[1] for entry in world.journal()] == ["k1"]
+
+
+def test_other_destination_gets_all_messages() -> None:
+    world = _World("Nowhere", "Billing")
+
+    world.do(world.replay(Target("Shipping")))
+
+    assert world.arrived == {"Shipping": 2}
+    assert "ForwardDestination" not in world.queue.arrived["Shipping"][0].headers
+
+
+def test_batch_is_delivered_again_if_the_server_rolled_it_back() -> None:
+    world = _World("Billing", "Billing", own_transaction=True)
+    lost = iter([TransactionLostError("deadlock")])
+    world.queue.trouble = {"Billing": lambda _: next(lost, None)}
+
+    assert world.do(world.replay()) == [Tally(changed=2)]
+    assert world.arrived == {"Billing": 2}
+    assert len(world.journal()) == 2
+
+
+def test_lost_service_leaves_whole_batches_in_the_journal() -> None:
+    world = _World("Billing", "Billing", "Billing")
+    world.context = _Context(world.queue, BatchLimits(rows=2))
+
+    def fail(message: Message) -> DuesweepError | None:
+        return StoreError("gone", transient=True) if message.key == "k2" else None
+
+    world.queue.trouble = {"Billing": fail}
+
+    with pytest.raises(StoreError, match="gone"):
+        world.do(world.replay())
+
+    assert [entry[1] for entry in world.journal()] == ["k0", "k1"]
+    assert world.arrived == {"Billing": 2}
+
+
+def test_messages_with_one_key_are_in_batches_of_their_own() -> None:
+    # Answers come by keys: one batch would take the answer for one as that for the other.
+    world = _World("Nowhere")
+    world.add(ErrorId("later sweep", "k0"), "Billing")
+
+    tallies = world.do(replay := world.replay())
+
+    assert tallies == [Tally(refused=1), Tally(changed=1)]
+    assert [failure.error.sweep_id for failure in replay.account.failures] == ["sweep"]
+    assert world.journal() == [("replayed", "k0", "later sweep", "Billing")]
+
+
+def test_batches_are_bounded_by_rows_and_bytes() -> None:
+    world = _World(*["Billing"] * 5)
+    size = len(headers_text("Billing")) + len(b"body")
+    world.context = _Context(world.queue, BatchLimits(rows=2))
+    assert [tally.changed for tally in world.do(world.replay())] == [2, 2, 1]
+
+    world.context = _Context(world.queue, BatchLimits(bytes=3 * size))
+    assert [tally.changed for tally in world.do(world.replay())] == [3, 2]
+
+
+def test_error_that_the_ledger_has_lost_is_told() -> None:
+    world = _World("Billing")
+    replay = world.replay()
+    world.ledger.messages.clear()
+
+    assert world.do(replay) == []
+    assert [failure.reason for failure in replay.account.failures] == [
+        "The ledger does not have it any more"
+    ]
+
+
+def test_messages_are_put_back_with_a_new_due() -> None:
+    world = _World("Billing")
+    world.add(ErrorId("sweep", "unreadable"), text="{broken")
+
+    tallies = world.do(replay := world.replay(Target(due=Moment(offset=timedelta(hours=1)))))
+
+    assert tallies == [Tally(changed=1, refused=1)]
+    (row,) = world.store.rows.values()
+    assert row.due == world.run.horizon.server_time + timedelta(hours=1)
+    assert (row.headers, row.body) == (
+        world.ledger.messages[ErrorId("sweep", "k0")].headers_text,
+        b"body",
+    )
+    (entry,) = world.store.changes[world.run.sweep_id]
+    assert (entry.new_key, entry.of) == (row.key, "sweep")
+    assert world.arrived == {}
+    assert [failure.error.key for failure in replay.account.failures] == ["unreadable"]
+
+
+def test_discarded_errors_are_journalled_and_go_nowhere() -> None:
+    world = _World("Billing", "Billing", "Billing")
+    world.context = _Context(world.queue, BatchLimits(rows=2))
+    world.ledger.done = {ErrorId("sweep", "k0"): _FATE}
+    rows = {error: _row(error) for error in world.ledger.messages}
+    choice = Choice(cast(ExhaustedMessages, world.ledger), rows)
+
+    tallies = world.do(Discard(cast(SweepContext, world.context), choice))
+
+    assert tallies == [Tally(changed=2)]
+    assert world.journal() == [
+        ("discarded", "k1", "sweep", None),
+        ("discarded", "k2", "sweep", None),
+    ]
+    (first, _) = world.store.changes[world.run.sweep_id]
+    assert (first.message_id, first.message_type) == (
+        "id",
+        MESSAGE_TYPE,
+    )
+    assert world.arrived == {}
