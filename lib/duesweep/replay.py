@@ -15,6 +15,7 @@ from duesweep.core.destination_breakers import DestinationBreakers
 from duesweep.core.error_rows import ErrorFilter, ErrorId, ErrorRow
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Message
 from duesweep.core.moment import Moment
+from duesweep.core.rate_limits import RateLimits, SliceLimits
 from duesweep.core.replay import KeptMessage, Replayable, make_replayable
 from duesweep.delivery import SliceDelivery
 from duesweep.errors import MessageError
@@ -109,7 +110,9 @@ class Replay:
             return
         breakers = DestinationBreakers(self.context.breaker, self.clock)
         with self.context.queue.open(session) as queue:
-            delivery = SliceDelivery(queue, self.clock, breakers)
+            delivery = SliceDelivery(
+                queue, self.clock, breakers, SliceLimits(RateLimits(), self.clock)
+            )
             yield Delivery(session, run, queue, delivery, self.clock)
 
     def _batches(self, todo: dict[ErrorId, ErrorRow]) -> Iterator[list[Item]]:

@@ -14,7 +14,7 @@ from duesweep.cli.commands import given_by
 from duesweep.core.moment import Moment
 from duesweep.core.pauses import Pause
 from duesweep.errors import ConfigError, ExitCode
-from duesweep.report.held import pause_document, pause_row, pause_sentence, PAUSE_COLUMNS
+from duesweep.report.held import PAUSE_COLUMNS, pause_document, pause_row, pause_sentence
 from duesweep.report.tables import print_table
 from duesweep.stores.base import DriverSession
 from duesweep.stores.steering import PausesDestinations, require
@@ -51,9 +51,7 @@ def pause(
     return ExitCode.DONE
 
 
-def resume(
-    file: Path | None, overrides: Sequence[str], pattern: str, *, as_json: bool
-) -> ExitCode:
+def resume(file: Path | None, overrides: Sequence[str], pattern: str, *, as_json: bool) -> ExitCode:
     """End a pause."""
     with _open(file, overrides, "resume") as (driver, session):
         was_paused = session.resume(pattern)
@@ -101,9 +99,7 @@ def _document(source: str, pauses: Sequence[Pause]) -> dict[str, Any]:
     return {"source": source, "pauses": [pause_document(one) for one in pauses]}
 
 
-def _print(
-    source: str, pauses: Sequence[Pause], *, as_json: bool, only: str | None = None
-) -> None:
+def _print(source: str, pauses: Sequence[Pause], *, as_json: bool, only: str | None = None) -> None:
     if as_json:
         print(json.dumps(_document(source, pauses)))
         return

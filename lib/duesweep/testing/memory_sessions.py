@@ -9,6 +9,7 @@ from duesweep.core.account import SliceEnd
 from duesweep.core.headers import json as headers_json
 from duesweep.core.message import Message
 from duesweep.core.outcome import Outcomes
+from duesweep.core.rate_limits import RateLimit
 from duesweep.errors import SweepClosedError, SweepStoppedError
 from duesweep.stores.values import Claim, Excluded, NewMessage, SweepRun
 from duesweep.testing.builders import DelayedRow, message
@@ -72,7 +73,16 @@ class MemoryTaskSession:
             skipped=len(due) - len(free),
             gone=len(claim_keys) - len(rows),
             later=len(rows) - len(due) + len(free) - len(messages),
+            paused=tuple(one.pattern for one in store.pauses_in_force()),
         )
+
+    def reserve(self, limit: RateLimit, messages: int) -> float:
+        """Reserve so many messages of a limit; after how many seconds they may go."""
+        now = self._store.clock.seconds()
+        with self._store.changed:
+            start = max(now, self._store.reserved.get(limit.pattern, now))
+            self._store.reserved[limit.pattern] = start + messages * limit.seconds_each
+        return start - now
 
     def claim_key(self, message: Message) -> str:
         """The message's key."""

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from duesweep.core.clock import SettableClock
+from duesweep.core.pauses import Pause
 from duesweep.errors import StoreError
 from duesweep.stores.values import Horizon, SweepRun
 from duesweep.testing.builders import DUE, DelayedRow
@@ -47,6 +48,9 @@ class MemoryState:
         self.changes: dict[UUID, list[ChangeEntry]] = {}
         # The session that holds the lock of a row, by the row's key.
         self.holders: dict[str, object] = {}
+        self.pauses: dict[str, Pause] = {}
+        # Until when each limit is reserved, by the clock's seconds.
+        self.reserved: dict[str, float] = {}
         self.changed = threading.Condition()
 
     @property
@@ -73,6 +77,11 @@ class MemoryState:
         with self.changed:
             self.wait_until(lambda: not sweep.in_flight)
             sweep.is_open = False
+
+    def pauses_in_force(self) -> list[Pause]:
+        """The pauses that have not ended, by their patterns."""
+        known = sorted(self.pauses.values(), key=lambda one: one.pattern)
+        return [one for one in known if one.until is None or one.until > self.now]
 
     def stop_sweep(self, sweep_id: UUID, after_seconds: float) -> None:
         """Let a sweep stop so many seconds from now, unless it stops earlier."""

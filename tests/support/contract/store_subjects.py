@@ -12,7 +12,7 @@ from duesweep.core.breaker_report import report_from_text
 from duesweep.core.change import Command
 from duesweep.core.message import Message
 from duesweep.stores.abilities import StopsSweeps
-from duesweep.stores.steering import KeepsCommands, LooksAtMessages
+from duesweep.stores.steering import KeepsCommands, LooksAtMessages, PausesDestinations
 from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import DelayedRow
 from duesweep.testing.contract import Abilities
@@ -99,6 +99,12 @@ class DelayedTableUnderTest(Generic[S]):
     def open_look(self) -> Iterator[LooksAtMessages]:
         with self.store.open_driver() as driver:
             assert isinstance(driver, LooksAtMessages)
+            yield driver
+
+    @contextmanager
+    def open_pauses(self) -> Iterator[PausesDestinations]:
+        with self.store.open_driver() as driver:
+            assert isinstance(driver, PausesDestinations)
             yield driver
 
     def attempts(self) -> dict[str, int]:

@@ -14,6 +14,7 @@ from duesweep.testing.contract.subjects import REFUSED_BODY, Abilities, ArrivedM
 from duesweep.testing.journal import ChangeEntry, JournalEntry
 from duesweep.testing.memory import MemoryStore
 from duesweep.testing.memory_look import MemoryLook
+from duesweep.testing.memory_pauses import MemoryPauses
 from duesweep.testing.memory_queue import MemoryQueue
 
 
@@ -77,6 +78,11 @@ class MemoryUnderTest(JsonHeaders):
     def open_look(self) -> Iterator[MemoryLook]:
         """A session of its own: there is no driver session."""
         yield MemoryLook(self.store)
+
+    @contextmanager
+    def open_pauses(self) -> Iterator[MemoryPauses]:
+        """A session of its own: there is no driver session."""
+        yield MemoryPauses(self.store)
 
     def attempts(self) -> dict[str, int]:
         """The counters without their times."""

@@ -10,7 +10,7 @@ from duesweep.core.change import Command
 from duesweep.core.message import Message
 from duesweep.queues.base import Queue
 from duesweep.stores.base import Store
-from duesweep.stores.steering import LooksAtMessages
+from duesweep.stores.steering import LooksAtMessages, PausesDestinations
 from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import DelayedRow, message
 from duesweep.testing.journal import ChangeEntry, JournalEntry
@@ -142,6 +142,15 @@ class ShowingStoreUnderTest(Protocol):
     """What a subject has besides, if the store's driver session is one that `LooksAtMessages`."""
 
     def open_look(self) -> AbstractContextManager[LooksAtMessages]:
+        """That session, or what stands in for it."""
+        ...
+
+
+@runtime_checkable
+class PausingStoreUnderTest(Protocol):
+    """What a subject has besides, if the store's driver session `PausesDestinations`."""
+
+    def open_pauses(self) -> AbstractContextManager[PausesDestinations]:
         """That session, or what stands in for it."""
         ...
 

@@ -5,6 +5,7 @@ from duesweep.testing.contract.stores.claim import ClaimContract
 from duesweep.testing.contract.stores.claim_keys import ClaimKeyContract
 from duesweep.testing.contract.stores.due import DueContract
 from duesweep.testing.contract.stores.finish import FinishContract
+from duesweep.testing.contract.stores.held import HeldContract
 from duesweep.testing.contract.stores.locks import LockContract
 from duesweep.testing.contract.stores.look import LookContract
 from duesweep.testing.contract.stores.messages import MessageContract
@@ -26,6 +27,7 @@ class StoreContract(
     TakeContract,
     MessageContract,
     LookContract,
+    HeldContract,
     ChangeContract,
 ):
     """The whole contract of a store. The fixture `subject` is a `StoreUnderTest`."""
