@@ -29,7 +29,7 @@ _KINDS = [
 ]
 
 
-@pytest.fixture(params=_KINDS, ids=lambda param: " ".join(param))
+@pytest.fixture(params=_KINDS, ids=" ".join)
 def any_endpoint(request: pytest.FixtureRequest) -> Endpoint[Any]:
     name, kind = request.param
     endpoint: Endpoint[Any] = request.getfixturevalue(name)
