@@ -1,0 +1,60 @@
+"""Rows of a ledger read by Spark: the same as without Java."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from duesweep.core.message import ENCLOSED_MESSAGE_TYPES
+from duesweep.ledger.base import AppTransaction
+from duesweep.ledger.delta_rs.rows import ArrowRows
+from duesweep.ledger.delta_rs.tables import DeltaRsTables
+from duesweep.ledger.ledger import Ledger
+from duesweep.ledger.reading import ENCLOSED_TYPES, Among, Between
+from duesweep.ledger.schemas import ERRORS
+from duesweep.ledger.spark.tables import SparkTables
+
+pytestmark = pytest.mark.spark
+
+# In an hour that a clock of Berlin shows twice.
+_FAILED = datetime(2026, 10, 25, 0, 30, 0, 5, tzinfo=UTC)
+_HOUR = timedelta(hours=1)
+
+
+def test_spark_reads_the_same_rows_as_delta_rs(spark: SparkSession, tmp_path: Path) -> None:
+    by_delta_rs = Ledger(DeltaRsTables(str(tmp_path / "ledger")))
+    by_delta_rs.create()
+    table = pa.Table.from_pylist(
+        [
+            {
+                "source": "a'b",
+                "message_key": f"{number}",
+                "last_failed_at": _FAILED + number * _HOUR,
+                "headers": {ENCLOSED_MESSAGE_TYPES: "Sales.Cancel", "x": None} if number else None,
+                "body": [b"\xff\x00", b"", None][number],
+            }
+            for number in range(3)
+        ],
+        ERRORS,
+    )
+    rows = ArrowRows(ERRORS, lambda: iter(table.to_batches()))
+    by_delta_rs.append("errors", rows, AppTransaction(uuid4()))
+    by_spark = Ledger(SparkTables(spark, by_delta_rs.root))
+    columns = ("message_key", "last_failed_at", "headers", "body", ENCLOSED_TYPES)
+
+    for conditions, keys in (
+        ((), {"0", "1", "2"}),
+        ((Among("source", ["a'b", "x"]), Between("last_failed_at", _FAILED + _HOUR)), {"1", "2"}),
+        ((Between("last_failed_at", None, _FAILED + _HOUR),), {"0"}),
+        ((Among("message_key", []),), set()),
+    ):
+        found = [
+            sorted(ledger.rows("errors", columns, *conditions), key=lambda row: row["message_key"])
+            for ledger in (by_spark, by_delta_rs)
+        ]
+        assert found[0] == found[1]
+        assert {row["message_key"] for row in found[0]} == keys
+    assert list(by_spark.rows("changes", ["message_key"])) == []
