@@ -43,15 +43,11 @@ from duesweep.lost import MAX_LOST_TRANSACTIONS, wait_seconds
 from duesweep.new_sessions import SessionBreaker, run_on_sessions
 from duesweep.queues.base import QueueSession
 from duesweep.stores.base import TaskSession
-from duesweep.stores.steering import LimitsRates, require
 from duesweep.texts import make_printable
+from duesweep.turns import Turns
 
 # The standard library's logger: it writes to the executor's stderr without any set-up in a worker.
 _log = logging.getLogger(__name__)
-# How often a slice that waits for a destination looks whether the sweep is to stop.
-_STOP_POLL_SECONDS = 1.0
-# A rest that rounding leaves would not move a clock.
-_LEAST_WAIT_SECONDS = 0.001
 
 
 def dispatch_slice(job: DispatchJob, slice_number: int, claim_keys: ClaimKeys) -> None:
@@ -90,6 +86,7 @@ class _Batches:
         self._breakers = DestinationBreakers(job.breaker, job.clock)
         self._rates = SliceLimits(job.rate_limits, job.clock)
         self._blocked = BlockedMessages(self._breakers, self._rates, job.limits)
+        self._turns = Turns(job, self._breakers, self._rates, self._blocked)
         self._rng = random.Random()
         given = len(claim_keys.keys)
         self._account = SliceAccount(given=given, left=max(0, given - share))
@@ -118,27 +115,10 @@ class _Batches:
         self._run_with_care(self._in_hand)
         for batch in self._to_do:
             self._run_batch(batch)
-            self._go_on_with_waiting()
-        while (seconds := self._seconds_to_wait()) is not None:
-            self._wait(seconds)
-            self._go_on_with_waiting()
-
-    def _seconds_to_wait(self) -> float | None:
-        """After how many seconds the next messages that wait may go; None: none ever may."""
-        times = (
-            self._breakers.seconds_to_try(self._blocked.failing()),
-            self._rates.seconds_to_next,
-        )
-        return min((seconds for seconds in times if seconds is not None), default=None)
-
-    def _wait(self, seconds: float) -> None:
-        """Let so much time pass; raise if the sweep is to stop meanwhile, or is closed."""
-        clock = self._job.clock
-        end = clock.seconds() + max(seconds, _LEAST_WAIT_SECONDS)
-        while (left := end - clock.seconds()) > 0:
-            clock.sleep(min(max(left, _LEAST_WAIT_SECONDS), _STOP_POLL_SECONDS))
-            with self._store.transaction():
-                self._store.claim(self._job.run, ())
+            self._turns.go_on(self._store, self._run_with_care)
+        while (seconds := self._turns.seconds_to_next) is not None:
+            self._turns.wait(self._store, seconds)
+            self._turns.go_on(self._store, self._run_with_care)
 
     def _leave_all(self) -> None:
         """Leave to the next sweep what is not done."""
@@ -155,27 +135,6 @@ class _Batches:
             self._run_with_care(batch)
         else:
             self._succeed(account)
-
-    def _go_on_with_waiting(self) -> None:
-        """Claim again what waits for destinations that can be tried, or used, again, or whose
-        limits allow more.
-        """
-        for address in self._breakers.due(self._blocked.failing):
-            with self._breakers.trying(address):
-                self._run_with_care(self._blocked.take(self._store, address))
-        self._reserve()
-        for reservation in self._rates.due(self._blocked.limited()):
-            with self._rates.passing(reservation.address):
-                keys = self._blocked.take(self._store, reservation.address, reservation.messages)
-                self._run_with_care(keys)
-        self._reserve()
-
-    def _reserve(self) -> None:
-        """Reserve at the store for what waits because of a limit."""
-        waiting = self._blocked.limited()
-        if waiting:
-            limits = require(self._store, LimitsRates, "sweep", self._job.store.source)  # type: ignore[type-abstract] # a protocol
-            self._rates.reserve(waiting, limits.reserve)
 
     def _run_with_care(self, batch: Sequence[str]) -> None:
         """Run a batch. Messages that it released get a batch of their own."""

@@ -1,0 +1,170 @@
+"""Slices with paused destinations, with limits, and with a share of their messages."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from duesweep.core.message import Message
+from duesweep.core.policy import BatchLimits
+from duesweep.core.rate_limits import RateLimit, RateLimits
+from duesweep.testing.builders import ENDPOINT, DelayedRow, delayed_row
+from duesweep.testing.memory import MemoryStore
+from duesweep.testing.memory_pauses import MemoryPauses
+from support.dispatch_world import World, one, slice_end, world_of
+from support.taking import AppendingQueue, TakingStore
+
+
+def _rows(count: int, destination: str | None = "Billing") -> list[DelayedRow]:
+    return [delayed_row(destination) for _ in range(count)]
+
+
+def _pause(world: World, pattern: str) -> None:
+    MemoryPauses(world.store).pause(pattern, None, "ops@host", "why")
+
+
+def _limited(*limits: RateLimit, rows: Sequence[DelayedRow]) -> World:
+    """A world whose store and slice share one clock, so that a wait makes both later."""
+    store = MemoryStore(rows)
+    world = World(store, clock=store.clock)
+    world.job = {"rate_limits": RateLimits(limits, ENDPOINT)}
+    return world
+
+
+@pytest.mark.parametrize("pattern", ["Billing", "Bill*", "*ing"])
+def test_messages_for_a_paused_destination_stay_uncharged(pattern: str) -> None:
+    paused, free = _rows(3), _rows(2, "error")
+    world = world_of(*paused, *free)
+    _pause(world, pattern)
+
+    run = world.sweep()
+
+    assert set(world.store.rows) == {row.key for row in paused}
+    assert world.store.attempts == {}
+    assert world.queue.arrived["error"] == [one(row) for row in free]
+    assert world.ends(run) == [slice_end(given=5, claimed=2, held=3)]
+
+
+def test_pause_of_everything_holds_what_cannot_be_read_too() -> None:
+    world = world_of(*_rows(1), DelayedRow(headers="{"))
+    _pause(world, "*")
+
+    run = world.sweep()
+
+    assert (len(world.store.rows), world.store.attempts) == (2, {})
+    assert world.ends(run) == [slice_end(given=2, held=2)]
+
+
+def test_pause_of_the_endpoint_holds_messages_without_a_destination() -> None:
+    own, broken = _rows(1, None), DelayedRow(headers="{")
+    world = world_of(*own, broken, own_name=ENDPOINT)
+    _pause(world, ENDPOINT)
+
+    run = world.sweep()
+
+    # Nobody knows where the other one goes. It fails, as it would without the pause.
+    assert world.ends(run) == [slice_end(given=2, claimed=1, held=1)]
+    assert set(world.store.attempts) == {broken.key}
+
+
+def test_pause_while_a_slice_runs_counts_from_the_next_batch_on() -> None:
+    rows = _rows(4)
+    world = world_of(*rows, limits=BatchLimits(rows=2))
+
+    def pause(_: Message) -> None:
+        _pause(world, "Billing")
+
+    world.queue.trouble["Billing"] = pause
+    run = world.sweep()
+
+    assert world.ends(run) == [slice_end(given=4, claimed=2, held=2)]
+    assert set(world.store.rows) == {row.key for row in rows[2:]}
+
+
+def test_short_form_gives_way_to_a_pause() -> None:
+    paused, free = _rows(1), _rows(1, "Shipping")
+    store = TakingStore(*paused, *free)
+    world = World(store, AppendingQueue("Billing", "Shipping", "error", own_transaction=False))
+    _pause(world, "Billing")
+
+    run = world.sweep()
+
+    assert (store.taken, store.claimed) == ([2], [2])
+    assert set(store.rows) == {paused[0].key}
+    assert world.ends(run) == [slice_end(given=2, claimed=1, held=1)]
+
+
+def test_limit_lets_so_many_messages_go_in_a_second() -> None:
+    rows = _rows(100)
+    world = _limited(RateLimit("Billing", 100), rows=rows)
+    began = world.clock.seconds()
+    arrived = _note_times(world)
+
+    run = world.sweep()
+
+    assert world.ends(run) == [slice_end(given=100, claimed=100)]
+    assert world.clock.seconds() - began == pytest.approx(100 / 95, abs=0.1)
+    in_half_a_second = sum(at - began < 0.5 for at in arrived)
+    assert 45 <= in_half_a_second <= 50
+
+
+def test_other_destinations_do_not_wait_for_a_limit() -> None:
+    limited, free = _rows(5), _rows(5, "Shipping")
+    world = _limited(RateLimit("Bill*", 0.5), rows=[*limited, *free])
+    began = world.clock.seconds()
+    arrived = _note_times(world, "Shipping")
+
+    world.sweep()
+
+    assert arrived == [began] * 5
+    assert world.queue.arrived["Billing"] == [one(row) for row in limited]
+    assert world.clock.seconds() - began > 4 / 0.5
+
+
+def test_destinations_of_one_limit_share_it() -> None:
+    world = _limited(RateLimit("*", 1), rows=[*_rows(3), *_rows(3, "Shipping")])
+    began = world.clock.seconds()
+
+    world.sweep()
+
+    assert world.clock.seconds() - began == pytest.approx(5 / 0.95, abs=0.1)
+
+
+def test_first_limit_that_fits_counts() -> None:
+    limits = (RateLimit("Billing", 1_000), RateLimit("*", 0.1))
+
+    assert RateLimits(limits).of("Billing") == limits[0]
+    assert RateLimits(limits, "Sales").of(None) == limits[1]
+
+
+def test_sweep_that_is_stopped_leaves_what_waits_for_a_limit() -> None:
+    world = _limited(RateLimit("Billing", 1), rows=_rows(10))
+    run = world.store.open_sweep()
+    world.store.stop_sweep(run.sweep_id, 3.5)
+
+    world.run_slice(run)
+
+    [end] = world.ends(run)
+    assert end.end.reason is None
+    assert end.end.account.claimed == 4
+    assert end.end.account.left == len(world.store.rows) == 6
+
+
+def test_slice_with_a_share_claims_its_oldest_messages_and_leaves_the_rest() -> None:
+    rows = _rows(5)
+    world = world_of(*rows, shares=(3,))
+
+    run = world.sweep([row.key for row in rows])
+
+    assert set(world.store.rows) == {row.key for row in rows[3:]}
+    assert world.ends(run) == [slice_end(given=5, claimed=3, left=2)]
+
+
+def _note_times(world: World, queue: str = "Billing") -> list[float]:
+    """The clock's seconds at which messages are delivered, in order."""
+    arrived: list[float] = []
+
+    def note(_: Message) -> None:
+        arrived.append(world.clock.seconds())
+
+    world.queue.trouble[queue] = note
+    return arrived
