@@ -77,6 +77,17 @@ def test_html_is_shown_as_it_is() -> None:
     assert view_body(HTML).lines == [HTML.decode()]
 
 
+def test_document_type_is_not_read_as_xml() -> None:
+    body = (
+        b'<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/hostname">]><a>&b;</a>'
+    )
+
+    view = view_body(body, BodyForm.XML)
+
+    assert view.problem == "The body cannot be shown as xml: it has a document type"
+    assert view.lines == [body.decode()]
+
+
 def test_lines_of_text_stay_lines() -> None:
     assert view_body(b"a\r\nb\n\nc\rd").lines == ["a", "b", "", r"c\rd"]
 
