@@ -115,7 +115,8 @@ class _Batches:
         self._run_with_care(self._in_hand)
         for batch in self._to_do:
             self._run_batch(batch)
-            self._turns.go_on(self._store, self._run_with_care)
+            self._turns.try_destinations(self._store, self._run_with_care)
+        self._turns.go_on(self._store, self._run_with_care)
         while (seconds := self._turns.seconds_to_next) is not None:
             self._turns.wait(self._store, seconds)
             self._turns.go_on(self._store, self._run_with_care)
@@ -136,9 +137,11 @@ class _Batches:
         else:
             self._succeed(account)
 
-    def _run_with_care(self, batch: Sequence[str]) -> None:
-        """Run a batch. Messages that it released get a batch of their own."""
-        job = self._job
+    def _run_with_care(self, batch: Sequence[str]) -> int:
+        """Run a batch. Messages that it released get a batch of their own. Returns how many were
+        claimed.
+        """
+        job, before = self._job, self._account.claimed
         self._in_hand, lost = batch, 0
         while self._in_hand:
             try:
@@ -158,6 +161,7 @@ class _Batches:
                 job.clock.sleep(wait_seconds(lost, self._rng))
             if self._in_hand:
                 collect_new()
+        return self._account.claimed - before
 
     def _run(self, keys: Sequence[str]) -> Sequence[str]:
         """Run a batch in one transaction. Returns the claim keys left for another batch."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from duesweep.blocked import BlockedMessages
 from duesweep.core.destination_breakers import DestinationBreakers
-from duesweep.core.rate_limits import SliceLimits
+from duesweep.core.rate_limits import Reservation, SliceLimits
 from duesweep.dispatch_job import DispatchJob
 from duesweep.stores.base import TaskSession
 from duesweep.stores.steering import LimitsRates, require
@@ -15,6 +15,8 @@ from duesweep.stores.steering import LimitsRates, require
 _STOP_POLL_SECONDS = 1.0
 # A rest that rounding leaves would not move a clock.
 _LEAST_WAIT_SECONDS = 0.001
+# Runs the batch of these claim keys, and notes what became of it. Returns how many were claimed.
+Run = Callable[[Sequence[str]], int]
 
 
 class Turns:
@@ -50,18 +52,28 @@ class Turns:
             with store.transaction():
                 store.claim(self._job.run, ())
 
-    def go_on(self, store: TaskSession, run: Callable[[Sequence[str]], None]) -> None:
-        """Call `run` with the claim keys of each batch that may go on now: what became of it has to
-        be noted by then.
-        """
+    def try_destinations(self, store: TaskSession, run: Run) -> None:
+        """Run what waits for destinations that can be tried, or used, again."""
         for address in self._breakers.due(self._blocked.failing):
             with self._breakers.trying(address):
                 run(self._blocked.take(store, address))
+
+    def go_on(self, store: TaskSession, run: Run) -> None:
+        """Run all that may go on now, what waits for a limit too. Not between other batches: they
+        take longer than a reservation may wait.
+        """
+        self.try_destinations(store, run)
         self._reserve(store)
         for reservation in self._limits.due(self._blocked.limited()):
             with self._limits.passing(reservation.address):
-                run(self._blocked.take(store, reservation.address, reservation.messages))
+                self._use(store, reservation, run)
         self._reserve(store)
+
+    def _use(self, store: TaskSession, reservation: Reservation, run: Run) -> None:
+        """Claim as many messages as are reserved. If others have taken some: the next ones."""
+        address, left = reservation.address, reservation.messages
+        while left > 0 and address in self._blocked.limited():
+            left -= run(self._blocked.take(store, address, left))
 
     def _reserve(self, store: TaskSession) -> None:
         waiting = self._blocked.limited()

@@ -16,6 +16,8 @@ from duesweep.core.waiting import fits_pattern
 _SHARE_RESERVED = 0.95
 # How long the messages of one reservation take at the limit: short, so that slices take turns.
 _RESERVED_SECONDS = 0.04
+# A reservation that is used later than this would add to the next second's.
+_LONGEST_LATE_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +96,17 @@ class SliceLimits:
 
     def due(self, waiting: Collection[Address]) -> list[Reservation]:
         """The reservations whose time has come, which uses them up; without those for destinations
-        that nothing waits for any more.
+        that nothing waits for any more, and those whose time is over.
         """
         now = self._clock.seconds()
         due = {limit: each for limit, each in self._reserved.items() if each.at <= now}
         for limit in due:
             del self._reserved[limit]
-        return [each for each in due.values() if each.address in waiting]
+        return [
+            each
+            for each in due.values()
+            if each.address in waiting and now - each.at <= _LONGEST_LATE_SECONDS
+        ]
 
     @property
     def seconds_to_next(self) -> float | None:
