@@ -16,9 +16,7 @@ from duesweep.errors import ConfigError
 from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.reading import ENCLOSED_TYPES, Among, Between, Condition, LedgerRow
 
-_CHANGES = tuple(
-    kind.value for kind in (ChangeKind.REPLAYED, ChangeKind.RESTORED, ChangeKind.DISCARDED)
-)
+_CHANGES = (ChangeKind.REPLAYED.value, ChangeKind.DISCARDED.value)
 _ROW = (
     *("sweep_id", "message_key", "message_id", "destination", "attempts", "first_failed_at"),
     *("last_failed_at", "error_class", "error_text", ENCLOSED_TYPES),
