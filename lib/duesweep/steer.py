@@ -7,7 +7,7 @@ by the next sweep or command, as a sweep is: what its batches committed is in th
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from duesweep.context import SweepContext
 from duesweep.core.change import Command
@@ -58,6 +58,10 @@ class CommandReport:
     ledger_error: str | None = None
     is_stopped: bool = False
 
+    def with_gone(self, messages: int) -> "CommandReport":
+        """The same, with so many more messages that were gone before it began."""
+        return replace(self, tally=self.tally + Tally(gone=messages))
+
 
 def run_command(
     context: SweepContext, ledger: Ledger, command: Command, work: Work, stop: Stop | None = None
@@ -84,6 +88,18 @@ def run_command(
             with living_session(context.store, session, run, context.breaker) as living:
                 ledger_error = _end(living, ledger, run)
     return CommandReport(str(run.sweep_id), source, tally, ledger_error, is_stopped)
+
+
+def settle_earlier(context: SweepContext, ledger: Ledger) -> None:
+    """Settle what dead commands and sweeps left, for who reads the ledger to choose. Raises
+    `LedgerError` where the ledger cannot be written.
+    """
+    with context.store.open_driver() as session:
+        refuse_outdated(session)
+        session.check()
+        error = settle_first(session, ledger)
+    if error is not None:
+        raise error
 
 
 def _refuse_unsettled(commands: KeepsCommands, earlier: LedgerError | None) -> None:

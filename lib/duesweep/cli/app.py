@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from duesweep.cli import documents, errors, messages, queue, rabbitmq, subscriptions
+from duesweep.cli import documents, errors, messages, queue, rabbitmq, steering, subscriptions
 from duesweep.cli.options import ConfigFile, Overrides, PrintSql
 from duesweep.cli.signals import TerminatedError, raise_on_sigterm
 from duesweep.errors import DuesweepError, ExitCode, raise_interruption
@@ -173,6 +173,7 @@ def demo(
 
 
 messages.add_to(app)
+steering.add_to(app)
 
 
 def _run(arguments: list[str]) -> object:

@@ -46,6 +46,12 @@ def parse(text: str) -> timedelta:
     return check_length(duration)
 
 
+def parse_signed(text: str) -> timedelta:
+    """The duration in `text`, which a minus sign makes negative."""
+    text = text.strip()
+    return -parse(text[1:]) if text.startswith("-") else parse(text.removeprefix("+"))
+
+
 def check_length(duration: timedelta) -> timedelta:
     """Return `duration`; raise `ConfigError` if it is negative or longer than servers can count."""
     if not timedelta() <= duration <= LONGEST:

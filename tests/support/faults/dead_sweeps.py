@@ -56,7 +56,12 @@ def await_end(dead: Dead) -> None:
     """Until the server has ended the sessions of the driver or settler that died. Until then their
     locks say that they live.
     """
-    with dead.context.store.open_driver() as session:
+    await_end_of(dead.context)
+
+
+def await_end_of(context: SweepContext) -> None:
+    """The same, of the sessions of a command."""
+    with context.store.open_driver() as session:
         until(lambda: not session._connection._raw.execute(_HELD).fetchall())  # noqa: SLF001 - any session would do
 
 

@@ -26,7 +26,8 @@ def timeout_row(message: NewMessage, endpoint: str) -> dict[str, object]:
     text = message.stored_headers
     return {
         "message_key": str(uuid.uuid4()),
-        "destination": message.destination or endpoint,
+        # Of a message that had none, which no queue is.
+        "destination": endpoint if message.destination is None else message.destination or None,
         "saga_id": _saga_id(message.headers.get(SAGA_ID)),
         "body": message.body,
         "headers": headers_json.write(message.headers) if text is None else text,

@@ -1,0 +1,151 @@
+"""What `restore` does: stores cancelled messages again, each once.
+
+The ledger's `changes` has each cancelled message whole, and which were restored. A command that
+restores runs alone, and reads that when the ledger has all that earlier ones did (see `steer`).
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from duesweep.core.change import Change, ChangeKind
+from duesweep.core.message import Message
+from duesweep.core.moment import Moment
+from duesweep.core.policy import BatchLimits
+from duesweep.errors import UnreadableHeadersError
+from duesweep.ledger.identity import CHANGES
+from duesweep.ledger.ledger import Ledger
+from duesweep.ledger.reading import Among, LedgerRow
+from duesweep.lost import retry_lost_transactions
+from duesweep.steer import Tally, Work
+from duesweep.stores.steering import ChangesMessages
+from duesweep.stores.values import NewMessage, SweepRun
+
+_SHOWN = ("sweep_id", "message_key", "message_id", "message_type", "destination", "due_before")
+_WHOLE = (*_SHOWN, "headers", "headers_text", "body", "body_bytes")
+
+
+class CancelledId(NamedTuple):
+    """The command that cancelled a message, and the key that the message had."""
+
+    command: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class CancelledMessages:
+    """The cancelled messages of a source in the ledger: those with these keys, those that a command
+    cancelled, or both.
+    """
+
+    ledger: Ledger
+    source: str
+    keys: Sequence[str] = ()
+    command: str | None = None
+
+    def shown(self) -> Iterator[LedgerRow]:
+        """What tells one from another."""
+        return self._rows(_SHOWN)
+
+    def whole(self) -> Iterator[LedgerRow]:
+        """With headers and bodies."""
+        return self._rows(_WHOLE)
+
+    def restored(self) -> set[CancelledId]:
+        """Those of the source that were restored already."""
+        rows = self.ledger.rows(
+            CHANGES,
+            ("of", "message_key"),
+            Among("source", [self.source]),
+            Among("change", [ChangeKind.RESTORED.value]),
+        )
+        return {CancelledId(row["of"], row["message_key"]) for row in rows}
+
+    def _rows(self, columns: Sequence[str]) -> Iterator[LedgerRow]:
+        conditions = [
+            Among("source", [self.source]),
+            Among("change", [ChangeKind.CANCELLED.value]),
+        ]
+        if self.keys:
+            conditions.append(Among("message_key", self.keys))
+        if self.command is not None:
+            conditions.append(Among("sweep_id", [self.command]))
+        return self.ledger.rows(CHANGES, columns, *conditions)
+
+
+def cancelled_id(row: LedgerRow) -> CancelledId:
+    """Which message a row of `CancelledMessages` is."""
+    return CancelledId(row["sweep_id"], row["message_key"])
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """The work of `restore`: these of the messages, due as before or at `due`. Those that were
+    restored meanwhile count as gone, unless they are wanted `again`.
+    """
+
+    messages: CancelledMessages
+    chosen: Collection[CancelledId]
+    limits: BatchLimits
+    due: Moment | None = None
+    again: bool = False
+
+    def work(self) -> Work:
+        """As `run_command` takes it."""
+        return self._work
+
+    def _work(self, session: ChangesMessages, run: SweepRun) -> Iterator[Tally]:
+        todo = set(self.chosen)
+        if not self.again:
+            todo -= self.messages.restored()
+        yield Tally(gone=len(self.chosen) - len(todo))
+        for rows in self._batches(todo):
+            yield self._put_back(session, run, rows)
+        yield Tally(gone=len(todo))
+
+    def _batches(self, todo: set[CancelledId]) -> Iterator[list[LedgerRow]]:
+        """Batches within the limits, and each message once."""
+        batch: list[LedgerRow] = []
+        weight = 0
+        for row in self.messages.whole():
+            if cancelled_id(row) not in todo:
+                continue
+            todo.remove(cancelled_id(row))
+            size = len(row["headers_text"] or "") + row["body_bytes"]
+            is_full = len(batch) >= self.limits.rows or weight + size > self.limits.bytes
+            if batch and is_full:
+                yield batch
+                batch, weight = [], 0
+            batch.append(row)
+            weight += size
+        if batch:
+            yield batch
+
+    @retry_lost_transactions
+    def _put_back(
+        self, session: ChangesMessages, run: SweepRun, rows: Sequence[LedgerRow]
+    ) -> Tally:
+        dues = [(row, self._due(row, run.horizon.server_time)) for row in rows]
+        known = [(_change(row), _message(row, due)) for row, due in dues if due is not None]
+        with session.transaction():
+            session.put_back(run, known, session.hold(run, ()).server_us)
+        return Tally(changed=len(known), refused=len(rows) - len(known))
+
+    def _due(self, row: LedgerRow, now: datetime) -> datetime | None:
+        due: datetime | None = row["due_before"] if self.due is None else self.due.at(now)
+        return due
+
+
+def _change(row: LedgerRow) -> Change:
+    headers = row["headers"]
+    if headers is None:
+        headers = UnreadableHeadersError("The headers could not be read when it was cancelled")
+    text, body = row["headers_text"] or "", row["body"]
+    message = Message(row["message_key"], None, headers, text, body, row["destination"])
+    return Change(ChangeKind.RESTORED, message, of=row["sweep_id"])
+
+
+def _message(row: LedgerRow, due: datetime) -> NewMessage:
+    headers = row["headers"] or {}
+    return NewMessage(row["destination"], headers, row["body"], due, row["headers_text"])
