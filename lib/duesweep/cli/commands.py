@@ -1,8 +1,6 @@
 """What the commands share that change messages: who, why, whether to go on, and what came of it."""
 
-import getpass
 import json
-import socket
 import sys
 from dataclasses import dataclass
 
@@ -23,15 +21,6 @@ class CommandOptions:
     yes: bool = False
     is_dry_run: bool = False
     as_json: bool = False
-
-
-def given_by() -> str:
-    """Who gives the command: the user of the operating system, and the machine."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
-        user = "unknown"
-    return f"{user}@{socket.gethostname()}"
 
 
 def require_reason(options: CommandOptions, messages: int) -> None:

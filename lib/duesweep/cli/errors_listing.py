@@ -11,7 +11,7 @@ from pathlib import Path
 
 from duesweep import config as configuration
 from duesweep import wiring
-from duesweep.cli.ledgers import opened_ledger
+from duesweep.api.ledgers import command_ledger
 from duesweep.core.change import ChangeKind
 from duesweep.core.error_rows import ErrorFilter, ErrorGroups, ErrorRow
 from duesweep.core.moment import Moment
@@ -108,7 +108,7 @@ def _messages(
 ) -> Iterator[tuple[str, ExhaustedMessages]]:
     context = wiring.sweep_context(configuration.load(file, overrides))
     source = context.store.source
-    with opened_ledger(context) as ledger:
+    with command_ledger(context) as ledger:
         messages = ExhaustedMessages(ledger, source)
         messages.check()
         yield source, messages

@@ -7,10 +7,11 @@ from pathlib import Path
 
 from duesweep import config as configuration
 from duesweep import wiring
-from duesweep.cli.agreement import given_by, is_agreed, require_reason
+from duesweep.api.caller import given_by, require_reason
+from duesweep.api.ledgers import command_ledger
+from duesweep.cli.agreement import is_agreed
 from duesweep.cli.errors_listing import ErrorOptions
 from duesweep.cli.errors_telling import Act, End, Named, print_groups, warn_of_copies
-from duesweep.cli.ledgers import opened_ledger
 from duesweep.cli.signals import stop_on_signals
 from duesweep.context import SweepContext
 from duesweep.core.change import Command, CommandName
@@ -81,7 +82,7 @@ def discard(call: Call) -> int:
 def _opened(call: Call) -> Iterator[_Opened]:
     config = configuration.load(call.file, call.overrides)
     context = wiring.sweep_context(config)
-    with opened_ledger(context) as ledger:
+    with command_ledger(context) as ledger:
         messages = ExhaustedMessages(ledger, context.store.source)
         messages.check()
         yield _Opened(context, config.store.endpoint, ledger, messages)

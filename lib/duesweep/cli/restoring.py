@@ -9,11 +9,11 @@ from uuid import UUID
 
 from duesweep import config as configuration
 from duesweep import wiring
-from duesweep.cli.command_ledger import command_ledger
+from duesweep.api.caller import given_by
+from duesweep.api.ledgers import command_ledger
 from duesweep.cli.commands import (
     CommandOptions,
     finish,
-    given_by,
     may_go_on,
     print_nothing,
     require_reason,
