@@ -165,7 +165,7 @@ def _settle_command(
 ) -> None:
     journal.seal(sweep_id)
     changes = journal.changes(sweep_id)
-    ledger.write_command(journal, sweep_id, changes, retries_changed=command.attempts_changed)
+    ledger.write_command(journal, sweep_id, command, changes)
     _check_written(journal, ledger, sweep_id)
     journal.delete_settled(sweep_id)
 

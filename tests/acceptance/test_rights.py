@@ -24,7 +24,8 @@ STORE_SCHEMA, QUEUE_SCHEMA = "store", "queues"
 BILLING = f'"{QUEUE_SCHEMA}"."Billing"'
 DELAYED = f'"{STORE_SCHEMA}"."Sales.Orders.Delayed"'
 JOURNAL = [
-    f'"{STORE_SCHEMA}"."duesweep_{t}"' for t in ("sweeps", "journal", "attempts", "bindings")
+    f'"{STORE_SCHEMA}"."duesweep_{t}"'
+    for t in ("sweeps", "journal", "attempts", "bindings", "changes")
 ]
 QUEUES = [f'"{STORE_SCHEMA}"."Sales.Orders"', BILLING, f'"{STORE_SCHEMA}"."error"']
 SCHEMAS = [f"SCHEMA {STORE_SCHEMA}", f"SCHEMA {QUEUE_SCHEMA}"]

@@ -17,7 +17,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "sqlserver.md"
 Capture = pytest.CaptureFixture[str]
 
 DELAYED, OWN, BILLING, ERROR = "Sales.Orders.Delayed", "Sales.Orders", "Billing", "error"
-JOURNAL = [f"duesweep_{name}" for name in ("sweeps", "journal", "attempts", "bindings")]
+JOURNAL = [f"duesweep_{name}" for name in ("sweeps", "journal", "attempts", "bindings", "changes")]
 AT_THE_START = [
     *((right, DELAYED) for right in ("SELECT", "UPDATE", "DELETE")),
     *((right, table) for table in JOURNAL for right in ("SELECT", "INSERT", "UPDATE", "DELETE")),
@@ -75,7 +75,7 @@ def test_page_lists_these_rights() -> None:
 
     for line in (
         "`SELECT, UPDATE, DELETE` on the delayed table",
-        "`SELECT, INSERT, UPDATE, DELETE` on the four `duesweep_…` tables",
+        "`SELECT, INSERT, UPDATE, DELETE` on the `duesweep_…` tables",
         "`SELECT, INSERT` on the queue tables; a user in each database that has some",
     ):
         assert line in text

@@ -20,7 +20,8 @@ def test_journal_created_anew_loses_and_doubles_nothing(
 ) -> None:
     settle(spark, dead)
     endpoint.execute(
-        "DROP TABLE duesweep_journal, duesweep_attempts, duesweep_sweeps, duesweep_bindings"
+        "DROP TABLE duesweep_journal, duesweep_attempts, duesweep_sweeps, duesweep_bindings,"
+        " duesweep_changes"
     )
     endpoint.set_up()
     endpoint.delay_many(4)

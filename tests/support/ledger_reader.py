@@ -49,6 +49,28 @@ COLUMNS = {
         "body": "binary",
         "stack": "string",
     },
+    "changes": {
+        "sweep_id": "string",
+        "source": "string",
+        "command": "string",
+        "change": "string",
+        "changed_at": "timestamp",
+        "given_by": "string",
+        "reason": "string",
+        "message_key": "string",
+        "message_id": "string",
+        "message_type": "string",
+        "destination": "string",
+        "due_before": "timestamp",
+        "due_after": "timestamp",
+        "queue": "string",
+        "of": "string",
+        "new_key": "string",
+        "headers": "map<string, string>",
+        "headers_text": "string",
+        "body": "binary",
+        "body_bytes": "bigint",
+    },
     "sweeps": {
         "sweep_id": "string",
         "source": "string",
@@ -119,11 +141,13 @@ class LedgerReader:
             [tuple(row.get(column) for column in columns) for row in rows],
             ", ".join(f"`{column}` {kind}" for column, kind in columns.items()),
         )
-        key = "sweep_id" if name == "sweeps" else "message_key"
+        key = {"sweeps": ["sweep_id"], "changes": ["message_key", "change"]}.get(
+            name, ["message_key"]
+        )
         assert_df_equality(
             self.table(name),
             expected_df,
-            transforms=[lambda rows_df: rows_df.sort(key)],
+            transforms=[lambda rows_df: rows_df.sort(*key)],
             ignore_columns=list(but_for),
         )
 

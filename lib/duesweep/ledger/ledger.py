@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from uuid import UUID
 
+from duesweep.core.change import CommandName, UnsettledCommand
 from duesweep.errors import LedgerError
 from duesweep.ledger import locations
 from duesweep.ledger.base import AppTransaction, LedgerTables, Rows, SweepRows
@@ -136,9 +137,8 @@ class Ledger:
         self,
         journal: CommandJournal,
         sweep_id: UUID,
+        command: UnsettledCommand,
         changes: Sequence[ExhaustedPiece],
-        *,
-        retries_changed: bool,
     ) -> None:
         """Write all that a sealed command did; what the tables have of it already stays as it is.
         A command has no row in `sweeps`.
@@ -149,9 +149,10 @@ class Ledger:
         rows = self.tables.rows(journal, sweep_id)
         for number, piece in enumerate(changes, start=1):
             tombstones, changed = rows.changes(piece)
-            self.append("tombstones", tombstones, AppTransaction(sweep_id, number))
+            if command.command.name is CommandName.CANCEL:
+                self.append("tombstones", tombstones, AppTransaction(sweep_id, number))
             self.append(CHANGES, changed, AppTransaction(sweep_id, number))
-        if retries_changed:
+        if command.attempts_changed:
             self.replace_source("retries", rows.retries(), journal.source, AppTransaction(sweep_id))
 
     def append(self, name: str, rows: Rows, transaction: AppTransaction) -> None:

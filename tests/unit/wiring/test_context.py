@@ -74,7 +74,7 @@ def test_duesweeps_own_tables_are_in_the_stores_schema() -> None:
     tables = wiring.store(_config(schema="my schema")).tables
 
     assert {table.schema for table in tables.values()} == {"my schema"}
-    assert set(tables) == {"delayed", "journal", "attempts", "sweeps", "bindings"}
+    assert set(tables) == {"delayed", "journal", "attempts", "sweeps", "bindings", "changes"}
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,7 @@ class ChangeContract:
     def test_message_that_is_rescheduled_to_the_past_is_due(self, subject: StoreUnderTest) -> None:
         (row,) = subject.load([steps.row(subject, due=subject.now() + HOUR)])
 
-        reschedule(subject, row, subject.server_time() - steps.MINUTE)
+        reschedule(subject, row, subject.server_time().replace(microsecond=0) - steps.MINUTE)
 
         moved = as_it_waits(subject, row)
         assert steps.claimable(subject, subject.open_sweep(), moved) == [row.key]
@@ -183,7 +183,7 @@ class ChangeContract:
         run, [row] = steps.load(subject, steps.row(subject))
         steps.fail(subject, run, row)
 
-        reschedule(subject, row, subject.server_time() - steps.MINUTE)
+        reschedule(subject, row, subject.server_time().replace(microsecond=0) - steps.MINUTE)
 
         assert subject.attempts() == {row.key: 1}
         moved, run = as_it_waits(subject, row), subject.open_sweep()
