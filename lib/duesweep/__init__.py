@@ -1,6 +1,40 @@
 """duesweep sweeps due delayed messages of NServiceBus endpoints to their queues, with Spark.
 
-Start reading at :mod:`duesweep.sweep`: it plans, dispatches and settles.
+Start reading at :mod:`duesweep.sweep`: it plans, dispatches and settles. For Python:
+`Duesweep(load_config("duesweep.toml")).sweep()`; see docs/python.md.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from duesweep.api.configuration import load_config as load_config
+    from duesweep.api.duesweep import Duesweep as Duesweep
+    from duesweep.core.error_rows import ErrorFilter as ErrorFilter
+    from duesweep.core.moment import Moment as Moment
+    from duesweep.core.waiting import DueSpan as DueSpan
+    from duesweep.core.waiting import MessageFilter as MessageFilter
+    from duesweep.errors import DuesweepError as DuesweepError
+
 __version__ = "0.1.0"
+
+# Where a name is from. Imported when it is used: the command line needs none of them.
+_MODULES = {
+    "DueSpan": "duesweep.core.waiting",
+    "Duesweep": "duesweep.api.duesweep",
+    "DuesweepError": "duesweep.errors",
+    "ErrorFilter": "duesweep.core.error_rows",
+    "MessageFilter": "duesweep.core.waiting",
+    "Moment": "duesweep.core.moment",
+    "load_config": "duesweep.api.configuration",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})

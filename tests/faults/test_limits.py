@@ -77,7 +77,7 @@ def test_no_second_gets_more_than_the_limit_nor_on_a_quiet_machine_much_less(
     assert all(count <= PER_SECOND for count in whole), by_second
     if seconds > 10:
         # On a machine that is busy with other tests, slices miss their turns.
-        assert all(450 <= count for count in whole), by_second
+        assert all(count >= 450 for count in whole), by_second
     assert endpoint.waiting() == []
 
 

@@ -9,7 +9,7 @@ from psycopg.conninfo import make_conninfo
 from pyspark.sql import SparkSession
 
 from duesweep import wiring
-from duesweep.cli.sweep import look_at
+from duesweep.api.look import look_at
 from duesweep.context import SweepContext
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS
 from duesweep.engines.base import Engine

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from duesweep import wiring
-from duesweep.cli.sweep import look_at
+from duesweep.api.look import look_at
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.engines.base import Engine

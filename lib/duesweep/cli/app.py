@@ -23,6 +23,7 @@ from duesweep.cli import (
     steering,
     subscriptions,
 )
+from duesweep.cli.endings import ending
 from duesweep.cli.options import ConfigFile, Overrides, PrintSql
 from duesweep.cli.signals import TerminatedError, raise_on_sigterm
 from duesweep.errors import DuesweepError, ExitCode, raise_interruption
@@ -230,12 +231,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code, sentence = int(error.exit_code), str(error)
     except TerminatedError:
         code = int(ExitCode.WORK_LEFT)
-        sentence = "terminated; no message is lost, and the next sweep continues"
+        sentence = f"terminated; {ending(given)}"
     except KeyboardInterrupt:
-        code, sentence = (
-            INTERRUPTED,
-            "interrupted; no message is lost, and the next sweep continues",
-        )
+        code, sentence = INTERRUPTED, f"interrupted; {ending(given)}"
     except Exception as error:
         # An unexpected error: the stack is needed to correct it.
         documents.print_failure(given, ExitCode.UNEXPECTED, f"{type(error).__name__}: {error}")

@@ -2,34 +2,30 @@
 
 import json
 import sys
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass
 from pathlib import Path
 
 from duesweep import config as configuration
 from duesweep import wiring
-from duesweep.change_messages import Chosen, NewDue, cancel_chosen, reschedule_chosen
-from duesweep.choose import choose, open_look
-from duesweep.cli.command_ledger import command_ledger
+from duesweep.api.caller import given_by, require_reason
+from duesweep.api.choosing import FoundMessages, find_messages
+from duesweep.api.ledgers import command_ledger
+from duesweep.change_messages import NewDue, cancel_chosen, reschedule_chosen
 from duesweep.cli.commands import (
     CommandOptions,
     finish,
-    given_by,
     may_go_on,
     print_nothing,
-    require_reason,
 )
 from duesweep.cli.filters import FilterOptions
 from duesweep.cli.signals import stop_on_signals
-from duesweep.context import SweepContext
 from duesweep.core.change import Command, CommandName
-from duesweep.core.waiting import MessageFilter, WaitingMessage
+from duesweep.core.waiting import MessageFilter
 from duesweep.errors import ConfigError, ExitCode
 from duesweep.report.changes import Words, print_destinations
 from duesweep.report.tables import print_table
-from duesweep.report.waiting import COLUMNS, destination_text, message_document, message_row
+from duesweep.report.waiting import COLUMNS, message_document, message_row
 from duesweep.steer import run_command
 from duesweep.stop import Stop
 
@@ -54,41 +50,12 @@ class ChangeOptions:
         return Words(CommandName.RESCHEDULE, "rescheduled")
 
 
-@dataclass(slots=True)
-class _Found:
-    """The messages that were chosen, without their headers; the first of them whole."""
-
-    wanted: MessageFilter
-    now: datetime
-    lock_keys: list[str] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
-    destinations: Counter[str] = field(default_factory=Counter)
-    first: list[WaitingMessage] = field(default_factory=list)
-
-    def add(self, messages: Sequence[WaitingMessage], own_queue: str) -> None:
-        """Note these, too."""
-        self.lock_keys += [one.lock_key for one in messages]
-        self.sizes += [one.body_bytes for one in messages]
-        self.destinations.update(destination_text(one, own_queue) for one in messages)
-        self.first += messages[: _SHOWN - len(self.first)]
-
-    @property
-    def missing(self) -> int:
-        """How many of the keys that were given lead to no message."""
-        return max(0, len(set(self.wanted.keys)) - len(self.lock_keys))
-
-    @property
-    def chosen(self) -> Chosen:
-        """What is to be changed."""
-        return Chosen(self.lock_keys, self.sizes, self.wanted.due)
-
-
 def run(file: Path | None, overrides: Sequence[str], options: ChangeOptions) -> int:
     """Choose, show and ask where a filter chose, and change."""
     _refuse_unclear(options)
     config = configuration.load(file, overrides)
     context, own_queue = wiring.sweep_context(config), config.store.endpoint
-    found = _find(context, own_queue, options)
+    found = find_messages(context, own_queue, options.chosen.at, options.scan_limit)
     asked = len(found.lock_keys) + found.missing
     common = options.common
     if common.is_dry_run:
@@ -96,7 +63,7 @@ def run(file: Path | None, overrides: Sequence[str], options: ChangeOptions) -> 
         return ExitCode.DONE
     if not found.lock_keys:
         return print_nothing(context.store.source, options.words, asked, common)
-    require_reason(common, len(found.lock_keys))
+    require_reason(common.reason, len(found.lock_keys))
     if not _is_exact(found.wanted) or options.everything:
         if not common.yes and not common.as_json:
             _show(found, own_queue)
@@ -128,29 +95,13 @@ def _refuse_unclear(options: ChangeOptions) -> None:
         )
 
 
-def _find(context: SweepContext, own_queue: str, options: ChangeOptions) -> _Found:
-    with open_look(context.store) as (session, look):
-        now = session.horizon().server_time
-        found = _Found(options.chosen.at(now), now)
-        with choose(look, found.wanted, own_queue, options.scan_limit) as choice:
-            for page in choice:
-                found.add(page, own_queue)
-    if choice.is_cut:
-        raise ConfigError(
-            f"There are more than {options.scan_limit:,} messages to look at, so the filter could "
-            "mean more of them; nothing was changed",
-            advice="raise --scan-limit, or choose fewer with --due-after and --due-before",
-        )
-    return found
-
-
 def _is_exact(wanted: MessageFilter) -> bool:
     """Whether it names each message."""
     named = MessageFilter(keys=wanted.keys, message_ids=wanted.message_ids)
     return wanted == named and not wanted.is_empty
 
 
-def _show(found: _Found, own_queue: str) -> None:
+def _show(found: FoundMessages, own_queue: str) -> None:
     print_destinations(found.destinations)
     print_table(COLUMNS, [message_row(one, found.now, own_queue) for one in found.first])
     more = len(found.lock_keys) - len(found.first)
@@ -158,7 +109,9 @@ def _show(found: _Found, own_queue: str) -> None:
         print(f"duesweep: and {more:,} more", file=sys.stderr)
 
 
-def _print_dry_run(found: _Found, own_queue: str, options: ChangeOptions, source: str) -> None:
+def _print_dry_run(
+    found: FoundMessages, own_queue: str, options: ChangeOptions, source: str
+) -> None:
     if options.common.as_json:
         document = {
             "command": options.words.command.value,

@@ -1,14 +1,12 @@
 """What the commands share that change messages: who, why, whether to go on, and what came of it."""
 
-import getpass
 import json
-import socket
 import sys
 from dataclasses import dataclass
 
 from duesweep.cli.confirm import confirm
 from duesweep.core.change import CommandName
-from duesweep.errors import ConfigError, ExitCode
+from duesweep.errors import ExitCode
 from duesweep.report.changes import Words, gone_sentence, report_document, sentences
 from duesweep.report.quantities import count_text
 from duesweep.steer import CommandReport
@@ -23,24 +21,6 @@ class CommandOptions:
     yes: bool = False
     is_dry_run: bool = False
     as_json: bool = False
-
-
-def given_by() -> str:
-    """Who gives the command: the user of the operating system, and the machine."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
-        user = "unknown"
-    return f"{user}@{socket.gethostname()}"
-
-
-def require_reason(options: CommandOptions, messages: int) -> None:
-    """Raise `ConfigError` for more than one message without a reason."""
-    if messages > 1 and not (options.reason or "").strip():
-        raise ConfigError(
-            f"{messages:,} messages are chosen, and no reason is given; nothing was changed",
-            advice="say why with --reason, for those who read the ledger later",
-        )
 
 
 def may_go_on(options: CommandOptions, name: CommandName, messages: int) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from duesweep import config as configuration
 from duesweep import wiring
-from duesweep.cli.command_ledger import command_ledger
+from duesweep.api.ledgers import command_ledger
 from duesweep.core.change import ChangeKind
 from duesweep.core.error_rows import ErrorFilter, ErrorGroups, ErrorRow
 from duesweep.core.moment import Moment

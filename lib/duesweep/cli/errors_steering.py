@@ -7,8 +7,9 @@ from pathlib import Path
 
 from duesweep import config as configuration
 from duesweep import wiring
-from duesweep.cli.command_ledger import command_ledger
-from duesweep.cli.commands import CommandOptions, given_by, require_reason
+from duesweep.api.caller import given_by, require_reason
+from duesweep.api.ledgers import command_ledger
+from duesweep.cli.commands import CommandOptions
 from duesweep.cli.confirm import confirm
 from duesweep.cli.errors_listing import ErrorOptions
 from duesweep.cli.errors_telling import Act, End, Named, print_groups, warn_of_copies
@@ -102,7 +103,7 @@ def _run(call: Call, opened: _Opened, found: Found, act: Act) -> int:
     if not (common.as_json or named.is_exact) and found.rows:
         print_groups(found)
     if not common.is_dry_run and found.rows:
-        require_reason(common, len(found.rows))
+        require_reason(common.reason, len(found.rows))
         # Whoever names one error by its id means it.
         if named.is_exact or common.yes or confirm(act.question):
             command = Command(act.name, given_by(), common.reason)

@@ -10,7 +10,7 @@ from typing import Any
 
 from duesweep import config as configuration
 from duesweep import wiring
-from duesweep.cli.commands import given_by
+from duesweep.api.caller import given_by
 from duesweep.core.moment import Moment
 from duesweep.core.pauses import Pause
 from duesweep.errors import ConfigError, ExitCode

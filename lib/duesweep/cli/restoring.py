@@ -9,14 +9,13 @@ from uuid import UUID
 
 from duesweep import config as configuration
 from duesweep import wiring
-from duesweep.cli.command_ledger import command_ledger
+from duesweep.api.caller import given_by, require_reason
+from duesweep.api.ledgers import command_ledger
 from duesweep.cli.commands import (
     CommandOptions,
     finish,
-    given_by,
     may_go_on,
     print_nothing,
-    require_reason,
 )
 from duesweep.cli.signals import stop_on_signals
 from duesweep.context import SweepContext
@@ -68,7 +67,7 @@ def _run(context: SweepContext, ledger: Ledger, options: RestoreOptions, stop: S
         return ExitCode.DONE
     if not chosen:
         return print_nothing(source, _WORDS, asked or 1, common)
-    require_reason(common, len(chosen))
+    require_reason(common.reason, len(chosen))
     if not options.keys:
         if not common.yes and not common.as_json:
             print_destinations(destinations)

@@ -4,48 +4,24 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from duesweep import config as configuration
 from duesweep import wiring
+from duesweep.api.look import look_at
 from duesweep.cli import documents
 from duesweep.cli.signals import stop_on_signals
 from duesweep.context import SweepContext
-from duesweep.core.ledger_writer import LedgerWriter
-from duesweep.errors import ExitCode, Problem, StoreError
-from duesweep.ledger.writers import resolve_writer
-from duesweep.missing_queues import refuse_missing_queues
+from duesweep.errors import ExitCode
 from duesweep.report.idle import NextDue, idle_sentence
 from duesweep.report.quantities import count_text
 from duesweep.stop import Stop
-from duesweep.stores.abilities import KnowsNextDue, NoticesTables, refuse_outdated
-from duesweep.stores.base import DriverSession
-from duesweep.stores.values import Horizon
 from duesweep.texts import make_printable
-
-if TYPE_CHECKING:
-    from duesweep.engines.base import Engine
 
 # What `--gate` returns if Spark is needed, and no command runs it. No other command exits with it.
 WORK_FOR_SPARK = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """What a look at the store found. `has_work`: any message is eligible, or any sweep unsettled;
-    `needs_spark`: so much that Spark has to do it. `notices` are the store's. `next_due`: the next
-    message, if there is no work, and if the store can tell.
-    """
-
-    has_work: bool
-    needs_spark: bool
-    notices: Sequence[Problem]
-    next_due: NextDue | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,59 +62,6 @@ def _run(config: configuration.Config, options: SweepOptions, stop: Stop) -> int
     return ExitCode.DONE
 
 
-def look_at(context: SweepContext, stop: Stop | None = None) -> Look:
-    """Look whether there is work, and how much of it a sweep would do. Raises `ConfigError` for
-    wrong settings.
-    """
-    with context.store.open_driver() as session:
-        refuse_outdated(session)
-        session.check()
-        context.queue.check(context.error_queue)
-        ahead = timedelta(seconds=context.look_ahead.longest_seconds)
-        if not session.has_work(ahead):
-            return Look(
-                has_work=False,
-                needs_spark=False,
-                notices=session.notices(),
-                next_due=_find_next_due(session),
-            )
-        horizon = session.horizon().looking_ahead(ahead)
-        refuse_missing_queues(context, session, horizon)
-        needs_spark = _needs_spark(context, session, horizon, stop or Stop())
-        notices = [*session.notices(), *_table_notices(session, context.queue)]
-        return Look(has_work=True, needs_spark=needs_spark, notices=notices)
-
-
-def _table_notices(*tested: object) -> Iterator[Problem]:
-    for each in tested:
-        if isinstance(each, NoticesTables):
-            yield from each.table_notices()
-
-
-def _find_next_due(session: DriverSession) -> NextDue | None:
-    if not isinstance(session, KnowsNextDue):
-        return None
-    try:
-        horizon = session.horizon()
-        instant = session.next_due(horizon)
-    except StoreError:
-        # Nothing is due, whether or not the store still answers.
-        return None
-    return None if instant is None else NextDue(instant, horizon.server_time)
-
-
-def _needs_spark(
-    context: SweepContext, session: DriverSession, horizon: Horizon, stop: Stop
-) -> bool:
-    """Whether Spark is there already, or has to write the ledger, or much is due."""
-    if configuration.has_prepared_session() or not context.spark_from:
-        return True
-    if resolve_writer(context.ledger_writer, context.ledger_root) is LedgerWriter.SPARK:
-        return True
-    found = session.count_pending(horizon, most=context.spark_from)
-    return stop.most_of(found) >= context.spark_from
-
-
 def _run_spark_command() -> int:
     command = configuration.spark_command()
     if command is not None:
@@ -150,12 +73,13 @@ def _run_spark_command() -> int:
 
 def _sweep(context: SweepContext, stop: Stop, *, on_spark: bool, as_json: bool) -> int:
     # The gate loads none of these.
+    from duesweep.api.engines import opened_engine  # noqa: PLC0415
     from duesweep.report import progress, summary  # noqa: PLC0415
     from duesweep.sweep import exit_code, sweep  # noqa: PLC0415
 
     progress.configure_logging()
     watch = progress.create_watch(context.store)
-    with _engine(context, on_spark=on_spark) as engine:
+    with opened_engine(context, on_spark=on_spark) as engine:
         done = sweep(engine, context, watch, stop=stop)
     code = exit_code(done)
     if as_json:
@@ -173,21 +97,6 @@ def _sweep(context: SweepContext, stop: Stop, *, on_spark: bool, as_json: bool) 
     if done.ledger_error:
         print(make_printable(f"duesweep: {done.ledger_error}"), file=sys.stderr)
     return code
-
-
-@contextmanager
-def _engine(context: SweepContext, *, on_spark: bool) -> Iterator["Engine"]:
-    if not on_spark:
-        from duesweep.engines.in_process import InProcessEngine  # noqa: PLC0415
-
-        yield InProcessEngine()
-        return
-    from duesweep.engines.spark import SparkEngine  # noqa: PLC0415
-    from duesweep.session import spark_session  # noqa: PLC0415
-    from duesweep.spark_errors import map_spark_errors  # noqa: PLC0415
-
-    with map_spark_errors():
-        yield SparkEngine(spark_session(configuration.jars()), context.timeouts)
 
 
 def _print_idle(context: SweepContext, next_due: NextDue | None, *, as_json: bool) -> None:

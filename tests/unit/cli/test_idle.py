@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from duesweep.api import look as looking
 from duesweep.cli import documents
-from duesweep.cli import sweep as command
 from duesweep.errors import StoreError
 from duesweep.report.idle import NextDue, idle_sentence
 from duesweep.stores.values import Horizon
@@ -64,7 +64,7 @@ class _EmptySession(_Session):
 def test_look_at_an_idle_store_finds_its_next_message_if_the_store_can_tell(
     session: _Session, found: NextDue | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command, "refuse_outdated", lambda _: None)
+    monkeypatch.setattr(looking, "refuse_outdated", lambda _: None)
     context: Any = SimpleNamespace(
         store=SimpleNamespace(open_driver=lambda: session),
         queue=SimpleNamespace(check=lambda _: None),
@@ -72,7 +72,7 @@ def test_look_at_an_idle_store_finds_its_next_message_if_the_store_can_tell(
         look_ahead=SimpleNamespace(longest_seconds=0),
     )
 
-    look = command.look_at(context)
+    look = looking.look_at(context)
 
     assert (look.has_work, look.next_due) == (False, found)
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from duesweep.api.look import Look
 from duesweep.cli import sweep as command
 from duesweep.cli.app import main
-from duesweep.cli.sweep import Look
 
 _SETTINGS = (
     "store.dsn=postgresql://sweeper@db.example/nsb",

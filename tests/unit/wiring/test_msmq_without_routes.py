@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from duesweep.api.look import Look
 from duesweep.checks.finding import Check, Severity
 from duesweep.cli import sweep
 from duesweep.cli.app import main
@@ -52,7 +53,7 @@ def test_every_sweep_says_so_in_one_sentence(
     monkeypatch.setattr(
         sweep,
         "look_at",
-        lambda *_: sweep.Look(
+        lambda *_: Look(
             has_work=False, needs_spark=False, notices=[Problem("the store's own notice")]
         ),
     )
@@ -68,7 +69,7 @@ def test_gate_leaves_the_sentence_to_the_sweep_that_follows(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(
-        sweep, "look_at", lambda *_: sweep.Look(has_work=True, needs_spark=True, notices=[])
+        sweep, "look_at", lambda *_: Look(has_work=True, needs_spark=True, notices=[])
     )
 
     assert main(["sweep", "--gate", *_given()]) == sweep.WORK_FOR_SPARK

@@ -16,7 +16,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS
-from duesweep.errors import LedgerError, StoreError
+from duesweep.errors import ConfigError, LedgerError, StoreError
 from duesweep.ledger import locations
 from duesweep.ledger.base import AppTransaction
 from duesweep.ledger.delta_rs.errors import ignore_conflicts, map_errors
@@ -100,6 +100,18 @@ class DeltaRsTables:
         """Rows of a table, as a stream; none if there is no table."""
         with map_errors(f"{self._location(name)} is unreadable"), suppress(TableNotFoundError):
             yield from read_rows(self._open(name), columns, conditions)
+
+    def arrow(self, name: str) -> pa.Table:
+        """A whole table, in memory. Raises `ConfigError` if there is none."""
+        with map_errors(f"{self._location(name)} is unreadable"):
+            try:
+                return self._open(name).to_pyarrow_table()
+            except TableNotFoundError as error:
+                raise ConfigError(
+                    f"There is no table {name} in the ledger at {self.root}",
+                    advice="check ledger.root; the first sweep creates the ledger, and the first "
+                    "command that changes messages its table `changes`",
+                ) from error
 
     def _write(
         self, name: str, rows: ArrowRows, transaction: AppTransaction, **options: Any

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from duesweep import config as configuration
 from duesweep.context import SweepContext
@@ -10,17 +11,23 @@ from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.opening import open_ledger
 from duesweep.ledger.writers import resolve_writer
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 
 @contextmanager
-def command_ledger(context: SweepContext) -> Iterator[Ledger]:
-    """The context's ledger. Starts Spark only if delta-rs cannot write the ledger."""
+def command_ledger(context: SweepContext, spark: "SparkSession | None" = None) -> Iterator[Ledger]:
+    """The context's ledger, with this session or the one that is there. Starts Spark only if
+    delta-rs cannot write the ledger.
+    """
     root, writer = context.ledger_root, context.ledger_writer
-    is_spark = configuration.has_prepared_session()
-    if not is_spark and resolve_writer(writer, root) is LedgerWriter.DELTA_RS:
+    has_session = spark is not None or configuration.has_prepared_session()
+    if not has_session and resolve_writer(writer, root) is LedgerWriter.DELTA_RS:
         yield open_ledger(root, writer, None, context.timeouts)
         return
     from duesweep.session import spark_session  # noqa: PLC0415 - takes seconds
     from duesweep.spark_errors import map_spark_errors  # noqa: PLC0415
 
     with map_spark_errors():
-        yield open_ledger(root, writer, spark_session(configuration.jars()), context.timeouts)
+        session = spark or spark_session(configuration.jars())
+        yield open_ledger(root, writer, session, context.timeouts)

@@ -1,0 +1,67 @@
+"""Finds the waiting messages that a command is to change."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from duesweep.change_messages import Chosen
+from duesweep.choose import choose, open_look
+from duesweep.context import SweepContext
+from duesweep.core.waiting import MessageFilter, WaitingMessage
+from duesweep.errors import ConfigError
+from duesweep.report.waiting import destination_text
+
+_SHOWN = 10
+# A filter, if it is this time on the server.
+FilterAt = Callable[[datetime], MessageFilter]
+
+
+@dataclass(slots=True)
+class FoundMessages:
+    """The messages that were chosen, without their headers; the first of them whole."""
+
+    wanted: MessageFilter
+    now: datetime
+    lock_keys: list[str] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    destinations: Counter[str] = field(default_factory=Counter)
+    first: list[WaitingMessage] = field(default_factory=list)
+
+    def add(self, messages: Sequence[WaitingMessage], own_queue: str) -> None:
+        """Note these, too."""
+        self.lock_keys += [one.lock_key for one in messages]
+        self.sizes += [one.body_bytes for one in messages]
+        self.destinations.update(destination_text(one, own_queue) for one in messages)
+        self.first += messages[: _SHOWN - len(self.first)]
+
+    @property
+    def missing(self) -> int:
+        """How many of the keys that were given lead to no message."""
+        return max(0, len(set(self.wanted.keys)) - len(self.lock_keys))
+
+    @property
+    def chosen(self) -> Chosen:
+        """What is to be changed."""
+        return Chosen(self.lock_keys, self.sizes, self.wanted.due)
+
+
+def find_messages(
+    context: SweepContext, own_queue: str, wanted: FilterAt, scan_limit: int
+) -> FoundMessages:
+    """The messages that wait and that a filter means, as it is at the server's time. Raises
+    `ConfigError` if more than `scan_limit` messages would have to be looked at.
+    """
+    with open_look(context.store) as (session, look):
+        now = session.horizon().server_time
+        found = FoundMessages(wanted(now), now)
+        with choose(look, found.wanted, own_queue, scan_limit) as choice:
+            for page in choice:
+                found.add(page, own_queue)
+    if choice.is_cut:
+        raise ConfigError(
+            f"There are more than {scan_limit:,} messages to look at, so the filter could "
+            "mean more of them; nothing was changed",
+            advice="raise --scan-limit, or choose fewer with --due-after and --due-before",
+        )
+    return found

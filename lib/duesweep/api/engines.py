@@ -1,0 +1,32 @@
+"""The engine of a sweep: this process, or a Spark session."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from duesweep import config as configuration
+from duesweep.context import SweepContext
+from duesweep.engines.in_process import InProcessEngine
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from duesweep.engines.base import Engine
+
+
+@contextmanager
+def opened_engine(
+    context: SweepContext, *, on_spark: bool, spark: "SparkSession | None" = None
+) -> Iterator["Engine"]:
+    """An engine `on_spark` or in this process. `spark` is the session to use; None: the one that is
+    there, else a new one.
+    """
+    if not on_spark:
+        yield InProcessEngine()
+        return
+    from duesweep.engines.spark import SparkEngine  # noqa: PLC0415 - loads Spark
+    from duesweep.session import spark_session  # noqa: PLC0415
+    from duesweep.spark_errors import map_spark_errors  # noqa: PLC0415
+
+    with map_spark_errors():
+        yield SparkEngine(spark or spark_session(configuration.jars()), context.timeouts)

@@ -1,0 +1,83 @@
+"""Asks the store whether there is work, before Spark starts."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from duesweep import config as configuration
+from duesweep.context import SweepContext
+from duesweep.core.ledger_writer import LedgerWriter
+from duesweep.errors import Problem, StoreError
+from duesweep.ledger.writers import resolve_writer
+from duesweep.missing_queues import refuse_missing_queues
+from duesweep.report.idle import NextDue
+from duesweep.stop import Stop
+from duesweep.stores.abilities import KnowsNextDue, NoticesTables, refuse_outdated
+from duesweep.stores.base import DriverSession
+from duesweep.stores.values import Horizon
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a look at the store found. `has_work`: any message is eligible, or any sweep unsettled;
+    `needs_spark`: so much that Spark has to do it. `notices` are the store's. `next_due`: the next
+    message, if there is no work, and if the store can tell.
+    """
+
+    has_work: bool
+    needs_spark: bool
+    notices: Sequence[Problem]
+    next_due: NextDue | None = None
+
+
+def look_at(context: SweepContext, stop: Stop | None = None) -> Look:
+    """Look whether there is work, and how much of it a sweep would do. Raises `ConfigError` for
+    wrong settings.
+    """
+    with context.store.open_driver() as session:
+        refuse_outdated(session)
+        session.check()
+        context.queue.check(context.error_queue)
+        ahead = timedelta(seconds=context.look_ahead.longest_seconds)
+        if not session.has_work(ahead):
+            return Look(
+                has_work=False,
+                needs_spark=False,
+                notices=session.notices(),
+                next_due=_find_next_due(session),
+            )
+        horizon = session.horizon().looking_ahead(ahead)
+        refuse_missing_queues(context, session, horizon)
+        needs_spark = _needs_spark(context, session, horizon, stop or Stop())
+        notices = [*session.notices(), *_table_notices(session, context.queue)]
+        return Look(has_work=True, needs_spark=needs_spark, notices=notices)
+
+
+def _table_notices(*tested: object) -> Iterator[Problem]:
+    for each in tested:
+        if isinstance(each, NoticesTables):
+            yield from each.table_notices()
+
+
+def _find_next_due(session: DriverSession) -> NextDue | None:
+    if not isinstance(session, KnowsNextDue):
+        return None
+    try:
+        horizon = session.horizon()
+        instant = session.next_due(horizon)
+    except StoreError:
+        # Nothing is due, whether or not the store still answers.
+        return None
+    return None if instant is None else NextDue(instant, horizon.server_time)
+
+
+def _needs_spark(
+    context: SweepContext, session: DriverSession, horizon: Horizon, stop: Stop
+) -> bool:
+    """Whether Spark is there already, or has to write the ledger, or much is due."""
+    if configuration.has_prepared_session() or not context.spark_from:
+        return True
+    if resolve_writer(context.ledger_writer, context.ledger_root) is LedgerWriter.SPARK:
+        return True
+    found = session.count_pending(horizon, most=context.spark_from)
+    return stop.most_of(found) >= context.spark_from
