@@ -4,7 +4,7 @@ from duesweep.config.dsn import holds_password
 from duesweep.config.load import load, mask_secrets
 from duesweep.config.model import Config
 from duesweep.config.rules import route_notice
-from duesweep.config.sections import DEFAULT_SCHEMAS, QueueConfig, RouteConfig
+from duesweep.config.sections import DEFAULT_SCHEMAS, LimitConfig, QueueConfig, RouteConfig
 from duesweep.config.spark_environment import (
     has_cluster_files,
     has_prepared_session,
@@ -17,6 +17,7 @@ from duesweep.config.started import started
 __all__ = [
     "DEFAULT_SCHEMAS",
     "Config",
+    "LimitConfig",
     "QueueConfig",
     "RouteConfig",
     "has_cluster_files",

@@ -16,7 +16,11 @@ from duesweep.checks.finding import Severity
 from duesweep.config import Config
 from duesweep.wiring.examining import examination
 
-_REPEATED = {"queues": configuration.QueueConfig, "route": configuration.RouteConfig}
+_REPEATED = {
+    "queues": configuration.QueueConfig,
+    "route": configuration.RouteConfig,
+    "limit": configuration.LimitConfig,
+}
 _CONF = Path(__file__).parents[3] / "conf"
 _LIST = _CONF / "duesweep.toml"
 _EXAMPLES = ("postgresql", "sqlserver", "msmq", "sql-persistence", "rabbitmq")

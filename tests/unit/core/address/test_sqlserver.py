@@ -12,7 +12,7 @@ ADDRESSES = SqlServerAddresses("Sales.Orders", "dbo", "sales")
 ugly = st.sampled_from("[]@.\"' ")
 names = st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters="\0") | ugly, min_size=1
-).filter(str.strip)
+).filter(lambda name: name.strip() and len(name.encode("utf-16-le")) // 2 <= 128)
 tables = names.filter(lambda name: "@" not in name)
 
 
