@@ -26,7 +26,8 @@ def test_sweep_returns_its_report_and_the_ledger_is_read_in_arrow(endpoint: Endp
 
     report = opened.sweep()
 
-    assert [(entry.destination, count) for entry, count in planned.items()] == [("Billing", 1)]
+    assert [(one.destination, one.eligible) for one in planned.destinations] == [("Billing", 1)]
+    assert (planned.due, planned.eligible, planned.engine) == (1, 1, "in-process")
     assert report is not None
     assert (report.dispatched, report.failed, report.ledger_error) == (1, 0, None)
     assert opened.table("tombstones").column("destination").to_pylist() == ["Billing"]

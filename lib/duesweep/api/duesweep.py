@@ -4,7 +4,6 @@ Nothing is printed and nobody is asked. All errors are `DuesweepError`s.
 """
 
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,6 +15,7 @@ from duesweep.api.choosing import find_messages
 from duesweep.api.engines import opened_engine
 from duesweep.api.ledgers import command_ledger
 from duesweep.api.look import look_at
+from duesweep.api.planning import look_ahead
 from duesweep.api.replaying import ErrorsReport, replay
 from duesweep.api.tables import read_table
 from duesweep.change_messages import NewDue, cancel_chosen, reschedule_chosen
@@ -28,7 +28,7 @@ from duesweep.core.waiting import MessageFilter
 from duesweep.errors import ConfigError
 from duesweep.exhausted import ExhaustedMessages
 from duesweep.listing import Listing, Question, list_waiting
-from duesweep.preview import PreviewEntry, count_destinations
+from duesweep.outlook import Outlook
 from duesweep.replay import Target, find_errors
 from duesweep.steer import CommandReport, Work, run_command
 from duesweep.stop import Stop
@@ -49,7 +49,9 @@ class Duesweep:
     config: Config
     spark: "SparkSession | None" = None
 
-    def sweep(self, *, max_seconds: float | None = None) -> SweepReport | None:
+    def sweep(
+        self, *, max_seconds: float | None = None, max_messages: int | None = None
+    ) -> SweepReport | None:
         """Move the messages that are due now. None: nothing was due, and nothing was left over.
 
         A report does not raise where messages failed or work is left: see its `outcome`, `failed`,
@@ -57,19 +59,19 @@ class Duesweep:
         """
         from duesweep.sweep import sweep  # noqa: PLC0415 - slow to load
 
-        stop = Stop(None if max_seconds is None else time.time() + max_seconds)
+        at = None if max_seconds is None else time.time() + max_seconds
+        stop = Stop(at, max_messages)
         context = wiring.sweep_context(self.config)
-        look = look_at(context)
+        look = look_at(context, stop)
         if not look.has_work:
             return None
         on_spark = self.spark is not None or look.needs_spark
         with opened_engine(context, on_spark=on_spark, spark=self.spark) as engine:
             return sweep(engine, context, stop=stop)
 
-    def plan(self) -> Counter[PreviewEntry]:
-        """Count where a sweep would send the messages that are due now. Moves nothing."""
-        context = wiring.sweep_context(self.config)
-        return count_destinations(context, context.reach)
+    def plan(self) -> Outlook:
+        """What a sweep would do now. Changes and locks nothing."""
+        return look_ahead(wiring.sweep_context(self.config), spark=self.spark)
 
     def list(
         self,

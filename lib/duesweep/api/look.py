@@ -7,6 +7,7 @@ from datetime import timedelta
 from duesweep import config as configuration
 from duesweep.context import SweepContext
 from duesweep.core.ledger_writer import LedgerWriter
+from duesweep.core.pauses import Pause
 from duesweep.errors import Problem, StoreError
 from duesweep.ledger.writers import resolve_writer
 from duesweep.missing_queues import refuse_missing_queues
@@ -14,6 +15,7 @@ from duesweep.report.idle import NextDue
 from duesweep.stop import Stop
 from duesweep.stores.abilities import KnowsNextDue, NoticesTables, refuse_outdated
 from duesweep.stores.base import DriverSession
+from duesweep.stores.steering import pauses_of
 from duesweep.stores.values import Horizon
 
 
@@ -21,13 +23,14 @@ from duesweep.stores.values import Horizon
 class Look:
     """What a look at the store found. `has_work`: any message is eligible, or any sweep unsettled;
     `needs_spark`: so much that Spark has to do it. `notices` are the store's. `next_due`: the next
-    message, if there is no work, and if the store can tell.
+    message, if there is no work, and if the store can tell. `pauses` are those in force.
     """
 
     has_work: bool
     needs_spark: bool
     notices: Sequence[Problem]
     next_due: NextDue | None = None
+    pauses: Sequence[Pause] = ()
 
 
 def look_at(context: SweepContext, stop: Stop | None = None) -> Look:
@@ -45,12 +48,15 @@ def look_at(context: SweepContext, stop: Stop | None = None) -> Look:
                 needs_spark=False,
                 notices=session.notices(),
                 next_due=_find_next_due(session),
+                pauses=pauses_of(session),
             )
         horizon = session.horizon().looking_ahead(ahead)
         refuse_missing_queues(context, session, horizon)
         needs_spark = _needs_spark(context, session, horizon, stop or Stop())
         notices = [*session.notices(), *_table_notices(session, context.queue)]
-        return Look(has_work=True, needs_spark=needs_spark, notices=notices)
+        return Look(
+            has_work=True, needs_spark=needs_spark, notices=notices, pauses=pauses_of(session)
+        )
 
 
 def _table_notices(*tested: object) -> Iterator[Problem]:

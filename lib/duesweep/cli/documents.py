@@ -5,16 +5,26 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
+from duesweep.core.held import HeldBack
+from duesweep.report.held import held_document
 from duesweep.report.idle import NextDue
 from duesweep.stores.journal import SweepReport
 
 _COMMANDS = {"sweep", "handover"}
+_EMPTY: dict[str, Any] = {"failures": [], "breakers": [], "held_back": []}
 
 
-def idle_document(source: str, next_due: NextDue | None = None) -> dict[str, Any]:
-    """The document of a sweep that had nothing to do, and when the next message comes due."""
+def idle_document(
+    source: str, next_due: NextDue | None = None, held: Sequence[HeldBack] = ()
+) -> dict[str, Any]:
+    """The document of a sweep that had nothing to do, when the next message comes due, and what is
+    held back.
+    """
     instant = None if next_due is None else next_due.instant.isoformat()
-    return _without_work(source, "idle") | {"next_due": instant}
+    return _without_work(source, "idle") | {
+        "next_due": instant,
+        "held_back": [held_document(one) for one in held],
+    }
 
 
 def unbegun_document(source: str) -> dict[str, Any]:
@@ -26,12 +36,18 @@ def _without_work(source: str, outcome: str) -> dict[str, Any]:
     return _nothing() | {"source": source, "outcome": outcome, "exit_code": 0, "error": None}
 
 
-def end_document(summary: dict[str, Any], exit_code: int) -> dict[str, Any]:
+def end_document(
+    summary: dict[str, Any], exit_code: int, held: Sequence[HeldBack] = ()
+) -> dict[str, Any]:
     """The document of a sweep that ended; `error` is why work is left for the next sweep."""
     error = summary["ledger_error"] or (
         summary["reason"] if summary["outcome"] == "incomplete" else None
     )
-    return summary | {"exit_code": int(exit_code), "error": error, "next_due": None}
+    return (
+        summary
+        | {"exit_code": int(exit_code), "error": error, "next_due": None}
+        | {"held_back": [held_document(one) for one in held]}
+    )
 
 
 def print_failure(arguments: Sequence[str], exit_code: int, error: str) -> None:
@@ -40,7 +56,7 @@ def print_failure(arguments: Sequence[str], exit_code: int, error: str) -> None:
         failed = {"outcome": "error", "exit_code": int(exit_code), "error": error}
         # Numbers are null: what the sweep did before the error is not known here.
         print(
-            json.dumps(dict.fromkeys(_nothing()) | {"failures": [], "breakers": []} | failed),
+            json.dumps(dict.fromkeys(_nothing()) | _EMPTY | failed),
             flush=True,
         )
 
@@ -48,4 +64,4 @@ def print_failure(arguments: Sequence[str], exit_code: int, error: str) -> None:
 def _nothing() -> dict[str, Any]:
     # All documents have the same names, so that one reader can read them all.
     nothing = {field.name: 0 if field.type is int else None for field in fields(SweepReport)}
-    return nothing | {"failures": [], "breakers": [], "next_due": None}
+    return nothing | _EMPTY | {"next_due": None}

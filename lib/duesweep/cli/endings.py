@@ -18,6 +18,7 @@ SENTENCES: Mapping[tuple[str, ...], str] = {
     ("doctor",): _NOTHING,
     ("config",): _NOTHING,
     ("demo",): "run it again: it begins anew",
+    ("plan",): _NOTHING,
     ("list",): _NOTHING,
     ("show",): _NOTHING,
     ("cancel",): _CHANGES,

@@ -15,6 +15,7 @@ OneDocument = Annotated[bool, typer.Option("--json", help="Print one JSON docume
 def add_to(app: typer.Typer) -> None:
     """Add the commands to the application."""
     app.command("list", short_help="List what waits.")(list_waiting)
+    app.command(short_help="Say what a sweep would do now.")(plan)
     app.command("show", short_help="Show a message, whole, with its history.")(show)
 
 
@@ -92,3 +93,20 @@ def show(  # noqa: PLR0913 - its options
 
     options = command.ShowOptions(key, message_id, form=form, body_to=body_to, as_json=as_json)
     return command.run(config, settings or [], options)
+
+
+def plan(
+    *,
+    config: ConfigFile = None,
+    settings: Overrides = None,
+    sql: Annotated[bool, typer.Option("--sql", help="Show the query of the plan, too.")] = False,
+    as_json: OneDocument = False,
+) -> int:
+    """Say what a sweep would do now: how much is due, for which destinations, what is held back,
+    which engine would work, and for how long. Changes and locks nothing.
+
+    Example: duesweep plan
+    """
+    from duesweep.cli import outlook as command
+
+    return command.run(config, settings or [], command.PlanOptions(with_sql=sql, as_json=as_json))

@@ -10,12 +10,14 @@ from pathlib import Path
 
 from duesweep import config as configuration
 from duesweep import wiring
-from duesweep.api.look import look_at
+from duesweep.api.look import Look, look_at
 from duesweep.cli import documents
 from duesweep.cli.signals import stop_on_signals
 from duesweep.context import SweepContext
+from duesweep.core.held import held_in_sweep
 from duesweep.errors import ExitCode
-from duesweep.report.idle import NextDue, idle_sentence
+from duesweep.report.held import print_held
+from duesweep.report.idle import idle_sentence
 from duesweep.report.quantities import count_text
 from duesweep.stop import Stop
 from duesweep.texts import make_printable
@@ -27,8 +29,7 @@ WORK_FOR_SPARK = 10
 @dataclass(frozen=True, slots=True)
 class SweepOptions:
     """`max_seconds` count from the start of the command; with `max_messages` it claims no more.
-    None: no limit. With `gate`, a sweep that
-    needs Spark becomes the command that runs it.
+    None: no limit. With `gate`, a sweep that needs Spark becomes the command that runs it.
     """
 
     as_json: bool = False
@@ -54,11 +55,11 @@ def _run(config: configuration.Config, options: SweepOptions, stop: Stop) -> int
     for notice in filter(None, [configuration.route_notice(config), *look.notices]):
         print(make_printable(f"duesweep: {notice}"), file=sys.stderr)
     if not look.has_work:
-        _print_idle(context, look.next_due, as_json=options.as_json)
+        _print_idle(context, look, as_json=options.as_json)
     elif stop.is_wanted:
         _print_unbegun(context, as_json=options.as_json)
     else:
-        return _sweep(context, stop, on_spark=look.needs_spark, as_json=options.as_json)
+        return _sweep(context, stop, look, as_json=options.as_json)
     return ExitCode.DONE
 
 
@@ -71,7 +72,7 @@ def _run_spark_command() -> int:
     return WORK_FOR_SPARK
 
 
-def _sweep(context: SweepContext, stop: Stop, *, on_spark: bool, as_json: bool) -> int:
+def _sweep(context: SweepContext, stop: Stop, look: Look, *, as_json: bool) -> int:
     # The gate loads none of these.
     from duesweep.api.engines import opened_engine  # noqa: PLC0415
     from duesweep.report import progress, summary  # noqa: PLC0415
@@ -79,13 +80,15 @@ def _sweep(context: SweepContext, stop: Stop, *, on_spark: bool, as_json: bool) 
 
     progress.configure_logging()
     watch = progress.create_watch(context.store)
-    with opened_engine(context, on_spark=on_spark) as engine:
+    with opened_engine(context, on_spark=look.needs_spark) as engine:
         done = sweep(engine, context, watch, stop=stop)
     code = exit_code(done)
+    held = held_in_sweep(look.pauses, done.breakers, done.over_limit)
     if as_json:
-        print(json.dumps(documents.end_document(summary.as_json(done), code)))
+        print(json.dumps(documents.end_document(summary.as_json(done), code, held)))
     else:
         summary.print_summary(done, only_due=not context.look_ahead.longest_seconds)
+        print_held(held)
     if done.over_limit:
         print(
             f"duesweep: {count_text(done.over_limit, 'message')} out of attempts, but kept in "
@@ -99,12 +102,13 @@ def _sweep(context: SweepContext, stop: Stop, *, on_spark: bool, as_json: bool) 
     return code
 
 
-def _print_idle(context: SweepContext, next_due: NextDue | None, *, as_json: bool) -> None:
-    source = context.store.source
+def _print_idle(context: SweepContext, look: Look, *, as_json: bool) -> None:
+    source, held = context.store.source, held_in_sweep(look.pauses, (), 0)
     if as_json:
-        print(json.dumps(documents.idle_document(source, next_due)))
+        print(json.dumps(documents.idle_document(source, look.next_due, held)))
     else:
-        print(make_printable(idle_sentence(source, next_due)))
+        print(make_printable(idle_sentence(source, look.next_due)))
+        print_held(held)
 
 
 def _print_unbegun(context: SweepContext, *, as_json: bool) -> None:

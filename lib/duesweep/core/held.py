@@ -1,5 +1,6 @@
 """What holds messages back, in one vocabulary: `plan`, the summary and the doctor tell it alike."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -43,6 +44,18 @@ def held_by_pause(pause: Pause, messages: int | None = None) -> HeldBack:
     """What a pause holds back."""
     why = f"{pause.reason} ({pause.given_by})"
     return HeldBack(Holder.PAUSED, pause.pattern, why, messages, pause.until)
+
+
+def held_in_sweep(
+    pauses: Iterable[Pause], breakers: Iterable[BreakerReport], kept: int
+) -> list[HeldBack]:
+    """What held messages back in a sweep. `kept` are out of attempts."""
+    held = [held_by_pause(pause) for pause in pauses]
+    held += [held_by_breaker(one) for one in breakers if one.left and not one.is_closed]
+    if kept:
+        why = "the sweep gave up retry.max_exhausted_per_sweep messages"
+        held.append(HeldBack(Holder.KEPT, None, why, kept))
+    return held
 
 
 def held_by_breaker(report: BreakerReport) -> HeldBack:

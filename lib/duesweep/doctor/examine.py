@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from duesweep.checks.finding import (
@@ -17,13 +18,17 @@ from duesweep.checks.finding import (
 from duesweep.checks.server import unreachable
 from duesweep.checks.table_findings import NOT_SET_UP
 from duesweep.context import SweepContext
+from duesweep.core.pauses import Pause
 from duesweep.doctor.spark import Needs
 from duesweep.errors import DuesweepError
 from duesweep.missing_queues import refuse_missing_queues
 from duesweep.stores.base import DriverSession
+from duesweep.stores.steering import pauses_of
 
 _STORE = "store.dsn"
 _START = "the sweep"
+# Nobody plans a pause for longer without saying until when.
+_FORGOTTEN_AFTER = timedelta(days=1)
 _OUT_OF_REACH = {Check.SERVER_REACHABLE, Check.DRIVER_IMPORT}
 
 
@@ -102,8 +107,21 @@ def _notices(source: str, session: DriverSession) -> Iterator[Finding]:
     for notice in notices:
         advice = capitalized(notice.advice or "look into it")
         yield warning(Check.STORE_NOTICES, source, notice.text, advice)
-    if not notices:
+    pauses = pauses_of(session)
+    for pause in pauses:
+        yield _pause(source, pause)
+    if not notices and not pauses:
         yield ok(Check.STORE_NOTICES, source, "The store reports no problems")
+
+
+def _pause(source: str, pause: Pause) -> Finding:
+    end = "" if pause.until is None else f", until {pause.until:%Y-%m-%d %H:%M} UTC"
+    text = f"Paused: {pause.pattern}{end}: {pause.reason} ({pause.given_by})"
+    is_old = datetime.now(UTC) - pause.paused_at > _FORGOTTEN_AFTER
+    if pause.until is None and is_old:
+        advice = f"If it is over, give the command: resume {pause.pattern!r}"
+        return warning(Check.STORE_NOTICES, source, f"{text}; for more than a day", advice)
+    return ok(Check.STORE_NOTICES, source, text)
 
 
 def _refusal(error: DuesweepError, *, is_explained: bool) -> Finding:

@@ -1,5 +1,6 @@
 """What holds messages back, and pauses, in a line, as rows of a table and as JSON."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -7,7 +8,7 @@ from duesweep.core.held import HeldBack, held_by_pause
 from duesweep.core.pauses import Pause
 from duesweep.report.quantities import count_text, time_text
 from duesweep.report.tables import Column, Row
-from duesweep.texts import shorten
+from duesweep.texts import make_printable, shorten
 
 PAUSE_COLUMNS = (
     Column("destination", least=12),
@@ -26,13 +27,21 @@ def held_sentence(held: HeldBack) -> str:
         None if held.messages is None else count_text(held.messages, "message"),
         None if held.until is None else f"until {time_text(held.until)}",
     ]
-    return f"{held.holder}: {', '.join(filter(None, parts))}: {held.why}"
+    return ": ".join(filter(None, [held.holder, ", ".join(filter(None, parts)), held.why]))
 
 
 def held_document(held: HeldBack) -> dict[str, Any]:
     """The same for JSON; times are in ISO 8601."""
     until = None if held.until is None else held.until.isoformat()
     return asdict(held) | {"holder": held.holder.value, "until": until}
+
+
+def print_held(held: Sequence[HeldBack]) -> None:
+    """What is held back, a line each; nothing where nothing is."""
+    if held:
+        print("Held back:")
+    for one in held:
+        print(make_printable(f"  {held_sentence(one)}"))
 
 
 def pause_sentence(pause: Pause) -> str:

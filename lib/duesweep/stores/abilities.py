@@ -63,6 +63,15 @@ class KnowsNextDue(Protocol):
 
 
 @runtime_checkable
+class TellsPlanSql(Protocol):
+    """A driver's session of a store whose plan is a query."""
+
+    def plan_sql(self, horizon: Horizon) -> str:
+        """The query by which a sweep in one slice would read its claim keys."""
+        ...
+
+
+@runtime_checkable
 class TakesMessages(Protocol):
     """A task's session that can remove messages in the statement that claims them. Its own class
     has to have these methods: who derives a session, and changes how it claims or finishes, does

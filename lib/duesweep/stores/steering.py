@@ -16,7 +16,7 @@ from duesweep.core.pauses import Pause
 from duesweep.core.rate_limits import RateLimit
 from duesweep.core.waiting import DueSpan, WaitingMessage
 from duesweep.errors import ConfigError
-from duesweep.stores.base import TaskSession
+from duesweep.stores.base import DriverSession, TaskSession
 from duesweep.stores.journal import ExhaustedPiece, Journal
 from duesweep.stores.values import Claim, NewMessage, SweepRun
 
@@ -167,6 +167,11 @@ class LimitsRates(Protocol):
         how many seconds they may go. Not within a transaction: others wait for its end.
         """
         ...
+
+
+def pauses_of(session: DriverSession) -> Sequence[Pause]:
+    """The pauses in force; none where the store keeps none."""
+    return session.pauses() if isinstance(session, PausesDestinations) else ()
 
 
 _Ability = TypeVar("_Ability")

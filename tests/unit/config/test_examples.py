@@ -73,7 +73,7 @@ def test_list_tells_the_true_default(line: _Line) -> None:
     elif default is None:
         assert line.is_out, "an example of what is not set by default"
     else:
-        assert line.value == default
+        assert line.value == (list(default) if isinstance(default, tuple) else default)
 
 
 @pytest.mark.parametrize(

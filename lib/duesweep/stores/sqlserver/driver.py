@@ -81,11 +81,18 @@ class SqlServerDriverSession(RelationalDriverSession):
         planned = slice_sizes(rows)
         self._found = sum(planned)
         self._statements.execute("set_planned", sweep_id=run.sweep_id, planned=list(planned))
-        before = bound_text(run.horizon.before)
+        return Slices(self._claim_keys_query(run.horizon, rows), planned)
+
+    def plan_sql(self, horizon: Horizon) -> str:
+        """The query of a plan with one slice."""
+        return self._claim_keys_query(horizon, [None])
+
+    def _claim_keys_query(self, horizon: Horizon, bounds: Sequence[Any]) -> str:
+        before = bound_text(horizon.before)
         query = self._statements.query(
             "plan_claim_keys", source=self.source, horizon=before, paused=self._pausing()
         )
-        return Slices(query.replace("/* bounds */", self._bounds(rows, run.horizon)), planned)
+        return query.replace("/* bounds */", self._bounds(bounds, horizon))
 
     def jdbc(self) -> JdbcSource:
         """How Spark reaches the database."""

@@ -1,0 +1,64 @@
+"""What a sweep would do now: asks the store and the ledger, and changes nothing."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from duesweep.api.ledgers import command_ledger
+from duesweep.choose import open_look
+from duesweep.context import SweepContext
+from duesweep.errors import ConfigError, LedgerError
+from duesweep.ledger.locations import local_folder
+from duesweep.outlook import DestinationOutlook, DueMessages, Outlook, estimate_seconds
+from duesweep.stores.abilities import TellsPlanSql
+from duesweep.stores.steering import pauses_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Called with the destinations, before all messages are counted, which may take its time.
+Show = Callable[[Sequence[DestinationOutlook]], None]
+
+
+def look_ahead(
+    context: SweepContext, show: Show | None = None, spark: "SparkSession | None" = None
+) -> Outlook:
+    """What a sweep would do now. Raises `ConfigError` if the store cannot show messages."""
+    with open_look(context.store) as (session, look):
+        horizon = context.reach(session.horizon())
+        now, pauses = horizon.server_time, pauses_of(session)
+        messages = DueMessages(context, now, pauses)
+        destinations = messages.look(look)
+        if show is not None:
+            show(destinations)
+        due, *_ = look.count_waiting([now])
+        eligible = session.count_pending(horizon)
+        on_spark = not context.spark_from or eligible >= context.spark_from
+        sql = session.plan_sql(horizon) if isinstance(session, TellsPlanSql) else None
+    engine = "spark" if on_spark else "in-process"
+    return Outlook(
+        source=context.store.source,
+        now=now,
+        destinations=destinations,
+        looked_at=messages.looked_at,
+        due=due,
+        eligible=eligible,
+        engine=engine,
+        slices=context.slices if on_spark else 1,
+        held=tuple(messages.held(pauses)),
+        seconds=_estimate(context, eligible, engine, spark),
+        sql=sql,
+    )
+
+
+def _estimate(
+    context: SweepContext, eligible: int, engine: str, spark: "SparkSession | None"
+) -> float | None:
+    """By the ledger, where it can be read without starting Spark."""
+    if spark is None and local_folder(context.ledger_root) is None:
+        return None
+    try:
+        with command_ledger(context, spark) as ledger:
+            return estimate_seconds(ledger, context.store.source, eligible, engine)
+    except (ConfigError, LedgerError):
+        # A plan is of use without it, and the sweep says what is wrong.
+        return None
