@@ -11,7 +11,10 @@ usage: ./spark-submit.sh <command> [options]
   queue    send, receive, peek, purge ...      subscriptions  list, add and remove them
   handover drain a store for good, into RabbitMQ's delayed delivery
   rabbitmq create, verify, migrate the delay ladder; create endpoints
-  list     list what waits                     show     show a message, and its history
+  plan     say what a sweep would do now       list     list what waits
+  show     show a message, and its history     errors   list, show, replay, discard what failed
+  cancel, reschedule, restore                  change messages that wait
+  pause, resume, paused                        let nothing go to a destination
   demo     see it work, on a PostgreSQL of its own
   help     this text; `<command> --help` for a command's own options
   --version  the versions of duesweep, Python and PySpark

@@ -24,7 +24,7 @@ from duesweep.cli import (
     subscriptions,
 )
 from duesweep.cli.endings import ending
-from duesweep.cli.options import ConfigFile, Overrides, PrintSql
+from duesweep.cli.options import ConfigFile, OneDocument, Overrides, PrintSql
 from duesweep.cli.signals import TerminatedError, raise_on_sigterm
 from duesweep.errors import DuesweepError, ExitCode, raise_interruption
 from duesweep.texts import make_printable
@@ -33,7 +33,6 @@ from duesweep.texts import make_printable
 INTERRUPTED = 130
 
 app = typer.Typer(
-    add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -95,7 +94,10 @@ def sweep(
     ] = None,
     gate: Annotated[bool, typer.Option("--gate", hidden=True)] = False,
 ) -> int:
-    """Sweep once: move the messages that are due now to their queues."""
+    """Sweep once: move the messages that are due now to their queues.
+
+    Example: duesweep sweep --max-seconds 50 --json
+    """
     from duesweep.cli import sweep as command
 
     options = command.SweepOptions(
@@ -128,6 +130,8 @@ def handover(
     """Empty the store: dispatch due messages, and defer all others in RabbitMQ's delay ladder.
 
     Run it again to continue after a stop. Exits with 4 if messages are left in the store.
+
+    Example: duesweep handover --dry-run
     """
     from duesweep.cli import handover as command
 
@@ -143,11 +147,16 @@ def setup(
     rebind: Annotated[
         bool, typer.Option("--rebind", help="Bind the journal to the ledger of ledger.root again.")
     ] = False,
+    as_json: OneDocument = False,
 ) -> int:
-    """Create the tables that NServiceBus would create for the endpoint, and duesweep's journal."""
+    """Create the tables that NServiceBus would create for the endpoint, and duesweep's journal.
+
+    Example: duesweep setup --print-sql
+    """
     from duesweep.cli import setup as command
 
-    return command.run(config, settings or [], print_sql=print_sql, rebind=rebind)
+    options = command.SetupOptions(print_sql=print_sql, rebind=rebind, as_json=as_json)
+    return command.run(config, settings or [], options)
 
 
 @app.command(short_help="Say what is wrong, and what to do.")
@@ -166,6 +175,8 @@ def doctor(
     """Check services and settings, and say what to do about each problem. Changes nothing.
 
     Exits with 3 if there is a fault or a warning, else with 0.
+
+    Example: duesweep doctor --no-spark
     """
     from duesweep.cli import doctor as command
 
@@ -175,7 +186,10 @@ def doctor(
 
 @app.command("config", short_help="Print all settings, secrets masked.")
 def show_config(config: ConfigFile = None, settings: Overrides = None) -> int:
-    """Print the effective configuration, with secrets masked."""
+    """Print the effective configuration as one JSON document, with secrets masked.
+
+    Example: duesweep config
+    """
     from duesweep.cli import setup as command
 
     return command.show(config, settings or [])
@@ -188,7 +202,10 @@ def demo(
     ),
     messages: Annotated[int, typer.Option(min=100, help="How many messages to load.")] = 20_000,
 ) -> int:
-    """Sweep 20,000 messages in an embedded PostgreSQL twice, and show the ledger."""
+    """Sweep 20,000 messages in an embedded PostgreSQL twice, and show the ledger.
+
+    Example: duesweep demo --messages 1000
+    """
     from duesweep.demo import run as command
 
     return command.run(folder, messages)

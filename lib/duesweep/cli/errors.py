@@ -126,8 +126,9 @@ def replay(  # noqa: PLR0913 - its options
 ) -> int:
     """Deliver errors again, each once: to their destinations, or through the store with --due.
 
-    Exits with 3 if something was not replayed. Example: duesweep errors replay --group 1f0c9a2b
-    --reason 'Billing is up again'
+    Exits with 3 if something was not replayed.
+
+    Example: duesweep errors replay --group 1f0c9a2b --reason 'Billing is up again'
     """
     from duesweep.cli import errors_steering as command
     from duesweep.cli.commands import CommandOptions

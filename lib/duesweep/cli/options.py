@@ -45,6 +45,7 @@ Overrides = Annotated[
 PrintSql = Annotated[
     bool, typer.Option("--print-sql", help="Print the statements; connect to nothing.")
 ]
+OneDocument = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one line of JSON for each result.")]
 Connection = Annotated[
     str | None, typer.Option(help="The NAME of a [queues.NAME] section; default: default.")

@@ -5,7 +5,14 @@ from typing import Annotated
 
 import typer
 
-from duesweep.cli.options import AsJson, ConfigFile, Connection, Overrides, PrintSql
+from duesweep.cli.options import (
+    AsJson,
+    ConfigFile,
+    Connection,
+    OneDocument,
+    Overrides,
+    PrintSql,
+)
 from duesweep.errors import ExitCode
 
 app = typer.Typer(
@@ -28,11 +35,15 @@ def create(  # noqa: PLR0913 - its options
         bool, typer.Option("--readable-body", help="Add a column with the body as text.")
     ] = False,
     print_sql: PrintSql = False,
+    as_json: OneDocument = False,
     connection: Connection = None,
     config: ConfigFile = None,
     settings: Overrides = None,
 ) -> int:
-    """Create a queue table if it does not exist."""
+    """Create a queue table if it does not exist.
+
+    Example: duesweep queue create Billing
+    """
     from duesweep.cli import queue_commands as commands
 
     if print_sql:
@@ -42,7 +53,7 @@ def create(  # noqa: PLR0913 - its options
     with commands.open_session(commands.Target(config, settings, connection)) as session:
         queue = session.queue(address)
         queue.create(readable_body=readable_body)
-        print(f"{queue.destination} exists")
+        commands.print_done(f"{queue.destination} exists", queue=queue.destination, as_json=as_json)
     return ExitCode.DONE
 
 
@@ -64,11 +75,15 @@ def send(  # noqa: PLR0913 - its options
         str | None,
         typer.Option(help="Send it after this time, as in 1d2h3m4s5ms, through the delayed table."),
     ] = None,
+    as_json: OneDocument = False,
     connection: Connection = None,
     config: ConfigFile = None,
     settings: Overrides = None,
 ) -> int:
-    """Send a message, now or later."""
+    """Send a message, now or later.
+
+    Example: duesweep queue send Billing --header Colour=blue --body '{}' --delay 30s
+    """
     from duesweep.cli import queue_commands as commands
 
     message = commands.build_message(
@@ -80,7 +95,13 @@ def send(  # noqa: PLR0913 - its options
     with commands.open_session(target) as session:
         queue = session.queue(address)
         queue.send(message)
-        print(f"{'stored for' if message.delay is not None else 'sent to'} {queue.destination}")
+        done = "stored for" if message.delay is not None else "sent to"
+        commands.print_done(
+            f"{done} {queue.destination}",
+            queue=queue.destination,
+            delayed=message.delay is not None,
+            as_json=as_json,
+        )
     return ExitCode.DONE
 
 
@@ -96,6 +117,8 @@ def receive(  # noqa: PLR0913 - its options
 ) -> int:
     """Remove messages from a queue and print them. A message that cannot be read is moved to the
     queue of retry.error_queue, or stays if that is not set.
+
+    Example: duesweep queue receive Billing --count 10 --json
     """
     from duesweep.cli import queue_commands as commands
 
@@ -115,7 +138,10 @@ def peek(  # noqa: PLR0913 - its options
     config: ConfigFile = None,
     settings: Overrides = None,
 ) -> int:
-    """Print the number of messages that are not locked; on PostgreSQL an estimate."""
+    """Print the number of messages that are not locked; on PostgreSQL an estimate.
+
+    Example: duesweep queue peek Billing
+    """
     from duesweep.cli import queue_commands as commands
 
     with commands.open_session(commands.Target(config, settings, connection)) as session:
@@ -135,7 +161,10 @@ def purge(  # noqa: PLR0913 - its options
     config: ConfigFile = None,
     settings: Overrides = None,
 ) -> int:
-    """Remove all messages that are not locked."""
+    """Remove all messages that are not locked.
+
+    Example: duesweep queue purge Billing --yes
+    """
     from duesweep.cli import queue_commands as commands
 
     commands.require_yes(address, given=yes)
@@ -156,7 +185,10 @@ def purge_expired(  # noqa: PLR0913 - its options
     config: ConfigFile = None,
     settings: Overrides = None,
 ) -> int:
-    """Remove the messages that have expired."""
+    """Remove the messages that have expired.
+
+    Example: duesweep queue purge-expired Billing
+    """
     from duesweep.cli import queue_commands as commands
 
     with commands.open_session(commands.Target(config, settings, connection)) as session:

@@ -112,6 +112,12 @@ def receive(target: Target, address: str, count: int, *, as_json: bool) -> ExitC
     return outcome
 
 
+def print_done(sentence: str, *, as_json: bool, **facts: object) -> None:
+    """Print what was done: a sentence, or the facts as one JSON document."""
+    known = {name: one if isinstance(one, bool) else str(one) for name, one in facts.items()}
+    print(json.dumps(known) if as_json else make_printable(sentence))
+
+
 def print_count(name: str, count: int, *, destination: object, as_json: bool) -> None:
     """Print one number about a queue."""
     if as_json:

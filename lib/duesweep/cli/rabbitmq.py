@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from duesweep.cli.options import AsJson, ConfigFile, Connection, Overrides
+from duesweep.cli.options import ConfigFile, Connection, OneDocument, Overrides
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID
 
 app = typer.Typer(
@@ -50,6 +50,7 @@ def send(  # noqa: PLR0913 - its options
             help="Send it after this time, in seconds or as in 1d2h3m4s, through the delay ladder."
         ),
     ] = None,
+    as_json: OneDocument = False,
     connection: Connection = None,
     config: ConfigFile = None,
     settings: Overrides = None,
@@ -57,6 +58,8 @@ def send(  # noqa: PLR0913 - its options
     """Send a message to an endpoint, now or later.
 
     Exits with 2 if the endpoint is missing, with 3 if the broker refuses the message.
+
+    Example: duesweep rabbitmq send Billing --body '{}' --delay 1h
     """
     from duesweep.cli import rabbitmq_commands as commands
     from duesweep.cli.queue_commands import read_body
@@ -67,23 +70,32 @@ def send(  # noqa: PLR0913 - its options
         read_body(body, body_file),
         commands.Times(time_to_be_received, delay),
     )
-    return commands.send(commands.Target(config, settings, connection), name, message)
+    target = commands.Target(config, settings, connection)
+    return commands.send(target, name, message, as_json=as_json)
 
 
 @delays.command("create")
 def create_delays(
-    connection: Connection = None, config: ConfigFile = None, settings: Overrides = None
+    *,
+    as_json: OneDocument = False,
+    connection: Connection = None,
+    config: ConfigFile = None,
+    settings: Overrides = None,
 ) -> int:
-    """Create the missing parts of the delay ladder."""
+    """Create the missing parts of the delay ladder.
+
+    Example: duesweep rabbitmq delays create
+    """
     from duesweep.cli import rabbitmq_commands as commands
 
-    return commands.create(commands.Target(config, settings, connection), [])
+    target = commands.Target(config, settings, connection)
+    return commands.create(target, [], as_json=as_json)
 
 
 @delays.command()
 def verify(
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: OneDocument = False,
     connection: Connection = None,
     config: ConfigFile = None,
     settings: Overrides = None,
@@ -91,6 +103,8 @@ def verify(
     """Compare the delay ladder with the expected one, and list what would fail. Changes nothing.
 
     Exits with 3 if there is a fault or a warning, else with 0.
+
+    Example: duesweep rabbitmq delays verify
     """
     from duesweep.cli import rabbitmq_commands as commands
 
@@ -103,7 +117,7 @@ def migrate(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Count messages; move nothing.")
     ] = False,
-    as_json: AsJson = False,
+    as_json: OneDocument = False,
     connection: Connection = None,
     config: ConfigFile = None,
     settings: Overrides = None,
@@ -111,22 +125,30 @@ def migrate(
     """Move messages from the delay ladder of the transport's first versions to the current one.
 
     Exits with 3 if messages are left or went to the poison queue, with 4 if it was stopped.
+
+    Example: duesweep rabbitmq delays migrate --dry-run
     """
     from duesweep.cli import rabbitmq_migration as command
 
     target = command.Target(config, settings, connection)
-    return command.count(target) if dry_run else command.run(target, as_json=as_json)
+    run = command.count if dry_run else command.run
+    return run(target, as_json=as_json)
 
 
 @endpoint.command("create")
 def create_endpoint(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The names of endpoints.")],
     *,
+    as_json: OneDocument = False,
     connection: Connection = None,
     config: ConfigFile = None,
     settings: Overrides = None,
 ) -> int:
-    """Create the missing queues, exchanges and bindings of endpoints, and the delay ladder."""
+    """Create the missing queues, exchanges and bindings of endpoints, and the delay ladder.
+
+    Example: duesweep rabbitmq endpoint create Billing Shipping
+    """
     from duesweep.cli import rabbitmq_commands as commands
 
-    return commands.create(commands.Target(config, settings, connection), names)
+    target = commands.Target(config, settings, connection)
+    return commands.create(target, names, as_json=as_json)

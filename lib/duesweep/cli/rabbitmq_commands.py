@@ -1,5 +1,6 @@
 """The commands of `duesweep rabbitmq`."""
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import NamedTuple
@@ -24,11 +25,14 @@ class Times(NamedTuple):
     delay: str | None
 
 
-def create(target: Target, endpoints: Sequence[str]) -> ExitCode:
+def create(target: Target, endpoints: Sequence[str], *, as_json: bool) -> ExitCode:
     """Create what is missing of the delay ladder and of these endpoints."""
     created = rabbitmq_tools.installer(target.config(), target.connection, endpoints).install(
         rebind=False
     )
+    if as_json:
+        print(json.dumps({"created": [str(one) for one in created]}))
+        return ExitCode.DONE
     for one in created:
         print(f"created {one}")
     if not created:
@@ -55,7 +59,7 @@ def build_message(
     return queue_commands.build_message([*headers, *added], body, times.time_to_be_received, delay)
 
 
-def send(target: Target, name: str, message: OutgoingMessage) -> ExitCode:
+def send(target: Target, name: str, message: OutgoingMessage, *, as_json: bool) -> ExitCode:
     """Send a message and print its id; 2 if the endpoint is missing, 3 if the broker refuses."""
     with rabbitmq_tools.sender(target.config(), target.connection) as sender:
         try:
@@ -67,11 +71,12 @@ def send(target: Target, name: str, message: OutgoingMessage) -> ExitCode:
                 f"Nothing was sent: {error.text}",
                 advice="correct the name, or create it with `duesweep rabbitmq endpoint create`",
             ) from error
+    sentence = f"sent to {name}; message id {message_id}"
     if message.delay:
         wait = duration_text(message.delay / timedelta(milliseconds=1))
-        print(f"deferred to {name}, which gets it in {wait}; message id {message_id}")
-    else:
-        print(f"sent to {name}; message id {message_id}")
+        sentence = f"deferred to {name}, which gets it in {wait}; message id {message_id}"
+    facts = {"endpoint": name, "message_id": message_id, "delayed": bool(message.delay)}
+    queue_commands.print_done(sentence, as_json=as_json, **facts)
     return ExitCode.DONE
 
 

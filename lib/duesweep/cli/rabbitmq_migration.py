@@ -22,9 +22,14 @@ __all__ = ["Target", "count", "run"]
 _NOTHING = "There is nothing to migrate: the broker has no ladder of the transport's first versions"
 
 
-def count(target: Target) -> ExitCode:
+def count(target: Target, *, as_json: bool) -> ExitCode:
     """Print how many messages wait on each level."""
     report = rabbitmq_tools.migration(target.config(), target.connection).count()
+    if as_json:
+        levels = [{"queue": level.queue, "waiting": level.waiting} for level in report.levels]
+        total = sum(level.waiting for level in report.levels)
+        print(json.dumps({"waiting": total, "levels": levels}))
+        return ExitCode.DONE
     for level in report.levels:
         if level.waiting:
             print(f"{level.queue}: {level.waiting:,} waiting")

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from duesweep import config as configuration
@@ -11,25 +12,39 @@ from duesweep.errors import ExitCode, Problem
 from duesweep.stores.installed import Completed, IndexCreated, Unbound
 
 
-def run(file: Path | None, overrides: Sequence[str], *, print_sql: bool, rebind: bool) -> int:
+@dataclass(frozen=True, slots=True)
+class SetupOptions:
+    """`print_sql`: create nothing. `rebind`: free the source from its ledger first."""
+
+    print_sql: bool = False
+    rebind: bool = False
+    as_json: bool = False
+
+
+def run(file: Path | None, overrides: Sequence[str], options: SetupOptions) -> int:
     """Create what is missing, or print the SQL statements that would create it."""
     config = configuration.load(file, overrides)
     installer = wiring.installer(config)
-    if print_sql:
-        print(installer.script())
+    if options.print_sql:
+        script = installer.script()
+        print(json.dumps({"sql": script}) if options.as_json else script)
         return ExitCode.DONE
-    created = installer.install(rebind=rebind)
-    if installer.custom:
-        print(installer.custom)
-    for one in created:
-        if isinstance(one, Problem):
-            print(f"duesweep: {one}", file=sys.stderr)
-        else:
-            is_told = isinstance(one, Completed | IndexCreated | Unbound)
-            print(one if is_told else f"created {one}")
-    if not created and not installer.custom:
-        print("Everything exists already.")
+    created = installer.install(rebind=options.rebind)
+    told = [_told(one) for one in created if not isinstance(one, Problem)]
+    told = [*([installer.custom] if installer.custom else []), *told]
+    for problem in created:
+        if isinstance(problem, Problem):
+            print(f"duesweep: {problem}", file=sys.stderr)
+    if options.as_json:
+        print(json.dumps({"done": told}))
+    else:
+        print("\n".join(told) if told else "Everything exists already.")
     return ExitCode.DONE
+
+
+def _told(one: object) -> str:
+    is_told = isinstance(one, Completed | IndexCreated | Unbound)
+    return str(one) if is_told else f"created {one}"
 
 
 def show(file: Path | None, overrides: Sequence[str]) -> int:

@@ -4,7 +4,14 @@ from typing import Annotated
 
 import typer
 
-from duesweep.cli.options import AsJson, ConfigFile, Connection, Overrides, PrintSql
+from duesweep.cli.options import (
+    AsJson,
+    ConfigFile,
+    Connection,
+    OneDocument,
+    Overrides,
+    PrintSql,
+)
 from duesweep.errors import ExitCode
 
 app = typer.Typer(
@@ -21,15 +28,19 @@ _DEFAULT_TABLE = "SubscriptionRouting"
 
 
 @app.command()
-def create(
+def create(  # noqa: PLR0913 - its options
     *,
     table: Table = _DEFAULT_TABLE,
     print_sql: PrintSql = False,
+    as_json: OneDocument = False,
     connection: Connection = None,
     config: ConfigFile = None,
     settings: Overrides = None,
 ) -> int:
-    """Create the table if it does not exist."""
+    """Create the table if it does not exist.
+
+    Example: duesweep subscriptions create
+    """
     from duesweep.cli import queue_commands as commands
 
     if print_sql:
@@ -37,7 +48,7 @@ def create(
         return commands.print_script(target, ["create_subscriptions"], "subscriptions", table)
     with commands.open_session(commands.Target(config, settings, connection)) as session:
         session.subscriptions(table).create()
-    print(f"{table} exists")
+    commands.print_done(f"{table} exists", table=table, as_json=as_json)
     return ExitCode.DONE
 
 
@@ -51,7 +62,10 @@ def list_subscribers(  # noqa: PLR0913 - its options
     config: ConfigFile = None,
     settings: Overrides = None,
 ) -> int:
-    """Print the addresses that are subscribed to any of these topics."""
+    """Print the addresses that are subscribed to any of these topics.
+
+    Example: duesweep subscriptions list Sales.OrderPlaced
+    """
     from duesweep.cli import queue_commands as commands
 
     with commands.open_session(commands.Target(config, settings, connection)) as session:
@@ -67,16 +81,26 @@ def add(  # noqa: PLR0913 - its options
     *,
     endpoint: Endpoint,
     table: Table = _DEFAULT_TABLE,
+    as_json: OneDocument = False,
     connection: Connection = None,
     config: ConfigFile = None,
     settings: Overrides = None,
 ) -> int:
-    """Subscribe an endpoint to a topic, or move its subscription to another address."""
+    """Subscribe an endpoint to a topic, or move its subscription to another address.
+
+    Example: duesweep subscriptions add Sales.OrderPlaced Billing --endpoint Billing
+    """
     from duesweep.cli import queue_commands as commands
 
     with commands.open_session(commands.Target(config, settings, connection)) as session:
         session.subscriptions(table).subscribe(endpoint, address, topic)
-    print(f"{endpoint} is subscribed to {topic}")
+    commands.print_done(
+        f"{endpoint} is subscribed to {topic}",
+        endpoint=endpoint,
+        topic=topic,
+        address=address,
+        as_json=as_json,
+    )
     return ExitCode.DONE
 
 
@@ -86,15 +110,25 @@ def remove(  # noqa: PLR0913 - its options
     *,
     endpoint: Endpoint,
     table: Table = _DEFAULT_TABLE,
+    as_json: OneDocument = False,
     connection: Connection = None,
     config: ConfigFile = None,
     settings: Overrides = None,
 ) -> int:
-    """End an endpoint's subscription to a topic."""
+    """End an endpoint's subscription to a topic.
+
+    Example: duesweep subscriptions remove Sales.OrderPlaced --endpoint Billing
+    """
     from duesweep.cli import queue_commands as commands
 
     with commands.open_session(commands.Target(config, settings, connection)) as session:
         was_there = session.subscriptions(table).unsubscribe(endpoint, topic)
     ended = "is no longer" if was_there else "was not"
-    print(f"{endpoint} {ended} subscribed to {topic}")
+    commands.print_done(
+        f"{endpoint} {ended} subscribed to {topic}",
+        endpoint=endpoint,
+        topic=topic,
+        was_subscribed=was_there,
+        as_json=as_json,
+    )
     return ExitCode.DONE
