@@ -84,7 +84,7 @@ class SqlServerTaskSession(RelationalTaskSession):
         self._claimed.begin()
         claim_keys, unread = self._narrowed(sorted(claim_keys))
         if not claim_keys:
-            return Claim((), server_us)
+            return Claim((), server_us, paused=self._paused)
         rows, is_all = self._read(run, claim_keys)
         missing = Counter(claim_keys) - Counter(row.due for row in rows)
         skipped, gone, later = 0, 0, 0
