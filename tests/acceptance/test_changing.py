@@ -94,7 +94,7 @@ def test_filter_cancels_what_it_means_and_nothing_else(
         ((), "give keys or a filter, or --all"),
         (("--all", "--destination", "B*"), "--all means all messages"),
         (("--destination", "B*", *REASON), "there is no terminal"),
-        (("--destination", "B*", "--yes"), "say why with --reason"),
+        (("--destination", "B*", "--yes"), "give one with --reason"),
         (("--all", *REASON), "there is no terminal"),
         (("--type", "*", "--scan-limit", "1", "--yes", *REASON), "raise --scan-limit"),
     ],

@@ -44,7 +44,8 @@ def test_each_table_has_one_finding_with_the_grants_that_mend_it(
 
     found = _rights(diagnosed(capsys, file))
 
-    journal = {f'"public"."duesweep_{t}"' for t in ("journal", "sweeps", "attempts", "bindings")}
+    names = ("journal", "sweeps", "attempts", "bindings", "changes", "pauses", "limits")
+    journal = {f'"public"."duesweep_{name}"' for name in names}
     assert {f["about"] for f in found} == {DELAYED, OWN, *journal}
     assert len(found) == len(journal) + 2
     assert all(f["severity"] == "fault" for f in found)

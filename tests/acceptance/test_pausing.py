@@ -142,6 +142,7 @@ def test_doctor_tells_pauses_and_warns_of_forgotten_ones(
     assert "Shipping" in told["warning"]
 
 
+@pytest.mark.usefixtures("no_spark_session")
 def test_plan_tells_what_a_sweep_would_do_and_changes_nothing(
     capsys: Captured, endpoint: Endpoint
 ) -> None:

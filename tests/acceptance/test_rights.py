@@ -25,7 +25,7 @@ BILLING = f'"{QUEUE_SCHEMA}"."Billing"'
 DELAYED = f'"{STORE_SCHEMA}"."Sales.Orders.Delayed"'
 JOURNAL = [
     f'"{STORE_SCHEMA}"."duesweep_{t}"'
-    for t in ("sweeps", "journal", "attempts", "bindings", "changes")
+    for t in ("sweeps", "journal", "attempts", "bindings", "changes", "pauses", "limits")
 ]
 QUEUES = [f'"{STORE_SCHEMA}"."Sales.Orders"', BILLING, f'"{STORE_SCHEMA}"."error"']
 SCHEMAS = [f"SCHEMA {STORE_SCHEMA}", f"SCHEMA {QUEUE_SCHEMA}"]

@@ -17,7 +17,10 @@ PAGE = Path(__file__).parents[2] / "docs" / "sqlserver.md"
 Capture = pytest.CaptureFixture[str]
 
 DELAYED, OWN, BILLING, ERROR = "Sales.Orders.Delayed", "Sales.Orders", "Billing", "error"
-JOURNAL = [f"duesweep_{name}" for name in ("sweeps", "journal", "attempts", "bindings", "changes")]
+JOURNAL = [
+    f"duesweep_{name}"
+    for name in ("sweeps", "journal", "attempts", "bindings", "changes", "pauses", "limits")
+]
 AT_THE_START = [
     *((right, DELAYED) for right in ("SELECT", "UPDATE", "DELETE")),
     *((right, table) for table in JOURNAL for right in ("SELECT", "INSERT", "UPDATE", "DELETE")),

@@ -216,6 +216,7 @@ def test_key_or_message_id_has_to_be_given(
     assert "give either KEY or --message-id ID" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("no_spark_session")
 def test_ledger_in_a_catalog_is_left_out_without_spark(
     capsys: Captured, endpoint: Endpoint
 ) -> None:

@@ -1,6 +1,6 @@
 """Asks the store whether there is work, before Spark starts."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -52,11 +52,9 @@ def look_at(context: SweepContext, stop: Stop | None = None) -> Look:
             )
         horizon = session.horizon().looking_ahead(ahead)
         refuse_missing_queues(context, session, horizon)
-        needs_spark = _needs_spark(context, session, horizon, stop or Stop())
+        on_spark = needs_spark(context, lambda: _count(context, session, horizon, stop or Stop()))
         notices = [*session.notices(), *_table_notices(session, context.queue)]
-        return Look(
-            has_work=True, needs_spark=needs_spark, notices=notices, pauses=pauses_of(session)
-        )
+        return Look(has_work=True, needs_spark=on_spark, notices=notices, pauses=pauses_of(session))
 
 
 def _table_notices(*tested: object) -> Iterator[Problem]:
@@ -77,13 +75,16 @@ def _find_next_due(session: DriverSession) -> NextDue | None:
     return None if instant is None else NextDue(instant, horizon.server_time)
 
 
-def _needs_spark(
-    context: SweepContext, session: DriverSession, horizon: Horizon, stop: Stop
-) -> bool:
-    """Whether Spark is there already, or has to write the ledger, or much is due."""
+def needs_spark(context: SweepContext, count: Callable[[], int]) -> bool:
+    """Whether Spark is there already, or has to write the ledger, or much is due; only then is it
+    counted.
+    """
     if configuration.has_prepared_session() or not context.spark_from:
         return True
     if resolve_writer(context.ledger_writer, context.ledger_root) is LedgerWriter.SPARK:
         return True
-    found = session.count_pending(horizon, most=context.spark_from)
-    return stop.most_of(found) >= context.spark_from
+    return count() >= context.spark_from
+
+
+def _count(context: SweepContext, session: DriverSession, horizon: Horizon, stop: Stop) -> int:
+    return stop.most_of(session.count_pending(horizon, most=context.spark_from))

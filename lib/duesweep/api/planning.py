@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from duesweep.api.ledgers import command_ledger
+from duesweep.api.look import needs_spark
 from duesweep.choose import open_look
 from duesweep.context import SweepContext
 from duesweep.errors import ConfigError, LedgerError
@@ -32,7 +33,7 @@ def look_ahead(
             show(destinations)
         due, *_ = look.count_waiting([now])
         eligible = session.count_pending(horizon)
-        on_spark = not context.spark_from or eligible >= context.spark_from
+        on_spark = spark is not None or needs_spark(context, lambda: eligible)
         sql = session.plan_sql(horizon) if isinstance(session, TellsPlanSql) else None
     engine = "spark" if on_spark else "in-process"
     return Outlook(

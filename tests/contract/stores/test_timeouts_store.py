@@ -123,7 +123,9 @@ def test_index_on_time_is_used(
 
     with subject.store.open_task() as session:
         statements = session.connection.named(subject.store.names)
-        plan = statements.rows("find_pending", source="any", horizon=subject.server_time())
+        plan = statements.rows(
+            "find_pending", source="any", horizon=subject.server_time(), paused="[]"
+        )
 
     assert "_TimeIdx" in "".join(line for (line,) in plan)
 
