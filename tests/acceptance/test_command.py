@@ -114,7 +114,7 @@ def test_wrong_setting_is_one_sentence_and_2(endpoint: Endpoint) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.long
+@pytest.mark.nightly
 def test_standalone_cluster_runs_on_the_shipped_interpreter(
     endpoint: Endpoint, ledger: LedgerReader
 ) -> None:

@@ -71,7 +71,8 @@ ENDS = {
     "terminated on Spark": (_ALWAYS_SPARK, _terminate, 4, "terminated"),
     "Ctrl-C on Spark": (_ALWAYS_SPARK, _interrupt, 130, "interrupted"),
 }
-_LONG = {"JVM terminated", "terminated on Spark", "Ctrl-C on Spark"}
+_LONG = {"Ctrl-C on Spark"}
+_NIGHTLY = {"JVM terminated", "terminated on Spark"}
 
 
 @pytest.fixture
@@ -85,7 +86,14 @@ def _ctrl_c_works() -> Iterator[None]:
 @pytest.mark.slow
 @pytest.mark.usefixtures("_ctrl_c_works")
 @pytest.mark.parametrize(
-    "end", [pytest.param(end, marks=[pytest.mark.long] * (end in _LONG)) for end in ENDS]
+    "end",
+    [
+        pytest.param(
+            end,
+            marks=[pytest.mark.long] * (end in _LONG) + [pytest.mark.nightly] * (end in _NIGHTLY),
+        )
+        for end in ENDS
+    ],
 )
 def test_sweep_that_is_ended_says_so_in_a_sentence(
     end: str, endpoint: Endpoint, ledger: LedgerReader

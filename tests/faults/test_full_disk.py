@@ -30,7 +30,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
         yield disk
 
 
-@pytest.fixture(params=["delta-rs", pytest.param("spark", marks=pytest.mark.long)])
+@pytest.fixture(params=["delta-rs", pytest.param("spark", marks=pytest.mark.nightly)])
 def context(request: pytest.FixtureRequest, endpoint: Endpoint, disk: SmallDisk) -> SweepContext:
     endpoint.set_up("Billing")
     endpoint.delay_many(5)

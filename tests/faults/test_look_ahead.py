@@ -60,7 +60,7 @@ class Arrivals:
         self.times[message_id] = time.time()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_what_comes_due_between_two_sweeps_is_neither_early_nor_late(
     engine: Engine, endpoint: Endpoint, broker: Broker
 ) -> None:

@@ -73,7 +73,7 @@ def test_cut_connections_and_a_full_queue_lose_nothing_and_the_ledger_is_true(
     print(f"doubled {doubled} of 20,000 in {proxy.cuts} cuts, {len(summaries)} sweeps")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_handover_that_is_killed_continues_when_it_is_run_again(
     endpoint: Endpoint, broker: Broker, ledger: LedgerReader
 ) -> None:

@@ -184,7 +184,7 @@ def test_messages_that_failed_before_the_stop_are_told_by_exit_code_and_reasons(
 
 
 @pytest.mark.slow
-@pytest.mark.long
+@pytest.mark.nightly
 def test_tasks_of_a_cluster_are_stopped_too(slow: Endpoint, ledger: LedgerReader) -> None:
     with standalone_cluster(workers=2) as master:
         process = _start(slow, "spark", MASTER=master)

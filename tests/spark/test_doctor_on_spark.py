@@ -117,7 +117,7 @@ print(json.dumps(asdict(spark_facts(spark, Needs(["duesweep", "psycopg", "pyarro
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["classic", pytest.param("connect", marks=pytest.mark.long)])
+@pytest.mark.parametrize("kind", ["classic", pytest.param("connect", marks=pytest.mark.nightly)])
 def test_session_that_is_set_up_badly(kind: str) -> None:
     with one_at_a_time(SPARK_CONNECT):
         done = subprocess.run(

@@ -39,7 +39,7 @@ _DUES: list[Due] = [
 _Values = list[tuple[int | None, ...]]
 
 
-@pytest.fixture(params=["ours", pytest.param("Spark's own", marks=pytest.mark.long)])
+@pytest.fixture(params=["ours", pytest.param("Spark's own", marks=pytest.mark.nightly)])
 def session(request: pytest.FixtureRequest, spark: SparkSession) -> SparkSession:
     """A session as duesweep starts it, and one that others prepared."""
     if request.param != "ours":

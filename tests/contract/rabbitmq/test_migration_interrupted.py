@@ -75,7 +75,14 @@ def _bodies(broker: Broker) -> Counter[bytes]:
 
 
 @pytest.mark.services
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGKILL,
+        pytest.param(signal.SIGTERM, marks=pytest.mark.nightly),
+        pytest.param(signal.SIGINT, marks=pytest.mark.nightly),
+    ],
+)
 def test_interrupted_migration_loses_nothing_and_bounds_what_is_there_twice(
     shared: Broker, capsys: pytest.CaptureFixture[str], number: signal.Signals
 ) -> None:
