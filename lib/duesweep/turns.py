@@ -47,10 +47,12 @@ class Turns:
         """Let so much time pass; raise if the sweep is to stop meanwhile, or is closed."""
         clock = self._job.clock
         end = clock.seconds() + max(seconds, _LEAST_WAIT_SECONDS)
-        while (left := end - clock.seconds()) > 0:
-            clock.sleep(min(max(left, _LEAST_WAIT_SECONDS), _STOP_POLL_SECONDS))
+        while end > clock.seconds():
+            # Before the rest, not after it: what may go on at the end of it goes at once.
             with store.transaction():
                 store.claim(self._job.run, ())
+            if (left := end - clock.seconds()) > 0:
+                clock.sleep(min(max(left, _LEAST_WAIT_SECONDS), _STOP_POLL_SECONDS))
 
     def try_destinations(self, store: TaskSession, run: Run) -> None:
         """Run what waits for destinations that can be tried, or used, again."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from duesweep.core.clock import Clock
 from duesweep.core.destination_breakers import Address
-from duesweep.core.waiting import fits_pattern
+from duesweep.core.waiting import fits_destination
 
 # What is reserved reaches the queue a little earlier or later than planned. So less than the limit
 # is reserved, and no second has more.
@@ -50,7 +50,7 @@ class RateLimits:
     def of(self, address: Address) -> RateLimit | None:
         """The limit of a destination; None: it has none."""
         name = self.own_name if address is None else address
-        return next((each for each in self.limits if fits_pattern(name, each.pattern)), None)
+        return next((each for each in self.limits if fits_destination(name, each.pattern)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,8 @@ class SliceLimits:
         self._clock = clock
         self._known: dict[Address, RateLimit | None] = {}
         self._reserved: dict[RateLimit, Reservation] = {}
+        # The limits whose last reservation was used by nobody, because its time was over.
+        self._dropped: set[RateLimit] = set()
         # The destination whose reserved messages are on their way; empty if there is none.
         self._passing: tuple[Address, ...] = ()
 
@@ -91,21 +93,25 @@ class SliceLimits:
             limit = self._of(address)
             if limit is not None and limit not in self._reserved:
                 messages = min(count, limit.at_once)
-                at = self._clock.seconds() + ask(limit, messages)
+                seconds = ask(limit, messages)
+                # By the time after the answer, for which the slice may have waited.
+                at = self._clock.seconds() + seconds
                 self._reserved[limit] = Reservation(address, messages, at)
 
     def due(self, waiting: Collection[Address]) -> list[Reservation]:
         """The reservations whose time has come, which uses them up; without those for destinations
-        that nothing waits for any more, and those whose time is over.
+        that nothing waits for any more, and those whose time is over. No two of a limit that follow
+        each other are dropped for that: where all comes late, messages go on nevertheless.
         """
         now = self._clock.seconds()
         due = {limit: each for limit, each in self._reserved.items() if each.at <= now}
         for limit in due:
             del self._reserved[limit]
+        late = {limit for limit, each in due.items() if now - each.at > _LONGEST_LATE_SECONDS}
+        dropped = late - self._dropped
+        self._dropped = (self._dropped - due.keys()) | dropped
         return [
-            each
-            for each in due.values()
-            if each.address in waiting and now - each.at <= _LONGEST_LATE_SECONDS
+            each for limit, each in due.items() if each.address in waiting and limit not in dropped
         ]
 
     @property
