@@ -83,6 +83,11 @@ def _check(wanted: NewPause) -> None:
             f"The destination has {len(wanted.pattern):,} characters",
             advice=f"give one with 1 to {_LONGEST_PATTERN}",
         )
+    if wanted.pattern != wanted.pattern.strip():
+        raise ConfigError(
+            f"The destination {wanted.pattern!r} begins or ends with a blank",
+            advice="give it without: SQL Server cannot tell the two apart",
+        )
 
 
 @contextmanager

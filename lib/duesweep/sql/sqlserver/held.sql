@@ -17,9 +17,10 @@ WHERE NOT EXISTS (
 DELETE FROM {pauses} WHERE source = @source AND pattern = @pattern;
 
 -- name: read_pauses
--- Returns the pauses in force. Keeps no locks; does not see one that is being written.
+-- Returns the pauses in force. Takes no locks and waits for nobody. Reads what is not committed yet,
+-- because a pause that is being changed is in force before and after it.
 SELECT p.pattern, p.paused_at, p.until_at, p.given_by, p.reason
-FROM {pauses} p WITH (READPAST)
+FROM {pauses} p WITH (NOLOCK)
 WHERE p.source = @source AND (p.until_at IS NULL OR p.until_at > SYSUTCDATETIME())
 ORDER BY p.pattern;
 

@@ -265,7 +265,8 @@ IF OBJECT_ID(N'{pauses_literal}', 'U') IS NULL
 BEGIN
 CREATE TABLE {pauses} (
     source nvarchar(400) NOT NULL,
-    pattern nvarchar(400) NOT NULL,
+    -- Upper and lower case differ, as where messages are compared with it.
+    pattern nvarchar(400) COLLATE Latin1_General_BIN2 NOT NULL,
     paused_at datetime2(3) NOT NULL DEFAULT SYSUTCDATETIME(),
     until_at datetime2(3),
     given_by nvarchar(400) NOT NULL,
@@ -277,7 +278,8 @@ IF OBJECT_ID(N'{limits_literal}', 'U') IS NULL
 BEGIN
 CREATE TABLE {limits} (
     source nvarchar(400) NOT NULL,
-    pattern nvarchar(400) NOT NULL,
+    -- Upper and lower case differ, as where messages are compared with it.
+    pattern nvarchar(400) COLLATE Latin1_General_BIN2 NOT NULL,
     free_us bigint NOT NULL
 );
 CREATE UNIQUE NONCLUSTERED INDEX duesweep_limits_key ON {limits} (source, pattern);
