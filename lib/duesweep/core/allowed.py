@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from duesweep.core.waiting import fits_pattern
+from duesweep.core.waiting import fits_destination
 from duesweep.errors import MessageError
 
 
@@ -23,7 +23,7 @@ class Allowed:
         """Raise `DestinationNotAllowedError` for an address that is not allowed."""
         if address == self.error_queue:
             return
-        if not any(fits_pattern(address, pattern) for pattern in self.patterns):
+        if not any(fits_destination(address, pattern) for pattern in self.patterns):
             raise DestinationNotAllowedError(
                 f"sweep.allow_destinations does not allow the destination {address!r}; add it "
                 "there if messages may go to it"

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from duesweep.core.destination_breakers import Address
 from duesweep.core.message import Message
-from duesweep.core.waiting import fits_pattern
+from duesweep.core.waiting import fits_destination
 from duesweep.errors import MessageError
 
 # The pattern that fits all destinations.
@@ -38,7 +38,7 @@ class Paused:
     def holds(self, address: Address) -> bool:
         """Whether nothing may go to a destination."""
         name = self.own_name if address is None else address
-        return any(fits_pattern(name, pattern) for pattern in self.patterns)
+        return any(fits_destination(name, pattern) for pattern in self.patterns)
 
     def separate(self, messages: Sequence[Message]) -> tuple[list[Message], Sequence[Message]]:
         """The messages that may not go, and the others. One whose destination cannot be read waits

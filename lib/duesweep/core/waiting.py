@@ -1,5 +1,6 @@
 """Messages that wait in a store, as an operator sees them, and the choice of some of them."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,6 +12,8 @@ from duesweep.core.message import Headers, Message
 SAGA_ID = "NServiceBus.SagaId"
 # Under it a deferred message names the saga that it is for.
 _SAGA_IDS = (SAGA_ID, "NServiceBus.OriginatingSagaId")
+# As PostgreSQL's addresses are written in full: "schema"."table".
+_QUOTED_TABLE = re.compile(r'(?:"(?:[^"]|"")*"\.)?"((?:[^"]|"")*)"')
 
 
 class WaitingMessage(NamedTuple):
@@ -90,6 +93,19 @@ def fits_pattern(text: str, pattern: str) -> bool:
     """Whether a pattern, in which `*` stands for any text, fits all of `text`."""
     literal = pattern.replace("[", "[[]").replace("?", "[?]")
     return fnmatchcase(text, literal)
+
+
+def fits_destination(address: str, pattern: str) -> bool:
+    """Whether a pattern fits a destination: all of its address or, unless the pattern has an `@`,
+    the queue's name in it. So `Billing` fits `Billing@[dbo]@[shop]` and `"public"."Billing"`, too.
+    """
+    if fits_pattern(address, pattern):
+        return True
+    if "@" in pattern:
+        return False
+    quoted = _QUOTED_TABLE.fullmatch(address)
+    name = quoted[1].replace('""', '"') if quoted else address.partition("@")[0]
+    return fits_pattern(name, pattern)
 
 
 def _fits(text: str | None, pattern: str | None) -> bool:

@@ -16,7 +16,10 @@ _SPECIAL = "\\%_["
 
 def destination_like(pattern: str) -> Sequence[str]:
     """For a column with the destination."""
-    return [_ANY.join(map(_escaped, pattern.split("*")))]
+    like = _ANY.join(map(_escaped, pattern.split("*")))
+    # A name fits addresses that begin with it (`core.waiting.fits_destination`).
+    is_name = "*" not in pattern and "@" not in pattern
+    return [like, f"{like}@{_ANY}"] if is_name else [like]
 
 
 def forwarded_like(pattern: str) -> Sequence[str]:
@@ -30,10 +33,11 @@ def forwarded_like(pattern: str) -> Sequence[str]:
     if rest:
         return []
     text = json.dumps(start, ensure_ascii=False)[1:-1]
-    end = "" if star else '"'
+    # Without a star: the whole value, or the name before an `@`.
+    ends = [""] if star else ['"'] if "@" in start else ['"', "@"]
     # NServiceBus escapes slashes, others need not.
     texts = dict.fromkeys((text, text.replace("/", "\\/")))
-    found = [f'"{FORWARD_DESTINATION}":"{each}{end}' for each in texts]
+    found = [f'"{FORWARD_DESTINATION}":"{each}{end}' for each in texts for end in ends]
     return [_ANY + _escaped(each) + _ANY for each in found]
 
 
