@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from duesweep.context import SweepContext
 from duesweep.core.held import HeldBack, Holder, held_by_pause
-from duesweep.core.pauses import Pause, Paused
+from duesweep.core.pauses import EVERYTHING, Pause, Paused
 from duesweep.core.waiting import DueSpan, WaitingMessage
 from duesweep.errors import MessageError
 from duesweep.ledger.ledger import Ledger
@@ -113,7 +113,7 @@ class DueMessages:
             own = Paused((pause.pattern,), self._context.own_name)
             yield held_by_pause(
                 pause,
-                sum(n.paused for name, n in self._counts.items() if name and own.holds(name)),
+                sum(n.paused for name, n in self._counts.items() if _is_held(name, own)),
             )
         if waiting := sum(each.back_off for each in counts):
             why = "they have failed, and are tried again later; see the ledger's `retries`"
@@ -138,6 +138,11 @@ class DueMessages:
         else:
             counts.eligible += 1
             counts.limited += self._context.rate_limits.of(name) is not None
+
+
+def _is_held(name: str | None, paused: Paused) -> bool:
+    """Without a name: the destination cannot be read, so only a pause of everything holds it."""
+    return EVERYTHING in paused.patterns if name is None else paused.holds(name)
 
 
 def estimate_seconds(ledger: Ledger, source: str, messages: int, engine: str) -> float | None:

@@ -25,16 +25,23 @@ def look_ahead(
 ) -> Outlook:
     """What a sweep would do now. Raises `ConfigError` if the store cannot show messages."""
     with open_look(context.store) as (session, look):
-        horizon = context.reach(session.horizon())
+        horizon = session.horizon()
         now, pauses = horizon.server_time, pauses_of(session)
         messages = DueMessages(context, now, pauses)
         destinations = messages.look(look)
         if show is not None:
             show(destinations)
         due, *_ = look.count_waiting([now])
-        eligible = session.count_pending(horizon)
+        # A plan cannot tell of all messages whether they are paused; who has read them can.
+        eligible = (
+            sum(one.eligible for one in destinations)
+            if messages.looked_at >= due
+            else session.count_pending(horizon)
+        )
         on_spark = spark is not None or needs_spark(context, lambda: eligible)
-        sql = session.plan_sql(horizon) if isinstance(session, TellsPlanSql) else None
+        sql = (
+            session.plan_sql(context.reach(horizon)) if isinstance(session, TellsPlanSql) else None
+        )
     engine = "spark" if on_spark else "in-process"
     return Outlook(
         source=context.store.source,

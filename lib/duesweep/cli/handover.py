@@ -111,7 +111,8 @@ def _run(context: SweepContext, cutoff: datetime | None, options: HandoverOption
         print(
             f"duesweep: {count_text(done.left, 'message')} left in the store; `handover --dry-run` "
             "lists which cannot be moved, and why; those in back-off after a failure are in the "
-            "ledger's `retries`; run `handover` again to try all of them",
+            "ledger's `retries`, and those for paused destinations wait for `resume` (see "
+            "`paused`); run `handover` again to try all others",
             file=sys.stderr,
         )
     if done.summary.ledger_error:

@@ -15,7 +15,7 @@ class NextDue(NamedTuple):
 
 def idle_sentence(source: str, next_due: NextDue | None) -> str:
     """The sentence; without a time if there is no next message, or if the store cannot tell."""
-    idle = f"{source}: nothing is due, and nothing is left to settle"
+    idle = f"{source}: nothing is to be sent now, and nothing is left to settle"
     if next_due is None:
         return f"{idle}."
     wait_ms = max(0.0, (next_due.instant - next_due.now) / timedelta(milliseconds=1))

@@ -27,7 +27,10 @@ def sentences(outlook: Outlook) -> Iterator[str]:
     due = count_text(outlook.due, "message")
     yield f"{outlook.source}: {due} due, {outlook.eligible:,} of them for a sweep now."
     if outlook.is_cut:
-        yield (f"The table is about the {outlook.looked_at:,} that have been due for the longest.")
+        yield (
+            f"The table, and what is held back, are about the {outlook.looked_at:,} that have been "
+            "due for the longest."
+        )
     slices = str(outlook.slices) if outlook.slices else "one for each core"
     took = (
         "no sweep on this engine to compare with yet"

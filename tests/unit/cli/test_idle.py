@@ -79,7 +79,8 @@ def test_look_at_an_idle_store_finds_its_next_message_if_the_store_can_tell(
 
 def test_sentence_says_how_long_it_is_by_the_servers_clock_and_when() -> None:
     assert idle_sentence("s", NextDue(_LATER, _NOW)) == (
-        "s: nothing is due, and nothing is left to settle; the next message is due in 3 h 12 min, "
+        "s: nothing is to be sent now, and nothing is left to settle; the next message is due in "
+        "3 h 12 min, "
         "at 2026-11-23 08:12:00 UTC."
     )
 
@@ -91,7 +92,9 @@ def test_message_that_came_due_meanwhile_is_due_in_no_time_and_not_in_less() -> 
 
 
 def test_sentence_without_a_next_message_ends_earlier() -> None:
-    assert idle_sentence("s", None) == "s: nothing is due, and nothing is left to settle."
+    assert (
+        idle_sentence("s", None) == "s: nothing is to be sent now, and nothing is left to settle."
+    )
 
 
 def test_document_has_the_time_in_iso_8601_or_null() -> None:
