@@ -27,6 +27,7 @@ from duesweep.core.destination_breakers import DestinationBreakers
 from duesweep.core.outcome import Fault
 from duesweep.core.pauses import Paused
 from duesweep.core.rate_limits import SliceLimits
+from duesweep.core.share import Share
 from duesweep.core.store_clock import StoreClock
 from duesweep.delivery import SliceDelivery
 from duesweep.dispatch_job import DispatchJob
@@ -78,8 +79,8 @@ class _Batches:
         self._job = job
         self._slice_number = slice_number
         self._fault = claim_keys.fault
-        share = len(claim_keys.keys) if job.shares is None else job.shares[slice_number]
-        self._to_do = job.limits.batches(claim_keys.keys[:share], claim_keys.sizes[:share])
+        self._share = Share(None if job.shares is None else job.shares[slice_number])
+        self._to_do = self._share.cut(job.limits.batches(claim_keys.keys, claim_keys.sizes))
         # What is not done yet of the batch under way. If the sessions fail, it is claimed again.
         self._in_hand: Sequence[str] = ()
         self.breaker = SessionBreaker(job)
@@ -88,8 +89,7 @@ class _Batches:
         self._blocked = BlockedMessages(self._breakers, self._rates, job.limits)
         self._turns = Turns(job, self._breakers, self._rates, self._blocked)
         self._rng = random.Random()
-        given = len(claim_keys.keys)
-        self._account = SliceAccount(given=given, left=max(0, given - share))
+        self._account = SliceAccount(given=len(claim_keys.keys))
 
     def run(self, store: TaskSession, queue: QueueSession) -> None:
         """Run what is left of the slice, batch after batch, and journal its end."""
@@ -115,11 +115,11 @@ class _Batches:
         self._run_with_care(self._in_hand)
         for batch in self._to_do:
             self._run_batch(batch)
-            self._turns.try_destinations(self._store, self._run_with_care)
-        self._turns.go_on(self._store, self._run_with_care)
-        while (seconds := self._turns.seconds_to_next) is not None:
+            self._turns.try_destinations(self._store, self._run_more)
+        self._turns.go_on(self._store, self._run_more)
+        while self._share.room(1) and (seconds := self._turns.seconds_to_next) is not None:
             self._turns.wait(self._store, seconds)
-            self._turns.go_on(self._store, self._run_with_care)
+            self._turns.go_on(self._store, self._run_more)
 
     def _leave_all(self) -> None:
         """Leave to the next sweep what is not done."""
@@ -131,11 +131,24 @@ class _Batches:
         """Run a batch, in the short form where nothing is unusual."""
         collect_new()
         self._in_hand = batch
+        if not self._share.room(len(batch)):
+            raise SweepStoppedError("The slice has claimed its share")
         account = self._all_or_nothing.run(batch) if self._breakers.all_closed else None
         if account is None:
             self._run_with_care(batch)
         else:
             self._succeed(account)
+
+    def _run_more(self, batch: Sequence[str]) -> int:
+        """Run a batch that waited for its destination, as far as the slice may. Returns how many
+        were claimed.
+        """
+        room = self._share.room(len(batch))
+        claimed = self._run_with_care(batch[:room])
+        if room < len(batch):
+            self._in_hand = batch[room:]
+            raise SweepStoppedError("The slice has claimed its share")
+        return claimed
 
     def _run_with_care(self, batch: Sequence[str]) -> int:
         """Run a batch. Messages that it released get a batch of their own. Returns how many were
@@ -205,6 +218,7 @@ class _Batches:
         """Count a batch that is committed."""
         self._in_hand = ()
         self._account += account
+        self._share.claimed += account.claimed
         self.breaker.succeed(account.claimed)
 
     def _decide(self, faulty: Sequence[Fault]) -> Decision:

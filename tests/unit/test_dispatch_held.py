@@ -159,6 +159,28 @@ def test_slice_with_a_share_claims_its_oldest_messages_and_leaves_the_rest() -> 
     assert world.ends(run) == [slice_end(given=5, claimed=3, left=2)]
 
 
+def test_messages_that_are_held_use_up_no_share() -> None:
+    paused, free = _rows(3), _rows(3, "Shipping")
+    world = world_of(*paused, *free, shares=(2,))
+    _pause(world, "Billing")
+
+    run = world.sweep([row.key for row in (*paused, *free)])
+
+    assert set(world.store.rows) == {row.key for row in (*paused, free[2])}
+    assert world.ends(run) == [slice_end(given=6, claimed=2, held=3, left=1)]
+
+
+def test_messages_that_wait_for_a_limit_go_only_as_far_as_the_share_does() -> None:
+    rows = _rows(5)
+    world = _limited(RateLimit("Billing", 100), rows=rows)
+    world.job["shares"] = (3,)
+
+    run = world.sweep([row.key for row in rows])
+
+    assert len(world.store.rows) == 2
+    assert world.ends(run) == [slice_end(given=5, claimed=3, left=2)]
+
+
 def _note_times(world: World, queue: str = "Billing") -> list[float]:
     """The clock's seconds at which messages are delivered, in order."""
     arrived: list[float] = []
