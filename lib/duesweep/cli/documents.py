@@ -1,4 +1,6 @@
-"""What `sweep` and `handover` print with `--json`: always one document."""
+"""What `sweep` and `handover` print with `--json`, and what all commands do that an error ended:
+always one document.
+"""
 
 import json
 from collections.abc import Sequence
@@ -10,7 +12,12 @@ from duesweep.report.held import held_document
 from duesweep.report.idle import NextDue
 from duesweep.stores.journal import SweepReport
 
-_COMMANDS = {"sweep", "handover"}
+_SWEEPS = {"sweep", "handover"}
+# `--json` of the commands that are not here prints a line for each result.
+_ONE_DOCUMENT = {
+    *("plan", "list", "show", "cancel", "reschedule", "restore", "errors"),
+    *("pause", "resume", "paused", "doctor"),
+}
 _EMPTY: dict[str, Any] = {"failures": [], "breakers": [], "held_back": []}
 
 
@@ -52,13 +59,15 @@ def end_document(
 
 def print_failure(arguments: Sequence[str], exit_code: int, error: str) -> None:
     """Print the document of a command that an error ended, if `arguments` ask for JSON."""
-    if not _COMMANDS.isdisjoint(arguments[:1]) and "--json" in arguments:
-        failed = {"outcome": "error", "exit_code": int(exit_code), "error": error}
+    if "--json" not in arguments:
+        return
+    command, failed = arguments[0], {"exit_code": int(exit_code), "error": error}
+    if command in _SWEEPS:
         # Numbers are null: what the sweep did before the error is not known here.
-        print(
-            json.dumps(dict.fromkeys(_nothing()) | _EMPTY | failed),
-            flush=True,
-        )
+        failed = dict.fromkeys(_nothing()) | _EMPTY | {"outcome": "error"} | failed
+    elif command not in _ONE_DOCUMENT:
+        return
+    print(json.dumps(failed), flush=True)
 
 
 def _nothing() -> dict[str, Any]:
