@@ -11,6 +11,8 @@ from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
 
+import pytest
+
 from duesweep.api.caller import given_by
 from duesweep.cli.app import main
 from duesweep.core.message import MESSAGE_ID
@@ -33,6 +35,7 @@ _VOLATILE = (
 )
 
 
+@pytest.mark.usefixtures("no_spark_session")
 def test_commands_print_what_the_page_shows(endpoint: Endpoint) -> None:
     text = PAGE.read_text(encoding="utf-8")
     world = _World(endpoint)

@@ -81,7 +81,7 @@ def test_whole_endpoint_can_be_paused(capsys: Captured, endpoint: Endpoint) -> N
     assert _run(endpoint, "sweep") == 0
 
     out = capsys.readouterr().out
-    assert "nothing is due" in out
+    assert "nothing is to be sent now" in out
     assert "paused: *: the bank is down" in out
     assert (len(endpoint.waiting()), endpoint.attempts()) == (3, {})
 

@@ -12,6 +12,8 @@ from duesweep import Duesweep, DuesweepError, ErrorFilter, MessageFilter, Moment
 from support.endpoint import Endpoint
 
 HOUR = 3_600
+# The engine is chosen by whether a session of Spark is there.
+pytestmark = pytest.mark.usefixtures("no_spark_session")
 
 
 def _opened(endpoint: Endpoint, **settings: object) -> Duesweep:
