@@ -58,6 +58,7 @@ CASES = (
     Case("2,000,000 due", Load(2_000_000)),
     Case("100,000 due", Load(100_000)),
     Case("100,000 due beside 5,000,000 that are not", Load(100_000, waiting=5_000_000)),
+    Case("100,000 due beside 1,000,000 that are paused", Load(100_000, paused=1_000_000)),
     Case("200,000 due, 1 slice", Load(200_000), slices=1),
     Case("200,000 due, 2 slices", Load(200_000), slices=2),
     Case("200,000 due, 4 slices", Load(200_000), slices=4),
@@ -140,8 +141,8 @@ class _Runner:
             used = cpu.measure(testbed.server_pid) - before
             each = {kind: getattr(used, kind) / testbed.rows * 1e6 for kind in figures.KINDS}
             count = testbed.count(is_first_hop=False)
-            if testbed.waiting() != case.load.waiting:
-                raise RuntimeError(f"{testbed.waiting()} of {case.load.waiting} wait")
+            if testbed.waiting() != case.load.left:
+                raise RuntimeError(f"{testbed.waiting()} of {case.load.left} wait")
             results.append(Result(case.name, testbed.rows, seconds, each, count, load, peak_mb))
             print(f"{case.name}: {seconds:.1f} s", file=sys.stderr, flush=True)
         return results

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import psycopg
 
@@ -14,6 +15,7 @@ from duesweep.core.address import PostgreSqlAddresses, TableName
 from duesweep.demo.messages import ENDPOINT, Traffic, generate, load, stored_now
 from duesweep.demo.server import EmbeddedServer
 from duesweep.sql import statement
+from duesweep.stores.steering import PausesDestinations
 
 ADDRESSES = ("Billing", '"public"."Shipping"', "Ship.ping", "Invoicing")
 _SCHEMA = "public"
@@ -46,7 +48,7 @@ class Count:
 class Load:
     """What waits in the store: `rows` messages that are due, to `destinations` in turn, and 2 %
     more that are not. `one_due`: all that are due have the same Due. `waiting` messages more become
-    due in a week.
+    due in a week; `paused` more are due, and their destination is paused.
     """
 
     rows: int
@@ -54,6 +56,12 @@ class Load:
     body_bytes: int = BODY_BYTES
     one_due: bool = False
     waiting: int = 0
+    paused: int = 0
+
+    @property
+    def left(self) -> int:
+        """How many messages a sweep leaves in the store, but for those 2 %."""
+        return self.waiting + self.paused
 
 
 @contextmanager
@@ -113,13 +121,22 @@ class Testbed:
                 _run(connection, _ONE_DUE)
             _run(connection, f"TRUNCATE {self.delayed}")
             _run(connection, _WAITING.format(delayed=self.delayed, waiting=self._load.waiting))
+            _run(connection, _PAUSED.format(delayed=self.delayed, paused=self._load.paused))
+        self._pause()
+
+    def _pause(self) -> None:
+        with wiring.store(self._config).open_driver() as session:
+            steering = cast("PausesDestinations", session)
+            steering.resume(_RESTING)
+            if self._load.paused:
+                steering.pause(_RESTING, None, "bench", "a load of messages that are paused")
 
     def reset(self, rows: int | None = None) -> None:
         """Empty the queues, and fill the delayed table with all rows (or the first `rows`)."""
         with psycopg.connect(self.dsn, autocommit=True) as connection:
             tables = ", ".join(map(str, (self.own_queue, *self.queues.values())))
             _run(connection, f"TRUNCATE {tables}")
-            if self._load.waiting:
+            if self._load.left:
                 _run(connection, f"DELETE FROM {self.delayed} WHERE {_NOT_WAITING}")
             else:
                 _run(connection, f"TRUNCATE {self.delayed}")
@@ -149,7 +166,7 @@ class Testbed:
         return Count(*row)
 
     def waiting(self) -> int:
-        """How many of the load's `waiting` messages are in the store."""
+        """How many of the messages that no sweep may take are in the store."""
         text = f"SELECT count(*) FROM {self.delayed} WHERE NOT ({_NOT_WAITING})"
         with psycopg.connect(self.dsn) as connection:
             row = connection.execute(text.encode()).fetchone()
@@ -188,7 +205,15 @@ INSERT INTO {delayed} (id, headers, body, due)
 SELECT gen_random_uuid(), p.headers, '', now() + interval '7 days' + n * interval '1 millisecond'
 FROM generate_series(1, {waiting}) n, (SELECT headers FROM bench_pristine LIMIT 1) p
 """
-_NOT_WAITING = "due < now() + interval '5 days'"
+_RESTING = "Resting"
+_PAUSED = """
+INSERT INTO {delayed} (id, headers, body, due)
+SELECT gen_random_uuid(), replace(p.headers, to_json(p.address)::text, '"Resting"'), '',
+       now() - interval '4 days' + n * interval '1 millisecond'
+FROM generate_series(1, {paused}) n, (SELECT headers, address FROM bench_pristine LIMIT 1) p
+"""
+# The load's own messages come due within a few days.
+_NOT_WAITING = "due BETWEEN now() - interval '3 days' AND now() + interval '5 days'"
 _COUNT = """
 WITH arrived AS ({arrived}), counted AS (
     SELECT message_id, address, count(*) AS copies FROM arrived GROUP BY message_id, address
