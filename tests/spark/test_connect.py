@@ -17,10 +17,13 @@ _ROOT = Path(__file__).parents[2]
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_sweep_over_spark_connect(endpoint: Endpoint, ledger: LedgerReader) -> None:
+def test_sweep_and_commands_from_python_over_spark_connect(
+    endpoint: Endpoint, ledger: LedgerReader
+) -> None:
     endpoint.set_up("Billing")
     endpoint.delay_many(1_500)
     endpoint.delay("Nowhere")
+    endpoint.delay("Later.Mails", due_in_seconds=86_400)
 
     with one_at_a_time(SPARK_CONNECT):
         done = subprocess.run(
@@ -36,8 +39,13 @@ def test_sweep_over_spark_connect(endpoint: Endpoint, ledger: LedgerReader) -> N
             check=False,
         )
 
-    assert done.returncode == 3, done.stderr[-3_000:]
-    summary = json.loads(done.stdout.splitlines()[-1])
-    assert (summary["dispatched"], summary["failed"]) == (1_500, 1)
-    assert ledger.count("tombstones") == len(endpoint.queue_rows("Billing")) == 1_500
+    assert done.returncode == 0, done.stderr[-3_000:]
+    told = json.loads(done.stdout.splitlines()[-1])
+    swept = told["swept"]
+    assert told["planned"] == ["spark", 1_501]
+    assert (swept["dispatched"], swept["failed"], swept["ledger_error"]) == (1_500, 1, None)
+    assert (told["cancelled"], told["changes"]) == (1, ["cancelled"])
+    assert told["outcomes"] == [["cancelled", 1], ["dispatched", 1_500]]
+    assert told["module"].startswith("pyspark.sql.connect")
+    assert len(endpoint.queue_rows("Billing")) == 1_500
     assert len(ledger.rows("retries")) == len(ledger.rows("sweeps")) == 1

@@ -1,4 +1,8 @@
-"""A sweep over Spark Connect, in a process of its own. Usage: connect_process.py <config file>"""
+"""duesweep from Python over Spark Connect, in a process of its own.
+
+Usage: connect_process.py <config file>. Sweeps, cancels one message that waits, and prints what it
+did and what the ledger's lazy DataFrames say of it.
+"""
 
 import json
 import os
@@ -7,11 +11,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from duesweep import Duesweep, MessageFilter, load_config
 from duesweep import config as configuration
-from duesweep import wiring
-from duesweep.engines.spark import SparkEngine
 from duesweep.report.summary import as_json
-from duesweep.sweep import exit_code, sweep
 
 
 def main(file: str) -> int:
@@ -26,9 +28,23 @@ def main(file: str) -> int:
         )
         .getOrCreate()
     )
-    summary = sweep(SparkEngine(spark), wiring.sweep_context(configuration.load(Path(file))))
-    print(json.dumps(as_json(summary)))
-    return exit_code(summary)
+    duesweep = Duesweep(load_config(Path(file)), spark=spark)
+    planned = duesweep.plan()
+    report = duesweep.sweep()
+    assert report is not None
+    [later] = duesweep.list(MessageFilter(destination="Later*")).messages
+    cancelled = duesweep.cancel(MessageFilter(keys=(later.message.key,)))
+    tombstones, changes = duesweep.table("tombstones"), duesweep.table("changes")
+    told = {
+        "swept": as_json(report),
+        "planned": [planned.engine, planned.eligible],
+        "cancelled": cancelled.tally.changed,
+        "outcomes": sorted(map(list, tombstones.groupBy("outcome").count().collect())),
+        "changes": [row.change for row in changes.collect()],
+        "module": type(tombstones).__module__,
+    }
+    print(json.dumps(told))
+    return 0
 
 
 if __name__ == "__main__":
