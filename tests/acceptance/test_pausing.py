@@ -9,6 +9,7 @@ import pytest
 from duesweep import wiring
 from duesweep.api.planning import look_ahead
 from duesweep.cli.app import main
+from duesweep.core.headers.json import FORWARD_DESTINATION
 from duesweep.core.rate_limits import RateLimit, RateLimits
 from duesweep.testing.builders import DelayedRow
 from support.endpoint import Endpoint
@@ -61,14 +62,18 @@ def test_messages_that_the_plan_cannot_tell_are_paused_are_counted_as_held(
     endpoint.set_up("Billing")
     endpoint.delay_many(3, ["Billing"])
     endpoint.delay(None)
+    # Another writer may add headers behind the transport's last one.
+    headers = {FORWARD_DESTINATION: "Shipping", "Note": "x" * 400}
+    endpoint.load([DelayedRow(headers=json.dumps(headers), due=endpoint.due_in(-60))])
+    _run(endpoint, "pause", "Shipping", *LONG)
     _run(endpoint, "pause", "B*g", *LONG)
     _run(endpoint, "pause", endpoint.name, *LONG)
     capsys.readouterr()
 
     swept = _document(capsys, endpoint, "sweep")
 
-    assert (swept["outcome"], swept["found"], swept["held"], swept["left"]) == ("done", 4, 4, 0)
-    assert len(endpoint.waiting()) == 4
+    assert (swept["outcome"], swept["found"], swept["held"], swept["left"]) == ("done", 5, 5, 0)
+    assert len(endpoint.waiting()) == 5
 
 
 def test_whole_endpoint_can_be_paused(capsys: Captured, endpoint: Endpoint) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from duesweep.core.waiting import fits_destination
-from duesweep.stores.relational.pauses import destination_like, forwarded_like
+from duesweep.stores.relational.pauses import destination_like, forwarded_like, headers_like
 
 _HEADER = '%"NServiceBus.SqlServer.ForwardDestination":"'
 
@@ -47,7 +47,9 @@ def test_pattern_fits_no_other_destination(address: str, pattern: str) -> None:
 
 def test_plan_leaves_out_a_name_with_and_without_its_schema() -> None:
     assert destination_like("Bil_ling") == ["Bil\\_ling", "Bil\\_ling@%"]
-    assert forwarded_like("Billing") == [f'{_HEADER}Billing"%', f"{_HEADER}Billing@%"]
+    assert forwarded_like("Billing") == ['Billing"%', "Billing@%"]
+    assert headers_like("Billing") == [f'{_HEADER}Billing"%', f"{_HEADER}Billing@%"]
+    assert headers_like("*") == forwarded_like("*") == ["%"]
 
 
 @pytest.mark.parametrize("pattern", ["Billing*", "Billing@machine"])

@@ -39,7 +39,9 @@ SELECT timezone('UTC', now())::timestamptz AS horizon, now() AS server_time;
 SELECT EXISTS (
     SELECT FROM {delayed} d
     WHERE d.{due} < %(horizon)s::timestamptz{utc}
-      AND NOT coalesce({pausable}, '') LIKE ANY (ARRAY(SELECT jsonb_array_elements_text(%(paused)s::jsonb)))
+      AND (%(paused)s::text = '[]' OR NOT coalesce({pausable}, '') LIKE ANY (ARRAY(
+        SELECT convert_to(p, 'UTF8') FROM jsonb_array_elements_text(%(paused)s::jsonb) p
+      )))
       AND NOT EXISTS (
         SELECT FROM {attempts} a
         WHERE a.source = %(source)s AND a.message_key = d.{id} AND a.next_attempt_at > clock_timestamp()
@@ -53,7 +55,9 @@ FROM (
     SELECT
     FROM {delayed} d
     WHERE d.{due} < %(horizon)s::timestamptz{utc} AND d.{due} >= %(since)s::timestamptz{utc}
-      AND NOT coalesce({pausable}, '') LIKE ANY (ARRAY(SELECT jsonb_array_elements_text(%(paused)s::jsonb)))
+      AND (%(paused)s::text = '[]' OR NOT coalesce({pausable}, '') LIKE ANY (ARRAY(
+        SELECT convert_to(p, 'UTF8') FROM jsonb_array_elements_text(%(paused)s::jsonb) p
+      )))
       AND NOT EXISTS (
         SELECT FROM {attempts} a
         WHERE a.source = %(source)s AND a.message_key = d.{id} AND a.next_attempt_at > statement_timestamp()
@@ -83,7 +87,9 @@ FROM (
     FROM {delayed} d
     WHERE d.{due} < %(horizon)s::timestamptz{utc} AND d.{due} >= %(since)s::timestamptz{utc}
       AND {destination} <> ''
-      AND NOT coalesce({pausable}, '') LIKE ANY (ARRAY(SELECT jsonb_array_elements_text(%(paused)s::jsonb)))
+      AND (%(paused)s::text = '[]' OR NOT coalesce({pausable}, '') LIKE ANY (ARRAY(
+        SELECT convert_to(p, 'UTF8') FROM jsonb_array_elements_text(%(paused)s::jsonb) p
+      )))
       AND NOT EXISTS (
         SELECT FROM {attempts} a
         WHERE a.source = %(source)s AND a.message_key = d.{id} AND a.next_attempt_at > clock_timestamp()
@@ -134,7 +140,9 @@ FROM (
                count(*) OVER () AS total
         FROM {delayed} d
         WHERE d.{due} < %(horizon)s::timestamptz{utc} AND d.{due} >= %(since)s::timestamptz{utc}
-          AND NOT coalesce({pausable}, '') LIKE ANY (ARRAY(SELECT jsonb_array_elements_text(%(paused)s::jsonb)))
+          AND (%(paused)s::text = '[]' OR NOT coalesce({pausable}, '') LIKE ANY (ARRAY(
+            SELECT convert_to(p, 'UTF8') FROM jsonb_array_elements_text(%(paused)s::jsonb) p
+          )))
           AND NOT EXISTS (
             SELECT FROM {attempts} a
             WHERE a.source = %(source)s AND a.message_key = d.{id} AND a.next_attempt_at > statement_timestamp()
@@ -167,7 +175,9 @@ LEFT JOIN LATERAL (
             FROM {delayed} d
             WHERE d.{due} < {horizon}::timestamptz{utc}
               AND (d.{due}, d.{id}) >= (s.first_due, s.first_id) AND (d.{due}, d.{id}) < (s.end_due, s.end_id)
-              AND NOT coalesce({pausable}, '') LIKE ANY (ARRAY(SELECT jsonb_array_elements_text({paused}::jsonb)))
+              AND ({paused}::text = '[]' OR NOT coalesce({pausable}, '') LIKE ANY (ARRAY(
+                SELECT convert_to(p, 'UTF8') FROM jsonb_array_elements_text({paused}::jsonb) p
+              )))
               AND NOT EXISTS (
                 SELECT FROM {attempts} a
                 WHERE a.source = {source} AND a.message_key = d.{id}

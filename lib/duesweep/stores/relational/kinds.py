@@ -6,7 +6,6 @@ from typing import Any
 
 from duesweep.core.message import Message
 from duesweep.drivers.statements import Statements
-from duesweep.stores.relational.pauses import forwarded_like
 from duesweep.stores.values import NewMessage
 
 _KEY = "message_key"
@@ -37,7 +36,7 @@ class TableKind:
     table_names: Callable[[str, str | None], Sequence[str]]
     read_message: Callable[[str, int | None, int | None, Any, int], Message]
     new_row: Callable[[NewMessage, str], dict[str, object]]
-    pausing: Callable[[str], Sequence[str]] = forwarded_like
+    pausing: Callable[[str], Sequence[str]]
     store: str = "store_message"
     create: str | None = "create_delayed"
     settings: str = "store.endpoint, store.schema and store.delayed_table"

@@ -10,6 +10,8 @@ from duesweep.core.pauses import EVERYTHING, Pause
 from duesweep.stores.relational.summary import aware
 
 _ANY = "%"
+# What is before the destination in headers in JSON.
+FORWARDED_TO = f'"{FORWARD_DESTINATION}":"'
 # A backslash is LIKE's escape. `[` is special on SQL Server only, and may be escaped everywhere.
 _SPECIAL = "\\%_["
 
@@ -23,9 +25,9 @@ def destination_like(pattern: str) -> Sequence[str]:
 
 
 def forwarded_like(pattern: str) -> Sequence[str]:
-    """For headers in JSON. A quote within a value is escaped there, so the name and the beginning
-    of its value are found nowhere else. What follows a `*` could be found in the next headers, and
-    messages for the endpoint itself have no such header: their claims tell.
+    """For what follows `FORWARDED_TO` in headers in JSON. A quote within a value is escaped, so
+    this is found in no value. What follows a `*` could be found in the next headers, and messages
+    for the endpoint itself have no such header: their claims tell.
     """
     if pattern == EVERYTHING:
         return [_ANY]
@@ -37,8 +39,14 @@ def forwarded_like(pattern: str) -> Sequence[str]:
     ends = [""] if star else ['"'] if "@" in start else ['"', "@"]
     # NServiceBus escapes slashes, others need not.
     texts = dict.fromkeys((text, text.replace("/", "\\/")))
-    found = [f'"{FORWARD_DESTINATION}":"{each}{end}' for each in texts for end in ends]
-    return [_ANY + _escaped(each) + _ANY for each in found]
+    return [_escaped(f"{each}{end}") + _ANY for each in texts for end in ends]
+
+
+def headers_like(pattern: str) -> Sequence[str]:
+    """For all headers in JSON, as `forwarded_like`."""
+    if pattern == EVERYTHING:
+        return [_ANY]
+    return [_ANY + _escaped(FORWARDED_TO) + each for each in forwarded_like(pattern)]
 
 
 def _escaped(text: str) -> str:

@@ -14,7 +14,7 @@ from duesweep.stores.relational.messages import (
     json_message_with_destination,
     json_row,
 )
-from duesweep.stores.relational.pauses import destination_like
+from duesweep.stores.relational.pauses import destination_like, headers_like
 from duesweep.stores.relational.timeouts import (
     SETTINGS,
     timeout_row,
@@ -69,6 +69,7 @@ TRANSPORT = SqlServerTableKind(
     table_names=delayed_tables,
     read_message=json_message,
     new_row=json_row,
+    pausing=headers_like,
     index="Index_Due",
     lowest_key=str(-(2**63)),
     is_key=_is_row_version,
