@@ -67,7 +67,7 @@ class Duesweep:
             return None
         on_spark = self.spark is not None or look.needs_spark
         with opened_engine(context, on_spark=on_spark, spark=self.spark) as engine:
-            return sweep(engine, context, stop=stop)
+            return sweep(engine, context, reach=look.reach(context), stop=stop)
 
     def plan(self) -> Outlook:
         """What a sweep would do now. Changes and locks nothing."""

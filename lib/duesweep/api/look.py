@@ -1,8 +1,8 @@
 """Asks the store whether there is work, before Spark starts."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from duesweep import config as configuration
 from duesweep.context import SweepContext
@@ -13,7 +13,7 @@ from duesweep.ledger.writers import resolve_writer
 from duesweep.missing_queues import refuse_missing_queues
 from duesweep.report.idle import NextDue
 from duesweep.stop import Stop
-from duesweep.stores.abilities import KnowsNextDue, NoticesTables, refuse_outdated
+from duesweep.stores.abilities import KnowsNextDue, NoticesTables, SkipsHeld, refuse_outdated
 from duesweep.stores.base import DriverSession
 from duesweep.stores.steering import pauses_of
 from duesweep.stores.values import Horizon
@@ -23,7 +23,8 @@ from duesweep.stores.values import Horizon
 class Look:
     """What a look at the store found. `has_work`: any message is eligible, or any sweep unsettled;
     `needs_spark`: so much that Spark has to do it. `notices` are the store's. `next_due`: the next
-    message, if there is no work, and if the store can tell. `pauses` are those in force.
+    message, if there is no work, and if the store can tell. `pauses` are those in force. `since`:
+    what was stored with an earlier Due is held back; None: not known.
     """
 
     has_work: bool
@@ -31,6 +32,11 @@ class Look:
     notices: Sequence[Problem]
     next_due: NextDue | None = None
     pauses: Sequence[Pause] = ()
+    since: datetime | None = None
+
+    def reach(self, context: SweepContext) -> Callable[[Horizon], Horizon]:
+        """The reach of a sweep right after this look."""
+        return lambda horizon: replace(context.reach(horizon), since=self.since)
 
 
 def look_at(context: SweepContext, stop: Stop | None = None) -> Look:
@@ -51,10 +57,13 @@ def look_at(context: SweepContext, stop: Stop | None = None) -> Look:
                 pauses=pauses_of(session),
             )
         horizon = session.horizon().looking_ahead(ahead)
+        if isinstance(session, SkipsHeld):
+            horizon = session.skip_held(horizon)
         refuse_missing_queues(context, session, horizon)
         on_spark = needs_spark(context, lambda: _count(context, session, horizon, stop or Stop()))
         notices = [*session.notices(), *_table_notices(session, context.queue)]
-        return Look(has_work=True, needs_spark=on_spark, notices=notices, pauses=pauses_of(session))
+        pauses, since = pauses_of(session), horizon.since
+        return Look(True, on_spark, notices, pauses=pauses, since=since)  # noqa: FBT003 - two answers
 
 
 def _table_notices(*tested: object) -> Iterator[Problem]:

@@ -81,7 +81,7 @@ def _sweep(context: SweepContext, stop: Stop, look: Look, *, as_json: bool) -> i
     progress.configure_logging()
     watch = progress.create_watch(context.store)
     with opened_engine(context, on_spark=look.needs_spark) as engine:
-        done = sweep(engine, context, watch, stop=stop)
+        done = sweep(engine, context, watch, look.reach(context), stop)
     code = exit_code(done)
     held = held_in_sweep(look.pauses, done.breakers, done.over_limit)
     if as_json:

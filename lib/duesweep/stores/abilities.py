@@ -63,6 +63,17 @@ class KnowsNextDue(Protocol):
 
 
 @runtime_checkable
+class SkipsHeld(Protocol):
+    """A driver's session of a store that remembers where `has_work` found something eligible, so
+    that what is held back before that, perhaps a million messages, is looked at once only.
+    """
+
+    def skip_held(self, horizon: Horizon) -> Horizon:
+        """The same horizon, from the first message on that was eligible then."""
+        ...
+
+
+@runtime_checkable
 class TellsPlanSql(Protocol):
     """A driver's session of a store whose plan is a query."""
 

@@ -35,18 +35,20 @@ SELECT set_config('TimeZone', %(zone)s, true) AS zone;
 SELECT timezone('UTC', now())::timestamptz AS horizon, now() AS server_time;
 
 -- name: find_pending
--- Returns whether any message is due and eligible. Takes no locks.
-SELECT EXISTS (
-    SELECT FROM {delayed} d
-    WHERE d.{due} < %(horizon)s::timestamptz{utc}
-      AND (%(paused)s::text = '[]' OR NOT coalesce({pausable}, '') LIKE ANY (ARRAY(
-        SELECT convert_to(p, 'UTF8') FROM jsonb_array_elements_text(%(paused)s::jsonb) p
-      )))
-      AND NOT EXISTS (
-        SELECT FROM {attempts} a
-        WHERE a.source = %(source)s AND a.message_key = d.{id} AND a.next_attempt_at > clock_timestamp()
-      )
-) AS found;
+-- Returns the Due, as an instant, of the message that is due and eligible and has been due longest; NULL
+-- if that is before the year 1. No row: there is none. Takes no locks.
+SELECT CASE WHEN d.{due}{utc} >= timestamptz '0001-01-02 00:00:00+00' THEN d.{due}{utc} END AS due
+FROM {delayed} d
+WHERE d.{due} < %(horizon)s::timestamptz{utc}
+  AND (%(paused)s::text = '[]' OR NOT coalesce({pausable}, '') LIKE ANY (ARRAY(
+    SELECT convert_to(p, 'UTF8') FROM jsonb_array_elements_text(%(paused)s::jsonb) p
+  )))
+  AND NOT EXISTS (
+    SELECT FROM {attempts} a
+    WHERE a.source = %(source)s AND a.message_key = d.{id} AND a.next_attempt_at > clock_timestamp()
+  )
+ORDER BY d.{due}
+LIMIT 1;
 
 -- name: count_pending
 -- Returns how many messages are due and eligible. Stops at `most`. Takes no locks.

@@ -6,21 +6,21 @@
 SELECT CONVERT(varchar(27), CONVERT(datetime2(7), GETUTCDATE()), 121) AS horizon;
 
 -- name: find_pending
--- Returns whether any message is due and eligible. Skips rows that others hold; keeps no locks.
-SELECT CASE WHEN EXISTS (
-    SELECT 1
-    FROM {delayed} m WITH (READPAST)
-    WHERE m.{due} < CAST(CONVERT(datetime2(7), @horizon, 121) AS datetime)
-      AND (@paused = N'[]' OR NOT EXISTS (
-        SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), @paused)) WITH (fits nvarchar(max) '$.fits') p
-        WHERE COALESCE({pausable}, N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
-      ))
-      AND NOT EXISTS (
-        SELECT 1 FROM {attempts} a
-        WHERE a.source = @source AND a.message_key = {key_text} COLLATE DATABASE_DEFAULT
-          AND a.next_attempt_at > SYSUTCDATETIME()
-      )
-) THEN 1 ELSE 0 END AS found;
+-- Returns the Due of the message that is due and eligible and has been due longest. No row: there is
+-- none. Skips rows that others hold; keeps no locks.
+SELECT TOP (1) CONVERT(varchar(27), CONVERT(datetime2(7), m.{due}), 121) AS due
+FROM {delayed} m WITH (READPAST)
+WHERE m.{due} < CAST(CONVERT(datetime2(7), @horizon, 121) AS datetime)
+  AND (@paused = N'[]' OR NOT EXISTS (
+    SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), @paused)) WITH (fits nvarchar(max) '$.fits') p
+    WHERE COALESCE({pausable}, N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
+  ))
+  AND NOT EXISTS (
+    SELECT 1 FROM {attempts} a
+    WHERE a.source = @source AND a.message_key = {key_text} COLLATE DATABASE_DEFAULT
+      AND a.next_attempt_at > SYSUTCDATETIME()
+  )
+ORDER BY m.{due};
 
 -- name: count_pending
 -- Returns how many messages are due and eligible. Stops at `most`. Skips rows that others hold; keeps

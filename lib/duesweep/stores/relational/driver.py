@@ -5,6 +5,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -32,6 +33,7 @@ class RelationalDriverSession(RelationalJournal, ABC):
         super().__init__(session, source, delayed)
         self._kind = kind
         self._held_back = HeldBack(self._statements, source)
+        self._first_due: datetime | None = None
 
     @abstractmethod
     def horizon(self) -> Horizon:
@@ -45,11 +47,16 @@ class RelationalDriverSession(RelationalJournal, ABC):
             "horizon": self._due_text(horizon.before),
             "paused": self._pausing(),
         }
-        if self._statements.row("find_pending", **pending).found:
+        if found := self._statements.rows("find_pending", **pending):
+            self._first_due = self._instant(found[0].due)
             return True
         if self._statements.row("find_gone_attempts", source=self.source).found:
             return True
         return bool(self._dead(keep=False))
+
+    def skip_held(self, horizon: Horizon) -> Horizon:
+        """The same horizon, from the first message on that was eligible when `has_work` looked."""
+        return replace(horizon, since=self._first_due)
 
     def count_pending(self, horizon: Horizon, most: int | None = None) -> int:
         """How many messages are eligible, up to `most`."""
@@ -206,6 +213,11 @@ class RelationalDriverSession(RelationalJournal, ABC):
     def _moment(self, moment: datetime | None) -> object:
         """An instant as the dialect binds it."""
         return moment
+
+    def _instant(self, due: Any) -> datetime | None:
+        """A Due as the dialect returns it."""
+        found: datetime | None = due
+        return found
 
     def _pausing(self) -> str:
         """The pauses in force as JSON, in the form that statements test. A row that they do not
