@@ -12,6 +12,7 @@ from duesweep.lost import retry_lost_transactions
 from duesweep.steer import Tally, Work
 from duesweep.stores.steering import ChangesMessages
 from duesweep.stores.values import Claim, SweepRun
+from duesweep.tombstone import micros
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # The rest of a message's row, besides its body.
@@ -103,5 +104,6 @@ def _in_batches(chosen: Chosen, limits: BatchLimits, change: _Change) -> Work:
 def _is_in(span: DueSpan, message: Message) -> bool:
     if message.instant_us is None:
         return span.end is None
-    due = _EPOCH + timedelta(microseconds=message.instant_us)
-    return (span.start is None or due >= span.start) and (span.end is None or due < span.end)
+    # Compared as numbers: a Due may be beyond Python's times.
+    starts = span.start is None or message.instant_us >= micros(span.start)
+    return starts and (span.end is None or message.instant_us < micros(span.end))

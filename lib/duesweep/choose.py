@@ -5,7 +5,7 @@ them.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from duesweep.core.waiting import DueSpan, MessageFilter, WaitingMessage
+from duesweep.core.waiting import DueSpan, MessageFilter, WaitingMessage, spellings
 from duesweep.errors import ConfigError, StoreError
 from duesweep.stores.base import DriverSession, Store
 from duesweep.stores.steering import LooksAtMessages
@@ -51,11 +51,21 @@ def choose(
         return wanted.matches(waiting, own_queue)
 
     if wanted.keys:
-        found = [one for one in session.find(wanted.keys) if _is_in(one, wanted.due)]
+        found = [one for one in find_by_keys(session, wanted.keys) if _is_in(one, wanted.due)]
         yield Choice(iter([found]), fits)
         return
     with session.look(wanted.due) as pages:
         yield Choice(pages, fits, scan_limit if wanted.reads_headers else None)
+
+
+def find_by_keys(
+    session: LooksAtMessages, keys: Sequence[str], *, with_body: bool = False
+) -> Sequence[WaitingMessage]:
+    """The messages with these keys, however the keys are spelled."""
+    found = {one.lock_key: one for one in session.find(keys, with_body=with_body)}
+    if others := sorted(spellings(keys).difference(keys)):
+        found |= {one.lock_key: one for one in session.find(others, with_body=with_body)}
+    return list(found.values())
 
 
 @contextmanager

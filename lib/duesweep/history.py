@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import NamedTuple
 
+from duesweep.core.waiting import spellings
 from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.reading import Among, LedgerRow
 
@@ -26,11 +27,11 @@ def read_history(
     """The events of a message, the earliest first. It is known by its key, by its message id, or by
     both; rows of the key tell its message id, and a message that came back has another key.
     """
-    found = list(_rows(ledger, source, "message_key", [key] if key else []))
+    found = list(_rows(ledger, source, "message_key", sorted(spellings([key])) if key else []))
     ids = {message_id, *(row.message_id for row in found)} - {None}
     others = _rows(ledger, source, "message_id", sorted(filter(None, ids)))
     # Those of the key are there already, each as often as the ledger has it.
-    found += [row for row in others if key is None or row.message_key != key]
+    found += [row for row in others if key is None or row.message_key not in spellings([key])]
     events = [row.event for row in found]
     return sorted(events, key=lambda event: (event.at is not None, event.at or 0))
 

@@ -13,6 +13,7 @@ from duesweep.core.change import Change, ChangeKind
 from duesweep.core.message import Message
 from duesweep.core.moment import Moment
 from duesweep.core.policy import BatchLimits
+from duesweep.core.waiting import spellings
 from duesweep.errors import UnreadableHeadersError
 from duesweep.ledger.identity import CHANGES
 from duesweep.ledger.ledger import Ledger
@@ -68,7 +69,7 @@ class CancelledMessages:
             Among("change", [ChangeKind.CANCELLED.value]),
         ]
         if self.keys:
-            conditions.append(Among("message_key", self.keys))
+            conditions.append(Among("message_key", sorted(spellings(self.keys))))
         if self.command is not None:
             conditions.append(Among("sweep_id", [self.command]))
         return self.ledger.rows(CHANGES, columns, *conditions)

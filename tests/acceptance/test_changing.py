@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
 import psycopg
@@ -10,6 +10,7 @@ import pytest
 
 from duesweep import wiring
 from duesweep.cli.app import main
+from duesweep.core.message import MESSAGE_ID
 from duesweep.engines.in_process import InProcessEngine
 from duesweep.errors import LedgerError
 from duesweep.ledger.delta_rs.tables import DeltaRsTables
@@ -140,8 +141,61 @@ def test_message_that_is_gone_is_told(
 
     printed = capsys.readouterr()
     assert "cancelled 1 message." in printed.out
-    assert "1 message not cancelled: not there any more" in printed.err
+    assert "1 message not cancelled: not in the store" in printed.err
     assert run(endpoint, "cancel", gone) == 3
+
+
+@pytest.mark.parametrize("asked", [("--message-id", "gone"), ("gone",)], ids=["id", "key"])
+def test_message_that_nobody_has_is_told_beside_one_that_is_there(
+    asked: tuple[str, ...],
+    endpoint: Endpoint,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    endpoint.set_up("Billing")
+    endpoint.delay(headers=headers_text("Billing", {MESSAGE_ID: "there"}), due_in_seconds=HOUR)
+    key = endpoint.waiting()[0]
+    known = ("--message-id", "there") if len(asked) > 1 else (key,)
+
+    assert run(endpoint, "cancel", *known, *asked, "--json") == 3
+
+    document = json.loads(capsys.readouterr().out)
+    assert (document["changed"], document["gone"], endpoint.waiting()) == (1, 1, [])
+    assert run(endpoint, "cancel", *asked) == 3
+    assert "1 message not cancelled: not in the store" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "spell",
+    [str.upper, lambda key: f"{{{key}}}", lambda key: key.replace("-", "")],
+    ids=["capitals", "braces", "no hyphens"],
+)
+def test_key_may_be_spelled_as_other_tools_show_it(
+    spell: Callable[[str], str], endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    endpoint.set_up("Billing")
+    key = endpoint.delay("Billing", due_in_seconds=HOUR)
+
+    assert run(endpoint, "show", spell(key)) == 0
+    assert run(endpoint, "cancel", spell(key)) == 0
+    assert endpoint.waiting() == []
+    capsys.readouterr()
+    assert run(endpoint, "show", spell(key)) == 0
+    assert "cancelled" in capsys.readouterr().out
+    assert run(endpoint, "restore", spell(key)) == 0
+    assert len(endpoint.waiting()) == 1
+
+
+def test_message_that_is_due_after_all_of_pythons_years_can_be_changed(endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing")
+    first, second = (endpoint.delay("Billing", due_in_seconds=HOUR) for _ in range(2))
+    with psycopg.connect(endpoint.dsn, autocommit=True) as connection:
+        text = f"UPDATE {endpoint.delayed} SET due = '294276-12-31 12:00:00+00'"
+        connection.execute(text.encode())
+
+    assert run(endpoint, "cancel", first) == 0
+    assert run(endpoint, "reschedule", second, "--to", "now") == 0
+
+    assert swept(endpoint).dispatched == 1
 
 
 def test_row_that_another_session_holds_stays_and_is_told(

@@ -8,7 +8,7 @@ from datetime import datetime
 from duesweep.change_messages import Chosen
 from duesweep.choose import choose, open_look
 from duesweep.context import SweepContext
-from duesweep.core.waiting import MessageFilter, WaitingMessage
+from duesweep.core.waiting import MessageFilter, WaitingMessage, spelled_alike
 from duesweep.errors import ConfigError
 from duesweep.report.waiting import destination_text
 
@@ -27,18 +27,24 @@ class FoundMessages:
     sizes: list[int] = field(default_factory=list)
     destinations: Counter[str] = field(default_factory=Counter)
     first: list[WaitingMessage] = field(default_factory=list)
+    message_ids: set[str | None] = field(default_factory=set)
 
     def add(self, messages: Sequence[WaitingMessage], own_queue: str) -> None:
         """Note these, too."""
         self.lock_keys += [one.lock_key for one in messages]
         self.sizes += [one.body_bytes for one in messages]
+        self.message_ids.update(
+            set(self.wanted.message_ids) & {m.message.message_id for m in messages}
+        )
         self.destinations.update(destination_text(one, own_queue) for one in messages)
         self.first += messages[: _SHOWN - len(self.first)]
 
     @property
     def missing(self) -> int:
-        """How many of the keys that were given lead to no message."""
-        return max(0, len(set(self.wanted.keys)) - len(self.lock_keys))
+        """How many of the keys or message ids that were given lead to no message."""
+        keys = {spelled_alike(key) for key in self.wanted.keys}
+        ids = set(self.wanted.message_ids) - self.message_ids
+        return max(0, len(keys) - len(self.lock_keys), len(ids))
 
     @property
     def chosen(self) -> Chosen:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from duesweep.core.change import CommandName
-from duesweep.core.error_rows import ErrorGroups
+from duesweep.core.error_rows import ErrorFilter, ErrorGroups
 from duesweep.errors import ExitCode
 from duesweep.exhausted import ExhaustedMessages
 from duesweep.replay import Discard, Found, Replay
@@ -46,7 +46,8 @@ class Named:
         texts: list[str] = []
         is_exact, is_whole = bool(ids), True
         for each in ids:
-            rows = [row for row in found.rows.values() if each in (row.id.key, row.message_id)]
+            named = ErrorFilter(ids=(each,))
+            rows = [row for row in found.rows.values() if named.matches(row)]
             if len(rows) > 1:
                 is_exact = False
                 texts.append(f"{each} means {len(rows)} errors")
@@ -63,7 +64,7 @@ class Named:
 
 def _done_texts(found: Found, wanted: str) -> list[str]:
     rows = found.done_rows.values()
-    done = [row.id for row in rows if wanted in (row.id.key, row.message_id)]
+    done = [row.id for row in rows if ErrorFilter(ids=(wanted,)).matches(row)]
     if not done:
         return [f"the ledger has no error with message id or key {wanted}"]
     told = [report.fate_text(error, found.done[error]) for error in done]

@@ -21,6 +21,7 @@ from duesweep.cli.signals import stop_on_signals
 from duesweep.context import SweepContext
 from duesweep.core.change import Command, CommandName
 from duesweep.core.moment import Moment
+from duesweep.core.waiting import spelled_alike
 from duesweep.errors import ConfigError, ExitCode
 from duesweep.ledger.ledger import Ledger
 from duesweep.report.changes import Words, print_destinations
@@ -61,7 +62,8 @@ def _run(context: SweepContext, ledger: Ledger, options: RestoreOptions, stop: S
     settle_earlier(context, ledger)
     messages = CancelledMessages(ledger, source, options.keys, options.command)
     chosen, destinations = _choose(messages, again=options.again)
-    asked = len(chosen) + len(set(options.keys) - {one.key for one in chosen})
+    found = {spelled_alike(one.key) for one in chosen}
+    asked = len(chosen) + len({spelled_alike(key) for key in options.keys} - found)
     if common.is_dry_run:
         _print_dry_run(source, destinations, asked - len(chosen), common)
         return ExitCode.DONE

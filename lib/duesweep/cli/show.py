@@ -10,7 +10,7 @@ from pathlib import Path
 
 from duesweep import config as configuration
 from duesweep import wiring
-from duesweep.choose import choose, open_look
+from duesweep.choose import choose, find_by_keys, open_look
 from duesweep.cli.filters import DEFAULT_SCAN_LIMIT
 from duesweep.context import SweepContext
 from duesweep.core.waiting import MessageFilter, WaitingMessage
@@ -79,7 +79,7 @@ def run(file: Path | None, overrides: Sequence[str], options: ShowOptions) -> in
 
 def _find(look: LooksAtMessages, options: ShowOptions, own_queue: str) -> Sequence[WaitingMessage]:
     if options.key is not None:
-        return look.find([options.key], with_body=True)
+        return find_by_keys(look, [options.key], with_body=True)
     wanted = MessageFilter(message_ids=(options.message_id or "",))
     with choose(look, wanted, own_queue, DEFAULT_SCAN_LIMIT) as choice:
         keys = [one.message.key for page in choice for one in page]

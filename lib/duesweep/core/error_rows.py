@@ -4,10 +4,11 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from typing import NamedTuple
 
 from duesweep.core.change import ChangeKind
-from duesweep.core.waiting import fits_pattern
+from duesweep.core.waiting import fits_pattern, spellings
 
 _GROUP_DIGITS = 8
 
@@ -76,11 +77,17 @@ class ErrorFilter:
     def _is_named(self, row: ErrorRow) -> bool:
         if self.group is not None and row.group != self.group:
             return False
-        return not self.ids or row.id.key in self.ids or row.message_id in self.ids
+        return not self.ids or not _names(self.ids).isdisjoint((row.id.key, row.message_id))
 
     def _is_in_time(self, failed_at: datetime) -> bool:
         begins = self.since is None or failed_at >= self.since
         return begins and (self.until is None or failed_at < self.until)
+
+
+@lru_cache(maxsize=1)
+def _names(ids: tuple[str, ...]) -> set[str | None]:
+    """What an error with one of these ids may be called; the same for all rows."""
+    return {*spellings(ids)}
 
 
 @dataclass(slots=True)

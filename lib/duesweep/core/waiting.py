@@ -1,11 +1,12 @@
 """Messages that wait in a store, as an operator sees them, and the choice of some of them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import NamedTuple
+from uuid import UUID
 
 from duesweep.core.message import Headers, Message
 
@@ -71,13 +72,14 @@ class MessageFilter:
         return self != MessageFilter(keys=self.keys, due=self.due)
 
     def matches(self, waiting: WaitingMessage, own_queue: str) -> bool:
-        """Whether it means this message. The span of Dues is the store's affair."""
+        """Whether it means this message. Keys and the span of Dues are the store's affair: it may
+        know a key in several spellings.
+        """
         message = waiting.message
         headers = message.headers if isinstance(message.headers, dict) else {}
         destination = own_queue if message.destination is None else message.destination
         return (
-            _is_among(message.key, self.keys)
-            and _is_among(message.message_id, self.message_ids)
+            (not self.message_ids or message.message_id in self.message_ids)
             and _fits(destination, self.destination)
             and _fits(message.message_type, self.message_type)
             and self._fits_headers(headers)
@@ -112,5 +114,14 @@ def _fits(text: str | None, pattern: str | None) -> bool:
     return pattern is None or (text is not None and fits_pattern(text, pattern))
 
 
-def _is_among(text: str | None, wanted: Sequence[str]) -> bool:
-    return not wanted or text in wanted
+def spelled_alike(key: str) -> str:
+    """One spelling for all of a key that is a UUID; others are as they are."""
+    try:
+        return str(UUID(key))
+    except ValueError:
+        return key
+
+
+def spellings(keys: Iterable[str]) -> set[str]:
+    """Keys as they were given, and as stores and ledgers have them."""
+    return {spelling for key in keys for spelling in (key, spelled_alike(key))}

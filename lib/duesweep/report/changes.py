@@ -20,7 +20,7 @@ class Words:
 
     command: CommandName
     done: str
-    gone: str = "not there any more"
+    gone: str = "not in the store"
 
 
 def print_destinations(destinations: Counter[str]) -> None:

@@ -23,15 +23,17 @@ FROM {sweeps} s
 WHERE s.sweep_id = %(sweep_id)s AND s.command IS NOT NULL;
 
 -- name: hold
--- Returns the messages of these keys that are still there, due or not, as `claim` does. Locks them until
--- this transaction ends; skips rows that others hold.
+-- Returns the messages of these keys that are still there, due or not, as `claim` does; a Due beyond the
+-- year 290,000, whose microseconds no bigint holds, as in that year. Locks them until this transaction
+-- ends; skips rows that others hold.
 SELECT d.{id}::text AS id, d.{headers} AS headers, d.{body} AS body, {destination} AS destination,
-       CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM d.{due}) * 1000000)::bigint END AS due_us,
+       CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM c.due) * 1000000)::bigint END AS due_us,
        CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM CASE
-           WHEN d.{due}{utc} < timestamptz '4713-01-01 00:00:00+00 BC' THEN d.{due}{utc}
-           ELSE (d.{due}{utc} AT TIME ZONE %(zone)s::text) AT TIME ZONE 'UTC'
+           WHEN c.due < timestamptz '4713-01-01 00:00:00+00 BC' THEN c.due
+           ELSE (c.due AT TIME ZONE %(zone)s::text) AT TIME ZONE 'UTC'
        END) * 1000000)::bigint END AS instant_us
 FROM {delayed} d
+CROSS JOIN LATERAL (SELECT least(d.{due}{utc}, timestamptz '290000-01-01 00:00:00+00') AS due) c
 WHERE d.{id} = ANY(%(keys)s::uuid[])
 FOR UPDATE OF d SKIP LOCKED;
 
