@@ -6,12 +6,13 @@ by the next sweep or command, as a sweep is: what its batches committed is in th
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from uuid import UUID
 
 from duesweep.context import SweepContext
 from duesweep.core.change import Command
-from duesweep.errors import ConfigError, LedgerError, StoreError, SweepClosedError
+from duesweep.errors import ConfigError, DuesweepError, LedgerError, StoreError, SweepClosedError
 from duesweep.ledger.ledger import Ledger
 from duesweep.lost_session import living_session
 from duesweep.settle import settle_command, settle_first
@@ -83,11 +84,13 @@ def run_command(
             if command.name.undoes:
                 _refuse_unsettled(commands, earlier)
             run = commands.open_command(command)
-            with store.open_changes() as changing:
-                tally, is_stopped = _carry_out(work(changing, run), stop or Stop())
-            with living_session(context.store, session, run, context.breaker) as living:
-                ledger_error = _end(living, ledger, run)
-    return CommandReport(str(run.sweep_id), source, tally, ledger_error, is_stopped)
+            done = _Done(run.sweep_id)
+            with done.told_with_errors():
+                with store.open_changes() as changing:
+                    done.carry_out(work(changing, run), stop or Stop())
+                with living_session(context.store, session, run, context.breaker) as living:
+                    ledger_error = _end(living, ledger, run)
+    return CommandReport(str(run.sweep_id), source, done.tally, ledger_error, done.is_stopped)
 
 
 def settle_earlier(context: SweepContext, ledger: Ledger) -> None:
@@ -115,15 +118,34 @@ def _refuse_unsettled(commands: KeepsCommands, earlier: LedgerError | None) -> N
         )
 
 
-def _carry_out(batches: Iterator[Tally], stop: Stop) -> tuple[Tally, bool]:
-    """Do all batches, or those before a stop. Returns what they did, and whether it was stopped."""
-    total = Tally()
-    while not stop.is_wanted:
-        batch = next(batches, None)
-        if batch is None:
-            return total, False
-        total += batch
-    return total, True
+@dataclass(slots=True)
+class _Done:
+    """What a command has done so far."""
+
+    command_id: UUID
+    tally: Tally = Tally()
+    is_stopped: bool = False
+
+    def carry_out(self, batches: Iterator[Tally], stop: Stop) -> None:
+        """Do all batches, or those before a stop."""
+        while not stop.is_wanted:
+            batch = next(batches, None)
+            if batch is None:
+                return
+            self.tally += batch
+        self.is_stopped = True
+
+    @contextmanager
+    def told_with_errors(self) -> Iterator[None]:
+        """Say in each error what was done before it. A batch that was lost may be done besides."""
+        try:
+            yield
+        except DuesweepError as error:
+            changed = self.tally.changed
+            done = f"changed {changed:,} or more messages" if changed else "no change confirmed"
+            told = f"{error.text}. By then command {self.command_id} had {done}"
+            error.args = (told, *error.args[1:])
+            raise
 
 
 def _end(session: DriverSession, ledger: Ledger, run: SweepRun) -> str | None:

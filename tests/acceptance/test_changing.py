@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -9,6 +10,7 @@ import psycopg
 import pytest
 
 from duesweep import wiring
+from duesweep.cli import commands
 from duesweep.cli.app import main
 from duesweep.core.message import MESSAGE_ID
 from duesweep.engines.in_process import InProcessEngine
@@ -291,6 +293,30 @@ def test_all_that_a_command_cancelled_is_restored_with_a_new_due(
     assert report.dispatched == 2
     assert report.horizon >= before
     assert run(endpoint, "restore", "--command", cancelled, "--yes", *REASON) == 3
+
+
+def test_ctrl_c_at_the_question_of_restore_ends_it_and_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+    endpoint: Endpoint,
+    due_later: Sequence[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(endpoint, "cancel", *due_later, *REASON) == 0
+    command = command_id(capsys.readouterr().out)
+
+    def interrupt(_: str) -> bool:
+        signal.raise_signal(signal.SIGINT)
+        return True
+
+    monkeypatch.setattr(commands, "confirm", interrupt)
+    # Python's own, whatever a test before this has left.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        assert run(endpoint, "restore", "--command", command, *REASON) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+    assert endpoint.waiting() == []
 
 
 @pytest.mark.parametrize(

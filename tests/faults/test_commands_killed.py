@@ -1,5 +1,6 @@
 """Operators' commands, killed at each step and raced: nothing lost, nothing doubled."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -279,3 +280,24 @@ def test_restore_does_not_begin_while_another_is_not_settled(
 
 def has_changes(context: SweepContext) -> bool:
     return ledger_of(context).read().has_changes
+
+
+def test_error_says_what_the_command_had_done_before(
+    monkeypatch: pytest.MonkeyPatch, endpoint: Endpoint, context: SweepContext
+) -> None:
+    keys = endpoint.delay_many(MESSAGES, due_in_seconds=HOUR)
+    cancel_batch, batches = PostgreSqlChangeSession.cancel, Counter[str]()
+
+    def fail_in_the_second(self: PostgreSqlChangeSession, *arguments: Any) -> None:
+        batches["begun"] += 1
+        if batches["begun"] == 2:
+            raise StoreError("The store is away", transient=True, advice="wait")
+        cancel_batch(self, *arguments)
+
+    monkeypatch.setattr(PostgreSqlChangeSession, "cancel", fail_in_the_second)
+    with pytest.raises(StoreError) as caught:
+        cancel(context, keys)
+
+    expected = rf"The store is away\. By then command \S{{36}} had changed {BATCH_ROWS} or more"
+    assert re.match(expected + " messages; wait$", str(caught.value))
+    assert len(endpoint.waiting()) == MESSAGES - BATCH_ROWS

@@ -19,7 +19,7 @@ from duesweep.cli.commands import (
     print_nothing,
 )
 from duesweep.cli.filters import FilterOptions
-from duesweep.cli.signals import stop_on_signals
+from duesweep.cli.signals import DONE_STAYS_DONE, stop_on_signals
 from duesweep.core.change import Command, CommandName
 from duesweep.core.waiting import MessageFilter
 from duesweep.errors import ConfigError, ExitCode
@@ -76,7 +76,7 @@ def run(file: Path | None, overrides: Sequence[str], options: ChangeOptions) -> 
         if options.due is None
         else reschedule_chosen(found.chosen, limits, options.due)
     )
-    with stop_on_signals(stop := Stop()), command_ledger(context) as ledger:
+    with stop_on_signals(stop := Stop(), DONE_STAYS_DONE), command_ledger(context) as ledger:
         report = run_command(context, ledger, command, work, stop)
     return finish(report.with_gone(found.missing), options.words, asked, common)
 

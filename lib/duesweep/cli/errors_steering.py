@@ -13,7 +13,7 @@ from duesweep.cli.commands import CommandOptions
 from duesweep.cli.confirm import confirm
 from duesweep.cli.errors_listing import ErrorOptions
 from duesweep.cli.errors_telling import Act, End, Named, print_groups, warn_of_copies
-from duesweep.cli.signals import stop_on_signals
+from duesweep.cli.signals import DONE_STAYS_DONE, stop_on_signals
 from duesweep.context import SweepContext
 from duesweep.core.change import Command, CommandName
 from duesweep.core.error_rows import ErrorFilter
@@ -107,7 +107,7 @@ def _run(call: Call, opened: _Opened, found: Found, act: Act) -> int:
         # Whoever names one error by its id means it.
         if named.is_exact or common.yes or confirm(act.question):
             command = Command(act.name, given_by(), common.reason)
-            with stop_on_signals(stop := Stop()):
+            with stop_on_signals(stop := Stop(), DONE_STAYS_DONE):
                 done = run_command(opened.context, opened.ledger, command, act.work, stop)
             end = replace(end, done=done)
         else:

@@ -17,7 +17,7 @@ from duesweep.cli.commands import (
     may_go_on,
     print_nothing,
 )
-from duesweep.cli.signals import stop_on_signals
+from duesweep.cli.signals import DONE_STAYS_DONE, stop_on_signals
 from duesweep.context import SweepContext
 from duesweep.core.change import Command, CommandName
 from duesweep.core.moment import Moment
@@ -53,11 +53,11 @@ def run(file: Path | None, overrides: Sequence[str], options: RestoreOptions) ->
     """Choose cancelled messages, ask where a command chose them, and restore them."""
     _refuse_unclear(options)
     context = wiring.sweep_context(configuration.load(file, overrides))
-    with stop_on_signals(stop := Stop()), command_ledger(context) as ledger:
-        return _run(context, ledger, options, stop)
+    with command_ledger(context) as ledger:
+        return _run(context, ledger, options)
 
 
-def _run(context: SweepContext, ledger: Ledger, options: RestoreOptions, stop: Stop) -> int:
+def _run(context: SweepContext, ledger: Ledger, options: RestoreOptions) -> int:
     source, common = context.store.source, options.common
     settle_earlier(context, ledger)
     messages = CancelledMessages(ledger, source, options.keys, options.command)
@@ -77,7 +77,8 @@ def _run(context: SweepContext, ledger: Ledger, options: RestoreOptions, stop: S
             return ExitCode.MESSAGES_FAILED
     restore = Restore(messages, chosen, context.limits, options.due, again=options.again)
     command = Command(CommandName.RESTORE, given_by(), common.reason)
-    report = run_command(context, ledger, command, restore.work(), stop)
+    with stop_on_signals(stop := Stop(), DONE_STAYS_DONE):
+        report = run_command(context, ledger, command, restore.work(), stop)
     return finish(report.with_gone(asked - len(chosen)), _WORDS, asked, common)
 
 

@@ -10,10 +10,9 @@ from contextlib import contextmanager, suppress
 
 from duesweep.stop import Stop
 
-_STOPPING = (
-    b"duesweep: stopping after the batches in hand; a second signal stops at once, and the next "
-    b"sweep continues\n"
-)
+_STOPPING = b"duesweep: stopping after the batches in hand; a second signal stops at once, and %b\n"
+NEXT_SWEEP_CONTINUES = "the next sweep continues"
+DONE_STAYS_DONE = "what is done stays done"
 # Ctrl-C goes to all processes of a terminal, and the one that started this may pass it on besides.
 _ONE_SIGNAL_SECONDS = 0.3
 
@@ -39,10 +38,10 @@ def raise_on_sigterm() -> Iterator[None]:
 
 
 @contextmanager
-def stop_on_signals(stop: Stop) -> Iterator[None]:
-    """At the first SIGINT or SIGTERM, ask for a stop. A later one does what it would do without
-    this, and so does the first one if a stop is not possible. Signals that the process ignores
-    stay ignored.
+def stop_on_signals(stop: Stop, then: str = NEXT_SWEEP_CONTINUES) -> Iterator[None]:
+    """At the first SIGINT or SIGTERM, ask for a stop, and say what is true `then`. A later one does
+    what it would do without this, and so does the first one if a stop is not possible. Signals that
+    the process ignores stay ignored.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -67,7 +66,7 @@ def stop_on_signals(stop: Stop) -> Iterator[None]:
             stop.ask()
             # Not `print`, which may be what the signal interrupted.
             with suppress(OSError):
-                os.write(2, _STOPPING)
+                os.write(2, _STOPPING % then.encode())
 
     for each in heeded:
         signal.signal(each, heed)
