@@ -63,7 +63,7 @@ class SliceDelivery:
                 result.faulty.append((message, error))
         for address, group in groups.items():
             if result.has_results and self._clock.seconds() > deadline:
-                result.released += group
+                result.unreached += group
             elif self._breakers.is_tried(address):
                 tried, waiting = _one_that_is_due(group, store_clock)
                 result.blocked += waiting

@@ -13,7 +13,8 @@ class DeliveryResult:
     """What became of a batch's messages.
 
     `delivered` ones are in their queue. `faulty` ones could not be delivered; each has its error.
-    `released` ones get another batch of this slice. `blocked` ones wait in the store, since their
+    `released` ones may have arrived or not, and `unreached` ones were not sent, since others took
+    too long: both get another batch of this slice. `blocked` ones wait in the store, since their
     destination takes nothing, or has a limit. `held` ones wait there because it is paused. `early`
     ones stay in the store, since they are not due yet, and so do
     `undeferred` ones, since their destination cannot defer messages now.
@@ -26,6 +27,7 @@ class DeliveryResult:
     early: list[Message] = field(default_factory=list)
     undeferred: list[Message] = field(default_factory=list)
     released: list[Message] = field(default_factory=list)
+    unreached: list[Message] = field(default_factory=list)
 
     @property
     def has_results(self) -> bool:
@@ -41,6 +43,7 @@ class DeliveryResult:
         self.early += more.early
         self.undeferred += more.undeferred
         self.released += more.released
+        self.unreached += more.unreached
 
 
 def separate_refused(

@@ -190,7 +190,7 @@ class _Batches:
             decision = self._decide(result.faulty)
             sent = self._deliver_error_messages(decision)
             outcomes = conclude(result.delivered, decision, sent, job.retry, self._rng)
-            released = [store.claim_key(message) for message in result.released]
+            released = [store.claim_key(m) for m in result.released + result.unreached]
             # A Due may lead to another message, now that these are excluded.
             found = [(store.claim_key(message), message.key) for message in result.held]
             released += [claim_key for claim_key, key in found if claim_key != key]

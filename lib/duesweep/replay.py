@@ -4,22 +4,20 @@ Each reads what became of errors only when it runs alone and the ledger has all 
 commands did (see `steer`). So of two replays, the second one finds what the first one did.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from duesweep.context import SweepContext
 from duesweep.core.change import Change, ChangeKind
 from duesweep.core.clock import Clock, SystemClock
-from duesweep.core.destination_breakers import DestinationBreakers
 from duesweep.core.error_rows import ErrorFilter, ErrorId, ErrorRow
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Message
 from duesweep.core.moment import Moment
-from duesweep.core.rate_limits import RateLimits, SliceLimits
 from duesweep.core.replay import KeptMessage, Replayable, make_replayable
-from duesweep.delivery import SliceDelivery
 from duesweep.errors import MessageError
 from duesweep.exhausted import ExhaustedMessages, Fate
+from duesweep.lost import retry_lost_transactions
 from duesweep.replay_ways import Account, Delivery, Item, PutBack
 from duesweep.steer import Tally
 from duesweep.stores.steering import ChangesMessages
@@ -97,8 +95,7 @@ class Replay:
         if todo:
             with self._way(session, run) as way:
                 for batch in self._batches(todo):
-                    changed = way.run(batch, self.account)
-                    yield Tally(changed=changed, refused=len(batch) - changed)
+                    yield from way.run(batch, self.account)
         for error in todo:
             self.account.fail(error, _LOST)
 
@@ -108,12 +105,8 @@ class Replay:
         if due is not None:
             yield PutBack(session, run, due.at(run.horizon.server_time))
             return
-        breakers = DestinationBreakers(self.context.breaker, self.clock)
         with self.context.queue.open(session) as queue:
-            delivery = SliceDelivery(
-                queue, self.clock, breakers, SliceLimits(RateLimits(), self.clock)
-            )
-            yield Delivery(session, run, queue, delivery, self.clock)
+            yield Delivery(session, run, queue, self.context, self.clock)
 
     def _batches(self, todo: dict[ErrorId, ErrorRow]) -> Iterator[list[Item]]:
         """Batches within the sweep's limits, taken out of `todo`. A key is in a batch once: answers
@@ -158,9 +151,14 @@ class Discard:
         rows = self.context.limits.rows
         for start in range(0, len(todo), rows):
             batch = [_discarded(row) for row in todo[start : start + rows]]
-            with session.transaction():
-                session.journal_changes(run, batch, session.hold(run, ()).server_us)
+            _discard(session, run, batch)
             yield Tally(changed=len(batch))
+
+
+@retry_lost_transactions
+def _discard(session: ChangesMessages, run: SweepRun, changes: Sequence[Change]) -> None:
+    with session.transaction():
+        session.journal_changes(run, changes, session.hold(run, ()).server_us)
 
 
 def _discarded(row: ErrorRow) -> Change:

@@ -6,23 +6,31 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
+from duesweep.context import SweepContext
 from duesweep.core.change import Change, ChangeKind
 from duesweep.core.clock import Clock
+from duesweep.core.destination_breakers import DestinationBreakers
 from duesweep.core.error_rows import ErrorId
 from duesweep.core.message import Message
+from duesweep.core.pauses import Paused
+from duesweep.core.rate_limits import RateLimit, RateLimits, SliceLimits
 from duesweep.core.replay import Replayable
 from duesweep.core.store_clock import StoreClock
-from duesweep.delivery import SliceDelivery
+from duesweep.delivery import SliceDelivery, group_by_destination
 from duesweep.delivery_result import DeliveryResult
 from duesweep.errors import MessageError, TransactionLostError
 from duesweep.lost import MAX_LOST_TRANSACTIONS, wait_seconds
+from duesweep.put_back import put_back
 from duesweep.queues.base import QueueSession
-from duesweep.stores.steering import ChangesMessages
-from duesweep.stores.values import NewMessage, SweepRun
+from duesweep.steer import Tally
+from duesweep.stores.steering import ChangesMessages, LimitsRates, require
+from duesweep.stores.values import Claim, NewMessage, SweepRun
 
-# A message that may have arrived or not is sent so often.
+# So often in a row, a message that may have arrived is sent again, or none of the others is sent.
 _MOST_TRIES = 3
 _NO_ANSWER = "The queue did not say whether the message arrived: it may have"
+_NOT_SENT = "It was not sent: the messages before it took too long"
+_PAUSED = "Its destination is paused: see `duesweep paused`"
 _MOST_FAILURES = 1_000
 
 
@@ -63,36 +71,85 @@ class Account:
 
 
 class Delivery:
-    """Delivers batches, and journals each in the transaction that delivers it."""
+    """Delivers batches, and journals each part in the transaction that delivers it. Pauses and
+    limits hold for replays, too.
+    """
 
     def __init__(
         self,
         session: ChangesMessages,
         run: SweepRun,
         queue: QueueSession,
-        delivery: SliceDelivery,
+        context: SweepContext,
         clock: Clock,
     ) -> None:
         self._session, self._run, self._queue = session, run, queue
-        self._delivery = delivery
-        self._clock = clock
+        self._context, self._clock = context, clock
+        breakers = DestinationBreakers(context.breaker, clock)
+        # This waits for limits itself.
+        no_limits = SliceLimits(RateLimits(), clock)
+        self._delivery = SliceDelivery(queue, clock, breakers, no_limits)
         self._rng = random.Random()
 
-    def run(self, batch: Sequence[Item], account: Account) -> int:
-        """Deliver a batch; returns how many arrived. Messages without an answer are sent again."""
+    def run(self, batch: Sequence[Item], account: Account) -> Iterator[Tally]:
+        """Deliver a batch, in parts between which the command may be stopped."""
         errors = {item.key: item.error for item in batch}
-        waiting, delivered = [item.found.message for item in batch], 0
-        for _ in range(_MOST_TRIES):
+        free = self._without_paused([item.found.message for item in batch], errors, account)
+        if len(free) < len(batch):
+            yield Tally(refused=len(batch) - len(free))
+        unreadable, groups = group_by_destination(free)
+        limits = {address: self._context.rate_limits.of(address) for address in groups}
+        others = [message for message, _ in unreadable]
+        others += [m for address in groups if not limits[address] for m in groups[address]]
+        if others:
+            yield self._deliver_part(others, errors, account)
+        for address, limit in limits.items():
+            if limit is not None:
+                for part in self._at_pace(limit, groups[address]):
+                    yield self._deliver_part(part, errors, account)
+
+    def _without_paused(
+        self, messages: Sequence[Message], errors: Mapping[str, ErrorId], account: Account
+    ) -> Sequence[Message]:
+        with self._session.transaction():
+            held, free = self._separate(self._session.hold(self._run, ()), messages)
+        for message in held:
+            account.fail(errors[message.key], _PAUSED)
+        return free
+
+    def _separate(
+        self, claim: Claim, messages: Sequence[Message]
+    ) -> tuple[list[Message], Sequence[Message]]:
+        return Paused(claim.paused, self._context.own_name).separate(messages)
+
+    def _at_pace(self, limit: RateLimit, messages: list[Message]) -> Iterator[list[Message]]:
+        """The messages in parts, each when the store says that it may go."""
+        limiting = require(self._session, LimitsRates, "errors replay with [[limit]]", "the store")  # type: ignore[type-abstract] # a protocol
+        for start in range(0, len(messages), limit.at_once):
+            part = messages[start : start + limit.at_once]
+            self._clock.sleep(limiting.reserve(limit, len(part)))
+            yield part
+
+    def _deliver_part(
+        self, part: Sequence[Message], errors: Mapping[str, ErrorId], account: Account
+    ) -> Tally:
+        """Deliver messages. Those without an answer are sent again, and those that were not reached
+        go on as long as others arrive.
+        """
+        waiting, delivered, tries = list(part), 0, 0
+        unanswered: set[str] = set()
+        while waiting and tries < _MOST_TRIES:
             result = self._deliver(waiting, errors)
             delivered += len(result.delivered)
             for key, reason in self._faults(result):
                 account.fail(errors[key], reason)
-            waiting = result.released
-            if not waiting:
-                break
+            unanswered |= {message.key for message in result.released}
+            tries = 0 if result.delivered and not result.released else tries + 1
+            waiting = result.released + result.unreached
         for message in waiting:
-            account.fail(errors[message.key], _NO_ANSWER)
-        return delivered
+            reason = _NO_ANSWER if message.key in unanswered else _NOT_SENT
+            account.fail(errors[message.key], reason)
+        return Tally(changed=delivered, refused=len(part) - delivered)
 
     def _faults(self, result: DeliveryResult) -> Iterator[tuple[str, str]]:
         for message, error in result.faulty:
@@ -100,6 +157,8 @@ class Delivery:
         reason = self._delivery.blocked_reason or "The destination takes nothing now"
         for message in result.blocked:
             yield message.key, reason
+        for message in result.held:
+            yield message.key, _PAUSED
 
     def _deliver(
         self, messages: Sequence[Message], errors: Mapping[str, ErrorId]
@@ -122,7 +181,9 @@ class Delivery:
         with self._session.transaction():
             claim = self._session.hold(self._run, ())
             clock = StoreClock(claim.server_us, self._clock)
-            result = self._delivery.deliver_all(messages, clock)
+            held, free = self._separate(claim, messages)
+            result = self._delivery.deliver_all(free, clock)
+            result.held += held
             changes = [
                 _change(errors[one.message.key], one.message)._replace(queue=one.queue)
                 for one in result.delivered
@@ -141,8 +202,8 @@ class PutBack:
     def __init__(self, session: ChangesMessages, run: SweepRun, due: datetime) -> None:
         self._session, self._run, self._due = session, run, due
 
-    def run(self, batch: Sequence[Item], account: Account) -> int:
-        """Store a batch; returns how many were stored."""
+    def run(self, batch: Sequence[Item], account: Account) -> Iterator[Tally]:
+        """Store a batch."""
         readable = []
         for item in batch:
             fault = item.found.message.headers
@@ -150,30 +211,11 @@ class PutBack:
                 account.fail(item.error, str(fault))
             else:
                 readable.append((_change(item.error, item.found.message), self._new(item.found)))
-        if not readable:
-            return 0
-        with self._session.transaction():
-            server_us = self._session.hold(self._run, ()).server_us
-            refused = self._store(readable, server_us)
-        for failure in refused:
-            account.fail(*failure)
-        return len(readable) - len(refused)
-
-    def _store(
-        self, messages: Sequence[tuple[Change, NewMessage]], server_us: int
-    ) -> list[Failure]:
-        """Store messages. If the table refuses a row, store by halves: only that row fails."""
-        try:
-            with self._session.transaction():
-                self._session.put_back(self._run, messages, server_us)
-        except MessageError as error:
-            if len(messages) == 1:
-                ((change, _),) = messages
-                return [Failure(ErrorId(change.of or "", change.message.key), str(error))]
-            half = len(messages) // 2
-            refused = self._store(messages[:half], server_us)
-            return refused + self._store(messages[half:], server_us)
-        return []
+        refused = put_back(self._session, self._run, readable)
+        for change, reason in refused:
+            account.fail(ErrorId(change.of or "", change.message.key), reason)
+        changed = len(readable) - len(refused)
+        yield Tally(changed=changed, refused=len(batch) - changed)
 
     def _new(self, found: Replayable) -> NewMessage:
         message = found.message

@@ -5,7 +5,7 @@ restores runs alone, and reads that when the ledger has all that earlier ones di
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
@@ -18,12 +18,14 @@ from duesweep.errors import UnreadableHeadersError
 from duesweep.ledger.identity import CHANGES
 from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.reading import Among, LedgerRow
-from duesweep.lost import retry_lost_transactions
+from duesweep.put_back import Refused, put_back
 from duesweep.steer import Tally, Work
 from duesweep.stores.steering import ChangesMessages
 from duesweep.stores.values import NewMessage, SweepRun
 
 _SHOWN = ("sweep_id", "message_key", "message_id", "message_type", "destination", "due_before")
+# So many of the messages that were refused are told.
+_MOST_REFUSED = 10
 _WHOLE = (*_SHOWN, "headers", "headers_text", "body", "body_bytes")
 
 
@@ -83,7 +85,8 @@ def cancelled_id(row: LedgerRow) -> CancelledId:
 @dataclass(frozen=True, slots=True)
 class Restore:
     """The work of `restore`: these of the messages, due as before or at `due`. Those that were
-    restored meanwhile count as gone, unless they are wanted `again`.
+    restored meanwhile count as gone, unless they are wanted `again`. `refused` gets the first ones
+    that the table refused.
     """
 
     messages: CancelledMessages
@@ -91,6 +94,7 @@ class Restore:
     limits: BatchLimits
     due: Moment | None = None
     again: bool = False
+    refused: list[Refused] = field(default_factory=list)
 
     def work(self) -> Work:
         """As `run_command` takes it."""
@@ -123,15 +127,15 @@ class Restore:
         if batch:
             yield batch
 
-    @retry_lost_transactions
     def _put_back(
         self, session: ChangesMessages, run: SweepRun, rows: Sequence[LedgerRow]
     ) -> Tally:
         dues = [(row, self._due(row, run.horizon.server_time)) for row in rows]
         known = [(_change(row), _message(row, due)) for row, due in dues if due is not None]
-        with session.transaction():
-            session.put_back(run, known, session.hold(run, ()).server_us)
-        return Tally(changed=len(known), refused=len(rows) - len(known))
+        refused = put_back(session, run, known)
+        self.refused.extend(refused[: _MOST_REFUSED - len(self.refused)])
+        changed = len(known) - len(refused)
+        return Tally(changed=changed, refused=len(rows) - changed)
 
     def _due(self, row: LedgerRow, now: datetime) -> datetime | None:
         due: datetime | None = row["due_before"] if self.due is None else self.due.at(now)

@@ -295,6 +295,24 @@ def test_all_that_a_command_cancelled_is_restored_with_a_new_due(
     assert run(endpoint, "restore", "--command", cancelled, "--yes", *REASON) == 3
 
 
+def test_message_that_the_table_refuses_is_told_and_the_others_are_restored(
+    endpoint: Endpoint, due_later: Sequence[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(endpoint, "cancel", *due_later, *REASON) == 0
+    command = command_id(capsys.readouterr().out)
+    with psycopg.connect(endpoint.dsn, autocommit=True) as connection:
+        check = f"ALTER TABLE {endpoint.delayed} ADD CHECK (headers NOT LIKE '%Shipping%')"
+        connection.execute(check.encode())
+
+    assert run(endpoint, "restore", "--command", command, "--yes", *REASON) == 3
+
+    printed = capsys.readouterr()
+    assert "restored 2 messages" in printed.out
+    assert f"{due_later[2]} was not restored" in printed.err
+    assert "violates check constraint" in printed.err
+    assert len(endpoint.waiting()) == 2
+
+
 def test_ctrl_c_at_the_question_of_restore_ends_it_and_changes_nothing(
     monkeypatch: pytest.MonkeyPatch,
     endpoint: Endpoint,

@@ -64,7 +64,7 @@ def test_answers_get_a_second_however_late_a_batch_is() -> None:
     result = world.deliver_all(due(), due("Shipping"))
 
     assert world.queue.waited == [1.0]
-    assert [m.destination for m in result.released] == ["Shipping"]
+    assert [m.destination for m in result.unreached] == ["Shipping"]
 
 
 def test_batch_that_sent_nothing_asks_for_no_answers() -> None:

@@ -14,7 +14,9 @@ from duesweep.core.clock import SettableClock
 from duesweep.core.error_rows import ErrorId, ErrorRow
 from duesweep.core.message import Message
 from duesweep.core.moment import Moment
-from duesweep.core.policy import BatchLimits
+from duesweep.core.pauses import Pause
+from duesweep.core.policy import CLAIM_SECONDS, BatchLimits
+from duesweep.core.rate_limits import RateLimit, RateLimits
 from duesweep.core.replay import KeptMessage
 from duesweep.errors import (
     DestinationError,
@@ -41,6 +43,8 @@ class _Context:
 
     queue: MemoryQueue
     limits: BatchLimits = field(default_factory=BatchLimits)
+    rate_limits: RateLimits = field(default_factory=RateLimits)
+    own_name: str = ENDPOINT
     breaker: BreakerLimits = field(default_factory=BreakerLimits)
 
 
@@ -67,6 +71,7 @@ class _World:
         self.ledger = _Ledger()
         self.context = _Context(self.queue)
         self.run: SweepRun = self.store.open_command()
+        self.clock = SettableClock()
         for number, destination in enumerate(destinations):
             self.add(ErrorId("sweep", f"k{number}"), destination)
 
@@ -78,7 +83,7 @@ class _World:
         rows = {error: _row(error) for error in self.ledger.messages}
         choice = Choice(cast(ExhaustedMessages, self.ledger), rows, again)
         context = cast(SweepContext, self.context)
-        return Replay(context, ENDPOINT, choice, target or Target(), clock=SettableClock())
+        return Replay(context, ENDPOINT, choice, target or Target(), clock=self.clock)
 
     def do(self, work: Replay | Discard) -> list[Tally]:
         return list(work(MemoryChangeSession(self.store), self.run))
@@ -155,6 +160,52 @@ def test_refused_message_and_destination_that_takes_nothing_are_not_journalled()
     reasons = {failure.error.key: failure.reason for failure in replay.account.failures}
     assert reasons == {"k0": "too large", "k2": "it rests"}
     assert [entry[1] for entry in world.journal()] == ["k1"]
+
+
+@pytest.mark.parametrize("pattern", ["Bill*", "*"])
+def test_paused_destination_gets_nothing_and_its_errors_stay_open(pattern: str) -> None:
+    world = _World("Billing", "Billing")
+    world.store.pauses[pattern] = Pause(pattern, DUE, None, "me", "it rests")
+
+    assert world.do(replay := world.replay()) == [Tally(refused=2)]
+    assert (world.arrived, world.journal(), replay.account.failed) == ({}, [], 2)
+    assert "paused" in replay.account.failures[0].reason
+    # To another destination they may go, unless that is paused, too.
+    changed = sum(tally.changed for tally in world.do(world.replay(Target("Shipping"))))
+    assert changed == (0 if pattern == "*" else 2)
+
+
+def test_limit_of_a_destination_holds_for_replays_and_the_others_do_not_wait() -> None:
+    world = _World(*["Billing"] * 6, "Shipping")
+    limits = RateLimits((RateLimit("Bill*", 50),))
+    world.context = _Context(world.queue, rate_limits=limits)
+    began = world.clock.seconds()
+    sent_at: list[float] = []
+
+    def note(_: Message) -> None:
+        sent_at.append(world.clock.seconds() - began)
+
+    world.queue.trouble = {"Billing": note}
+    tallies = world.do(world.replay())
+
+    # Two at once, and then two after each time that two of them take.
+    assert tallies == [Tally(changed=1), *[Tally(changed=2)] * 3]
+    assert world.arrived == {"Billing": 6, "Shipping": 1}
+    assert sent_at[-1] >= 4 / 50
+
+
+def test_messages_that_were_not_reached_in_time_go_on_as_long_as_others_arrive() -> None:
+    names = ("Billing", "Shipping", "Archive", "Mails", "Orders")
+    world = _World(*names)
+    world.queue = MemoryQueue(*names)
+    world.context = _Context(world.queue)
+    slow = dict.fromkeys(names, lambda _: world.clock.sleep(2 * CLAIM_SECONDS))
+    world.queue.trouble = slow
+
+    tallies = world.do(replay := world.replay())
+
+    assert (tallies, replay.account.failed) == ([Tally(changed=5)], 0)
+    assert world.arrived == dict.fromkeys(names, 1)
 
 
 def test_other_destination_gets_all_messages() -> None:

@@ -1,6 +1,7 @@
 """`duesweep restore`: stores cancelled messages again."""
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from duesweep.report.changes import Words, print_destinations
 from duesweep.restore import CancelledId, CancelledMessages, Restore, cancelled_id
 from duesweep.steer import run_command, settle_earlier
 from duesweep.stop import Stop
+from duesweep.texts import make_printable
 
 _WORDS = Words(
     CommandName.RESTORE,
@@ -79,6 +81,9 @@ def _run(context: SweepContext, ledger: Ledger, options: RestoreOptions) -> int:
     command = Command(CommandName.RESTORE, given_by(), common.reason)
     with stop_on_signals(stop := Stop(), DONE_STAYS_DONE):
         report = run_command(context, ledger, command, restore.work(), stop)
+    for change, reason in restore.refused:
+        text = f"duesweep: {change.message.key} was not restored: {reason}"
+        print(make_printable(text), file=sys.stderr)
     return finish(report.with_gone(asked - len(chosen)), _WORDS, asked, common)
 
 

@@ -97,7 +97,7 @@ class ChangesMessages(TaskSession, Protocol):
     def hold(self, run: SweepRun, lock_keys: Sequence[str]) -> Claim:
         """Lock the messages that are still there, whatever their Due and back-off; skip what others
         hold, wait for no row. `Claim.later` and `.unread` are empty. Raises `SweepClosedError` when
-        the command was closed meanwhile. Without keys, that is all it does.
+        the command was closed meanwhile. Without keys it only does that, and tells what is paused.
         """
         ...
 

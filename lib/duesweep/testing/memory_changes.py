@@ -32,6 +32,7 @@ class MemoryChangeSession(MemoryMessageSession):
             micros(store.now),
             skipped=len(there) - len(free),
             gone=len(lock_keys) - len(there),
+            paused=tuple(one.pattern for one in store.pauses_in_force()),
         )
 
     def cancel(self, run: SweepRun, messages: Sequence[Message], server_us: int) -> None:

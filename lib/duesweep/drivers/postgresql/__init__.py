@@ -9,6 +9,7 @@ from duesweep.drivers.postgresql.connect import (
     server_time_zone,
 )
 from duesweep.drivers.postgresql.connection import PostgreSqlConnection, array_text
+from duesweep.drivers.postgresql.errors import row_errors
 from duesweep.drivers.postgresql.statements import Names, PostgreSqlStatements, literal, text_of
 from duesweep.drivers.postgresql.uuids import UuidArray
 
@@ -24,6 +25,7 @@ __all__ = [
     "connect_as_server",
     "database_of",
     "literal",
+    "row_errors",
     "server_time_zone",
     "text_of",
 ]

@@ -88,6 +88,20 @@ def destination_errors(table: TableName) -> Iterator[None]:
 
 
 @contextmanager
+def row_errors() -> Iterator[None]:
+    """Turn the errors of statements that store a row into errors of its message, where it is at
+    fault.
+    """
+    try:
+        yield
+    except StoreError as error:
+        state = getattr(error.__cause__, "sqlstate", None) or ""
+        if state[:2] in _MESSAGE_CLASSES and state not in _QUEUE_STATES:
+            raise RefusedMessageError(error.text) from error
+        raise
+
+
+@contextmanager
 def unusual_errors() -> Iterator[None]:
     """Turn the errors of statements into `UnusualBatchError`, except those of the service."""
     try:

@@ -4,6 +4,7 @@ from duesweep.drivers.sqlserver.binding import key_list, literal
 from duesweep.drivers.sqlserver.connect import connect
 from duesweep.drivers.sqlserver.connection import SqlServerConnection
 from duesweep.drivers.sqlserver.dsn import OdbcDsn, database_of
+from duesweep.drivers.sqlserver.errors import row_errors
 from duesweep.drivers.sqlserver.names import creation, script, table_names
 from duesweep.drivers.sqlserver.statements import SqlServerStatements
 from duesweep.drivers.sqlserver.values import bound_text, due_of, due_text, last_text
@@ -21,6 +22,7 @@ __all__ = [
     "key_list",
     "last_text",
     "literal",
+    "row_errors",
     "script",
     "table_names",
 ]

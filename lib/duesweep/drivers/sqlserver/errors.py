@@ -90,6 +90,20 @@ def destination_errors(table: object) -> Iterator[None]:
 
 
 @contextmanager
+def row_errors() -> Iterator[None]:
+    """Turn the errors of statements that store a row into errors of its message, where it is at
+    fault.
+    """
+    try:
+        yield
+    except StoreError as error:
+        cause = error.__cause__
+        if isinstance(cause, pyodbc.Error) and _is_rows_fault(cause):
+            raise RefusedMessageError(error.text) from error
+        raise
+
+
+@contextmanager
 def connect_errors(server: str) -> Iterator[None]:
     """Turn the errors of opening a session into `ConfigError` or `StoreError`."""
     try:
@@ -157,6 +171,10 @@ def _destination_error(text: str, error: pyodbc.Error) -> StoreError | RefusedMe
     more = _QUEUE_FAULTS.get(number or 0, Problem("", "look at its triggers and constraints"))
     is_passing = number in _PASSING_QUEUE_FAULTS
     return DestinationError(text + more.text, transient=is_passing, advice=more.advice)
+
+
+def _is_rows_fault(error: pyodbc.Error) -> bool:
+    return _is_messages(number_of(error), _state(error), sentence(error))
 
 
 def _is_messages(number: int | None, state: str, text: str) -> bool:

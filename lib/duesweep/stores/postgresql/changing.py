@@ -6,7 +6,7 @@ from typing import Any
 
 from duesweep.core.change import Change
 from duesweep.core.message import Message
-from duesweep.drivers.postgresql import UuidArray
+from duesweep.drivers.postgresql import UuidArray, row_errors
 from duesweep.stores.postgresql.task import PostgreSqlTaskSession
 from duesweep.stores.relational.changing import RelationalChanges, instant_of
 from duesweep.stores.relational.kinds import store_row
@@ -94,14 +94,15 @@ class PostgreSqlChangeSession(PostgreSqlTaskSession, RelationalChanges):
         # The statements that store a message depend on the session's zone.
         before = self._statements.row("session_zone").zone
         self._statements.row("set_zone", zone=zone)
-        keys = [
-            store_row(
-                self._statements,
-                self._kind,
-                {"due": message.due, **self._kind.new_row(message, self._endpoint)},
-            )
-            for message in messages
-        ]
+        with row_errors():
+            keys = [
+                store_row(
+                    self._statements,
+                    self._kind,
+                    {"due": message.due, **self._kind.new_row(message, self._endpoint)},
+                )
+                for message in messages
+            ]
         self._statements.row("set_zone", zone=before)
         rows = self._statements.rows("read_instants", keys=UuidArray.of(keys), zone=zone)
         instants = {row.id: row.instant_us for row in rows}

@@ -22,7 +22,7 @@ class RelationalChanges(RelationalTaskSession, ABC):
         """Lock the messages that are still there, and that nobody else holds."""
         server_us = self._fence(run)
         if not lock_keys:
-            return Claim((), server_us)
+            return Claim((), server_us, paused=self._paused)
         rows = self._hold(run, lock_keys)
         missing = len(lock_keys) - len(rows)
         # After the lock, in a statement of its own: what others hold is there, the rest is gone.

@@ -7,7 +7,7 @@ from typing import Any
 
 from duesweep.core.change import Change
 from duesweep.core.message import Message
-from duesweep.drivers.sqlserver import bound_text, due_of, due_text
+from duesweep.drivers.sqlserver import bound_text, due_of, due_text, row_errors
 from duesweep.stores.relational.changing import RelationalChanges, instant_of
 from duesweep.stores.relational.kinds import store_row
 from duesweep.stores.sqlserver.account import listed
@@ -117,7 +117,9 @@ class SqlServerChangeSession(SqlServerTaskSession, RelationalChanges):
             tick = due_of(bound_text(message.due))
             row = self._kind.new_row(message, self._endpoint)
             values = {"due": due_text(tick, "milliseconds"), **row}
-            stored.append((store_row(self._statements, self._kind, values), micros(tick)))
+            with row_errors():
+                key = store_row(self._statements, self._kind, values)
+            stored.append((key, micros(tick)))
         return stored
 
 
