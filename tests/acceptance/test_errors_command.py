@@ -247,6 +247,26 @@ def test_one_error_needs_no_question_and_is_not_replayed_twice(
     assert _arrived(endpoint, "Billing") == _sent([row, row])
 
 
+def test_replay_to_a_paused_destination_leaves_errors_open(
+    endpoint: Endpoint, duesweep: Duesweep
+) -> None:
+    endpoint.set_up("Shipping")
+    rows = [delayed_row("Billing"), delayed_row("Nowhere")]
+    _fail(endpoint, duesweep, *rows)
+    endpoint.create_queue("Billing")
+    assert duesweep("pause", "Billing", "--reason", "it rests").code == 0
+    replay = ("errors", "replay", "--destination", "Billing", "--yes", "--json")
+
+    held = duesweep(*replay)
+
+    assert (held.code, held.document["replayed"], held.document["failed"]) == (3, 0, 1)
+    assert "paused" in held.err
+    assert duesweep("errors", "list", "--json").document["open"] == 2
+    assert duesweep("resume", "Billing").code == 0
+    assert duesweep(*replay).document["replayed"] == 1
+    assert _arrived(endpoint, "Billing") == _sent(rows[:1])
+
+
 def test_replay_that_is_not_possible_leaves_errors_open(
     endpoint: Endpoint, duesweep: Duesweep
 ) -> None:
