@@ -68,6 +68,6 @@ def find_messages(
         raise ConfigError(
             f"There are more than {scan_limit:,} messages to look at, so the filter could "
             "mean more of them; nothing was changed",
-            advice="raise --scan-limit, or choose fewer with --due-after and --due-before",
+            advice="choose fewer by their Due (--due-after, --due-before), or raise --scan-limit",
         )
     return found
