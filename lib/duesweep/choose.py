@@ -5,7 +5,7 @@ them.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from duesweep.core.waiting import DueSpan, MessageFilter, WaitingMessage, spellings
+from duesweep.core.waiting import DueSpan, MessageFilter, WaitingMessage, spelled_alike
 from duesweep.errors import ConfigError, StoreError
 from duesweep.stores.base import DriverSession, Store
 from duesweep.stores.steering import LooksAtMessages
@@ -63,7 +63,8 @@ def find_by_keys(
 ) -> Sequence[WaitingMessage]:
     """The messages with these keys, however the keys are spelled."""
     found = {one.lock_key: one for one in session.find(keys, with_body=with_body)}
-    if others := sorted(spellings(keys).difference(keys)):
+    unknown = set(keys).difference(one.message.key for one in found.values())
+    if others := sorted({spelled_alike(key) for key in unknown}.difference(keys)):
         found |= {one.lock_key: one for one in session.find(others, with_body=with_body)}
     return list(found.values())
 

@@ -122,7 +122,7 @@ class Attempt:
 
 def test_gate_that_is_not_answered_ends_with_work_left(context: SweepContext, proxy: Proxy) -> None:
     assert look_at(context).has_work
-    proxy.fall_silent_at(b"AS found")
+    proxy.fall_silent_at(b"ORDER BY d.due\nLIMIT 1")
 
     with pytest.raises(StoreError, match="has not answered for 8 s") as failure:
         look_at(context)
