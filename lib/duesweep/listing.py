@@ -44,8 +44,15 @@ class Question:
     scan_limit: int
 
 
-def list_waiting(session: LooksAtMessages, question: Question, show: Show | None = None) -> Listing:
-    """The first messages that a filter means, and how many it means."""
+def list_waiting(
+    session: LooksAtMessages,
+    question: Question,
+    show: Show | None = None,
+    tell: Callable[[int], None] | None = None,
+) -> Listing:
+    """The first messages that a filter means, and how many it means. `tell` is told how many were
+    looked at by now.
+    """
     first: list[WaitingMessage] = []
     counts = [0] * len(BUCKETS)
     ends = bucket_ends(question.now)
@@ -54,6 +61,8 @@ def list_waiting(session: LooksAtMessages, question: Question, show: Show | None
     show = show or _show_nothing
     with choose(session, wanted, question.own_queue, question.scan_limit) as choice:
         for page in choice:
+            if tell is not None:
+                tell(choice.looked_at)
             lacking = question.most - len(first)
             first += page[:lacking]
             if 0 < lacking <= len(page):

@@ -53,10 +53,14 @@ class FoundMessages:
 
 
 def find_messages(
-    context: SweepContext, own_queue: str, wanted: FilterAt, scan_limit: int
+    context: SweepContext,
+    own_queue: str,
+    wanted: FilterAt,
+    scan_limit: int,
+    tell: Callable[[int], None] | None = None,
 ) -> FoundMessages:
-    """The messages that wait and that a filter means, as it is at the server's time. Raises
-    `ConfigError` if more than `scan_limit` messages would have to be looked at.
+    """The messages that wait and that a filter means, as it is at the server's time. `tell` is told
+    how many were looked at by now. Raises `ConfigError` if more than `scan_limit` would have to be.
     """
     with open_look(context.store) as (session, look):
         now = session.horizon().server_time
@@ -64,6 +68,8 @@ def find_messages(
         with choose(look, found.wanted, own_queue, scan_limit) as choice:
             for page in choice:
                 found.add(page, own_queue)
+                if tell is not None:
+                    tell(choice.looked_at)
     if choice.is_cut:
         raise ConfigError(
             f"There are more than {scan_limit:,} messages to look at, so the filter could "

@@ -18,6 +18,7 @@ from duesweep.cli.commands import (
     may_go_on,
     print_nothing,
 )
+from duesweep.cli.counting import counted, counting
 from duesweep.cli.filters import FilterOptions
 from duesweep.cli.signals import DONE_STAYS_DONE, stop_on_signals
 from duesweep.core.change import Command, CommandName
@@ -55,7 +56,8 @@ def run(file: Path | None, overrides: Sequence[str], options: ChangeOptions) -> 
     _refuse_unclear(options)
     config = configuration.load(file, overrides)
     context, own_queue = wiring.sweep_context(config), config.store.endpoint
-    found = find_messages(context, own_queue, options.chosen.at, options.scan_limit)
+    with counting("looked at") as tell:
+        found = find_messages(context, own_queue, options.chosen.at, options.scan_limit, tell)
     asked = len(found.lock_keys) + found.missing
     common = options.common
     if common.is_dry_run:
@@ -76,8 +78,12 @@ def run(file: Path | None, overrides: Sequence[str], options: ChangeOptions) -> 
         if options.due is None
         else reschedule_chosen(found.chosen, limits, options.due)
     )
-    with stop_on_signals(stop := Stop(), DONE_STAYS_DONE), command_ledger(context) as ledger:
-        report = run_command(context, ledger, command, work, stop)
+    with (
+        stop_on_signals(stop := Stop(), DONE_STAYS_DONE),
+        command_ledger(context) as ledger,
+        counting(options.words.done) as tell,
+    ):
+        report = run_command(context, ledger, command, counted(work, tell), stop)
     return finish(report.with_gone(found.missing), options.words, asked, common)
 
 

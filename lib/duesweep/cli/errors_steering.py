@@ -11,6 +11,7 @@ from duesweep.api.caller import given_by, require_reason
 from duesweep.api.ledgers import command_ledger
 from duesweep.cli.commands import CommandOptions
 from duesweep.cli.confirm import confirm
+from duesweep.cli.counting import counted, counting
 from duesweep.cli.errors_listing import ErrorOptions
 from duesweep.cli.errors_telling import Act, End, Named, print_groups, warn_of_copies
 from duesweep.cli.signals import DONE_STAYS_DONE, stop_on_signals
@@ -107,8 +108,9 @@ def _run(call: Call, opened: _Opened, found: Found, act: Act) -> int:
         # Whoever names one error by its id means it.
         if named.is_exact or common.yes or confirm(act.question):
             command = Command(act.name, given_by(), common.reason)
-            with stop_on_signals(stop := Stop(), DONE_STAYS_DONE):
-                done = run_command(opened.context, opened.ledger, command, act.work, stop)
+            with stop_on_signals(stop := Stop(), DONE_STAYS_DONE), counting(act.done) as tell:
+                work = counted(act.work, tell)
+                done = run_command(opened.context, opened.ledger, command, work, stop)
             end = replace(end, done=done)
         else:
             end = replace(end, is_declined=True)

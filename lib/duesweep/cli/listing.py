@@ -9,6 +9,7 @@ from pathlib import Path
 from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.choose import open_look
+from duesweep.cli.counting import counting
 from duesweep.cli.filters import FilterOptions
 from duesweep.core.buckets import BUCKETS
 from duesweep.core.waiting import WaitingMessage
@@ -55,7 +56,8 @@ def run(file: Path | None, overrides: Sequence[str], options: ListOptions) -> in
                 print_table(COLUMNS, [message_row(one, now, own_queue) for one in messages])
                 print(flush=True)
 
-        listing = list_waiting(look, question, None if options.as_json else show)
+        with counting("looked at") as tell:
+            listing = list_waiting(look, question, None if options.as_json else show, tell)
     if options.as_json:
         _print_document(store.source, listing, question)
     else:

@@ -18,6 +18,7 @@ from duesweep.cli.commands import (
     may_go_on,
     print_nothing,
 )
+from duesweep.cli.counting import counted, counting
 from duesweep.cli.signals import DONE_STAYS_DONE, stop_on_signals
 from duesweep.context import SweepContext
 from duesweep.core.change import Command, CommandName
@@ -79,8 +80,8 @@ def _run(context: SweepContext, ledger: Ledger, options: RestoreOptions) -> int:
             return ExitCode.MESSAGES_FAILED
     restore = Restore(messages, chosen, context.limits, options.due, again=options.again)
     command = Command(CommandName.RESTORE, given_by(), common.reason)
-    with stop_on_signals(stop := Stop(), DONE_STAYS_DONE):
-        report = run_command(context, ledger, command, restore.work(), stop)
+    with stop_on_signals(stop := Stop(), DONE_STAYS_DONE), counting(_WORDS.done) as tell:
+        report = run_command(context, ledger, command, counted(restore.work(), tell), stop)
     for change, reason in restore.refused:
         text = f"duesweep: {change.message.key} was not restored: {reason}"
         print(make_printable(text), file=sys.stderr)
