@@ -1,13 +1,14 @@
 """The line on the terminal that counts."""
 
-import sys
 import time
 from collections.abc import Iterator
 from io import StringIO
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
+from duesweep.cli import counting as module
 from duesweep.cli.counting import counted, counting
 from duesweep.steer import Tally
 from duesweep.stores.steering import ChangesMessages
@@ -31,9 +32,9 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 @pytest.fixture
 def stderr(monkeypatch: pytest.MonkeyPatch) -> _Stderr:
-    """A terminal."""
+    """A terminal. The module's own: pytest sets `sys.stderr` again after the fixtures."""
     stderr = _Stderr()
-    monkeypatch.setattr(sys, "stderr", stderr)
+    monkeypatch.setattr(module, "sys", SimpleNamespace(stderr=stderr))
     return stderr
 
 
