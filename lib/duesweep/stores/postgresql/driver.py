@@ -131,10 +131,9 @@ class PostgreSqlDriverSession(RelationalDriverSession):
 
     def _bounds(self, rows: Sequence[Any], horizon: Horizon) -> str:
         """Each slice's number and the (due, id) from which and before which it goes."""
-        # What is held back before the first eligible message is not looked at again.
-        firsts = [(row.due, row.id) for row in rows if row is not None]
-        firsts = firsts or [(self._due_text(horizon.since), _LOWEST_ID)]
-        ends = [*firsts[1:], _END]
+        pairs = [(row.due, row.id) for row in rows[1:]]
+        first = (self._due_text(horizon.since), _LOWEST_ID)
+        firsts, ends = [first, *pairs], [*pairs, _END]
         return ", ".join(
             f"({number}, {self._pair(first)}, {self._pair(end)})"
             for number, (first, end) in enumerate(zip(firsts, ends, strict=True))

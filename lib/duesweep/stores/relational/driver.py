@@ -21,6 +21,8 @@ from duesweep.stores.relational.locks import LockingSession, sweep_lock, undo_lo
 from duesweep.stores.values import Horizon, Slices, SweepRun
 
 _ALL = 2**62
+# More than any server rounds a Due: a message must not be left out because of that.
+_ROUNDING = timedelta(milliseconds=10)
 _UNDO_WAIT_SECONDS = 5.0
 
 
@@ -56,7 +58,8 @@ class RelationalDriverSession(RelationalJournal, ABC):
 
     def skip_held(self, horizon: Horizon) -> Horizon:
         """The same horizon, from the first message on that was eligible when `has_work` looked."""
-        return replace(horizon, since=self._first_due)
+        first = self._first_due
+        return replace(horizon, since=None if first is None else first - _ROUNDING)
 
     def count_pending(self, horizon: Horizon, most: int | None = None) -> int:
         """How many messages are eligible, up to `most`."""

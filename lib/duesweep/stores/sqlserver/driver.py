@@ -175,10 +175,9 @@ class SqlServerDriverSession(RelationalDriverSession):
     def _bounds(self, rows: Sequence[Any], horizon: Horizon) -> str:
         """Each slice's number and the (Due, key) from which and before which it goes."""
         lowest = self._store.kind.lowest_key
-        # What is held back before the first eligible message is not looked at again.
-        firsts = [(row.due, row.id) for row in rows if row is not None]
-        firsts = firsts or [(self._due_text(horizon.since), lowest)]
-        ends = [*firsts[1:], (_END, lowest)]
+        pairs = [(row.due, row.id) for row in rows[1:]]
+        first = (self._due_text(horizon.since), lowest)
+        firsts, ends = [first, *pairs], [*pairs, (_END, lowest)]
         return ", ".join(
             f"({number}, {self._pair(first)}, {self._pair(end)})"
             for number, (first, end) in enumerate(zip(firsts, ends, strict=True))
