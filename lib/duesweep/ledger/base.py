@@ -100,3 +100,11 @@ class LedgerTables(Protocol):
     ) -> Iterator[LedgerRow]:
         """Rows of a table, as a stream: all that fit the conditions; none if there is no table."""
         ...
+
+    def count(
+        self, name: str, columns: Sequence[str], conditions: Sequence[Condition], least: int
+    ) -> Iterator[LedgerRow]:
+        """Each combination of values of these columns that occurs in `least` rows or more, and in
+        how many, as the column `COUNT`; of rows that fit the conditions. None if there is no table.
+        """
+        ...

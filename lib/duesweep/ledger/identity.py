@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from uuid import UUID
 
 from duesweep.errors import ConfigError
@@ -14,6 +15,8 @@ TABLES = ("tombstones", "errors", "retries", "sweeps")
 # it has to be there.
 CHANGES = "changes"
 CHANGES_PROPERTY = "duesweep.hasChanges"
+# A property of the first table, an instant: rows of earlier sweeps were removed, for their age.
+KEPT_FROM_PROPERTY = "duesweep.keptFrom"
 # Every table of a ledger has one of these sets, also tables of older versions.
 _COLUMNS = {"source", "message_key"}, {"source", "sweep_id"}
 
@@ -103,6 +106,12 @@ def identify(tables: Iterable[LedgerTableFacts]) -> Identity:
 def requires_changes(table: LedgerTableFacts) -> bool:
     """Whether this table says that the ledger has the table `changes`, too."""
     return CHANGES_PROPERTY in (table.properties or {})
+
+
+def kept_from(table: LedgerTableFacts) -> datetime | None:
+    """From when on the ledger has all its rows; None: it has them all. `table` is its first."""
+    found = (table.properties or {}).get(KEPT_FROM_PROPERTY)
+    return None if found is None else datetime.fromisoformat(found)
 
 
 def _id_of(table: LedgerTableFacts, properties: Mapping[str, str]) -> UUID:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 from duesweep.core.change import CommandName, UnsettledCommand
@@ -19,6 +20,7 @@ from duesweep.ledger.identity import (
     TABLES,
     Identity,
     identify,
+    kept_from,
     requires_changes,
 )
 from duesweep.ledger.reading import Condition, LedgerRow
@@ -98,6 +100,10 @@ class Ledger:
             for name in identity.unmarked:
                 self.tables.set_properties(name, _id_properties(name, identity.ledger_id))
 
+    def kept_from(self) -> datetime | None:
+        """From when on the ledger has all its rows: earlier ones were removed; None: it has all."""
+        return kept_from(self.tables.facts(TABLES[0]))
+
     def check_writable(self) -> None:
         """Raise where a local root cannot be written. For other roots the first write raises."""
         locations.check_writable(self.root)
@@ -170,6 +176,12 @@ class Ledger:
     ) -> Iterator[LedgerRow]:
         """Rows of a table, as a stream: all that fit the conditions; none if there is no table."""
         return self.tables.read(name, columns, conditions)
+
+    def count(
+        self, name: str, columns: Sequence[str], *conditions: Condition, least: int = 1
+    ) -> Iterator[LedgerRow]:
+        """How many rows have the same values in these columns; see `LedgerTables.count`."""
+        return self.tables.count(name, columns, conditions, least)
 
     def _append_exhausted(
         self, rows: SweepRows, pieces: Sequence[ExhaustedPiece], only: AppTransaction

@@ -19,6 +19,7 @@ from duesweep.core.timeouts import DEFAULT_TIMEOUTS
 from duesweep.errors import ConfigError, LedgerError, StoreError
 from duesweep.ledger import locations
 from duesweep.ledger.base import AppTransaction
+from duesweep.ledger.delta_rs.counting import count_rows
 from duesweep.ledger.delta_rs.errors import ignore_conflicts, map_errors
 from duesweep.ledger.delta_rs.reading import read_rows
 from duesweep.ledger.delta_rs.rows import ArrowRows, ArrowSweepRows
@@ -100,6 +101,13 @@ class DeltaRsTables:
         """Rows of a table, as a stream; none if there is no table."""
         with map_errors(f"{self._location(name)} is unreadable"), suppress(TableNotFoundError):
             yield from read_rows(self._open(name), columns, conditions)
+
+    def count(
+        self, name: str, columns: Sequence[str], conditions: Sequence[Condition], least: int
+    ) -> Iterator[LedgerRow]:
+        """How many rows have the same values in these columns; none if there is no table."""
+        with map_errors(f"{self._location(name)} is unreadable"), suppress(TableNotFoundError):
+            yield from count_rows(self._open(name), columns, conditions, least)
 
     def arrow(self, name: str) -> pa.Table:
         """A whole table, in memory. Raises `ConfigError` if there is none."""
