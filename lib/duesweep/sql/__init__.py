@@ -19,6 +19,7 @@ TOPICS = (
     "doctor",
     "look",
     "held",
+    "audit",
 )
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 
