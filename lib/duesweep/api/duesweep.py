@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from duesweep import wiring
+from duesweep.api.auditing import audit_source
 from duesweep.api.caller import given_by, require_reason
 from duesweep.api.choosing import find_messages
 from duesweep.api.engines import opened_engine
@@ -18,6 +19,7 @@ from duesweep.api.look import look_at
 from duesweep.api.planning import look_ahead
 from duesweep.api.replaying import ErrorsReport, replay
 from duesweep.api.tables import read_table
+from duesweep.audit.audit import AuditReport
 from duesweep.change_messages import NewDue, cancel_chosen, reschedule_chosen
 from duesweep.choose import open_look
 from duesweep.config import Config
@@ -135,6 +137,10 @@ class Duesweep:
         _refuse_unclear(wanted.is_empty, everything=everything)
         command = Command(CommandName.REPLAY, given_by(), reason)
         return replay(self.config, wanted, Target(to, due), command, self.spark)
+
+    def audit(self) -> AuditReport:
+        """Compare store, journal and ledger. What does not agree is in `suspects`."""
+        return audit_source(wiring.sweep_context(self.config), self.spark)
 
     def table(self, name: str) -> Any:
         """A table of the ledger: a lazy Spark DataFrame if `spark` is given, else in Arrow."""
