@@ -16,6 +16,7 @@ from duesweep.api.choosing import find_messages
 from duesweep.api.engines import opened_engine
 from duesweep.api.ledgers import command_ledger
 from duesweep.api.look import look_at
+from duesweep.api.maintaining import maintain_source
 from duesweep.api.planning import look_ahead
 from duesweep.api.replaying import ErrorsReport, replay
 from duesweep.api.tables import read_table
@@ -30,6 +31,7 @@ from duesweep.core.waiting import MessageFilter
 from duesweep.errors import ConfigError
 from duesweep.exhausted import ExhaustedMessages
 from duesweep.listing import Listing, Question, list_waiting
+from duesweep.maintain.report import MaintainReport
 from duesweep.outlook import Outlook
 from duesweep.replay import Target, find_errors
 from duesweep.steer import CommandReport, Work, run_command
@@ -141,6 +143,12 @@ class Duesweep:
     def audit(self) -> AuditReport:
         """Compare store, journal and ledger. What does not agree is in `suspects`."""
         return audit_source(wiring.sweep_context(self.config), self.spark)
+
+    def maintain(self, *, forget: Sequence[str] = ()) -> MaintainReport:
+        """Settle, remove what is too old, and tidy up the ledger's files. `forget` are sources
+        whose delayed tables are gone.
+        """
+        return maintain_source(self.config, forget, self.spark)
 
     def table(self, name: str) -> Any:
         """A table of the ledger: a lazy Spark DataFrame if `spark` is given, else in Arrow."""

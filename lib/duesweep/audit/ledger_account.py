@@ -53,16 +53,17 @@ class LedgerAccount:
     def __init__(self, ledger: Ledger, source: str) -> None:
         self._ledger = ledger
         self._source = Among("source", [source])
-        self._kept_from = ledger.kept_from()
+        self._name = source
+        self._kept_from = ledger.kept_from(source)
 
     def count(self, only: Collection[str] | None = None) -> LedgerCount:
         """Count by sweep; with `only`, nothing but these."""
         while True:
             found = self._count(only)
             # Retention says so before it removes rows.
-            if self._ledger.kept_from() == self._kept_from:
+            before, self._kept_from = self._kept_from, self._ledger.kept_from(self._name)
+            if self._kept_from == before:
                 return found
-            self._kept_from = self._ledger.kept_from()
 
     def _count(self, only: Collection[str] | None) -> LedgerCount:
         found = LedgerCount()

@@ -28,6 +28,7 @@ SENTENCES: Mapping[tuple[str, ...], str] = {
     ("resume",): _AGAIN,
     ("paused",): _NOTHING,
     ("audit",): _NOTHING,
+    ("maintain",): _AGAIN,
     ("errors", "list"): _NOTHING,
     ("errors", "show"): _NOTHING,
     ("errors", "replay"): _CHANGES,

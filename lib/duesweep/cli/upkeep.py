@@ -1,4 +1,6 @@
-"""The commands that look after the ledger: `audit`."""
+"""The commands that look after the ledger: `audit` and `maintain`."""
+
+from typing import Annotated
 
 import typer
 
@@ -8,6 +10,7 @@ from duesweep.cli.options import ConfigFile, OneDocument, Overrides
 def add_to(app: typer.Typer) -> None:
     """Add the commands to the application."""
     app.command(short_help="Compare store, journal and ledger.")(audit)
+    app.command(short_help="Tidy up the journal and the ledger.")(maintain)
 
 
 def audit(
@@ -23,3 +26,27 @@ def audit(
     from duesweep.cli import audit as command
 
     return command.run(config, settings or [], as_json=as_json)
+
+
+def maintain(
+    config: ConfigFile = None,
+    settings: Overrides = None,
+    *,
+    forget: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SOURCE",
+            help="Delete what is kept of a source whose delayed table is gone; may be repeated.",
+        ),
+    ] = None,
+    as_json: OneDocument = False,
+) -> int:
+    """Settle what dead sweeps left, remove retry counters of messages that are gone, compact the
+    ledger's files, and delete files and rows that are too old (ledger.vacuum_days and
+    ledger.keep_days). Sweeps may run meanwhile.
+
+    Example: duesweep maintain --set ledger.keep_days=400
+    """
+    from duesweep.cli import maintain as command
+
+    return command.run(config, settings or [], forget or [], as_json=as_json)

@@ -1,5 +1,6 @@
 """Finds out to which ledger the tables under a root belong, and what is wrong. Without I/O."""
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,7 +16,7 @@ TABLES = ("tombstones", "errors", "retries", "sweeps")
 # it has to be there.
 CHANGES = "changes"
 CHANGES_PROPERTY = "duesweep.hasChanges"
-# A property of the first table, an instant: rows of earlier sweeps were removed, for their age.
+# A property of the first table, JSON: the sources of which rows before an instant were removed.
 KEPT_FROM_PROPERTY = "duesweep.keptFrom"
 # Every table of a ledger has one of these sets, also tables of older versions.
 _COLUMNS = {"source", "message_key"}, {"source", "sweep_id"}
@@ -108,10 +109,18 @@ def requires_changes(table: LedgerTableFacts) -> bool:
     return CHANGES_PROPERTY in (table.properties or {})
 
 
-def kept_from(table: LedgerTableFacts) -> datetime | None:
-    """From when on the ledger has all its rows; None: it has them all. `table` is its first."""
-    found = (table.properties or {}).get(KEPT_FROM_PROPERTY)
-    return None if found is None else datetime.fromisoformat(found)
+def kept_from(table: LedgerTableFacts) -> dict[str, datetime]:
+    """From when on the ledger has all rows of a source; of others it has all there were. `table` is
+    its first.
+    """
+    found = json.loads((table.properties or {}).get(KEPT_FROM_PROPERTY, "{}"))
+    return {source: datetime.fromisoformat(moment) for source, moment in found.items()}
+
+
+def kept_from_property(kept: Mapping[str, datetime]) -> dict[str, str]:
+    """The same as a property, without characters that SQL would read."""
+    text = json.dumps({source: moment.isoformat() for source, moment in kept.items()})
+    return {KEPT_FROM_PROPERTY: text.replace("'", "\\u0027")}
 
 
 def _id_of(table: LedgerTableFacts, properties: Mapping[str, str]) -> UUID:

@@ -21,6 +21,7 @@ from duesweep.ledger.identity import (
     Identity,
     identify,
     kept_from,
+    kept_from_property,
     requires_changes,
 )
 from duesweep.ledger.reading import Condition, LedgerRow
@@ -100,9 +101,22 @@ class Ledger:
             for name in identity.unmarked:
                 self.tables.set_properties(name, _id_properties(name, identity.ledger_id))
 
-    def kept_from(self) -> datetime | None:
-        """From when on the ledger has all its rows: earlier ones were removed; None: it has all."""
-        return kept_from(self.tables.facts(TABLES[0]))
+    def kept_from(self, source: str) -> datetime | None:
+        """From when on the ledger has all rows of a source; None: it has all there were."""
+        return kept_from(self.tables.facts(TABLES[0])).get(source)
+
+    def keep_from(self, source: str, moment: datetime) -> None:
+        """Note that a source's rows before `moment` are about to be removed. The caller holds the
+        lock. Raises `LedgerError` where another process notes something at the same time.
+        """
+        kept = kept_from(self.tables.facts(TABLES[0])) | {source: moment}
+        self.tables.set_properties(TABLES[0], kept_from_property(kept))
+        if self.kept_from(source) != moment:
+            raise LedgerError(
+                f"Another process changed the ledger at {self.root}; no rows were removed",
+                advice="run the command again",
+                transient=True,
+            )
 
     def check_writable(self) -> None:
         """Raise where a local root cannot be written. For other roots the first write raises."""

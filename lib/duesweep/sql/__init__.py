@@ -20,6 +20,7 @@ TOPICS = (
     "look",
     "held",
     "audit",
+    "upkeep",
 )
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 

@@ -64,4 +64,4 @@ def _literal(value: str) -> str:
 
 
 def _instant(moment: datetime) -> str:
-    return f"TIMESTAMP {_literal(moment.isoformat())}"
+    return _literal(moment.isoformat())

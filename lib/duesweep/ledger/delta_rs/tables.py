@@ -23,6 +23,7 @@ from duesweep.ledger.delta_rs.counting import count_rows
 from duesweep.ledger.delta_rs.errors import ignore_conflicts, map_errors
 from duesweep.ledger.delta_rs.reading import read_rows
 from duesweep.ledger.delta_rs.rows import ArrowRows, ArrowSweepRows
+from duesweep.ledger.delta_rs.upkeep import DeltaRsUpkeep
 from duesweep.ledger.identity import ID_PROPERTY, LedgerTableFacts
 from duesweep.ledger.reading import Condition, LedgerRow
 from duesweep.ledger.schemas import SCHEMAS
@@ -108,6 +109,10 @@ class DeltaRsTables:
         """How many rows have the same values in these columns; none if there is no table."""
         with map_errors(f"{self._location(name)} is unreadable"), suppress(TableNotFoundError):
             yield from count_rows(self._open(name), columns, conditions, least)
+
+    def upkeep(self) -> DeltaRsUpkeep:
+        """The upkeep of the same tables."""
+        return DeltaRsUpkeep(self._open, self.root)
 
     def arrow(self, name: str) -> pa.Table:
         """A whole table, in memory. Raises `ConfigError` if there is none."""

@@ -20,6 +20,7 @@ from duesweep.ledger.spark.facts import LedgerReader, is_absence
 from duesweep.ledger.spark.reading import count_rows, read_rows
 from duesweep.ledger.spark.rows import SparkSweepRows
 from duesweep.ledger.spark.types import SPARK_SCHEMAS
+from duesweep.ledger.spark.upkeep import SparkUpkeep
 from duesweep.spark_errors import SPARK_ERRORS, is_conflict, is_transient, sentence
 from duesweep.stores.journal import Journal
 
@@ -96,6 +97,10 @@ class SparkTables:
         with self._reading(name):
             table_df = self.spark.read.table(self.table(name))
             yield from count_rows(table_df, name, columns, conditions, least)
+
+    def upkeep(self) -> SparkUpkeep:
+        """The upkeep of the same tables."""
+        return SparkUpkeep(self.spark, self.root)
 
     @contextmanager
     def _reading(self, name: str) -> Iterator[None]:
