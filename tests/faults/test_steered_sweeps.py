@@ -1,4 +1,4 @@
-"""Operators' commands at random moments, beside two sweeps and NServiceBus's mover."""
+"""Operators' commands at random moments, beside two sweeps, upkeep, and NServiceBus's mover."""
 
 import json
 import random
@@ -47,6 +47,7 @@ def test_each_message_arrives_once_or_is_cancelled_whatever_operators_do(
             _repeating(lambda: _sweep(engine, endpoint)),
             _repeating(lambda: _sweep(engine, endpoint)),
             _repeating(lambda: audits.append(operator.commands.audit())),
+            _repeating(operator.commands.maintain),
         ):
             operator.work(for_seconds=5 + messages / 1_000)
         operator.resume_all()

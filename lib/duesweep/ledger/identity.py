@@ -118,9 +118,9 @@ def kept_from(table: LedgerTableFacts) -> dict[str, datetime]:
 
 
 def kept_from_property(kept: Mapping[str, datetime]) -> dict[str, str]:
-    """The same as a property, without characters that SQL would read."""
+    """The same as a property."""
     text = json.dumps({source: moment.isoformat() for source, moment in kept.items()})
-    return {KEPT_FROM_PROPERTY: text.replace("'", "\\u0027")}
+    return {KEPT_FROM_PROPERTY: text}
 
 
 def _id_of(table: LedgerTableFacts, properties: Mapping[str, str]) -> UUID:

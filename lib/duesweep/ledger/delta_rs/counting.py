@@ -16,9 +16,12 @@ _MOST_PASSES = 1_000
 def count_rows(
     table: DeltaTable, columns: Sequence[str], conditions: Sequence[Condition], least: int
 ) -> Iterator[LedgerRow]:
-    """Each combination of values of the columns that occurs `least` times or more, with `COUNT`."""
+    """Each combination of values of the columns that occurs `least` times or more, with `COUNT`.
+    Where each is asked for, there should be few.
+    """
     query = QueryBuilder().register("ledger_table", table)
-    passes = min(-(-max(table.count(), 1) // _ROWS_PER_PASS), _MOST_PASSES)
+    rows = table.count() if least > 1 else 0
+    passes = max(1, min(-(-rows // _ROWS_PER_PASS), _MOST_PASSES))
     for number in range(passes):
         where = [*map(_predicate, conditions), *_part(columns[0], number, passes)]
         for batch in query.execute(_statement(columns, where, least)):

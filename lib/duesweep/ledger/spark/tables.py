@@ -52,11 +52,11 @@ class SparkTables:
         self, name: str, rows: DataFrame, source: str, transaction: AppTransaction
     ) -> None:
         """Replace the rows of one source, once a transaction."""
-        escaped = source.replace("\\", "\\\\").replace("'", "\\'")
+        condition = f"source = {_literal(source)}"
         self._write(
             name,
             transaction,
-            lambda: rows.write.mode("overwrite").option("replaceWhere", f"source = '{escaped}'"),
+            lambda: rows.write.mode("overwrite").option("replaceWhere", condition),
         )
 
     def facts(self, name: str) -> LedgerTableFacts:
@@ -159,4 +159,9 @@ class SparkTables:
 
 
 def _format_properties(properties: Mapping[str, str]) -> str:
-    return ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
+    return ", ".join(f"{_literal(key)} = {_literal(value)}" for key, value in properties.items())
+
+
+def _literal(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

@@ -1,7 +1,7 @@
 """Upkeep of the ledger's tables in a Spark session."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -18,6 +18,8 @@ _TRIES = 5
 _HOURS = 24
 # Delta refuses fewer days than these, unless it is told not to check.
 _CHECKED_DAYS = 7
+# VACUUM would list a folder in 10,000 tasks.
+_LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
 
 
@@ -57,18 +59,26 @@ class SparkUpkeep:
         """Delete files that no version of the last `days` needs. Delta removes expired log entries
         by itself, where it writes a checkpoint.
         """
-        statement = f"VACUUM {self._table(name)} RETAIN {days * _HOURS} HOURS"
-        with self._unchecked() if days < _CHECKED_DAYS else nullcontext():
-            self._run(name, "cleaned", statement)
+        settings = {_LISTING_TASKS: "4"}
+        if days < _CHECKED_DAYS:
+            settings[_CHECK] = "false"
+        with self._set(settings):
+            self._run(name, "cleaned", f"VACUUM {self._table(name)} RETAIN {days * _HOURS} HOURS")
 
     @contextmanager
-    def _unchecked(self) -> Iterator[None]:
-        before = self.spark.conf.get(_CHECK, "true")
-        self.spark.conf.set(_CHECK, "false")
+    def _set(self, settings: Mapping[str, str]) -> Iterator[None]:
+        """Change the session's settings in the block, where its platform allows that."""
+        before: dict[str, str | None] = {}
+        with suppress(*SPARK_ERRORS):
+            for key, value in settings.items():
+                before[key] = self.spark.conf.get(key, None)
+                self.spark.conf.set(key, value)
         try:
             yield
         finally:
-            self.spark.conf.set(_CHECK, str(before))
+            for key, old in before.items():
+                with suppress(*SPARK_ERRORS):
+                    self.spark.conf.unset(key) if old is None else self.spark.conf.set(key, old)
 
     def _table(self, name: str) -> str:
         return locations.table_name(self.root, name)
