@@ -12,10 +12,13 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
-from duesweep import Duesweep
+from duesweep import Duesweep, wiring
 from duesweep.cli.app import main
+from duesweep.ledger.base import AppTransaction
+from duesweep.ledger.opening import open_ledger
 from duesweep.testing.builders import delayed_row
 from support.endpoint import Endpoint
+from support.faults.dead_sweeps import dispatch_without_settling
 
 Captured = pytest.CaptureFixture[str]
 
@@ -192,6 +195,23 @@ def test_healthy_history_has_no_findings(scene: Scene, capsys: Captured) -> None
     assert _audit(scene, capsys) == (0, {})
     assert scene.run("audit") == 0
     assert "all of it agrees." in capsys.readouterr().out
+
+
+def test_sweep_that_is_settled_in_part_is_not_judged(scene: Scene, capsys: Captured) -> None:
+    scene.endpoint.delay_many(4, ["Billing"])
+    context = wiring.sweep_context(scene.endpoint.config())
+    with context.store.open_driver() as session:
+        run = dispatch_without_settling(context, session)
+        ledger = open_ledger(context.ledger_root, context.ledger_writer, None)
+        session.close_sweep(run.sweep_id, abandoned=False, remaining=0)
+        session.seal(run.sweep_id)
+        row = ledger.tables.rows(session, run.sweep_id).sweep(session.summary(run.sweep_id)[0])
+        ledger.append("sweeps", row, AppTransaction(run.sweep_id))
+
+        assert _audit(scene, capsys) == (0, {})
+
+    assert scene.run("sweep") == 0
+    assert _audit(scene, capsys) == (0, {})
 
 
 @pytest.mark.parametrize("harms", [LEDGER_HARMS, STORE_HARMS], ids=["ledger", "store"])

@@ -1,11 +1,11 @@
 """Counts equal rows of a Delta table, without a JVM: by DataFusion, which delta-rs brings along."""
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
+from duesweep.ledger.delta_rs.quoting import literal, quote
 from duesweep.ledger.reading import COUNT, Among, Condition, LedgerRow
 
 # The groups of about so many rows are in memory at a time; for more, the table is read again.
@@ -29,10 +29,10 @@ def count_rows(
 
 
 def _statement(columns: Sequence[str], where: Sequence[str], least: int) -> str:
-    listed = ", ".join(map(_quote, columns))
+    listed = ", ".join(map(quote, columns))
     condition = f" WHERE {' AND '.join(where)}" if where else ""
     return (
-        f"SELECT {listed}, count(*) AS {_quote(COUNT)} FROM ledger_table{condition} "
+        f"SELECT {listed}, count(*) AS {quote(COUNT)} FROM ledger_table{condition} "
         f"GROUP BY {listed} HAVING count(*) >= {least}"
     )
 
@@ -42,29 +42,17 @@ def _part(column: str, number: int, passes: int) -> Iterator[str]:
     the last two characters, since those of ids differ most.
     """
     if passes > 1:
-        end, before = (f"ascii(right(coalesce({_quote(column)}, ''), {n}))" for n in (1, 2))
+        end, before = (f"ascii(right(coalesce({quote(column)}, ''), {n}))" for n in (1, 2))
         yield f"(31 * {end} + {before}) % {passes} = {number}"
 
 
 def _predicate(condition: Condition) -> str:
-    column = _quote(condition.column)
+    column = quote(condition.column)
     if isinstance(condition, Among):
-        return f"{column} IN ({', '.join(map(_literal, condition.values)) or 'NULL'})"
+        return f"{column} IN ({', '.join(map(literal, condition.values)) or 'NULL'})"
     limits = []
     if condition.start is not None:
-        limits.append(f"{column} >= {_instant(condition.start)}")
+        limits.append(f"{column} >= {literal(condition.start.isoformat())}")
     if condition.end is not None:
-        limits.append(f"{column} < {_instant(condition.end)}")
+        limits.append(f"{column} < {literal(condition.end.isoformat())}")
     return " AND ".join(limits) or "true"
-
-
-def _quote(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _literal(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
-
-
-def _instant(moment: datetime) -> str:
-    return _literal(moment.isoformat())

@@ -21,6 +21,7 @@ from duesweep.ledger import locations
 from duesweep.ledger.base import AppTransaction
 from duesweep.ledger.delta_rs.counting import count_rows
 from duesweep.ledger.delta_rs.errors import ignore_conflicts, map_errors
+from duesweep.ledger.delta_rs.quoting import literal
 from duesweep.ledger.delta_rs.reading import read_rows
 from duesweep.ledger.delta_rs.rows import ArrowRows, ArrowSweepRows
 from duesweep.ledger.delta_rs.upkeep import DeltaRsUpkeep
@@ -92,8 +93,7 @@ class DeltaRsTables:
         self, name: str, rows: ArrowRows, source: str, transaction: AppTransaction
     ) -> None:
         """Replace the rows of one source, once a transaction."""
-        escaped = source.replace("'", "''")
-        predicate = f"source = '{escaped}'"
+        predicate = f"source = {literal(source)}"
         self._write(name, rows, transaction, mode="overwrite", predicate=predicate)
 
     def read(

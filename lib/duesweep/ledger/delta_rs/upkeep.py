@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from duesweep.ledger.delta_rs.errors import map_errors
+from duesweep.ledger.delta_rs.quoting import literal, quote
 from duesweep.ledger.upkeep import TableSize
 
 _TRIES = 5
@@ -37,9 +38,9 @@ class DeltaRsUpkeep:
 
     def remove(self, name: str, source: str, column: str, before: datetime) -> int:
         """Remove a source's rows before an instant."""
-        escaped = source.replace("'", "''")
-        # As text, which takes the column's type: the log cannot be compared with a TIMESTAMP.
-        predicate = f"source = '{escaped}' AND \"{column}\" < '{before.isoformat()}'"
+        # The instant as text: the log cannot be compared with a TIMESTAMP.
+        moment = literal(before.isoformat())
+        predicate = f"source = {literal(source)} AND {quote(column)} < {moment}"
         done = self._try(name, "cut", lambda table: table.delete(predicate))
         return int(done["num_deleted_rows"])
 

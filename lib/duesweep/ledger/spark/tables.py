@@ -17,6 +17,7 @@ from duesweep.ledger.base import AppTransaction
 from duesweep.ledger.identity import LedgerTableFacts
 from duesweep.ledger.reading import Condition, LedgerRow
 from duesweep.ledger.spark.facts import LedgerReader, is_absence
+from duesweep.ledger.spark.quoting import literal
 from duesweep.ledger.spark.reading import count_rows, read_rows
 from duesweep.ledger.spark.rows import SparkSweepRows
 from duesweep.ledger.spark.types import SPARK_SCHEMAS
@@ -52,7 +53,7 @@ class SparkTables:
         self, name: str, rows: DataFrame, source: str, transaction: AppTransaction
     ) -> None:
         """Replace the rows of one source, once a transaction."""
-        condition = f"source = {_literal(source)}"
+        condition = f"source = {literal(source)}"
         self._write(
             name,
             transaction,
@@ -159,9 +160,4 @@ class SparkTables:
 
 
 def _format_properties(properties: Mapping[str, str]) -> str:
-    return ", ".join(f"{_literal(key)} = {_literal(value)}" for key, value in properties.items())
-
-
-def _literal(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+    return ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())

@@ -11,6 +11,7 @@ from pyspark.sql import Row, SparkSession
 from duesweep.errors import LedgerError, raise_interruption
 from duesweep.ledger import locations
 from duesweep.ledger.spark.facts import is_absence
+from duesweep.ledger.spark.quoting import literal
 from duesweep.ledger.upkeep import TableSize
 from duesweep.spark_errors import SPARK_ERRORS, is_conflict, is_transient, sentence
 
@@ -32,8 +33,9 @@ class SparkUpkeep:
 
     def size(self, name: str) -> TableSize | None:
         """How large the table is; None: there is none."""
+        statement = f"DESCRIBE DETAIL {self._table(name)}"
         try:
-            row = self.spark.sql(f"DESCRIBE DETAIL {self._table(name)}").first()
+            row = self.spark.sql(statement).first()
         except SPARK_ERRORS as error:
             if is_absence(error):
                 return None
@@ -44,9 +46,8 @@ class SparkUpkeep:
 
     def remove(self, name: str, source: str, column: str, before: datetime) -> int:
         """Remove a source's rows before an instant."""
-        escaped = source.replace("\\", "\\\\").replace("'", "\\'")
         micros = round(before.astimezone(UTC).timestamp() * 1_000_000)
-        condition = f"source = '{escaped}' AND `{column}` < timestamp_micros({micros})"
+        condition = f"source = {literal(source)} AND `{column}` < timestamp_micros({micros})"
         (row,) = self._run(name, "cut", f"DELETE FROM {self._table(name)} WHERE {condition}")
         return int(row[0])
 
