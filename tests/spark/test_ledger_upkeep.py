@@ -38,11 +38,15 @@ def test_old_rows_and_small_and_old_files_are_removed(spark: SparkSession, tmp_p
     by_spark.keep_from(SOURCE, _NOON + _HOUR)
     removed = upkeep.remove("tombstones", SOURCE, "dispatched_at", _NOON + _HOUR)
     compacted = upkeep.compact("tombstones")
+    upkeep.vacuum("tombstones", 8)
+    kept = len(list((tmp_path / "ledger" / "tombstones").glob("*.parquet")))
     upkeep.vacuum("tombstones", 0)
 
     assert (removed, compacted) == (1, 4)
     size = upkeep.size("tombstones")
     assert size is not None
+    found = by_spark.tables.facts("tombstones").properties or {}
+    assert (kept > 1, found["delta.deletedFileRetentionDuration"]) == (True, "interval 8 days")
     assert (size.files, size.bytes > 1_000) == (1, True)
     assert len(list((tmp_path / "ledger" / "tombstones").glob("*.parquet"))) == 1
     assert upkeep.size("changes") is None

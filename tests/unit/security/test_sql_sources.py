@@ -28,6 +28,7 @@ SENT = {
     "ledger/spark/facts.py:read_facts": "a table of the ledger",
     "ledger/spark/tables.py:create": "a table of the ledger, with constant columns",
     "ledger/spark/tables.py:set_properties": "a table of the ledger, with constant properties",
+    "ledger/spark/upkeep.py:_keep_files": "a table of the ledger, and a number",
     "ledger/spark/upkeep.py:remove": "a table of the ledger, a constant column, and literals",
     "demo/ledger_view.py:_count": "a table of the demonstration's own server",
     "demo/ledger_view.py:account": "a table of the demonstration's own ledger",

@@ -19,6 +19,7 @@ _TRIES = 5
 _HOURS = 24
 # Delta refuses fewer days than these, unless it is told not to check.
 _CHECKED_DAYS = 7
+_KEPT, _KEPT_BY_DEFAULT = "delta.deletedFileRetentionDuration", "interval 7 days"
 # VACUUM would list a folder in 10,000 tasks.
 _LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
@@ -60,11 +61,23 @@ class SparkUpkeep:
         """Delete files that no version of the last `days` needs. Delta removes expired log entries
         by itself, where it writes a checkpoint.
         """
+        if days:
+            self._keep_files(name, days)
         settings = {_LISTING_TASKS: "4"}
         if days < _CHECKED_DAYS:
             settings[_CHECK] = "false"
         with self._set(settings):
             self._run(name, "cleaned", f"VACUUM {self._table(name)} RETAIN {days * _HOURS} HOURS")
+
+    def _keep_files(self, name: str, days: int) -> None:
+        """Delta's VACUUM goes by a property of the table, and ignores what RETAIN says, unless that
+        is 0.
+        """
+        wanted = f"interval {days} days"
+        rows = self._run(name, "read", f"SHOW TBLPROPERTIES {self._table(name)}")
+        if {row["key"]: row["value"] for row in rows}.get(_KEPT, _KEPT_BY_DEFAULT) != wanted:
+            change = f"ALTER TABLE {self._table(name)} SET TBLPROPERTIES ('{_KEPT}' = '{wanted}')"
+            self._run(name, "cleaned", change)
 
     @contextmanager
     def _set(self, settings: Mapping[str, str]) -> Iterator[None]:
