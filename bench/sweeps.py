@@ -107,9 +107,9 @@ def sweep_from_shell(file: Path, *options: str, **environment: str) -> ShellRun:
             stdout=written,
             env={k: v for k, v in os.environ.items() if k != "PYSPARK_SUBMIT_ARGS"} | environment,
         )
-        ended, status, used, peak_mb = 0, 0, None, 0.0
+        ended, status, used, peak = 0, 0, None, 0.0
         while not ended:
-            peak_mb = _peak_mb(process.pid) or peak_mb
+            peak = peak_mb(process.pid) or peak
             time.sleep(0.005)
             ended, status, used = os.wait4(process.pid, os.WNOHANG)
         seconds = time.monotonic() - started
@@ -119,10 +119,10 @@ def sweep_from_shell(file: Path, *options: str, **environment: str) -> ShellRun:
     if status or json.loads(output)["outcome"] != "done":
         raise RuntimeError(f"a sweep ended with {process.returncode}: {output!r}")
     cpu = used.ru_utime + used.ru_stime
-    return ShellRun(round(seconds, 3), round(cpu, 3), peak_mb)
+    return ShellRun(round(seconds, 3), round(cpu, 3), peak)
 
 
-def _peak_mb(pid: int) -> float:
+def peak_mb(pid: int) -> float:
     """The peak since the process began its program; `ru_maxrss` would count its parent's, too."""
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():

@@ -49,7 +49,7 @@ def _run(options: argparse.Namespace, folder: Path) -> int:
         testbed.prepare()
         ticks = []
         for _ in range(options.ticks):
-            _make_due(testbed)
+            make_due(testbed)
             ticks.append(sweep_from_shell(file, JAVA_HOME="/nonexistent"))
         sent = _count_sent(testbed)
         figures = _figures(ticks) | _ledger_files(folder / "ledger")
@@ -62,7 +62,7 @@ def _run(options: argparse.Namespace, folder: Path) -> int:
     return 0 if sent == figures["expected"] else 1
 
 
-def _make_due(testbed: Testbed) -> None:
+def make_due(testbed: Testbed) -> None:
     """Add the rows that are due to the delayed table, under new ids."""
     with psycopg.connect(testbed.dsn, autocommit=True) as connection:
         connection.execute(

@@ -1,4 +1,4 @@
-"""Operators' commands at random moments, beside two sweeps and NServiceBus's mover."""
+"""Operators' commands at random moments, beside two sweeps, upkeep, and NServiceBus's mover."""
 
 import json
 import random
@@ -13,6 +13,7 @@ from datetime import timedelta
 import pytest
 
 from duesweep import Duesweep, ErrorFilter, MessageFilter, Moment, wiring
+from duesweep.audit.audit import AuditReport
 from duesweep.core.message import MESSAGE_ID
 from duesweep.engines.base import Engine
 from duesweep.errors import DuesweepError
@@ -39,10 +40,14 @@ def test_each_message_arrives_once_or_is_cancelled_whatever_operators_do(
     operator = _Operator(Duesweep(config), [*soon, *later])
     own_queue = endpoint.server.quoted(endpoint.addresses.own_queue)
 
+    audits: list[AuditReport] = []
+
     with Mover(endpoint.dsn, endpoint.delayed, own_queue, pause_seconds=0.2) as mover:
         with (
             _repeating(lambda: _sweep(engine, endpoint)),
             _repeating(lambda: _sweep(engine, endpoint)),
+            _repeating(lambda: audits.append(operator.commands.audit())),
+            _repeating(operator.commands.maintain),
         ):
             operator.work(for_seconds=5 + messages / 1_000)
         operator.resume_all()
@@ -53,6 +58,10 @@ def test_each_message_arrives_once_or_is_cancelled_whatever_operators_do(
     with suppress(_NothingToReplay):
         operator.replay("Billing")
 
+    audits.append(operator.commands.audit())
+    assert [one for audit in audits for one in audit.suspects] == [], SEED
+    assert len(audits) > 1
+    assert audits[-1].sweeps
     changes = ledger.rows("changes")
     kinds = Counter(row.change for row in changes)
     assert {"cancelled", "rescheduled", "replayed"} <= set(kinds), (SEED, kinds)

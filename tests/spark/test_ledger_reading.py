@@ -13,7 +13,7 @@ from duesweep.ledger.base import AppTransaction
 from duesweep.ledger.delta_rs.rows import ArrowRows
 from duesweep.ledger.delta_rs.tables import DeltaRsTables
 from duesweep.ledger.ledger import Ledger
-from duesweep.ledger.reading import ENCLOSED_TYPES, Among, Between
+from duesweep.ledger.reading import COUNT, ENCLOSED_TYPES, Among, Between
 from duesweep.ledger.schemas import ERRORS
 from duesweep.ledger.spark.tables import SparkTables
 
@@ -58,3 +58,15 @@ def test_spark_reads_the_same_rows_as_delta_rs(spark: SparkSession, tmp_path: Pa
         assert found[0] == found[1]
         assert {row["message_key"] for row in found[0]} == keys
     assert list(by_spark.rows("changes", ["message_key"])) == []
+    for ledger in (by_spark, by_delta_rs):
+        twice = list(ledger.count("errors", ["source"], least=2))
+        assert twice == [{"source": "a'b", COUNT: 3}]
+        assert list(ledger.count("errors", ["message_key"], least=2)) == []
+        late = Between("last_failed_at", _FAILED + _HOUR)
+        assert list(ledger.count("errors", ["source"], late)) == [{"source": "a'b", COUNT: 2}]
+        assert list(ledger.count("changes", ["source"])) == []
+    many = Among("message_key", [f"{number}" for number in range(1, 1_500)])
+    assert {row["message_key"] for row in by_spark.rows("errors", ["message_key"], many)} == {
+        "1",
+        "2",
+    }

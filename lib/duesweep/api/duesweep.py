@@ -10,14 +10,17 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from duesweep import wiring
+from duesweep.api.auditing import audit_source
 from duesweep.api.caller import given_by, require_reason
 from duesweep.api.choosing import find_messages
 from duesweep.api.engines import opened_engine
 from duesweep.api.ledgers import command_ledger
 from duesweep.api.look import look_at
+from duesweep.api.maintaining import maintain_source
 from duesweep.api.planning import look_ahead
 from duesweep.api.replaying import ErrorsReport, replay
 from duesweep.api.tables import read_table
+from duesweep.audit.audit import AuditReport
 from duesweep.change_messages import NewDue, cancel_chosen, reschedule_chosen
 from duesweep.choose import open_look
 from duesweep.config import Config
@@ -28,6 +31,7 @@ from duesweep.core.waiting import MessageFilter
 from duesweep.errors import ConfigError
 from duesweep.exhausted import ExhaustedMessages
 from duesweep.listing import Listing, Question, list_waiting
+from duesweep.maintain.report import MaintainReport
 from duesweep.outlook import Outlook
 from duesweep.replay import Target, find_errors
 from duesweep.steer import CommandReport, Work, run_command
@@ -135,6 +139,16 @@ class Duesweep:
         _refuse_unclear(wanted.is_empty, everything=everything)
         command = Command(CommandName.REPLAY, given_by(), reason)
         return replay(self.config, wanted, Target(to, due), command, self.spark)
+
+    def audit(self) -> AuditReport:
+        """Compare store, journal and ledger. What does not agree is in `suspects`."""
+        return audit_source(wiring.sweep_context(self.config), self.spark)
+
+    def maintain(self, *, forget: Sequence[str] = ()) -> MaintainReport:
+        """Settle, remove what is too old, and tidy up the ledger's files. `forget` are sources
+        whose delayed tables are gone.
+        """
+        return maintain_source(self.config, forget, self.spark)
 
     def table(self, name: str) -> Any:
         """A table of the ledger: a lazy Spark DataFrame if `spark` is given, else in Arrow."""

@@ -8,8 +8,9 @@ from duesweep import config as configuration
 from duesweep.context import SweepContext
 from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.ledger.ledger import Ledger
-from duesweep.ledger.opening import open_ledger
-from duesweep.ledger.writers import resolve_writer
+from duesweep.ledger.locations import local_folder
+from duesweep.ledger.opening import open_for_reading, open_ledger
+from duesweep.ledger.writers import can_delta_rs_reach, resolve_writer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,3 +32,14 @@ def command_ledger(context: SweepContext, spark: "SparkSession | None" = None) -
     with map_spark_errors():
         session = spark or spark_session(configuration.jars())
         yield open_ledger(root, writer, session, context.timeouts)
+
+
+@contextmanager
+def reading_ledger(context: SweepContext, spark: "SparkSession | None" = None) -> Iterator[Ledger]:
+    """The same to read only: without Spark for a local folder, whoever writes there."""
+    root = context.ledger_root
+    if spark is None and local_folder(root) is not None and can_delta_rs_reach(root):
+        yield open_for_reading(root, context.timeouts)
+        return
+    with command_ledger(context, spark) as ledger:
+        yield ledger

@@ -22,6 +22,7 @@ from duesweep.cli import (
     rabbitmq,
     steering,
     subscriptions,
+    upkeep,
 )
 from duesweep.cli.endings import ending
 from duesweep.cli.options import ConfigFile, OneDocument, Overrides, PrintSql
@@ -214,6 +215,7 @@ def demo(
 messages.add_to(app)
 steering.add_to(app)
 pausing.add_to(app)
+upkeep.add_to(app)
 
 
 def _run(arguments: list[str]) -> object:

@@ -16,7 +16,7 @@ _SWEEPS = {"sweep", "handover"}
 # `--json` of the commands that are not here prints a line for each result.
 _ONE_DOCUMENT = {
     *("plan", "list", "show", "cancel", "reschedule", "restore", "errors"),
-    *("pause", "resume", "paused", "doctor"),
+    *("pause", "resume", "paused", "doctor", "audit", "maintain"),
 }
 _EMPTY: dict[str, Any] = {"failures": [], "breakers": [], "held_back": []}
 

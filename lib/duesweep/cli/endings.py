@@ -27,6 +27,8 @@ SENTENCES: Mapping[tuple[str, ...], str] = {
     ("pause",): _AGAIN,
     ("resume",): _AGAIN,
     ("paused",): _NOTHING,
+    ("audit",): _NOTHING,
+    ("maintain",): _AGAIN,
     ("errors", "list"): _NOTHING,
     ("errors", "show"): _NOTHING,
     ("errors", "replay"): _CHANGES,

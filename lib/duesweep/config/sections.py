@@ -166,10 +166,14 @@ class RetryConfig(_Section):
 
 
 class LedgerConfig(_Section):
-    """Where the Delta ledger is."""
+    """Where the Delta ledger is, for how many days it keeps what was delivered (None: for ever),
+    and for how many days old files, which readers of an earlier version may still need.
+    """
 
     root: str = Field(min_length=1)
     writer: LedgerWriter = LedgerWriter.AUTO
+    keep_days: int | None = Field(default=None, ge=1, le=36_500)
+    vacuum_days: int = Field(default=7, ge=0, le=36_500)
 
 
 class SweepConfig(_Section):

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from duesweep.ledger.identity import LedgerTableFacts
 from duesweep.ledger.reading import Condition, LedgerRow
+from duesweep.ledger.upkeep import LedgerUpkeep
 from duesweep.stores.journal import ExhaustedPiece, Journal, SweepSummary
 
 # A table's rows as its writer takes them: a DataFrame, or what delta-rs reads as Arrow.
@@ -99,4 +100,16 @@ class LedgerTables(Protocol):
         self, name: str, columns: Sequence[str], conditions: Sequence[Condition]
     ) -> Iterator[LedgerRow]:
         """Rows of a table, as a stream: all that fit the conditions; none if there is no table."""
+        ...
+
+    def count(
+        self, name: str, columns: Sequence[str], conditions: Sequence[Condition], least: int
+    ) -> Iterator[LedgerRow]:
+        """Each combination of values of these columns that occurs in `least` rows or more, and in
+        how many, as the column `COUNT`; of rows that fit the conditions. None if there is no table.
+        """
+        ...
+
+    def upkeep(self) -> LedgerUpkeep:
+        """The upkeep of the same tables."""
         ...

@@ -1,7 +1,9 @@
 """Finds out to which ledger the tables under a root belong, and what is wrong. Without I/O."""
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from uuid import UUID
 
 from duesweep.errors import ConfigError
@@ -14,6 +16,8 @@ TABLES = ("tombstones", "errors", "retries", "sweeps")
 # it has to be there.
 CHANGES = "changes"
 CHANGES_PROPERTY = "duesweep.hasChanges"
+# A property of the first table, JSON: the sources of which rows before an instant were removed.
+KEPT_FROM_PROPERTY = "duesweep.keptFrom"
 # Every table of a ledger has one of these sets, also tables of older versions.
 _COLUMNS = {"source", "message_key"}, {"source", "sweep_id"}
 
@@ -103,6 +107,20 @@ def identify(tables: Iterable[LedgerTableFacts]) -> Identity:
 def requires_changes(table: LedgerTableFacts) -> bool:
     """Whether this table says that the ledger has the table `changes`, too."""
     return CHANGES_PROPERTY in (table.properties or {})
+
+
+def kept_from(table: LedgerTableFacts) -> dict[str, datetime]:
+    """From when on the ledger has all rows of a source; of others it has all there were. `table` is
+    its first.
+    """
+    found = json.loads((table.properties or {}).get(KEPT_FROM_PROPERTY, "{}"))
+    return {source: datetime.fromisoformat(moment) for source, moment in found.items()}
+
+
+def kept_from_property(kept: Mapping[str, datetime]) -> dict[str, str]:
+    """The same as a property."""
+    text = json.dumps({source: moment.isoformat() for source, moment in kept.items()})
+    return {KEPT_FROM_PROPERTY: text}
 
 
 def _id_of(table: LedgerTableFacts, properties: Mapping[str, str]) -> UUID:

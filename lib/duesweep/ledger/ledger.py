@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 from duesweep.core.change import CommandName, UnsettledCommand
@@ -19,6 +20,8 @@ from duesweep.ledger.identity import (
     TABLES,
     Identity,
     identify,
+    kept_from,
+    kept_from_property,
     requires_changes,
 )
 from duesweep.ledger.reading import Condition, LedgerRow
@@ -98,6 +101,23 @@ class Ledger:
             for name in identity.unmarked:
                 self.tables.set_properties(name, _id_properties(name, identity.ledger_id))
 
+    def kept_from(self, source: str) -> datetime | None:
+        """From when on the ledger has all rows of a source; None: it has all there were."""
+        return kept_from(self.tables.facts(TABLES[0])).get(source)
+
+    def keep_from(self, source: str, moment: datetime) -> None:
+        """Note that a source's rows before `moment` are about to be removed. The caller holds the
+        lock. Raises `LedgerError` where another process notes something at the same time.
+        """
+        kept = kept_from(self.tables.facts(TABLES[0])) | {source: moment}
+        self.tables.set_properties(TABLES[0], kept_from_property(kept))
+        if self.kept_from(source) != moment:
+            raise LedgerError(
+                f"Another process changed the ledger at {self.root}; no rows were removed",
+                advice="run the command again",
+                transient=True,
+            )
+
     def check_writable(self) -> None:
         """Raise where a local root cannot be written. For other roots the first write raises."""
         locations.check_writable(self.root)
@@ -170,6 +190,12 @@ class Ledger:
     ) -> Iterator[LedgerRow]:
         """Rows of a table, as a stream: all that fit the conditions; none if there is no table."""
         return self.tables.read(name, columns, conditions)
+
+    def count(
+        self, name: str, columns: Sequence[str], *conditions: Condition, least: int = 1
+    ) -> Iterator[LedgerRow]:
+        """How many rows have the same values in these columns; see `LedgerTables.count`."""
+        return self.tables.count(name, columns, conditions, least)
 
     def _append_exhausted(
         self, rows: SweepRows, pieces: Sequence[ExhaustedPiece], only: AppTransaction

@@ -13,6 +13,9 @@ LedgerRow = dict[str, Any]
 # of many rows would take much memory.
 ENCLOSED_TYPES = ENCLOSED_MESSAGE_TYPES
 
+# The column that has the number of rows, where equal rows are counted.
+COUNT = "rows"
+
 
 class Among(NamedTuple):
     """The column has one of the values."""

@@ -19,6 +19,8 @@ TOPICS = (
     "doctor",
     "look",
     "held",
+    "audit",
+    "upkeep",
 )
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 

@@ -12,6 +12,7 @@ from duesweep.core.breaker_report import report_from_text
 from duesweep.core.change import Command
 from duesweep.core.message import Message
 from duesweep.stores.abilities import StopsSweeps
+from duesweep.stores.auditing import AuditedStore, CanBeAudited
 from duesweep.stores.steering import KeepsCommands, LooksAtMessages, PausesDestinations
 from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import DelayedRow
@@ -106,6 +107,12 @@ class DelayedTableUnderTest(Generic[S]):
         with self.store.open_driver() as driver:
             assert isinstance(driver, PausesDestinations)
             yield driver
+
+    @contextmanager
+    def open_audit(self) -> Iterator[AuditedStore]:
+        with self.store.open_driver() as driver:
+            assert isinstance(driver, CanBeAudited)
+            yield driver.audited()
 
     def attempts(self) -> dict[str, int]:
         return {key: row.attempts for key, row in self.endpoint.attempts().items()}

@@ -1,14 +1,13 @@
 """The history of a trial, and whether it is true: store, queues, journal and ledger by message."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from duesweep.core.audit import SweepFacts, judge_sweeps
 from support.trials.messages import Expected, Kind
 from support.trials.world import ERROR_QUEUE, MOVED, OTHER_QUEUES, Copy, World
-
-_ACCOUNT = ("claimed", "skipped", "gone", "eligible_later", "held", "left")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,18 +153,13 @@ def _wrong_retries(history: History) -> Iterator[str]:
 
 
 def _wrong_sweeps(history: History) -> Iterator[str]:
-    """Each sweep has one row, whose numbers add up to the tombstones."""
-    rows = history.ledger["sweeps"]
-    tombstones = Counter(row.sweep_id for row in history.ledger["tombstones"])
-    if len({row.sweep_id for row in rows}) != len(rows):
-        yield "sweeps has two rows for one sweep"
-    for row in rows:
-        name = f"sweep {row.sweep_id} ({row.outcome})"
-        if row.found != sum(row[part] for part in _ACCOUNT):
-            yield f"{name}: found {row.found} is not the sum of the others"
-        if row.claimed != row.dispatched + row.failed + row.exhausted:
-            yield f"{name}: claimed {row.claimed} is not the sum of the others"
-        if row.dispatched + row.exhausted != tombstones.pop(row.sweep_id, 0):
-            yield f"{name}: its tombstones are not {row.dispatched} + {row.exhausted}"
-    if tombstones:
-        yield f"{len(tombstones)} sweeps have tombstones and no row"
+    """By the rules of the command `audit`."""
+    facts: defaultdict[str, SweepFacts] = defaultdict(SweepFacts)
+    for row in history.ledger["sweeps"]:
+        facts[row.sweep_id].add_row(row)
+    for row in history.ledger["tombstones"]:
+        facts[row.sweep_id].add_tombstones(row.outcome, 1)
+    for row in history.ledger["errors"]:
+        facts[row.sweep_id].errors += 1
+    for suspect in judge_sweeps(facts):
+        yield f"{suspect.check} of sweep {suspect.about}: {suspect.found}"

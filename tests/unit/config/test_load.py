@@ -41,7 +41,7 @@ def test_everything_but_store_and_ledger_has_a_default() -> None:
             "error_queue": None,
             "max_exhausted_per_sweep": 1000,
         },
-        "ledger": {"root": "/ledger", "writer": "auto"},
+        "ledger": {"root": "/ledger", "writer": "auto", "keep_days": None, "vacuum_days": 7},
         "sweep": {
             "batch_rows": None,
             "batch_bytes": 8_000_000,

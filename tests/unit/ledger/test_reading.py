@@ -7,14 +7,16 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID
 from duesweep.errors import LedgerError
 from duesweep.ledger.base import AppTransaction
+from duesweep.ledger.delta_rs import counting
 from duesweep.ledger.delta_rs.rows import ArrowRows
 from duesweep.ledger.delta_rs.tables import DeltaRsTables
 from duesweep.ledger.ledger import Ledger
-from duesweep.ledger.reading import ENCLOSED_TYPES, Among, Between
+from duesweep.ledger.reading import COUNT, ENCLOSED_TYPES, Among, Between
 from duesweep.ledger.schemas import ERRORS
 
 _NINE = datetime(2026, 11, 23, 9, tzinfo=UTC)
@@ -96,3 +98,39 @@ def test_lost_file_is_an_error_of_the_ledger(ledger: Ledger) -> None:
 
     with pytest.raises(LedgerError, match="errors is unreadable"):
         list(ledger.rows("errors", ["message_key"]))
+
+
+def test_files_that_delta_rs_has_rewritten_are_read_by_conditions(ledger: Ledger) -> None:
+    headers = {ENCLOSED_MESSAGE_TYPES: "Sales.Cancel"}
+    rows = [
+        {"source": source, "message_key": key, "headers": headers, "last_failed_at": _NINE}
+        for source, key in (("a", "1"), ("a", "2"), ("b", "3"))
+    ]
+    _append(ledger, *rows)
+    DeltaTable(Path(ledger.root) / "errors").delete("message_key = '2'")
+
+    assert _keys(ledger, Among("source", ["a"]), Between("last_failed_at", _NINE)) == ["1"]
+    found = list(ledger.rows("errors", [ENCLOSED_TYPES], Among("message_key", ["3"])))
+    assert found == [{ENCLOSED_TYPES: "Sales.Cancel"}]
+
+
+def test_equal_rows_are_counted(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As if the table were too large for one pass.
+    monkeypatch.setattr(counting, "_ROWS_PER_PASS", 3)
+    for source in ("it's", "b"):
+        _append(ledger, *({"source": source, "message_key": f"{n}"} for n in (1, 1, 2, 13)))
+
+    found = list(ledger.count("errors", ["message_key", "source"], Among("source", ["it's"])))
+    twice = list(ledger.count("errors", ["message_key", "attempts"], least=2))
+
+    assert sorted((row["message_key"], row[COUNT]) for row in found) == [
+        ("1", 2),
+        ("13", 1),
+        ("2", 1),
+    ]
+    assert sorted((row["message_key"], row["attempts"], row[COUNT]) for row in twice) == [
+        ("1", None, 4),
+        ("13", None, 2),
+        ("2", None, 2),
+    ]
+    assert list(ledger.count("changes", ["source"])) == []

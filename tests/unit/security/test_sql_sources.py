@@ -24,9 +24,12 @@ SENT = {
     "drivers/postgresql/connection.py:copy_messages": "a table",
     "drivers/postgresql/settings.py:settings_query": "settings of sessions, as literals",
     "drivers/sqlserver/connect.py:connect": "settings of sessions, constants and numbers",
+    "ledger/delta_rs/counting.py:_statement": "constant columns, and literals",
     "ledger/spark/facts.py:read_facts": "a table of the ledger",
     "ledger/spark/tables.py:create": "a table of the ledger, with constant columns",
     "ledger/spark/tables.py:set_properties": "a table of the ledger, with constant properties",
+    "ledger/spark/upkeep.py:_keep_files": "a table of the ledger, and a number",
+    "ledger/spark/upkeep.py:remove": "a table of the ledger, a constant column, and literals",
     "demo/ledger_view.py:_count": "a table of the demonstration's own server",
     "demo/ledger_view.py:account": "a table of the demonstration's own ledger",
     "demo/ledger_view.py:show": "a table of the demonstration's own ledger",
@@ -69,9 +72,10 @@ QUOTING = {
     "drivers/sqlserver/binding.py:literal": 'value.replace("\'", "\'\'")',
     "drivers/sqlserver/names.py:_quoted": 'name.replace("\'", "\'\'")',
     "ledger/locations.py:_quote": "name.replace('`', '``')",
-    # The source in a predicate of Delta's.
-    "ledger/delta_rs/tables.py:replace_source": 'source.replace("\'", "\'\'")',
-    "ledger/spark/tables.py:replace_source": "source.replace('\\\\', '\\\\\\\\')",
+    # Delta's predicates and properties.
+    "ledger/delta_rs/quoting.py:literal": 'text.replace("\'", "\'\'")',
+    "ledger/delta_rs/quoting.py:quote": "name.replace('\"', '\"\"')",
+    "ledger/spark/quoting.py:literal": "text.replace('\\\\', '\\\\\\\\')",
     # A placeholder of psycopg's, and an ODBC connection string.
     "drivers/postgresql/statements.py:_sent": "str(each).replace('%', '%%')",
     "drivers/sqlserver/dsn.py:_brace": "value.replace('}', '}}')",

@@ -20,15 +20,33 @@ def read_rows(
 ) -> Iterator[LedgerRow]:
     """The rows that fit all conditions, with these columns; the memory that it takes is bounded."""
     predicates = [each for condition in conditions for each in _predicates(condition)]
-    scanner = table.to_pyarrow_dataset().scanner(
-        columns={name: _expression(name) for name in columns},
-        filter=reduce(and_, predicates) if predicates else None,
-        batch_size=_ROWS_WITH_BODIES if "body" in columns else _ROWS,
-        batch_readahead=1,
-        fragment_readahead=1,
-    )
-    for batch in scanner.to_batches():
-        yield from batch.to_pylist(maps_as_pydicts="lossy")
+    predicate = reduce(and_, predicates) if predicates else None
+    tested = [condition.column for condition in conditions]
+    dataset = table.to_pyarrow_dataset()
+    options = {
+        "schema": dataset.schema,
+        "batch_size": _ROWS_WITH_BODIES if "body" in columns else _ROWS,
+        "batch_readahead": 1,
+    }
+    wanted = {name: _expression(name) for name in columns}
+    for fragment in dataset.get_fragments(filter=predicate):
+        if predicate is None or not _has_views(fragment.physical_schema):
+            batches = fragment.to_batches(columns=wanted, filter=predicate, **options)
+        else:
+            read = wanted | {name: pc.field(name) for name in tested}
+            batches = (
+                batch.filter(predicate).select(list(columns))
+                for batch in fragment.to_batches(columns=read, **options)
+            )
+        for batch in batches:
+            yield from batch.to_pylist(maps_as_pydicts="lossy")
+
+
+def _has_views(schema: pa.Schema) -> bool:
+    """Whether it is a file that delta-rs has rewritten, as its `delete` does: its texts are views,
+    and pyarrow cannot compare those with the texts of a filter.
+    """
+    return any(str(field.type) == "string_view" for field in schema)
 
 
 def _expression(name: str) -> pc.Expression:

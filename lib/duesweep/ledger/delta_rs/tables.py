@@ -19,9 +19,12 @@ from duesweep.core.timeouts import DEFAULT_TIMEOUTS
 from duesweep.errors import ConfigError, LedgerError, StoreError
 from duesweep.ledger import locations
 from duesweep.ledger.base import AppTransaction
+from duesweep.ledger.delta_rs.counting import count_rows
 from duesweep.ledger.delta_rs.errors import ignore_conflicts, map_errors
+from duesweep.ledger.delta_rs.quoting import literal
 from duesweep.ledger.delta_rs.reading import read_rows
 from duesweep.ledger.delta_rs.rows import ArrowRows, ArrowSweepRows
+from duesweep.ledger.delta_rs.upkeep import DeltaRsUpkeep
 from duesweep.ledger.identity import ID_PROPERTY, LedgerTableFacts
 from duesweep.ledger.reading import Condition, LedgerRow
 from duesweep.ledger.schemas import SCHEMAS
@@ -90,8 +93,7 @@ class DeltaRsTables:
         self, name: str, rows: ArrowRows, source: str, transaction: AppTransaction
     ) -> None:
         """Replace the rows of one source, once a transaction."""
-        escaped = source.replace("'", "''")
-        predicate = f"source = '{escaped}'"
+        predicate = f"source = {literal(source)}"
         self._write(name, rows, transaction, mode="overwrite", predicate=predicate)
 
     def read(
@@ -100,6 +102,17 @@ class DeltaRsTables:
         """Rows of a table, as a stream; none if there is no table."""
         with map_errors(f"{self._location(name)} is unreadable"), suppress(TableNotFoundError):
             yield from read_rows(self._open(name), columns, conditions)
+
+    def count(
+        self, name: str, columns: Sequence[str], conditions: Sequence[Condition], least: int
+    ) -> Iterator[LedgerRow]:
+        """How many rows have the same values in these columns; none if there is no table."""
+        with map_errors(f"{self._location(name)} is unreadable"), suppress(TableNotFoundError):
+            yield from count_rows(self._open(name), columns, conditions, least)
+
+    def upkeep(self) -> DeltaRsUpkeep:
+        """The upkeep of the same tables."""
+        return DeltaRsUpkeep(self._open, self.root)
 
     def arrow(self, name: str) -> pa.Table:
         """A whole table, in memory. Raises `ConfigError` if there is none."""

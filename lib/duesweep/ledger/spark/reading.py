@@ -8,9 +8,11 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
-from duesweep.ledger.reading import ENCLOSED_TYPES, Among, Condition, LedgerRow
+from duesweep.ledger.reading import COUNT, ENCLOSED_TYPES, Among, Condition, LedgerRow
 from duesweep.ledger.schemas import SCHEMAS
 
+# More values than that are joined: a plan with so many literals takes long.
+_MOST_LITERALS = 1_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -21,16 +23,52 @@ def read_rows(
 
     Instants travel as microseconds: PySpark would give them in this process's time zone.
     """
-    schema = SCHEMAS[name]
-    instants = {f.name for f in schema if pa.types.is_timestamp(f.type)}.intersection(columns)
+    yield from _stream(_chosen(table_df, conditions), name, columns, ())
+
+
+def count_rows(
+    table_df: DataFrame,
+    name: str,
+    columns: Sequence[str],
+    conditions: Sequence[Condition],
+    least: int,
+) -> Iterator[LedgerRow]:
+    """Each combination of values of the columns that occurs `least` times or more, with `COUNT`."""
+    counted_df = (
+        _chosen(table_df, conditions)
+        .groupBy(*columns)
+        .agg(F.count(F.lit(1)).alias(COUNT))
+        .filter(F.col(COUNT) >= least)
+    )
+    yield from _stream(counted_df, name, columns, [COUNT])
+
+
+def _chosen(table_df: DataFrame, conditions: Sequence[Condition]) -> DataFrame:
     chosen_df = table_df
-    for predicate in (each for condition in conditions for each in _predicates(condition)):
-        chosen_df = chosen_df.filter(predicate)
+    for condition in conditions:
+        if isinstance(condition, Among) and len(condition.values) > _MOST_LITERALS:
+            values = [(value,) for value in condition.values]
+            wanted_df = table_df.sparkSession.createDataFrame(
+                values, f"`{condition.column}` string"
+            )
+            chosen_df = chosen_df.join(wanted_df, on=condition.column, how="left_semi")
+        else:
+            for predicate in _predicates(condition):
+                chosen_df = chosen_df.filter(predicate)
+    return chosen_df
+
+
+def _stream(
+    chosen_df: DataFrame, name: str, columns: Sequence[str], more: Sequence[str]
+) -> Iterator[LedgerRow]:
+    instants = {f.name for f in SCHEMAS[name] if pa.types.is_timestamp(f.type)}.intersection(
+        columns
+    )
     rows_df = chosen_df.select(
-        *(_column(column, is_instant=column in instants) for column in columns)
+        *(_column(column, is_instant=column in instants) for column in columns), *more
     )
     for row in rows_df.toLocalIterator():
-        yield _plain(row, columns, instants)
+        yield _plain(row, [*columns, *more], instants)
 
 
 def _column(name: str, *, is_instant: bool) -> Column:

@@ -5,7 +5,7 @@ https://docs.delta.io/latest/delta-batch.html#idempotent-table-writes-in-foreach
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -17,9 +17,11 @@ from duesweep.ledger.base import AppTransaction
 from duesweep.ledger.identity import LedgerTableFacts
 from duesweep.ledger.reading import Condition, LedgerRow
 from duesweep.ledger.spark.facts import LedgerReader, is_absence
-from duesweep.ledger.spark.reading import read_rows
+from duesweep.ledger.spark.quoting import literal
+from duesweep.ledger.spark.reading import count_rows, read_rows
 from duesweep.ledger.spark.rows import SparkSweepRows
 from duesweep.ledger.spark.types import SPARK_SCHEMAS
+from duesweep.ledger.spark.upkeep import SparkUpkeep
 from duesweep.spark_errors import SPARK_ERRORS, is_conflict, is_transient, sentence
 from duesweep.stores.journal import Journal
 
@@ -51,11 +53,11 @@ class SparkTables:
         self, name: str, rows: DataFrame, source: str, transaction: AppTransaction
     ) -> None:
         """Replace the rows of one source, once a transaction."""
-        escaped = source.replace("\\", "\\\\").replace("'", "\\'")
+        condition = f"source = {literal(source)}"
         self._write(
             name,
             transaction,
-            lambda: rows.write.mode("overwrite").option("replaceWhere", f"source = '{escaped}'"),
+            lambda: rows.write.mode("overwrite").option("replaceWhere", condition),
         )
 
     def facts(self, name: str) -> LedgerTableFacts:
@@ -85,9 +87,27 @@ class SparkTables:
         self, name: str, columns: Sequence[str], conditions: Sequence[Condition]
     ) -> Iterator[LedgerRow]:
         """Rows of a table, as a stream; none if there is no table."""
-        try:
+        with self._reading(name):
             table_df = self.spark.read.table(self.table(name))
             yield from read_rows(table_df, name, columns, conditions)
+
+    def count(
+        self, name: str, columns: Sequence[str], conditions: Sequence[Condition], least: int
+    ) -> Iterator[LedgerRow]:
+        """How many rows have the same values in these columns; none if there is no table."""
+        with self._reading(name):
+            table_df = self.spark.read.table(self.table(name))
+            yield from count_rows(table_df, name, columns, conditions, least)
+
+    def upkeep(self) -> SparkUpkeep:
+        """The upkeep of the same tables."""
+        return SparkUpkeep(self.spark, self.root)
+
+    @contextmanager
+    def _reading(self, name: str) -> Iterator[None]:
+        """Map the errors of a read; that there is no table is none."""
+        try:
+            yield
         except SPARK_ERRORS as error:
             if is_absence(error):
                 return
@@ -140,4 +160,4 @@ class SparkTables:
 
 
 def _format_properties(properties: Mapping[str, str]) -> str:
-    return ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
+    return ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())

@@ -17,6 +17,7 @@ from duesweep.stores.postgresql.locks import PostgreSqlLocks
 from duesweep.stores.postgresql.look import PostgreSqlLook
 from duesweep.stores.postgresql.wanted import wanted_tables
 from duesweep.stores.postgresql.zone import horizon_in, zone_of
+from duesweep.stores.relational.auditing import KEYS_PER_PAGE, RelationalAudit
 from duesweep.stores.relational.driver import RelationalDriverSession, slice_sizes
 from duesweep.stores.relational.locks import LockingSession
 from duesweep.stores.values import Horizon, Slices, SweepRun
@@ -112,6 +113,17 @@ class PostgreSqlDriverSession(RelationalDriverSession):
         look = self._look()
         with self._looking_at_all():
             return look.count(ends)
+
+    def audited(self) -> RelationalAudit:
+        """What the store holds; see `CanBeAudited`."""
+        session = LockingSession(self._statements, self._locks)
+        return RelationalAudit(session, self.source, self._stored_keys, self._looking_at_all)
+
+    @contextmanager
+    def _stored_keys(self) -> Iterator[Iterator[list[Any]]]:
+        statements = self._connection.named(self._store.names)
+        with self._looking_at_all(), statements.pages("stored_keys", KEYS_PER_PAGE, {}) as pages:
+            yield pages
 
     def _look(self) -> PostgreSqlLook:
         statements = self._connection.named(self._store.names)

@@ -18,6 +18,7 @@ from duesweep.stores.relational.held import HeldBack
 from duesweep.stores.relational.journal import RelationalJournal
 from duesweep.stores.relational.kinds import TableKind
 from duesweep.stores.relational.locks import LockingSession, sweep_lock, undo_lock
+from duesweep.stores.relational.upkeep import RelationalUpkeep
 from duesweep.stores.values import Horizon, Slices, SweepRun
 
 _ALL = 2**62
@@ -212,6 +213,10 @@ class RelationalDriverSession(RelationalJournal, ABC):
     def pauses(self) -> Sequence[Pause]:
         """The pauses in force."""
         return self._held_back.pauses()
+
+    def upkeep(self) -> RelationalUpkeep:
+        """The upkeep of the rows of all sources; see `ForgetsSources`."""
+        return RelationalUpkeep(self._statements)
 
     def _moment(self, moment: datetime | None) -> object:
         """An instant as the dialect binds it."""

@@ -13,6 +13,7 @@ from duesweep.core.waiting import DueSpan, WaitingMessage
 from duesweep.drivers.sqlserver import SqlServerConnection, bound_text, connect, due_of, literal
 from duesweep.errors import Problem, StoreError
 from duesweep.stores.journal import JdbcSource, SweepSummary
+from duesweep.stores.relational.auditing import KEYS_PER_PAGE, RelationalAudit
 from duesweep.stores.relational.driver import RelationalDriverSession, slice_sizes
 from duesweep.stores.relational.locks import LockingSession, sweep_lock
 from duesweep.stores.relational.summary import Lateness, lateness_of
@@ -120,6 +121,21 @@ class SqlServerDriverSession(RelationalDriverSession):
         """How many messages are due before, between and after these instants."""
         with self._looking_at_all():
             return self._look().count(ends)
+
+    def audited(self) -> RelationalAudit:
+        """What the store holds; see `CanBeAudited`."""
+        session = LockingSession(self._statements, self._locks)
+        return RelationalAudit(session, self.source, self._stored_keys, self._looking_at_all)
+
+    @contextmanager
+    def _stored_keys(self) -> Iterator[Iterator[list[Any]]]:
+        seconds = self._store.timeouts.plan_seconds(self._estimated_rows())
+        with (
+            connect(self._store.dsn, self._store.timeouts.driver) as stream,
+            stream.wait_longer(seconds),
+            stream.named(self._names).pages("stored_keys", KEYS_PER_PAGE, {}) as pages,
+        ):
+            yield pages
 
     def _look(self) -> SqlServerLook:
         statements = self._connection.named(self._names)

@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 from duesweep.core.change import Command
 from duesweep.core.message import Message
 from duesweep.queues.base import Queue
+from duesweep.stores.auditing import AuditedStore
 from duesweep.stores.base import Store
 from duesweep.stores.steering import LooksAtMessages, PausesDestinations
 from duesweep.stores.values import SweepRun
@@ -152,6 +153,15 @@ class PausingStoreUnderTest(Protocol):
 
     def open_pauses(self) -> AbstractContextManager[PausesDestinations]:
         """That session, or what stands in for it."""
+        ...
+
+
+@runtime_checkable
+class AuditedStoreUnderTest(Protocol):
+    """What a subject has besides, if the store's driver session `CanBeAudited`."""
+
+    def open_audit(self) -> AbstractContextManager[AuditedStore]:
+        """What that session tells, or what stands in for it."""
         ...
 
 

@@ -1,5 +1,6 @@
 """The contract of a store."""
 
+from duesweep.testing.contract.stores.audit import AuditContract
 from duesweep.testing.contract.stores.change import ChangeContract
 from duesweep.testing.contract.stores.claim import ClaimContract
 from duesweep.testing.contract.stores.claim_keys import ClaimKeyContract
@@ -29,5 +30,6 @@ class StoreContract(
     LookContract,
     HeldContract,
     ChangeContract,
+    AuditContract,
 ):
     """The whole contract of a store. The fixture `subject` is a `StoreUnderTest`."""

@@ -1,0 +1,1 @@
+"""Compares store, journal and ledger of a source: the command `audit`."""

@@ -1,0 +1,137 @@
+"""What the ledger's tables have of a source, counted for the audit's rules."""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple
+
+from duesweep.core.audit import SWEEP_NUMBERS, AuditCheck, Suspect, SweepFacts
+from duesweep.core.change import ChangeKind
+from duesweep.ledger.ledger import Ledger
+from duesweep.ledger.reading import COUNT, Among, Between, Condition, LedgerRow
+
+# More sweeps are chosen here, and not by the storage.
+_MOST_NAMED = 1_000
+
+
+class Tombstone(NamedTuple):
+    """Of a message that is suspected."""
+
+    key: str
+    message_id: str | None
+    due: datetime | None
+    outcome: str | None
+
+
+@dataclass(slots=True)
+class LedgerCount:
+    """What the ledger has of sweeps and commands, by their ids. `last_start`: when its last sweep
+    began.
+    """
+
+    sweeps: dict[str, SweepFacts] = field(default_factory=dict)
+    last_start: datetime | None = None
+
+    def of(self, sweep_id: str | None) -> SweepFacts:
+        """The facts of one, to be added to."""
+        return self.sweeps.setdefault(sweep_id or "(none)", SweepFacts())
+
+    @property
+    def tombstones(self) -> int:
+        """All that were counted."""
+        return sum(one.tombstones + one.cancelled for one in self.sweeps.values())
+
+    @property
+    def rows(self) -> int:
+        """Rows of `sweeps`."""
+        return sum(one.rows for one in self.sweeps.values())
+
+
+class LedgerAccount:
+    """Reads a source's rows. Rows that retention may have removed are left out."""
+
+    def __init__(self, ledger: Ledger, source: str) -> None:
+        self._ledger = ledger
+        self._source = Among("source", [source])
+        self._name = source
+        self._kept_from = ledger.kept_from(source)
+
+    def count(self, only: Collection[str] | None = None) -> LedgerCount:
+        """Count by sweep; with `only`, nothing but these."""
+        while True:
+            found = self._count(only)
+            # Retention says so before it removes rows.
+            before, self._kept_from = self._kept_from, self._ledger.kept_from(self._name)
+            if self._kept_from == before:
+                return found
+
+    def _count(self, only: Collection[str] | None) -> LedgerCount:
+        found = LedgerCount()
+        self._add_sweeps(found, only)
+        for row in self._counts("tombstones", "dispatched_at", ("sweep_id", "outcome"), only):
+            found.of(row["sweep_id"]).add_tombstones(row["outcome"], row[COUNT])
+        for row in self._counts("errors", "last_failed_at", ("sweep_id",), only):
+            found.of(row["sweep_id"]).errors += row[COUNT]
+        cancelled = Among("change", [ChangeKind.CANCELLED])
+        for row in self._counts("changes", "changed_at", ("sweep_id",), only, cancelled):
+            found.of(row["sweep_id"]).changes_cancelled += row[COUNT]
+        if only is not None:
+            found.sweeps = {key: one for key, one in found.sweeps.items() if key in only}
+        return found
+
+    def twice(self) -> Iterator[Suspect]:
+        """Messages with two tombstones or errors that mean the same. A store may use a key again,
+        for another Due.
+        """
+        tombstone = ("message_key", "message_id", "due")
+        for row in self._counts("tombstones", "dispatched_at", tombstone, None, least=2):
+            if not self._was_put_back(row["message_key"]):
+                found = f"tombstones has {row[COUNT]:,} rows of it"
+                yield Suspect(AuditCheck.TOMBSTONE_TWICE, row["message_key"], found)
+        for row in self._counts(
+            "errors", "last_failed_at", ("message_key", "sweep_id"), None, least=2
+        ):
+            found = f"errors has {row[COUNT]:,} rows of it, all of sweep {row['sweep_id']}"
+            yield Suspect(AuditCheck.ERROR_TWICE, row["message_key"], found)
+
+    def tombstones_of(self, keys: Sequence[str]) -> Iterator[Tombstone]:
+        """The tombstones of these messages, without those that were put back since."""
+        columns = ("message_key", "message_id", "due", "outcome")
+        among = Among("message_key", keys)
+        for row in self._ledger.rows("tombstones", columns, self._source, among):
+            if not self._was_put_back(row["message_key"]):
+                yield Tombstone(*(row[name] for name in columns))
+
+    def _was_put_back(self, key: str) -> bool:
+        """Whether an operator stored the message again under the key that it had."""
+        among = Among("new_key", [key])
+        found = self._ledger.rows("changes", ("new_key",), self._source, among)
+        return next(found, None) is not None
+
+    def _add_sweeps(self, found: LedgerCount, only: Collection[str] | None) -> None:
+        conditions = [self._source, *self._kept("end"), *_among(only)]
+        for row in self._ledger.rows("sweeps", ("sweep_id", "start", *SWEEP_NUMBERS), *conditions):
+            found.of(row["sweep_id"]).add_row(row)
+            if found.last_start is None or row["start"] > found.last_start:
+                found.last_start = row["start"]
+
+    def _counts(
+        self,
+        table: str,
+        time: str,
+        columns: Sequence[str],
+        only: Collection[str] | None,
+        *more: Condition,
+        least: int = 1,
+    ) -> Iterator[LedgerRow]:
+        conditions = (self._source, *self._kept(time), *_among(only), *more)
+        return self._ledger.count(table, columns, *conditions, least=least)
+
+    def _kept(self, column: str) -> Iterator[Condition]:
+        if self._kept_from is not None:
+            yield Between(column, self._kept_from)
+
+
+def _among(only: Collection[str] | None) -> Iterator[Condition]:
+    if only is not None and len(only) <= _MOST_NAMED:
+        yield Among("sweep_id", sorted(only))

@@ -1,0 +1,24 @@
+"""`duesweep audit`: whether store, journal and ledger agree."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from duesweep import config as configuration
+from duesweep import wiring
+from duesweep.api.auditing import audit_source
+from duesweep.errors import ExitCode
+from duesweep.report.audit import document, sentences
+from duesweep.texts import make_printable
+
+
+def run(file: Path | None, overrides: Sequence[str], *, as_json: bool) -> ExitCode:
+    """Audit the source, and tell what was found."""
+    report = audit_source(wiring.sweep_context(configuration.load(file, overrides)))
+    code = ExitCode.MESSAGES_FAILED if report.suspects else ExitCode.DONE
+    if as_json:
+        print(json.dumps(document(report, code)))
+    else:
+        for sentence in sentences(report):
+            print(make_printable(sentence))
+    return code

@@ -1,0 +1,1 @@
+"""Looks after a source's journal and its ledger: the command `maintain`."""
