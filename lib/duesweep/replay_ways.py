@@ -1,6 +1,7 @@
 """The two ways to replay a batch: deliver it to queues, or put it back into the store."""
 
 import random
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -26,7 +27,7 @@ from duesweep.steer import Tally
 from duesweep.stores.steering import ChangesMessages, LimitsRates, require
 from duesweep.stores.values import Claim, NewMessage, SweepRun
 
-# So often in a row, a message that may have arrived is sent again, or none of the others is sent.
+# So often a message that gets no answer is sent, and so often in a row none may be reached.
 _MOST_TRIES = 3
 _NO_ANSWER = "The queue did not say whether the message arrived: it may have"
 _NOT_SENT = "It was not sent: the messages before it took too long"
@@ -134,21 +135,31 @@ class Delivery:
         self, part: Sequence[Message], errors: Mapping[str, ErrorId], account: Account
     ) -> Tally:
         """Deliver messages. Those without an answer are sent again, and those that were not reached
-        go on as long as others arrive.
+        go on as long as others are done.
         """
-        waiting, delivered, tries = list(part), 0, 0
-        unanswered: set[str] = set()
-        while waiting and tries < _MOST_TRIES:
+        waiting, delivered, idle = list(part), 0, 0
+        unanswered: Counter[str] = Counter()
+
+        def fail(key: str, reason: str) -> None:
+            # Whatever came later, it may have arrived.
+            told = f"{_NO_ANSWER}; then: {reason}" if unanswered[key] else reason
+            account.fail(errors[key], told)
+
+        while waiting and idle < _MOST_TRIES:
             result = self._deliver(waiting, errors)
             delivered += len(result.delivered)
             for key, reason in self._faults(result):
-                account.fail(errors[key], reason)
-            unanswered |= {message.key for message in result.released}
-            tries = 0 if result.delivered and not result.released else tries + 1
-            waiting = result.released + result.unreached
+                fail(key, reason)
+            unanswered.update(message.key for message in result.released)
+            idle = idle + 1 if len(result.unreached) == len(waiting) else 0
+            waiting = list(result.unreached)
+            for message in result.released:
+                if unanswered[message.key] < _MOST_TRIES:
+                    waiting.append(message)
+                else:
+                    account.fail(errors[message.key], _NO_ANSWER)
         for message in waiting:
-            reason = _NO_ANSWER if message.key in unanswered else _NOT_SENT
-            account.fail(errors[message.key], reason)
+            fail(message.key, _NOT_SENT)
         return Tally(changed=delivered, refused=len(part) - delivered)
 
     def _faults(self, result: DeliveryResult) -> Iterator[tuple[str, str]]:

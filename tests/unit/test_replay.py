@@ -1,6 +1,7 @@
 """Replays of a store and queues in memory: what is journalled, and what is not replayed."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import cast
@@ -33,6 +34,7 @@ from duesweep.testing.builders import DUE, ENDPOINT, MESSAGE_TYPE, headers_text
 from duesweep.testing.memory import MemoryStore
 from duesweep.testing.memory_changes import MemoryChangeSession
 from duesweep.testing.memory_queue import MemoryQueue
+from support.late_queue import LateQueue
 
 _FATE = Fate(ChangeKind.REPLAYED, DUE, "me", None, None, "command")
 
@@ -206,6 +208,37 @@ def test_messages_that_were_not_reached_in_time_go_on_as_long_as_others_arrive()
 
     assert (tallies, replay.account.failed) == ([Tally(changed=5)], 0)
     assert world.arrived == dict.fromkeys(names, 1)
+
+
+class _OpenQueue(LateQueue):
+    """A queue and its session."""
+
+    @contextmanager
+    def open(self, _: object) -> Iterator["_OpenQueue"]:
+        yield self
+
+
+def test_message_without_an_answer_may_have_arrived_whatever_becomes_of_it_later() -> None:
+    world = _World("Billing", "Shipping")
+    queue = _OpenQueue(silent={"k0", "k1"})
+    world.context = _Context(cast(MemoryQueue, queue))
+    asked: list[str] = []
+
+    def refuse_the_second_time(step: str) -> None:
+        asked.append(step)
+        if asked.count("deliver") == 3:
+            queue.trouble["deliver", "Billing"] = DestinationError("it rests")
+
+    queue.on_step = refuse_the_second_time
+
+    tallies = world.do(replay := world.replay())
+
+    assert tallies == [Tally(refused=2)]
+    reasons = {failure.error.key: failure.reason for failure in replay.account.failures}
+    no_answer = "The queue did not say whether the message arrived: it may have"
+    assert reasons == {"k0": f"{no_answer}; then: it rests", "k1": no_answer}
+    assert [address for address, _ in queue.delivered].count("Shipping") == 3
+    assert world.journal() == []
 
 
 def test_other_destination_gets_all_messages() -> None:
