@@ -18,13 +18,10 @@ NOWHERE = 40
 
 
 @pytest.mark.slow
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("on_cluster", "on_threads"),
-    [
-        ("between COPY and COMMIT", "after COMMIT"),
-        pytest.param("after COMMIT", "between COPY and COMMIT", marks=pytest.mark.nightly),
-    ],
+    [("between COPY and COMMIT", "after COMMIT"), ("after COMMIT", "between COPY and COMMIT")],
 )
 def test_every_message_is_delivered_once_and_accounted_for_once(
     on_cluster: Moment, on_threads: Moment, endpoint: Endpoint, ledger: LedgerReader

@@ -53,6 +53,10 @@ STOPS = {
     # As `timeout` and some schedulers do.
     "SIGTERM to all": _to_group(signal.SIGTERM),
 }
+# In CI only those that differ most: one process, and all of them.
+_MARKS_ON_SPARK = {
+    stop: pytest.mark.long if stop.startswith("SIGTERM") else pytest.mark.nightly for stop in STOPS
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +137,11 @@ def _check_next_sweep(endpoint: Endpoint, ledger: LedgerReader) -> None:
 @pytest.mark.ci
 @pytest.mark.slow
 @pytest.mark.usefixtures("_ctrl_c_works")
-@pytest.mark.parametrize("engine", _ENGINES)
-@pytest.mark.parametrize("stop", STOPS)
+@pytest.mark.parametrize(
+    ("stop", "engine"),
+    [(stop, "in-process") for stop in STOPS]
+    + [pytest.param(stop, "spark", marks=_MARKS_ON_SPARK[stop]) for stop in STOPS],
+)
 def test_signal_finishes_the_batches_in_hand_settles_and_exits_0(
     stop: str, engine: str, slow: Endpoint, ledger: LedgerReader
 ) -> None:

@@ -14,6 +14,7 @@ from support.endpoint import Endpoint
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_million_keys_with_one_due_make_equal_slices(
     spark: SparkSession, endpoint: Endpoint
 ) -> None:
