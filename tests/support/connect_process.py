@@ -22,6 +22,9 @@ def main(file: str) -> int:
     spark = (
         SparkSession.builder.remote("local[2]")
         .config("spark.jars", jars)
+        # For this machine; the 200 of Spark's own default took most of the test's time.
+        .config("spark.sql.shuffle.partitions", "4")
+        .config("spark.databricks.delta.snapshotPartitions", "2")
         .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
         .config(
             "spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
