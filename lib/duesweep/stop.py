@@ -18,6 +18,12 @@ from duesweep.stores.values import SweepRun
 _POLL_SECONDS = 0.2
 
 
+class _Asked:
+    """Whether somebody asked for a stop; shared by a stop and its parts."""
+
+    is_asked = False
+
+
 class Stop:
     """Says when one sweep is to stop: as soon as somebody calls `ask`, and at `at` at the latest,
     by `time.time()`; None: only when asked.
@@ -30,11 +36,19 @@ class Stop:
         self.is_possible = True
         self._most = most
         self._at = at
-        self._is_asked = False
+        self._asked = _Asked()
 
     def ask(self) -> None:
         """Stop as soon as possible. A handler of signals may call it."""
-        self._is_asked = True
+        self._asked.is_asked = True
+
+    def part(self, seconds: float, most: int | None) -> "Stop":
+        """For one of several sweeps: it stops when this one is asked, and after so many seconds at
+        the latest.
+        """
+        stop = Stop(time.time() + seconds, most)
+        stop._asked = self._asked
+        return stop
 
     @property
     def is_wanted(self) -> bool:
@@ -93,7 +107,7 @@ class Stop:
 
     def _tell(self, store: Store, run: SweepRun, is_over: threading.Event) -> None:
         while not is_over.wait(_POLL_SECONDS):
-            if not self._is_asked:
+            if not self._asked.is_asked:
                 continue
             # After an error, again in the next round; a custom store may raise anything.
             with suppress(Exception), store.open_driver() as session:
@@ -102,6 +116,6 @@ class Stop:
                 return
 
     def _seconds_left(self) -> float | None:
-        if self._is_asked:
+        if self._asked.is_asked:
             return 0
         return None if self._at is None else max(0, self._at - time.time())

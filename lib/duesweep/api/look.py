@@ -18,6 +18,8 @@ from duesweep.stores.base import DriverSession
 from duesweep.stores.steering import pauses_of
 from duesweep.stores.values import Horizon
 
+NeedsSpark = Callable[[SweepContext, Callable[[], int]], bool]
+
 
 @dataclass(frozen=True, slots=True)
 class Look:
@@ -39,9 +41,11 @@ class Look:
         return lambda horizon: replace(context.reach(horizon), since=self.since)
 
 
-def look_at(context: SweepContext, stop: Stop | None = None) -> Look:
-    """Look whether there is work, and how much of it a sweep would do. Raises `ConfigError` for
-    wrong settings.
+def look_at(
+    context: SweepContext, stop: Stop | None = None, for_spark: NeedsSpark | None = None
+) -> Look:
+    """Look whether there is work, and how much of it a sweep would do. `for_spark` says whether it
+    is Spark's, by default `needs_spark`. Raises `ConfigError` for wrong settings.
     """
     with context.store.open_driver() as session:
         refuse_outdated(session)
@@ -60,7 +64,9 @@ def look_at(context: SweepContext, stop: Stop | None = None) -> Look:
         if isinstance(session, SkipsHeld):
             horizon = session.skip_held(horizon)
         refuse_missing_queues(context, session, horizon)
-        on_spark = needs_spark(context, lambda: _count(context, session, horizon, stop or Stop()))
+        on_spark = (for_spark or needs_spark)(
+            context, lambda: _count(context, session, horizon, stop or Stop())
+        )
         notices = [*session.notices(), *_table_notices(session, context.queue)]
         pauses, since = pauses_of(session), horizon.since
         return Look(True, on_spark, notices, pauses=pauses, since=since)  # noqa: FBT003 - two answers
@@ -92,6 +98,11 @@ def needs_spark(context: SweepContext, count: Callable[[], int]) -> bool:
         return True
     if resolve_writer(context.ledger_writer, context.ledger_root) is LedgerWriter.SPARK:
         return True
+    return is_much(context, count)
+
+
+def is_much(context: SweepContext, count: Callable[[], int]) -> bool:
+    """Whether so much is due that Spark is faster."""
     return count() >= context.spark_from
 
 

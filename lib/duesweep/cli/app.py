@@ -23,6 +23,7 @@ from duesweep.cli import (
     steering,
     subscriptions,
     upkeep,
+    watch_command,
 )
 from duesweep.cli.endings import ending
 from duesweep.cli.options import ConfigFile, OneDocument, Overrides, PrintSql
@@ -105,6 +106,9 @@ def sweep(
         as_json=as_json, gate=gate, max_seconds=max_seconds, max_messages=max_messages
     )
     return command.run(config, settings or [], options)
+
+
+watch_command.add_to(app)
 
 
 @app.command(short_help="Empty the store for good.")

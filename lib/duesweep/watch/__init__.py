@@ -1,0 +1,1 @@
+"""One process that sweeps as messages come due, for as long as it is let."""

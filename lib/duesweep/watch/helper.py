@@ -1,0 +1,85 @@
+"""A second watcher, on Spark, for as long as much is due.
+
+It is a process of its own: a JVM takes seconds to start and half a gigabyte, and whatever becomes
+of it, the first watcher goes on. Both sweep at once, as any number of watchers may.
+"""
+
+import subprocess
+import time
+from collections.abc import Sequence
+
+import structlog
+
+from duesweep.core.watching import wait_after
+from duesweep.errors import DuesweepError
+from duesweep.watch.tick import Tick
+
+_log = structlog.get_logger(__name__)
+
+_MOST_BACK_OFF_SECONDS = 1_800.0
+# 77 s after the first failure: a second start would most likely fail, too.
+_FIRST_BACK_OFF = 8
+_STOP_SECONDS = 120.0
+
+
+class Helper:
+    """An observer that starts `command` when much is due, one at a time. The command ends by itself
+    when little is. One that fails is started again after a while.
+    """
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._command = command
+        self._process: subprocess.Popen[bytes] | None = None
+        self._failures = 0
+        self._not_before = 0.0
+
+    def ticked(self, tick: Tick) -> None:
+        """Start it where there is enough for Spark."""
+        self._look_after()
+        if tick.is_much and self._process is None and time.monotonic() >= self._not_before:
+            self._start()
+
+    def failed(self, error: DuesweepError) -> None:  # noqa: ARG002 - the contract's
+        """See whether it has ended."""
+        self._look_after()
+
+    def close(self) -> None:
+        """Stop it after its batches in hand, and wait for that."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _start(self) -> None:
+        try:
+            self._process = subprocess.Popen(self._command)
+        except OSError as error:
+            self._back_off(str(error))
+        else:
+            _log.info("spark_started", process=self._process.pid)
+
+    def _look_after(self) -> None:
+        code = None if self._process is None else self._process.poll()
+        if code is None:
+            return
+        self._process = None
+        if code == 0:
+            self._failures = 0
+            _log.info("spark_ended")
+        else:
+            self._back_off(f"exit code {code}")
+
+    def _back_off(self, reason: str) -> None:
+        self._failures += 1
+        seconds = wait_after(_FIRST_BACK_OFF + self._failures - 1, _MOST_BACK_OFF_SECONDS)
+        self._not_before = time.monotonic() + seconds
+        _log.error(
+            "spark_failed",
+            reason=reason,
+            advice="this process goes on alone; see what Spark said above",
+            next_try_in_seconds=round(seconds),
+        )

@@ -1,0 +1,81 @@
+"""The port of a watcher: pages for machines and people, over HTTP and without a password.
+
+By default it listens on this machine only; whoever can reach it can read it.
+"""
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from duesweep.errors import ConfigError
+
+_SILENCE_SECONDS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a path answers. `kind` is the content's type."""
+
+    body: bytes
+    kind: str
+    status: HTTPStatus = HTTPStatus.OK
+
+
+Pages = Mapping[str, Callable[[], Page]]
+
+
+def json_page(document: object, status: HTTPStatus = HTTPStatus.OK) -> Page:
+    """A page of JSON."""
+    return Page(json.dumps(document).encode() + b"\n", "application/json", status)
+
+
+@contextmanager
+def serving(host: str, port: int, pages: Pages) -> Iterator[int]:
+    """Serve pages within the block, in a thread; yields the port, which is a free one for 0.
+    Raises `ConfigError` if the port cannot be had.
+    """
+    handler = type("_Handler", (_Handler,), {"pages": pages})
+    try:
+        server = ThreadingHTTPServer((host, port), handler)
+    except OSError as error:
+        raise ConfigError(
+            f"Port {port} of {host} cannot be listened on: {error}",
+            advice="give another one with --port, or end what uses it",
+        ) from error
+    thread = threading.Thread(target=server.serve_forever, name="duesweep port", daemon=True)
+    thread.start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    pages: Pages
+    # A client that connects and says nothing is dropped.
+    timeout = _SILENCE_SECONDS
+    server_version, sys_version = "duesweep", ""
+
+    def do_GET(self) -> None:
+        page = self.pages.get(self.path.partition("?")[0])
+        if page is None:
+            self.send_error(HTTPStatus.NOT_FOUND, f"There is: {' '.join(sorted(self.pages))}")
+            return
+        self._answer(page())
+
+    def _answer(self, page: Page) -> None:
+        self.send_response(page.status)
+        self.send_header("Content-Type", page.kind)
+        self.send_header("Content-Length", str(len(page.body)))
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        self.wfile.write(page.body)
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing: a probe each second would fill the log."""

@@ -1,0 +1,48 @@
+"""Tells systemd how a watcher does: sd_notify(3), without its library.
+
+The protocol is a datagram to the socket that NOTIFY_SOCKET names; `@` begins an abstract name.
+"""
+
+import os
+import socket
+from contextlib import suppress
+
+from duesweep.errors import DuesweepError
+from duesweep.texts import make_printable, shorten
+from duesweep.watch.tick import Tick
+
+_VARIABLE = "NOTIFY_SOCKET"
+
+
+class Systemd:
+    """An observer that tells systemd, where that started this process; else it does nothing."""
+
+    def __init__(self) -> None:
+        self._is_ready = False
+
+    def ticked(self, tick: Tick) -> None:  # noqa: ARG002 - the contract's
+        """READY after the first good tick, and a sign of life after each."""
+        if not self._is_ready:
+            self._is_ready = True
+            _notify("READY=1", "STATUS=Sweeping as messages come due")
+        _notify("WATCHDOG=1")
+
+    def failed(self, error: DuesweepError) -> None:
+        """A sign of life, too: to start the process again would not help."""
+        _notify("WATCHDOG=1", f"STATUS={shorten(make_printable(str(error)))}")
+        self._is_ready = False
+
+    def close(self) -> None:
+        """The watcher ends on purpose."""
+        _notify("STOPPING=1")
+
+
+def _notify(*lines: str) -> None:
+    address = os.environ.get(_VARIABLE)
+    if not address:
+        return
+    name = "\0" + address[1:] if address.startswith("@") else address
+    # A watcher goes on, whatever becomes of systemd's socket.
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sent:
+        sent.connect(name)
+        sent.sendall("\n".join(lines).encode())

@@ -1,0 +1,64 @@
+"""One tick of a watcher: look at the store, and sweep what is due."""
+
+from dataclasses import dataclass, replace
+
+from duesweep.api.engines import opened_engine
+from duesweep.api.look import is_much, look_at
+from duesweep.context import SweepContext
+from duesweep.core.ledger_writer import LedgerWriter
+from duesweep.core.policy import LookAhead
+from duesweep.ledger.writers import resolve_writer
+from duesweep.report.idle import NextDue
+from duesweep.stop import Stop
+from duesweep.stores.journal import SweepReport
+from duesweep.sweep import sweep
+
+# So that no tick takes so long that a watcher which works looks like one that hangs.
+MOST_TICK_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """What a tick did. `report` is its sweep's, None where there was nothing to do; `next_due` is
+    known only then. `is_much`: there was enough for Spark.
+    """
+
+    report: SweepReport | None = None
+    next_due: NextDue | None = None
+    is_much: bool = False
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether any message left the store, or counted a failure."""
+        return self.report is not None and self.report.claimed > 0
+
+
+class Ticker:
+    """Sweeps one store again and again. With `has_spark`, it sweeps on Spark where there is enough
+    for Spark; without, it sweeps only so many of them in one tick, in this process.
+
+    `has_spark` is True also where there is no tick without Spark.
+
+    It never looks ahead: messages are sent when they are due.
+    """
+
+    def __init__(self, context: SweepContext, stop: Stop, *, has_spark: bool) -> None:
+        self._context = replace(context, look_ahead=LookAhead())
+        self._stop = stop
+        # Where delta-rs cannot write the ledger, there is no tick without Spark.
+        writer = resolve_writer(context.ledger_writer, context.ledger_root)
+        self._needs_spark = writer is LedgerWriter.SPARK or not context.spark_from
+        self.has_spark = has_spark or self._needs_spark
+
+    def tick(self) -> Tick:
+        """Look, and sweep if there is work. Raises what `look_at` and `sweep` raise."""
+        context = self._context
+        most = None if self.has_spark else context.spark_from
+        stop = self._stop.part(MOST_TICK_SECONDS, most)
+        look = look_at(context, stop, is_much)
+        if not look.has_work or stop.is_wanted:
+            return Tick(next_due=look.next_due)
+        on_spark = self.has_spark and (look.needs_spark or self._needs_spark)
+        with opened_engine(context, on_spark=on_spark) as engine:
+            report = sweep(engine, context, reach=look.reach(context), stop=stop)
+        return Tick(report, is_much=look.needs_spark)
