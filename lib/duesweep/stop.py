@@ -55,6 +55,13 @@ class Stop:
         """Whether the sweep is to stop now."""
         return self._seconds_left() == 0
 
+    def wait(self, seconds: float) -> None:
+        """Wait for so long, or until it is wanted."""
+        end = time.monotonic() + seconds
+        # In short naps: the handler of a signal does no more than `ask`.
+        while not self.is_wanted and (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, _POLL_SECONDS))
+
     def check(self, session: DriverSession) -> None:
         """Find out whether the store can stop a sweep. Raises `ConfigError` if it has to and
         cannot.

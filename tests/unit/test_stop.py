@@ -133,5 +133,29 @@ def test_store_that_can_keeps_it_possible(store: _Stoppable) -> None:
     assert stop.is_possible
 
 
+def test_wait_ends_when_the_stop_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    stop, naps = Stop(), []
+
+    def nap(seconds: float) -> None:
+        naps.append(seconds)
+        if len(naps) == 3:
+            stop.ask()
+
+    monkeypatch.setattr(module.time, "sleep", nap)
+    stop.wait(3_600)
+
+    assert naps == [0.2] * 3
+
+
+def test_part_has_a_time_of_its_own_and_is_stopped_with_the_whole() -> None:
+    whole = Stop()
+    part, over = whole.part(100, most=2), whole.part(-1, most=None)
+
+    assert (part.is_wanted, over.is_wanted, whole.is_wanted) == (False, True, False)
+    assert part.shares([5]) == (2,)
+    whole.ask()
+    assert part.is_wanted
+
+
 def _passed_on_nothing(stop: Stop, run: SweepRun) -> Any:
     return stop.passed_on(object(), _Unstoppable(), run)  # type: ignore[arg-type]

@@ -33,6 +33,11 @@ class Helper:
         self._failures = 0
         self._not_before = 0.0
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the command runs now."""
+        return self._process is not None and self._process.poll() is None
+
     def ticked(self, tick: Tick) -> None:
         """Start it where there is enough for Spark."""
         self._look_after()

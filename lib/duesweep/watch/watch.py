@@ -4,7 +4,6 @@ A watcher keeps nothing between ticks but how to wait: what it does is in the st
 the ledger. So it may die at any time, and any number of watchers may serve one endpoint.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -13,9 +12,6 @@ from duesweep.core.watching import LEAST_WAIT_SECONDS, wait_after, wait_for_next
 from duesweep.errors import ConfigError, DuesweepError, SparkError
 from duesweep.stop import Stop
 from duesweep.watch.tick import Tick
-
-# How long a stop waits at most for a watcher that sleeps.
-_NAP_SECONDS = 0.2
 
 
 class Observer(Protocol):
@@ -65,7 +61,7 @@ def watch(
                 observer.ticked(done)
             seconds = _seconds_after(done, row, most_seconds)
         is_first = False
-        _wait(seconds, stop)
+        stop.wait(seconds)
 
 
 def _seconds_after(tick: Tick, row: _Row, most_seconds: float) -> float:
@@ -83,10 +79,3 @@ def _seconds_after(tick: Tick, row: _Row, most_seconds: float) -> float:
     if tick.is_much and tick.has_moved:
         return LEAST_WAIT_SECONDS
     return wait_after(row.moved_nothing, most_seconds)
-
-
-def _wait(seconds: float, stop: Stop) -> None:
-    end = time.monotonic() + seconds
-    # In short naps: a signal's handler can do no more than set what `stop` reads.
-    while not stop.is_wanted and (left := end - time.monotonic()) > 0:
-        time.sleep(min(left, _NAP_SECONDS))

@@ -1,0 +1,104 @@
+"""The loop of a watcher, with ticks and a clock of the test's own."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from duesweep.core.watching import LEAST_WAIT_SECONDS, REST_SECONDS
+from duesweep.errors import ConfigError, DuesweepError, SparkError
+from duesweep.stop import Stop
+from duesweep.watch.tick import Tick
+from duesweep.watch.watch import watch
+from support.ticks import IDLE, MOVED, MOVED_NOTHING, UNREACHED, UNWRITTEN
+
+
+class _Observer:
+    """Remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[object] = []
+
+    def ticked(self, tick: Tick) -> None:
+        self.told.append(tick)
+
+    def failed(self, error: DuesweepError) -> None:
+        self.told.append(error)
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """For how many seconds the watcher wanted to wait, each time; it waits for none."""
+    found: list[float] = []
+    monkeypatch.setattr(Stop, "wait", lambda _, seconds: found.append(seconds))
+    return found
+
+
+def _run(*ticks: Tick | DuesweepError) -> list[object]:
+    """Watch until the ticks are used up; what the observers were told."""
+    stop, observer = Stop(), _Observer()
+    left: Iterator[Tick | DuesweepError] = iter(ticks)
+
+    def tick() -> Tick:
+        done = next(left, None)
+        if done is None:
+            stop.ask()
+            return Tick()
+        if isinstance(done, DuesweepError):
+            raise done
+        return done
+
+    watch(tick, stop, 10, [observer])
+    return observer.told[:-1]
+
+
+def test_rests_after_a_sweep_and_waits_for_the_next_message_when_nothing_is_due(
+    waits: list[float],
+) -> None:
+    assert _run(MOVED, IDLE, Tick()) == [MOVED, IDLE, Tick()]
+    assert waits[:3] == [REST_SECONDS, 0.5, 10]
+
+
+def test_hardly_waits_while_much_is_due(waits: list[float]) -> None:
+    _run(replace(MOVED, is_much=True))
+
+    assert waits[0] == LEAST_WAIT_SECONDS
+
+
+def test_waits_longer_each_time_that_nothing_moves_although_something_is_due(
+    waits: list[float],
+) -> None:
+    _run(MOVED_NOTHING, MOVED_NOTHING, MOVED_NOTHING, MOVED, MOVED_NOTHING)
+
+    assert waits[:5] == pytest.approx([0.6, 1.2, 2.4, 0.3, 0.6])
+
+
+def test_ledger_that_cannot_be_written_is_not_flooded_with_sweeps(waits: list[float]) -> None:
+    _run(UNWRITTEN, UNWRITTEN, UNWRITTEN)
+
+    assert waits[:3] == pytest.approx([0.6, 1.2, 2.4])
+
+
+@pytest.mark.parametrize("error", [UNREACHED, ConfigError("there is no table")])
+def test_error_is_told_and_waited_out(waits: list[float], error: DuesweepError) -> None:
+    assert _run(MOVED, error, error, MOVED) == [MOVED, error, error, MOVED]
+    assert waits[:4] == pytest.approx([0.3, 0.6, 1.2, 0.3])
+
+
+def test_store_that_is_out_of_reach_at_the_start_is_waited_for(waits: list[float]) -> None:
+    assert _run(UNREACHED, MOVED) == [UNREACHED, MOVED]
+    assert len(waits) == 3
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda: _run(ConfigError("no such queue")),
+        lambda: _run(MOVED, SparkError("the JVM is gone", transient=True)),
+    ],
+    ids=["wrong setting at the start", "lost session"],
+)
+@pytest.mark.usefixtures("waits")
+def test_what_waiting_does_not_mend_ends_it(run: Callable[[], object]) -> None:
+    with pytest.raises((ConfigError, SparkError)):
+        run()
