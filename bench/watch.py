@@ -118,15 +118,12 @@ def _steady(
         memory.append(_memory_mb(watcher.pid))
         files.append(sum(path.suffix == ".parquet" for path in ledger.rglob("*")))
     figures = _arrivals(testbed)
-    cpu = os.times()
     part = max(1, len(memory) // 4)
     return figures | {
-        "memory_mb_first_quarter": max(memory[:part]),
-        "memory_mb_last_quarter": max(memory[-part:]),
+        "memory_mb_by_quarter": [max(memory[i * part : (i + 1) * part]) for i in range(4)],
         "ledger_files_newest": _newest_files(ledger),
         "ledger_files_on_disk": files[-1],
         "cpu_seconds": round(_cpu(watcher.pid), 1),
-        "bench_cpu_seconds": round(cpu.user + cpu.system, 1),
     }
 
 
