@@ -42,11 +42,12 @@ class Stop:
         """Stop as soon as possible. A handler of signals may call it."""
         self._asked.is_asked = True
 
-    def part(self, seconds: float, most: int | None) -> "Stop":
-        """For one of several sweeps: it stops when this one is asked, and after so many seconds at
-        the latest.
+    def part(self, at: float | None = None, most: int | None = None) -> "Stop":
+        """For one of several sweeps: it stops when this one does, and at `at` at the latest. It may
+        claim `most` messages, by default as many as this one.
         """
-        stop = Stop(time.time() + seconds, most)
+        times = [each for each in (self._at, at) if each is not None]
+        stop = Stop(min(times, default=None), self._most if most is None else most)
         stop._asked = self._asked
         return stop
 

@@ -149,7 +149,7 @@ def test_wait_ends_when_the_stop_is_asked_for(monkeypatch: pytest.MonkeyPatch) -
 
 def test_part_has_a_time_of_its_own_and_is_stopped_with_the_whole() -> None:
     whole = Stop()
-    part, over = whole.part(100, most=2), whole.part(-1, most=None)
+    part, over = whole.part(most=2), whole.part(at=time.time() - 1)
 
     assert (part.is_wanted, over.is_wanted, whole.is_wanted) == (False, True, False)
     assert part.shares([5]) == (2,)

@@ -91,19 +91,21 @@ def _find_next_due(session: DriverSession) -> NextDue | None:
 
 
 def needs_spark(context: SweepContext, count: Callable[[], int]) -> bool:
-    """Whether Spark is there already, or has to write the ledger, or much is due; only then is it
-    counted.
+    """Whether Spark is there already, or the work is Spark's; only then is it counted."""
+    return configuration.has_prepared_session() or is_for_spark(context, count)
+
+
+def is_for_spark(context: SweepContext, count: Callable[[], int]) -> bool:
+    """Whether so much is due that Spark is faster, or there is no sweep without it."""
+    return always_needs_spark(context) or count() >= context.spark_from
+
+
+def always_needs_spark(context: SweepContext) -> bool:
+    """Whether there is no sweep without Spark: it has to write the ledger, or the settings say
+    so.
     """
-    if configuration.has_prepared_session() or not context.spark_from:
-        return True
-    if resolve_writer(context.ledger_writer, context.ledger_root) is LedgerWriter.SPARK:
-        return True
-    return is_much(context, count)
-
-
-def is_much(context: SweepContext, count: Callable[[], int]) -> bool:
-    """Whether so much is due that Spark is faster."""
-    return count() >= context.spark_from
+    writer = resolve_writer(context.ledger_writer, context.ledger_root)
+    return writer is LedgerWriter.SPARK or not context.spark_from
 
 
 def _count(context: SweepContext, session: DriverSession, horizon: Horizon, stop: Stop) -> int:

@@ -6,6 +6,7 @@ most commands need few of them.
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
@@ -26,7 +27,7 @@ from duesweep.cli import (
     watch_command,
 )
 from duesweep.cli.endings import ending
-from duesweep.cli.options import ConfigFile, OneDocument, Overrides, PrintSql
+from duesweep.cli.options import ConfigFile, ConfigFiles, OneDocument, Overrides, PrintSql
 from duesweep.cli.signals import TerminatedError, raise_on_sigterm
 from duesweep.errors import DuesweepError, ExitCode, raise_interruption
 from duesweep.texts import make_printable
@@ -71,7 +72,7 @@ def duesweep(
 
 @app.command(short_help="Move the messages that are due, once.")
 def sweep(
-    config: ConfigFile = None,
+    config: ConfigFiles = None,
     settings: Overrides = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     max_seconds: Annotated[
@@ -105,7 +106,7 @@ def sweep(
     options = command.SweepOptions(
         as_json=as_json, gate=gate, max_seconds=max_seconds, max_messages=max_messages
     )
-    return command.run(config, settings or [], options)
+    return command.run(config or [], settings or [], options)
 
 
 watch_command.add_to(app)
@@ -166,7 +167,7 @@ def setup(
 
 @app.command(short_help="Say what is wrong, and what to do.")
 def doctor(
-    config: ConfigFile = None,
+    config: ConfigFiles = None,
     settings: Overrides = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     no_spark: Annotated[
@@ -184,9 +185,11 @@ def doctor(
     Example: duesweep doctor --no-spark
     """
     from duesweep.cli import doctor as command
+    from duesweep.cli.each import for_each
 
     options = command.DoctorOptions(as_json=as_json, with_spark=not no_spark, ignored=ignore or [])
-    return command.run(config, settings or [], options)
+    run = partial(command.run, overrides=settings or [], options=options)
+    return for_each(config or [], run, as_json=as_json)
 
 
 @app.command("config", short_help="Print all settings, secrets masked.")

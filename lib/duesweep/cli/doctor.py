@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -38,10 +37,12 @@ class DoctorOptions:
     ignored: Sequence[str] = field(default_factory=list)
 
 
-def run(file: Path | None, overrides: Sequence[str], options: DoctorOptions) -> int:
+def run(
+    of: configuration.EndpointSettings | None, overrides: Sequence[str], options: DoctorOptions
+) -> int:
     """Run all checks and print the findings; 3 if there is a fault or a warning."""
     without([], options.ignored)
-    config = configuration.load(file, overrides)
+    config = configuration.load(of, overrides)
     findings = worst_first(without(_examine(config, options), options.ignored))
     if options.as_json:
         print(as_json(config.store.endpoint, findings))

@@ -57,6 +57,19 @@ def end_document(
     )
 
 
+def failed_document(source: str, exit_code: int, error: str) -> dict[str, Any]:
+    """The document of a sweep of a fleet that an error ended. Numbers are null: what the sweep did
+    before the error is not known here.
+    """
+    unknown = dict.fromkeys(_nothing()) | _EMPTY
+    return unknown | {
+        "source": source,
+        "outcome": "error",
+        "exit_code": int(exit_code),
+        "error": error,
+    }
+
+
 def print_failure(arguments: Sequence[str], exit_code: int, error: str) -> None:
     """Print the document of a command that an error ended, if `arguments` ask for JSON."""
     if "--json" not in arguments:

@@ -1,12 +1,13 @@
 """The commands that show waiting messages: `duesweep list` and `duesweep show`."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from duesweep.cli import filters
-from duesweep.cli.options import ConfigFile, Overrides
+from duesweep.cli.options import ConfigFile, ConfigFiles, Overrides
 from duesweep.report.bodies import BodyForm
 
 OneDocument = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
@@ -97,7 +98,7 @@ def show(  # noqa: PLR0913 - its options
 
 def plan(
     *,
-    config: ConfigFile = None,
+    config: ConfigFiles = None,
     settings: Overrides = None,
     sql: Annotated[bool, typer.Option("--sql", help="Show the query of the plan, too.")] = False,
     as_json: OneDocument = False,
@@ -108,5 +109,8 @@ def plan(
     Example: duesweep plan
     """
     from duesweep.cli import outlook as command
+    from duesweep.cli.each import for_each
 
-    return command.run(config, settings or [], command.PlanOptions(with_sql=sql, as_json=as_json))
+    options = command.PlanOptions(with_sql=sql, as_json=as_json)
+    run = partial(command.run, overrides=settings or [], options=options)
+    return for_each(config or [], run, as_json=as_json)

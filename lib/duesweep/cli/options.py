@@ -33,6 +33,15 @@ ConfigFile = Annotated[
     Path | None,
     typer.Option("--config", "-c", help="TOML file; default: duesweep.toml if it exists."),
 ]
+ConfigFiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--config",
+        "-c",
+        help="TOML file, or a folder of them; may be repeated; default: duesweep.toml if it "
+        "exists.",
+    ),
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Option(

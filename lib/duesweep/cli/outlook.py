@@ -3,7 +3,6 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from duesweep import config as configuration
 from duesweep import wiring
@@ -23,9 +22,11 @@ class PlanOptions:
     as_json: bool = False
 
 
-def run(file: Path | None, overrides: Sequence[str], options: PlanOptions) -> ExitCode:
+def run(
+    of: configuration.EndpointSettings | None, overrides: Sequence[str], options: PlanOptions
+) -> ExitCode:
     """Tell what a sweep would do. The destinations come first, before all messages are counted."""
-    context = wiring.sweep_context(configuration.load(file, overrides))
+    context = wiring.sweep_context(configuration.load(of, overrides))
     outlook = look_ahead(context, None if options.as_json else _show)
     sql = outlook.sql if options.with_sql else None
     if options.as_json:

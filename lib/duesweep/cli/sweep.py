@@ -38,13 +38,20 @@ class SweepOptions:
     max_messages: int | None = None
 
 
-def run(file: Path | None, overrides: Sequence[str], options: SweepOptions) -> int:
-    """Sweep once, until a signal or the time stops the sweep."""
+def run(files: Sequence[Path], overrides: Sequence[str], options: SweepOptions) -> int:
+    """Sweep once, until a signal or the time stops the sweep. `files`: none for the default one."""
     seconds = options.max_seconds
     at = None if seconds is None else configuration.started() + seconds
     stop = Stop(at, options.max_messages)
     with stop_on_signals(stop):
-        return _run(configuration.load(file, overrides), options, stop)
+        settings = configuration.settings_of(files)
+        if len(settings) > 1:
+            from duesweep.cli import fleet_sweep  # noqa: PLC0415 - one endpoint does without
+
+            on_spark = _run_spark_command if options.gate else None
+            return fleet_sweep.run(settings, overrides, stop, on_spark, as_json=options.as_json)
+        given = settings[0] if settings else None
+        return _run(configuration.load(given, overrides), options, stop)
 
 
 def _run(config: configuration.Config, options: SweepOptions, stop: Stop) -> int:

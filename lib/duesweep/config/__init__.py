@@ -1,6 +1,7 @@
 """Configuration. No other part of the package reads the environment."""
 
 from duesweep.config.dsn import holds_password
+from duesweep.config.fleet import EndpointSettings, settings_of
 from duesweep.config.load import load, mask_secrets
 from duesweep.config.model import Config
 from duesweep.config.rules import route_notice
@@ -17,6 +18,7 @@ from duesweep.config.started import started
 __all__ = [
     "DEFAULT_SCHEMAS",
     "Config",
+    "EndpointSettings",
     "LimitConfig",
     "QueueConfig",
     "RouteConfig",
@@ -28,6 +30,7 @@ __all__ = [
     "load",
     "mask_secrets",
     "route_notice",
+    "settings_of",
     "spark_command",
     "started",
 ]

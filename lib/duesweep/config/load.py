@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
 from duesweep.config.file import content_of
+from duesweep.config.fleet import Content, EndpointSettings, settings_of
 from duesweep.config.model import ENVIRONMENT, Config
 from duesweep.config.rules import (
     name_problem,
@@ -37,14 +38,14 @@ _SHOWN = 20
 _DEEPEST = 100
 
 
-def load(file: Path | None, overrides: Sequence[str] = ()) -> Config:
-    """The effective configuration; `overrides` are `section.key=value` from the command line.
+def load(of: Path | EndpointSettings | None, overrides: Sequence[str] = ()) -> Config:
+    """The effective configuration `of` one endpoint: a file, one of a fleet, or for None
+    duesweep.toml, if that exists. `overrides` are `section.key=value` from the command line.
 
     Raises `ConfigError` for all settings of a wrong type or range, else for the first that
     contradicts others.
     """
-    existing = _find_file(file)
-    Config.content = content_of(existing) if existing else {}
+    Config.content = _content(of)
     _refuse_unknown_variables()
     given = _nest(overrides)
     _refuse_unknown_sections(given)
@@ -96,18 +97,21 @@ def mask_secrets(config: Config) -> dict[str, Any]:
     return dumped
 
 
-def _find_file(file: Path | None) -> Path | None:
-    if file is None:
-        return DEFAULT_FILE if DEFAULT_FILE.exists() else None
-    path = shorten(str(file))
-    try:
-        if file.is_file():
-            return file
-        is_there = file.exists()
-        fault = f"{path} is not a file" if is_there else f"There is no configuration file {path}"
-    except OSError as error:
-        fault = f"{path} cannot be read: {error.strerror}"
-    raise ConfigError(fault, advice="give one with --config")
+def _content(given: Path | EndpointSettings | None) -> Content:
+    if isinstance(given, EndpointSettings):
+        if given.error is not None:
+            raise given.error
+        return given.content
+    if given is None:
+        return content_of(DEFAULT_FILE) if DEFAULT_FILE.exists() else {}
+    found = settings_of([given])
+    if len(found) > 1:
+        raise ConfigError(
+            f"{shorten(str(given))} has the settings of {len(found)} endpoints, and one is needed",
+            advice=f"name it, as in --config {shorten(str(given))}#Sales",
+        )
+    [settings] = found
+    return _content(settings)
 
 
 def _nest(overrides: Sequence[str]) -> dict[str, Any]:

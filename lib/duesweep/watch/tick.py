@@ -1,13 +1,12 @@
 """One tick of a watcher: look at the store, and sweep what is due."""
 
+import time
 from dataclasses import dataclass, replace
 
 from duesweep.api.engines import opened_engine
-from duesweep.api.look import is_much, look_at
+from duesweep.api.look import always_needs_spark, is_for_spark, look_at
 from duesweep.context import SweepContext
-from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.core.policy import LookAhead
-from duesweep.ledger.writers import resolve_writer
 from duesweep.report.idle import NextDue
 from duesweep.stop import Stop
 from duesweep.stores.journal import SweepReport
@@ -45,20 +44,17 @@ class Ticker:
     def __init__(self, context: SweepContext, stop: Stop, *, has_spark: bool) -> None:
         self._context = replace(context, look_ahead=LookAhead())
         self._stop = stop
-        # Where delta-rs cannot write the ledger, there is no tick without Spark.
-        writer = resolve_writer(context.ledger_writer, context.ledger_root)
-        self._needs_spark = writer is LedgerWriter.SPARK or not context.spark_from
-        self.has_spark = has_spark or self._needs_spark
+        self.has_spark = has_spark or always_needs_spark(context)
 
     def tick(self) -> Tick:
         """Look, and sweep if there is work. Raises what `look_at` and `sweep` raise."""
         context = self._context
         most = None if self.has_spark else context.spark_from
-        stop = self._stop.part(MOST_TICK_SECONDS, most)
-        look = look_at(context, stop, is_much)
+        stop = self._stop.part(time.time() + MOST_TICK_SECONDS, most)
+        look = look_at(context, stop, is_for_spark)
         if not look.has_work or stop.is_wanted:
             return Tick(next_due=look.next_due)
-        on_spark = self.has_spark and (look.needs_spark or self._needs_spark)
+        on_spark = self.has_spark and look.needs_spark
         with opened_engine(context, on_spark=on_spark) as engine:
             report = sweep(engine, context, reach=look.reach(context), stop=stop)
         return Tick(report, is_much=look.needs_spark)

@@ -81,7 +81,7 @@ def test_any_overrides_are_a_configuration_or_refused(given: list[str]) -> None:
     _load(file_of(), *given)
 
 
-@pytest.mark.parametrize("path", ["n" * 5_000, "a\0b", ".", "/dev/null", "sales.toml/x"])
+@pytest.mark.parametrize("path", ["n" * 5_000, "a\0b", "/dev/null", "sales.toml/x"])
 def test_path_that_is_no_file_is_refused(path: str) -> None:
     file_of()
 

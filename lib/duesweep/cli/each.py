@@ -1,0 +1,62 @@
+"""One command for each endpoint of several, one after another, and one exit code for all."""
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from duesweep import config as configuration
+from duesweep.errors import DuesweepError, ExitCode
+from duesweep.texts import make_printable
+
+# The worst of several last: a fault that only a person can correct is worse than one that may pass.
+_FROM_BAD_TO_WORSE = (
+    *(ExitCode.DONE, ExitCode.MESSAGES_FAILED, ExitCode.WORK_LEFT),
+    *(ExitCode.CONFIGURATION, ExitCode.UNEXPECTED),
+)
+
+Run = Callable[[configuration.EndpointSettings | None], int]
+
+
+def worst(codes: Sequence[int]) -> ExitCode:
+    """The one exit code of several."""
+    return max(map(ExitCode, codes), key=_FROM_BAD_TO_WORSE.index, default=ExitCode.DONE)
+
+
+def for_each(files: Sequence[Path], run: Run, *, as_json: bool) -> int:
+    """Run for each endpoint of these files and folders; for none, with the default file. What goes
+    wrong with one is told, and the others have their turn. Of several, the JSON is one document.
+    """
+    settings = configuration.settings_of(files)
+    if len(settings) < 2:  # noqa: PLR2004 - several
+        return run(settings[0] if settings else None)
+    codes: list[int] = []
+    documents: list[Any] = []
+    for each in settings:
+        if not as_json:
+            print(make_printable(f"== {each.label}"), flush=True)
+        with redirect_stdout(StringIO() if as_json else sys.stdout) as out:
+            code, error = _run(run, each)
+        codes.append(code)
+        if error is not None:
+            print(make_printable(f"duesweep: {each.label}: {error}"), file=sys.stderr)
+        if isinstance(out, StringIO):
+            documents.append(_document(out.getvalue(), each.label, code, error))
+    if as_json:
+        print(json.dumps({"exit_code": int(worst(codes)), "sources": documents}))
+    return worst(codes)
+
+
+def _run(run: Run, settings: configuration.EndpointSettings) -> tuple[int, str | None]:
+    try:
+        return run(settings), None
+    except DuesweepError as error:
+        return int(error.exit_code), str(error)
+
+
+def _document(text: str, label: str, code: int, error: str | None) -> dict[str, Any]:
+    found = json.loads(text) if text else {}
+    return {"configuration": label, **found, "exit_code": int(code), "error": error}

@@ -1,0 +1,109 @@
+"""`duesweep sweep` for several endpoints: a line for each, and the sums of all."""
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from duesweep import config as configuration
+from duesweep.cli import documents
+from duesweep.cli.each import worst
+from duesweep.core.held import held_in_sweep
+from duesweep.errors import ExitCode
+from duesweep.fleet.members import Failure, members_of
+from duesweep.fleet.sweeping import Looked, Swept, look_at_all, sweep_all
+from duesweep.report.idle import idle_sentence
+from duesweep.report.quantities import count_text
+from duesweep.stop import Stop
+from duesweep.texts import make_printable
+
+_SUMS = ("found", "dispatched", "failed", "exhausted", "left", "held")
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What is told of one endpoint."""
+
+    exit_code: ExitCode
+    sentence: str
+    document: dict[str, Any]
+    is_error: bool = False
+
+
+def run(
+    settings: Sequence[configuration.EndpointSettings],
+    overrides: Sequence[str],
+    stop: Stop,
+    run_on_spark: Callable[[], int] | None,
+    *,
+    as_json: bool,
+) -> int:
+    """Sweep them all. `run_on_spark` is called, and ends this, if Spark is needed; None: this
+    process starts it.
+    """
+    members, failures = members_of(settings, overrides)
+    looked = look_at_all(members, stop)
+    seen = [each for each in looked if isinstance(each, Looked)]
+    if run_on_spark and any(each.is_for_spark for each in seen) and not stop.is_wanted:
+        return run_on_spark()
+    for each in seen:
+        notices = [configuration.route_notice(each.member.config), *each.look.notices]
+        for notice in filter(None, notices):
+            print(make_printable(f"duesweep: {each.member.source}: {notice}"), file=sys.stderr)
+    failures += [each for each in looked if isinstance(each, Failure)]
+    done = [*sweep_all(seen, stop), *failures]
+    return _tell(sorted(map(_told, done), key=lambda told: told.sentence), as_json=as_json)
+
+
+def _tell(told: Sequence[_Told], *, as_json: bool) -> int:
+    code = worst([each.exit_code for each in told])
+    sums = {name: sum(each.document[name] or 0 for each in told) for name in _SUMS}
+    if as_json:
+        documents_of_all = [each.document for each in told]
+        total = {"endpoints": len(told), **sums}
+        print(json.dumps({"total": total, "exit_code": int(code), "sources": documents_of_all}))
+        return code
+    for each in told:
+        out = sys.stderr if each.is_error else sys.stdout
+        print(make_printable(f"{'duesweep: ' if each.is_error else ''}{each.sentence}"), file=out)
+    bad = sum(each.exit_code is not ExitCode.DONE for each in told)
+    endpoints = count_text(len(told), "endpoint")
+    print(
+        f"All {endpoints}: dispatched {sums['dispatched']:,} of {sums['found']:,} due messages, "
+        f"{sums['failed']:,} failed, {sums['exhausted']:,} exhausted, {sums['left']:,} not "
+        f"reached; {bad} with problems."
+    )
+    return code
+
+
+def _told(done: Swept | Failure) -> _Told:
+    if isinstance(done, Failure):
+        code = ExitCode(done.error.exit_code)
+        document = documents.failed_document(done.source, code, str(done.error))
+        return _Told(code, f"{done.source}: {done.error}", document, is_error=True)
+    source = done.member.source
+    if done.report is None:
+        return _idle(done, source)
+    from duesweep.report import summary  # noqa: PLC0415 - where nothing is due it is not needed
+    from duesweep.sweep import exit_code  # noqa: PLC0415
+
+    report = done.report
+    code = exit_code(report)
+    held = held_in_sweep(done.look.pauses, report.breakers, report.over_limit)
+    only_due = not done.member.context.look_ahead.longest_seconds
+    sentence = summary.summary_sentence(report, only_due=only_due)
+    reasons = [f" {each.count:,} failed: {each.reason}." for each in report.failures]
+    error = f" {report.ledger_error}." if report.ledger_error else ""
+    document = documents.end_document(summary.as_json(report), code, held)
+    return _Told(code, f"{source}: {sentence}{''.join(reasons)}{error}", document)
+
+
+def _idle(done: Swept, source: str) -> _Told:
+    look = done.look
+    if look.has_work:
+        text = f"{source}: the sweep was stopped before it began; the next sweep continues."
+        return _Told(ExitCode.DONE, text, documents.unbegun_document(source))
+    held = held_in_sweep(look.pauses, (), 0)
+    document = documents.idle_document(source, look.next_due, held)
+    return _Told(ExitCode.DONE, idle_sentence(source, look.next_due), document)

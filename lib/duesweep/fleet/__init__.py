@@ -1,0 +1,1 @@
+"""Several endpoints in one process."""
