@@ -7,6 +7,7 @@ usage() {
 usage: ./spark-submit.sh <command> [options]
 
   sweep    sweep what is due now, once         setup    create what a sweep needs in the database
+  watch    sweep as messages come due
   doctor   look for what is amiss              config   print the settings that count
   queue    send, receive, peek, purge ...      subscriptions  list, add and remove them
   handover drain a store for good, into RabbitMQ's delayed delivery
@@ -123,6 +124,16 @@ case $command in
     fi
     unset DUESWEEP_FOR_SPARK DUESWEEP_SPARK_COMMAND
     run_on_spark "$root/jobs/run_sweep.py" "$@"
+    ;;
+  watch)
+    # It runs this script again when much is due: that one has Spark, and ends when little is due.
+    if [[ -z ${DUESWEEP_FOR_SPARK:-} ]]; then
+      DUESWEEP_SPARK_COMMAND="DUESWEEP_FOR_SPARK=1 exec bash $(printf '%q ' "$root/spark-submit.sh" "${given[@]}")"
+      export DUESWEEP_SPARK_COMMAND
+      exec "$python" -P -m duesweep watch "$@"
+    fi
+    unset DUESWEEP_FOR_SPARK DUESWEEP_SPARK_COMMAND
+    run_on_spark -P -m duesweep watch "$@"
     ;;
   handover)
     [[ " $* " == *" --abort "* || " $* " == *" --dry-run "* || " $* " == *" --help "* ]] ||

@@ -1,17 +1,9 @@
 """`duesweep watch`, as systemd or a container runs it."""
 
-import json
-import os
 import signal
-import subprocess
-import sys
-import urllib.error
-import urllib.request
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
@@ -22,54 +14,7 @@ from support.ledger_reader import LedgerReader
 from support.ports import free_port
 from support.postgresql_server import endpoint_in_postgresql
 from support.waiting import until
-
-_ROOT = Path(__file__).parents[2]
-
-
-class _Watcher:
-    """A watcher's process, and what it logged so far."""
-
-    def __init__(self, process: "subprocess.Popen[bytes]", log: Path) -> None:
-        self.process = process
-        self._log = log
-
-    def events(self, name: str) -> list[dict[str, Any]]:
-        lines = self._log.read_text().splitlines()
-        found = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
-        return [each for each in found if each["event"] == name]
-
-    def end(self, number: int = signal.SIGTERM) -> int:
-        self.process.send_signal(number)
-        return self.process.wait(120)
-
-    def health(self) -> tuple[int, Any]:
-        port = self.events("listening")[0]["port"]
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=60) as answer:
-                return answer.status, json.load(answer)
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, json.load(error)
-
-
-@contextmanager
-def _watching(
-    endpoint: Endpoint, *options: str, name: str = "watch", **overrides: object
-) -> Iterator[_Watcher]:
-    log = endpoint.folder / f"{name}.log"
-    file = endpoint.config_file(**overrides)
-    command = [sys.executable, "-m", "duesweep", "watch", "--config", str(file), *options]
-    with log.open("wb") as stderr, ExitStack() as stack:
-        process = subprocess.Popen(
-            command,
-            stderr=stderr,
-            env=os.environ | {"PYTHONPATH": str(_ROOT / "lib")},
-        )
-        stack.callback(process.wait, 120)
-        stack.callback(process.kill)
-        watcher = _Watcher(process, log)
-        until(lambda: process.poll() is not None or watcher.events("watching"))
-        yield watcher
+from support.watcher import watching
 
 
 def _assert_one_tombstone_each_and_none_early(ledger: LedgerReader, keys: Sequence[str]) -> None:
@@ -88,13 +33,13 @@ def test_messages_leave_when_they_are_due_and_sigterm_ends_it_with_0(
     endpoint.delay(due_in_seconds=86_400)
     file = endpoint.folder / "healthy"
 
-    with _watching(endpoint, "--port", "0", "--health-file", str(file)) as watcher:
+    with watching(endpoint.config_file(), "--port", "0", "--health-file", str(file)) as watcher:
         until(lambda: len(endpoint.queue_rows("Billing")) == 3)
-        until(lambda: watcher.health()[1]["dispatched"] == 3)
+        until(lambda: watcher.health()[1]["sources"][0]["dispatched"] == 3)
         status, health = watcher.health()
         assert watcher.end() == 0
 
-    assert (status, health["is_well"], health["error"]) == (200, True, None)
+    assert (status, health["is_well"], health["sources"][0]["error"]) == (200, True, None)
     assert file.exists()
     assert len(endpoint.waiting()) == 1
     _assert_one_tombstone_each_and_none_early(ledger, keys)
@@ -115,7 +60,7 @@ def test_signal_finishes_the_batch_in_hand_and_leaves_the_rest(
         " EXECUTE FUNCTION wait_a_while()"
     )
 
-    with _watching(endpoint, sweep__batch_rows=5) as watcher:
+    with watching(endpoint.config_file(sweep__batch_rows=5)) as watcher:
         until(lambda: endpoint.queue_rows("Billing"))
         assert watcher.end(signal.SIGINT) == 0
 
@@ -130,8 +75,8 @@ def test_one_of_two_that_is_killed_leaves_all_to_the_other(
 ) -> None:
     endpoint.set_up("Billing")
     with (
-        _watching(endpoint, name="first", sweep__batch_rows=20) as first,
-        _watching(endpoint, name="second", sweep__batch_rows=20) as second,
+        watching(endpoint.config_file(sweep__batch_rows=20), name="first") as first,
+        watching(endpoint.config_file(sweep__batch_rows=20), name="second") as second,
     ):
         keys = endpoint.delay_many(2_000)
         until(lambda: endpoint.queue_rows("Billing"))
@@ -155,24 +100,24 @@ def test_server_that_restarts_is_waited_for_and_told_once(
             endpoint = endpoint_in_postgresql(server.dsn, tmp_path, admin)
             endpoint.set_up("Billing")
             endpoint.delay()
-        with _watching(endpoint, "--port", "0") as watcher:
-            until(lambda: watcher.health()[1]["dispatched"] == 1)
+        with watching(endpoint.config_file(), "--port", "0") as watcher:
+            until(lambda: watcher.health()[1]["sources"][0]["dispatched"] == 1)
             server.stop()
             until(lambda: watcher.events("trouble"))
-            until(lambda: watcher.health()[1]["error"])
+            until(lambda: watcher.health()[1]["sources"][0]["error"])
             server.start()
             with psycopg.connect(server.dsn, autocommit=True) as admin:
                 endpoint = endpoint_in_postgresql(server.dsn, tmp_path, admin)
                 endpoint.delay()
                 until(lambda: len(endpoint.queue_rows("Billing")) == 2)
             until(lambda: watcher.events("trouble_is_over"))
-            until(lambda: watcher.health()[1]["error"] is None)
+            until(lambda: watcher.health()[1]["sources"][0]["error"] is None)
             assert watcher.end() == 0
 
 
 @pytest.mark.slow
 def test_wrong_setting_ends_it_with_2_and_a_sentence(endpoint: Endpoint) -> None:
-    with _watching(endpoint) as watcher:
+    with watching(endpoint.config_file()) as watcher:
         code = watcher.process.wait(120)
 
     assert code == 2
@@ -185,7 +130,7 @@ def test_spark_joins_in_while_much_is_due_and_goes(
     endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
     endpoint.set_up("Billing")
-    with _watching(endpoint, "--spark-idle", "5", sweep__spark_from=100) as watcher:
+    with watching(endpoint.config_file(sweep__spark_from=100), "--spark-idle", "5") as watcher:
         keys = endpoint.delay_many(20_000)
         until(lambda: watcher.events("spark_ended"), 300)
         until(lambda: ledger.count("tombstones") == 20_000)

@@ -48,28 +48,43 @@ def look_at(
     is Spark's, by default `needs_spark`. Raises `ConfigError` for wrong settings.
     """
     with context.store.open_driver() as session:
-        refuse_outdated(session)
-        session.check()
-        context.queue.check(context.error_queue)
-        ahead = timedelta(seconds=context.look_ahead.longest_seconds)
-        if not session.has_work(ahead):
-            return Look(
-                has_work=False,
-                needs_spark=False,
-                notices=session.notices(),
-                next_due=_find_next_due(session),
-                pauses=pauses_of(session),
-            )
-        horizon = session.horizon().looking_ahead(ahead)
-        if isinstance(session, SkipsHeld):
-            horizon = session.skip_held(horizon)
-        refuse_missing_queues(context, session, horizon)
-        on_spark = (for_spark or needs_spark)(
-            context, lambda: _count(context, session, horizon, stop or Stop())
+        check(session, context)
+        return look(session, context, stop, for_spark)
+
+
+def check(session: DriverSession, context: SweepContext) -> None:
+    """Raise `ConfigError` unless store and queues are as a sweep needs them."""
+    refuse_outdated(session)
+    session.check()
+    context.queue.check(context.error_queue)
+
+
+def look(
+    session: DriverSession,
+    context: SweepContext,
+    stop: Stop | None = None,
+    for_spark: NeedsSpark | None = None,
+) -> Look:
+    """As `look_at`, with a session that has been checked."""
+    ahead = timedelta(seconds=context.look_ahead.longest_seconds)
+    if not session.has_work(ahead):
+        return Look(
+            has_work=False,
+            needs_spark=False,
+            notices=session.notices(),
+            next_due=_find_next_due(session),
+            pauses=pauses_of(session),
         )
-        notices = [*session.notices(), *_table_notices(session, context.queue)]
-        pauses, since = pauses_of(session), horizon.since
-        return Look(True, on_spark, notices, pauses=pauses, since=since)  # noqa: FBT003 - two answers
+    horizon = session.horizon().looking_ahead(ahead)
+    if isinstance(session, SkipsHeld):
+        horizon = session.skip_held(horizon)
+    refuse_missing_queues(context, session, horizon)
+    on_spark = (for_spark or needs_spark)(
+        context, lambda: _count(context, session, horizon, stop or Stop())
+    )
+    notices = [*session.notices(), *_table_notices(session, context.queue)]
+    pauses, since = pauses_of(session), horizon.since
+    return Look(True, on_spark, notices, pauses=pauses, since=since)  # noqa: FBT003 - two answers
 
 
 def _table_notices(*tested: object) -> Iterator[Problem]:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from duesweep.cli.options import ConfigFile, Overrides
+from duesweep.cli.options import ConfigFiles, Overrides
 
 # Days: nobody waits longer for a message that is due.
 _MOST_SECONDS = 86_400.0
@@ -17,7 +17,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def watch(
-    config: ConfigFile = None,
+    config: ConfigFiles = None,
     settings: Overrides = None,
     *,
     max_wait: Annotated[
@@ -62,4 +62,4 @@ def watch(
     from duesweep.cli import watching
 
     options = watching.WatchOptions(max_wait, spark_idle, until_idle, health_file, host, port)
-    return watching.run(config, settings or [], options)
+    return watching.run(config or [], settings or [], options)

@@ -6,21 +6,26 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 
 import structlog
 
 from duesweep import config as configuration
-from duesweep import wiring
+from duesweep.api.engines import opened_engine
+from duesweep.cli.each import worst
 from duesweep.cli.signals import stop_on_signals
-from duesweep.errors import ExitCode
+from duesweep.errors import DuesweepError
+from duesweep.fleet.members import Member, members_of
 from duesweep.report.progress import configure_logging
 from duesweep.stop import Stop
-from duesweep.watch.health import Health
+from duesweep.texts import make_printable
+from duesweep.watch.health import Health, HealthFile
 from duesweep.watch.helper import Helper
 from duesweep.watch.log import Log
 from duesweep.watch.server import Page, json_page, serving
+from duesweep.watch.several import run_all
 from duesweep.watch.systemd import Systemd
 from duesweep.watch.tick import Tick, Ticker
 from duesweep.watch.watch import Observer, watch
@@ -42,44 +47,73 @@ class WatchOptions:
     port: int | None
 
 
-def run(file: Path | None, overrides: Sequence[str], options: WatchOptions) -> int:
-    """Watch until a signal. Returns 0."""
+def run(files: Sequence[Path], overrides: Sequence[str], options: WatchOptions) -> int:
+    """Watch until a signal. Returns 0, or the worst exit code of the endpoints of a fleet that
+    could not be watched. Raises the error where no endpoint can be.
+    """
     configure_logging()
     stop = Stop()
     with stop_on_signals(stop, "the next watcher or sweep continues"):
-        context = wiring.sweep_context(configuration.load(file, overrides))
+        members, failures = members_of(configuration.settings_of(files) or [None], overrides)
+        for failure in failures:
+            if not members:
+                raise failure.error
+            _log.error(
+                "not_watched", source=failure.source, error=make_printable(str(failure.error))
+            )
         if options.until_idle is not None:
-            helping = Ticker(context, stop, has_spark=True)
-            watch(helping.tick, stop, options.max_wait, [_Idle(stop, options.until_idle)])
-            return ExitCode.DONE
-        has_spark = configuration.has_prepared_session()
-        source, ticker = context.store.source, Ticker(context, stop, has_spark=has_spark)
-        health = Health(source, options.max_wait, options.health_file)
-        log, systemd = Log(source), Systemd()
-        helper = None if ticker.has_spark else Helper(_on_spark(options.spark_idle))
-        observers: list[Observer] = [log, health, systemd, *([helper] if helper else [])]
-        with _port(options, health):
-            _log.info("watching", source=source, max_wait_seconds=options.max_wait)
-            try:
-                watch(ticker.tick, stop, options.max_wait, observers)
-            finally:
-                systemd.close()
-                if helper:
-                    helper.close()
+            return _help(members, stop, options.max_wait, options.until_idle)
+        codes = _watch(members, stop, options)
+    return worst([*(failure.error.exit_code for failure in failures), *codes])
+
+
+def _watch(members: Sequence[Member], stop: Stop, options: WatchOptions) -> Sequence[int]:
+    has_spark = configuration.has_prepared_session()
+    tickers = [Ticker(each.context, stop, has_spark=has_spark) for each in members]
+    healths = [Health(each.source, options.max_wait) for each in members]
+    logs = [Log(each.source) for each in members]
+    systemd, helper = Systemd(), Helper(_on_spark(options.spark_idle))
+    watches = []
+    for ticker, health, log in zip(tickers, healths, logs, strict=True):
+        observers: list[Observer] = [log, health, systemd]
+        observers += [] if ticker.has_spark else [helper]
+        observers += [HealthFile(options.health_file, healths)] if options.health_file else []
+        watches.append(partial(watch, ticker.tick, stop, options.max_wait, observers))
+    with _port(options, healths):
+        sources = [each.source for each in members]
+        _log.info("watching", sources=sources, max_wait_seconds=options.max_wait)
+        try:
+            codes = run_all(watches)
+        finally:
+            systemd.close()
+            helper.close()
+            for log, ticker in zip(logs, tickers, strict=True):
                 log.close()
-        _log.info("stopped", source=source)
-    return ExitCode.DONE
+                ticker.close()
+    _log.info("stopped", sources=sources)
+    return codes
+
+
+def _help(members: Sequence[Member], stop: Stop, max_wait: float, until_idle: float) -> int:
+    """Be the helper of another watcher: sweep on Spark while much is due."""
+    idle = _Idle(stop, until_idle)
+    # Once, and before the threads: each of them would start a JVM of its own.
+    with opened_engine(members[0].context, on_spark=True):
+        tickers = [Ticker(each.context, stop, has_spark=True) for each in members]
+        return worst(run_all([partial(watch, one.tick, stop, max_wait, [idle]) for one in tickers]))
 
 
 @contextmanager
-def _port(options: WatchOptions, health: Health) -> Iterator[None]:
+def _port(options: WatchOptions, healths: Sequence[Health]) -> Iterator[None]:
     if options.port is None:
         yield
         return
 
     def page() -> Page:
-        status = HTTPStatus.OK if health.is_well else HTTPStatus.SERVICE_UNAVAILABLE
-        return json_page(health.document(), status)
+        is_well = all(health.is_well for health in healths)
+        status = HTTPStatus.OK if is_well else HTTPStatus.SERVICE_UNAVAILABLE
+        sources = [health.document() for health in healths]
+        return json_page({"is_well": is_well, "sources": sources}, status)
 
     with serving(options.host, options.port, {"/health": page}) as port:
         _log.info("listening", host=options.host, port=port)
@@ -111,7 +145,7 @@ class _Idle:
             self._since = time.monotonic()
         self._look_after()
 
-    def failed(self, error: Exception) -> None:  # noqa: ARG002 - the contract's
+    def failed(self, error: DuesweepError) -> None:  # noqa: ARG002 - the contract's
         """Time passes after an error, too: the first watcher tells it."""
         self._look_after()
 

@@ -41,9 +41,9 @@ class Failure:
 
 
 def members_of(
-    settings: Sequence[EndpointSettings], overrides: Sequence[str]
+    settings: Sequence[EndpointSettings | None], overrides: Sequence[str]
 ) -> tuple[list[Member], list[Failure]]:
-    """The endpoints, and those whose settings are wrong."""
+    """The endpoints, and those whose settings are wrong; None: that of the default file."""
     members: list[Member] = []
     failures: list[Failure] = []
     for each in settings:
@@ -51,7 +51,7 @@ def members_of(
             config = load(each, overrides)
             context = sweep_context(config)
         except DuesweepError as error:
-            failures.append(Failure(each.label, error))
+            failures.append(Failure(each.label if each else "duesweep.toml", error))
         else:
             server = config.store.dsn.get_secret_value()
             members.append(Member(context.store.source, config, context, server))

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,14 +32,11 @@ class _Known:
 
 
 class Health:
-    """An observer that knows whether ticks end well; a server's thread may ask it. `file` is
-    touched after each good tick; None: no file.
-    """
+    """An observer that knows whether ticks end well; a server's thread may ask it."""
 
-    def __init__(self, source: str, most_seconds: float, file: Path | None = None) -> None:
+    def __init__(self, source: str, most_seconds: float) -> None:
         self._source = source
         self._patience = most_seconds + MOST_TICK_SECONDS + _GRACE_SECONDS
-        self._file = file
         self._known = _Known(time.monotonic())
         self._lock = threading.Lock()
 
@@ -53,7 +51,6 @@ class Health:
                 next_due=tick.next_due,
                 dispatched=self._known.dispatched + (report.dispatched if report else 0),
             )
-        self._touch()
 
     def failed(self, error: DuesweepError) -> None:
         """Note an error."""
@@ -82,11 +79,22 @@ class Health:
             "dispatched": known.dispatched,
         }
 
-    def _touch(self) -> None:
-        if self._file is None:
+
+class HealthFile:
+    """An observer that touches a file after a good tick, if all of `healths` are well."""
+
+    def __init__(self, file: Path, healths: Sequence[Health]) -> None:
+        self._file, self._healths = file, healths
+
+    def ticked(self, tick: Tick) -> None:  # noqa: ARG002 - the contract's
+        """Touch it."""
+        if not all(health.is_well for health in self._healths):
             return
         try:
             self._file.touch()
         except OSError as error:
             # A watcher that stopped for its health file would do more harm than good.
             _log.error("health_file_failed", file=str(self._file), error=str(error))
+
+    def failed(self, error: DuesweepError) -> None:
+        """Leave it as it is."""

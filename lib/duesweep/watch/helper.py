@@ -5,6 +5,7 @@ of it, the first watcher goes on. Both sweep at once, as any number of watchers 
 """
 
 import subprocess
+import threading
 import time
 from collections.abc import Sequence
 
@@ -24,7 +25,8 @@ _STOP_SECONDS = 120.0
 
 class Helper:
     """An observer that starts `command` when much is due, one at a time. The command ends by itself
-    when little is. One that fails is started again after a while.
+    when little is. One that fails is started again after a while. Watchers of several endpoints
+    share it.
     """
 
     def __init__(self, command: Sequence[str]) -> None:
@@ -32,6 +34,7 @@ class Helper:
         self._process: subprocess.Popen[bytes] | None = None
         self._failures = 0
         self._not_before = 0.0
+        self._lock = threading.Lock()
 
     @property
     def is_running(self) -> bool:
@@ -40,13 +43,15 @@ class Helper:
 
     def ticked(self, tick: Tick) -> None:
         """Start it where there is enough for Spark."""
-        self._look_after()
-        if tick.is_much and self._process is None and time.monotonic() >= self._not_before:
-            self._start()
+        with self._lock:
+            self._look_after()
+            if tick.is_much and self._process is None and time.monotonic() >= self._not_before:
+                self._start()
 
     def failed(self, error: DuesweepError) -> None:  # noqa: ARG002 - the contract's
         """See whether it has ended."""
-        self._look_after()
+        with self._lock:
+            self._look_after()
 
     def close(self) -> None:
         """Stop it after its batches in hand, and wait for that."""

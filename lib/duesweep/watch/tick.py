@@ -1,14 +1,17 @@
 """One tick of a watcher: look at the store, and sweep what is due."""
 
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from duesweep.api.engines import opened_engine
-from duesweep.api.look import always_needs_spark, is_for_spark, look_at
+from duesweep.api.look import Look, always_needs_spark, check, is_for_spark, look
 from duesweep.context import SweepContext
 from duesweep.core.policy import LookAhead
+from duesweep.errors import StoreError
 from duesweep.report.idle import NextDue
 from duesweep.stop import Stop
+from duesweep.stores.base import DriverSession
 from duesweep.stores.journal import SweepReport
 from duesweep.sweep import sweep
 
@@ -45,16 +48,42 @@ class Ticker:
         self._context = replace(context, look_ahead=LookAhead())
         self._stop = stop
         self.has_spark = has_spark or always_needs_spark(context)
+        self._sessions = ExitStack()
+        self._session: DriverSession | None = None
 
     def tick(self) -> Tick:
         """Look, and sweep if there is work. Raises what `look_at` and `sweep` raise."""
         context = self._context
         most = None if self.has_spark else context.spark_from
         stop = self._stop.part(time.time() + MOST_TICK_SECONDS, most)
-        look = look_at(context, stop, is_for_spark)
-        if not look.has_work or stop.is_wanted:
-            return Tick(next_due=look.next_due)
-        on_spark = self.has_spark and look.needs_spark
+        seen = self._look(stop)
+        if not seen.has_work or stop.is_wanted:
+            return Tick(next_due=seen.next_due)
+        # What a sweep needs may have changed since the session was opened.
+        context.queue.check(context.error_queue)
+        on_spark = self.has_spark and seen.needs_spark
         with opened_engine(context, on_spark=on_spark) as engine:
-            report = sweep(engine, context, reach=look.reach(context), stop=stop)
-        return Tick(report, is_much=look.needs_spark)
+            report = sweep(engine, context, reach=seen.reach(context), stop=stop)
+        return Tick(report, is_much=seen.needs_spark)
+
+    def close(self) -> None:
+        """End the session."""
+        self._sessions.close()
+        self._session = None
+
+    def _look(self, stop: Stop) -> Look:
+        """Look with the session that is there, if that still works, else with a new one. To open
+        and check one takes longer than all the rest of a look.
+        """
+        if self._session is not None:
+            try:
+                return look(self._session, self._context, stop, is_for_spark)
+            except StoreError:
+                self.close()
+        try:
+            self._session = self._sessions.enter_context(self._context.store.open_driver())
+            check(self._session, self._context)
+            return look(self._session, self._context, stop, is_for_spark)
+        except BaseException:
+            self.close()
+            raise

@@ -13,7 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from duesweep.errors import ConfigError, StoreError
-from duesweep.watch.health import Health
+from duesweep.watch.health import Health, HealthFile
 from duesweep.watch.helper import Helper
 from duesweep.watch.log import Log
 from duesweep.watch.server import Page, json_page, serving
@@ -58,26 +58,31 @@ def test_health_is_bad_only_when_no_tick_ended_well_for_long(
     now = 1_000.0
     monkeypatch.setattr("duesweep.watch.health.time.monotonic", lambda: now)
     file = tmp_path / "health"
-    health = Health("nsb", 5, file)
-    assert not file.exists()
+    health = Health("nsb", 5)
+    touched = HealthFile(file, [health])
 
     health.ticked(MOVED)
     now += 124
     health.failed(UNREACHED)
 
-    assert file.exists()
+    touched.failed(UNREACHED)
+    assert not file.exists()
     assert health.is_well
     assert health.document()["error"] == "no server answers"
     now += 2
     assert not health.is_well
+    touched.ticked(MOVED)
+    assert not file.exists()
     health.ticked(MOVED)
     assert (health.is_well, health.document()["dispatched"]) == (True, 6)
     assert health.document()["error"] is None
+    touched.ticked(MOVED)
+    assert file.exists()
 
 
 def test_health_file_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
     with capture_logs() as lines:
-        Health("nsb", 5, tmp_path / "gone" / "health").ticked(MOVED)
+        HealthFile(tmp_path / "gone" / "health", [Health("nsb", 5)]).ticked(MOVED)
 
     assert [line["event"] for line in lines] == ["health_file_failed"]
 

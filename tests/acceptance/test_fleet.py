@@ -1,0 +1,167 @@
+"""Several endpoints with one command."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.endpoint import Endpoint
+from support.ledger_reader import LedgerReader
+from support.spark_submit import run as run_on_shell
+from support.waiting import until
+from support.watcher import watching
+
+_ROOT = Path(__file__).parents[2]
+_NAMES = ("Sales", "Billing", "Shipping")
+# Nothing listens there.
+_UNREACHED = "postgresql://postgres@127.0.0.1:1/nothing"
+
+
+def _run(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "duesweep", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        env=os.environ | {"PYTHONPATH": str(_ROOT / "lib")},
+        check=False,
+    )
+
+
+@pytest.fixture
+def endpoints(endpoint: Endpoint) -> list[Endpoint]:
+    """Three endpoints of one database, with 1, 2 and 3 due messages."""
+    found = [endpoint.named(name) for name in _NAMES]
+    for number, each in enumerate(found, 1):
+        each.set_up("Mails")
+        each.delay_many(number, ["Mails"])
+    return found
+
+
+def _fleet(endpoint: Endpoint, *entries: str, **sections: str) -> str:
+    """A file of the three, and of those that these lines of TOML describe."""
+    lines = ["[defaults.store]", 'kind = "postgresql"', f'dsn = "{endpoint.dsn}"']
+    lines += ["[defaults.ledger]", f'root = "{endpoint.folder / "ledger"}"']
+    lines += [f"[defaults.{name}]\n{text}" for name, text in sections.items()]
+    lines += [f'[[endpoint]]\nstore.endpoint = "{name}"' for name in _NAMES]
+    lines += [f"[[endpoint]]\n{entry}" for entry in entries]
+    file = endpoint.folder / "fleet.toml"
+    file.write_text("\n".join(lines))
+    return str(file)
+
+
+def _by_name(document: dict[str, Any]) -> dict[str, Any]:
+    return {name: each for each in document["sources"] for name in _NAMES if name in each["source"]}
+
+
+@pytest.mark.slow
+def test_all_are_swept_with_an_account_each_and_the_sums_of_all(
+    endpoint: Endpoint, endpoints: list[Endpoint], ledger: LedgerReader
+) -> None:
+    done = _run("sweep", "--config", _fleet(endpoint), "--json")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    document = json.loads(done.stdout)
+    assert document["exit_code"] == 0
+    assert (document["total"]["endpoints"], document["total"]["dispatched"]) == (3, 6)
+    counts = {name: each["dispatched"] for name, each in _by_name(document).items()}
+    assert counts == {"Sales": 1, "Billing": 2, "Shipping": 3}
+    assert {row.source: row.dispatched for row in ledger.rows("sweeps")} == {
+        each["source"]: each["dispatched"] for each in document["sources"]
+    }
+    assert [each.waiting() for each in endpoints] == [[], [], []]
+    again = _run("sweep", "--config", _fleet(endpoint))
+    assert again.returncode == 0
+    assert "All 3 endpoints: dispatched 0 of 0 due messages" in again.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("endpoints")
+def test_one_that_is_out_of_reach_or_misconfigured_costs_only_itself(
+    endpoint: Endpoint, ledger: LedgerReader
+) -> None:
+    down = [f'store = {{endpoint = "Down{i}", dsn = "{_UNREACHED}"}}' for i in range(5)]
+
+    done = _run("sweep", "--config", _fleet(endpoint, *down))
+    assert done.returncode == 4
+    assert done.stderr.count("duesweep: nothing/public.Down") == 5
+    assert "All 8 endpoints: dispatched 6 of 6 due messages" in done.stdout
+    assert "5 with problems" in done.stdout
+    assert ledger.count("tombstones") == 6
+
+    wrong = 'store.endpoint = "Wrong"\nsweep.slizes = 3'
+    document = json.loads(_run("sweep", "--json", "-c", _fleet(endpoint, wrong, *down)).stdout)
+    assert document["exit_code"] == 2
+    errors = [each["error"] for each in document["sources"] if each["outcome"] == "error"]
+    assert len(errors) == 6
+    assert [error for error in errors if "slizes" in error]
+
+
+@pytest.mark.slow
+def test_message_without_a_queue_is_one_endpoints_affair(
+    endpoint: Endpoint, endpoints: list[Endpoint]
+) -> None:
+    endpoints[0].delay("Nowhere")
+
+    document = json.loads(_run("sweep", "--json", "-c", _fleet(endpoint)).stdout)
+
+    assert document["exit_code"] == 3
+    codes = {name: each["exit_code"] for name, each in _by_name(document).items()}
+    assert codes == {"Sales": 3, "Billing": 0, "Shipping": 0}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("endpoints")
+def test_plan_and_doctor_take_several_too(endpoint: Endpoint) -> None:
+    down = f'store = {{endpoint = "Down", dsn = "{_UNREACHED}"}}'
+    file = _fleet(endpoint, down)
+
+    planned = _run("plan", "--config", file, "--json")
+    assert planned.returncode == 4
+    document = json.loads(planned.stdout)
+    assert [each.get("eligible") for each in document["sources"]] == [1, 2, 3, None]
+    assert "Down" in planned.stderr
+
+    examined = _run("doctor", "--no-spark", "--config", file)
+    assert examined.returncode == 3
+    assert examined.stdout.count("== ") == 4
+
+    chosen = _run("list", "--config", f"{file}#Billing", "--json")
+    assert (chosen.returncode, json.loads(chosen.stdout)["total"]) == (0, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.nightly
+def test_much_is_swept_on_spark_and_the_rest_in_process(
+    endpoint: Endpoint, endpoints: list[Endpoint], ledger: LedgerReader
+) -> None:
+    for each in endpoints[1:]:
+        each.delay_many(500, ["Mails"])
+
+    done = run_on_shell("sweep", "-c", _fleet(endpoint, sweep="spark_from = 100"), "--json")
+
+    assert done.returncode == 0, done.stderr
+    engines = {name: each["engine"] for name, each in _by_name(json.loads(done.stdout)).items()}
+    assert engines == {"Sales": "in-process", "Billing": "spark", "Shipping": "spark"}
+    assert ledger.count("tombstones") == 1_006
+    assert [each.waiting() for each in endpoints] == [[], [], []]
+
+
+@pytest.mark.slow
+def test_watcher_of_several_serves_them_all_and_one_that_fails_costs_only_itself(
+    endpoint: Endpoint, endpoints: list[Endpoint]
+) -> None:
+    wrong = 'store.endpoint = "Wrong"\nsweep.slizes = 3'
+    with watching(Path(_fleet(endpoint, wrong)), "--port", "0") as watcher:
+        for each in endpoints:
+            each.delay("Mails", due_in_seconds=1)
+        until(lambda: not any(each.waiting() for each in endpoints))
+        until(lambda: sum(one["dispatched"] for one in watcher.health()[1]["sources"]) == 9)
+        assert watcher.end() == 2
+
+    assert "slizes" in watcher.events("not_watched")[0]["error"]

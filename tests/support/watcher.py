@@ -1,0 +1,61 @@
+"""A watcher on the shell."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from support.waiting import until
+
+_ROOT = Path(__file__).parents[2]
+
+
+class Watcher:
+    """A watcher's process, and what it logged so far."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", log: Path) -> None:
+        self.process = process
+        self._log = log
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        lines = self._log.read_text().splitlines()
+        found = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+        return [each for each in found if each["event"] == name]
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(120)
+
+    def health(self) -> tuple[int, Any]:
+        port = self.events("listening")[0]["port"]
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=60) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.load(error)
+
+
+@contextmanager
+def watching(file: Path, *options: str, name: str = "watch") -> Iterator[Watcher]:
+    """Watch with this configuration; the log is beside it, `<name>.log`."""
+    log = file.parent / f"{name}.log"
+    command = [sys.executable, "-m", "duesweep", "watch", "--config", str(file), *options]
+    with log.open("wb") as stderr, ExitStack() as stack:
+        process = subprocess.Popen(
+            command,
+            stderr=stderr,
+            env=os.environ | {"PYTHONPATH": str(_ROOT / "lib")},
+        )
+        stack.callback(process.wait, 120)
+        stack.callback(process.kill)
+        watcher = Watcher(process, log)
+        until(lambda: process.poll() is not None or watcher.events("watching"))
+        yield watcher

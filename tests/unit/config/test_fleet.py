@@ -1,0 +1,104 @@
+"""The settings of several endpoints in files and folders."""
+
+from pathlib import Path
+
+import pytest
+
+from duesweep.config import load, settings_of
+from duesweep.config.fleet import merged
+from duesweep.errors import ConfigError
+
+_FLEET = """
+[defaults.store]
+kind = "postgresql"
+dsn = "postgresql://sales"
+[defaults.ledger]
+root = "/tmp/ledger"
+[[endpoint]]
+store.endpoint = "Sales"
+[[endpoint]]
+store.endpoint = "Billing"
+store.dsn = "postgresql://billing"
+"""
+
+
+def _file(folder: Path, name: str, text: str) -> Path:
+    file = folder / name
+    file.write_text(text)
+    return file
+
+
+def test_endpoints_of_a_file_share_its_defaults_and_may_have_their_own(tmp_path: Path) -> None:
+    found = settings_of([_file(tmp_path, "fleet.toml", _FLEET)])
+
+    configs = [load(each) for each in found]
+    assert [config.store.endpoint for config in configs] == ["Sales", "Billing"]
+    dsns = [config.store.dsn.get_secret_value() for config in configs]
+    assert dsns == ["postgresql://sales", "postgresql://billing"]
+    assert {config.ledger.root for config in configs} == {"/tmp/ledger"}
+
+
+def test_endpoint_of_a_file_is_named_after_a_hash(tmp_path: Path) -> None:
+    file = _file(tmp_path, "fleet.toml", _FLEET)
+
+    assert load(Path(f"{file}#Billing")).store.endpoint == "Billing"
+    with pytest.raises(ConfigError, match=r"has no .* whose store.endpoint is Nobody"):
+        load(Path(f"{file}#Nobody"))
+    with pytest.raises(ConfigError, match="settings of 2 endpoints, and one is needed"):
+        load(file)
+
+
+def test_folder_has_its_files_and_their_common_defaults(tmp_path: Path) -> None:
+    _file(tmp_path, "defaults.toml", '[defaults]\nledger.root = "/l"\nstore.dsn = "postgresql://x"')
+    _file(tmp_path, "b.toml", 'store = {endpoint = "B", kind = "postgresql"}')
+    _file(tmp_path, "a.toml", 'store = {endpoint = "A", kind = "postgresql"}\nledger.root = "/own"')
+    _file(tmp_path, "notes.txt", "not TOML")
+
+    configs = [load(each) for each in settings_of([tmp_path])]
+
+    assert [(one.store.endpoint, one.ledger.root) for one in configs] == [
+        ("A", "/own"),
+        ("B", "/l"),
+    ]
+
+
+def test_file_of_a_folder_that_cannot_be_read_costs_only_itself(tmp_path: Path) -> None:
+    _file(tmp_path, "a.toml", "not TOML")
+    _file(tmp_path, "b.toml", _FLEET)
+
+    broken, *others = settings_of([tmp_path])
+
+    assert len(others) == 2
+    with pytest.raises(ConfigError, match=r"a\.toml is not valid TOML"):
+        load(broken)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ('[[endpoint]]\nstore.endpoint = "A"\n[retry]\nmax_attempts = 3', "outside of it, retry"),
+        ('[endpoint]\nstore.endpoint = "A"', "has one .endpoint."),
+        ("endpoint = [1]", "is not a table"),
+        ("defaults = 1", "is not a table"),
+    ],
+)
+def test_file_of_a_wrong_shape_is_refused(tmp_path: Path, text: str, fault: str) -> None:
+    with pytest.raises(ConfigError, match=fault):
+        settings_of([_file(tmp_path, "fleet.toml", text)])
+
+
+def test_folder_whose_defaults_hold_more_or_that_has_no_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="holds no configuration"):
+        settings_of([tmp_path])
+    _file(tmp_path, "defaults.toml", '[store]\nendpoint = "A"')
+    with pytest.raises(ConfigError, match=r"has more than .defaults."):
+        settings_of([tmp_path])
+
+
+def test_tables_are_merged_and_values_and_lists_replaced() -> None:
+    below = {"a": {"x": 1, "y": [1, 2]}, "b": 1}
+
+    assert merged(below, {"a": {"y": [3]}, "b": {"z": 1}}) == {
+        "a": {"x": 1, "y": [3]},
+        "b": {"z": 1},
+    }

@@ -1,0 +1,46 @@
+"""Several endpoints in one process."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+from structlog.testing import capture_logs
+
+from duesweep.errors import ConfigError
+from duesweep.watch.several import run_all
+
+
+def _raising(error: Exception) -> Callable[[], None]:
+    def watch() -> None:
+        raise error
+
+    return watch
+
+
+def test_single_one_runs_here_and_raises() -> None:
+    threads: list[threading.Thread] = []
+
+    assert run_all([lambda: threads.append(threading.current_thread())]) == [0]
+    assert threads == [threading.current_thread()]
+    with pytest.raises(ConfigError):
+        run_all([_raising(ConfigError("no such queue"))])
+
+
+def test_error_of_one_of_several_is_told_and_costs_the_others_nothing() -> None:
+    lasted = threading.Event()
+    failed = threading.Event()
+
+    def lasting() -> None:
+        assert failed.wait(60)
+        lasted.set()
+
+    def failing() -> None:
+        failed.set()
+        raise ValueError("a defect")
+
+    with capture_logs() as lines:
+        codes = run_all([lasting, failing, _raising(ConfigError("no such queue"))])
+
+    assert sorted(codes) == [1, 2]
+    assert lasted.is_set()
+    assert sorted(line.get("error", "a stack") for line in lines) == ["a stack", "no such queue"]
