@@ -15,6 +15,7 @@ from duesweep.config.sections import (
     BreakerConfig,
     LedgerConfig,
     LimitConfig,
+    MetricsConfig,
     QueueConfig,
     RetryConfig,
     RouteConfig,
@@ -52,6 +53,7 @@ class Config(BaseSettings):
     sweep: SweepConfig = SweepConfig()
     breaker: BreakerConfig = BreakerConfig()
     timeouts: TimeoutsConfig = TimeoutsConfig()
+    metrics: MetricsConfig = MetricsConfig()
 
     @classmethod
     def settings_customise_sources(
