@@ -84,6 +84,7 @@ def _sweep(
 ) -> "tuple[SweepReport, int]":
     # The gate loads none of these.
     from duesweep.api.engines import opened_engine  # noqa: PLC0415
+    from duesweep.objective import misses_objective  # noqa: PLC0415
     from duesweep.report import progress, summary  # noqa: PLC0415
     from duesweep.sweep import exit_code, sweep  # noqa: PLC0415
 
@@ -91,13 +92,21 @@ def _sweep(
     watch = progress.create_watch(context.store)
     with opened_engine(context, on_spark=look.needs_spark) as engine:
         done = sweep(engine, context, watch, look.reach(context), stop)
-    code = exit_code(done)
+        is_late = misses_objective(context, done)
+    code = exit_code(done, is_late=is_late)
     held = held_in_sweep(look.pauses, done.breakers, done.over_limit)
     if as_json:
         print(json.dumps(documents.end_document(summary.as_json(done), code, held)))
     else:
         summary.print_summary(done, only_due=not context.look_ahead.longest_seconds)
         print_held(held)
+    if is_late:
+        print(
+            f"duesweep: a message was dispatched later than {context.objective_seconds:g} s after "
+            "its Due, the objective slo.lateness_seconds; sweep more often, or see whether the "
+            "sweeps before this one ended well",
+            file=sys.stderr,
+        )
     if done.over_limit:
         print(
             f"duesweep: {count_text(done.over_limit, 'message')} out of attempts, but kept in "

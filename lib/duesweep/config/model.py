@@ -19,6 +19,7 @@ from duesweep.config.sections import (
     QueueConfig,
     RetryConfig,
     RouteConfig,
+    SloConfig,
     StoreConfig,
     SweepConfig,
     TimeoutsConfig,
@@ -53,6 +54,7 @@ class Config(BaseSettings):
     sweep: SweepConfig = SweepConfig()
     breaker: BreakerConfig = BreakerConfig()
     timeouts: TimeoutsConfig = TimeoutsConfig()
+    slo: SloConfig = SloConfig()
     metrics: MetricsConfig = MetricsConfig()
 
     @classmethod

@@ -224,3 +224,9 @@ class MetricsConfig(_Section):
         if url is not None and not _HTTP.match(url.get_secret_value()):
             raise ValueError("it must begin with http:// or https://, and name a host")
         return _check_port(url)
+
+
+class SloConfig(_Section):
+    """What a sweep is to achieve: no message later than so many seconds; None: no objective."""
+
+    lateness_seconds: float | None = Field(default=None, gt=0, le=31_536_000)
