@@ -18,7 +18,8 @@ from duesweep.stores.values import Horizon
 class SweepContext:
     """`slices` 0 means one for each core. Fewer due messages than `spark_from` need no Spark; 0:
     always Spark. `error_queue` is an address; None: no error queue. `own_name` is the
-    endpoint's name, for patterns of destinations.
+    endpoint's name, for patterns of destinations. `objective_seconds` is how late a message may be;
+    None: there is no objective.
     """
 
     store: Store
@@ -36,6 +37,7 @@ class SweepContext:
     rate_limits: RateLimits = field(default_factory=RateLimits)
     own_name: str = ""
     timeouts: Timeouts = DEFAULT_TIMEOUTS
+    objective_seconds: float | None = None
 
     def reach(self, horizon: Horizon) -> Horizon:
         """The server's time, `horizon`, moved ahead as far as this sweep looks."""

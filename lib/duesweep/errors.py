@@ -25,6 +25,7 @@ class ExitCode(IntEnum):
     CONFIGURATION = 2
     MESSAGES_FAILED = 3
     WORK_LEFT = 4
+    LATE = 5
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,15 +68,19 @@ def sweep(
             return settle_last(living, ledger, run.sweep_id, ledger_error)
 
 
-def exit_code(summary: SweepSummary) -> ExitCode:
-    """The process's exit code for a sweep that has ended."""
+def exit_code(summary: SweepSummary, *, is_late: bool = False) -> ExitCode:
+    """The process's exit code for a sweep that has ended. `is_late`: it missed its objective, which
+    is told if nothing worse happened.
+    """
     if isinstance(summary, SweepReport) and summary.ledger_error:
         return ExitCode.WORK_LEFT
     if summary.outcome in {"incomplete", "abandoned"}:
         return ExitCode.WORK_LEFT
     # A sweep that was stopped may have failures, too.
     has_failures = summary.failed or summary.exhausted
-    return ExitCode.MESSAGES_FAILED if has_failures else ExitCode.DONE
+    if has_failures:
+        return ExitCode.MESSAGES_FAILED
+    return ExitCode.LATE if is_late else ExitCode.DONE
 
 
 def _check_limits(context: SweepContext) -> None:

@@ -7,11 +7,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.api.look import Look, look_at
 from duesweep.cli import documents
+from duesweep.cli.monitored import monitored
 from duesweep.cli.signals import stop_on_signals
 from duesweep.context import SweepContext
 from duesweep.core.held import held_in_sweep
@@ -21,6 +23,9 @@ from duesweep.report.idle import idle_sentence
 from duesweep.report.quantities import count_text
 from duesweep.stop import Stop
 from duesweep.texts import make_printable
+
+if TYPE_CHECKING:
+    from duesweep.stores.journal import SweepReport
 
 # What `--gate` returns if Spark is needed, and no command runs it. No other command exits with it.
 WORK_FOR_SPARK = 10
@@ -55,19 +60,21 @@ def run(files: Sequence[Path], overrides: Sequence[str], options: SweepOptions) 
 
 
 def _run(config: configuration.Config, options: SweepOptions, stop: Stop) -> int:
-    context = wiring.sweep_context(config)
-    look = look_at(context, stop)
-    if look.needs_spark and options.gate and not stop.is_wanted:
-        return _run_spark_command()
-    for notice in filter(None, [configuration.route_notice(config), *look.notices]):
-        print(make_printable(f"duesweep: {notice}"), file=sys.stderr)
-    if not look.has_work:
-        _print_idle(context, look, as_json=options.as_json)
-    elif stop.is_wanted:
-        _print_unbegun(context, as_json=options.as_json)
-    else:
-        return _sweep(context, stop, look, as_json=options.as_json)
-    return ExitCode.DONE
+    context, as_json = wiring.sweep_context(config), options.as_json
+    with monitored(config, context.store) as ending:
+        look = look_at(context, stop)
+        if look.needs_spark and options.gate and not stop.is_wanted:
+            return _run_spark_command()
+        for notice in filter(None, [configuration.route_notice(config), *look.notices]):
+            print(make_printable(f"duesweep: {notice}"), file=sys.stderr)
+        ending.code = ExitCode.DONE
+        if not look.has_work:
+            _print_idle(context, look, as_json=as_json)
+        elif stop.is_wanted:
+            _print_unbegun(context, as_json=as_json)
+        else:
+            ending.report, ending.code = _sweep(context, stop, look, as_json=as_json)
+        return ending.code
 
 
 def _run_spark_command() -> int:
@@ -79,9 +86,12 @@ def _run_spark_command() -> int:
     return WORK_FOR_SPARK
 
 
-def _sweep(context: SweepContext, stop: Stop, look: Look, *, as_json: bool) -> int:
+def _sweep(
+    context: SweepContext, stop: Stop, look: Look, *, as_json: bool
+) -> "tuple[SweepReport, int]":
     # The gate loads none of these.
     from duesweep.api.engines import opened_engine  # noqa: PLC0415
+    from duesweep.objective import misses_objective  # noqa: PLC0415
     from duesweep.report import progress, summary  # noqa: PLC0415
     from duesweep.sweep import exit_code, sweep  # noqa: PLC0415
 
@@ -89,13 +99,21 @@ def _sweep(context: SweepContext, stop: Stop, look: Look, *, as_json: bool) -> i
     watch = progress.create_watch(context.store)
     with opened_engine(context, on_spark=look.needs_spark) as engine:
         done = sweep(engine, context, watch, look.reach(context), stop)
-    code = exit_code(done)
+        is_late = misses_objective(context, done)
+    code = exit_code(done, is_late=is_late)
     held = held_in_sweep(look.pauses, done.breakers, done.over_limit)
     if as_json:
         print(json.dumps(documents.end_document(summary.as_json(done), code, held)))
     else:
         summary.print_summary(done, only_due=not context.look_ahead.longest_seconds)
         print_held(held)
+    if is_late:
+        print(
+            f"duesweep: a message was dispatched later than {context.objective_seconds:g} s after "
+            "its Due, the objective slo.lateness_seconds; sweep more often, or see whether the "
+            "sweeps before this one ended well",
+            file=sys.stderr,
+        )
     if done.over_limit:
         print(
             f"duesweep: {count_text(done.over_limit, 'message')} out of attempts, but kept in "
@@ -106,7 +124,7 @@ def _sweep(context: SweepContext, stop: Stop, look: Look, *, as_json: bool) -> i
         )
     if done.ledger_error:
         print(make_printable(f"duesweep: {done.ledger_error}"), file=sys.stderr)
-    return code
+    return done, code
 
 
 def _print_idle(context: SweepContext, look: Look, *, as_json: bool) -> None:

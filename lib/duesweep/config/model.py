@@ -15,9 +15,11 @@ from duesweep.config.sections import (
     BreakerConfig,
     LedgerConfig,
     LimitConfig,
+    MetricsConfig,
     QueueConfig,
     RetryConfig,
     RouteConfig,
+    SloConfig,
     StoreConfig,
     SweepConfig,
     TimeoutsConfig,
@@ -52,6 +54,8 @@ class Config(BaseSettings):
     sweep: SweepConfig = SweepConfig()
     breaker: BreakerConfig = BreakerConfig()
     timeouts: TimeoutsConfig = TimeoutsConfig()
+    slo: SloConfig = SloConfig()
+    metrics: MetricsConfig = MetricsConfig()
 
     @classmethod
     def settings_customise_sources(

@@ -16,6 +16,8 @@ DEFAULT_SCHEMAS = {"postgresql": "public", "sqlserver": "dbo"}
 _SQL_PERSISTENCE = "sql-persistence"
 _STORE_KINDS = rf"^(postgresql|sqlserver|msmq|{_SQL_PERSISTENCE}|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$"
 
+_HTTP = re.compile(r"https?://(?:[^@/]*@)?[^@/:?#]")
+
 # The databases count these in 32 bits.
 _MOST = 2**31 - 1
 
@@ -201,3 +203,30 @@ class TimeoutsConfig(_Section):
 
     # Below six seconds, a busy server would look like a silent one.
     silence_seconds: float = Field(default=60, ge=6, le=3600)
+
+
+class MetricsConfig(_Section):
+    """Where a run's metrics go, for Prometheus. The URL may hold a user and a password."""
+
+    textfile: str | None = Field(default=None, min_length=1)
+    pushgateway: SecretStr | None = Field(default=None, min_length=1)
+
+    @field_validator("textfile")
+    @classmethod
+    def _that_is_collected(cls, path: str | None) -> str | None:
+        if path is not None and not path.endswith(".prom"):
+            raise ValueError("node_exporter reads only files whose names end in .prom")
+        return path
+
+    @field_validator("pushgateway")
+    @classmethod
+    def _over_http(cls, url: SecretStr | None) -> SecretStr | None:
+        if url is not None and not _HTTP.match(url.get_secret_value()):
+            raise ValueError("it must begin with http:// or https://, and name a host")
+        return _check_port(url)
+
+
+class SloConfig(_Section):
+    """What a sweep is to achieve: no message later than so many seconds; None: no objective."""
+
+    lateness_seconds: float | None = Field(default=None, gt=0, le=31_536_000)

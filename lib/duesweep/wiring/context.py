@@ -54,6 +54,7 @@ def sweep_context(config: Config, *, needs_ladder: bool = False) -> SweepContext
         ),
         own_name=config.store.endpoint,
         timeouts=timeouts_of(config),
+        objective_seconds=config.slo.lateness_seconds,
     )
 
 

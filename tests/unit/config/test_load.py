@@ -52,6 +52,8 @@ def test_everything_but_store_and_ledger_has_a_default() -> None:
         },
         "breaker": {"trigger_seconds": 30, "recovery_failures_per_second": 1},
         "timeouts": {"silence_seconds": 60},
+        "slo": {"lateness_seconds": None},
+        "metrics": {"textfile": None, "pushgateway": None},
     }
 
 

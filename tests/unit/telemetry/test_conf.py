@@ -1,0 +1,70 @@
+"""The alerts and the dashboard in conf/ ask for metrics that exist."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from duesweep.telemetry.definitions import METRICS
+
+_CONF = Path(__file__).parents[3] / "conf"
+_ALERTS = _CONF / "prometheus" / "alerts.yml"
+_DASHBOARD = _CONF / "grafana" / "duesweep.json"
+_KNOWN = {metric.name for metric in METRICS}
+_COUNTERS = {metric.name for metric in METRICS if metric.kind == "counter"}
+_PROMTOOL = shutil.which("promtool")
+
+
+def _expressions() -> list[str]:
+    dashboard = json.loads(_DASHBOARD.read_text("utf-8"))
+    shown = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    asked = [v["query"]["query"] for v in dashboard["templating"]["list"] if v["type"] == "query"]
+    return [*shown, *asked]
+
+
+def _metrics_in(text: str) -> set[str]:
+    return set(re.findall(r"\bduesweep_\w+", text))
+
+
+@pytest.mark.parametrize("expression", _expressions())
+def test_dashboard_asks_for_metrics_that_exist(expression: str) -> None:
+    asked = _metrics_in(expression)
+
+    assert asked
+    assert asked <= _KNOWN
+    is_a_rate = "rate(" in expression or "increase(" in expression
+    assert is_a_rate == bool(asked & _COUNTERS)
+
+
+def test_dashboard_has_panels_of_their_own_number_and_place() -> None:
+    panels: list[Any] = json.loads(_DASHBOARD.read_text("utf-8"))["panels"]
+
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    assert len({(p["gridPos"]["x"], p["gridPos"]["y"]) for p in panels}) == len(panels)
+    assert all(p["gridPos"]["x"] + p["gridPos"]["w"] <= 24 for p in panels)
+
+
+def test_alerts_ask_for_metrics_that_exist() -> None:
+    asked = _metrics_in(_ALERTS.read_text("utf-8"))
+
+    assert len(asked) > 5
+    assert asked <= _KNOWN
+
+
+@pytest.mark.skipif(_PROMTOOL is None, reason="promtool is missing (Debian's package prometheus)")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("check", "rules", str(_ALERTS)),
+        ("test", "rules", str(Path(__file__).with_name("alerts_test.yml"))),
+    ],
+    ids=["check", "test"],
+)
+def test_prometheus_accepts_the_alerts(arguments: tuple[str, ...]) -> None:
+    done = subprocess.run([str(_PROMTOOL), *arguments], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr

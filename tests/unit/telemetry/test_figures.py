@@ -1,0 +1,91 @@
+"""What the metrics say after a run."""
+
+from datetime import timedelta
+
+import pytest
+
+from duesweep.telemetry.definitions import LASTING, METRICS
+from duesweep.telemetry.figures import figures_after
+from duesweep.telemetry.run import Due
+from support.telemetry import AT, open_breaker, report, run
+
+_LATER = AT + timedelta(minutes=1)
+
+
+def _of(figures: object, *names: str) -> list[float | None]:
+    assert isinstance(figures, dict)
+    return [figures.get(f"duesweep_{name}") for name in names]
+
+
+def test_first_run_tells_every_metric() -> None:
+    assert figures_after({}, run()) == {
+        "duesweep_dispatched_messages_total": 7,
+        "duesweep_failed_messages_total": 2,
+        "duesweep_exhausted_messages_total": 1,
+        "duesweep_dispatched_bytes_total": 91,
+        "duesweep_runs_total": 1,
+        "duesweep_due_messages": 4,
+        "duesweep_oldest_due_age_seconds": 12.5,
+        "duesweep_left_messages": 3,
+        "duesweep_open_breakers": 0,
+        "duesweep_lateness_p50_seconds": 0.25,
+        "duesweep_lateness_p95_seconds": 1.5,
+        "duesweep_lateness_max_seconds": 61,
+        "duesweep_run_duration_seconds": 1.25,
+        "duesweep_run_exit_code": 0,
+        "duesweep_last_run_timestamp_seconds": AT.timestamp(),
+        "duesweep_last_success_timestamp_seconds": AT.timestamp(),
+    }
+
+
+def test_counters_go_on_from_the_former_run_and_gauges_do_not() -> None:
+    after = figures_after(figures_after({}, run()), run(report=report(dispatched=1, left=0)))
+
+    assert _of(after, "dispatched_messages_total", "runs_total", "left_messages") == [8, 2, 0]
+
+
+@pytest.mark.parametrize("exit_code", [1, 2, 3, 4, 5])
+def test_run_that_failed_keeps_the_time_of_the_last_success(exit_code: int) -> None:
+    after = figures_after(figures_after({}, run()), run(exit_code, at=_LATER))
+
+    assert _of(after, "run_exit_code") == [exit_code]
+    assert _of(after, "last_run_timestamp_seconds", "last_success_timestamp_seconds") == [
+        _LATER.timestamp(),
+        AT.timestamp(),
+    ]
+
+
+def test_run_that_failed_before_any_success_tells_of_none() -> None:
+    assert _of(figures_after({}, run(4)), "last_success_timestamp_seconds") == [None]
+
+
+def test_error_leaves_out_what_nobody_knows() -> None:
+    after = figures_after(figures_after({}, run()), run(4, report=None, due=None))
+
+    unknown = ("due_messages", "oldest_due_age_seconds", "left_messages", "open_breakers")
+    assert _of(after, *unknown, "lateness_max_seconds") == [None] * 5
+    assert _of(after, "dispatched_messages_total", "runs_total") == [7, 2]
+
+
+def test_run_without_work_tells_of_nothing_left_and_of_no_lateness() -> None:
+    after = figures_after({}, run(report=None, due=Due(0, 0.0)))
+
+    assert _of(after, "due_messages", "oldest_due_age_seconds", "left_messages") == [0, 0, 0]
+    assert _of(after, "open_breakers", "lateness_max_seconds") == [0, None]
+
+
+def test_only_breakers_that_are_not_closed_count() -> None:
+    breakers = (open_breaker(), open_breaker("triggered"), open_breaker("closed"))
+
+    assert _of(figures_after({}, run(report=report(breakers=breakers))), "open_breakers") == [2]
+
+
+def test_names_follow_the_conventions_of_prometheus() -> None:
+    names = [metric.name for metric in METRICS]
+
+    assert len(set(names)) == len(names)
+    for metric in METRICS:
+        assert metric.name.startswith("duesweep_")
+        assert metric.name.endswith("_total") == (metric.kind == "counter")
+        assert not metric.meaning.endswith(".")
+    assert set(names) > LASTING

@@ -1,0 +1,96 @@
+"""The file for node_exporter's text file collector."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from duesweep.errors import Problem
+from duesweep.telemetry.definitions import METRICS
+from duesweep.telemetry.run import Run
+from duesweep.telemetry.tell import tell
+from duesweep.telemetry.textfile import TextFile
+from support.telemetry import AT, SOURCE, run
+
+_LATER = AT + timedelta(minutes=1)
+_SUCCESS = "duesweep_last_success_timestamp_seconds"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "sales.prom"
+
+
+def _tell(file: Path, told: Run) -> list[Problem]:
+    return list(tell(told, [TextFile(file)]))
+
+
+def _samples(file: Path) -> Iterator[tuple[str, float]]:
+    for family in text_string_to_metric_families(file.read_text(encoding="utf-8")):
+        for sample in family.samples:
+            assert sample.labels == {"source": SOURCE}
+            yield sample.name, sample.value
+
+
+def test_parser_of_prometheus_reads_every_metric_with_its_type(file: Path) -> None:
+    assert _tell(file, run()) == []
+
+    families = text_string_to_metric_families(file.read_text(encoding="utf-8"))
+    told = {(s.name, str(f.type), f.documentation) for f in families for s in f.samples}
+    assert told == {(m.name, m.kind.value, f"{m.meaning}.") for m in METRICS}
+
+
+def test_failing_run_keeps_the_last_success_of_the_file(file: Path) -> None:
+    _tell(file, run())
+    _tell(file, run(4, at=_LATER, report=None, due=None))
+
+    samples = dict(_samples(file))
+    assert samples[_SUCCESS] == AT.timestamp()
+    assert samples["duesweep_last_run_timestamp_seconds"] == _LATER.timestamp()
+    assert samples["duesweep_dispatched_messages_total"] == 7
+    assert "duesweep_due_messages" not in samples
+
+
+def test_file_is_replaced_whole_and_nothing_else_stays_in_its_folder(file: Path) -> None:
+    _tell(file, run())
+    reader = file.open(encoding="utf-8")
+
+    _tell(file, run(at=_LATER))
+
+    with reader:
+        assert f'duesweep_runs_total{{source="{SOURCE}"}} 1.0' in reader.read()
+    assert dict(_samples(file))["duesweep_runs_total"] == 2
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_file_can_be_read_by_others(file: Path) -> None:
+    _tell(file, run())
+
+    assert file.stat().st_mode & 0o444 == 0o444
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("this is {no metric\n", "its counters begin anew"),
+        (f'{_SUCCESS}{{source="nsb/other"}} 5\n', "needs a file of its own"),
+    ],
+    ids=["another format", "another source"],
+)
+def test_file_of_something_else_is_replaced_and_told(file: Path, content: str, reason: str) -> None:
+    file.write_text(content, encoding="utf-8")
+
+    (problem,) = _tell(file, run())
+
+    assert str(file) in problem.text
+    assert reason in str(problem)
+    assert dict(_samples(file))["duesweep_runs_total"] == 1
+
+
+def test_folder_that_is_not_there_is_one_problem(tmp_path: Path) -> None:
+    (problem,) = _tell(tmp_path / "absent" / "sales.prom", run())
+
+    assert "No such file or directory" in problem.text
+    assert problem.advice == "the run itself is not affected"
