@@ -4,6 +4,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from duesweep.cli.app import main
+from duesweep.telemetry.prometheus import figures_in
 from support.endpoint import Endpoint
 
 Captured = pytest.CaptureFixture[str]
@@ -67,3 +68,31 @@ def test_gateway_that_is_down_is_one_sentence_and_changes_nothing(
     (sentence,) = capsys.readouterr().err.splitlines()
     assert sentence.startswith("duesweep: The Pushgateway at http://127.0.0.1:1 did not get")
     assert endpoint.waiting() == []
+
+
+def test_fleet_has_one_file_and_a_store_out_of_reach_tells_no_success(endpoint: Endpoint) -> None:
+    good = endpoint.named("Sales")
+    good.set_up("Mails")
+    good.delay_many(3, ["Mails"])
+    file, config = endpoint.folder / "fleet.prom", endpoint.folder / "fleet.toml"
+    config.write_text(
+        f"""
+        defaults.ledger.root = "{endpoint.folder / "ledger"}"
+        defaults.metrics.textfile = "{file}"
+        defaults.store.kind = "postgresql"
+        defaults.slo.lateness_seconds = 0.001
+        [[endpoint]]
+        store = {{name = "good", endpoint = "Sales", dsn = "{endpoint.dsn}"}}
+        [[endpoint]]
+        store = {{name = "down", endpoint = "Down", dsn = "postgresql://p@127.0.0.1:1/p"}}
+        """
+    )
+
+    assert main(["sweep", "--config", str(config)]) == 4
+
+    found = figures_in(file.read_text(encoding="utf-8"))
+    codes = {source.partition("/")[0]: f["duesweep_run_exit_code"] for source, f in found.items()}
+    assert codes == {"good": 5, "down": 4}
+    (done,) = (f for source, f in found.items() if source.startswith("good"))
+    assert done["duesweep_dispatched_messages_total"] == 3
+    assert all("duesweep_last_success_timestamp_seconds" not in f for f in found.values())

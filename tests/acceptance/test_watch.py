@@ -37,9 +37,12 @@ def test_messages_leave_when_they_are_due_and_sigterm_ends_it_with_0(
         until(lambda: len(endpoint.queue_rows("Billing")) == 3)
         until(lambda: watcher.health()[1]["sources"][0]["dispatched"] == 3)
         status, health = watcher.health()
+        metrics = watcher.metrics()
         assert watcher.end() == 0
 
     assert (status, health["is_well"], health["sources"][0]["error"]) == (200, True, None)
+    assert (metrics["dispatched_messages_total"], metrics["run_exit_code"]) == (3, 0)
+    assert (metrics["lateness_max_seconds"] >= 60, metrics["due_messages"] >= 0) == (True, True)
     assert file.exists()
     assert len(endpoint.waiting()) == 1
     _assert_one_tombstone_each_and_none_early(ledger, keys)
@@ -130,10 +133,13 @@ def test_spark_joins_in_while_much_is_due_and_goes(
     endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
     endpoint.set_up("Billing")
-    with watching(endpoint.config_file(sweep__spark_from=100), "--spark-idle", "5") as watcher:
+    config = endpoint.config_file(sweep__spark_from=100)
+    with watching(config, "--spark-idle", "5", "--port", "0") as watcher:
         keys = endpoint.delay_many(20_000)
         until(lambda: watcher.events("spark_ended"), 300)
         until(lambda: ledger.count("tombstones") == 20_000)
+        # Those of the helper count, too.
+        assert watcher.metrics()["dispatched_messages_total"] == 20_000
         assert watcher.end() == 0
 
     engines = {row.engine for row in ledger.rows("sweeps")}

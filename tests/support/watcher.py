@@ -12,6 +12,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from support.waiting import until
 
 _ROOT = Path(__file__).parents[2]
@@ -32,6 +34,13 @@ class Watcher:
     def end(self, number: int = signal.SIGTERM) -> int:
         self.process.send_signal(number)
         return self.process.wait(120)
+
+    def metrics(self) -> dict[str, float]:
+        """What Prometheus would read, without the names' prefix; of one endpoint."""
+        port = self.events("listening")[0]["port"]
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+            families = text_string_to_metric_families(answer.read().decode())
+        return {s.name.removeprefix("duesweep_"): s.value for f in families for s in f.samples}
 
     def health(self) -> tuple[int, Any]:
         port = self.events("listening")[0]["port"]

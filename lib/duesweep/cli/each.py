@@ -14,7 +14,7 @@ from duesweep.texts import make_printable
 
 # The worst of several last: a fault that only a person can correct is worse than one that may pass.
 _FROM_BAD_TO_WORSE = (
-    *(ExitCode.DONE, ExitCode.MESSAGES_FAILED, ExitCode.WORK_LEFT),
+    *(ExitCode.DONE, ExitCode.LATE, ExitCode.MESSAGES_FAILED, ExitCode.WORK_LEFT),
     *(ExitCode.CONFIGURATION, ExitCode.UNEXPECTED),
 )
 

@@ -4,31 +4,37 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from duesweep import config as configuration
 from duesweep.cli import documents
 from duesweep.cli.each import worst
+from duesweep.cli.monitored import Ran, tell_of
 from duesweep.core.held import held_in_sweep
 from duesweep.errors import ExitCode
-from duesweep.fleet.members import Failure, members_of
+from duesweep.fleet.members import Failure, Member, members_of
 from duesweep.fleet.sweeping import Looked, Swept, look_at_all, sweep_all
 from duesweep.report.idle import idle_sentence
 from duesweep.report.quantities import count_text
 from duesweep.stop import Stop
 from duesweep.texts import make_printable
 
+if TYPE_CHECKING:
+    from duesweep.stores.journal import SweepReport
+
 _SUMS = ("found", "dispatched", "failed", "exhausted", "left", "held")
 
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What is told of one endpoint."""
+    """What is told of one endpoint, in words and to monitoring."""
 
+    source: str
     exit_code: ExitCode
     sentence: str
     document: dict[str, Any]
     is_error: bool = False
+    report: "SweepReport | None" = None
 
 
 def run(
@@ -53,7 +59,31 @@ def run(
             print(make_printable(f"duesweep: {each.member.source}: {notice}"), file=sys.stderr)
     failures += [each for each in looked if isinstance(each, Failure)]
     done = [*sweep_all(seen, stop), *failures]
-    return _tell(sorted(map(_told, done), key=lambda told: told.sentence), as_json=as_json)
+    told = sorted(map(_told, done), key=lambda told: told.sentence)
+    _tell_monitoring(told, members)
+    return _tell(told, as_json=as_json)
+
+
+def _tell_monitoring(told: Sequence[_Told], members: Sequence[Member]) -> None:
+    """Tell of the endpoints whose settings could be read."""
+    known = {member.source: member for member in members}
+    tell_of(
+        [
+            Ran(
+                known[each.source].config,
+                known[each.source].context.store,
+                each.exit_code,
+                *_ran(each),
+            )
+            for each in told
+            if each.source in known
+        ]
+    )
+
+
+def _ran(told: _Told) -> "tuple[float, SweepReport | None]":
+    report = told.report
+    return (0.0 if report is None else (report.end - report.start).total_seconds()), report
 
 
 def _tell(told: Sequence[_Told], *, as_json: bool) -> int:
@@ -81,7 +111,7 @@ def _told(done: Swept | Failure) -> _Told:
     if isinstance(done, Failure):
         code = ExitCode(done.error.exit_code)
         document = documents.failed_document(done.source, code, str(done.error))
-        return _Told(code, f"{done.source}: {done.error}", document, is_error=True)
+        return _Told(done.source, code, f"{done.source}: {done.error}", document, is_error=True)
     source = done.member.source
     if done.report is None:
         return _idle(done, source)
@@ -89,21 +119,23 @@ def _told(done: Swept | Failure) -> _Told:
     from duesweep.sweep import exit_code  # noqa: PLC0415
 
     report = done.report
-    code = exit_code(report)
+    code = exit_code(report, is_late=done.is_late)
     held = held_in_sweep(done.look.pauses, report.breakers, report.over_limit)
     only_due = not done.member.context.look_ahead.longest_seconds
     sentence = summary.summary_sentence(report, only_due=only_due)
     reasons = [f" {each.count:,} failed: {each.reason}." for each in report.failures]
     error = f" {report.ledger_error}." if report.ledger_error else ""
     document = documents.end_document(summary.as_json(report), code, held)
-    return _Told(code, f"{source}: {sentence}{''.join(reasons)}{error}", document)
+    late = " Later than slo.lateness_seconds." if done.is_late else ""
+    told = f"{source}: {sentence}{''.join(reasons)}{late}{error}"
+    return _Told(source, code, told, document, report=report)
 
 
 def _idle(done: Swept, source: str) -> _Told:
     look = done.look
     if look.has_work:
         text = f"{source}: the sweep was stopped before it began; the next sweep continues."
-        return _Told(ExitCode.DONE, text, documents.unbegun_document(source))
+        return _Told(source, ExitCode.DONE, text, documents.unbegun_document(source))
     held = held_in_sweep(look.pauses, (), 0)
     document = documents.idle_document(source, look.next_due, held)
-    return _Told(ExitCode.DONE, idle_sentence(source, look.next_due), document)
+    return _Told(source, ExitCode.DONE, idle_sentence(source, look.next_due), document)

@@ -1,21 +1,22 @@
-"""Tells monitoring of a run of `sweep` that ends, however it ends."""
+"""Tells monitoring of runs of `sweep` that end, however they end."""
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from duesweep.config import Config
+from duesweep.config import Config, MetricsConfig
 from duesweep.errors import DuesweepError, ExitCode
 from duesweep.stores.base import Store
 from duesweep.texts import make_printable
 
 if TYPE_CHECKING:
     from duesweep.stores.journal import SweepReport
+    from duesweep.telemetry.run import Run
     from duesweep.telemetry.tell import Output
 
 
@@ -27,41 +28,68 @@ class Ending:
     report: "SweepReport | None" = None
 
 
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A run that has ended: with which exit code, after how many seconds. `report`: None if there
+    was nothing to do, or if an error ended it.
+    """
+
+    config: Config
+    store: Store
+    code: int
+    seconds: float
+    report: "SweepReport | None" = None
+
+
 @contextmanager
 def monitored(config: Config, store: Store) -> Iterator[Ending]:
     """Tell of the run in the block. Nothing is told of one that a signal ends at once."""
     ending, began = Ending(), time.monotonic()
+
+    def end() -> None:
+        if ending.code is not None:
+            ran = Ran(config, store, ending.code, time.monotonic() - began, ending.report)
+            tell_of([ran])
+
     try:
         yield ending
     except Exception as error:
         ending.code = error.exit_code if isinstance(error, DuesweepError) else ExitCode.UNEXPECTED
-        _tell(config, store, ending, time.monotonic() - began)
+        end()
         raise
-    if ending.code is not None:
-        _tell(config, store, ending, time.monotonic() - began)
+    end()
 
 
-def _tell(config: Config, store: Store, ending: Ending, seconds: float) -> None:
-    outputs = _outputs(config)
-    if not outputs or ending.code is None:
-        return
-    from duesweep.telemetry.run import Run, look_at_due  # noqa: PLC0415 - few want it
-    from duesweep.telemetry.tell import tell  # noqa: PLC0415
+def tell_of(ran: Sequence[Ran]) -> None:
+    """Tell of runs that have ended, one of each source, as their configurations say."""
+    for metrics in dict.fromkeys(each.config.metrics for each in ran):
+        outputs = _outputs(metrics)
+        if not outputs:
+            continue
+        from duesweep.telemetry.tell import tell  # noqa: PLC0415 - few want it
 
-    run = Run(
-        source=store.source,
+        runs = [_run(each) for each in ran if each.config.metrics == metrics]
+        for problem in tell(runs, outputs):
+            print(make_printable(f"duesweep: {problem}"), file=sys.stderr)
+
+
+def _run(ran: Ran) -> "Run":
+    from duesweep.telemetry.run import Run, look_at_due  # noqa: PLC0415
+
+    # A store that was out of reach just now would be waited for once more.
+    is_lost = ran.code == ExitCode.WORK_LEFT and ran.report is None
+    return Run(
+        source=ran.store.source,
         at=datetime.now(UTC),
-        seconds=seconds,
-        exit_code=ending.code,
-        report=ending.report,
-        due=look_at_due(store),
+        seconds=ran.seconds,
+        exit_code=ran.code,
+        report=ran.report,
+        due=None if is_lost else look_at_due(ran.store),
     )
-    for problem in tell(run, outputs):
-        print(make_printable(f"duesweep: {problem}"), file=sys.stderr)
 
 
-def _outputs(config: Config) -> "list[Output]":
-    metrics, outputs = config.metrics, list["Output"]()
+def _outputs(metrics: MetricsConfig) -> "list[Output]":
+    outputs = list["Output"]()
     if metrics.textfile is not None:
         from duesweep.telemetry.textfile import TextFile  # noqa: PLC0415
 

@@ -45,12 +45,15 @@ def watch(
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option(min=0, max=65_535, help="Serve /health on this port; 0: a free one."),
+        typer.Option(
+            min=0, max=65_535, help="Serve /health and /metrics on this port; 0: a free one."
+        ),
     ] = None,
     host: Annotated[
         str, typer.Option(help="The address to listen on; 0.0.0.0: all of this machine's.")
     ] = "127.0.0.1",
     until_idle: Annotated[float | None, typer.Option(hidden=True)] = None,
+    figures: Annotated[Path | None, typer.Option(hidden=True)] = None,
 ) -> int:
     """Sweep as messages come due: wait for the next one, sweep in this process, and on Spark while
     much is due. Two watchers of one endpoint do no harm: each is the other's stand-by.
@@ -59,7 +62,9 @@ def watch(
 
     Example: duesweep watch --port 9187
     """
-    from duesweep.cli import watching
+    from duesweep.cli import helping, watching
 
-    options = watching.WatchOptions(max_wait, spark_idle, until_idle, health_file, host, port)
+    if until_idle is not None:
+        return helping.run(config or [], settings or [], max_wait, until_idle, figures)
+    options = watching.WatchOptions(max_wait, spark_idle, health_file, host, port)
     return watching.run(config or [], settings or [], options)

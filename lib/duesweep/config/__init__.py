@@ -5,7 +5,13 @@ from duesweep.config.fleet import EndpointSettings, settings_of
 from duesweep.config.load import load, mask_secrets
 from duesweep.config.model import Config
 from duesweep.config.rules import route_notice
-from duesweep.config.sections import DEFAULT_SCHEMAS, LimitConfig, QueueConfig, RouteConfig
+from duesweep.config.sections import (
+    DEFAULT_SCHEMAS,
+    LimitConfig,
+    MetricsConfig,
+    QueueConfig,
+    RouteConfig,
+)
 from duesweep.config.spark_environment import (
     has_cluster_files,
     has_prepared_session,
@@ -20,6 +26,7 @@ __all__ = [
     "Config",
     "EndpointSettings",
     "LimitConfig",
+    "MetricsConfig",
     "QueueConfig",
     "RouteConfig",
     "has_cluster_files",

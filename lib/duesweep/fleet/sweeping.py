@@ -15,6 +15,7 @@ from duesweep.api.engines import opened_engine
 from duesweep.api.look import Look, is_for_spark, look_at
 from duesweep.errors import DuesweepError
 from duesweep.fleet.members import Failure, Job, Member, side_by_side
+from duesweep.objective import misses_objective
 from duesweep.stop import Stop
 from duesweep.stores.journal import SweepReport
 from duesweep.sweep import sweep
@@ -42,12 +43,13 @@ class Looked:
 @dataclass(frozen=True, slots=True)
 class Swept:
     """An endpoint after its turn. `report`: None where there was nothing to do, or where a stop was
-    wanted before its sweep began.
+    wanted before its sweep began. `is_late`: it missed its objective.
     """
 
     member: Member
     look: Look
     report: SweepReport | None = None
+    is_late: bool = False
 
 
 def look_at_all(members: Sequence[Member], stop: Stop) -> list[Looked | Failure]:
@@ -107,4 +109,4 @@ def _sweep(looked: Looked, stop: Stop, spark: "SparkSession | None") -> Swept:
     context = member.context
     with opened_engine(context, on_spark=spark is not None, spark=spark) as engine:
         report = sweep(engine, context, reach=look.reach(context), stop=stop.part())
-    return Swept(member, look, report)
+        return Swept(member, look, report, misses_objective(context, report))

@@ -95,7 +95,4 @@ METRICS = (
     *(LATENESS_P50, LATENESS_P95, LATENESS_MAX),
     *(DURATION, EXIT_CODE, LAST_RUN, LAST_SUCCESS),
 )
-# What a later run goes on from.
-LASTING = frozenset({metric.name for metric in METRICS if metric.kind is Kind.COUNTER}) | {
-    LAST_SUCCESS.name
-}
+NAMES = frozenset(metric.name for metric in METRICS)

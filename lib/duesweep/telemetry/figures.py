@@ -1,6 +1,6 @@
 """The values of the metrics after a run, from those before it. No I/O."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from duesweep.errors import ExitCode
 from duesweep.stores.journal import SweepReport
@@ -33,6 +33,16 @@ def figures_after(before: Figures, run: Run) -> Figures:
     return after
 
 
+def with_counters_of(figures: Figures, others: Figures) -> Figures:
+    """`figures`, with the counters of another process added."""
+    added = {
+        metric.name: figures.get(metric.name, 0.0) + others[metric.name]
+        for metric in METRICS
+        if metric.kind is Kind.COUNTER and metric.name in others
+    }
+    return {**figures, **added}
+
+
 def _counted(run: Run) -> Iterator[tuple[Metric, float]]:
     yield known.RUNS, 1
     report = run.report
@@ -50,6 +60,8 @@ def _gauges(run: Run) -> Iterator[tuple[Metric, float | None]]:
     yield known.LAST_RUN, run.at.timestamp()
     if run.due is not None:
         yield from _due_gauges(run.due)
+    reports = (run.report,) if run.report is not None else ()
+    yield from _lateness(run.recent or reports)
     if run.report is not None:
         yield from _report_gauges(run.report)
     elif run.exit_code == ExitCode.DONE:
@@ -66,10 +78,15 @@ def _due_gauges(due: Due) -> Iterator[tuple[Metric, float | None]]:
 def _report_gauges(report: SweepReport) -> Iterator[tuple[Metric, float | None]]:
     yield known.LEFT, report.left
     yield known.OPEN_BREAKERS, sum(not breaker.is_closed for breaker in report.breakers)
-    yield known.LATENESS_P50, _seconds(report.lateness_p50_ms)
-    yield known.LATENESS_P95, _seconds(report.lateness_p95_ms)
-    yield known.LATENESS_MAX, _seconds(report.lateness_max_ms)
 
 
-def _seconds(milliseconds: int | None) -> float | None:
-    return None if milliseconds is None else milliseconds / _MILLISECONDS
+def _lateness(reports: Sequence[SweepReport]) -> Iterator[tuple[Metric, float | None]]:
+    yield known.LATENESS_P50, _worst(report.lateness_p50_ms for report in reports)
+    yield known.LATENESS_P95, _worst(report.lateness_p95_ms for report in reports)
+    yield known.LATENESS_MAX, _worst(report.lateness_max_ms for report in reports)
+
+
+def _worst(milliseconds: Iterable[int | None]) -> float | None:
+    """In seconds."""
+    most = max((each for each in milliseconds if each is not None), default=None)
+    return None if most is None else most / _MILLISECONDS

@@ -1,6 +1,6 @@
 """The metrics as Prometheus's client library exposes and reads them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -8,7 +8,7 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from duesweep.telemetry.definitions import LABEL, LASTING, METRICS, Kind
+from duesweep.telemetry.definitions import LABEL, METRICS, NAMES, Kind
 from duesweep.telemetry.figures import Figures, figures_after
 from duesweep.telemetry.run import Run
 
@@ -25,7 +25,7 @@ class SweepMetrics(Collector):
         self._sources: Mapping[str, Figures] = dict(former or {})
 
     def note(self, run: Run) -> None:
-        """Take in a run that has ended. For one thread."""
+        """Take in a run that has ended. For one thread at a time."""
         before = self._sources.get(run.source, {})
         self._sources = {**self._sources, run.source: figures_after(before, run)}
 
@@ -47,13 +47,21 @@ class SweepMetrics(Collector):
         return registry
 
 
-def lasting_figures(text: str) -> Mapping[str, Figures]:
-    """What a later run goes on from, by source, in a text in Prometheus's format. Raises
-    `ValueError` for another format.
+def metrics_after(former: Mapping[str, Figures], runs: Sequence[Run]) -> SweepMetrics:
+    """The metrics of `former`, and of these runs after them."""
+    metrics = SweepMetrics(former)
+    for run in runs:
+        metrics.note(run)
+    return metrics
+
+
+def figures_in(text: str) -> Mapping[str, Figures]:
+    """The figures of each source in a text in Prometheus's format. Raises `ValueError` for another
+    format.
     """
     found: dict[str, dict[str, float]] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
-            if sample.name in LASTING and LABEL in sample.labels:
+            if sample.name in NAMES and LABEL in sample.labels:
                 found.setdefault(sample.labels[LABEL], {})[sample.name] = sample.value
     return found

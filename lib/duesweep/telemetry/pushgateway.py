@@ -2,16 +2,18 @@
 
 import urllib.request
 from base64 import b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from prometheus_client import CollectorRegistry, push_to_gateway
+from prometheus_client import push_to_gateway
 
 from duesweep.telemetry.definitions import LABEL
 from duesweep.telemetry.figures import Figures
-from duesweep.telemetry.prometheus import lasting_figures
+from duesweep.telemetry.prometheus import figures_in, metrics_after
+from duesweep.telemetry.run import Run
 
 JOB = "duesweep"
 _PATIENCE_SECONDS = 5
@@ -30,28 +32,33 @@ class Pushgateway:
     def __str__(self) -> str:
         return f"The Pushgateway at {self._address}"
 
-    def read(self, source: str) -> Figures:
-        """What the source's former runs left. Raises `OSError`, `HTTPException`, and `ValueError`
-        for another format.
+    def alone(self) -> AbstractContextManager[None]:
+        """It has no locks: of two runs of one source that end at once, one may not be counted."""
+        return nullcontext()
+
+    def read(self) -> Mapping[str, Figures]:
+        """What former runs left. Raises `OSError`, `HTTPException`, and `ValueError` for another
+        format.
         """
         with self._open("GET", f"{self._address}/metrics", _PATIENCE_SECONDS) as answer:
             text = answer.read(_MOST_BYTES + 1)
         if len(text) > _MOST_BYTES:
             raise ValueError(f"it holds more than {_MOST_BYTES:,} bytes of metrics")
-        return lasting_figures(text.decode()).get(source, {})
+        return figures_in(text.decode())
 
-    def write(self, registry: CollectorRegistry, source: str) -> None:
-        """Replace the source's group as a whole, so that nothing stale stays. Raises `OSError`
-        and `HTTPException`.
+    def write(self, former: Mapping[str, Figures], runs: Sequence[Run]) -> None:
+        """Replace each source's group as a whole, so that nothing stale stays in it. Raises
+        `OSError` and `HTTPException`.
         """
-        push_to_gateway(
-            self._address,
-            job=JOB,
-            registry=registry,
-            grouping_key={LABEL: source},
-            timeout=_PATIENCE_SECONDS,
-            handler=self._send,
-        )
+        for run in runs:
+            push_to_gateway(
+                self._address,
+                job=JOB,
+                registry=metrics_after({run.source: former.get(run.source, {})}, [run]).registry(),
+                grouping_key={LABEL: run.source},
+                timeout=_PATIENCE_SECONDS,
+                handler=self._send,
+            )
 
     @property
     def _address(self) -> str:

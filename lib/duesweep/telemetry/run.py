@@ -28,7 +28,8 @@ class Due:
 @dataclass(frozen=True, slots=True)
 class Run:
     """A run that has ended. `report`: None if there was nothing to do, or if an error ended it.
-    `due`: None if it is not known.
+    `due`: None if it is not known. `recent`: where runs follow each other closely, the reports of
+    the last ones, whose worst lateness is told instead of the last one's.
     """
 
     source: str
@@ -37,6 +38,7 @@ class Run:
     exit_code: int
     report: SweepReport | None = None
     due: Due | None = None
+    recent: tuple[SweepReport, ...] = ()
 
 
 def look_at_due(store: Store) -> Due | None:

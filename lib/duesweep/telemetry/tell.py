@@ -1,42 +1,45 @@
-"""Tells a run's metrics to who wants them. What fails there never fails the run."""
+"""Tells the metrics of runs to who wants them. What fails there never fails a run."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from http.client import HTTPException
 from typing import Protocol
 from urllib.error import HTTPError, URLError
 
-from prometheus_client import CollectorRegistry
-
 from duesweep.errors import Problem
 from duesweep.telemetry.figures import Figures
-from duesweep.telemetry.prometheus import SweepMetrics
 from duesweep.telemetry.run import Run
 
 
 class Output(Protocol):
     """Where metrics stay until Prometheus asks for them. As text it begins a sentence."""
 
-    def read(self, source: str) -> Figures:
-        """What the source's former runs left. Raises as `write`, and `ValueError` for what cannot
-        be read as metrics of the source.
+    def alone(self) -> AbstractContextManager[object]:
+        """Within the block no other run reads or writes it, where that can be had."""
+        ...
+
+    def read(self) -> Mapping[str, Figures]:
+        """What former runs left, by source. Raises as `write`, and `ValueError` for what cannot be
+        read as metrics.
         """
         ...
 
-    def write(self, registry: CollectorRegistry, source: str) -> None:
-        """Replace the source's metrics. Raises `OSError` and `HTTPException`."""
+    def write(self, former: Mapping[str, Figures], runs: Sequence[Run]) -> None:
+        """Replace the metrics of the sources of these runs. Raises `OSError` and
+        `HTTPException`.
+        """
         ...
 
 
-def tell(run: Run, outputs: Sequence[Output]) -> Iterator[Problem]:
-    """Give the run's metrics to each output. Yields what failed."""
+def tell(runs: Sequence[Run], outputs: Sequence[Output]) -> Iterator[Problem]:
+    """Give the metrics of runs, of one source each, to each output. Yields what failed."""
     for output in outputs:
         try:
-            former, problem = _read(output, run.source)
-            if problem is not None:
-                yield problem
-            metrics = SweepMetrics({run.source: former})
-            metrics.note(run)
-            output.write(metrics.registry(), run.source)
+            with output.alone():
+                former, problem = _read(output)
+                if problem is not None:
+                    yield problem
+                output.write(former, runs)
         except (OSError, HTTPException) as error:
             yield Problem(
                 f"{output} did not get the metrics of this run: {_reason(error)}",
@@ -44,9 +47,9 @@ def tell(run: Run, outputs: Sequence[Output]) -> Iterator[Problem]:
             )
 
 
-def _read(output: Output, source: str) -> tuple[Figures, Problem | None]:
+def _read(output: Output) -> tuple[Mapping[str, Figures], Problem | None]:
     try:
-        return output.read(source), None
+        return output.read(), None
     except ValueError as error:
         return {}, Problem(f"{output} could not be read: {error}", "its counters begin anew")
 

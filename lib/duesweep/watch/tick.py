@@ -22,12 +22,13 @@ MOST_TICK_SECONDS = 60.0
 @dataclass(frozen=True, slots=True)
 class Tick:
     """What a tick did. `report` is its sweep's, None where there was nothing to do; `next_due` is
-    known only then. `is_much`: there was enough for Spark.
+    known only then. `is_much`: there was enough for Spark. `seconds`: how long it took.
     """
 
     report: SweepReport | None = None
     next_due: NextDue | None = None
     is_much: bool = False
+    seconds: float = 0.0
 
     @property
     def has_moved(self) -> bool:
@@ -53,6 +54,15 @@ class Ticker:
 
     def tick(self) -> Tick:
         """Look, and sweep if there is work. Raises what `look_at` and `sweep` raise."""
+        began = time.monotonic()
+        return replace(self._tick(), seconds=time.monotonic() - began)
+
+    def close(self) -> None:
+        """End the session."""
+        self._sessions.close()
+        self._session = None
+
+    def _tick(self) -> Tick:
         context = self._context
         most = None if self.has_spark else context.spark_from
         stop = self._stop.part(time.time() + MOST_TICK_SECONDS, most)
@@ -65,11 +75,6 @@ class Ticker:
         with opened_engine(context, on_spark=on_spark) as engine:
             report = sweep(engine, context, reach=seen.reach(context), stop=stop)
         return Tick(report, is_much=seen.needs_spark)
-
-    def close(self) -> None:
-        """End the session."""
-        self._sessions.close()
-        self._session = None
 
     def _look(self, stop: Stop) -> Look:
         """Look with the session that is there, if that still works, else with a new one. To open

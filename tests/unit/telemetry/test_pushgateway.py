@@ -73,8 +73,8 @@ def _group_of(path: str) -> tuple[str, str]:
 def test_run_replaces_its_sources_group_and_goes_on_from_it() -> None:
     with _gateway() as (host, gateway):
         output = Pushgateway(f"http://{host}/")
-        assert list(tell(run(), [output])) == []
-        assert list(tell(run(4, at=_LATER, report=None, due=None), [output])) == []
+        assert list(tell([run()], [output])) == []
+        assert list(tell([run(4, at=_LATER, report=None, due=None)], [output])) == []
 
         ((path, text),) = gateway.groups.items()
     assert _group_of(path) == ("duesweep", SOURCE)
@@ -88,7 +88,7 @@ def test_run_replaces_its_sources_group_and_goes_on_from_it() -> None:
 def test_user_and_password_go_as_a_header_and_are_never_shown() -> None:
     with _gateway() as (host, gateway):
         output = Pushgateway(f"http://sweeper:p%40ss@{host}")
-        assert list(tell(run(), [output])) == []
+        assert list(tell([run()], [output])) == []
 
         sent = {b64decode(str(each).removeprefix("Basic ")) for _, each in gateway.asked}
     assert sent == {b"sweeper:p@ss"}
@@ -97,7 +97,7 @@ def test_user_and_password_go_as_a_header_and_are_never_shown() -> None:
 
 def test_gateway_that_refuses_is_one_problem() -> None:
     with _gateway(answer=400) as (host, _):
-        (problem,) = tell(run(), [Pushgateway(f"http://sweeper:secret@{host}")])
+        (problem,) = tell([run()], [Pushgateway(f"http://sweeper:secret@{host}")])
 
     assert problem.text == (
         f"The Pushgateway at http://{host} did not get the metrics of this run: "
@@ -108,7 +108,7 @@ def test_gateway_that_refuses_is_one_problem() -> None:
 def test_gateway_that_is_down_is_one_problem() -> None:
     port = free_port()
 
-    (problem,) = tell(run(), [Pushgateway(f"http://127.0.0.1:{port}")])
+    (problem,) = tell([run()], [Pushgateway(f"http://127.0.0.1:{port}")])
 
     assert "Connection refused" in problem.text
 
@@ -117,7 +117,7 @@ def test_gateway_that_is_down_is_one_problem() -> None:
 def test_gateway_whose_metrics_cannot_be_read_gets_new_ones(shown: str) -> None:
     with _gateway() as (host, gateway):
         gateway.groups["other"] = shown
-        (problem,) = tell(run(), [Pushgateway(f"http://{host}")])
+        (problem,) = tell([run()], [Pushgateway(f"http://{host}")])
 
         assert "its counters begin anew" in str(problem)
         assert len(gateway.groups) == 2

@@ -1,6 +1,7 @@
 """The file for node_exporter's text file collector."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from duesweep.errors import Problem
 from duesweep.telemetry.definitions import METRICS
+from duesweep.telemetry.prometheus import figures_in
 from duesweep.telemetry.run import Run
 from duesweep.telemetry.tell import tell
 from duesweep.telemetry.textfile import TextFile
@@ -24,7 +26,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def _tell(file: Path, told: Run) -> list[Problem]:
-    return list(tell(told, [TextFile(file)]))
+    return list(tell([told], [TextFile(file)]))
 
 
 def _samples(file: Path) -> Iterator[tuple[str, float]]:
@@ -62,7 +64,7 @@ def test_file_is_replaced_whole_and_nothing_else_stays_in_its_folder(file: Path)
     with reader:
         assert f'duesweep_runs_total{{source="{SOURCE}"}} 1.0' in reader.read()
     assert dict(_samples(file))["duesweep_runs_total"] == 2
-    assert list(file.parent.iterdir()) == [file]
+    assert set(file.parent.iterdir()) == {file, file.with_name(".sales.prom.lock")}
 
 
 def test_file_can_be_read_by_others(file: Path) -> None:
@@ -71,22 +73,38 @@ def test_file_can_be_read_by_others(file: Path) -> None:
     assert file.stat().st_mode & 0o444 == 0o444
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        ("this is {no metric\n", "its counters begin anew"),
-        (f'{_SUCCESS}{{source="nsb/other"}} 5\n', "needs a file of its own"),
-    ],
-    ids=["another format", "another source"],
-)
-def test_file_of_something_else_is_replaced_and_told(file: Path, content: str, reason: str) -> None:
-    file.write_text(content, encoding="utf-8")
+def test_file_of_another_format_is_replaced_and_told(file: Path) -> None:
+    file.write_text("this is {no metric\n", encoding="utf-8")
 
     (problem,) = _tell(file, run())
 
     assert str(file) in problem.text
-    assert reason in str(problem)
+    assert "its counters begin anew" in str(problem)
     assert dict(_samples(file))["duesweep_runs_total"] == 1
+
+
+def _runs(file: Path) -> dict[str, float]:
+    found = figures_in(file.read_text(encoding="utf-8"))
+    return {source: figures["duesweep_runs_total"] for source, figures in found.items()}
+
+
+def test_sources_share_a_file_and_one_without_a_run_for_a_day_is_forgotten(file: Path) -> None:
+    _tell(file, run(source="old"))
+    _tell(file, run(source="new", at=AT + timedelta(hours=23)))
+    _tell(file, run(source="new", at=AT + timedelta(hours=23)))
+    assert _runs(file) == {"old": 1, "new": 2}
+
+    _tell(file, run(at=AT + timedelta(hours=25)))
+
+    assert _runs(file) == {"new": 2, SOURCE: 1}
+
+
+def test_runs_that_end_at_once_are_all_counted(file: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        problems = list(pool.map(lambda i: _tell(file, run(source=f"s{i % 4}")), range(40)))
+
+    assert problems == [[]] * 40
+    assert _runs(file) == {f"s{i}": 10 for i in range(4)}
 
 
 def test_folder_that_is_not_there_is_one_problem(tmp_path: Path) -> None:

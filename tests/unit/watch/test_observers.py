@@ -5,21 +5,26 @@ import socket
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
 from duesweep.errors import ConfigError, StoreError
+from duesweep.telemetry.run import Due
+from duesweep.testing.memory import MemoryStore
 from duesweep.watch.health import Health, HealthFile
 from duesweep.watch.helper import Helper
 from duesweep.watch.log import Log
+from duesweep.watch.metrics import FiguresFile, Metrics, metrics_page
 from duesweep.watch.server import Page, json_page, serving
 from duesweep.watch.systemd import Systemd
 from duesweep.watch.tick import Tick
-from support.ticks import MOVED, REPORT, UNREACHED, UNWRITTEN
+from support.ticks import IDLE, MOVED, REPORT, UNREACHED, UNWRITTEN
 from support.waiting import until
 
 _MUCH = Tick(REPORT, is_much=True)
@@ -196,3 +201,35 @@ def _runs(folder: Path) -> int:
 def _ticked(helper: Helper, folder: Path) -> int:
     helper.ticked(_MUCH)
     return _runs(folder)
+
+
+def _scraped(watched: Sequence[Metrics], file: Path) -> dict[str, float]:
+    page = metrics_page(watched, file)
+    families = text_string_to_metric_families(page.body.decode())
+    return {s.name.removeprefix("duesweep_"): s.value for f in families for s in f.samples}
+
+
+def test_scrape_finds_the_ticks_of_the_watcher_and_of_its_helper(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("duesweep.watch.metrics.look_at_due", lambda _: Due(4, 2.5))
+    metrics, file = Metrics(MemoryStore()), tmp_path / "helper.prom"
+    metrics.ticked(replace(MOVED, seconds=0.5))
+    metrics.ticked(IDLE)
+    assert _scraped([metrics], file)["dispatched_messages_total"] == 3
+    helper = FiguresFile("memory", file)
+    helper.ticked(MOVED)
+    # The next helper goes on from there.
+    FiguresFile("memory", file).ticked(MOVED)
+    helper.failed(UNREACHED)
+
+    scraped = _scraped([metrics], file)
+
+    assert (scraped["dispatched_messages_total"], scraped["runs_total"]) == (9, 5)
+    # An idle tick does not hide how late the sweep before it was.
+    assert (scraped["run_exit_code"], scraped["lateness_max_seconds"]) == (0, 0.007)
+    assert (scraped["due_messages"], scraped["oldest_due_age_seconds"]) == (4, 2.5)
+    metrics.failed(UNREACHED)
+    scraped = _scraped([metrics], file)
+    assert scraped["run_exit_code"] == 4
+    assert "due_messages" not in scraped
