@@ -13,11 +13,12 @@ from duesweep.core.waiting import fits_destination
 
 # What is reserved reaches the queue a little earlier or later than planned. So less than the limit
 # is reserved, and no second has more.
-_SHARE_RESERVED = 0.95
+_SHARE_RESERVED = 0.94
 # How long the messages of one reservation take at the limit: short, so that slices take turns.
 _RESERVED_SECONDS = 0.04
-# A reservation that is used later than this would add to the next second's.
-_LONGEST_LATE_SECONDS = 0.1
+# A reservation that is used later than this would add to the next second's: the share and what is so
+# late are still less than the limit.
+_LONGEST_LATE_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
