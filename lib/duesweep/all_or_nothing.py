@@ -15,7 +15,7 @@ from duesweep.core.pauses import Paused
 from duesweep.core.policy import CLAIM_SECONDS
 from duesweep.core.rate_limits import SliceLimits
 from duesweep.core.store_clock import StoreClock
-from duesweep.delivery import group_by_destination
+from duesweep.delivery import group_by_destination, send_span
 from duesweep.dispatch_job import DispatchJob
 from duesweep.errors import (
     DestinationError,
@@ -105,7 +105,8 @@ class AllOrNothing:
                 destination = self._queue.resolve(address)
             except MessageError as error:
                 raise UnusualBatchError(str(error)) from error
-            queue.append(destination, group)
+            with self._job.tracing.span(*send_span(destination, group)):
+                queue.append(destination, group)
             name = str(destination)
             delivered += [Delivered(message, name) for message in group]
         return delivered

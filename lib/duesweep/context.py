@@ -9,6 +9,7 @@ from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.core.policy import BatchLimits, LookAhead, Retry
 from duesweep.core.rate_limits import RateLimits
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
+from duesweep.core.tracing import NoTracing, Tracing
 from duesweep.queues.base import Queue
 from duesweep.stores.base import Store
 from duesweep.stores.values import Horizon
@@ -38,6 +39,7 @@ class SweepContext:
     own_name: str = ""
     timeouts: Timeouts = DEFAULT_TIMEOUTS
     objective_seconds: float | None = None
+    tracing: Tracing = field(default_factory=NoTracing)
 
     def reach(self, horizon: Horizon) -> Horizon:
         """The server's time, `horizon`, moved ahead as far as this sweep looks."""

@@ -14,6 +14,7 @@ from duesweep.core.outcome import Delivered, Fault
 from duesweep.core.policy import CLAIM_SECONDS
 from duesweep.core.rate_limits import SliceLimits
 from duesweep.core.store_clock import StoreClock
+from duesweep.core.tracing import Attributes, Tracing
 from duesweep.delivery_result import DeliveryResult, separate_refused
 from duesweep.errors import DestinationError, MessageError, TransactionLostError
 from duesweep.queues.base import Destination, QueueSession
@@ -30,10 +31,16 @@ class SliceDelivery:
     """
 
     def __init__(
-        self, queue: QueueSession, clock: Clock, breakers: DestinationBreakers, limits: SliceLimits
+        self,
+        queue: QueueSession,
+        clock: Clock,
+        breakers: DestinationBreakers,
+        limits: SliceLimits,
+        tracing: Tracing,
     ) -> None:
         self._queue = queue
         self._clock = clock
+        self._tracing = tracing
         self._breakers = breakers
         self._limits = limits
         # By address: why it leads to no queue. With thousands of destinations, to ask again in each
@@ -161,7 +168,8 @@ class SliceDelivery:
         self, address: str | None, destination: Destination, messages: Sequence[Message]
     ) -> dict[str, MessageError]:
         try:
-            return self._queue.deliver(destination, messages)
+            with self._tracing.span(*send_span(destination, messages)):
+                return self._queue.deliver(destination, messages)
         except TransactionLostError as error:
             # When the batch is claimed again, it leaves this destination out.
             if error.destination_is_at_fault:
@@ -227,3 +235,15 @@ def group_by_destination(
         else:
             groups.setdefault(message.destination, []).append(message)
     return unreadable, groups
+
+
+def send_span(
+    destination: Destination, messages: Sequence[Message]
+) -> tuple[str, Attributes, Sequence[Message]]:
+    """What a span tells of messages that are sent, by OpenTelemetry's names."""
+    attributes: Attributes = {
+        "messaging.operation.type": "send",
+        "messaging.destination.name": str(destination),
+        "messaging.batch.message_count": len(messages),
+    }
+    return f"send {destination}", attributes, messages

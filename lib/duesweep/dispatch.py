@@ -29,6 +29,7 @@ from duesweep.core.pauses import Paused
 from duesweep.core.rate_limits import SliceLimits
 from duesweep.core.share import Share
 from duesweep.core.store_clock import StoreClock
+from duesweep.core.tracing import Attributes
 from duesweep.delivery import SliceDelivery
 from duesweep.dispatch_job import DispatchJob
 from duesweep.errors import (
@@ -53,6 +54,15 @@ _log = logging.getLogger(__name__)
 
 def dispatch_slice(job: DispatchJob, slice_number: int, claim_keys: ClaimKeys) -> None:
     """Dispatch the messages that the claim keys lead to."""
+    attributes: Attributes = {
+        "duesweep.sweep_id": str(job.run.sweep_id),
+        "duesweep.slice": slice_number,
+    }
+    with job.tracing.recording("slice", attributes):
+        _dispatch(job, slice_number, claim_keys)
+
+
+def _dispatch(job: DispatchJob, slice_number: int, claim_keys: ClaimKeys) -> None:
     batches = _Batches(job, slice_number, claim_keys)
     try:
         with collect_rarely():
@@ -95,7 +105,7 @@ class _Batches:
         """Run what is left of the slice, batch after batch, and journal its end."""
         job = self._job
         self._store, self._queue = store, queue
-        self._delivery = SliceDelivery(queue, job.clock, self._breakers, self._rates)
+        self._delivery = SliceDelivery(queue, job.clock, self._breakers, self._rates, job.tracing)
         self._all_or_nothing = AllOrNothing(job, self._slice_number, store, queue, self._rates)
         self._blocked.exclude_all(store)
         try:

@@ -6,6 +6,7 @@ from duesweep.core.breaker import BreakerLimits
 from duesweep.core.clock import Clock, SystemClock
 from duesweep.core.policy import BatchLimits, Retry
 from duesweep.core.rate_limits import RateLimits
+from duesweep.core.tracing import NoTracing, Tracing
 from duesweep.queues.base import Queue
 from duesweep.stores.base import Store
 from duesweep.stores.values import SweepRun
@@ -30,3 +31,4 @@ class DispatchJob:
     rate_limits: RateLimits = field(default_factory=RateLimits)
     shares: tuple[int, ...] | None = None
     clock: Clock = field(default_factory=SystemClock)
+    tracing: Tracing = field(default_factory=NoTracing)

@@ -89,7 +89,7 @@ class Delivery:
         breakers = DestinationBreakers(context.breaker, clock)
         # This waits for limits itself.
         no_limits = SliceLimits(RateLimits(), clock)
-        self._delivery = SliceDelivery(queue, clock, breakers, no_limits)
+        self._delivery = SliceDelivery(queue, clock, breakers, no_limits, context.tracing)
         self._rng = random.Random()
 
     def run(self, batch: Sequence[Item], account: Account) -> Iterator[Tally]:

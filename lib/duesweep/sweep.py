@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 from duesweep.context import SweepContext
+from duesweep.core.tracing import Attributes
 from duesweep.dispatch_job import DispatchJob
 from duesweep.engines.base import Engine
 from duesweep.errors import ExitCode, SweepClosedError
@@ -43,7 +44,17 @@ def sweep(
     early: before the plan, else after the batches in hand. Raises the `DuesweepError`s of its
     parts; in every case the journal has what was done.
     """
-    stop = stop or Stop()
+    attributes = {"duesweep.source": context.store.source, "duesweep.engine": engine.name}
+    with context.tracing.recording("sweep", attributes):
+        report = _sweep(engine, context, watch, reach or context.reach, stop or Stop())
+        context.tracing.note(_attributes(report))
+        return report
+
+
+def _sweep(
+    engine: Engine, context: SweepContext, watch: Watch | None, reach: Reach, stop: Stop
+) -> SweepReport:
+    tracing = context.tracing
     ledger = open_ledger(context.ledger_root, context.ledger_writer, engine.spark, context.timeouts)
     with context.store.open_driver() as session:
         refuse_outdated(session)
@@ -51,7 +62,7 @@ def sweep(
         stop.check(session)
         _check_limits(context)
         ledger_error = settle_first(session, ledger)
-        horizon = (reach or context.reach)(session.horizon())
+        horizon = reach(session.horizon())
         refuse_missing_queues(context, session, horizon)
         if ledger_error is not None and not session.count_pending(horizon, most=1):
             # Otherwise each run would add an empty sweep to what has to be settled.
@@ -60,12 +71,27 @@ def sweep(
         is_stopped, cut_short = stop.is_wanted, None
         with stop.passed_on(context.store, session, run):
             if not is_stopped:
-                plan = plan_slices(session, run, engine.slices(context.slices), context.limits)
+                with tracing.span("plan", {}):
+                    slices = engine.slices(context.slices)
+                    plan = plan_slices(session, run, slices, context.limits)
                 job = _job(run, context, stop.shares(plan.planned))
                 cut_short = _dispatch(engine, session, plan, job, watch)
         with living_session(context.store, session, run, context.breaker) as living:
             _close(living, run, cut_short, is_planned=not is_stopped)
-            return settle_last(living, ledger, run.sweep_id, ledger_error)
+            with tracing.span("settle", {}):
+                return settle_last(living, ledger, run.sweep_id, ledger_error)
+
+
+def _attributes(report: SweepReport) -> Attributes:
+    return {
+        "duesweep.sweep_id": report.sweep_id,
+        "duesweep.outcome": report.outcome,
+        "duesweep.found": report.found,
+        "duesweep.dispatched": report.dispatched,
+        "duesweep.failed": report.failed,
+        "duesweep.exhausted": report.exhausted,
+        "duesweep.left": report.left,
+    }
 
 
 def exit_code(summary: SweepSummary, *, is_late: bool = False) -> ExitCode:
@@ -117,6 +143,7 @@ def _job(run: SweepRun, context: SweepContext, shares: tuple[int, ...] | None) -
         own_name=context.own_name,
         rate_limits=context.rate_limits,
         shares=shares,
+        tracing=context.tracing.for_tasks(),
     )
 
 

@@ -74,7 +74,7 @@ def test_no_second_gets_more_than_the_limit_nor_on_a_quiet_machine_much_less(
     by_second = [count for _, count in sorted(arrivals.items())]
     whole = by_second[: seconds - 1]
     assert len(whole) == seconds - 1
-    # On a machine that is busy with other tests, slices miss their turns, and the server stands still.
+    # While other tests keep the machine busy, slices miss their turns, and the server stands still.
     is_quiet = seconds > 10
     assert all(count <= PER_SECOND * (1 if is_quiet else 1.1) for count in whole), by_second
     if is_quiet:

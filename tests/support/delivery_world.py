@@ -8,6 +8,7 @@ from duesweep.core.destination_breakers import DestinationBreakers
 from duesweep.core.message import Message
 from duesweep.core.rate_limits import RateLimits, SliceLimits
 from duesweep.core.store_clock import StoreClock
+from duesweep.core.tracing import NoTracing
 from duesweep.delivery import DeliveryResult, SliceDelivery
 from duesweep.testing.builders import DUE, delayed_row, message
 from duesweep.tombstone import micros
@@ -31,7 +32,7 @@ class World:
         self.queue = queue
         self.breakers = DestinationBreakers(BreakerLimits(), self.clock)
         self.delivery = SliceDelivery(
-            queue, self.clock, self.breakers, SliceLimits(RateLimits(), self.clock)
+            queue, self.clock, self.breakers, SliceLimits(RateLimits(), self.clock), NoTracing()
         )
 
     def deliver_all(self, *messages: Message) -> DeliveryResult:

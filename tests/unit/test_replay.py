@@ -19,6 +19,7 @@ from duesweep.core.pauses import Pause
 from duesweep.core.policy import CLAIM_SECONDS, BatchLimits
 from duesweep.core.rate_limits import RateLimit, RateLimits
 from duesweep.core.replay import KeptMessage
+from duesweep.core.tracing import NoTracing
 from duesweep.errors import (
     DestinationError,
     DuesweepError,
@@ -48,6 +49,7 @@ class _Context:
     rate_limits: RateLimits = field(default_factory=RateLimits)
     own_name: str = ENDPOINT
     breaker: BreakerLimits = field(default_factory=BreakerLimits)
+    tracing: NoTracing = field(default_factory=NoTracing)
 
 
 @dataclass(slots=True)

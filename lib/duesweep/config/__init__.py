@@ -20,6 +20,7 @@ from duesweep.config.spark_environment import (
     spark_command,
 )
 from duesweep.config.started import started
+from duesweep.config.tracing_environment import trace_settings
 
 __all__ = [
     "DEFAULT_SCHEMAS",
@@ -40,4 +41,5 @@ __all__ = [
     "settings_of",
     "spark_command",
     "started",
+    "trace_settings",
 ]

@@ -16,8 +16,8 @@ from duesweep.core.waiting import fits_destination
 _SHARE_RESERVED = 0.94
 # How long the messages of one reservation take at the limit: short, so that slices take turns.
 _RESERVED_SECONDS = 0.04
-# A reservation that is used later than this would add to the next second's: the share and what is so
-# late are still less than the limit.
+# A reservation that is used later than this would add to the next second's. What is reserved and
+# what is so late add up to less than the limit.
 _LONGEST_LATE_SECONDS = 0.05
 
 

@@ -25,6 +25,7 @@ from duesweep.wiring.dialects import (
     queue_kind,
     timeouts_of,
 )
+from duesweep.wiring.tracing import tracing
 
 
 def sweep_context(config: Config, *, needs_ladder: bool = False) -> SweepContext:
@@ -55,6 +56,7 @@ def sweep_context(config: Config, *, needs_ladder: bool = False) -> SweepContext
         own_name=config.store.endpoint,
         timeouts=timeouts_of(config),
         objective_seconds=config.slo.lateness_seconds,
+        tracing=tracing(),
     )
 
 

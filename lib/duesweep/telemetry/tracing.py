@@ -1,0 +1,150 @@
+"""OpenTelemetry's traces, sent over OTLP/HTTP when a sweep ends, and when a slice does.
+
+No thread sends them: Spark's Python workers are forked, and a worker may end at any time.
+"""
+
+import logging
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.trace import Link, SpanKind, Tracer
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from opentelemetry.util.re import parse_env_headers
+
+from duesweep import __version__
+from duesweep.core.message import Message
+from duesweep.core.tracing import Attributes
+from duesweep.errors import MessageError
+
+_log = logging.getLogger(__name__)
+
+_PATIENCE_SECONDS = 2.0
+# A collector that did not answer is left alone for so long: each sweep would wait for it.
+_REST_SECONDS = 60.0
+# Of one slice; a slice of millions would need too much memory.
+_MOST_SPANS = 2_000
+# The SDK keeps no more.
+_MOST_LINKS = 128
+_TRACEPARENT, _TRACESTATE = "traceparent", "tracestate"
+_PROPAGATOR = TraceContextTextMapPropagator()
+_tracer: ContextVar[Tracer | None] = ContextVar("duesweep_tracer", default=None)
+
+
+class _Rest:
+    """Until when a collector that did not answer is left alone, in this process."""
+
+    until = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class OtlpTracing:
+    """Sends spans to `endpoint`, the whole URL, with `headers` as OpenTelemetry's variable has
+    them. `resource` describes the service; `parent` is the `traceparent` of the span above.
+    """
+
+    endpoint: str
+    headers: str = field(default="", repr=False)
+    resource: tuple[tuple[str, str], ...] = ()
+    parent: str | None = None
+
+    @contextmanager
+    def recording(self, name: str, attributes: Attributes) -> Iterator[None]:
+        """A span that has those of its block below it, and sends them all at its end."""
+        kept = _Kept()
+        provider = TracerProvider(resource=Resource(dict(self.resource)), shutdown_on_exit=False)
+        provider.add_span_processor(SimpleSpanProcessor(kept))
+        tracer = provider.get_tracer("duesweep", __version__)
+        above = _PROPAGATOR.extract({_TRACEPARENT: self.parent}) if self.parent else Context()
+        token = _tracer.set(tracer)
+        try:
+            with tracer.start_as_current_span(name, above, attributes=dict(attributes)):
+                yield
+        finally:
+            _tracer.reset(token)
+            self._send(kept.spans)
+
+    @contextmanager
+    def span(
+        self, name: str, attributes: Attributes, messages: Iterable[Message] = ()
+    ) -> Iterator[None]:
+        """A span below the one that is open in this thread."""
+        tracer = _tracer.get()
+        if tracer is None:
+            yield
+            return
+        links = list(_links(messages))
+        kind = SpanKind.PRODUCER if messages else SpanKind.INTERNAL
+        with tracer.start_as_current_span(
+            name, kind=kind, attributes=dict(attributes), links=links
+        ):
+            yield
+
+    def note(self, attributes: Attributes) -> None:
+        """Add attributes to the span that is open in this thread."""
+        trace.get_current_span().set_attributes(dict(attributes))
+
+    def for_tasks(self) -> "OtlpTracing":
+        """What records below the span that is open in this thread."""
+        carrier: dict[str, str] = {}
+        _PROPAGATOR.inject(carrier)
+        return replace(self, parent=carrier.get(_TRACEPARENT))
+
+    def _send(self, spans: Sequence[ReadableSpan]) -> None:
+        if not spans or time.monotonic() < _Rest.until:
+            return
+        exporter = OTLPSpanExporter(
+            endpoint=self.endpoint,
+            headers=parse_env_headers(self.headers, liberal=True),
+            timeout=_PATIENCE_SECONDS,
+        )
+        # It logs what went wrong.
+        if exporter.export(spans) is not SpanExportResult.SUCCESS:
+            _Rest.until = time.monotonic() + _REST_SECONDS
+            _log.warning("Traces are not sent for %d seconds", _REST_SECONDS)
+        exporter.shutdown()  # type: ignore[no-untyped-call]
+
+
+class _Kept(SpanExporter):
+    """Keeps the spans of a recording, as many as it may."""
+
+    def __init__(self) -> None:
+        self.spans: list[ReadableSpan] = []
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Keep them. The span at the top ends last, and is always kept."""
+        if len(self.spans) >= _MOST_SPANS:
+            del self.spans[-1]
+        self.spans += spans
+        return SpanExportResult.SUCCESS
+
+
+def described_service() -> tuple[tuple[str, str], ...]:
+    """This service, as `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` describe it."""
+    resource = Resource({"service.name": "duesweep", "service.version": __version__})
+    known = resource.merge(OTELResourceDetector().detect())
+    return tuple((name, str(value)) for name, value in known.attributes.items())
+
+
+def _links(messages: Iterable[Message]) -> Iterator[Link]:
+    return islice((link for message in messages for link in _link(message)), _MOST_LINKS)
+
+
+def _link(message: Message) -> Iterator[Link]:
+    """To the span in which the message was sent, if its headers name one."""
+    headers = message.headers
+    if isinstance(headers, MessageError):
+        return
+    carrier = {name: value for name in (_TRACEPARENT, _TRACESTATE) if (value := headers.get(name))}
+    context = trace.get_current_span(_PROPAGATOR.extract(carrier, Context())).get_span_context()
+    if context.is_valid:
+        yield Link(context, {"nservicebus.message_id": message.message_id or ""})

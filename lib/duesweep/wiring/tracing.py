@@ -1,0 +1,25 @@
+"""Makes what records spans."""
+
+import structlog
+
+from duesweep.config import trace_settings
+from duesweep.core.tracing import NoTracing, Tracing
+
+_log = structlog.get_logger(__name__)
+
+
+def tracing() -> Tracing:
+    """What OpenTelemetry's variables ask for; where that cannot be had, a warning and no traces."""
+    settings = trace_settings()
+    if settings is None:
+        return NoTracing()
+    try:
+        from duesweep.telemetry.tracing import OtlpTracing, described_service  # noqa: PLC0415 - few want it
+    except ImportError:
+        problem = "OpenTelemetry is not installed; install duesweep[otel]"
+    else:
+        if settings.problem is None:
+            return OtlpTracing(settings.endpoint, settings.headers, described_service())
+        problem = settings.problem
+    _log.warning("no_traces", reason=problem)
+    return NoTracing()

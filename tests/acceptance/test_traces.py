@@ -1,0 +1,114 @@
+"""Traces of a sweep, as an OpenTelemetry collector gets them."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from structlog.testing import capture_logs
+
+from duesweep import wiring
+from duesweep.cli.app import main
+from duesweep.core.tracing import NoTracing
+from duesweep.engines.base import Engine
+from duesweep.sweep import sweep
+from duesweep.telemetry.tracing import OtlpTracing
+from duesweep.testing.builders import delayed_row
+from duesweep.wiring.tracing import tracing as made_tracing
+from support.endpoint import Endpoint
+from support.otlp import Collector, attributes, collecting
+
+_TRACE, _SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+
+
+@pytest.fixture
+def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
+    # Another test's collector is gone.
+    monkeypatch.setattr("duesweep.telemetry.tracing._Rest.until", 0.0)
+    with collecting() as found:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", found.url)
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "api-key=secret")
+        monkeypatch.setenv("OTEL_SERVICE_NAME", "sweeper")
+        yield found
+
+
+def _delay(endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing")
+    endpoint.delay("Billing")
+    for traceparent in (f"00-{_TRACE}-{_SPAN}-01", "nonsense"):
+        row = delayed_row("Billing", due=endpoint.due_in(-60))
+        headers = json.loads(row.headers) | {"traceparent": traceparent}
+        endpoint.load([replace(row, headers=json.dumps(headers))])
+
+
+def test_sweep_slices_and_sends_are_one_trace_with_links_to_who_sent_the_messages(
+    engine: Engine, endpoint: Endpoint, collector: Collector
+) -> None:
+    _delay(endpoint)
+
+    assert sweep(engine, wiring.sweep_context(endpoint.config())).outcome == "done"
+
+    (root,) = collector.named("sweep")
+    found = attributes(root)
+    assert (found["duesweep.dispatched"], found["duesweep.outcome"]) == (3, "done")
+    assert found["duesweep.engine"] == engine.name
+    slices = collector.named("slice")
+    assert collector.below(root) == sorted(["plan", "settle"] + ["slice"] * len(slices))
+    sends = [span for span in collector.spans if span.name.startswith("send ")]
+    assert {span.parent_span_id for span in sends} <= {span.span_id for span in slices}
+    counts = [attributes(span)["messaging.batch.message_count"] for span in sends]
+    assert sum(int(count) for count in counts) == 3
+    (link,) = [link for span in sends for link in span.links]
+    assert (link.trace_id.hex(), link.span_id.hex()) == (_TRACE, _SPAN)
+    assert link.attributes[0].key == "nservicebus.message_id"
+    assert {span.trace_id for span in collector.spans} == {root.trace_id}
+    assert collector.services == {"sweeper"}
+    assert {headers["api-key"] for headers in collector.headers} == {"secret"}
+
+
+def test_collector_that_refuses_costs_nothing_but_its_traces(
+    endpoint: Endpoint, collector: Collector
+) -> None:
+    _delay(endpoint)
+    collector.status = 400
+
+    assert main(["sweep", "--config", str(endpoint.config_file())]) == 0
+
+    assert endpoint.waiting() == []
+    # It is left alone for a while.
+    assert len(collector.headers) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+        ("OTEL_SDK_DISABLED", "true"),
+        ("OTEL_TRACES_EXPORTER", "none"),
+    ],
+)
+@pytest.mark.usefixtures("collector")
+def test_variables_of_opentelemetry_switch_traces_off(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+
+    with capture_logs() as lines:
+        assert made_tracing() == NoTracing()
+
+    assert [line["event"] for line in lines] == (["no_traces"] if value == "grpc" else [])
+
+
+@pytest.mark.parametrize("own", ["", "/own/path"])
+@pytest.mark.usefixtures("collector")
+def test_endpoint_of_traces_comes_before_the_common_one(
+    monkeypatch: pytest.MonkeyPatch, own: str
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://common:4318/")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", own and f"http://traces{own}")
+
+    made = made_tracing()
+
+    assert isinstance(made, OtlpTracing)
+    assert made.endpoint == ("http://traces/own/path" if own else "http://common:4318/v1/traces")
+    assert "secret" not in repr(made)

@@ -1,0 +1,66 @@
+"""A collector for traces over OTLP/HTTP, which reads them with OpenTelemetry's own schema."""
+
+import gzip
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+
+class Collector:
+    """What has arrived so far. `status` is what it answers."""
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+        self.services: set[str] = set()
+        self.headers: list[dict[str, str]] = []
+        self.status = 200
+        self.url = ""
+
+    def named(self, name: str) -> list[Span]:
+        return [span for span in self.spans if span.name == name]
+
+    def below(self, parent: Span) -> list[str]:
+        return sorted(s.name for s in self.spans if s.parent_span_id == parent.span_id)
+
+
+def attributes(span: Span) -> dict[str, str | int]:
+    return {each.key: each.value.string_value or each.value.int_value for each in span.attributes}
+
+
+@contextmanager
+def collecting() -> Iterator[Collector]:
+    """A collector within the block, at its `url`."""
+    collector = Collector()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            if self.headers["Content-Encoding"] == "gzip":
+                body = gzip.decompress(body)
+            for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
+                for each in resource.resource.attributes:
+                    if each.key == "service.name":
+                        collector.services.add(each.value.string_value)
+                for scope in resource.scope_spans:
+                    collector.spans += scope.spans
+            collector.headers.append({name.lower(): v for name, v in self.headers.items()})
+            self.send_response(collector.status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        collector.url = f"http://127.0.0.1:{server.server_port}"
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield collector
+        finally:
+            server.shutdown()
+            thread.join()
