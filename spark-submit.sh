@@ -13,6 +13,7 @@ usage: ./spark-submit.sh <command> [options]
   handover drain a store for good, into RabbitMQ's delayed delivery
   rabbitmq create, verify, migrate the delay ladder; create endpoints
   plan     say what a sweep would do now       list     list what waits
+  report   write a page about all of it        audit, maintain  check and tidy up the ledger
   show     show a message, and its history     errors   list, show, replay, discard what failed
   cancel, reschedule, restore                  change messages that wait
   pause, resume, paused                        let nothing go to a destination

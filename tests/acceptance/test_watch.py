@@ -38,6 +38,7 @@ def test_messages_leave_when_they_are_due_and_sigterm_ends_it_with_0(
         until(lambda: watcher.health()[1]["sources"][0]["dispatched"] == 3)
         status, health = watcher.health()
         metrics = watcher.metrics()
+        assert "Comes due in the next 24 hours" in watcher.page("/")
         assert watcher.end() == 0
 
     assert (status, health["is_well"], health["sources"][0]["error"]) == (200, True, None)

@@ -35,11 +35,14 @@ class Watcher:
         self.process.send_signal(number)
         return self.process.wait(120)
 
+    def page(self, path: str) -> str:
+        port = self.events("listening")[0]["port"]
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
+            return str(answer.read().decode())
+
     def metrics(self) -> dict[str, float]:
         """What Prometheus would read, without the names' prefix; of one endpoint."""
-        port = self.events("listening")[0]["port"]
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
-            families = text_string_to_metric_families(answer.read().decode())
+        families = text_string_to_metric_families(self.page("/metrics"))
         return {s.name.removeprefix("duesweep_"): s.value for f in families for s in f.samples}
 
     def health(self) -> tuple[int, Any]:

@@ -23,8 +23,8 @@ from duesweep.cli import (
     rabbitmq,
     steering,
     subscriptions,
+    sweeping,
     upkeep,
-    watch_command,
 )
 from duesweep.cli.endings import ending
 from duesweep.cli.options import ConfigFile, ConfigFiles, OneDocument, Overrides, PrintSql
@@ -70,46 +70,7 @@ def duesweep(
     """Sweep due delayed messages of NServiceBus endpoints to their queues."""
 
 
-@app.command(short_help="Move the messages that are due, once.")
-def sweep(
-    config: ConfigFiles = None,
-    settings: Overrides = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
-    max_seconds: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            max=604_800,
-            help="Stop N seconds after the start: finish the batches in hand, and leave the rest "
-            "to the next sweep.",
-        ),
-    ] = None,
-    max_messages: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            max=2**31 - 1,
-            help="Claim at most N messages, those that have been due for the longest, and leave "
-            "the rest to the next sweep.",
-        ),
-    ] = None,
-    gate: Annotated[bool, typer.Option("--gate", hidden=True)] = False,
-) -> int:
-    """Sweep once: move the messages that are due now to their queues.
-
-    Example: duesweep sweep --max-seconds 50 --json
-    """
-    from duesweep.cli import sweep as command
-
-    options = command.SweepOptions(
-        as_json=as_json, gate=gate, max_seconds=max_seconds, max_messages=max_messages
-    )
-    return command.run(config or [], settings or [], options)
-
-
-watch_command.add_to(app)
+sweeping.add_to(app)
 
 
 @app.command(short_help="Empty the store for good.")

@@ -14,6 +14,7 @@ _PURGED = "it may have removed messages already; those that it did not remove ar
 SENTENCES: Mapping[tuple[str, ...], str] = {
     ("sweep",): "no message is lost, and the next sweep continues",
     ("watch",): "no message is lost, and the next watcher or sweep continues",
+    ("report",): "nothing was changed, and a page that is there stays as it was",
     ("handover",): "no message is lost; run `duesweep handover` again to continue",
     ("setup",): _AGAIN,
     ("doctor",): _NOTHING,

@@ -4,7 +4,8 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from duesweep.cli.monitored import monitored
 from duesweep.cli.signals import stop_on_signals
 from duesweep.context import SweepContext
 from duesweep.core.held import held_in_sweep
-from duesweep.errors import ExitCode
+from duesweep.errors import DuesweepError, ExitCode
 from duesweep.report.held import print_held
 from duesweep.report.idle import idle_sentence
 from duesweep.report.quantities import count_text
@@ -34,13 +35,15 @@ WORK_FOR_SPARK = 10
 @dataclass(frozen=True, slots=True)
 class SweepOptions:
     """`max_seconds` count from the start of the command; with `max_messages` it claims no more.
-    None: no limit. With `gate`, a sweep that needs Spark becomes the command that runs it.
+    None: no limit. With `gate`, a sweep that needs Spark becomes the command that runs it. `report`
+    is the file for the report page.
     """
 
     as_json: bool = False
     gate: bool = False
     max_seconds: int | None = None
     max_messages: int | None = None
+    report: Path | None = None
 
 
 def run(files: Sequence[Path], overrides: Sequence[str], options: SweepOptions) -> int:
@@ -48,8 +51,8 @@ def run(files: Sequence[Path], overrides: Sequence[str], options: SweepOptions) 
     seconds = options.max_seconds
     at = None if seconds is None else configuration.started() + seconds
     stop = Stop(at, options.max_messages)
-    with stop_on_signals(stop):
-        settings = configuration.settings_of(files)
+    settings = configuration.settings_of(files)
+    with stop_on_signals(stop), _reported(settings, overrides, options.report):
         if len(settings) > 1:
             from duesweep.cli import fleet_sweep  # noqa: PLC0415 - one endpoint does without
 
@@ -57,6 +60,25 @@ def run(files: Sequence[Path], overrides: Sequence[str], options: SweepOptions) 
             return fleet_sweep.run(settings, overrides, stop, on_spark, as_json=options.as_json)
         given = settings[0] if settings else None
         return _run(configuration.load(given, overrides), options, stop)
+
+
+@contextmanager
+def _reported(
+    settings: Sequence[configuration.EndpointSettings],
+    overrides: Sequence[str],
+    file: Path | None,
+) -> Iterator[None]:
+    """Write the report page after the block, however that ends. What fails there fails no sweep."""
+    try:
+        yield
+    finally:
+        if file is not None:
+            from duesweep.cli.report import DEFAULT_DAYS, write_page  # noqa: PLC0415 - few want it
+
+            try:
+                write_page(settings, overrides, file, DEFAULT_DAYS)
+            except DuesweepError as error:
+                print(make_printable(f"duesweep: {error}"), file=sys.stderr)
 
 
 def _run(config: configuration.Config, options: SweepOptions, stop: Stop) -> int:

@@ -1,16 +1,41 @@
-"""The commands that look after the ledger: `audit` and `maintain`."""
+"""The commands that look after an endpoint: `report`, `audit` and `maintain`."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from duesweep.cli.options import ConfigFile, OneDocument, Overrides
+from duesweep.cli.options import ConfigFile, ConfigFiles, OneDocument, Overrides
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to the application."""
+    app.command(short_help="Write a page about what was swept and what waits.")(report)
     app.command(short_help="Compare store, journal and ledger.")(audit)
     app.command(short_help="Tidy up the journal and the ledger.")(maintain)
+
+
+def report(
+    config: ConfigFiles = None,
+    settings: Overrides = None,
+    *,
+    out: Annotated[
+        Path, typer.Option(metavar="FILE", help="The page; - is standard output.")
+    ] = Path("duesweep-report.html"),
+    days: Annotated[
+        int, typer.Option(metavar="N", min=1, max=400, help="Look back so many days.")
+    ] = 7,
+) -> int:
+    """Write one page of HTML: the last sweeps, how late messages were, what comes due, what fails,
+    the errors that wait for a hand, pauses, and the doctor's findings. It needs no network.
+
+    Exits with 4 if neither the store nor the ledger of an endpoint could be read.
+
+    Example: duesweep report --out /var/www/duesweep.html
+    """
+    from duesweep.cli import report as command
+
+    return command.run(config or [], settings or [], out, days)
 
 
 def audit(

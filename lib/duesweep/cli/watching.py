@@ -1,6 +1,6 @@
 """`duesweep watch`: sweeps as messages come due, until a signal ends it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +13,7 @@ import structlog
 from duesweep import config as configuration
 from duesweep.cli import helping
 from duesweep.cli.each import worst
+from duesweep.cli.fresh_page import FreshPage
 from duesweep.cli.signals import stop_on_signals
 from duesweep.fleet.members import Member, members_of
 from duesweep.report.progress import configure_logging
@@ -78,7 +79,8 @@ def _watch(
         observers += [] if ticker.has_spark else [helper]
         observers += [HealthFile(options.health_file, healths)] if options.health_file else []
         watches.append(partial(watch, ticker.tick, stop, options.max_wait, observers))
-    with _port(options, healths, counted, figures):
+    pages = _pages(members, healths, partial(metrics_page, counted, figures))
+    with _port(options, pages):
         sources = [each.source for each in members]
         _log.info("watching", sources=sources, max_wait_seconds=options.max_wait)
         try:
@@ -93,21 +95,23 @@ def _watch(
     return codes
 
 
-@contextmanager
-def _port(
-    options: WatchOptions, healths: Sequence[Health], counted: Sequence[Metrics], figures: Path
-) -> Iterator[None]:
-    if options.port is None:
-        yield
-        return
-
-    def health_page() -> Page:
+def _pages(
+    members: Sequence[Member], healths: Sequence[Health], metrics: Callable[[], Page]
+) -> Pages:
+    def health() -> Page:
         is_well = all(health.is_well for health in healths)
         status = HTTPStatus.OK if is_well else HTTPStatus.SERVICE_UNAVAILABLE
         sources = [health.document() for health in healths]
         return json_page({"is_well": is_well, "sources": sources}, status)
 
-    pages: Pages = {"/health": health_page, "/metrics": partial(metrics_page, counted, figures)}
+    return {"/": FreshPage(members), "/health": health, "/metrics": metrics}
+
+
+@contextmanager
+def _port(options: WatchOptions, pages: Pages) -> Iterator[None]:
+    if options.port is None:
+        yield
+        return
     with serving(options.host, options.port, pages) as port:
         _log.info("listening", host=options.host, port=port)
         yield

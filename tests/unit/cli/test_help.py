@@ -11,7 +11,7 @@ import typer
 from duesweep.cli.app import app, main
 
 # They print no results, or one JSON document in any case.
-WITHOUT_JSON = {("demo",), ("config",), ("watch",)}
+WITHOUT_JSON = {("demo",), ("config",), ("watch",), ("report",)}
 
 
 def _walk(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

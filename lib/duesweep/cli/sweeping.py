@@ -1,4 +1,4 @@
-"""The command `watch`: its options."""
+"""The commands that sweep, `sweep` and `watch`: their options."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,8 +12,49 @@ _MOST_SECONDS = 86_400.0
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the command to the application."""
+    """Add the commands to the application."""
+    app.command(short_help="Move the messages that are due, once.")(sweep)
     app.command(short_help="Sweep as messages come due, until a signal.")(watch)
+
+
+def sweep(
+    config: ConfigFiles = None,
+    settings: Overrides = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    max_seconds: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=604_800,
+            help="Stop N seconds after the start: finish the batches in hand, and leave the rest "
+            "to the next sweep.",
+        ),
+    ] = None,
+    max_messages: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=2**31 - 1,
+            help="Claim at most N messages, those that have been due for the longest, and leave "
+            "the rest to the next sweep.",
+        ),
+    ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the report page into this file afterwards."),
+    ] = None,
+    gate: Annotated[bool, typer.Option("--gate", hidden=True)] = False,
+) -> int:
+    """Sweep once: move the messages that are due now to their queues.
+
+    Example: duesweep sweep --max-seconds 50 --json
+    """
+    from duesweep.cli import sweep as command
+
+    options = command.SweepOptions(as_json, gate, max_seconds, max_messages, report)
+    return command.run(config or [], settings or [], options)
 
 
 def watch(
@@ -46,7 +87,9 @@ def watch(
     port: Annotated[
         int | None,
         typer.Option(
-            min=0, max=65_535, help="Serve /health and /metrics on this port; 0: a free one."
+            min=0,
+            max=65_535,
+            help="Serve the report at /, and /health and /metrics, on this port; 0: a free one.",
         ),
     ] = None,
     host: Annotated[

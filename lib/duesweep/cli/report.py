@@ -1,0 +1,63 @@
+"""`duesweep report`: writes the page about what was swept, what waits, and what needs a hand."""
+
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from duesweep import config as configuration
+from duesweep.config import EndpointSettings
+from duesweep.errors import ConfigError, ExitCode
+from duesweep.fleet.members import members_of
+from duesweep.page.facts import SourceFacts
+from duesweep.page.gather import gather
+from duesweep.page.render import render
+from duesweep.texts import make_printable
+
+DEFAULT_DAYS = 7
+_STANDARD_OUTPUT = Path("-")
+
+
+def run(files: Sequence[Path], overrides: Sequence[str], out: Path, days: int) -> ExitCode:
+    """Write the page into `out`; `-` is standard output. Returns 4 if nothing of some endpoint
+    could be read, 2 if its settings are wrong: the page says so, and has all others.
+    """
+    code = write_page(configuration.settings_of(files), overrides, out, days)
+    if out != _STANDARD_OUTPUT:
+        print(make_printable(f"The report is in {out}"))
+    return code
+
+
+def write_page(
+    settings: Sequence[EndpointSettings], overrides: Sequence[str], out: Path, days: int
+) -> ExitCode:
+    """The same of these endpoints, or of the default file's, without a word."""
+    members, failures = members_of(settings or [None], overrides)
+    if not members:
+        raise failures[0].error
+    facts = [gather(member.config, member.context, days) for member in members]
+    facts += [
+        SourceFacts(failure.source, None, None, problems=[str(failure.error)])
+        for failure in failures
+    ]
+    page = render(facts, datetime.now(UTC))
+    if out == _STANDARD_OUTPUT:
+        sys.stdout.write(page)
+    else:
+        _write(out, page)
+    if failures:
+        return ExitCode.CONFIGURATION
+    return ExitCode.DONE if all(each.is_known for each in facts) else ExitCode.WORK_LEFT
+
+
+def _write(out: Path, page: str) -> None:
+    """Replace the file as a whole: somebody may be looking at it."""
+    new = out.with_name(f".{out.name}.new")
+    try:
+        new.write_text(page, encoding="utf-8")
+        new.replace(out)
+    except OSError as error:
+        raise ConfigError(
+            f"The report cannot be written into {out}: {error.strerror}",
+            advice="give another file with --out",
+        ) from error

@@ -1,0 +1,68 @@
+"""Draws bars as SVG, to be put into a page: its style sheet gives the colours, light or dark."""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import pygal
+from pygal.style import Style
+
+from duesweep.page.facts import Step
+
+# It looks for pygal's own plugins, in a way that Python 3.11 warns of at each import to come.
+sys.meta_path[:] = [each for each in sys.meta_path if not isinstance(each, pygal.PluginImportFixer)]
+
+_WIDTH, _HEIGHT = 380, 200
+# So many characters of labels fit beside each other.
+_MOST_CHARACTERS = 38
+_STYLE = Style(
+    background="transparent",
+    plot_background="transparent",
+    foreground="var(--faint)",
+    foreground_strong="var(--faint)",
+    foreground_subtle="var(--line)",
+    guide_stroke_color="var(--line)",
+    major_guide_stroke_color="var(--line)",
+    colors=("var(--bar)",),
+    opacity="1",
+    font_family="inherit",
+    label_font_size=12,
+    major_label_font_size=12,
+)
+
+
+def bars(steps: Sequence[Step]) -> str:
+    """An SVG element with a bar for each step. The library escapes the labels."""
+    chart = pygal.Bar(
+        style=_STYLE,
+        width=_WIDTH,
+        height=_HEIGHT,
+        js=(),
+        margin=4,
+        spacing=6,
+        show_legend=False,
+        disable_xml_declaration=True,
+        show_minor_x_labels=False,
+        truncate_label=-1,
+        y_labels_major_count=3,
+        show_minor_y_labels=False,
+        min_scale=2,
+        # Whole messages: no label stands for a part of one.
+        range=(0, max(4, *(step.messages for step in steps))),
+        value_formatter=lambda count: f"{count:,.0f}",
+    )
+    chart.x_labels = [step.label for step in steps]
+    characters = sum(len(step.label) for step in steps)
+    every = -(-characters // _MOST_CHARACTERS)
+    chart.x_labels_major = [step.label for step in steps[::every]]
+    chart.add_xml_filter(_without_scripts)
+    chart.add("", [step.messages for step in steps])
+    return str(chart.render(is_unicode=True))
+
+
+def _without_scripts(root: Any) -> Any:
+    for parent in root.iter():
+        for child in list(parent):
+            if str(child.tag).endswith("script"):
+                parent.remove(child)
+    return root

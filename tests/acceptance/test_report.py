@@ -1,0 +1,167 @@
+"""`duesweep report`: the page, from real stores and ledgers."""
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from duesweep.cli.app import main
+from support.endpoint import Endpoint
+
+Captured = pytest.CaptureFixture[str]
+_HOSTILE = "<script>alert('x')</script>\x1b[2J"
+
+
+class _Page(HTMLParser):
+    """Its texts, and what it would fetch."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.fetched: list[str] = []
+        self._texts: list[str] = []
+        self.feed(html)
+        self.text = " ".join(" ".join(self._texts).split())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        names = ("src", "href", "xlink:href", "action", "data")
+        found = [value for name, value in attrs if name in names and value]
+        self.fetched += [value for value in found if not value.startswith("#")]
+
+    def handle_data(self, data: str) -> None:
+        self._texts.append(data)
+
+
+def _report(endpoint: Endpoint, expected: int = 0, **settings: object) -> _Page:
+    file = endpoint.folder / "report.html"
+    config = endpoint.config_file(**settings)
+    assert main(["report", "--config", str(config), "--out", str(file)]) == expected
+    html = file.read_text(encoding="utf-8")
+    assert "http:" not in re.sub(r"<!--.*?-->|http://www\.w3\.org/[\w/]+", "", html)
+    assert "url(" not in html
+    assert "@import" not in html
+    page = _Page(html)
+    assert page.fetched == []
+    return page
+
+
+def _sweep(endpoint: Endpoint, expected: int, **settings: object) -> None:
+    assert main(["sweep", "--config", str(endpoint.config_file(**settings))]) == expected
+
+
+def test_page_tells_what_was_swept_what_waits_and_what_needs_a_hand(
+    endpoint: Endpoint, capsys: Captured
+) -> None:
+    endpoint.set_up("Billing")
+    endpoint.delay_many(3)
+    endpoint.delay(_HOSTILE)
+    _sweep(endpoint, 3, retry__max_attempts=1)
+    endpoint.delay("Nowhere")
+    _sweep(endpoint, 3)
+    for seconds in (1_800, 7_200, 86_400 * 3, 86_400 * 30):
+        endpoint.delay(due_in_seconds=seconds)
+    config = str(endpoint.config_file())
+    pause = ["pause", "Ship*", "--reason", _HOSTILE, "--config", config]
+    assert main(pause) == 0
+    capsys.readouterr()
+
+    page = _report(endpoint)
+
+    (group,) = re.findall(r"errors replay --group (\w+)", page.text)
+    assert main(["errors", "list", "--json", "--config", config]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["groups"][0]["group"] == group
+    assert "script" not in page.tags
+    assert "\x1b" not in page.text
+    assert r"<script>alert('x')</script>\x1b[2J" in page.text
+    assert "duesweep resume 'Ship*'" in page.text
+    for number, what in ((3, "dispatched"), (1, "errors that wait for a hand"), (1, "in back-off")):
+        assert f" {number} {what}" in page.text, what
+    assert "Next hour: 1, day: 2, week: 3, later: 1." in page.text
+    assert "2 of 2 sweeps" in page.text
+    assert page.tags.count("svg") == 4
+
+
+def test_without_a_ledger_the_rest_is_shown(endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing")
+    endpoint.delay()
+
+    page = _report(endpoint)
+
+    assert "The ledger could not be read: There is no ledger at" in page.text
+    assert " 1 due now" in page.text
+
+
+def test_store_out_of_reach_leaves_what_the_ledger_tells(endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing")
+    endpoint.delay()
+    _sweep(endpoint, 0, store__name="sales")
+    nowhere = "postgresql://postgres@127.0.0.1:1/postgres"
+
+    page = _report(endpoint, store__name="sales", store__dsn=nowhere)
+
+    assert "The store could not be read: " in page.text
+    assert " 1 dispatched" in page.text
+    empty = str(endpoint.folder / "nothing")
+    page = _report(endpoint, 4, store__name="sales", store__dsn=nowhere, ledger__root=empty)
+    assert "The ledger could not be read: " in page.text
+
+
+def test_fleet_is_one_page_and_wrong_settings_are_told_there(endpoint: Endpoint) -> None:
+    endpoint.named("Sales").set_up("Mails")
+    config, file = endpoint.folder / "fleet.toml", endpoint.folder / "fleet.html"
+    config.write_text(
+        f"""
+        defaults.ledger.root = "{endpoint.folder / "ledger"}"
+        defaults.store.kind = "postgresql"
+        defaults.store.dsn = "{endpoint.dsn}"
+        [[endpoint]]
+        store.endpoint = "Sales"
+        [[endpoint]]
+        store.endpoint = "Wrong"
+        store.schema = 5
+        """
+    )
+
+    assert main(["report", "--config", str(config), "--out", str(file)]) == 2
+
+    text = _Page(file.read_text(encoding="utf-8")).text
+    assert "duesweep: 2 endpoints" in text
+    assert "store.schema" in text
+
+
+def test_sweep_writes_it_and_a_file_that_cannot_be_written_fails_no_sweep(
+    endpoint: Endpoint, capsys: Captured
+) -> None:
+    endpoint.set_up("Billing")
+    endpoint.delay()
+    config, file = str(endpoint.config_file()), endpoint.folder / "after.html"
+
+    assert main(["sweep", "--json", "--config", config, "--report", str(file)]) == 0
+
+    assert json.loads(capsys.readouterr().out)["dispatched"] == 1
+    assert " 1 dispatched" in _Page(file.read_text(encoding="utf-8")).text
+    absent = endpoint.folder / "absent" / "after.html"
+    assert main(["sweep", "--config", config, "--report", str(absent)]) == 0
+    assert f"cannot be written into {absent}" in capsys.readouterr().err
+
+
+def test_page_on_standard_output_is_all_there_is(endpoint: Endpoint, capsys: Captured) -> None:
+    endpoint.set_up("Billing")
+
+    assert main(["report", "--config", str(endpoint.config_file()), "--out", "-"]) == 0
+
+    printed = capsys.readouterr().out
+    assert printed.startswith("<!doctype html>")
+    assert printed.rstrip().endswith("</html>")
+
+
+def test_unwritable_file_is_told(endpoint: Endpoint, capsys: Captured, tmp_path: Path) -> None:
+    endpoint.set_up("Billing")
+    out = tmp_path / "absent" / "page.html"
+
+    assert main(["report", "--config", str(endpoint.config_file()), "--out", str(out)]) == 2
+
+    assert f"cannot be written into {out}" in capsys.readouterr().err
