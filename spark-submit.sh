@@ -14,6 +14,7 @@ usage: ./spark-submit.sh <command> [options]
   rabbitmq create, verify, migrate the delay ladder; create endpoints
   plan     say what a sweep would do now       list     list what waits
   report   write a page about all of it        audit, maintain  check and tidy up the ledger
+  schedule cron, systemd, kubernetes, airflow: print what runs it regularly
   show     show a message, and its history     errors   list, show, replay, discard what failed
   cancel, reschedule, restore                  change messages that wait
   pause, resume, paused                        let nothing go to a destination
@@ -145,6 +146,10 @@ case $command in
     [[ " $* " == *" --no-spark "* || " $* " == *" --help "* ]] ||
       run_on_spark "$root/jobs/run_doctor.py" "$@"
     exec "$python" -P -m duesweep doctor "$@"
+    ;;
+  schedule)
+    export DUESWEEP_COMMAND=$root/spark-submit.sh
+    exec "$python" -P -m duesweep schedule "$@"
     ;;
   demo) run_on_spark "$root/jobs/run_demo.py" "$@" ;;
   *) exec "$python" -P -m duesweep "$command" "$@" ;;

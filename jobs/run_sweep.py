@@ -1,19 +1,37 @@
 """One sweep, for spark-submit and for Databricks.
 
-Databricks: a Python file task with this file (source: Git or workspace), the sweep's options as its
-parameters, e.g. `["--config", "/Workspace/.../duesweep.toml", "--json"]`, and duesweep's wheel as
-its library, which brings psycopg, pyodbc and, as mssql-python-odbc, Microsoft's ODBC driver (for
-which the machines need unixODBC and Kerberos). The session is the cluster's, which brings Delta;
-where the runtime lacks them, install the JDBC drivers of the stores (org.postgresql:postgresql,
-com.microsoft.sqlserver:mssql-jdbc) as libraries. Not tried yet.
+On Databricks it is a Python file task (docs/databricks.md): its parameters are the sweep's options,
+and `--secret-scope SCOPE`, whose secrets become environment variables of the same names. The
+session is the cluster's, which brings Delta. Not tried on Databricks itself yet.
 """
 
+import os
 import sys
 
 from duesweep.cli.app import main
 
+SECRETS = "--secret-scope"
+
+
+def take_secrets(arguments: list[str]) -> list[str]:
+    """The arguments without the scope, whose secrets are then in the environment."""
+    if SECRETS not in arguments:
+        return arguments
+    number = arguments.index(SECRETS)
+    scope, rest = arguments[number + 1], arguments[:number] + arguments[number + 2 :]
+    # Databricks' own; it is there in a job.
+    from databricks.sdk.runtime import (  # type: ignore[import-not-found]  # noqa: PLC0415
+        dbutils,
+    )
+
+    for secret in dbutils.secrets.list(scope):
+        if secret.key.startswith("DUESWEEP_"):
+            os.environ[secret.key] = dbutils.secrets.get(scope, secret.key)
+    return rest
+
+
 if __name__ == "__main__":
-    status = main(["sweep", *sys.argv[1:]])
+    status = main(["sweep", *take_secrets(sys.argv[1:])])
     # A notebook-like host may take any SystemExit for a failure, that of 0 included.
     if status:
         sys.exit(status)

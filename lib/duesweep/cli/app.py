@@ -21,6 +21,7 @@ from duesweep.cli import (
     pausing,
     queue,
     rabbitmq,
+    scheduling,
     steering,
     subscriptions,
     sweeping,
@@ -44,6 +45,7 @@ app = typer.Typer(
 app.add_typer(errors.app, name="errors", short_help="Show, replay and discard what failed.")
 app.add_typer(queue.app, name="queue", short_help="Create, fill, read and purge queues.")
 app.add_typer(rabbitmq.app, name="rabbitmq", short_help="Create and verify what RabbitMQ needs.")
+app.add_typer(scheduling.app, name="schedule", short_help="Print what runs it regularly.")
 app.add_typer(subscriptions.app, name="subscriptions", short_help="Read and change subscriptions.")
 
 

@@ -35,6 +35,10 @@ SENTENCES: Mapping[tuple[str, ...], str] = {
     ("errors", "show"): _NOTHING,
     ("errors", "replay"): _CHANGES,
     ("errors", "discard"): _CHANGES,
+    ("schedule", "cron"): _NOTHING,
+    ("schedule", "systemd"): _NOTHING,
+    ("schedule", "kubernetes"): _NOTHING,
+    ("schedule", "airflow"): _NOTHING,
     ("queue", "create"): _AGAIN,
     ("queue", "send"): _SENT,
     ("queue", "receive"): "the message that was printed last may still be in the queue; those "

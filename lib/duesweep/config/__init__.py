@@ -4,6 +4,7 @@ from duesweep.config.dsn import holds_password
 from duesweep.config.fleet import EndpointSettings, settings_of
 from duesweep.config.load import load, mask_secrets
 from duesweep.config.model import Config
+from duesweep.config.own_command import given_variables, own_command
 from duesweep.config.rules import route_notice
 from duesweep.config.sections import (
     DEFAULT_SCHEMAS,
@@ -30,6 +31,7 @@ __all__ = [
     "MetricsConfig",
     "QueueConfig",
     "RouteConfig",
+    "given_variables",
     "has_cluster_files",
     "has_prepared_session",
     "has_remote_spark",
@@ -37,6 +39,7 @@ __all__ = [
     "jars",
     "load",
     "mask_secrets",
+    "own_command",
     "route_notice",
     "settings_of",
     "spark_command",

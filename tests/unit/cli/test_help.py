@@ -11,7 +11,11 @@ import typer
 from duesweep.cli.app import app, main
 
 # They print no results, or one JSON document in any case.
-WITHOUT_JSON = {("demo",), ("config",), ("watch",), ("report",)}
+# What they print has a form of its own.
+WITHOUT_JSON = {
+    *(("demo",), ("config",), ("watch",), ("report",)),
+    *(("schedule", form) for form in ("cron", "systemd", "kubernetes", "airflow")),
+}
 
 
 def _walk(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -76,6 +76,8 @@ QUOTING = {
     "ledger/delta_rs/quoting.py:literal": 'text.replace("\'", "\'\'")',
     "ledger/delta_rs/quoting.py:quote": "name.replace('\"', '\"\"')",
     "ledger/spark/quoting.py:literal": "text.replace('\\\\', '\\\\\\\\')",
+    # Not SQL: a command line of systemd's.
+    "schedule/render.py:_systemd": r"""text.replace('\\', '\\\\')""",
     # A placeholder of psycopg's, and an ODBC connection string.
     "drivers/postgresql/statements.py:_sent": "str(each).replace('%', '%%')",
     "drivers/sqlserver/dsn.py:_brace": "value.replace('}', '}}')",

@@ -1,0 +1,1 @@
+"""Forms in which other programs run duesweep: cron, systemd, Kubernetes, Airflow."""
