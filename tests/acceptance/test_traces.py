@@ -64,6 +64,7 @@ def test_sweep_slices_and_sends_are_one_trace_with_links_to_who_sent_the_message
     assert {span.trace_id for span in collector.spans} == {root.trace_id}
     assert collector.services == {"sweeper"}
     assert {headers["api-key"] for headers in collector.headers} == {"secret"}
+    assert set(collector.paths) == {"/v1/traces"}
 
 
 def test_collector_that_refuses_costs_nothing_but_its_traces(
@@ -75,8 +76,21 @@ def test_collector_that_refuses_costs_nothing_but_its_traces(
     assert main(["sweep", "--config", str(endpoint.config_file())]) == 0
 
     assert endpoint.waiting() == []
-    # It is left alone for a while.
-    assert len(collector.headers) == 1
+    # It gets no more traces for a while.
+    assert len([path for path in collector.paths if path == "/v1/traces"]) == 1
+
+
+def test_each_run_sends_its_metrics(endpoint: Endpoint, collector: Collector) -> None:
+    _delay(endpoint)
+    config = str(endpoint.config_file())
+
+    assert main(["sweep", "--config", config]) == 0
+    first = collector.figures()
+    assert main(["sweep", "--config", config]) == 0
+    second = collector.figures()
+
+    assert (first["dispatched_messages"], first["runs"], first["due_messages"]) == (3, 1, 0)
+    assert (second["dispatched_messages"], second["runs"], second["run_exit_code"]) == (0, 1, 0)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,9 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+)
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
@@ -16,13 +19,37 @@ class Collector:
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
+        self.metrics: list[ExportMetricsServiceRequest] = []
         self.services: set[str] = set()
         self.headers: list[dict[str, str]] = []
+        self.paths: list[str] = []
         self.status = 200
         self.url = ""
 
     def named(self, name: str) -> list[Span]:
         return [span for span in self.spans if span.name == name]
+
+    def take(self, path: str, body: bytes) -> None:
+        """Keep what has arrived."""
+        if path.endswith("/metrics"):
+            self.metrics.append(ExportMetricsServiceRequest.FromString(body))
+            return
+        for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
+            named = [each for each in resource.resource.attributes if each.key == "service.name"]
+            self.services |= {each.value.string_value for each in named}
+            for scope in resource.scope_spans:
+                self.spans += scope.spans
+
+    def figures(self) -> dict[str, float]:
+        """The metrics of the last run."""
+        (resource,) = self.metrics[-1].resource_metrics
+        (scope,) = resource.scope_metrics
+        found = {}
+        for metric in scope.metrics:
+            kind = metric.sum if metric.HasField("sum") else metric.gauge
+            (point,) = kind.data_points
+            found[metric.name.removeprefix("duesweep_")] = point.as_double or float(point.as_int)
+        return found
 
     def below(self, parent: Span) -> list[str]:
         return sorted(s.name for s in self.spans if s.parent_span_id == parent.span_id)
@@ -42,12 +69,8 @@ def collecting() -> Iterator[Collector]:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             if self.headers["Content-Encoding"] == "gzip":
                 body = gzip.decompress(body)
-            for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
-                for each in resource.resource.attributes:
-                    if each.key == "service.name":
-                        collector.services.add(each.value.string_value)
-                for scope in resource.scope_spans:
-                    collector.spans += scope.spans
+            collector.take(self.path, body)
+            collector.paths.append(self.path)
             collector.headers.append({name.lower(): v for name, v in self.headers.items()})
             self.send_response(collector.status)
             self.send_header("Content-Length", "0")

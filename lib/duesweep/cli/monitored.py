@@ -3,13 +3,13 @@
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from duesweep.config import Config, MetricsConfig
+from duesweep.config import Config, MetricsConfig, otlp_settings
 from duesweep.errors import DuesweepError, ExitCode
 from duesweep.stores.base import Store
 from duesweep.texts import make_printable
@@ -98,4 +98,12 @@ def _outputs(metrics: MetricsConfig) -> "list[Output]":
         from duesweep.telemetry.pushgateway import Pushgateway  # noqa: PLC0415
 
         outputs.append(Pushgateway(metrics.pushgateway.get_secret_value()))
+    settings = otlp_settings("metrics")
+    if settings is not None and settings.problem is None:
+        # `wiring.tracing` warns where OpenTelemetry is not installed.
+        with suppress(ImportError):
+            from duesweep.telemetry.otlp_metrics import OtlpMetrics  # noqa: PLC0415
+            from duesweep.telemetry.service import described_service  # noqa: PLC0415
+
+            outputs.append(OtlpMetrics(settings.endpoint, settings.headers, described_service()))
     return outputs

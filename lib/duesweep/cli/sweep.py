@@ -68,17 +68,30 @@ def _reported(
     overrides: Sequence[str],
     file: Path | None,
 ) -> Iterator[None]:
-    """Write the report page after the block, however that ends. What fails there fails no sweep."""
+    """Write the report page after the block, also after an error. What fails there fails no
+    sweep.
+    """
     try:
         yield
-    finally:
-        if file is not None:
-            from duesweep.cli.report import DEFAULT_DAYS, write_page  # noqa: PLC0415 - few want it
+    except DuesweepError:
+        _write_report(settings, overrides, file)
+        raise
+    _write_report(settings, overrides, file)
 
-            try:
-                write_page(settings, overrides, file, DEFAULT_DAYS)
-            except DuesweepError as error:
-                print(make_printable(f"duesweep: {error}"), file=sys.stderr)
+
+def _write_report(
+    settings: Sequence[configuration.EndpointSettings],
+    overrides: Sequence[str],
+    file: Path | None,
+) -> None:
+    if file is None:
+        return
+    from duesweep.cli.report import DEFAULT_DAYS, write_page  # noqa: PLC0415 - few want it
+
+    try:
+        write_page(settings, overrides, file, DEFAULT_DAYS)
+    except DuesweepError as error:
+        print(make_printable(f"duesweep: {error}"), file=sys.stderr)
 
 
 def _run(config: configuration.Config, options: SweepOptions, stop: Stop) -> int:

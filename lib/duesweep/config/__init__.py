@@ -4,6 +4,7 @@ from duesweep.config.dsn import holds_password
 from duesweep.config.fleet import EndpointSettings, settings_of
 from duesweep.config.load import load, mask_secrets
 from duesweep.config.model import Config
+from duesweep.config.otlp_environment import otlp_settings
 from duesweep.config.own_command import given_variables, own_command
 from duesweep.config.rules import route_notice
 from duesweep.config.sections import (
@@ -21,7 +22,6 @@ from duesweep.config.spark_environment import (
     spark_command,
 )
 from duesweep.config.started import started
-from duesweep.config.tracing_environment import trace_settings
 
 __all__ = [
     "DEFAULT_SCHEMAS",
@@ -39,10 +39,10 @@ __all__ = [
     "jars",
     "load",
     "mask_secrets",
+    "otlp_settings",
     "own_command",
     "route_notice",
     "settings_of",
     "spark_command",
     "started",
-    "trace_settings",
 ]

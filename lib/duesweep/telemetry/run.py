@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from duesweep.errors import StoreError
+from duesweep.errors import DuesweepError
 from duesweep.stores.abilities import KnowsNextDue
 from duesweep.stores.base import Store
 from duesweep.stores.journal import SweepReport
@@ -50,7 +50,7 @@ def look_at_due(store: Store) -> Due | None:
             if not isinstance(session, KnowsNextDue):
                 return Due(messages)
             oldest = session.next_due(replace(horizon, before=_BEGINNING))
-    except StoreError:
+    except DuesweepError:
         return None
     if oldest is None:
         return Due(messages, 0.0)

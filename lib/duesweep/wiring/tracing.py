@@ -2,7 +2,7 @@
 
 import structlog
 
-from duesweep.config import trace_settings
+from duesweep.config import otlp_settings
 from duesweep.core.tracing import NoTracing, Tracing
 
 _log = structlog.get_logger(__name__)
@@ -10,11 +10,12 @@ _log = structlog.get_logger(__name__)
 
 def tracing() -> Tracing:
     """What OpenTelemetry's variables ask for; where that cannot be had, a warning and no traces."""
-    settings = trace_settings()
+    settings = otlp_settings("traces")
     if settings is None:
         return NoTracing()
     try:
-        from duesweep.telemetry.tracing import OtlpTracing, described_service  # noqa: PLC0415 - few want it
+        from duesweep.telemetry.service import described_service  # noqa: PLC0415 - few want it
+        from duesweep.telemetry.tracing import OtlpTracing  # noqa: PLC0415
     except ImportError:
         problem = "OpenTelemetry is not installed; install duesweep[otel]"
     else:
