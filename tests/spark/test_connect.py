@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from support.endpoint import Endpoint
-from support.ledger_reader import LedgerReader
 from support.ports import SPARK_CONNECT, one_at_a_time
 
 _ROOT = Path(__file__).parents[2]
@@ -17,10 +16,16 @@ _ROOT = Path(__file__).parents[2]
 
 @pytest.mark.slow
 @pytest.mark.long
+@pytest.mark.parametrize(
+    ("root", "folder"),
+    [("", "ledger"), pytest.param("ledgers", "warehouse/ledgers.db", marks=pytest.mark.nightly)],
+    ids=["ledger in a folder", "ledger in a catalog"],
+)
 def test_sweep_and_commands_from_python_over_spark_connect(
-    endpoint: Endpoint, ledger: LedgerReader
+    endpoint: Endpoint, root: str, folder: str
 ) -> None:
     endpoint.set_up("Billing")
+    config = endpoint.config_file(**({"ledger__root": root} if root else {}))
     endpoint.delay_many(1_500)
     endpoint.delay("Nowhere")
     endpoint.delay("Later.Mails", due_in_seconds=86_400)
@@ -30,7 +35,7 @@ def test_sweep_and_commands_from_python_over_spark_connect(
             [
                 sys.executable,
                 str(_ROOT / "tests/support/connect_process.py"),
-                endpoint.config_file(),
+                config,
             ],
             capture_output=True,
             text=True,
@@ -48,4 +53,5 @@ def test_sweep_and_commands_from_python_over_spark_connect(
     assert told["outcomes"] == [["cancelled", 1], ["dispatched", 1_500]]
     assert told["module"].startswith("pyspark.sql.connect")
     assert len(endpoint.queue_rows("Billing")) == 1_500
-    assert len(ledger.rows("retries")) == len(ledger.rows("sweeps")) == 1
+    assert told["rows"] == [1, 1]
+    assert (endpoint.folder / folder / "tombstones" / "_delta_log").is_dir()

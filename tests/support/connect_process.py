@@ -29,9 +29,14 @@ def main(file: str) -> int:
         .config(
             "spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
         )
+        .config("spark.sql.warehouse.dir", str(Path(file).parent / "warehouse"))
         .getOrCreate()
     )
-    duesweep = Duesweep(load_config(Path(file)), spark=spark)
+    config = load_config(Path(file))
+    if "/" not in config.ledger.root:
+        # A schema of the session's catalog, which somebody has made.
+        spark.sql(f"CREATE SCHEMA {config.ledger.root}").collect()
+    duesweep = Duesweep(config, spark=spark)
     planned = duesweep.plan()
     report = duesweep.sweep()
     assert report is not None
@@ -43,6 +48,7 @@ def main(file: str) -> int:
         "planned": [planned.engine, planned.eligible],
         "cancelled": cancelled.tally.changed,
         "outcomes": sorted(map(list, tombstones.groupBy("outcome").count().collect())),
+        "rows": [duesweep.table(name).count() for name in ("retries", "sweeps")],
         "changes": [row.change for row in changes.collect()],
         "module": type(tombstones).__module__,
     }
