@@ -5,13 +5,8 @@ from duesweep.config.fleet import EndpointSettings, settings_of
 from duesweep.config.load import load, mask_secrets
 from duesweep.config.model import Config
 from duesweep.config.rules import route_notice
-from duesweep.config.sections import (
-    DEFAULT_SCHEMAS,
-    LimitConfig,
-    MetricsConfig,
-    QueueConfig,
-    RouteConfig,
-)
+from duesweep.config.running import MetricsConfig
+from duesweep.config.sections import DEFAULT_SCHEMAS, LimitConfig, QueueConfig, RouteConfig
 from duesweep.config.spark_environment import (
     has_cluster_files,
     has_prepared_session,
