@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Renews requirements.lock with uv, for every extra and every Python from 3.11, with hashes; and
-# scripts/audit.lock, the tools of scripts/audit.sh, from scripts/audit.in. What is locked already
-# keeps its version; `--upgrade` takes new ones of everything, `--upgrade-package <name>` of one.
+# scripts/audit.lock and scripts/site.lock, the tools of scripts/audit.sh and scripts/site.sh, from
+# the .in files beside them. What is locked already keeps its version; `--upgrade` takes new ones of
+# everything, `--upgrade-package <name>` of one.
 # `jars.lock` is renewed by scripts/fetch_jars.py --lock.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -25,5 +26,7 @@ renew() {
 
 renew requirements.lock "# Every package of every extra, with hashes. To renew: scripts/renew_lock.sh" \
   pyproject.toml --all-extras "$@"
-renew scripts/audit.lock "# What scripts/audit.sh runs, with hashes. To renew: scripts/renew_lock.sh" \
-  scripts/audit.in "$@"
+for name in audit site; do
+  renew "scripts/$name.lock" "# What scripts/$name.sh runs, with hashes. To renew: scripts/renew_lock.sh" \
+    "scripts/$name.in" "$@"
+done

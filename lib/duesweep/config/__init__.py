@@ -7,13 +7,8 @@ from duesweep.config.model import Config
 from duesweep.config.otlp_environment import otlp_settings
 from duesweep.config.own_command import given_variables, own_command
 from duesweep.config.rules import route_notice
-from duesweep.config.sections import (
-    DEFAULT_SCHEMAS,
-    LimitConfig,
-    MetricsConfig,
-    QueueConfig,
-    RouteConfig,
-)
+from duesweep.config.running import MetricsConfig
+from duesweep.config.sections import DEFAULT_SCHEMAS, LimitConfig, QueueConfig, RouteConfig
 from duesweep.config.spark_environment import (
     has_cluster_files,
     has_prepared_session,

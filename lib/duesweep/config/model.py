@@ -11,19 +11,16 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from duesweep.config.sections import (
+from duesweep.config.running import (
     BreakerConfig,
     LedgerConfig,
-    LimitConfig,
     MetricsConfig,
-    QueueConfig,
     RetryConfig,
-    RouteConfig,
     SloConfig,
-    StoreConfig,
     SweepConfig,
     TimeoutsConfig,
 )
+from duesweep.config.sections import LimitConfig, QueueConfig, RouteConfig, StoreConfig
 from duesweep.config.values import as_text
 
 # Prefix and delimiter: DUESWEEP_<SECTION>__<KEY>.

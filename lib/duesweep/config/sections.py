@@ -1,14 +1,12 @@
-"""The sections of a configuration: each setting, its limits and its default."""
+"""Stores, queues, routes and limits of a configuration: each setting, its bounds, its default."""
 
 import re
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator
 
 from duesweep.config.dsn import dialect_of
-from duesweep.config.ports import PROBLEM, has_bad_port
-from duesweep.config.values import type_problem, without_marks
-from duesweep.core.ledger_writer import LedgerWriter
+from duesweep.config.section import Section, check_port
 from duesweep.core.routing import PLACEHOLDERS
 from duesweep.stores.values import TransactionMode
 
@@ -16,48 +14,77 @@ DEFAULT_SCHEMAS = {"postgresql": "public", "sqlserver": "dbo"}
 _SQL_PERSISTENCE = "sql-persistence"
 _STORE_KINDS = rf"^(postgresql|sqlserver|msmq|{_SQL_PERSISTENCE}|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$"
 
-_HTTP = re.compile(r"https?://(?:[^@/]*@)?[^@/:?#]")
 
-# The databases count these in 32 bits.
-_MOST = 2**31 - 1
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _of_its_type(cls, value: Any, given: ValidationInfo) -> Any:
-        # Pydantic accepts true as 1, and text as a number whatever source it comes from.
-        problem = type_problem(value, cls.model_fields[str(given.field_name)])
-        if problem is not None:
-            raise ValueError(problem)
-        return without_marks(value) if given.field_name == "options" else value
-
-
-def _check_port(dsn: SecretStr | None) -> SecretStr | None:
-    if dsn is not None and has_bad_port(dsn.get_secret_value()):
-        raise ValueError(PROBLEM)
-    return dsn
-
-
-class StoreConfig(_Section):
+class StoreConfig(Section):
     """Where delayed messages wait. `options` are a custom store's own."""
 
-    kind: str = Field(default="postgresql", pattern=_STORE_KINDS)
-    dsn: SecretStr = Field(min_length=1)
-    endpoint: str = Field(min_length=1)
-    name: str | None = Field(default=None, min_length=1)
-    db_schema: str | None = Field(default=None, alias="schema", min_length=1)
-    delayed_table: str | None = Field(default=None, min_length=1)
+    kind: str = Field(
+        default="postgresql",
+        pattern=_STORE_KINDS,
+        description="`postgresql` or `sqlserver`: NServiceBus's transport; `msmq`: its delayed "
+        "message store; `sql-persistence`: the old timeout manager's timeouts; or your own store "
+        "as `package.module:Class`.",
+    )
+    dsn: SecretStr = Field(
+        min_length=1,
+        description="Where the store is: a PostgreSQL URL or keywords, on SQL Server an ODBC "
+        "string. With a password, give it in the environment.",
+    )
+    endpoint: str = Field(min_length=1, description="Whose delayed messages.")
+    name: str | None = Field(
+        default=None,
+        min_length=1,
+        description="The ledger's `source`, one for each store of a ledger. Default: "
+        "database/schema.table.",
+    )
+    db_schema: str | None = Field(
+        default=None,
+        alias="schema",
+        min_length=1,
+        description="The schema of the endpoint's tables and of addresses without one. Default: "
+        "`public`, on SQL Server `dbo`.",
+    )
+    delayed_table: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Default: `<endpoint>.Delayed`; for `msmq`, `<endpoint>.delayed` or "
+        "`.timeouts`, whichever exists.",
+    )
     # It may be empty: then SQL persistence names its table without a prefix.
-    table_prefix: str | None = None
-    writer_time_zone: str | None = Field(default=None, min_length=1)
-    jdbc_url: SecretStr | None = Field(default=None, min_length=1)
-    number_of_retries: int | None = Field(default=None, ge=0, le=1_000)
-    transaction_mode: TransactionMode | None = None
+    table_prefix: str | None = Field(
+        default=None,
+        description="Of `<prefix>TimeoutData`; for `sql-persistence` only. Default: the endpoint "
+        "with _ for its dots, and a _.",
+    )
+    writer_time_zone: str | None = Field(
+        default=None,
+        min_length=1,
+        description="The time zone of the endpoint's sessions; PostgreSQL only. Default: found "
+        "out.",
+    )
+    jdbc_url: SecretStr | None = Field(
+        default=None,
+        min_length=1,
+        description="For Spark's reads; SQL Server only. Default: made from the dsn.",
+    )
+    number_of_retries: int | None = Field(
+        default=None,
+        ge=0,
+        le=1_000,
+        description="As in the endpoint; for `msmq` only, where it replaces `retry.max_attempts`. "
+        "Default: 0.",
+    )
+    transaction_mode: TransactionMode | None = Field(
+        default=None,
+        description="Refuse to start where the queues do not allow it. Default: the most that "
+        "they allow.",
+    )
     # They may be secret; only the custom store knows which.
-    options: dict[str, Any] = Field(default_factory=dict, repr=False)
+    options: dict[str, Any] = Field(
+        default_factory=dict,
+        repr=False,
+        description="What a store of your own takes; masked when the configuration is printed.",
+    )
 
     @field_validator("dsn")
     @classmethod
@@ -74,7 +101,7 @@ class StoreConfig(_Section):
     @classmethod
     def _with_possible_ports(cls, dsn: SecretStr | None, given: ValidationInfo) -> Any:
         # The dsn of a custom store may have any form.
-        return dsn if ":" in given.data.get("kind", "") else _check_port(dsn)
+        return dsn if ":" in given.data.get("kind", "") else check_port(dsn)
 
     @property
     def is_custom(self) -> bool:
@@ -101,29 +128,74 @@ class StoreConfig(_Section):
         return self.db_schema or DEFAULT_SCHEMAS.get(self.dialect, "public")
 
 
-class QueueConfig(_Section):
+class QueueConfig(Section):
     """Where messages go. Without a dsn or url: the store's server, in the store's transaction.
 
     `kind` None is the kind of the store. The settings from `url` on are for RabbitMQ only.
     """
 
-    kind: Literal["postgresql", "sqlserver", "rabbitmq"] | None = None
-    dsn: SecretStr | None = Field(default=None, min_length=1)
-    db_schema: str | None = Field(default=None, alias="schema", min_length=1)
-    readable_body: bool = False
-    url: SecretStr | tuple[SecretStr, ...] | None = Field(default=None, min_length=1)
-    topology: Literal["conventional", "direct"] = "conventional"
-    ca_file: str | None = Field(default=None, min_length=1)
-    client_certificate: str | None = Field(default=None, min_length=1)
-    client_key: str | None = Field(default=None, min_length=1)
+    kind: Literal["postgresql", "sqlserver", "rabbitmq"] | None = Field(
+        default=None, description="Default: as the store; a store of your own needs it."
+    )
+    dsn: SecretStr | None = Field(
+        default=None,
+        min_length=1,
+        description="Another database server: messages arrive at least once there. Default: the "
+        "store's, in its transaction.",
+    )
+    db_schema: str | None = Field(
+        default=None,
+        alias="schema",
+        min_length=1,
+        description="Of addresses without one. Default: as the store's.",
+    )
+    readable_body: bool = Field(
+        default=False,
+        description="`setup` gives queue tables the column `BodyString`: bodies as text, for "
+        "people.",
+    )
+    url: SecretStr | tuple[SecretStr, ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="RabbitMQ: `amqps://user:password@host:5671/vhost`, or a list of a cluster's "
+        "nodes, tried in its order.",
+    )
+    topology: Literal["conventional", "direct"] = Field(
+        default="conventional",
+        description="RabbitMQ: `conventional` has an exchange for each endpoint, `direct` queues "
+        "alone.",
+    )
+    ca_file: str | None = Field(
+        default=None,
+        min_length=1,
+        description="RabbitMQ: authorities to trust. Default: the machine's.",
+    )
+    client_certificate: str | None = Field(
+        default=None, min_length=1, description="RabbitMQ: the sweeper's own certificate."
+    )
+    client_key: str | None = Field(
+        default=None,
+        min_length=1,
+        description="RabbitMQ: the key. Default: in the certificate's file.",
+    )
     # AMQP counts messages in flight in 16 bits.
-    max_in_flight: int = Field(default=2000, ge=1, le=65_535)
-    management_url: SecretStr | None = Field(default=None, min_length=1)
+    max_in_flight: int = Field(
+        default=2000,
+        ge=1,
+        le=65_535,
+        description="RabbitMQ: messages of a task that the broker has not confirmed yet.",
+    )
+    management_url: SecretStr | None = Field(
+        default=None,
+        min_length=1,
+        description="RabbitMQ: for `rabbitmq delays verify` and the doctor; user and password as "
+        "in `url`, if it has none.",
+    )
 
     @field_validator("dsn", "url", "management_url")
     @classmethod
     def _with_possible_ports(cls, dsn: Any) -> Any:
-        return tuple(map(_check_port, dsn)) if isinstance(dsn, tuple) else _check_port(dsn)
+        return tuple(map(check_port, dsn)) if isinstance(dsn, tuple) else check_port(dsn)
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -132,12 +204,19 @@ class QueueConfig(_Section):
         return tuple(url.get_secret_value() for url in given if url is not None)
 
 
-class RouteConfig(_Section):
+class RouteConfig(Section):
     """Which destinations go to which connection, and the name of their queue there."""
 
-    destination: str = Field(min_length=1)
-    connection: str = Field(min_length=1)
-    queue: str = Field(default="{queue}", min_length=1)
+    destination: str = Field(
+        min_length=1, description="Destinations that fit: `*`, `?` and `[ab]` as in a shell."
+    )
+    connection: str = Field(min_length=1, description="The `[queues.…]` section that they go to.")
+    queue: str = Field(
+        default="{queue}",
+        min_length=1,
+        description="The queue's name there: `{queue}`, `{machine}` and `{destination}` are parts "
+        "of the address.",
+    )
 
     @field_validator("queue")
     @classmethod
@@ -149,84 +228,15 @@ class RouteConfig(_Section):
         return template
 
 
-class LimitConfig(_Section):
+class LimitConfig(Section):
     """How many messages a second may go to the destinations that fit, all together."""
 
-    destination: str = Field(min_length=1)
+    destination: str = Field(
+        min_length=1, description="Destinations that fit, and share the limit; `*` is any text."
+    )
     # Below, a sweep that only waits would look like one that makes no progress.
-    per_second: float = Field(ge=0.1, le=1_000_000)
-
-
-class RetryConfig(_Section):
-    """Retries of messages that fail."""
-
-    max_attempts: int = Field(default=5, ge=1, le=1_000_000)
-    initial_seconds: float = Field(default=30, ge=0, le=31_536_000)
-    max_seconds: float = Field(default=3600, ge=0, le=31_536_000)
-    error_queue: str | None = Field(default=None, min_length=1)
-    max_exhausted_per_sweep: int = Field(default=1000, ge=0, le=_MOST)
-
-
-class LedgerConfig(_Section):
-    """Where the Delta ledger is, for how many days it keeps what was delivered (None: for ever),
-    and for how many days old files, which readers of an earlier version may still need.
-    """
-
-    root: str = Field(min_length=1)
-    writer: LedgerWriter = LedgerWriter.AUTO
-    keep_days: int | None = Field(default=None, ge=1, le=36_500)
-    vacuum_days: int = Field(default=7, ge=0, le=36_500)
-
-
-class SweepConfig(_Section):
-    """The size of batches and slices, from how many due messages on Spark works, and how far a
-    sweep looks ahead, and to which destinations it may deliver.
-    """
-
-    batch_rows: int | None = Field(default=None, ge=1, le=10_000)
-    batch_bytes: int = Field(default=8_000_000, ge=1, le=_MOST)
-    slices: int = Field(default=0, ge=0, le=10_000)
-    spark_from: int = Field(default=50_000, ge=0, le=_MOST)
-    look_ahead_seconds: int = Field(default=0, ge=0, le=86_400)
-    allow_destinations: tuple[str, ...] = ("*",)
-
-
-class BreakerConfig(_Section):
-    """For how long, and how often, a slice tries again what takes nothing."""
-
-    trigger_seconds: float = Field(default=30, ge=0, le=600)
-    recovery_failures_per_second: float = Field(default=1, ge=0.1, le=100)
-
-
-class TimeoutsConfig(_Section):
-    """How long a service may take to answer."""
-
-    # Below six seconds, a busy server would look like a silent one.
-    silence_seconds: float = Field(default=60, ge=6, le=3600)
-
-
-class MetricsConfig(_Section):
-    """Where a run's metrics go, for Prometheus. The URL may hold a user and a password."""
-
-    textfile: str | None = Field(default=None, min_length=1)
-    pushgateway: SecretStr | None = Field(default=None, min_length=1)
-
-    @field_validator("textfile")
-    @classmethod
-    def _that_is_collected(cls, path: str | None) -> str | None:
-        if path is not None and not path.endswith(".prom"):
-            raise ValueError("node_exporter reads only files whose names end in .prom")
-        return path
-
-    @field_validator("pushgateway")
-    @classmethod
-    def _over_http(cls, url: SecretStr | None) -> SecretStr | None:
-        if url is not None and not _HTTP.match(url.get_secret_value()):
-            raise ValueError("it must begin with http:// or https://, and name a host")
-        return _check_port(url)
-
-
-class SloConfig(_Section):
-    """What a sweep is to achieve: no message later than so many seconds; None: no objective."""
-
-    lateness_seconds: float | None = Field(default=None, gt=0, le=31_536_000)
+    per_second: float = Field(
+        ge=0.1,
+        le=1_000_000,
+        description="Messages a second, from all sweeps of this store together.",
+    )
