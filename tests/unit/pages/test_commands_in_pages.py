@@ -23,7 +23,7 @@ _IN_BLOCK = re.compile(
 )
 _IN_TEXT = re.compile(r"`(?:duesweep|\./spark-submit\.sh) ([^`]+)`")
 # What a page writes around a command line: comments, redirections, brackets, "and so on".
-_AROUND = re.compile(r"  +#.*|2?>>?.*|\|\|.*|[\[\]…]")
+_AROUND = re.compile(r"  +#.*| 2?>>? .*|\|\|.*|[\[\]…]")
 
 
 def _lines() -> Iterator[tuple[str, str]]:
