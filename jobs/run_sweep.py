@@ -5,28 +5,28 @@ and `--secret-scope SCOPE`, whose secrets become environment variables of the sa
 session is the cluster's, which brings Delta. Not tried on Databricks itself yet.
 """
 
+import argparse
 import os
 import sys
 
 from duesweep.cli.app import main
 
-SECRETS = "--secret-scope"
-
 
 def take_secrets(arguments: list[str]) -> list[str]:
     """The arguments without the scope, whose secrets are then in the environment."""
-    if SECRETS not in arguments:
-        return arguments
-    number = arguments.index(SECRETS)
-    scope, rest = arguments[number + 1], arguments[:number] + arguments[number + 2 :]
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--secret-scope")
+    known, rest = parser.parse_known_args(arguments)
+    if known.secret_scope is None:
+        return rest
     # Databricks' own; it is there in a job.
     from databricks.sdk.runtime import (  # type: ignore[import-not-found]  # noqa: PLC0415
         dbutils,
     )
 
-    for secret in dbutils.secrets.list(scope):
+    for secret in dbutils.secrets.list(known.secret_scope):
         if secret.key.startswith("DUESWEEP_"):
-            os.environ[secret.key] = dbutils.secrets.get(scope, secret.key)
+            os.environ[secret.key] = dbutils.secrets.get(known.secret_scope, secret.key)
     return rest
 
 
