@@ -11,6 +11,7 @@ from duesweep import wiring
 from duesweep.cli.app import main
 from duesweep.core.tracing import NoTracing
 from duesweep.engines.base import Engine
+from duesweep.engines.in_process import InProcessEngine
 from duesweep.sweep import sweep
 from duesweep.telemetry.tracing import OtlpTracing
 from duesweep.testing.builders import delayed_row
@@ -73,11 +74,11 @@ def test_collector_that_refuses_costs_nothing_but_its_traces(
     _delay(endpoint)
     collector.status = 400
 
-    assert main(["sweep", "--config", str(endpoint.config_file())]) == 0
+    done = sweep(InProcessEngine(), wiring.sweep_context(endpoint.config()))
 
-    assert endpoint.waiting() == []
-    # It gets no more traces for a while.
-    assert len([path for path in collector.paths if path == "/v1/traces"]) == 1
+    assert (done.outcome, endpoint.waiting()) == ("done", [])
+    # A process that was refused sends nothing for a while.
+    assert collector.paths == ["/v1/traces"]
 
 
 def test_each_run_sends_its_metrics(endpoint: Endpoint, collector: Collector) -> None:

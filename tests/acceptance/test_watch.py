@@ -36,13 +36,14 @@ def test_messages_leave_when_they_are_due_and_sigterm_ends_it_with_0(
     with watching(endpoint.config_file(), "--port", "0", "--health-file", str(file)) as watcher:
         until(lambda: len(endpoint.queue_rows("Billing")) == 3)
         until(lambda: watcher.health()[1]["sources"][0]["dispatched"] == 3)
+        until(lambda: watcher.metrics().get("dispatched_messages_total") == 3)
         status, health = watcher.health()
         metrics = watcher.metrics()
         assert "Comes due in the next 24 hours" in watcher.page("/")
         assert watcher.end() == 0
 
     assert (status, health["is_well"], health["sources"][0]["error"]) == (200, True, None)
-    assert (metrics["dispatched_messages_total"], metrics["run_exit_code"]) == (3, 0)
+    assert metrics["run_exit_code"] == 0
     assert (metrics["lateness_max_seconds"] >= 60, metrics["due_messages"] >= 0) == (True, True)
     assert file.exists()
     assert len(endpoint.waiting()) == 1
@@ -140,7 +141,7 @@ def test_spark_joins_in_while_much_is_due_and_goes(
         until(lambda: watcher.events("spark_ended"), 300)
         until(lambda: ledger.count("tombstones") == 20_000)
         # Those of the helper count, too.
-        assert watcher.metrics()["dispatched_messages_total"] == 20_000
+        until(lambda: watcher.metrics()["dispatched_messages_total"] == 20_000)
         assert watcher.end() == 0
 
     engines = {row.engine for row in ledger.rows("sweeps")}

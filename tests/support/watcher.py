@@ -61,11 +61,14 @@ def watching(file: Path, *options: str, name: str = "watch") -> Iterator[Watcher
     log = file.parent / f"{name}.log"
     command = [sys.executable, "-m", "duesweep", "watch", "--config", str(file), *options]
     with log.open("wb") as stderr, ExitStack() as stack:
+        # A shell that starts the tests in the background lets them, and their children, ignore it.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
         process = subprocess.Popen(
             command,
             stderr=stderr,
             env=os.environ | {"PYTHONPATH": str(_ROOT / "lib")},
         )
+        signal.signal(signal.SIGINT, before)
         stack.callback(process.wait, 120)
         stack.callback(process.kill)
         watcher = Watcher(process, log)
