@@ -127,3 +127,18 @@ def test_endpoint_of_traces_comes_before_the_common_one(
     assert isinstance(made, OtlpTracing)
     assert made.endpoint == ("http://traces/own/path" if own else "http://common:4318/v1/traces")
     assert "secret" not in repr(made)
+
+
+def test_exporter_that_raises_fails_no_sweep(
+    endpoint: Endpoint, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _delay(endpoint)
+
+    def export(*_: object) -> None:
+        raise RuntimeError("the exporter is broken")
+
+    monkeypatch.setattr("duesweep.telemetry.tracing.OTLPSpanExporter.export", export)
+
+    done = sweep(InProcessEngine(), wiring.sweep_context(endpoint.config()))
+
+    assert (done.outcome, collector.spans) == ("done", [])

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from duesweep.config import Config, EndpointSettings, load
 from duesweep.context import SweepContext
-from duesweep.errors import DuesweepError, QueueError, StoreError
+from duesweep.errors import DuesweepError, QueueError, StoreError, TransactionLostError
 from duesweep.wiring import sweep_context
 
 T = TypeVar("T")
@@ -119,6 +119,7 @@ def _give_up(waiting: "deque[tuple[Job[T], Future[T | Failure]]]", error: Dueswe
 
 
 def _is_store_lost(error: DuesweepError) -> bool:
-    if isinstance(error, QueueError) or not isinstance(error, StoreError):
+    # A lost transaction says that the database answers.
+    if isinstance(error, QueueError | TransactionLostError) or not isinstance(error, StoreError):
         return False
     return error.transient

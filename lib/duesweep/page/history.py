@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
+from itertools import islice
 
 from duesweep.core.error_rows import ErrorFilter, ErrorGroups
 from duesweep.exhausted import ExhaustedMessages
@@ -63,7 +64,7 @@ def _sweep_line(row: LedgerRow) -> SweepLine:
 def _lateness(
     ledger: Ledger, of_source: Condition, sweeps: Sequence[SweepLine]
 ) -> Iterator[int | None]:
-    """The lateness of the messages of the last sweeps, up to about `_MOST_MESSAGES`."""
+    """The lateness of the messages of the last sweeps, up to `_MOST_MESSAGES`."""
     since, messages = None, 0
     for sweep in sweeps:
         if messages and messages + sweep.dispatched > _MOST_MESSAGES:
@@ -73,7 +74,8 @@ def _lateness(
         return
     dispatched = Among("outcome", ["dispatched"])
     conditions = (of_source, dispatched, Between("dispatched_at", since))
-    for row in ledger.rows("tombstones", ("lateness_ms",), *conditions):
+    # One sweep may have millions.
+    for row in islice(ledger.rows("tombstones", ("lateness_ms",), *conditions), _MOST_MESSAGES):
         yield row["lateness_ms"]
 
 

@@ -23,6 +23,7 @@ def render(form: str, scheduled: Scheduled) -> str:
         "json": json.dumps,
         "shell": shlex.quote,
         "systemd": _systemd,
+        "systemd_path": lambda path: _systemd(path).replace("$$", "$"),
     }
     text = files("duesweep.schedule").joinpath("forms", form).read_text(encoding="utf-8")
     return environment.from_string(text).render(

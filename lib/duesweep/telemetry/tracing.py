@@ -25,6 +25,7 @@ from duesweep import __version__
 from duesweep.core.message import Message
 from duesweep.core.tracing import Attributes
 from duesweep.errors import MessageError
+from duesweep.texts import make_printable
 
 _log = logging.getLogger(__name__)
 
@@ -102,16 +103,26 @@ class OtlpTracing:
     def _send(self, spans: Sequence[ReadableSpan]) -> None:
         if not spans or time.monotonic() < _Rest.until:
             return
+        try:
+            is_sent = self._export(spans)
+        except Exception as error:  # noqa: BLE001 - no fault of a collector's may fail a sweep
+            _log.warning("Traces cannot be sent: %s", make_printable(str(error)))
+            is_sent = False
+        if not is_sent:
+            _Rest.until = time.monotonic() + _REST_SECONDS
+            _log.warning("Traces are not sent for %d seconds", _REST_SECONDS)
+
+    def _export(self, spans: Sequence[ReadableSpan]) -> bool:
         exporter = OTLPSpanExporter(
             endpoint=self.endpoint,
             headers=parse_env_headers(self.headers, liberal=True),
             timeout=_PATIENCE_SECONDS,
         )
-        # It logs what went wrong.
-        if exporter.export(spans) is not SpanExportResult.SUCCESS:
-            _Rest.until = time.monotonic() + _REST_SECONDS
-            _log.warning("Traces are not sent for %d seconds", _REST_SECONDS)
-        exporter.shutdown()  # type: ignore[no-untyped-call]
+        try:
+            # It logs what went wrong.
+            return exporter.export(spans) is SpanExportResult.SUCCESS
+        finally:
+            exporter.shutdown()  # type: ignore[no-untyped-call]
 
 
 class _Kept(SpanExporter):

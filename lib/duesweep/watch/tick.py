@@ -65,8 +65,9 @@ class Ticker:
     def _tick(self) -> Tick:
         context = self._context
         most = None if self.has_spark else context.spark_from
+        # Without the time limit: a look that takes long is no reason to leave what it found.
+        seen = self._look(self._stop.part(most=most))
         stop = self._stop.part(time.time() + MOST_TICK_SECONDS, most)
-        seen = self._look(stop)
         if not seen.has_work or stop.is_wanted:
             return Tick(next_due=seen.next_due)
         # What a sweep needs may have changed since the session was opened.

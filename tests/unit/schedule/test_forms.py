@@ -21,7 +21,7 @@ from duesweep.schedule.values import Scheduled
 
 Captured = pytest.CaptureFixture[str]
 AT = datetime(2026, 11, 23, tzinfo=UTC)
-_ODD = "orders %d {{ x }} 'é'"
+_ODD = "orders %d {{ x }} $HOME 'é'"
 
 
 def _write(file: Path, endpoint: str, *lines: str) -> Path:
@@ -115,8 +115,11 @@ def test_systemd_accepts_the_units(form: Any, folder: Path, tmp_path: Path) -> N
     assert (done.returncode, ours) == (0, [])
     service = (units / "duesweep-sales-orders.service").read_text()
     (start,) = [line for line in service.splitlines() if line.startswith("ExecStart=")]
-    words = shlex.split(start.removeprefix("ExecStart=").replace("%%", "%"))
+    words = shlex.split(start.removeprefix("ExecStart=").replace("%%", "%").replace("$$", "$"))
     _assert_sweeps(words, folder / "duesweep.toml", 50)
+    (path,) = [line for line in service.splitlines() if line.startswith("ReadWritePaths=")]
+    (ledger,) = shlex.split(path.removeprefix("ReadWritePaths=").replace("%%", "%"))
+    assert ledger == str(folder / "ledger-Sales.Orders")
 
 
 def test_kubernetes_objects_fit_the_schema_and_may_do_little(form: Any, folder: Path) -> None:
