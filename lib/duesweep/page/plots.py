@@ -39,6 +39,8 @@ def bars(steps: Sequence[Step]) -> str:
         height=_HEIGHT,
         js=(),
         margin=4,
+        # Half of the last label.
+        margin_right=30,
         spacing=6,
         show_legend=False,
         disable_xml_declaration=True,
