@@ -110,14 +110,14 @@ def _watcher(file: Path, log: Path) -> Iterator["subprocess.Popen[bytes]"]:
 def _steady(
     testbed: Testbed, options: argparse.Namespace, watcher: "subprocess.Popen[bytes]", ledger: Path
 ) -> dict[str, Any]:
-    _store(testbed, options.rate * options.seconds, options.rate)
+    store(testbed, options.rate * options.seconds, options.rate)
     memory, files = [], []
     end = time.monotonic() + _LEAD_SECONDS + options.seconds
     while time.monotonic() < end:
         time.sleep(_EVERY_SECONDS)
         memory.append(_memory_mb(watcher.pid))
         files.append(sum(path.suffix == ".parquet" for path in ledger.rglob("*")))
-    figures = _arrivals(testbed)
+    figures = arrivals(testbed)
     part = max(1, len(memory) // 4)
     return figures | {
         "memory_mb_by_quarter": [max(memory[i * part : (i + 1) * part]) for i in range(4)],
@@ -128,9 +128,9 @@ def _steady(
 
 
 def _burst(testbed: Testbed, rows: int, log: Path) -> dict[str, Any]:
-    _store(testbed, rows, 1e9, lead=0)
+    store(testbed, rows, 1e9, lead=0)
     begin = time.monotonic()
-    figures = _arrivals(testbed)
+    figures = arrivals(testbed)
     took = time.monotonic() - begin
     end = time.monotonic() + _MOST_SECONDS
     while "spark_ended" not in log.read_text() and time.monotonic() < end:
@@ -143,13 +143,13 @@ def _burst(testbed: Testbed, rows: int, log: Path) -> dict[str, Any]:
 def _killed(
     testbed: Testbed, rate: int, first: "subprocess.Popen[bytes]", seconds: int = 20
 ) -> dict[str, Any]:
-    _store(testbed, rate * seconds, rate)
+    store(testbed, rate * seconds, rate)
     time.sleep(_LEAD_SECONDS + seconds / 2)
     first.send_signal(signal.SIGKILL)
-    return _arrivals(testbed)
+    return arrivals(testbed)
 
 
-def _store(testbed: Testbed, rows: int, rate: float, lead: float = _LEAD_SECONDS) -> None:
+def store(testbed: Testbed, rows: int, rate: float, lead: float = _LEAD_SECONDS) -> None:
     """Store so many messages, which come due one after another."""
     testbed.reset(rows=1)
     with psycopg.connect(testbed.dsn) as connection:
@@ -160,9 +160,9 @@ def _store(testbed: Testbed, rows: int, rate: float, lead: float = _LEAD_SECONDS
         connection.execute(_EXPECT.format(delayed=testbed.delayed).encode())
 
 
-def _arrivals(testbed: Testbed) -> dict[str, Any]:
+def arrivals(testbed: Testbed, most_seconds: float = _MOST_SECONDS) -> dict[str, Any]:
     """Wait until the store is empty, and say how late messages arrived."""
-    end = time.monotonic() + _MOST_SECONDS
+    end = time.monotonic() + most_seconds
     queues = " UNION ALL ".join(f"SELECT headers, xmin FROM {q}" for q in testbed.queues.values())
     with psycopg.connect(testbed.dsn, autocommit=True) as connection:
         while time.monotonic() < end:

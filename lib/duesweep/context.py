@@ -20,7 +20,8 @@ class SweepContext:
     """`slices` 0 means one for each core. Fewer due messages than `spark_from` need no Spark; 0:
     always Spark. `error_queue` is an address; None: no error queue. `own_name` is the
     endpoint's name, for patterns of destinations. `objective_seconds` is how late a message may be;
-    None: there is no objective.
+    None: there is no objective. `repeats`: a watcher sweeps, again and again, so due messages must
+    not wait for the ledger.
     """
 
     store: Store
@@ -39,6 +40,7 @@ class SweepContext:
     own_name: str = ""
     timeouts: Timeouts = DEFAULT_TIMEOUTS
     objective_seconds: float | None = None
+    repeats: bool = False
     tracing: Tracing = field(default_factory=NoTracing)
 
     def reach(self, horizon: Horizon) -> Horizon:

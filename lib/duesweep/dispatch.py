@@ -87,7 +87,7 @@ class _Batches:
 
     def __init__(self, job: DispatchJob, slice_number: int, claim_keys: ClaimKeys) -> None:
         self._job = job
-        self._slice_number = slice_number
+        self._slice_number = job.first_slice + slice_number
         self._fault = claim_keys.fault
         self._share = Share(None if job.shares is None else job.shares[slice_number])
         self._to_do = self._share.cut(job.limits.batches(claim_keys.keys, claim_keys.sizes))

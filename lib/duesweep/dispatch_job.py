@@ -16,7 +16,8 @@ from duesweep.stores.values import SweepRun
 class DispatchJob:
     """Everything that a slice needs, as plain values: Spark ships it to executors. `own_name`
     is the endpoint's name, for patterns of destinations. `shares` are how many messages each slice
-    may claim, by its number; None: all.
+    may claim, by its number; None: all. `first_slice` is how many slices the sweep had before,
+    if it was planned again: the journal counts slices on.
     """
 
     store: Store
@@ -30,5 +31,6 @@ class DispatchJob:
     own_name: str = ""
     rate_limits: RateLimits = field(default_factory=RateLimits)
     shares: tuple[int, ...] | None = None
+    first_slice: int = 0
     clock: Clock = field(default_factory=SystemClock)
     tracing: Tracing = field(default_factory=NoTracing)

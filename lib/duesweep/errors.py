@@ -146,6 +146,16 @@ class LedgerError(ServiceError):
     """The Delta ledger could not be read or written. The journal keeps its rows until it can."""
 
 
+class LedgerLockedError(LedgerError):
+    """Another process holds a lock that settling needs; `holder` says which, and since when."""
+
+    def __init__(self, holder: str) -> None:
+        super().__init__(
+            f"{holder}; the journal keeps the rows, and a later sweep writes them to the ledger",
+            transient=True,
+        )
+
+
 class SparkError(ServiceError):
     """Spark did not start, or stopped."""
 

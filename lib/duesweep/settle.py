@@ -4,14 +4,21 @@ A sweep is settled as a whole, after it is closed and no batch can commit to it 
 append to the ledger has the sweep's id as its transaction, and Delta takes each id once per table.
 So any process can repeat a settle that died, and settle a journal that was restored from a backup.
 An operator's command is settled in the same way.
+
+A source has one settler at a time, and a local ledger one writer. Whoever holds these locks may be
+frozen, so no wait for them is long, and dispatch does without: the journal keeps the record.
 """
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
+from math import inf
 from uuid import UUID
 
-from duesweep.core.change import UnsettledCommand
-from duesweep.errors import ConfigError, LedgerError
+from duesweep.core.patience import NO_PATIENCE, Patience
+from duesweep.errors import ConfigError, LedgerError, LedgerLockedError
 from duesweep.ledger.ledger import TRANSACTION_RETENTION_DAYS, Ledger
 from duesweep.stores.journal import Journal, SweepReport, SweepSummary, UnsettledSweep
 from duesweep.stores.steering import CommandJournal
@@ -20,22 +27,24 @@ from duesweep.stores.steering import CommandJournal
 # about 250 MB; exhausted messages are stored whole.
 MOST_UNSETTLED_MESSAGES = 5_000_000
 MOST_UNSETTLED_BYTES = 2_000_000_000
-# The settling process holds a lock for each sweep, and settling one takes one or two seconds.
-MOST_UNSETTLED_SWEEPS = 1_000
+# Due messages wait while dead sweeps are settled, so many dead sweeps are settled in turns.
+BRIEFLY_SECONDS = 1.0
 
 
-def settle_first(journal: Journal, ledger: Ledger) -> LedgerError | None:
-    """Settle what dead sweeps left, before anything is dispatched.
+def settle_first(
+    journal: Journal, ledger: Ledger, patience: Patience, seconds: float = BRIEFLY_SECONDS
+) -> LedgerError | None:
+    """Settle what dead sweeps left, before anything is dispatched; begin none after `seconds`.
 
     Returns the error where the ledger cannot be written; the journal keeps the rows until it can.
     Raises that error where the journal holds too much already, or belongs to no ledger yet.
     """
     try:
-        settle_leftovers(journal, ledger)
+        settle_leftovers(journal, ledger, patience, seconds)
     except LedgerError as error:
         if journal.binding() is None:
             raise
-        _check_backlog(journal, error)
+        check_backlog(journal, error)
         return error
     return None
 
@@ -44,20 +53,19 @@ def settle_last(
     journal: Journal,
     ledger: Ledger,
     sweep_id: UUID,
-    earlier: LedgerError | None = None,
+    patience: Patience,
+    seconds: float = inf,
 ) -> SweepReport:
-    """Settle a sweep that its own driver has closed.
-
-    `earlier` is the error that kept `settle_first` from settling other sweeps: then they are
-    settled now. Where the ledger cannot be written, or is gone, the report says why.
+    """Settle a sweep that its own driver has closed, and then what dead sweeps left; begin none of
+    those after `seconds`. Where the ledger cannot be written, or is gone, the report says why.
     """
     summary = ledger_error = None
     try:
         # Check again: if a table was lost since the sweep began, an append would create it anew.
-        check_binding(journal, ledger)
-        summary = settle_sweep(journal, ledger, sweep_id)
-        if earlier is not None:
-            settle_leftovers(journal, ledger)
+        check_binding(journal, ledger, patience)
+        with settling(journal, patience):
+            summary = _settle(journal, ledger, sweep_id, patience)
+            _settle_dead(journal, ledger, patience, seconds)
     except (LedgerError, ConfigError) as error:
         ledger_error = str(error)
     known = summary or journal.summary(sweep_id)[0]
@@ -66,31 +74,67 @@ def settle_last(
     return SweepReport(**values, ledger_error=ledger_error)
 
 
-def settle_leftovers(journal: Journal, ledger: Ledger) -> None:
-    """Settle what dead sweeps and commands left. Those that nobody closed are closed as
-    `abandoned`.
+def settle_leftovers(
+    journal: Journal, ledger: Ledger, patience: Patience = NO_PATIENCE, seconds: float = inf
+) -> None:
+    """Settle what dead sweeps and commands left; begin none after `seconds`, or after a stop. Those
+    that nobody closed are closed as `abandoned`.
     """
-    check_binding(journal, ledger)
-    if not journal.dead_sweeps():
-        return
-    with journal.settling(), ledger.lock_for_writing():
-        # Ask again: another process may have settled them while this one waited for the lock.
-        for sweep in journal.dead_sweeps():
+    check_binding(journal, ledger, patience)
+    if journal.dead_sweeps():
+        with settling(journal, patience):
+            _settle_dead(journal, ledger, patience, seconds)
+
+
+def _settle_dead(journal: Journal, ledger: Ledger, patience: Patience, seconds: float) -> None:
+    """Ask which sweeps are dead once the settle lock is held: another process may have settled some
+    while this one waited for it.
+    """
+    end = time.monotonic() + seconds
+    while dead := journal.dead_sweeps():
+        for sweep in dead:
             if not sweep.is_closed:
                 journal.close_sweep(sweep.sweep_id, abandoned=True, remaining=0)
             _check_age(sweep)
-            _settle_any(journal, ledger, sweep.sweep_id)
+            _settle_any(journal, ledger, sweep.sweep_id, patience)
+            if time.monotonic() >= end or patience.is_stopped():
+                return
 
 
-def settle_sweep(journal: Journal, ledger: Ledger, sweep_id: UUID) -> SweepSummary:
+def settle_sweep(
+    journal: Journal, ledger: Ledger, sweep_id: UUID, patience: Patience = NO_PATIENCE
+) -> SweepSummary:
     """Settle a sweep that its own driver has closed. Returns its row of `sweeps`."""
-    with journal.settling(), ledger.lock_for_writing():
-        return _settle(journal, ledger, sweep_id)
+    with settling(journal, patience):
+        return _settle(journal, ledger, sweep_id, patience)
 
 
-def check_binding(journal: Journal, ledger: Ledger) -> None:
+@contextmanager
+def settling(journal: Journal, patience: Patience) -> Iterator[None]:
+    """Be the source's only settler in the block. Raises `LedgerLockedError` where another process
+    is, and patience is at its end.
+    """
+    while not journal.try_settling():
+        if not patience.wait():
+            raise LedgerLockedError(f"{journal.settler()} is settling {journal.source}")
+    try:
+        yield
+    finally:
+        journal.end_settling()
+
+
+def is_settleable(journal: Journal, ledger: Ledger) -> bool:
+    """Whether nobody holds a lock that settling needs. Never waits."""
+    try:
+        with settling(journal, NO_PATIENCE), ledger.lock_for_writing(NO_PATIENCE):
+            return True
+    except LedgerError:
+        return False
+
+
+def check_binding(journal: Journal, ledger: Ledger, patience: Patience = NO_PATIENCE) -> None:
     """Raise `ConfigError` unless the journal belongs to this ledger; bind it where it is new."""
-    is_new = journal.binding() is None and _bind(journal, ledger)
+    is_new = journal.binding() is None and _bind(journal, ledger, patience)
     # Read it back: of several first sweeps, another one may have bound the journal.
     bound = journal.binding()
     identity = ledger.read()
@@ -109,32 +153,29 @@ def check_binding(journal: Journal, ledger: Ledger) -> None:
         )
     identity.refuse_incomplete(ledger.root)
     if identity.unmarked:
-        with journal.settling():
-            ledger.mark(identity)
+        with settling(journal, patience):
+            ledger.mark(identity, patience)
     ledger.check_writable()
 
 
-def _bind(journal: Journal, ledger: Ledger) -> bool:
+def _bind(journal: Journal, ledger: Ledger, patience: Patience) -> bool:
     """Bind the journal to the ledger at the root. Returns whether this created the ledger.
 
     Holds the source's settle lock, so that only one of several first sweeps creates a ledger. If
     the process dies before the journal is bound, the next first sweep uses the ledger that it left.
     """
-    with journal.settling():
+    with settling(journal, patience):
         if journal.binding() is not None:
             return False
         is_new = ledger.read().ledger_id is None
-        journal.bind(ledger.create())
+        journal.bind(ledger.create(patience))
         return is_new
 
 
-def _check_backlog(journal: Journal, error: LedgerError) -> None:
+def check_backlog(journal: Journal, error: LedgerError) -> None:
+    """Raise the error if the journal holds as much as it may while the ledger is not written."""
     held = journal.unsettled()
-    if (
-        held.rows >= MOST_UNSETTLED_MESSAGES
-        or held.bytes >= MOST_UNSETTLED_BYTES
-        or held.sweeps >= MOST_UNSETTLED_SWEEPS
-    ):
+    if held.rows >= MOST_UNSETTLED_MESSAGES or held.bytes >= MOST_UNSETTLED_BYTES:
         raise LedgerError(
             f"{error}. The journal of {journal.source} is full: it holds {held.rows:,} messages "
             f"({held.bytes / 1e9:.1f} GB) of {held.sweeps:,} sweeps that are not in the ledger. "
@@ -143,46 +184,39 @@ def _check_backlog(journal: Journal, error: LedgerError) -> None:
         ) from error
 
 
-def settle_command(journal: CommandJournal, ledger: Ledger, sweep_id: UUID) -> None:
+def settle_command(
+    journal: CommandJournal, ledger: Ledger, sweep_id: UUID, patience: Patience
+) -> None:
     """Settle a command that its own driver has closed."""
-    check_binding(journal, ledger)
-    with journal.settling(), ledger.lock_for_writing():
-        _settle_any(journal, ledger, sweep_id)
+    check_binding(journal, ledger, patience)
+    with settling(journal, patience):
+        _settle_any(journal, ledger, sweep_id, patience)
 
 
-def _settle_any(journal: Journal, ledger: Ledger, sweep_id: UUID) -> None:
+def _settle_any(journal: Journal, ledger: Ledger, sweep_id: UUID, patience: Patience) -> None:
     """Settle a sweep or a command."""
     if isinstance(journal, CommandJournal):
         command = journal.command(sweep_id)
         if command is not None:
-            _settle_command(journal, ledger, sweep_id, command)
+            journal.seal(sweep_id)
+            ledger.write_command(journal, sweep_id, command, patience)
+            _forget(journal, ledger, sweep_id)
             return
-    _settle(journal, ledger, sweep_id)
+    _settle(journal, ledger, sweep_id, patience)
 
 
-def _settle_command(
-    journal: CommandJournal, ledger: Ledger, sweep_id: UUID, command: UnsettledCommand
-) -> None:
-    journal.seal(sweep_id)
-    changes = journal.changes(sweep_id)
-    ledger.write_command(journal, sweep_id, command, changes)
-    _check_written(journal, ledger, sweep_id)
-    journal.delete_settled(sweep_id)
-
-
-def _settle(journal: Journal, ledger: Ledger, sweep_id: UUID) -> SweepSummary:
+def _settle(journal: Journal, ledger: Ledger, sweep_id: UUID, patience: Patience) -> SweepSummary:
     journal.seal(sweep_id)
     summary, retries_changed = journal.summary(sweep_id)
     exhausted = journal.exhausted(sweep_id)
-    ledger.write_sweep(journal, summary, exhausted, retries_changed=retries_changed)
-    _check_written(journal, ledger, sweep_id)
-    journal.delete_settled(sweep_id)
+    ledger.write_sweep(journal, summary, exhausted, patience, retries_changed=retries_changed)
+    _forget(journal, ledger, sweep_id)
     return summary
 
 
-def _check_written(journal: Journal, ledger: Ledger, sweep_id: UUID) -> None:
-    """Raise if another ledger took the place of the journal's while the sweep was written: that
-    one may have got rows which the journal's ledger lacks.
+def _forget(journal: Journal, ledger: Ledger, sweep_id: UUID) -> None:
+    """Delete from the journal what the ledger has. Raises if another ledger took the place of the
+    journal's while it was written: that one may have got rows which the journal's ledger lacks.
     """
     found = ledger.read().ledger_id
     if found != journal.binding():
@@ -192,6 +226,7 @@ def _check_written(journal: Journal, ledger: Ledger, sweep_id: UUID) -> None:
             advice="put the ledger back, and the next sweep writes what it lacks",
             transient=True,
         )
+    journal.delete_settled(sweep_id)
 
 
 def _check_age(sweep: UnsettledSweep) -> None:

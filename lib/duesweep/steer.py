@@ -8,19 +8,24 @@ by the next sweep or command, as a sweep is: what its batches committed is in th
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from math import inf
 from uuid import UUID
 
 from duesweep.context import SweepContext
 from duesweep.core.change import Command
+from duesweep.core.patience import Patience
 from duesweep.errors import ConfigError, DuesweepError, LedgerError, StoreError, SweepClosedError
 from duesweep.ledger.ledger import Ledger
 from duesweep.lost_session import living_session
-from duesweep.settle import settle_command, settle_first
+from duesweep.settle import BRIEFLY_SECONDS, settle_command, settle_first
 from duesweep.stop import Stop
 from duesweep.stores.abilities import refuse_outdated
 from duesweep.stores.base import DriverSession
 from duesweep.stores.steering import ChangesMessages, KeepsCommands, OpensChanges, require
 from duesweep.stores.values import SweepRun
+
+# Another settler holds its locks for about as long as it takes to settle a sweep.
+_LOCK_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +85,8 @@ def run_command(
         session.check()
         commands = require(session, KeepsCommands, command.name, source)  # type: ignore[type-abstract] # a protocol
         with commands.undoing() if command.name.undoes else nullcontext():
-            earlier = settle_first(session, ledger)
+            seconds = inf if command.name.undoes else BRIEFLY_SECONDS
+            earlier = settle_first(session, ledger, Patience(_LOCK_SECONDS), seconds)
             if command.name.undoes:
                 _refuse_unsettled(commands, earlier)
             run = commands.open_command(command)
@@ -100,7 +106,7 @@ def settle_earlier(context: SweepContext, ledger: Ledger) -> None:
     with context.store.open_driver() as session:
         refuse_outdated(session)
         session.check()
-        error = settle_first(session, ledger)
+        error = settle_first(session, ledger, Patience(_LOCK_SECONDS), inf)
     if error is not None:
         raise error
 
@@ -158,7 +164,7 @@ def _end(session: DriverSession, ledger: Ledger, run: SweepRun) -> str | None:
         )
     assert isinstance(session, KeepsCommands)
     try:
-        settle_command(session, ledger, run.sweep_id)
+        settle_command(session, ledger, run.sweep_id, Patience(_LOCK_SECONDS))
     except (LedgerError, ConfigError) as error:
         return str(error)
     return None

@@ -7,23 +7,47 @@ Spark does, or this process. At the end, what they journalled is settled into th
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from math import inf
+
+import structlog
 
 from duesweep.context import SweepContext
+from duesweep.core.patience import Patience
 from duesweep.core.tracing import Attributes
+from duesweep.core.watching import REST_SECONDS
 from duesweep.dispatch_job import DispatchJob
 from duesweep.engines.base import Engine
-from duesweep.errors import ExitCode, SweepClosedError
+from duesweep.errors import (
+    ExitCode,
+    LedgerError,
+    LedgerLockedError,
+    StoreError,
+    SweepClosedError,
+)
+from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.opening import open_ledger
 from duesweep.lost_session import living_session
 from duesweep.missing_queues import refuse_missing_queues
 from duesweep.plan import plan_slices
-from duesweep.settle import settle_first, settle_last
+from duesweep.settle import (
+    BRIEFLY_SECONDS,
+    check_backlog,
+    is_settleable,
+    settle_first,
+    settle_last,
+)
 from duesweep.stop import Stop
 from duesweep.stores.abilities import StopsSweeps, refuse_outdated
 from duesweep.stores.base import DriverSession
 from duesweep.stores.journal import SweepReport, SweepSummary
 from duesweep.stores.steering import LimitsRates, require
 from duesweep.stores.values import Horizon, Slices, SweepRun
+
+_log = structlog.get_logger(__name__)
+
+# How long a sweep that runs once waits for other settlers, before and after dispatch.
+_BEFORE_SECONDS, _AFTER_SECONDS = 1.0, 5.0
 
 Watch = Callable[[SweepRun, int], AbstractContextManager[object]]
 Reach = Callable[[Horizon], Horizon]
@@ -54,32 +78,32 @@ def sweep(
 def _sweep(
     engine: Engine, context: SweepContext, watch: Watch | None, reach: Reach, stop: Stop
 ) -> SweepReport:
-    tracing = context.tracing
     ledger = open_ledger(context.ledger_root, context.ledger_writer, engine.spark, context.timeouts)
     with context.store.open_driver() as session:
         refuse_outdated(session)
         session.check()
         stop.check(session)
         _check_limits(context)
-        ledger_error = settle_first(session, ledger)
+        ledger_error = settle_first(session, ledger, _patience(context, stop, _BEFORE_SECONDS))
         horizon = reach(session.horizon())
         refuse_missing_queues(context, session, horizon)
         if ledger_error is not None and not session.count_pending(horizon, most=1):
             # Otherwise each run would add an empty sweep to what has to be settled.
             raise ledger_error
         run = session.open_sweep(horizon, engine=engine.name)
+        dispatching = _Dispatching(engine, context, session, stop, watch)
         is_stopped, cut_short = stop.is_wanted, None
         with stop.passed_on(context.store, session, run):
             if not is_stopped:
-                with tracing.span("plan", {}):
-                    slices = engine.slices(context.slices)
-                    plan = plan_slices(session, run, slices, context.limits)
-                job = _job(run, context, stop.shares(plan.planned))
-                cut_short = _dispatch(engine, session, plan, job, watch)
+                cut_short = dispatching.run(run)
+            if context.repeats and ledger_error is not None and not cut_short:
+                run, cut_short = _go_on(dispatching, run, reach, ledger, ledger_error)
         with living_session(context.store, session, run, context.breaker) as living:
             _close(living, run, cut_short, is_planned=not is_stopped)
-            with tracing.span("settle", {}):
-                return settle_last(living, ledger, run.sweep_id, ledger_error)
+            with context.tracing.span("settle", {}):
+                patience = _patience(context, stop, _AFTER_SECONDS)
+                seconds = BRIEFLY_SECONDS if context.repeats else inf
+                return settle_last(living, ledger, run.sweep_id, patience, seconds)
 
 
 def _attributes(report: SweepReport) -> Attributes:
@@ -116,35 +140,94 @@ def _check_limits(context: SweepContext) -> None:
             require(task, LimitsRates, "sweep with [[limit]]", context.store.source)  # type: ignore[type-abstract] # a protocol
 
 
-def _dispatch(
-    engine: Engine, session: DriverSession, plan: Slices, job: DispatchJob, watch: Watch | None
-) -> str | None:
-    """Returns why the engine ended before all slices were done; None if all were."""
-    if not plan.found:
-        return None
-    with watch(job.run, plan.found) if watch else nullcontext():
-        cut_short = engine.dispatch(session, plan, job)
-    if job.shares is not None and isinstance(session, StopsSweeps):
-        # So that what is left counts as left by a stop.
-        session.stop_sweep(job.run.sweep_id, 0)
-    return cut_short
+@dataclass(slots=True)
+class _Dispatching:
+    """Plans and dispatches in an open sweep. `is_full`: it has claimed as much as it may."""
+
+    engine: Engine
+    context: SweepContext
+    session: DriverSession
+    stop: Stop
+    watch: Watch | None
+    is_full: bool = False
+
+    def run(self, run: SweepRun) -> str | None:
+        """Plan what is due by the run's horizon, and dispatch it. Returns why the engine ended
+        before all slices were done; None if all were.
+        """
+        engine, context, session = self.engine, self.context, self.session
+        with context.tracing.span("plan", {}):
+            plan = plan_slices(session, run, engine.slices(context.slices), context.limits)
+        if not plan.found:
+            return None
+        job = self._job(run, plan)
+        with self.watch(run, plan.found) if self.watch else nullcontext():
+            cut_short = engine.dispatch(session, plan, job)
+        self.is_full = job.shares is not None
+        if self.is_full and isinstance(session, StopsSweeps):
+            # So that what is left counts as left by a stop.
+            session.stop_sweep(run.sweep_id, 0)
+        return cut_short
+
+    def _job(self, run: SweepRun, plan: Slices) -> DispatchJob:
+        context = self.context
+        return DispatchJob(
+            store=context.store,
+            queue=context.queue,
+            run=run,
+            limits=context.limits,
+            retry=context.retry,
+            max_exhausted=context.max_exhausted,
+            error_queue=context.error_queue,
+            breaker=context.breaker,
+            own_name=context.own_name,
+            rate_limits=context.rate_limits,
+            shares=self.stop.shares(plan.planned),
+            first_slice=plan.first,
+            tracing=context.tracing.for_tasks(),
+        )
 
 
-def _job(run: SweepRun, context: SweepContext, shares: tuple[int, ...] | None) -> DispatchJob:
-    return DispatchJob(
-        store=context.store,
-        queue=context.queue,
-        run=run,
-        limits=context.limits,
-        retry=context.retry,
-        max_exhausted=context.max_exhausted,
-        error_queue=context.error_queue,
-        breaker=context.breaker,
-        own_name=context.own_name,
-        rate_limits=context.rate_limits,
-        shares=shares,
-        tracing=context.tracing.for_tasks(),
-    )
+def _go_on(
+    dispatching: _Dispatching,
+    run: SweepRun,
+    reach: Reach,
+    ledger: Ledger,
+    ledger_error: LedgerError,
+) -> tuple[SweepRun, str | None]:
+    """Dispatch what comes due in the same sweep, until the ledger can be written or the sweep is to
+    stop. With a sweep for each tick, a watcher would leave 200,000 sweeps a day to be settled.
+
+    Returns the run with its last horizon, and why dispatch was cut short, if it was.
+    """
+    session, stop = dispatching.session, dispatching.stop
+    cut_short: str | None = None
+    while not (cut_short or dispatching.is_full or stop.is_wanted):
+        if _is_free(session, ledger, ledger_error):
+            break
+        stop.wait(REST_SECONDS)
+        try:
+            check_backlog(session, ledger_error)
+            horizon = reach(session.horizon())
+            if session.count_pending(horizon, most=1):
+                run = replace(run, horizon=horizon)
+                cut_short = dispatching.run(run)
+        except (LedgerError, StoreError) as error:
+            # Whoever comes next sees it, too. What was dispatched by now is to be settled.
+            _log.warning("sweep_ends_early", sweep_id=str(run.sweep_id), error=str(error))
+            break
+    return run, cut_short
+
+
+def _is_free(session: DriverSession, ledger: Ledger, error: LedgerError) -> bool:
+    """Whether it is time to try the ledger again. One that cannot be written is tried by the next
+    sweep.
+    """
+    return isinstance(error, LedgerLockedError) and is_settleable(session, ledger)
+
+
+def _patience(context: SweepContext, stop: Stop, seconds: float) -> Patience:
+    return Patience(0 if context.repeats else seconds, lambda: stop.is_wanted)
 
 
 def _close(

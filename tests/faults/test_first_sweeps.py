@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from duesweep import wiring
 from duesweep.core.ledger_writer import LedgerWriter
+from duesweep.core.patience import Patience
 from duesweep.engines.base import Engine
 from duesweep.errors import ConfigError
 from duesweep.ledger.ledger import Ledger
@@ -103,8 +104,8 @@ def test_who_loses_the_race_without_the_lock_reads_back_who_won(
     created = threading.Barrier(2)
     create = Ledger.create
 
-    def create_together(ledger: Ledger) -> UUID:
-        ledger_id = create(ledger)
+    def create_together(ledger: Ledger, patience: Patience) -> UUID:
+        ledger_id = create(ledger, patience)
         created.wait(timeout=120)
         return ledger_id
 
@@ -120,7 +121,7 @@ def test_who_loses_the_race_without_the_lock_reads_back_who_won(
 
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(2) as pool:
         patch.setattr(Ledger, "create", create_together)
-        patch.setattr(PostgreSqlDriverSession, "settling", lambda _: nullcontext())
+        patch.setattr(PostgreSqlDriverSession, "try_settling", lambda _: True)
         errors = list(pool.map(bind, ["one", "two"]))
 
     (error,) = [error for error in errors if error is not None]

@@ -8,6 +8,8 @@ LEAST_WAIT_SECONDS = 0.1
 REST_SECONDS = 0.3
 # After errors: about as long as a database takes to restart.
 MOST_WAIT_AFTER_ERRORS_SECONDS = 30.0
+# After errors of the ledger, which dispatch does not need.
+MOST_WAIT_FOR_LEDGER_SECONDS = 1.0
 
 
 def wait_for_next(next_due: datetime | None, now: datetime | None, most_seconds: float) -> float:

@@ -6,9 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 from uuid import UUID
 
 from duesweep.core.change import CommandName, UnsettledCommand
+from duesweep.core.patience import NO_PATIENCE, Patience
 from duesweep.errors import LedgerError
 from duesweep.ledger import locations
 from duesweep.ledger.base import AppTransaction, LedgerTables, Rows, SweepRows
@@ -36,6 +38,15 @@ _STATISTICS = "delta.dataSkippingStatsColumns"
 _SKIPPED_BY = "sweep_id,source,due,dispatched_at"
 
 
+class _Piece(NamedTuple):
+    """Rows for one table, which it takes once; `replaces`: instead of those it has of a source."""
+
+    table: str
+    rows: Rows
+    transaction: AppTransaction
+    replaces: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Ledger:
     """The tables under one root, as one of the writers reaches them."""
@@ -60,12 +71,12 @@ class Ledger:
             found.append(self.tables.facts(CHANGES))
         return identify(found)
 
-    def create(self) -> UUID:
+    def create(self, patience: Patience = NO_PATIENCE) -> UUID:
         """Create the tables that are missing. Returns the ledger's id, which another process
         may have created at the same time. If this dies halfway, the next call completes it.
         """
         self.check_writable()
-        with self.lock_for_writing():
+        with self.lock_for_writing(patience):
             first, *others = TABLES
             identity = self._read_creatable()
             if first in identity.missing:
@@ -82,7 +93,7 @@ class Ledger:
                     self._create(name, identity.ledger_id)
         return identity.ledger_id
 
-    def require_changes(self) -> None:
+    def _require_changes(self) -> None:
         """Create the table `changes`, unless the ledger has it. The caller holds the lock."""
         identity = self.read()
         if identity.has_changes:
@@ -95,9 +106,9 @@ class Ledger:
         # Last: if this dies before, the next one finds the table and goes on here.
         self.tables.set_properties(TABLES[0], {CHANGES_PROPERTY: "true"})
 
-    def mark(self, identity: Identity) -> None:
+    def mark(self, identity: Identity, patience: Patience) -> None:
         """Give the ledger's id to tables of older versions, which gave it to `tombstones` only."""
-        with self.lock_for_writing():
+        with self.lock_for_writing(patience):
             for name in identity.unmarked:
                 self.tables.set_properties(name, _id_properties(name, identity.ledger_id))
 
@@ -122,68 +133,96 @@ class Ledger:
         """Raise where a local root cannot be written. For other roots the first write raises."""
         locations.check_writable(self.root)
 
-    def lock_for_writing(self) -> AbstractContextManager[None]:
+    def lock_for_writing(self, patience: Patience) -> AbstractContextManager[None]:
         """Hold the lock of a local root; see `locations.lock_for_writing`."""
-        return locations.lock_for_writing(self.root)
+        return locations.lock_for_writing(self.root, patience)
 
     def write_sweep(
         self,
         journal: Journal,
         summary: SweepSummary,
         exhausted: Sequence[ExhaustedPiece],
+        patience: Patience,
         *,
         retries_changed: bool,
     ) -> None:
-        """Write all that a sealed sweep did; what the tables have of it already stays as it is."""
+        """Write all that a sealed sweep did; what the tables have of it already stays as it is.
+
+        The journal is read before the lock is taken: its server may not answer, and other sources
+        write to the same ledger. Raises `LedgerLockedError` once patience is at its end.
+        """
         sweep_id = UUID(summary.sweep_id)
         rows = self.tables.rows(journal, sweep_id)
-        # A commit is mostly waiting, so the row of `sweeps` is written in parallel. The order of
-        # the appends does not matter.
-        with ThreadPoolExecutor(max_workers=1) as beside:
-            appended = beside.submit(
-                self.append, "sweeps", rows.sweep(summary), AppTransaction(sweep_id)
-            )
-            before = 0
-            for before, dispatched in enumerate(rows.dispatched(), start=1):
-                self.append("tombstones", dispatched, AppTransaction(sweep_id, before))
-            self._append_exhausted(rows, exhausted, AppTransaction(sweep_id, before + 1))
-            if retries_changed:
-                self.replace_source(
-                    "retries", rows.retries(), journal.source, AppTransaction(sweep_id)
-                )
-            appended.result()
+        ready = [_Piece("sweeps", rows.sweep(summary), AppTransaction(sweep_id))]
+        if retries_changed:
+            only = AppTransaction(sweep_id)
+            ready.append(_Piece("retries", rows.retries(), only, replaces=journal.source))
+        before = 0
+        for before, dispatched in enumerate(rows.dispatched(), start=1):
+            ready.append(_Piece("tombstones", dispatched, AppTransaction(sweep_id, before)))
+            self._write_together(ready, patience)
+            ready = []
+        for pieces in _exhausted(rows, exhausted, AppTransaction(sweep_id, before + 1)):
+            self._write_together([*ready, *pieces], patience)
+            ready = []
+        self._write_together(ready, patience)
 
     def write_command(
         self,
         journal: CommandJournal,
         sweep_id: UUID,
         command: UnsettledCommand,
-        changes: Sequence[ExhaustedPiece],
+        patience: Patience,
     ) -> None:
         """Write all that a sealed command did; what the tables have of it already stays as it is.
         A command has no row in `sweeps`.
         """
+        changes = journal.changes(sweep_id)
         if not changes:
             return
-        self.require_changes()
+        with self.lock_for_writing(patience):
+            self._require_changes()
         rows = self.tables.rows(journal, sweep_id)
+        ready = []
+        if command.attempts_changed:
+            only = AppTransaction(sweep_id)
+            ready.append(_Piece("retries", rows.retries(), only, replaces=journal.source))
         for number, piece in enumerate(changes, start=1):
             tombstones, changed = rows.changes(piece)
+            ready.append(_Piece(CHANGES, changed, AppTransaction(sweep_id, number)))
             if command.command.name is CommandName.CANCEL:
-                self.append("tombstones", tombstones, AppTransaction(sweep_id, number))
-            self.append(CHANGES, changed, AppTransaction(sweep_id, number))
-        if command.attempts_changed:
-            self.replace_source("retries", rows.retries(), journal.source, AppTransaction(sweep_id))
+                ready.append(_Piece("tombstones", tombstones, AppTransaction(sweep_id, number)))
+            self._write_together(ready, patience)
+            ready = []
 
     def append(self, name: str, rows: Rows, transaction: AppTransaction) -> None:
-        """Append a piece of a sweep's rows, once; pieces count up from 1."""
+        """Append a piece of a sweep's rows, once; pieces count up from 1. The caller holds the
+        lock.
+        """
         self.tables.append(name, rows, transaction)
 
     def replace_source(
         self, name: str, rows: Rows, source: str, transaction: AppTransaction
     ) -> None:
-        """Replace the rows of one source, once."""
+        """Replace the rows of one source, once. The caller holds the lock."""
         self.tables.replace_source(name, rows, source, transaction)
+
+    def _write_together(self, pieces: Sequence[_Piece], patience: Patience) -> None:
+        """Write pieces of different tables under one lock. Their order does not matter: if this
+        dies, the next settler writes what is missing.
+        """
+        if not pieces:
+            return
+        # In parallel, because a commit is mostly waiting.
+        with self.lock_for_writing(patience), ThreadPoolExecutor(len(pieces)) as pool:
+            for written in [pool.submit(self._write, piece) for piece in pieces]:
+                written.result()
+
+    def _write(self, piece: _Piece) -> None:
+        if piece.replaces is None:
+            self.append(piece.table, piece.rows, piece.transaction)
+        else:
+            self.replace_source(piece.table, piece.rows, piece.replaces, piece.transaction)
 
     def rows(
         self, name: str, columns: Sequence[str], *conditions: Condition
@@ -196,21 +235,6 @@ class Ledger:
     ) -> Iterator[LedgerRow]:
         """How many rows have the same values in these columns; see `LedgerTables.count`."""
         return self.tables.count(name, columns, conditions, least)
-
-    def _append_exhausted(
-        self, rows: SweepRows, pieces: Sequence[ExhaustedPiece], only: AppTransaction
-    ) -> None:
-        """Append what a sweep exhausted. A single piece has the transactions that versions without
-        pieces gave it (`only`, in `tombstones`). Several are counted by themselves: then an older
-        version that goes on with the sweep does not take the first for all.
-        """
-        for number, piece in enumerate(pieces, start=1):
-            of_errors = of_tombstones = AppTransaction(only.sweep_id, number, "exhausted")
-            if len(pieces) == 1:
-                of_errors, of_tombstones = AppTransaction(only.sweep_id), only
-            tombstones, errors = rows.exhausted(piece)
-            self.append("tombstones", tombstones, of_tombstones)
-            self.append("errors", errors, of_errors)
 
     def _read_creatable(self) -> Identity:
         identity = self.read()
@@ -230,3 +254,18 @@ class Ledger:
 
 def _id_properties(name: str, ledger_id: UUID | None) -> Mapping[str, str]:
     return {ID_PROPERTY: str(ledger_id), ROLE_PROPERTY: name}
+
+
+def _exhausted(
+    rows: SweepRows, pieces: Sequence[ExhaustedPiece], only: AppTransaction
+) -> Iterator[tuple[_Piece, _Piece]]:
+    """What a sweep exhausted, for `tombstones` and `errors`. A single piece has the transactions
+    that versions without pieces gave it (`only`, in `tombstones`). Several are counted by
+    themselves: then an older version that goes on with the sweep does not take the first for all.
+    """
+    for number, piece in enumerate(pieces, start=1):
+        of_errors = of_tombstones = AppTransaction(only.sweep_id, number, "exhausted")
+        if len(pieces) == 1:
+            of_errors, of_tombstones = AppTransaction(only.sweep_id), only
+        tombstones, errors = rows.exhausted(piece)
+        yield _Piece("tombstones", tombstones, of_tombstones), _Piece("errors", errors, of_errors)

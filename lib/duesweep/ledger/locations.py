@@ -4,18 +4,18 @@ import errno
 import fcntl
 import os
 import shutil
-import time
+import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO
+from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 
-from duesweep.errors import ConfigError, DuesweepError, LedgerError
+from duesweep.core.patience import Patience
+from duesweep.errors import ConfigError, DuesweepError, LedgerError, LedgerLockedError
 
 _LOCK_NAME = ".duesweep.lock"
-_LOCK_WAIT_SECONDS = 300.0
-_LOCK_POLL_SECONDS = 0.1
 _LOG_BYTES = 500_000
 # These are faults of the storage, not of a setting.
 _STORAGE_FAULTS = {
@@ -97,20 +97,25 @@ def check_space(root: str, needed_bytes: int) -> None:
 
 
 @contextmanager
-def lock_for_writing(root: str) -> Iterator[None]:
+def lock_for_writing(root: str, patience: Patience) -> Iterator[None]:
     """Hold the lock of a local root, so that there is one writer. Other roots need no lock: Delta
     itself handles several writers there.
+
+    Raises `LedgerLockedError`, which names the process that holds it, once patience is at its end.
     """
     folder = local_folder(root)
     if folder is None:
         yield
         return
     try:
-        lock = (folder / _LOCK_NAME).open("a")
+        lock = (folder / _LOCK_NAME).open("a+b", buffering=0)
     except OSError as error:
         raise _make_error(folder, error) from error
     with lock:
-        _lock_file(lock, folder)
+        while not _try_lock(lock):
+            if not patience.wait():
+                raise LedgerLockedError(_holder(lock, folder))
+        _name_holder(lock)
         yield
 
 
@@ -121,21 +126,30 @@ def _make_error(folder: Path, error: OSError) -> DuesweepError:
     return ConfigError(text, advice="check ledger.root, and who owns that folder")
 
 
-def _lock_file(lock: IO[str], folder: Path) -> None:
-    deadline = time.monotonic() + _LOCK_WAIT_SECONDS
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise LedgerError(
-                    f"Another process has been writing the ledger under {folder} for "
-                    f"{_LOCK_WAIT_SECONDS:.0f} s; the journal keeps the rows",
-                    transient=True,
-                ) from None
-            time.sleep(_LOCK_POLL_SECONDS)
-        else:
-            return
+def _try_lock(lock: BinaryIO) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _name_holder(lock: BinaryIO) -> None:
+    """Write into the lock's file who holds it, for whoever finds it locked."""
+    # On a full disk the lock is as good without.
+    with suppress(OSError):
+        lock.truncate(0)
+        now = datetime.now(UTC)
+        holder = f"Process {os.getpid()} on {socket.gethostname()}\n{now:%F %T} UTC\n"
+        lock.write(holder.encode())
+
+
+def _holder(lock: BinaryIO, folder: Path) -> str:
+    lock.seek(0)
+    process, _, since = lock.read(500).decode(errors="replace").partition("\n")
+    # Empty in the moment after the lock was taken.
+    told = f" since {since.strip()}" if since else ""
+    return f"{process or 'Another process'} has held the lock of the ledger under {folder}{told}"
 
 
 def _quote(name: str) -> str:

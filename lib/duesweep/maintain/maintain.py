@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
+from duesweep.core.patience import Patience
 from duesweep.core.retention import cut_before
 from duesweep.errors import ConfigError
 from duesweep.ledger.identity import CHANGES, TABLES
@@ -25,6 +26,8 @@ from duesweep.stores.upkeep import DroppedSource, ForgetsSources, SourceUpkeep
 # The tables of which retention removes rows, with the instant that counts.
 _AGING = {"tombstones": "dispatched_at", "sweeps": "end"}
 _MOST_COUNTERS = 1_000_000
+# It runs once a day, so it is patient with sweeps that settle much.
+_LOCK_SECONDS = 60.0
 
 
 class Maintained(CanBeAudited, DriverSession, ForgetsSources, Protocol):
@@ -67,7 +70,7 @@ def maintain(session: Maintained, ledger: Ledger, rules: Rules) -> MaintainRepor
 def _settle(session: Maintained, ledger: Ledger) -> int:
     """How many sweeps and commands of dead drivers were settled."""
     left = {one.sweep_id for one in session.audited().unsettled_work() if not one.is_alive}
-    settle_leftovers(session, ledger)
+    settle_leftovers(session, ledger, Patience(_LOCK_SECONDS))
     return len(left - {one.sweep_id for one in session.audited().unsettled_work()})
 
 
@@ -77,7 +80,7 @@ def _remove_counters(session: Maintained, ledger: Ledger) -> int:
     if gone:
         run = session.open_sweep(session.horizon(), engine="in-process")
         session.close_sweep(run.sweep_id, abandoned=False, remaining=0)
-        settle_sweep(session, ledger, run.sweep_id)
+        settle_sweep(session, ledger, run.sweep_id, Patience(_LOCK_SECONDS))
     return gone
 
 
@@ -88,7 +91,7 @@ def _cut(source: str, ledger: Ledger, rules: Rules) -> datetime | None:
     rows = ledger.rows("sweeps", ("start", "end"), Among("source", [source]))
     wanted = datetime.now(UTC) - timedelta(days=rules.keep_days)
     cut = cut_before(wanted, ((row["start"], row["end"]) for row in rows))
-    with ledger.lock_for_writing():
+    with ledger.lock_for_writing(Patience(_LOCK_SECONDS)):
         before = ledger.kept_from(source)
         if before is not None and cut <= before:
             return before
@@ -105,11 +108,11 @@ def _tables(
             continue
         removed = 0
         if cut is not None and name in _AGING:
-            with ledger.lock_for_writing():
+            with ledger.lock_for_writing(Patience(_LOCK_SECONDS)):
                 removed = upkeep.remove(name, source, _AGING[name], cut)
-        with ledger.lock_for_writing():
+        with ledger.lock_for_writing(Patience(_LOCK_SECONDS)):
             compacted = upkeep.compact(name)
-        with ledger.lock_for_writing():
+        with ledger.lock_for_writing(Patience(_LOCK_SECONDS)):
             vacuumed = upkeep.vacuum(name, rules.vacuum_days)
         after = upkeep.size(name) or TableSize()
         yield TableReport(name, before, after, removed, compacted, vacuumed)

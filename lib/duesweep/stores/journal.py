@@ -1,7 +1,6 @@
 """The contract of a store's journal, which settle reads, and the values that cross it."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -127,12 +126,26 @@ class Journal(Protocol):
 
     source: str
 
-    def settling(self) -> AbstractContextManager[None]:
-        """Be the source's only settler; waits a bounded time for another one to end."""
+    def try_settling(self) -> bool:
+        """Become the source's only settler, until `end_settling` or the session's end. Never waits:
+        False if another session is.
+        """
+        ...
+
+    def end_settling(self) -> None:
+        """Let others settle."""
+        ...
+
+    def settler(self) -> str:
+        """Which process settles the source, and since when, as a sentence's beginning: "Process 7
+        on web1, whose session has been idle since 12:03:04 UTC,".
+        """
         ...
 
     def dead_sweeps(self) -> Sequence[UnsettledSweep]:
-        """Unsettled sweeps whose driver is gone. From now on, only this session may settle them."""
+        """Unsettled sweeps whose driver is gone, the oldest first, a bounded number of them. From
+        now on, only this session may settle them.
+        """
         ...
 
     def close_sweep(

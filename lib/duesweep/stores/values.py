@@ -145,10 +145,13 @@ class Slices:
     `sizes` (bytes of headers and body), the latter two lists separated by commas, oldest first, and
     `total`: how many claim keys all rows of the slice have together. A slice without claim keys has
     a row, too. Without one, an empty slice would look like a read that broke off.
+
+    A sweep that is planned again counts its slices on: `first` is how many it had before.
     """
 
     claim_keys_query: str
     planned: tuple[int, ...]
+    first: int = 0
 
     @property
     def found(self) -> int:

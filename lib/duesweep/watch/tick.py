@@ -46,7 +46,7 @@ class Ticker:
     """
 
     def __init__(self, context: SweepContext, stop: Stop, *, has_spark: bool) -> None:
-        self._context = replace(context, look_ahead=LookAhead())
+        self._context = replace(context, look_ahead=LookAhead(), repeats=True)
         self._stop = stop
         self.has_spark = has_spark or always_needs_spark(context)
         self._sessions = ExitStack()

@@ -8,8 +8,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from duesweep.core.watching import LEAST_WAIT_SECONDS, wait_after, wait_for_next
-from duesweep.errors import ConfigError, DuesweepError, SparkError
+from duesweep.core.watching import (
+    LEAST_WAIT_SECONDS,
+    MOST_WAIT_AFTER_ERRORS_SECONDS,
+    MOST_WAIT_FOR_LEDGER_SECONDS,
+    wait_after,
+    wait_for_next,
+)
+from duesweep.errors import ConfigError, DuesweepError, LedgerError, SparkError
 from duesweep.stop import Stop
 from duesweep.watch.tick import Tick
 
@@ -55,7 +61,10 @@ def watch(
             for observer in observers:
                 observer.failed(error)
             row.failed += 1
-            seconds = wait_after(row.failed)
+            # Messages that come due do not need the ledger.
+            is_ledgers = isinstance(error, LedgerError)
+            most = MOST_WAIT_FOR_LEDGER_SECONDS if is_ledgers else MOST_WAIT_AFTER_ERRORS_SECONDS
+            seconds = wait_after(row.failed, most)
         else:
             for observer in observers:
                 observer.ticked(done)
@@ -65,12 +74,7 @@ def watch(
 
 
 def _seconds_after(tick: Tick, row: _Row, most_seconds: float) -> float:
-    report = tick.report
-    if report is not None and report.ledger_error is not None:
-        # The journal keeps a limited number of sweeps for a ledger that cannot be written.
-        row.failed += 1
-        return wait_after(row.failed)
-    row.failed = 0
+    report, row.failed = tick.report, 0
     if report is None:
         row.moved_nothing = 0
         due = tick.next_due

@@ -21,7 +21,7 @@ from support.waiting import until
 MANY = 5_000
 _LOCKS = (
     "SELECT DISTINCT l.locktype, l.mode FROM pg_locks l JOIN pg_stat_activity s USING (pid)"
-    " WHERE s.application_name = 'duesweep' AND s.datname = current_database()"
+    " WHERE s.application_name LIKE 'duesweep,%' AND s.datname = current_database()"
     " AND l.locktype <> 'virtualxid'"
 )
 

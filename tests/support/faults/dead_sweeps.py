@@ -6,6 +6,7 @@ from pyspark.sql import SparkSession
 
 from duesweep.claim_keys import ClaimKeys
 from duesweep.context import SweepContext
+from duesweep.core.patience import Patience
 from duesweep.core.policy import Slicing
 from duesweep.dispatch import dispatch_slice
 from duesweep.dispatch_job import DispatchJob
@@ -74,7 +75,9 @@ def _due_keys(session: PostgreSqlDriverSession, plan: Slices) -> list[str]:
 def settle(spark: SparkSession, dead: Dead) -> None:
     with dead.context.store.open_driver() as session:
         settle_leftovers(
-            session, open_ledger(dead.context.ledger_root, dead.context.ledger_writer, spark)
+            session,
+            open_ledger(dead.context.ledger_root, dead.context.ledger_writer, spark),
+            Patience(60),
         )
 
 

@@ -7,6 +7,7 @@ ledger. Nothing in `lib/` knows of them.
 import functools
 import json
 import os
+import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -29,7 +30,8 @@ _POLL_SECONDS = 0.01
 _HELD_SECONDS = 120
 
 # Wait for the harm to be done, and then go on; raise what nobody foresaw; or what nothing catches.
-HOLD, RAISE, DIE = "hold", "raise", "die"
+# Or stop as a whole, as SIGSTOP, a paused machine or a cgroup's freezer stop a process.
+HOLD, RAISE, DIE, FREEZE = "hold", "raise", "die", "freeze"
 
 
 class InjectedFaultError(Exception):
@@ -109,6 +111,13 @@ def reach(point: str) -> None:
         raise InjectedFaultError(point)
     if plan.action == DIE:
         raise DeathError(point)
+    if plan.action == FREEZE:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    else:
+        _hold(plan, point)
+
+
+def _hold(plan: Plan, point: str) -> None:
     deadline = time.monotonic() + _HELD_SECONDS
     while not plan.resume.exists():
         if time.monotonic() > deadline:

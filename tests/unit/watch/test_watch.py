@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from duesweep.core.watching import LEAST_WAIT_SECONDS, REST_SECONDS
-from duesweep.errors import ConfigError, DuesweepError, SparkError
+from duesweep.errors import ConfigError, DuesweepError, LedgerError, SparkError
 from duesweep.stop import Stop
 from duesweep.watch.tick import Tick
 from duesweep.watch.watch import watch
@@ -73,10 +73,12 @@ def test_waits_longer_each_time_that_nothing_moves_although_something_is_due(
     assert waits[:5] == pytest.approx([0.6, 1.2, 2.4, 0.3, 0.6])
 
 
-def test_ledger_that_cannot_be_written_is_not_flooded_with_sweeps(waits: list[float]) -> None:
-    _run(UNWRITTEN, UNWRITTEN, UNWRITTEN)
+def test_ledger_that_cannot_be_written_delays_no_message(waits: list[float]) -> None:
+    out_of_reach = LedgerError("the disk is full", transient=True)
 
-    assert waits[:3] == pytest.approx([0.6, 1.2, 2.4])
+    _run(UNWRITTEN, UNWRITTEN, out_of_reach, out_of_reach, out_of_reach)
+
+    assert waits[:5] == pytest.approx([0.3, 0.3, 0.6, 1.0, 1.0])
 
 
 @pytest.mark.parametrize("error", [UNREACHED, ConfigError("there is no table")])

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -87,7 +88,8 @@ def _open(dsn: str, limits: Limits, **overrides: str) -> BoundedConnection:
         # libpq applies this to each host.
         connect_timeout=max(2, int(limits.connect_seconds / hosts)),
         **{
-            "application_name": "duesweep",
+            # The server cuts it at 63 bytes.
+            "application_name": f"duesweep, process {os.getpid()} on {socket.gethostname()}",
             "tcp_user_timeout": round(limits.answer_seconds * 1_000),
             **_KEEPALIVE,
             **overrides,

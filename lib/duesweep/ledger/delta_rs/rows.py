@@ -69,10 +69,14 @@ class ArrowSweepRows:
     def retries(self) -> ArrowRows:
         """`retries`: the source's messages that failed and are still in the store."""
         same = {"source": self.journal.source}
-        pages = self.journal.retries_rows
-        return ArrowRows(
-            RETRIES, lambda: (_batch(page, RETRIES, same) for page in pages(_RETRIES_PER_PAGE))
-        )
+        # Packed, because there may be very many; their reasons are mostly the same.
+        packed = pa.BufferOutputStream()
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        with pa.ipc.new_stream(packed, RETRIES, options=options) as stream:
+            for page in self.journal.retries_rows(_RETRIES_PER_PAGE):
+                stream.write_batch(_batch(page, RETRIES, same))
+        pages = packed.getvalue()
+        return ArrowRows(RETRIES, lambda: iter(pa.ipc.open_stream(pages)), pages.size)
 
     def sweep(self, summary: SweepSummary) -> ArrowRows:
         """`sweeps`: the one row."""

@@ -34,11 +34,16 @@ _INSTANTS = {
 
 @dataclass(frozen=True, slots=True)
 class SparkSweepRows:
-    """The rows of one sealed sweep or command. Read again, they come in the same pieces."""
+    """The rows of one sealed sweep or command. Read again, they come in the same pieces.
+
+    `reads_first`: JDBC reads end before their rows are handed out, for a ledger that only one
+    process may write at a time.
+    """
 
     spark: SparkSession
     journal: Journal
     sweep_id: UUID
+    reads_first: bool
 
     def dispatched(self) -> Iterator[DataFrame]:
         """`tombstones` of what was dispatched, in pieces that fit the driver's memory."""
@@ -102,9 +107,11 @@ class SparkSweepRows:
     def _read(self, query: str, *, fetch_rows: int) -> DataFrame:
         source = self.journal.jdbc()
         fetch = {"fetchsize": str(fetch_rows)}
-        return self.spark.read.jdbc(
+        read_df = self.spark.read.jdbc(
             source.url, f"({query}) AS journal", properties=source.properties | fetch
-        ).withColumn("source", F.lit(self.journal.source))
+        )
+        rows_df = read_df.localCheckpoint() if self.reads_first else read_df
+        return rows_df.withColumn("source", F.lit(self.journal.source))
 
     @contextmanager
     def _ledger_errors(self) -> Iterator[None]:

@@ -43,7 +43,8 @@ class SparkTables:
 
     def rows(self, journal: Journal, sweep_id: UUID) -> SparkSweepRows:
         """DataFrames; what was exhausted is read by the executors."""
-        return SparkSweepRows(self.spark, journal, sweep_id)
+        is_local = locations.local_folder(self.root) is not None
+        return SparkSweepRows(self.spark, journal, sweep_id, reads_first=is_local)
 
     def append(self, name: str, rows: DataFrame, transaction: AppTransaction) -> None:
         """Append rows, once a transaction. Adds columns that the table lacks."""

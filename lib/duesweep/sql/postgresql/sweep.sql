@@ -8,6 +8,14 @@ SELECT pg_try_advisory_lock(%(lock_key)s) AS locked;
 -- Releases an advisory lock that the session holds.
 SELECT pg_advisory_unlock(%(lock_key)s) AS unlocked;
 
+-- name: lock_holder
+-- Returns the name of the session that holds an advisory lock, and since when it has been idle or busy;
+-- the time is null where this role may not see it. Takes no locks.
+SELECT coalesce(a.application_name, '') AS application, a.state_change AS idle_since
+FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND a.datname = current_database()
+  AND ((l.classid::bigint << 32) | l.objid::bigint) = %(lock_key)s;
+
 -- name: unsettled_sweeps
 -- Returns the sweeps and commands of a source that are not settled yet, oldest first. Takes no locks.
 SELECT sweep_id, closed_at IS NOT NULL AS is_closed, sealed_at, command IS NOT NULL AS is_command
@@ -59,8 +67,9 @@ INSERT INTO {sweeps} (sweep_id, source, horizon, engine, attempts_changed)
 VALUES (%(sweep_id)s, %(source)s, %(horizon)s, %(engine)s, %(attempts_changed)s);
 
 -- name: set_planned
--- Stores how many messages each slice was planned with. Locks the sweep's row.
-UPDATE {sweeps} SET planned = %(planned)s WHERE sweep_id = %(sweep_id)s AND closed_at IS NULL;
+-- Stores how many messages each slice was planned with, and by which horizon. Locks the sweep's row.
+UPDATE {sweeps} SET planned = %(planned)s, horizon = %(horizon)s
+WHERE sweep_id = %(sweep_id)s AND closed_at IS NULL;
 
 -- name: stop_sweep
 -- Lets an open sweep stop after so many milliseconds, unless it stops earlier. Locks the sweep's row;

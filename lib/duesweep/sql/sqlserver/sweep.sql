@@ -1,11 +1,10 @@
 -- Sweep: its life from open to closed, and how it is settled. In that order.
 
 -- name: try_lock
--- Returns whether the session now holds this application lock. Waits at most @wait_ms milliseconds
--- for it.
+-- Returns whether the session now holds this application lock. Never waits.
 DECLARE @Answer int;
 EXEC @Answer = sp_getapplock @Resource = @lock, @LockMode = 'Exclusive', @LockOwner = 'Session',
-    @LockTimeout = @wait_ms;
+    @LockTimeout = 0;
 SELECT CASE WHEN @Answer >= 0 THEN 1 ELSE 0 END AS locked;
 
 -- name: unlock
@@ -80,8 +79,10 @@ INSERT INTO {sweeps} (sweep_id, source, horizon, engine, attempts_changed)
 VALUES (@sweep_id, @source, CONVERT(datetime2(7), @horizon, 121), @engine, @attempts_changed);
 
 -- name: set_planned
--- Stores how many messages each slice was planned with, as a JSON array. Locks the sweep's row.
-UPDATE {sweeps} SET planned = @planned WHERE sweep_id = @sweep_id AND closed_at IS NULL;
+-- Stores how many messages each slice was planned with, as a JSON array, and by which horizon. Locks
+-- the sweep's row.
+UPDATE {sweeps} SET planned = @planned, horizon = CONVERT(datetime2(7), @horizon, 121)
+WHERE sweep_id = @sweep_id AND closed_at IS NULL;
 
 -- name: stop_sweep
 -- Lets an open sweep stop after so many milliseconds, unless it stops earlier. Locks the sweep's row;

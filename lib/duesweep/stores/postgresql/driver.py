@@ -78,8 +78,7 @@ class PostgreSqlDriverSession(RelationalDriverSession):
             )
         planned = slice_sizes(rows)
         self._found = sum(planned)
-        self._statements.execute("set_planned", sweep_id=run.sweep_id, planned=list(planned))
-        return Slices(self._claim_keys_query(run.horizon, rows), planned)
+        return Slices(self._claim_keys_query(run.horizon, rows), planned, self._count(run, planned))
 
     def plan_sql(self, horizon: Horizon) -> str:
         """The query of a plan with one slice."""

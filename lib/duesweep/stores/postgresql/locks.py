@@ -1,11 +1,8 @@
 """Locks of a session on PostgreSQL."""
 
 import hashlib
-import time
 
 from duesweep.drivers.statements import Statements
-
-_POLL_SECONDS = 0.2
 
 
 class PostgreSqlLocks:
@@ -18,20 +15,17 @@ class PostgreSqlLocks:
         """Whether this session now holds the lock; never waits."""
         return bool(self._statements.row("try_lock", lock_key=_lock_key(name)).locked)
 
-    def wait_for_lock(self, name: str, seconds: float) -> bool:
-        """Whether this session now holds the lock, after waiting for it at most so long. It asks
-        again and again, because a waiting statement would hold a snapshot meanwhile.
-        """
-        deadline = time.monotonic() + seconds
-        while not self.try_lock(name):
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(_POLL_SECONDS)
-        return True
-
     def unlock(self, name: str) -> None:
         """Release a lock that this session holds."""
         self._statements.row("unlock", lock_key=_lock_key(name))
+
+    def holder(self, name: str) -> str | None:
+        """The process and since when its session has been idle; a frozen process is idle, too."""
+        rows = self._statements.rows("lock_holder", lock_key=_lock_key(name))
+        if not rows or rows[0].idle_since is None:
+            return None
+        process, since = rows[0].application.removeprefix("duesweep, p"), rows[0].idle_since
+        return f"P{process}, whose session has been idle since {since:%F %T} UTC,"
 
 
 def _lock_key(name: str) -> int:

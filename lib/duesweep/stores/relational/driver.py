@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from duesweep.core.change import Command, CommandName
+from duesweep.core.patience import Patience
 from duesweep.core.pauses import Pause
 from duesweep.errors import Problem, StoreError, make_storable
 from duesweep.lost import retry_lost_transactions
@@ -37,6 +38,8 @@ class RelationalDriverSession(RelationalJournal, ABC):
         self._kind = kind
         self._held_back = HeldBack(self._statements, source)
         self._first_due: datetime | None = None
+        # How many messages each slice of its open sweeps was planned with.
+        self._planned: dict[UUID, list[int]] = {}
 
     @abstractmethod
     def horizon(self) -> Horizon:
@@ -55,7 +58,7 @@ class RelationalDriverSession(RelationalJournal, ABC):
             return True
         if self._statements.row("find_gone_attempts", source=self.source).found:
             return True
-        return bool(self._dead(keep=False))
+        return any(self._is_dead(sweep.sweep_id) for sweep in self._unsettled())
 
     def skip_held(self, horizon: Horizon) -> Horizon:
         """The same horizon, from the first message on that was eligible when `has_work` looked."""
@@ -77,6 +80,16 @@ class RelationalDriverSession(RelationalJournal, ABC):
             row = self._statements.row("count_stored_since", since=self._due_text(since))
             return int(row.stored)
 
+    def _count(self, run: SweepRun, planned: Sequence[int]) -> int:
+        """Count slices of an open sweep. Returns how many it had before."""
+        before = self._planned.setdefault(run.sweep_id, [])
+        first = len(before)
+        before += planned
+        self._statements.execute(
+            "set_planned", sweep_id=run.sweep_id, planned=before, horizon=run.horizon.before
+        )
+        return first
+
     def claim_keys(self, plan: Slices, number: int) -> Sequence[Any]:
         """The rows of one slice of `plan.claim_keys_query`."""
         names = {"query": plan.claim_keys_query, "slice": str(number)}
@@ -94,9 +107,8 @@ class RelationalDriverSession(RelationalJournal, ABC):
     def sweeps_under_way(self) -> Sequence[UUID]:
         """The source's sweeps that nobody has closed yet."""
         rows = self._statements.rows("unsettled_sweeps", source=self.source)
-        sweeps = [row for row in rows if not row.is_command]
-        is_open = {UUID(str(row.sweep_id)) for row in sweeps if not row.is_closed}
-        return sorted(is_open - {sweep.sweep_id for sweep in self._dead(keep=False)}, key=str)
+        is_open = [UUID(str(row.sweep_id)) for row in rows if not (row.is_command or row.is_closed)]
+        return sorted((each for each in is_open if not self._is_dead(each)), key=str)
 
     @retry_lost_transactions
     def open_sweep(
@@ -137,13 +149,15 @@ class RelationalDriverSession(RelationalJournal, ABC):
     def undoing(self) -> Iterator[None]:
         """Hold the source's lock for such commands."""
         name = undo_lock(self.source)
-        if not self._locks.wait_for_lock(name, _UNDO_WAIT_SECONDS):
-            raise StoreError(
-                f"Another command that restores, replays or discards messages of {self.source} is "
-                "running, and this one has done nothing",
-                advice="try again when that one has ended",
-                transient=True,
-            )
+        patience = Patience(_UNDO_WAIT_SECONDS)
+        while not self._locks.try_lock(name):
+            if not patience.wait():
+                raise StoreError(
+                    f"Another command that restores, replays or discards messages of {self.source} "
+                    "is running, and this one has done nothing",
+                    advice="try again when that one has ended",
+                    transient=True,
+                )
         try:
             yield
         finally:

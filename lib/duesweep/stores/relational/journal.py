@@ -1,7 +1,7 @@
 """What settle needs of a store's database: sweeps to close and seal, rows to read."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -25,7 +25,8 @@ _MESSAGES_PER_PIECE = 500_000
 # A writer may take five times as much memory.
 _BYTES_PER_PIECE = 32_000_000
 _NO_LIMIT = 2**62
-_SETTLER_WAIT_SECONDS = 300.0
+# A server has room for a limited number of locks, and each dead sweep takes one.
+_MOST_DEAD = 100
 _MOST_REASONS = 3
 
 
@@ -39,28 +40,33 @@ class RelationalJournal:
         self._statements = session.statements
         self._locks = session.locks
         self._delayed = delayed
+        # Dead sweeps whose locks this session has taken.
+        self._kept: set[UUID] = set()
 
-    @contextmanager
-    def settling(self) -> Iterator[None]:
-        """Hold the source's settle lock."""
-        name = settle_lock(self.source)
-        if not self._locks.wait_for_lock(name, _SETTLER_WAIT_SECONDS):
-            raise StoreError(
-                f"Another sweep has been settling {self.source} for "
-                f"{_SETTLER_WAIT_SECONDS:.0f} s; what this one did is in the journal, and the "
-                "next sweep brings it to the ledger",
-                transient=True,
-            )
-        try:
-            yield
-        finally:
-            # The session's end releases it, too. An error here would hide why the session ended.
-            with suppress(StoreError):
-                self._locks.unlock(name)
+    def try_settling(self) -> bool:
+        """Take the source's settle lock, unless another session holds it."""
+        return self._locks.try_lock(settle_lock(self.source))
+
+    def end_settling(self) -> None:
+        """Release the settle lock."""
+        # The session's end releases it, too. An error here would hide why the session ended.
+        with suppress(StoreError):
+            self._locks.unlock(settle_lock(self.source))
+
+    def settler(self) -> str:
+        """Which process holds the settle lock, as far as the server tells."""
+        return self._locks.holder(settle_lock(self.source)) or "Another process"
 
     def dead_sweeps(self) -> Sequence[UnsettledSweep]:
         """Sweeps whose driver is gone; this session holds their locks from now on."""
-        return self._dead(keep=True)
+        dead = []
+        for sweep in self._unsettled():
+            if sweep.sweep_id in self._kept or self._locks.try_lock(sweep_lock(sweep.sweep_id)):
+                self._kept.add(sweep.sweep_id)
+                dead.append(sweep)
+            if len(dead) == _MOST_DEAD:
+                break
+        return dead
 
     @retry_lost_transactions
     def close_sweep(
@@ -192,6 +198,10 @@ class RelationalJournal:
                 while self._statements.execute(rows, sweep_id=sweep_id):
                     pass
             self._statements.execute("delete_sweep", sweep_id=sweep_id)
+        if sweep_id in self._kept:
+            self._kept.remove(sweep_id)
+            with suppress(StoreError):
+                self._locks.unlock(sweep_lock(sweep_id))
 
     def binding(self) -> UUID | None:
         """The ledger that the source is bound to; `ConfigError` if it is another store's source."""
@@ -233,14 +243,13 @@ class RelationalJournal:
         rows = self._statements.rows("failure_reasons", sweep_id=sweep_id, most=_MOST_REASONS)
         return tuple(FailureReason(row.reason, row.messages, row.destination) for row in rows)
 
-    def _dead(self, *, keep: bool) -> Sequence[UnsettledSweep]:
-        dead = []
+    def _unsettled(self) -> Iterator[UnsettledSweep]:
         for row in self._statements.rows("unsettled_sweeps", source=self.source):
-            sweep_id = UUID(str(row.sweep_id))
-            if not self._locks.try_lock(sweep_lock(sweep_id)):
-                continue
-            if not keep:
-                self._locks.unlock(sweep_lock(sweep_id))
             sealed_at = aware(row.sealed_at) if row.sealed_at else None
-            dead.append(UnsettledSweep(sweep_id, bool(row.is_closed), sealed_at))
-        return dead
+            yield UnsettledSweep(UUID(str(row.sweep_id)), bool(row.is_closed), sealed_at)
+
+    def _is_dead(self, sweep_id: UUID) -> bool:
+        if not self._locks.try_lock(sweep_lock(sweep_id)):
+            return False
+        self._locks.unlock(sweep_lock(sweep_id))
+        return True

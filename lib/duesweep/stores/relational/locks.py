@@ -15,12 +15,12 @@ class Locks(Protocol):
         """Whether this session now holds the lock; never waits."""
         ...
 
-    def wait_for_lock(self, name: str, seconds: float) -> bool:
-        """Whether this session now holds the lock, after waiting for it at most so long."""
-        ...
-
     def unlock(self, name: str) -> None:
         """Release a lock that this session holds."""
+        ...
+
+    def holder(self, name: str) -> str | None:
+        """Who holds the lock, as a sentence's beginning; None: the server does not tell."""
         ...
 
 

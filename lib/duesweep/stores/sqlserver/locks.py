@@ -1,7 +1,5 @@
 """Locks of a session on SQL Server."""
 
-import time
-
 from duesweep.drivers.sqlserver import SqlServerConnection
 
 
@@ -13,23 +11,12 @@ class SqlServerLocks:
 
     def try_lock(self, name: str) -> bool:
         """Whether this session now holds the lock; never waits."""
-        return self.wait_for_lock(name, 0)
-
-    def wait_for_lock(self, name: str, seconds: float) -> bool:
-        """Whether this session now holds the lock, after waiting for it at most so long. It waits
-        in pieces, because a server that waited longer than a statement may take would pass for a
-        silent one.
-        """
-        deadline = time.monotonic() + seconds
-        longest = self._connection.limits.statement_seconds / 2
-        while True:
-            left = max(0.0, deadline - time.monotonic())
-            wait_ms = int(min(left, longest) * 1_000)
-            if self._connection.row("try_lock", lock=name, wait_ms=wait_ms).locked:
-                return True
-            if left <= longest:
-                return False
+        return bool(self._connection.row("try_lock", lock=name).locked)
 
     def unlock(self, name: str) -> None:
         """Release a lock that this session holds."""
         self._connection.execute("unlock", lock=name)
+
+    def holder(self, name: str) -> str | None:  # noqa: ARG002 - the contract's
+        """None: only a role with VIEW SERVER STATE may see other sessions."""
+        return None

@@ -91,11 +91,12 @@ def test_instants_ids_flags_and_lists_go_out_as_the_server_reads_them() -> None:
     }
 
     statements.named({"sweeps": "[s]"}).execute("open_sweep", **values)
-    statements.named({"sweeps": "[s]"}).execute("set_planned", sweep_id=SWEEP, planned=[1, 2])
+    again = {"sweep_id": SWEEP, "planned": [1, 2], "horizon": values["horizon"]}
+    statements.named({"sweeps": "[s]"}).execute("set_planned", **again)
 
     opened, planned = raw.sent
     assert set(opened[1]) == {str(SWEEP), "s", "2026-03-01 12:00:00.000000", "spark", 1}
-    assert set(planned[1]) == {str(SWEEP), "[1, 2]"}
+    assert set(planned[1]) == {str(SWEEP), "[1, 2]", "2026-03-01 12:00:00.000000"}
 
 
 def test_many_sets_of_values_are_sent_in_the_order_of_the_statement() -> None:

@@ -1,0 +1,125 @@
+"""A process that is frozen holds its locks for as long as it is: nobody may wait for it."""
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from duesweep.cli.app import main
+from support.endpoint import Endpoint
+from support.ledger_reader import LedgerReader
+from support.trials.points import FREEZE, Plan
+from support.trials.processes import SweepCommand
+from support.waiting import until
+from support.watcher import watching
+
+# Other points: bench/run frozen.
+_HOLDING_BOTH_LOCKS = "before append to tombstones"
+
+
+@contextmanager
+def _frozen(endpoint: Endpoint, folder: Path, point: str) -> Iterator[SweepCommand]:
+    """A sweep that is frozen at a point; in the end it goes on."""
+    plan = Plan(str(folder), point, action=FREEZE)
+    command = SweepCommand(folder, plan, ["sweep", "--config", str(endpoint.config_file())])
+    try:
+        until(lambda: plan.fired.exists() and _is_stopped(command.pid))
+        yield command
+    finally:
+        os.kill(command.pid, signal.SIGCONT)
+        assert command.wait(120).code is not None
+
+
+def _is_stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+def _sweep(endpoint: Endpoint) -> int:
+    return int(main(["sweep", "--config", str(endpoint.config_file())]))
+
+
+@pytest.mark.slow
+def test_watcher_beside_a_frozen_settler_delivers_and_settles_later(
+    endpoint: Endpoint, ledger: LedgerReader, tmp_path: Path
+) -> None:
+    endpoint.set_up("Billing")
+    keys = [endpoint.delay()]
+    with _frozen(endpoint, tmp_path, _HOLDING_BOTH_LOCKS):
+        with watching(endpoint.config_file(), "--port", "0") as watcher:
+            for count in range(2, 6):
+                keys.append(endpoint.delay())
+                until(lambda wanted=count: len(endpoint.queue_rows("Billing")) == wanted)
+            until(lambda: watcher.events("trouble"))
+            # All that it swept meanwhile waits in few sweeps for the ledger.
+            assert len(endpoint.fetch("SELECT FROM duesweep_sweeps")) <= 3
+            assert watcher.end() == 0
+        assert "since" in watcher.events("trouble")[0]["error"]
+        assert ledger.count("tombstones") == 0
+    assert _sweep(endpoint) in {0, 4}
+    assert _sweep(endpoint) == 0
+
+    assert sorted(row.message_key for row in ledger.rows("tombstones")) == sorted(keys)
+    assert endpoint.fetch("SELECT FROM duesweep_sweeps") == []
+    assert main(["audit", "--config", str(endpoint.config_file())]) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", ["after seal", _HOLDING_BOTH_LOCKS])
+def test_sweep_beside_a_frozen_settler_dispatches_and_names_it(
+    endpoint: Endpoint,
+    ledger: LedgerReader,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    point: str,
+) -> None:
+    endpoint.set_up("Billing")
+    endpoint.delay()
+    with _frozen(endpoint, tmp_path, point) as frozen:
+        endpoint.delay()
+        capsys.readouterr()
+
+        assert _sweep(endpoint) == 4
+
+        said = capsys.readouterr().err
+        assert f"Process {frozen.pid} on " in said
+        assert "since 20" in said
+        assert len(endpoint.queue_rows("Billing")) == 2
+        assert ledger.count("tombstones") == 0
+    assert _sweep(endpoint) == 0
+    assert ledger.count("tombstones") == 2
+
+
+def test_first_sweep_whose_ledger_is_locked_dispatches_nothing(endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing")
+    endpoint.delay()
+    root = endpoint.folder / "ledger"
+    root.mkdir()
+    with (root / ".duesweep.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+
+        assert _sweep(endpoint) == 4
+
+    assert endpoint.queue_rows("Billing") == []
+    assert _sweep(endpoint) == 0
+
+
+def test_ledger_is_not_locked_while_the_journal_is_read(
+    endpoint: Endpoint, ledger: LedgerReader, tmp_path: Path
+) -> None:
+    endpoint.set_up("Billing")
+    endpoint.delay()
+    with _frozen(endpoint, tmp_path, "after seal"):
+        lock = ledger.root / ".duesweep.lock"
+        script = (
+            "import fcntl, sys; fcntl.flock(open(sys.argv[1], 'a'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+        )
+
+        assert (
+            subprocess.run([sys.executable, "-c", script, str(lock)], check=False).returncode == 0
+        )
