@@ -1,5 +1,6 @@
 """What every slice of a sweep needs."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from duesweep.core.breaker import BreakerLimits
@@ -12,12 +13,17 @@ from duesweep.stores.base import Store
 from duesweep.stores.values import SweepRun
 
 
+def _never() -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class DispatchJob:
     """Everything that a slice needs, as plain values: Spark ships it to executors. `own_name`
     is the endpoint's name, for patterns of destinations. `shares` are how many messages each slice
     may claim, by its number; None: all. `first_slice` is how many slices the sweep had before,
-    if it was planned again: the journal counts slices on.
+    if it was planned again: the journal counts slices on. Once `is_stopped`, no new session is
+    opened.
     """
 
     store: Store
@@ -32,5 +38,6 @@ class DispatchJob:
     rate_limits: RateLimits = field(default_factory=RateLimits)
     shares: tuple[int, ...] | None = None
     first_slice: int = 0
+    is_stopped: Callable[[], bool] = _never
     clock: Clock = field(default_factory=SystemClock)
     tracing: Tracing = field(default_factory=NoTracing)

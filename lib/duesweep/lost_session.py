@@ -12,6 +12,7 @@ import structlog
 from duesweep.core.breaker import BreakerLimits, BreakerState, CircuitBreaker
 from duesweep.core.clock import SystemClock
 from duesweep.errors import StoreError, may_pass
+from duesweep.stop import Stop
 from duesweep.stores.base import DriverSession, Store
 from duesweep.stores.values import SweepRun
 
@@ -20,18 +21,19 @@ _log = structlog.get_logger(__name__)
 
 @contextmanager
 def living_session(
-    store: Store, session: DriverSession, run: SweepRun, limits: BreakerLimits
+    store: Store, session: DriverSession, run: SweepRun, limits: BreakerLimits, stop: Stop
 ) -> Iterator[DriverSession]:
     """The driver's session, or a new one that holds the sweep if that session was lost.
 
-    Raises `StoreError` if the store cannot be reached for `limits.trigger_seconds`.
+    Raises `StoreError` if the store cannot be reached for `limits.trigger_seconds`, or when `stop`
+    is wanted.
     """
     loss = _loss(session, run)
     if loss is None:
         yield session
         return
     _log.warning("driver_session_lost", sweep_id=str(run.sweep_id), error=str(loss))
-    with _resume(store, limits, loss) as living:
+    with _resume(store, limits, loss, stop) as living:
         yield living
 
 
@@ -46,19 +48,18 @@ def _loss(session: DriverSession, run: SweepRun) -> StoreError | None:
     return None
 
 
-def _resume(store: Store, limits: BreakerLimits, loss: StoreError) -> DriverSession:
+def _resume(store: Store, limits: BreakerLimits, loss: StoreError, stop: Stop) -> DriverSession:
     """A new session, which holds the sweep's lock unless another process does."""
-    clock = SystemClock()
-    breaker = CircuitBreaker(limits, clock)
+    breaker = CircuitBreaker(limits, SystemClock())
     breaker.fail(str(loss))
     while True:
         try:
             return _open(store)
         except StoreError as error:
             breaker.fail(str(error), is_lasting=not may_pass(error))
-            if breaker.state is BreakerState.TRIGGERED:
+            if breaker.state is BreakerState.TRIGGERED or stop.is_wanted:
                 raise
-        clock.sleep(breaker.seconds_to_try)
+        stop.wait(breaker.seconds_to_try)
 
 
 def _open(store: Store) -> DriverSession:

@@ -10,6 +10,8 @@ from duesweep.queues.base import QueueSession
 from duesweep.stores.base import TaskSession
 from duesweep.texts import make_printable
 
+_STOP_POLL_SECONDS = 0.2
+
 _log = logging.getLogger(__name__)
 
 
@@ -60,9 +62,16 @@ def run_on_sessions(
             return
         except StoreError as error:
             breaker.fail(error)
-            if breaker.circuit.state is BreakerState.TRIGGERED:
+            if breaker.circuit.state is BreakerState.TRIGGERED or job.is_stopped():
                 raise
             _log.warning(
                 "Sweep %s opens new sessions: %s", job.run.sweep_id, make_printable(str(error))
             )
-        job.clock.sleep(breaker.circuit.seconds_to_try)
+        _wait(job, breaker.circuit.seconds_to_try)
+
+
+def _wait(job: DispatchJob, seconds: float) -> None:
+    """Let so much time pass, or less if the sweep is to stop: the next try is then the last."""
+    end = job.clock.seconds() + seconds
+    while (left := end - job.clock.seconds()) > 0 and not job.is_stopped():
+        job.clock.sleep(min(left, _STOP_POLL_SECONDS))

@@ -114,9 +114,13 @@ def settling(journal: Journal, patience: Patience) -> Iterator[None]:
     """Be the source's only settler in the block. Raises `LedgerLockedError` where another process
     is, and patience is at its end.
     """
+
+    def holder() -> str:
+        return f"{journal.settler()} is settling {journal.source}"
+
     while not journal.try_settling():
-        if not patience.wait():
-            raise LedgerLockedError(f"{journal.settler()} is settling {journal.source}")
+        if not patience.wait(holder):
+            raise LedgerLockedError(holder())
     try:
         yield
     finally:

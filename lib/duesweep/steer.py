@@ -78,7 +78,7 @@ def run_command(
     `work` can rely on what it reads there. Raises the `DuesweepError`s of its parts; in every case
     the journal has what was done.
     """
-    source = context.store.source
+    source, stop = context.store.source, stop or Stop()
     store = require(context.store, OpensChanges, command.name, source)  # type: ignore[type-abstract] # a protocol
     with context.store.open_driver() as session:
         refuse_outdated(session)
@@ -86,15 +86,16 @@ def run_command(
         commands = require(session, KeepsCommands, command.name, source)  # type: ignore[type-abstract] # a protocol
         with commands.undoing() if command.name.undoes else nullcontext():
             seconds = inf if command.name.undoes else BRIEFLY_SECONDS
-            earlier = settle_first(session, ledger, Patience(_LOCK_SECONDS), seconds)
+            patience = Patience(_LOCK_SECONDS, lambda: stop.is_wanted)
+            earlier = settle_first(session, ledger, patience, seconds)
             if command.name.undoes:
                 _refuse_unsettled(commands, earlier)
             run = commands.open_command(command)
             done = _Done(run.sweep_id)
             with done.told_with_errors():
                 with store.open_changes() as changing:
-                    done.carry_out(work(changing, run), stop or Stop())
-                with living_session(context.store, session, run, context.breaker) as living:
+                    done.carry_out(work(changing, run), stop)
+                with living_session(context.store, session, run, context.breaker, stop) as living:
                     ledger_error = _end(living, ledger, run)
     return CommandReport(str(run.sweep_id), source, done.tally, ledger_error, done.is_stopped)
 

@@ -98,7 +98,7 @@ def _sweep(
                 cut_short = dispatching.run(run)
             if context.repeats and ledger_error is not None and not cut_short:
                 run, cut_short = _go_on(dispatching, run, reach, ledger, ledger_error)
-        with living_session(context.store, session, run, context.breaker) as living:
+        with living_session(context.store, session, run, context.breaker, stop) as living:
             _close(living, run, cut_short, is_planned=not is_stopped)
             with context.tracing.span("settle", {}):
                 patience = _patience(context, stop, _AFTER_SECONDS)
@@ -170,7 +170,7 @@ class _Dispatching:
         return cut_short
 
     def _job(self, run: SweepRun, plan: Slices) -> DispatchJob:
-        context = self.context
+        context, stop = self.context, self.stop
         return DispatchJob(
             store=context.store,
             queue=context.queue,
@@ -184,6 +184,7 @@ class _Dispatching:
             rate_limits=context.rate_limits,
             shares=self.stop.shares(plan.planned),
             first_slice=plan.first,
+            is_stopped=lambda: stop.is_wanted,
             tracing=context.tracing.for_tasks(),
         )
 

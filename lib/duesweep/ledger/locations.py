@@ -113,7 +113,7 @@ def lock_for_writing(root: str, patience: Patience) -> Iterator[None]:
         raise _make_error(folder, error) from error
     with lock:
         while not _try_lock(lock):
-            if not patience.wait():
+            if not patience.wait(lambda: _holder(lock, folder)):
                 raise LedgerLockedError(_holder(lock, folder))
         _name_holder(lock)
         yield

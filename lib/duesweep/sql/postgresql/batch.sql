@@ -102,6 +102,11 @@ WHERE source = %(source)s AND message_key = ANY(%(keys)s::uuid[]);
 -- one.
 SELECT current_setting('lock_timeout') AS before, set_config('lock_timeout', %(wait)s, true) AS after;
 
+-- name: set_idle_wait
+-- Sets for how long the client may send nothing before the server ends this transaction. Returns the
+-- new value.
+SELECT set_config('idle_in_transaction_session_timeout', %(wait)s, true) AS after;
+
 -- name: lock_sweep_counters
 -- Returns how many messages the sweep has exhausted. Locks the sweep's row until this transaction
 -- ends, so that the sweep's slices count one after another.

@@ -149,12 +149,12 @@ class RelationalDriverSession(RelationalJournal, ABC):
     def undoing(self) -> Iterator[None]:
         """Hold the source's lock for such commands."""
         name = undo_lock(self.source)
+        other = f"Another command that restores, replays or discards messages of {self.source}"
         patience = Patience(_UNDO_WAIT_SECONDS)
         while not self._locks.try_lock(name):
-            if not patience.wait():
+            if not patience.wait(lambda: other):
                 raise StoreError(
-                    f"Another command that restores, replays or discards messages of {self.source} "
-                    "is running, and this one has done nothing",
+                    f"{other} is running, and this one has done nothing",
                     advice="try again when that one has ended",
                     transient=True,
                 )
