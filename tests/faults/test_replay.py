@@ -159,7 +159,7 @@ def _dies_before_settle(patch: pytest.MonkeyPatch) -> None:
 
 def _dies_with_a_written_ledger(patch: pytest.MonkeyPatch) -> None:
     """The journal still has what the ledger has got."""
-    patch.setattr(settle, "_check_written", _die)
+    patch.setattr(settle, "_forget", _die)
 
 
 _DEATHS: list[tuple[Callable[[pytest.MonkeyPatch], None], int]] = [

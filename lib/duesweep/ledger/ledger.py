@@ -182,18 +182,16 @@ class Ledger:
             return
         with self.lock_for_writing(patience):
             self._require_changes()
-        rows = self.tables.rows(journal, sweep_id)
-        ready = []
-        if command.attempts_changed:
-            only = AppTransaction(sweep_id)
-            ready.append(_Piece("retries", rows.retries(), only, replaces=journal.source))
+        rows, only = self.tables.rows(journal, sweep_id), AppTransaction(sweep_id)
         for number, piece in enumerate(changes, start=1):
             tombstones, changed = rows.changes(piece)
-            ready.append(_Piece(CHANGES, changed, AppTransaction(sweep_id, number)))
+            transaction = AppTransaction(sweep_id, number)
             if command.command.name is CommandName.CANCEL:
-                ready.append(_Piece("tombstones", tombstones, AppTransaction(sweep_id, number)))
-            self._write_together(ready, patience)
-            ready = []
+                self._write_together([_Piece("tombstones", tombstones, transaction)], patience)
+            self._write_together([_Piece(CHANGES, changed, transaction)], patience)
+        if command.attempts_changed:
+            retries = _Piece("retries", rows.retries(), only, replaces=journal.source)
+            self._write_together([retries], patience)
 
     def append(self, name: str, rows: Rows, transaction: AppTransaction) -> None:
         """Append a piece of a sweep's rows, once; pieces count up from 1. The caller holds the
