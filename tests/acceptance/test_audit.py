@@ -26,11 +26,13 @@ Captured = pytest.CaptureFixture[str]
 @dataclass(frozen=True, slots=True)
 class Scene:
     """An endpoint with a healthy history: two sweeps, one of which exhausted messages, a cancelled
-    and a restored message, a message in back-off, and one that waits.
+    and a restored message, a message in back-off, one that waits, and one that was cancelled and
+    restored twice before it was delivered.
     """
 
     endpoint: Endpoint[Any]
     waiting: str
+    returned: str = ""
 
     def run(self, *arguments: str) -> int:
         return main([*arguments, "--config", str(self.endpoint.folder / "duesweep.toml")])
@@ -60,6 +62,8 @@ class Scene:
         copy.rename(ledger)
         for name in ("journal", "sweeps"):
             self.endpoint.execute(f"DELETE FROM {self.endpoint.own_table(name)}")
+        returned = f"id = '{self.returned}'"
+        self.endpoint.execute(f"DELETE FROM {self.endpoint.delayed} WHERE {returned}")
         table = self.endpoint.own_table("attempts")
         self.endpoint.execute(f"UPDATE {table} SET message_key = '{counter}'")
 
@@ -86,9 +90,19 @@ def scene(endpoint: Endpoint[Any], capsys: Captured) -> Scene:
     (later,) = endpoint.load([replace(delayed_row("Billing"), due=endpoint.due_in(3600))])
     assert scene.run("cancel", later.key, "--yes") == 0
     assert scene.run("restore", later.key, "--yes") == 0
+    others = set(endpoint.waiting())
+    endpoint.delay(due_in_seconds=3600)
+    for _ in range(2):
+        (returned,) = set(endpoint.waiting()) - others
+        assert scene.run("cancel", returned, "--yes") == 0
+        assert scene.run("restore", returned, "--yes") == 0
+    (returned,) = set(endpoint.waiting()) - others
+    past = ("--to", "2026-01-01T00:00:00Z")
+    assert scene.run("reschedule", returned, *past, "--yes") == 0
+    assert scene.run("sweep") in {0, 3}
     (waiting,) = endpoint.load([replace(delayed_row("Billing"), due=endpoint.due_in(7200))])
     capsys.readouterr()
-    return Scene(endpoint, waiting.key)
+    return Scene(endpoint, waiting.key, returned)
 
 
 def _audit(scene: Scene, capsys: Captured) -> tuple[int, dict[str, int]]:
@@ -101,6 +115,16 @@ def _audit(scene: Scene, capsys: Captured) -> tuple[int, dict[str, int]]:
 
 def _doubled_tombstone(scene: Scene) -> None:
     scene.add("tombstones", scene.first("outcome = 'dispatched'"))
+
+
+def _doubled_tombstone_of_a_returned_message(scene: Scene) -> None:
+    of_it = f"outcome = 'dispatched' AND message_key = '{scene.returned}'"
+    scene.add("tombstones", scene.first(of_it))
+
+
+def _returned_message_that_is_stored_again(scene: Scene) -> None:
+    later = scene.endpoint.due_in(7200)
+    scene.endpoint.load([replace(delayed_row("Billing"), key=scene.returned, due=later)])
 
 
 def _lost_tombstone(scene: Scene) -> None:
@@ -167,12 +191,14 @@ def _changed_outcome(scene: Scene) -> None:
 
 
 def _lost_cancelled(scene: Scene) -> None:
-    scene.table("changes").delete("change = 'cancelled'")
+    key = scene.rows("changes", "change = 'cancelled'").to_pylist()[0]["message_key"]
+    scene.table("changes").delete(f"change = 'cancelled' AND message_key = '{key}'")
 
 
 Harm = Callable[[Scene], None]
 LEDGER_HARMS: dict[Harm, set[str]] = {
     _doubled_tombstone: {"tombstone-twice", "tombstone-unexpected"},
+    _doubled_tombstone_of_a_returned_message: {"tombstone-twice", "tombstone-unexpected"},
     _lost_tombstone: {"tombstone-missing"},
     _waiting_but_dispatched: {"stored-and-gone", "tombstone-unexpected"},
     _wrong_count: {"sweep-sums"},
@@ -188,6 +214,7 @@ STORE_HARMS: dict[Harm, set[str]] = {
     _counter: {"counter-left"},
     _orphaned_row: {"journal-orphaned"},
     _old_sweep: {"journal-old"},
+    _returned_message_that_is_stored_again: {"stored-and-gone"},
 }
 
 

@@ -47,7 +47,7 @@ def audit(session: CanBeAudited, ledger: Ledger) -> AuditReport:
     with session.audited().keys() as pages:
         for keys in _in_portions(pages, _KEYS_AT_ONCE):
             stored += len(keys)
-            suspects += _stored_and_gone(session, account.tombstones_of(keys))
+            suspects += _stored_and_gone(session, account.final_tombstones(keys))
     return AuditReport(
         source=session.source,
         suspects=[*suspects, *_counters(session), *_journal(session, counted)],
@@ -84,11 +84,14 @@ def _sweeps(
 
 def _stored_and_gone(session: CanBeAudited, tombstones: Iterable[Tombstone]) -> Iterator[Suspect]:
     """Messages that have a tombstone, and are still stored after that was read."""
-    gone = {one.key: one for one in tombstones}
+    gone: dict[str, list[Tombstone]] = {}
+    for one in tombstones:
+        gone.setdefault(one.key, []).append(one)
     # A custom store may take its time to find a message, and here there should be none.
     for waiting in session.find(list(gone)) if gone else ():
-        tombstone = gone.get(waiting.message.key)
-        if tombstone is not None and _is_same(tombstone, waiting):
+        of_it = gone.get(waiting.message.key, ())
+        tombstone = next((one for one in of_it if _is_same(one, waiting)), None)
+        if tombstone is not None:
             found = f"it is stored, and tombstones has it as {tombstone.outcome}"
             yield Suspect(AuditCheck.STORED_AND_GONE, tombstone.key, found)
 

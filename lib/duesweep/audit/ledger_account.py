@@ -83,30 +83,42 @@ class LedgerAccount:
         """Messages with two tombstones or errors that mean the same. A store may use a key again,
         for another Due.
         """
-        tombstone = ("message_key", "message_id", "due")
-        for row in self._counts("tombstones", "dispatched_at", tombstone, None, least=2):
-            if not self._was_put_back(row["message_key"]):
-                found = f"tombstones has {row[COUNT]:,} rows of it"
-                yield Suspect(AuditCheck.TOMBSTONE_TWICE, row["message_key"], found)
+        same = ("message_key", "message_id", "due")
+        for row in self._counts("tombstones", "dispatched_at", same, None, least=2):
+            key, due = row["message_key"], row["due"]
+            final = [one for one in self.final_tombstones([key]) if one.due == due]
+            if len(final) > 1:
+                found = f"tombstones has {len(final):,} rows of it that no command has undone"
+                yield Suspect(AuditCheck.TOMBSTONE_TWICE, key, found)
         for row in self._counts(
             "errors", "last_failed_at", ("message_key", "sweep_id"), None, least=2
         ):
             found = f"errors has {row[COUNT]:,} rows of it, all of sweep {row['sweep_id']}"
             yield Suspect(AuditCheck.ERROR_TWICE, row["message_key"], found)
 
-    def tombstones_of(self, keys: Sequence[str]) -> Iterator[Tombstone]:
-        """The tombstones of these messages, without those that were put back since."""
-        columns = ("message_key", "message_id", "due", "outcome")
+    def final_tombstones(self, keys: Sequence[str]) -> Sequence[Tombstone]:
+        """The tombstones of these messages, without those that a command has undone: it stored the
+        message again under its key, and noted which sweep or command had removed it.
+        """
+        columns = ("message_key", "message_id", "due", "outcome", "sweep_id")
         among = Among("message_key", keys)
-        for row in self._ledger.rows("tombstones", columns, self._source, among):
-            if not self._was_put_back(row["message_key"]):
-                yield Tombstone(*(row[name] for name in columns))
-
-    def _was_put_back(self, key: str) -> bool:
-        """Whether an operator stored the message again under the key that it had."""
-        among = Among("new_key", [key])
-        found = self._ledger.rows("changes", ("new_key",), self._source, among)
-        return next(found, None) is not None
+        rows = list(self._ledger.rows("tombstones", columns, self._source, among))
+        stored_again = Among("new_key", sorted({row["message_key"] for row in rows}))
+        undone = (
+            {
+                (row["new_key"], row["of"])
+                for row in self._ledger.rows(
+                    "changes", ("new_key", "of"), self._source, stored_again
+                )
+            }
+            if rows
+            else set()
+        )
+        return [
+            Tombstone(row["message_key"], row["message_id"], row["due"], row["outcome"])
+            for row in rows
+            if (row["message_key"], row["sweep_id"]) not in undone
+        ]
 
     def _add_sweeps(self, found: LedgerCount, only: Collection[str] | None) -> None:
         conditions = [self._source, *self._kept("end"), *_among(only)]
