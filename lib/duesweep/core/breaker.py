@@ -62,7 +62,7 @@ class CircuitBreaker:
         """Its state now."""
         if self._opened_at is None or self._closed_at is not None:
             return BreakerState.CLOSED
-        is_over = self._clock.seconds() - self._opened_at >= self._limits.trigger_seconds
+        is_over = self._clock.seconds() >= self._triggers_at
         return BreakerState.TRIGGERED if is_over or self._is_lasting else BreakerState.OPEN
 
     @property
@@ -105,7 +105,7 @@ class CircuitBreaker:
         self._is_lasting = is_lasting
         # Nobody waits longer than until it is triggered.
         pause_seconds = self._limits.pause_seconds(took_seconds)
-        self._try_at = now + min(pause_seconds, self.seconds_left)
+        self._try_at = min(now + pause_seconds, self._triggers_at)
 
     @property
     def _counts_on(self) -> bool:
@@ -119,7 +119,15 @@ class CircuitBreaker:
     @property
     def seconds_left(self) -> float:
         """How long it is until it is triggered, if it is open."""
-        return max(0.0, self._limits.trigger_seconds - self.opened_seconds_ago)
+        return max(0.0, self._triggers_at - self._clock.seconds())
+
+    @property
+    def _triggers_at(self) -> float:
+        """When it is triggered. An instant, because differences are rounded: what is open has to be
+        tried later than now.
+        """
+        opened_at = self._clock.seconds() if self._opened_at is None else self._opened_at
+        return opened_at + self._limits.trigger_seconds
 
     def succeed(self) -> None:
         """Note a success."""

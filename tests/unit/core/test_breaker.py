@@ -1,5 +1,7 @@
 """The states of a circuit breaker."""
 
+import random
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -160,5 +162,20 @@ def test_breaker_is_open_exactly_while_it_fails_and_never_for_longer_than_the_ti
                 assert least - 1e-6 <= breaker.seconds_to_try <= rest + 1e-6
         assert breaker.is_closed == (failing_since is None)
         if failing_since is not None:
-            is_over = clock.seconds() - failing_since >= trigger
+            is_over = clock.seconds() >= failing_since + trigger
             assert breaker.state is (BreakerState.TRIGGERED if is_over else BreakerState.OPEN)
+
+
+def test_open_breaker_is_left_alone_for_a_while_wherever_its_clock_starts() -> None:
+    rng = random.Random(0)
+    for _ in range(20_000):
+        clock = SettableClock(rng.uniform(0, 100_000))
+        breaker = CircuitBreaker(LIMITS, clock)
+        breaker.fail("locked")
+        tries = 0
+        while breaker.state is BreakerState.OPEN:
+            assert breaker.seconds_to_try > 0, clock.seconds()
+            clock.sleep(breaker.seconds_to_try)
+            breaker.fail("locked")
+            tries += 1
+        assert 30 <= tries <= 31
