@@ -2,7 +2,10 @@
 
 import sys
 
-from duesweep.cli.app import main
+from duesweep.cli.signals import note_signals
 
 if __name__ == "__main__":
+    note_signals()
+    from duesweep.cli.app import main
+
     sys.exit(main(["doctor", *sys.argv[1:]]))

@@ -2,9 +2,12 @@
 
 import sys
 
-from duesweep.cli.app import main
+from duesweep.cli.signals import note_signals
 
 if __name__ == "__main__":
+    note_signals()
+    from duesweep.cli.app import main
+
     status = main(["handover", *sys.argv[1:]])
     # A notebook-like host may take any SystemExit for a failure, that of 0 included.
     if status:

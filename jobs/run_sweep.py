@@ -9,7 +9,7 @@ import argparse
 import os
 import sys
 
-from duesweep.cli.app import main
+from duesweep.cli.signals import note_signals
 
 
 def take_secrets(arguments: list[str]) -> list[str]:
@@ -31,6 +31,9 @@ def take_secrets(arguments: list[str]) -> list[str]:
 
 
 if __name__ == "__main__":
+    note_signals()
+    from duesweep.cli.app import main
+
     status = main(["sweep", *take_secrets(sys.argv[1:])])
     # A notebook-like host may take any SystemExit for a failure, that of 0 included.
     if status:

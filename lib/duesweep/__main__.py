@@ -2,6 +2,16 @@
 
 import sys
 
-from duesweep.cli.app import main
+from duesweep.cli.signals import note_signals
 
-sys.exit(main(sys.argv[1:]))
+
+def run() -> int:
+    """Run the command of `sys.argv`. Returns its exit code."""
+    note_signals()
+    from duesweep.cli.app import main  # noqa: PLC0415 - takes a third of a second
+
+    return main(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(run())

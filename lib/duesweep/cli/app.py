@@ -29,7 +29,7 @@ from duesweep.cli import (
 )
 from duesweep.cli.endings import ending
 from duesweep.cli.options import ConfigFile, ConfigFiles, OneDocument, Overrides, PrintSql
-from duesweep.cli.signals import TerminatedError, raise_on_sigterm
+from duesweep.cli.signals import TerminatedError, raise_on_signals
 from duesweep.errors import DuesweepError, ExitCode, raise_interruption
 from duesweep.texts import make_printable
 
@@ -209,7 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code. An error is one sentence on stderr."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        with raise_on_sigterm():
+        with raise_on_signals():
             result = _run(given)
         if result == INTERRUPTED:
             # Typer turns Ctrl-C into an exit code without a message.

@@ -7,38 +7,61 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import TYPE_CHECKING
 
-from duesweep.stop import Stop
+# Imported by the first line of a command, so it imports nothing that takes time.
+if TYPE_CHECKING:
+    from duesweep.stop import Stop
 
 _STOPPING = b"duesweep: stopping after the batches in hand; a second signal stops at once, and %b\n"
 NEXT_SWEEP_CONTINUES = "the next sweep continues"
 DONE_STAYS_DONE = "what is done stays done"
 # Ctrl-C goes to all processes of a terminal, and the one that started this may pass it on besides.
 _ONE_SIGNAL_SECONDS = 0.3
+# After so long a signal that came in the middle of an import is raised again.
+_AGAIN_SECONDS = 0.01
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+# What `note_signals` has noted.
+_noted: list[int] = []
 
 
 class TerminatedError(BaseException):
     """SIGTERM has arrived. Like `KeyboardInterrupt`, it passes `except Exception`."""
 
 
+def note_signals() -> None:
+    """Note SIGINT and SIGTERM from now on, until `raise_on_signals` raises them: what a command
+    imports first takes a third of a second. Signals that the process ignores stay ignored.
+    """
+    if threading.current_thread() is threading.main_thread():
+        for each in _heeded():
+            signal.signal(each, lambda number, _: _noted.append(number))
+
+
 @contextmanager
-def raise_on_sigterm() -> Iterator[None]:
-    """Raise `TerminatedError` in the main thread at the first SIGTERM.
+def raise_on_signals() -> Iterator[None]:
+    """Raise `TerminatedError` at SIGTERM and `KeyboardInterrupt` at SIGINT in the main thread, but
+    not in the middle of an import: it would end as whatever the module makes of the exception.
 
     The second SIGTERM ends the process.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    previous = signal.signal(signal.SIGTERM, _raise)
+    before = {each: signal.signal(each, _raise) for each in _heeded()}
     try:
+        while _noted:
+            signal.raise_signal(_noted.pop(0))
         yield
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
-def stop_on_signals(stop: Stop, then: str = NEXT_SWEEP_CONTINUES) -> Iterator[None]:
+def stop_on_signals(stop: "Stop", then: str = NEXT_SWEEP_CONTINUES) -> Iterator[None]:
     """At the first SIGINT or SIGTERM, ask for a stop, and say what is true `then`. A later one does
     what it would do without this, and so does the first one if a stop is not possible. Signals that
     the process ignores stay ignored.
@@ -46,9 +69,7 @@ def stop_on_signals(stop: Stop, then: str = NEXT_SWEEP_CONTINUES) -> Iterator[No
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    # None: a handler that was not set from Python, and cannot be set again from here.
-    signals = (signal.SIGINT, signal.SIGTERM)
-    handlers = {each: signal.getsignal(each) or signal.SIG_DFL for each in signals}
+    handlers = {each: signal.getsignal(each) or signal.SIG_DFL for each in _SIGNALS}
     heeded = {each: handler for each, handler in handlers.items() if handler != signal.SIG_IGN}
     hook = sys.unraisablehook
     first: float | None = None
@@ -78,6 +99,26 @@ def stop_on_signals(stop: Stop, then: str = NEXT_SWEEP_CONTINUES) -> Iterator[No
             signal.signal(each, handler)
 
 
-def _raise(*_: object) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    raise TerminatedError
+def _heeded() -> list[signal.Signals]:
+    # None: a handler that was not set from Python, and cannot be set again from here.
+    unheeded = (signal.SIG_IGN, None)
+    return [each for each in _SIGNALS if signal.getsignal(each) not in unheeded]
+
+
+def _raise(number: int, frame: FrameType | None) -> None:
+    if _is_importing(frame):
+        signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(number))
+        signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
+    elif number == signal.SIGINT:
+        raise KeyboardInterrupt
+    else:
+        signal.signal(number, signal.SIG_DFL)
+        raise TerminatedError
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False

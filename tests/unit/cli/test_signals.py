@@ -8,7 +8,7 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 from duesweep.cli import signals as module
-from duesweep.cli.signals import TerminatedError, raise_on_sigterm, stop_on_signals
+from duesweep.cli.signals import TerminatedError, raise_on_signals, stop_on_signals
 from duesweep.errors import SparkError, raise_interruption
 from duesweep.spark_errors import map_spark_errors
 from duesweep.stop import Stop
@@ -23,7 +23,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     now = [1_000.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    with raise_on_sigterm():
+    with raise_on_signals():
         yield now
     signal.signal(signal.SIGINT, before)
 
