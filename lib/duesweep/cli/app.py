@@ -136,6 +136,10 @@ def doctor(
     no_spark: Annotated[
         bool, typer.Option("--no-spark", help="Do not check Spark, its executors and the ledger.")
     ] = False,
+    print_sql: Annotated[
+        bool, typer.Option("--print-sql", help="Print only the SQL statements that mend findings.")
+    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Print passed checks, too.")] = False,
     ignore: Annotated[
         list[str] | None,
         typer.Option(metavar="CHECK", help="Ignore the findings of a check; may be repeated."),
@@ -150,9 +154,16 @@ def doctor(
     from duesweep.cli import doctor as command
     from duesweep.cli.each import for_each
 
-    options = command.DoctorOptions(as_json=as_json, with_spark=not no_spark, ignored=ignore or [])
+    options = command.DoctorOptions(
+        as_json=as_json,
+        print_sql=print_sql,
+        is_verbose=verbose,
+        with_spark=not no_spark,
+        ignored=ignore or [],
+    )
     run = partial(command.run, overrides=settings or [], options=options)
-    return for_each(config or [], run, as_json=as_json)
+    heading = "-- " if print_sql else "== "
+    return for_each(config or [], run, as_json=as_json, heading=heading)
 
 
 @app.command("config", short_help="Print all settings, secrets masked.")
