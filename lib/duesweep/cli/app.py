@@ -113,6 +113,10 @@ def setup(
     config: ConfigFile = None,
     settings: Overrides = None,
     print_sql: PrintSql = False,
+    grant_to: Annotated[
+        str | None,
+        typer.Option(metavar="ROLE", help="With --print-sql: print what ROLE needs to sweep, too."),
+    ] = None,
     rebind: Annotated[
         bool, typer.Option("--rebind", help="Bind the journal to the ledger of ledger.root again.")
     ] = False,
@@ -124,7 +128,9 @@ def setup(
     """
     from duesweep.cli import setup as command
 
-    options = command.SetupOptions(print_sql=print_sql, rebind=rebind, as_json=as_json)
+    options = command.SetupOptions(
+        print_sql=print_sql, grant_to=grant_to, rebind=rebind, as_json=as_json
+    )
     return command.run(config, settings or [], options)
 
 
