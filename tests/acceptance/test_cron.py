@@ -65,7 +65,7 @@ def test_lines_work_with_the_environment_of_cron(
         command = line.split("  ", 1)[1].replace(r"\%", "%")
         command = command.replace(ENVIRONMENT, shlex.quote(str(environment)))
         done = subprocess.run(
-            ["env", "-i", f"HOME={tmp_path}", "PATH=/usr/bin:/bin", "/bin/sh", "-c", command],
+            ["env", "-i", "PATH=/usr/bin:/bin", "/bin/sh", "-c", command],
             cwd=tmp_path,
             capture_output=True,
             text=True,
