@@ -1,8 +1,12 @@
 """The command `doctor`: its options, its table, and configurations that it refuses."""
 
+from pathlib import Path
+
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from duesweep.cli.app import main
+from duesweep.core.address import quote_name
 from support.diagnosis import diagnosed
 from support.endpoint import Endpoint
 
@@ -50,11 +54,114 @@ def test_table_begins_with_the_worst_and_says_what_to_do(
     file = str(healthy.config_file(retry__error_queue="error"))
     capsys.readouterr()
 
-    assert main(["doctor", "--no-spark", "--config", file]) == 3
+    assert main(["doctor", "--no-spark", "--verbose", "--config", file]) == 3
 
     lines = capsys.readouterr().out.splitlines()
     firsts = [line.split(maxsplit=1)[0] for line in lines if line[:1].isalpha()]
     assert firsts[:3] == ["fault", "warning", "skipped"]
     assert firsts[3:-1] == ["ok"] * len(firsts[3:-1])
     assert any("→ CREATE INDEX CONCURRENTLY ON" in line for line in lines)
-    assert lines[-1].startswith("fault: 1, warning: 1, skipped: 1, ok: ")
+    passed = len(diagnosed(capsys, Path(file)).document["findings"]) - 3
+    assert lines[-1] == f"fault: 1, warning: 1, skipped: 1, {passed} checks passed"
+
+
+def test_passed_checks_are_one_line(capsys: Capture, healthy: Endpoint) -> None:
+    file = healthy.config_file(retry__error_queue="error")
+    passed = len(diagnosed(capsys, file).document["findings"]) - 1
+
+    assert main(["doctor", "--no-spark", "--config", str(file)]) == 0
+
+    first, _, last = capsys.readouterr().out.splitlines()
+    assert first.startswith("skipped  spark-start  the Spark session")
+    assert last == f"skipped: 1, {passed} checks passed"
+
+
+def test_no_line_is_cut_or_wrapped_in_a_pipe(capsys: Capture, healthy: Endpoint) -> None:
+    healthy.execute('DROP INDEX "Sales.Orders.Delayed_Due"')
+    file = healthy.config_file(store__dsn=_newcomer(healthy), retry__error_queue="error")
+    findings = diagnosed(capsys, file).document["findings"]
+
+    assert main(["doctor", "--no-spark", "--config", str(file)]) == 3
+
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    advice = [finding["advice"] for finding in findings if finding["advice"]]
+    assert max(map(len, advice)) > 100
+    for each in advice:
+        assert f"→ {each}" in lines
+
+
+def test_printed_statements_mend_the_findings(capsys: Capture, healthy: Endpoint) -> None:
+    healthy.execute('DROP INDEX "Sales.Orders.Delayed_Due"')
+    file = healthy.config_file(store__dsn=_newcomer(healthy), retry__error_queue="error")
+
+    assert main(["doctor", "--no-spark", "--print-sql", "--config", str(file)]) == 3
+
+    output = capsys.readouterr()
+    statements = output.out.splitlines()
+    assert output.err == ""
+    assert len(set(statements)) == len(statements)
+    assert sum("USAGE ON SCHEMA" in statement for statement in statements) == 1
+    for statement in statements:
+        healthy.execute(statement)
+    assert diagnosed(capsys, file).code == 0
+    assert main(["doctor", "--no-spark", "--print-sql", "--config", str(file)]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_finding_that_no_statement_mends_is_on_standard_error(
+    capsys: Capture, healthy: Endpoint
+) -> None:
+    healthy.execute(f"DROP TABLE {OWN}")
+    file = str(healthy.config_file(retry__error_queue="error"))
+    capsys.readouterr()
+
+    assert main(["doctor", "--no-spark", "--print-sql", "--config", file]) == 3
+
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith(f"duesweep: no statement mends table-exists of {OWN}: ")
+    assert "Run the command `setup`" in output.err
+
+
+@pytest.mark.parametrize("below", ["", "new", "new/and/deeper"])
+def test_ledger_that_cannot_be_written_is_a_fault(
+    capsys: Capture, healthy: Endpoint, below: str
+) -> None:
+    # Not by rights, which root does not need: neither files nor folders can be made there.
+    root = f"/proc/tty/{below}".rstrip("/")
+    file = healthy.config_file(retry__error_queue="error", ledger__root=root)
+
+    found = diagnosed(capsys, file)
+
+    assert (found.code, found.to_mend()) == (3, {("ledger", root): "fault"})
+    assert "cannot be written" in found.of("ledger")["found"]
+    assert "ledger.root" in found.of("ledger")["advice"]
+
+
+def test_table_of_the_ledger_that_cannot_be_written_is_a_fault(
+    capsys: Capture, healthy: Endpoint
+) -> None:
+    root = healthy.folder / "ledger"
+    (root / "tombstones").mkdir(parents=True)
+    (root / "tombstones" / "_delta_log").symlink_to("/proc/tty")
+    file = healthy.config_file(retry__error_queue="error")
+
+    assert diagnosed(capsys, file).to_mend() == {("ledger", str(root)): "fault"}
+
+
+def test_ledger_that_is_not_there_yet_is_no_fault_and_is_not_made(
+    capsys: Capture, healthy: Endpoint
+) -> None:
+    file = healthy.config_file(retry__error_queue="error")
+    before = sorted(healthy.folder.rglob("*"))
+
+    assert diagnosed(capsys, file).code == 0
+
+    assert sorted(healthy.folder.rglob("*")) == before
+
+
+def _newcomer(healthy: Endpoint) -> str:
+    """The dsn of a role that may do nothing, with a long name."""
+    database = quote_name(str(conninfo_to_dict(healthy.dsn)["dbname"]))
+    healthy.execute("REVOKE ALL ON SCHEMA public FROM PUBLIC")
+    return str(healthy.server.role("n" * 30, f"CONNECT ON DATABASE {database}"))

@@ -58,7 +58,7 @@ def test_each_table_has_one_finding_with_the_grants_that_mend_it(
 def test_rights_are_told_with_the_tables_that_they_are_on(
     capsys: Capture, healthy: Endpoint
 ) -> None:
-    main(["doctor", "--no-spark", "--config", str(healthy.config_file())])
+    main(["doctor", "--no-spark", "--verbose", "--config", str(healthy.config_file())])
 
     text = " ".join(capsys.readouterr().out.split())
     assert f"{DELAYED}: This user has SELECT, UPDATE, DELETE ok" in text

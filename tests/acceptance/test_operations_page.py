@@ -24,7 +24,7 @@ _PART = re.compile(r"<!-- world: (.+?) -->|```console\n(.*?)```", re.DOTALL)
 SOURCE = "nsb/public.Sales.Orders.Delayed"
 TOMORROW = 86_400 + 3_600
 # The table of a sweep's summary is long, and the README explains it.
-_TABLE = re.compile(r"^┌.*?^└[^\n]*\n", re.MULTILINE | re.DOTALL)
+_TABLE = re.compile(r"^  sweep id .*\n(?:  .*\n)*", re.MULTILINE)
 # What differs from run to run, and with the words for it.
 _VOLATILE = (
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-(?!0{11})[0-9a-f]{12}"), "ID"),

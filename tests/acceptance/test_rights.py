@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
@@ -99,6 +100,37 @@ def test_listed_rights_are_enough_for_sweep_settle_and_doctor(
 
 def _settings(dsn: str) -> dict[str, Any]:
     return {"store__dsn": dsn, "retry__max_attempts": 1, "retry__error_queue": "error"}
+
+
+def test_printed_grants_are_enough_to_sweep(endpoint: Endpoint, capsys: Capture) -> None:
+    # The names of a role, a queue and its sequence: the last is cut by the server.
+    endpoint.execute(f"CREATE SCHEMA {STORE_SCHEMA}")
+    error_queue = 'it\'s an "error" $$ {0} ' + "é" * 18
+    sweeper = str(endpoint.server.role("sw'ee\"p$$er {0} %s"))
+    orders = endpoint.named("Sales.Orders", STORE_SCHEMA)
+    settings: dict[str, Any] = {"retry__max_attempts": 1, "retry__error_queue": error_queue}
+    file = str(orders.config_file(**settings))
+    name = str(conninfo_to_dict(sweeper)["user"])
+
+    assert main(["setup", "--print-sql", "--grant-to", name, "--config", file]) == 0
+
+    orders.execute(f"REVOKE ALL ON SCHEMA public, {STORE_SCHEMA} FROM PUBLIC")
+    with psycopg.connect(orders.dsn) as administrator:
+        administrator.execute(capsys.readouterr().out.encode())
+    orders.delay_many(2, [None])
+    orders.delay("Nowhere")
+    own = orders.config_file(store__dsn=sweeper, **settings)
+    assert main(["sweep", "--json", "--config", str(own)]) == 3
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["dispatched"], summary["exhausted"], summary["left"]) == (2, 1, 0)
+    assert len(orders.queue_rows(f'"{STORE_SCHEMA}".{quote_name(error_queue)}')) == 1
+    assert diagnosed(capsys, own).code == 0
+
+    # What the printed comment says of `queue send --delay`.
+    send = ["queue", "send", "Sales.Orders", "--delay", "1h", "--config", str(own)]
+    assert main(send) != 0
+    orders.execute(f"GRANT INSERT ON {DELAYED} TO {quote_name(name)}")
+    assert main(send) == 0
 
 
 @pytest.mark.parametrize(

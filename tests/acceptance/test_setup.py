@@ -77,6 +77,37 @@ def test_printed_setup_is_what_a_dba_can_run(
     assert run("sweep", "--config", file) == 0
 
 
+def test_printed_setup_is_quiet_also_where_everything_exists(
+    capsys: pytest.CaptureFixture[str], endpoint: Endpoint
+) -> None:
+    file = str(
+        endpoint.config_file(retry__error_queue="error", queues__default__readable_body=True)
+    )
+    assert run("setup", "--print-sql", "--config", file) == 0
+    script = capsys.readouterr().out.encode()
+    notices: list[str | None] = []
+
+    with psycopg.connect(endpoint.dsn) as dba:
+        dba.add_notice_handler(lambda notice: notices.append(notice.message_primary))
+        answer = dba.execute(script + script)
+        tables = [answer.description]
+        while answer.nextset():
+            tables.append(answer.description)
+
+    assert notices == []
+    assert len(tables) > 20
+    assert set(tables) == {None}
+
+
+def test_grants_without_print_sql_are_refused(
+    capsys: pytest.CaptureFixture[str], endpoint: Endpoint
+) -> None:
+    assert run("setup", "--grant-to", "sweeper", "--config", str(endpoint.config_file())) == 2
+
+    assert "give --print-sql too" in capsys.readouterr().err
+    assert _tables(endpoint.dsn) == set()
+
+
 def test_queues_are_created_in_their_own_database(endpoint: Endpoint, queues_dsn: str) -> None:
     settings = {"queues__default__dsn": queues_dsn, "retry__error_queue": "error"}
     file = str(endpoint.config_file(**settings))

@@ -68,13 +68,18 @@ class Check(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`about` is a setting, a table or a host; `advice` says what to do, None if nothing."""
+    """`about` is a setting, a table or a host; `advice` says what to do, None if nothing.
+    `statements` are the SQL statements that do it, if statements can, and `setting` names their
+    database.
+    """
 
     check: Check
     severity: Severity
     about: str
     found: str
     advice: str | None = None
+    statements: Sequence[str] = ()
+    setting: str | None = None
 
 
 def ok(check: Check, about: str, found: str) -> Finding:
@@ -82,14 +87,18 @@ def ok(check: Check, about: str, found: str) -> Finding:
     return Finding(check, Severity.OK, about, found)
 
 
-def warning(check: Check, about: str, found: str, advice: str) -> Finding:
+def warning(
+    check: Check, about: str, found: str, advice: str, statements: Sequence[str] = ()
+) -> Finding:
     """Sweeps work, but they are slow, restricted or at risk."""
-    return Finding(check, Severity.WARNING, about, found, advice)
+    return Finding(check, Severity.WARNING, about, found, advice, statements)
 
 
-def fault(check: Check, about: str, found: str, advice: str) -> Finding:
+def fault(
+    check: Check, about: str, found: str, advice: str, statements: Sequence[str] = ()
+) -> Finding:
     """Sweeps, or some of their messages, fail."""
-    return Finding(check, Severity.FAULT, about, found, advice)
+    return Finding(check, Severity.FAULT, about, found, advice, statements)
 
 
 def fault_of(

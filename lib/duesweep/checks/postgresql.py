@@ -224,13 +224,17 @@ def _headroom(setting: str, sequences: Sequence[SequenceFacts]) -> Iterator[Find
 
 def _tight(sequence: SequenceFacts) -> Finding:
     left = sequence.limit - (sequence.last or 0)
+    widen = f"ALTER TABLE {sequence.table} ALTER COLUMN seq TYPE bigint"
+    raise_limit = f"ALTER SEQUENCE {sequence.sequence} AS bigint MAXVALUE {_MAXIMA['bigint']}"
     return Finding(
         Check.SEQ_HEADROOM,
         Severity.FAULT if sequence.used >= _FAULT_AT else Severity.WARNING,
         sequence.table,
         f"Its seq is {sequence.column_type} and at {sequence.last:,}: {left:,} numbers are left "
         f"({sequence.used:.0%} used), then it takes no message any more",
-        f"ALTER TABLE {sequence.table} ALTER COLUMN seq TYPE bigint; ALTER SEQUENCE "
-        f"{sequence.sequence} AS bigint MAXVALUE {_MAXIMA['bigint']}; the first rewrites the "
-        "table, so do it while the queue is short",
+        f"{widen}; {raise_limit}; the first rewrites the table, so do it while the queue is short",
+        [
+            f"-- Only while the queue is short, because this rewrites the table:\n{widen}",
+            raise_limit,
+        ],
     )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from duesweep.checks.finding import Check, Finding, fault, ok, skipped, warning
+from duesweep.checks.finding import Check, Finding, capitalized, fault, ok, skipped, warning
 from duesweep.checks.server import ClockReading, clock_skew, reachable
 from duesweep.checks.table_findings import TableFacts, all_table_findings
 from duesweep.core.address import bracket_name
@@ -84,15 +84,19 @@ def _read_committed_snapshot(facts: SqlServerFacts) -> Finding:
     check = Check.READ_COMMITTED_SNAPSHOT
     if facts.is_read_committed_snapshot:
         return ok(check, facts.setting, "Readers see what is committed, and do not wait")
+    when = "while nobody else is connected"
+    statement = (
+        f"ALTER DATABASE {bracket_name(facts.database)} SET READ_COMMITTED_SNAPSHOT ON WITH "
+        "ROLLBACK AFTER 10 SECONDS"
+    )
     return warning(
         check,
         facts.setting,
         "READ_COMMITTED_SNAPSHOT is off: other readers wait for the rows that a batch locks, and "
         "batches wait for theirs. Sweeps work either way, because a claim skips locked rows; "
         "plans, counts and other queries wait",
-        f"While nobody else is connected: ALTER DATABASE {bracket_name(facts.database)} SET "
-        "READ_COMMITTED_SNAPSHOT ON WITH ROLLBACK AFTER 10 SECONDS; or accept it with --ignore "
-        f"{check}",
+        f"{capitalized(when)}: {statement}; or accept it with --ignore {check}",
+        [f"-- Only {when}:\n{statement}"],
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from duesweep.checks.finding import Check, Finding, Severity, capitalized, fault, ok, warning
 from duesweep.checks.tables import Difference, FoundTable, WantedIndex, WantedTable, compare
+from duesweep.core.address import bracket_name
 
 NOT_SET_UP = "The command `setup` has not run"
 # Types of text that hold the characters of one code page only.
@@ -14,12 +15,15 @@ _NARROW = {"varchar", "char", "text"}
 @dataclass(frozen=True, slots=True)
 class TableFacts:
     """A table as expected and as found; `found` is None if this user sees no such table. `grant` is
-    what follows the rights in a GRANT to this user.
+    what follows the rights in a GRANT to this user, and `more_grants` are needed beside it.
+    `database` is the one to grant in, None if that is the session's.
     """
 
     wanted: WantedTable
     found: FoundTable | None
     grant: str
+    more_grants: Sequence[str] = ()
+    database: str | None = None
 
 
 def all_table_findings(setting: str, tables: Sequence[TableFacts]) -> Iterator[Finding]:
@@ -101,18 +105,24 @@ def _rights(facts: TableFacts, found: FoundTable) -> Finding:
     if found.missing_rights:
         rights = ", ".join(found.missing_rights)
         lacking.insert(0, rights)
-        grants.insert(0, f"GRANT {rights} {facts.grant}")
+        grants = [f"GRANT {rights} {facts.grant}", *facts.more_grants, *grants]
     if not lacking:
         return ok(Check.TABLE_RIGHTS, wanted.name, f"This user has {', '.join(wanted.rights)}")
     text = f"This user lacks {' and '.join(lacking)}"
-    return fault(Check.TABLE_RIGHTS, wanted.name, text, "; ".join(grants))
+    advice, database = "; ".join(grants), facts.database
+    if database is None:
+        return fault(Check.TABLE_RIGHTS, wanted.name, text, advice, grants)
+    statements = [f"USE {bracket_name(database)}; {grant}" for grant in grants]
+    return fault(
+        Check.TABLE_RIGHTS, wanted.name, text, f"{advice}, in database {database}", statements
+    )
 
 
 def _index(wanted: WantedTable, difference: Difference, index: WantedIndex) -> Finding:
     if index not in difference.missing_indexes:
         return ok(Check.TABLE_INDEX, wanted.name, f"An index begins with {index.column}")
     text = f"No index that can be used begins with {index.column}: {index.harm}"
-    return warning(Check.TABLE_INDEX, wanted.name, text, index.statement)
+    return warning(Check.TABLE_INDEX, wanted.name, text, index.statement, [index.statement])
 
 
 def _unicode(wanted: WantedTable, found: FoundTable, difference: Difference) -> Finding:
@@ -122,11 +132,13 @@ def _unicode(wanted: WantedTable, found: FoundTable, difference: Difference) -> 
         return ok(Check.HEADERS_UNICODE, wanted.name, f"{column} is {kind}")
     is_refused = column in difference.wrong_columns
     more = "; a sweep refuses it" if is_refused else ""
+    alter = f"ALTER TABLE {wanted.name} ALTER COLUMN {column} nvarchar(max) NOT NULL"
+    when = "while its endpoint is stopped"
     return Finding(
         Check.HEADERS_UNICODE,
         Severity.FAULT if is_refused else Severity.WARNING,
         wanted.name,
         f"{column} is {kind}, so characters outside its code page become question marks{more}",
-        f"ALTER TABLE {wanted.name} ALTER COLUMN {column} nvarchar(max) NOT NULL, while its "
-        "endpoint is stopped",
+        f"{alter}, {when}",
+        [f"-- Only {when}:\n{alter}"],
     )

@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 
 from duesweep.errors import Problem
 
+POSTGRESQL_QUEUE_RIGHTS: Sequence[str] = ("INSERT",)
+# SELECT to count what arrived: a trigger may drop rows without an error.
+SQL_SERVER_QUEUE_RIGHTS: Sequence[str] = ("SELECT", "INSERT")
 # Names of columns, and the types that each may have; none: any type.
 Columns = Mapping[str, frozenset[str]]
 

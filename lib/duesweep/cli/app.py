@@ -113,6 +113,10 @@ def setup(
     config: ConfigFile = None,
     settings: Overrides = None,
     print_sql: PrintSql = False,
+    grant_to: Annotated[
+        str | None,
+        typer.Option(metavar="ROLE", help="With --print-sql: print what ROLE needs to sweep, too."),
+    ] = None,
     rebind: Annotated[
         bool, typer.Option("--rebind", help="Bind the journal to the ledger of ledger.root again.")
     ] = False,
@@ -124,7 +128,9 @@ def setup(
     """
     from duesweep.cli import setup as command
 
-    options = command.SetupOptions(print_sql=print_sql, rebind=rebind, as_json=as_json)
+    options = command.SetupOptions(
+        print_sql=print_sql, grant_to=grant_to, rebind=rebind, as_json=as_json
+    )
     return command.run(config, settings or [], options)
 
 
@@ -136,6 +142,10 @@ def doctor(
     no_spark: Annotated[
         bool, typer.Option("--no-spark", help="Do not check Spark, its executors and the ledger.")
     ] = False,
+    print_sql: Annotated[
+        bool, typer.Option("--print-sql", help="Print only the SQL statements that mend findings.")
+    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Print passed checks, too.")] = False,
     ignore: Annotated[
         list[str] | None,
         typer.Option(metavar="CHECK", help="Ignore the findings of a check; may be repeated."),
@@ -150,9 +160,16 @@ def doctor(
     from duesweep.cli import doctor as command
     from duesweep.cli.each import for_each
 
-    options = command.DoctorOptions(as_json=as_json, with_spark=not no_spark, ignored=ignore or [])
+    options = command.DoctorOptions(
+        as_json=as_json,
+        print_sql=print_sql,
+        is_verbose=verbose,
+        with_spark=not no_spark,
+        ignored=ignore or [],
+    )
     run = partial(command.run, overrides=settings or [], options=options)
-    return for_each(config or [], run, as_json=as_json)
+    heading = "-- " if print_sql else "== "
+    return for_each(config or [], run, as_json=as_json, heading=heading)
 
 
 @app.command("config", short_help="Print all settings, secrets masked.")

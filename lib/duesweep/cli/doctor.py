@@ -1,6 +1,7 @@
 """`duesweep doctor`: checks services and settings, and says what to do."""
 
 import json
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 
@@ -23,9 +24,12 @@ from duesweep.config import Config
 from duesweep.doctor.examine import Examination, LedgerBinding, examine_services
 from duesweep.doctor.spark import Needs, ledger_finding, not_started, spark_findings
 from duesweep.errors import ExitCode
+from duesweep.report.quantities import count_text
 from duesweep.texts import make_printable
 
 _COLOURS = {Severity.FAULT: "red", Severity.WARNING: "yellow", Severity.OK: "green"}
+# Longer than any line; rich has no width that means "as wide as it is".
+_WHOLE_LINES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,8 @@ class DoctorOptions:
     """The options of the command."""
 
     as_json: bool = False
+    print_sql: bool = False
+    is_verbose: bool = False
     with_spark: bool = True
     ignored: Sequence[str] = field(default_factory=list)
 
@@ -46,8 +52,10 @@ def run(
     findings = worst_first(without(_examine(config, options), options.ignored))
     if options.as_json:
         print(as_json(config.store.endpoint, findings))
+    elif options.print_sql:
+        print_statements(findings)
     else:
-        print_findings(findings)
+        print_findings(findings, is_verbose=options.is_verbose)
     return ExitCode.MESSAGES_FAILED if any(map(is_to_mend, findings)) else ExitCode.DONE
 
 
@@ -63,8 +71,29 @@ def as_json(endpoint: str, findings: Sequence[Finding]) -> str:
     return json.dumps(document)
 
 
-def print_findings(findings: Sequence[Finding]) -> None:
-    """Print a table, worst first; equal findings without a problem share a row."""
+def print_statements(findings: Sequence[Finding]) -> None:
+    """Print the SQL statements that mend findings, each once; on standard error, the findings that
+    no statement mends.
+    """
+    to_mend = list(filter(is_to_mend, findings))
+    by_setting: dict[str | None, dict[str, None]] = {}
+    for finding in to_mend:
+        if finding.statements:
+            by_setting.setdefault(finding.setting, {}).update(dict.fromkeys(finding.statements))
+        else:
+            text = f"duesweep: no statement mends {finding.check} of {finding.about}: "
+            print(make_printable(f"{text}{finding.found}. {finding.advice}"), file=sys.stderr)
+    for setting, statements in by_setting.items():
+        if len(by_setting) > 1:
+            print(f"-- In the database that {setting} names:")
+        for statement in statements:
+            print(f"{statement};")
+
+
+def print_findings(findings: Sequence[Finding], *, is_verbose: bool = False) -> None:
+    """Print a table, worst first. Passed checks are counted; with `is_verbose` each is a row, and
+    equal ones share a row.
+    """
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     for is_wrapped in (False, False, True):
         table.add_column(no_wrap=not is_wrapped, overflow="fold")
@@ -72,13 +101,24 @@ def print_findings(findings: Sequence[Finding]) -> None:
         if finding.severity != Severity.OK:
             table.add_row(*_cells(finding.severity, finding.check, _format_finding(finding)))
     good = [finding for finding in findings if finding.severity == Severity.OK]
-    for check, found in dict.fromkeys((finding.check, finding.found) for finding in good):
+    shown = good if is_verbose else []
+    for check, found in dict.fromkeys((finding.check, finding.found) for finding in shown):
         same = [f.about for f in good if (f.check, f.found) == (check, found)]
         text = make_printable(f"{', '.join(dict.fromkeys(same))}: {found}")
         table.add_row(*_cells(Severity.OK, check, text))
-    Console().print(table)
+    if table.row_count:
+        _print_table(table)
     counts = {severity: sum(f.severity == severity for f in findings) for severity in Severity}
-    print(", ".join(f"{severity}: {count}" for severity, count in counts.items() if count))
+    told = [f"{name}: {n}" for name, n in counts.items() if n and name != Severity.OK]
+    print(", ".join([*told, f"{count_text(len(good), 'check')} passed"]))
+
+
+def _print_table(table: Table) -> None:
+    """On a terminal it fits the width; elsewhere lines are whole, so that they can be copied."""
+    console = Console(width=None if sys.stdout.isatty() else _WHOLE_LINES)
+    with console.capture() as lines:
+        console.print(table)
+    print("\n".join(line.rstrip() for line in lines.get().splitlines()))
 
 
 def _format_finding(finding: Finding) -> str:

@@ -26,7 +26,7 @@ def worst(codes: Sequence[int]) -> ExitCode:
     return max(map(ExitCode, codes), key=_FROM_BAD_TO_WORSE.index, default=ExitCode.DONE)
 
 
-def for_each(files: Sequence[Path], run: Run, *, as_json: bool) -> int:
+def for_each(files: Sequence[Path], run: Run, *, as_json: bool, heading: str = "== ") -> int:
     """Run for each endpoint of these files and folders; for none, with the default file. What goes
     wrong with one is told, and the others have their turn. Of several, the JSON is one document.
     """
@@ -37,7 +37,7 @@ def for_each(files: Sequence[Path], run: Run, *, as_json: bool) -> int:
     documents: list[Any] = []
     for each in settings:
         if not as_json:
-            print(make_printable(f"== {each.label}"), flush=True)
+            print(make_printable(f"{heading}{each.label}"), flush=True)
         with redirect_stdout(StringIO() if as_json else sys.stdout) as out:
             code, error = _run(run, each)
         codes.append(code)

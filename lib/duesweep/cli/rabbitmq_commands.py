@@ -87,5 +87,5 @@ def verify(target: Target, *, as_json: bool) -> ExitCode:
     if as_json:
         print(document(config.store.endpoint, findings))
     else:
-        print_findings(findings)
+        print_findings(findings, is_verbose=True)
     return ExitCode.MESSAGES_FAILED if any(map(is_to_mend, findings)) else ExitCode.DONE

@@ -14,7 +14,7 @@ from duesweep.texts import make_printable
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Print what runs it: a crontab's line, systemd's units, Kubernetes' objects, a DAG.",
+    help="Print what runs it: a crontab's lines, systemd's units, Kubernetes' objects, a DAG.",
 )
 
 Every = Annotated[str, typer.Option(metavar="TIME", help="Sweep so often, as in 30s or 5m.")]
@@ -25,7 +25,7 @@ _DEFAULT_FILE = Path("duesweep.toml")
 
 @app.command()
 def cron(config: ConfigFile = None, settings: Overrides = None, *, every: Every = _MINUTE) -> int:
-    """Print a line for a crontab.
+    """Print lines for a crontab: a sweep so often, and every night `maintain` and `audit`.
 
     Example: duesweep schedule cron --every 5m
     """
@@ -91,6 +91,7 @@ def _print(form: str, config: Path | None, settings: list[str] | None, every: st
         every=each_time,
         variables=configuration.given_variables(),
         ledgers=sorted({str(folder) for folder in folders if folder is not None}),
+        is_fleet=len(loaded) > 1,
     )
     print(render(form, scheduled), end="")
     return ExitCode.DONE

@@ -8,25 +8,33 @@ from pathlib import Path
 
 from duesweep import config as configuration
 from duesweep import wiring
-from duesweep.errors import ExitCode, Problem
+from duesweep.errors import ConfigError, ExitCode, Problem
 from duesweep.stores.installed import Completed, IndexCreated, Unbound
 
 
 @dataclass(frozen=True, slots=True)
 class SetupOptions:
-    """`print_sql`: create nothing. `rebind`: free the source from its ledger first."""
+    """`print_sql`: create nothing, and print also the rights of the role `grant_to`. `rebind`: free
+    the source from its ledger first.
+    """
 
     print_sql: bool = False
+    grant_to: str | None = None
     rebind: bool = False
     as_json: bool = False
 
 
 def run(file: Path | None, overrides: Sequence[str], options: SetupOptions) -> int:
     """Create what is missing, or print the SQL statements that would create it."""
+    if options.grant_to is not None and not options.print_sql:
+        raise ConfigError(
+            "--grant-to grants nothing by itself",
+            advice="give --print-sql too, and let an administrator run what it prints",
+        )
     config = configuration.load(file, overrides)
     installer = wiring.installer(config)
     if options.print_sql:
-        script = installer.script()
+        script = installer.script(options.grant_to)
         print(json.dumps({"sql": script}) if options.as_json else script)
         return ExitCode.DONE
     created = installer.install(rebind=options.rebind)

@@ -21,6 +21,7 @@ from duesweep.context import SweepContext
 from duesweep.core.pauses import Pause
 from duesweep.doctor.spark import Needs
 from duesweep.errors import DuesweepError
+from duesweep.ledger.locations import probe_writable
 from duesweep.missing_queues import refuse_missing_queues
 from duesweep.stores.base import DriverSession
 from duesweep.stores.steering import pauses_of
@@ -60,23 +61,29 @@ class LedgerBinding:
 
 def examine_services(examination: Examination) -> tuple[Sequence[Finding], LedgerBinding]:
     """Findings on services, routes and the store; and the ledger that the journal is bound to."""
-    findings = [*examination.routes]
+    findings, ledger = [*examination.routes], list(_ledger_folder(examination.context.ledger_root))
     for service in examination.services:
         findings += _examine(service)
     if any(f.check in _OUT_OF_REACH and _is_bad(f, _STORE) for f in findings):
         reason = "The store is out of reach"
-        return [*findings, skipped(Check.SWEEP_START, _START, reason)], LedgerBinding(
-            problem=reason
-        )
+        start = skipped(Check.SWEEP_START, _START, reason)
+        return [*findings, start, *ledger], LedgerBinding(problem=reason)
     more, binding = _examine_start(examination.context, is_explained=any(map(_is_bad, findings)))
     if any(f.check == Check.SETUP and _is_bad(f) for f in findings):
         binding = LedgerBinding(problem=NOT_SET_UP)
-    return [*findings, *more], binding
+    return [*findings, *more, *ledger], binding
+
+
+def _ledger_folder(root: str) -> Iterator[Finding]:
+    try:
+        probe_writable(root)
+    except DuesweepError as error:
+        yield fault_of(Check.LEDGER, root, error.problem, "Free or repair the storage")
 
 
 def _examine(service: Service) -> Sequence[Finding]:
     try:
-        return list(service.findings())
+        return [replace(finding, setting=service.setting) for finding in service.findings()]
     except DuesweepError as error:
         return [unreachable(service.setting, error)]
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 
@@ -85,6 +86,26 @@ def check_writable(root: str) -> None:
             (folder / _LOCK_NAME).open("a").close()
         except OSError as error:
             raise _make_error(folder, error) from error
+
+
+def probe_writable(root: str) -> None:
+    """Raise as `check_writable` does, and leave nothing behind. Of a folder that does not exist
+    yet, the nearest one above it is tried.
+    """
+    folder = local_folder(root)
+    if folder is None:
+        return
+    try:
+        there = next(each for each in (folder, *folder.parents) if each.exists())
+        logs = list(folder.glob("*/_delta_log"))
+        # Tables and the lock may belong to another user than the folder.
+        for each in (there, *(log.parent for log in logs), *logs):
+            TemporaryFile(dir=each).close()
+        lock = folder / _LOCK_NAME
+        if lock.exists():
+            lock.open("a").close()
+    except OSError as error:
+        raise _make_error(folder, error) from error
 
 
 def check_space(root: str, needed_bytes: int) -> None:

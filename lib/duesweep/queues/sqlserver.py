@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from duesweep.checks.tables import wrong_columns
+from duesweep.checks.tables import SQL_SERVER_QUEUE_RIGHTS, wrong_columns
 from duesweep.core.address import SqlServerAddresses, SqlServerTable
 from duesweep.core.message import Message
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
@@ -25,7 +25,6 @@ from duesweep.queues.columns import SQL_SERVER
 from duesweep.queues.sqlserver_notices import queue_table_notices
 from duesweep.queues.sqlserver_shape import QueueShape, shape_of
 from duesweep.queues.tables import QueueTableSession
-from duesweep.queues.wanted import SQL_SERVER_RIGHTS
 from duesweep.stores.base import TaskSession
 from duesweep.stores.sqlserver.check import check_session
 from duesweep.stores.sqlserver.task import SqlServerTaskSession
@@ -227,7 +226,7 @@ def _check_error_queue(
         raise ConfigError(
             f"retry.error_queue is {address!r}: {error}", advice="create it or correct the setting"
         ) from error
-    missing = missing_rights(connection, table, SQL_SERVER_RIGHTS)
+    missing = missing_rights(connection, table, SQL_SERVER_QUEUE_RIGHTS)
     if missing:
         raise ConfigError(
             f"retry.error_queue is {address!r}: the sweeper's user lacks {', '.join(missing)} on "

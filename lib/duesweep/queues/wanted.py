@@ -1,6 +1,11 @@
 """What is expected of queue tables: what delivery needs, and the transport's indexes."""
 
-from duesweep.checks.tables import WantedIndex, WantedTable
+from duesweep.checks.tables import (
+    POSTGRESQL_QUEUE_RIGHTS,
+    SQL_SERVER_QUEUE_RIGHTS,
+    WantedIndex,
+    WantedTable,
+)
 from duesweep.core.address import SqlServerTable, TableName
 from duesweep.queues.columns import POSTGRESQL, SQL_SERVER
 
@@ -11,8 +16,6 @@ _ELSEWHERE = (
     "let its endpoint create it (NServiceBus's installers do), or add or correct a [[route]] that "
     "says which queue is meant"
 )
-# SELECT to count what arrived: a trigger may drop rows without an error.
-SQL_SERVER_RIGHTS = ("SELECT", "INSERT")
 _CREATE = {OWN: _SETUP, ERROR: _SETUP, WAITED_FOR: _ELSEWHERE, ROUTED: _ELSEWHERE}
 
 
@@ -22,7 +25,7 @@ def postgresql_queue(role: str, table: TableName) -> WantedTable:
         role=role,
         name=str(table),
         columns=POSTGRESQL,
-        rights=("INSERT",),
+        rights=POSTGRESQL_QUEUE_RIGHTS,
         create=_CREATE[role],
     )
 
@@ -34,7 +37,7 @@ def sqlserver_queue(role: str, table: SqlServerTable) -> WantedTable:
         role=role,
         name=name,
         columns=SQL_SERVER,
-        rights=SQL_SERVER_RIGHTS,
+        rights=SQL_SERVER_QUEUE_RIGHTS,
         create=_CREATE[role],
         unicode="Headers",
         indexes=(

@@ -61,7 +61,10 @@ def _progress_bar(store: Store, run: SweepRun, found: int) -> Iterator[None]:
     def poll() -> None:
         try:
             with store.open_driver() as session:
-                while not done.wait(_POLL_SECONDS):
+                is_done = False
+                while not is_done:
+                    # Once more when it is done, so that the bar ends at what was done.
+                    is_done = done.wait(_POLL_SECONDS)
                     batches, rows = session.progress(run.sweep_id)
                     elapsed = bar.tasks[0].elapsed or _POLL_SECONDS
                     bar.update(task, completed=rows, batches=batches, rate=rows / elapsed)

@@ -1,13 +1,10 @@
 """The summary of a sweep, as text and as JSON."""
 
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
-
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from duesweep.core.breaker_report import BreakerReport
 from duesweep.report.quantities import count_text, duration_text, size_text, time_text
@@ -15,6 +12,8 @@ from duesweep.stores.journal import SweepSummary
 from duesweep.texts import make_printable, shorten
 
 _NOT_IN_TABLE = {"source", "failures", "breakers", "lateness_p95_ms", "lateness_max_ms"}
+# A median of 0 ms has a row with larger figures beside it.
+_ALWAYS_IN_TABLE = {"found", "dispatched", "lateness_p50_ms"}
 
 
 def as_json(summary: SweepSummary) -> dict[str, Any]:
@@ -29,17 +28,17 @@ def as_json(summary: SweepSummary) -> dict[str, Any]:
 
 
 def print_summary(summary: SweepSummary, *, only_due: bool = True) -> None:
-    """The summary on stdout: a sentence, a table, and why messages failed.
+    """The summary on stdout: a sentence, a table, and why messages failed. On a terminal the table
+    has no rows that are 0, except for the messages found and dispatched.
 
     `only_due`: the sweep did not look ahead, so all that it found was due.
     """
     print(summary_sentence(summary, only_due=only_due))
-    # As Text: rich would read brackets in names as mark-up.
-    title = Text(make_printable(f"Sweep of {summary.source}"))
-    table = Table(title=title, show_header=False, title_justify="left")
-    for name, text in _rows(summary):
-        table.add_row(name, Text(make_printable(text)))
-    Console().print(table)
+    print(make_printable(f"Sweep of {summary.source}"))
+    rows = list(_rows(summary, has_zeros=not sys.stdout.isatty()))
+    width = max(len(name) for name, _ in rows)
+    for name, text in rows:
+        print(make_printable(f"  {name:<{width}}  {text}"))
     if summary.failures:
         print("Why messages failed, most frequent reasons first:")
     for failure in summary.failures:
@@ -88,10 +87,12 @@ def summary_sentence(summary: SweepSummary, *, only_due: bool) -> str:
     return "; ".join([done, ", ".join(rest)] if rest else [done]) + "." + ending
 
 
-def _rows(summary: SweepSummary) -> Iterator[tuple[str, str]]:
+def _rows(summary: SweepSummary, *, has_zeros: bool) -> Iterator[tuple[str, str]]:
     """The rows of the table: the summary's own names, without what has a unit of its own."""
     for name, value in asdict(summary).items():
         if value is None or name in _NOT_IN_TABLE:
+            continue
+        if value == 0 and not has_zeros and name not in _ALWAYS_IN_TABLE:
             continue
         match name:
             case "bytes":

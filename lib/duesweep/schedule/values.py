@@ -21,7 +21,7 @@ class Scheduled:
     """`title` is the endpoint, or what stands for several. `command` runs duesweep. `config` is the
     absolute path of the file, maybe with `#` and an endpoint's name, or of a folder; `overrides`
     are what `--set` gets. `variables` are names of environment variables that have to be set,
-    `ledgers` the local folders of ledgers.
+    `ledgers` the local folders of ledgers. `is_fleet`: it has several endpoints.
     """
 
     title: str
@@ -32,6 +32,7 @@ class Scheduled:
     every: timedelta
     variables: Sequence[str]
     ledgers: Sequence[str]
+    is_fleet: bool = False
 
     @property
     def file(self) -> str:

@@ -64,6 +64,10 @@ class SetupStep(Protocol):
         """All statements."""
         ...
 
+    def grants(self, role: str) -> str:
+        """The statements that grant a role what sweeps need there."""
+        ...
+
     def install(self, *, rebind: bool) -> Sequence[object]:
         """Create what is missing. Returns what was created."""
         ...

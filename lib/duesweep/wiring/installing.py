@@ -18,6 +18,10 @@ from duesweep.wiring.dialects import (
     queue_kind,
 )
 
+_MORE_GRANTS = """\
+-- Queues of other endpoints: `duesweep doctor --print-sql`, run as this role, prints the grants for
+-- those that messages wait for. `duesweep queue send --delay` takes INSERT on the delayed table."""
+
 
 @dataclass(frozen=True, slots=True)
 class Installer:
@@ -28,13 +32,18 @@ class Installer:
     steps: Sequence[SetupStep]
     custom: str | None = None
 
-    def script(self) -> str:
-        """All statements. If there are several databases, comments say where each has to run."""
-        if len(self.steps) == 1:
-            return self.steps[0].script()
-        return "\n".join(
-            f"-- In the database that {step.setting} names:\n{step.script()}" for step in self.steps
-        )
+    def script(self, grant_to: str | None = None) -> str:
+        """All statements, with those that grant the role `grant_to` what sweeps need. If there are
+        several databases, comments say where each has to run.
+        """
+        parts = []
+        for step in self.steps:
+            if len(self.steps) > 1:
+                parts.append(f"-- In the database that {step.setting} names:")
+            parts.append(step.script())
+            if grant_to is not None:
+                parts.append(step.grants(grant_to))
+        return "\n".join([*parts, *([] if grant_to is None else [_MORE_GRANTS])])
 
     def install(self, *, rebind: bool) -> Sequence[object]:
         """Create what is missing. Returns the created tables."""
@@ -54,6 +63,10 @@ class CustomStoreStep:
         if isinstance(self.store, HasInfrastructure):
             return f"-- {name} sets itself up."
         return f"-- {name} expects its tables to exist."
+
+    def grants(self, role: str) -> str:  # noqa: ARG002 - the store knows what it needs
+        """A comment: there are no statements to show."""
+        return f"-- Grant what {type(self.store).__name__} needs as its own documentation says."
 
     def install(self, *, rebind: bool) -> Sequence[object]:
         """Let the store set itself up. Returns nothing: it does not say what it created. Raises

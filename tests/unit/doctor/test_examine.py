@@ -22,6 +22,8 @@ _FOUND = FoundTable(is_table=True, columns={})
 class _Context:
     """Of a sweep whose store refuses it."""
 
+    ledger_root = "catalog.ledger"
+
     def __init__(self, error: ConfigError) -> None:
         self.store = self
         self._error = error

@@ -1,6 +1,7 @@
 """What is shown of a sweep at its end."""
 
 import json
+import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -174,8 +175,8 @@ def test_sentence_of_a_sweep_that_looked_ahead_does_not_call_all_messages_due(
 
 def _table(capsys: pytest.CaptureFixture[str], summary: SweepSummary) -> dict[str, str]:
     print_summary(summary)
-    cells = [line.split("│") for line in capsys.readouterr().out.splitlines() if "│" in line]
-    return {name.strip(): text.strip() for _, name, text, _ in cells}
+    lines = capsys.readouterr().out.splitlines()
+    return dict(re.split("  +", line.strip(), maxsplit=1) for line in lines if line[:1] == " ")
 
 
 def test_table_shows_times_and_sizes_for_people(capsys: pytest.CaptureFixture[str]) -> None:
@@ -186,6 +187,37 @@ def test_table_shows_times_and_sizes_for_people(capsys: pytest.CaptureFixture[st
     assert (shown["bodies"], shown["rate"]) == ("12.3 MB", "1,234 rows/s")
     assert (shown["start"], shown["claimed"]) == ("2026-11-01 08:00:00 UTC", "1,201")
     assert "eligible later" in shown
+
+
+def test_table_is_plain_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    print_summary(_summary())
+
+    assert capsys.readouterr().out.isascii()
+
+
+def test_table_on_a_terminal_has_no_rows_that_are_0(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = {"lateness_p50_ms": 0, "lateness_p95_ms": 0, "lateness_max_ms": 7}
+    in_pipe = _table(capsys, replace(_summary(), **late))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+
+    on_terminal = _table(capsys, replace(_summary(), **late))
+    of_none = _table(capsys, replace(_summary(), found=0, claimed=0, failed=0))
+
+    left_out = {"exhausted", "skipped", "gone", "eligible later", "held", "left", "over limit"}
+    assert in_pipe.keys() - on_terminal.keys() == left_out | {"bodies", "rate"}
+    assert on_terminal["lateness"] == "0 ms (p50), 0 ms (p95), 7 ms (max)"
+    assert on_terminal["failed"] == "1,201"
+    assert of_none.keys() == {
+        "sweep id",
+        "start",
+        "end",
+        "horizon",
+        "found",
+        "dispatched",
+        "outcome",
+    }
 
 
 def test_table_of_a_sweep_that_dispatched_nothing_has_no_lateness(

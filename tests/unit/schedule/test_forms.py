@@ -63,10 +63,11 @@ def _assert_sweeps(words: list[str], file: Path, seconds: int) -> None:
 
 
 @pytest.mark.parametrize(("every", "seconds"), [("1m", 60), ("5m", 300), ("2h", 7_200)])
-def test_cron_starts_a_sweep_so_often_and_ends_it_before_the_next_one(
+def test_cron_starts_a_sweep_so_often_and_tidies_up_every_night(
     form: Any, folder: Path, every: str, seconds: int
 ) -> None:
-    *_, line = form("cron", "--every", every).splitlines()
+    printed = form("cron", "--every", every).splitlines()
+    line, nightly = (each for each in printed if not each.startswith("#"))
     fields, command = line.split("  ", 1)
 
     times = CronSim(fields, AT)
@@ -77,7 +78,17 @@ def test_cron_starts_a_sweep_so_often_and_ends_it_before_the_next_one(
     words = shlex.split(command.replace(r"\%", "%"))
     start, end = words.index("+a;") + 1, words.index(">>")
     _assert_sweeps(words[start:end], folder / "duesweep.toml", seconds - 10)
-    assert words[:5] == ["set", "-a;", ".", "/etc/duesweep/sales-orders.env;", "set"]
+    environment = ["set", "-a;", ".", "/etc/duesweep/sales-orders.env;", "set", "+a;"]
+    assert words[: len(environment)] == environment
+
+    own, file = [sys.executable, "-P", "-m", "duesweep"], str(folder / "duesweep.toml")
+    fields, command = nightly.split("  ", 1)
+    assert next(CronSim(fields, AT)) == AT.replace(hour=3)
+    assert shlex.split(command.replace(r"\%", "%")) == [
+        *environment,
+        *(*own, "maintain", "--config", file, "&&"),
+        *(*own, "audit", "--config", file),
+    ]
 
 
 @pytest.mark.parametrize("every", ["7m", "30s", "25h", "1s"])
@@ -172,6 +183,18 @@ def test_fleet_has_all_its_ledgers_and_the_folders_name(tmp_path: Path, capsys: 
         assert text.count(f"ReadWritePaths={fleet}/ledger-{name}") == 2
     assert f"sweep --config {fleet} --set sweep.slices=2 --max-seconds 50" in text
     assert "duesweep-fleet.timer" in text
+
+
+def test_fleet_has_no_nightly_line_because_its_commands_take_one_endpoint(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    for name in ("sales", "billing"):
+        _write(tmp_path / f"{name}.toml", name, 'store.dsn = "postgresql://db/nsb"')
+
+    assert main(["schedule", "cron", "--config", str(tmp_path)]) == 0
+
+    (line,) = [each for each in capsys.readouterr().out.splitlines() if not each.startswith("#")]
+    assert f"sweep --config {tmp_path} --max-seconds 50" in line
 
 
 @pytest.mark.parametrize(

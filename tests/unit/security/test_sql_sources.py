@@ -51,8 +51,11 @@ TOLD = {
     "queues/operations/sqlserver.py:create",
     "queues/sqlserver_notices.py:_narrow_headers",
     "queues/wanted.py:sqlserver_queue",
-    "stores/postgresql/facts.py:_grant",
+    "stores/postgresql/facts.py:_table",
+    "stores/postgresql/setup.py:_grant_sequence",
+    "stores/postgresql/setup.py:grants",
     "stores/postgresql/wanted.py:wanted_tables",
+    "stores/sqlserver/setup.py:grants",
     "stores/sqlserver/wanted.py:wanted_tables",
 }
 # What fills the braces of named statements.

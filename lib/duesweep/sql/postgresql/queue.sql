@@ -20,7 +20,7 @@ SELECT pg_advisory_xact_lock(%(lock_key)s);
 -- Creates a queue table as the transport does, unless it exists. An advisory lock, which its
 -- transaction holds, lets one session at a time do so: IF NOT EXISTS alone fails when two sessions
 -- create one table at once.
-SELECT pg_advisory_xact_lock(hashtextextended('duesweep/create', 0));
+DO $$BEGIN PERFORM pg_advisory_xact_lock(hashtextextended('duesweep/create', 0)); END$$;
 CREATE TABLE IF NOT EXISTS {queue} (
     id uuid NOT NULL PRIMARY KEY,
     expires timestamp,
@@ -79,7 +79,7 @@ WHERE id = ANY(ARRAY(
 -- name: create_subscriptions
 -- Creates the table of subscriptions as the transport does, unless it exists. An advisory lock,
 -- which its transaction holds, lets one session at a time do so.
-SELECT pg_advisory_xact_lock(hashtextextended('duesweep/create', 0));
+DO $$BEGIN PERFORM pg_advisory_xact_lock(hashtextextended('duesweep/create', 0)); END$$;
 CREATE TABLE IF NOT EXISTS {subscriptions} (
     queueaddress varchar(200) NOT NULL,
     endpoint varchar(200) NOT NULL,

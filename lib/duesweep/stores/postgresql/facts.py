@@ -94,11 +94,9 @@ def _table(
             indexed=frozenset(row.column_name for row in indexes if not row.is_partial),
             indexed_in_part=frozenset(row.column_name for row in indexes if row.is_partial),
         )
-    return TableFacts(wanted, found, _grant(table, quote_name(role)))
-
-
-def _grant(table: TableName, role: str) -> str:
-    return f"ON {table} TO {role}; GRANT USAGE ON SCHEMA {quote_name(table.schema)} TO {role}"
+    user, schema = quote_name(role), quote_name(table.schema)
+    usage = f"GRANT USAGE ON SCHEMA {schema} TO {user}"
+    return TableFacts(wanted, found, f"ON {table} TO {user}", [usage])
 
 
 def _sequences(connection: PostgreSqlConnection, queue_columns: Columns) -> list[SequenceFacts]:

@@ -4,15 +4,17 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from duesweep.checks.tables import POSTGRESQL_QUEUE_RIGHTS
 from duesweep.core.address import TableName, quote_name
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
-from duesweep.drivers.postgresql import PostgreSqlConnection, connect, text_of
+from duesweep.drivers.postgresql import PostgreSqlConnection, connect, literal, text_of
 from duesweep.drivers.postgresql.catalog import find_table
 from duesweep.errors import ConfigError
 from duesweep.stores.installed import Completed, Unbound
 from duesweep.stores.postgresql.check import check_session
 from duesweep.stores.postgresql.journal_columns import JOURNAL_COLUMNS
 from duesweep.stores.postgresql.location import PostgreSqlLocation, journal_tables
+from duesweep.stores.postgresql.wanted import wanted_tables
 
 # Identifiers are cut after this many bytes, which would give an index its table's name.
 _NAME_BYTES = 63
@@ -41,8 +43,24 @@ class PostgreSqlSetup:
     readable: tuple[TableName, ...] = ()
 
     def script(self) -> str:
-        """All statements."""
-        return "\n".join(text for _, text in self._creations())
+        """All statements. The server's notices on what exists already are left out."""
+        texts = [text for _, text in self._creations()]
+        return "\n".join(["SET client_min_messages = warning;", *texts])
+
+    def grants(self, role: str) -> str:
+        """The statements that grant a role what sweeps need in this database."""
+        user = quote_name(role)
+        tables = dict.fromkeys(self.queues, POSTGRESQL_QUEUE_RIGHTS)
+        if self.store is not None:
+            tables |= {table: wanted.rights for table, wanted in wanted_tables(self.store)}
+        schemas = sorted({quote_name(table.schema) for table in tables})
+        return "\n".join(
+            [
+                *(f"GRANT USAGE ON SCHEMA {schema} TO {user};" for schema in schemas),
+                *(f"GRANT {', '.join(tables[t])} ON {t} TO {user};" for t in tables),
+                *(_grant_sequence(queue, user) for queue in self.queues),
+            ]
+        )
 
     def install(self, *, rebind: bool) -> Sequence[TableName | Completed | Unbound]:
         """Create what is missing; returns the tables that were created or completed. `rebind` frees
@@ -128,6 +146,13 @@ def _check_schema(connection: PostgreSqlConnection, schema: str) -> None:
                 "--print-sql` prints"
             ),
         )
+
+
+def _grant_sequence(queue: TableName, user: str) -> str:
+    # Only the server knows the name of the sequence: it shortens long ones.
+    sequence = f"pg_get_serial_sequence({literal(str(queue))}, 'seq')"
+    grant = f"'GRANT USAGE ON SEQUENCE ' || {sequence} || {literal(f' TO {user}')}"
+    return f"DO {literal(f'BEGIN EXECUTE {grant}; END')};"
 
 
 def _index_name(delayed: TableName) -> str:

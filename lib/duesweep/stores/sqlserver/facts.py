@@ -92,7 +92,13 @@ def waiting_destinations(location: SqlServerLocation, most: int) -> Sequence[str
 def _table(
     connection: SqlServerConnection, user: str, table: SqlServerTable, wanted: WantedTable
 ) -> TableFacts:
-    return TableFacts(wanted, _found(connection, table, wanted.rights), _grant(table, user))
+    beside = f"{bracket_name(table.schema)}.{bracket_name(table.table)}"
+    return TableFacts(
+        wanted,
+        _found(connection, table, wanted.rights),
+        f"ON {beside} TO {bracket_name(user)}",
+        database=table.catalog,
+    )
 
 
 def _found(
@@ -112,11 +118,6 @@ def _found(
             if not connection.row("doctor_right", name=table.sql, right=right).is_granted
         ],
     )
-
-
-def _grant(table: SqlServerTable, user: str) -> str:
-    beside = f"{bracket_name(table.schema)}.{bracket_name(table.table)}"
-    return f"ON {beside} TO {bracket_name(user)}, in database {table.catalog}"
 
 
 def _json_problem(connection: SqlServerConnection) -> str | None:

@@ -4,7 +4,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from duesweep.core.address import SqlServerTable
+from duesweep.checks.tables import SQL_SERVER_QUEUE_RIGHTS
+from duesweep.core.address import SqlServerTable, bracket_name
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.sqlserver import SqlServerConnection, connect, creation, database_of, script
 from duesweep.drivers.sqlserver.catalog import find_table, is_there
@@ -15,6 +16,7 @@ from duesweep.stores.sqlserver.delayed import find_delayed
 from duesweep.stores.sqlserver.due_index import create_due_index, due_index_script
 from duesweep.stores.sqlserver.journal_columns import JOURNAL_COLUMNS
 from duesweep.stores.sqlserver.location import SqlServerLocation, journal_tables
+from duesweep.stores.sqlserver.wanted import wanted_tables
 
 # A computed column, which people can read.
 _BODY_STRING = "BodyString"
@@ -46,6 +48,24 @@ class SqlServerSetup:
         if self.store is not None and delayed is not None and self.store.kind.create is not None:
             texts.append(due_index_script(self.store.kind, delayed))
         return script(database_of(self.dsn), texts)
+
+    def grants(self, role: str) -> str:
+        """The statements that grant a database user what sweeps need on this server, in batches."""
+        tables = dict.fromkeys(self.queues, SQL_SERVER_QUEUE_RIGHTS)
+        if self.store is not None:
+            found = wanted_tables(self.store.kind, self.store.candidates[0])
+            tables |= {table: wanted.rights for table, wanted in found}
+        lines = []
+        for catalog in sorted({table.catalog for table in tables}):
+            # GRANT takes no table of another database.
+            lines += ["GO", f"USE {bracket_name(catalog)};"]
+            lines += [
+                f"GRANT {', '.join(rights)} ON {bracket_name(table.schema)}."
+                f"{bracket_name(table.table)} TO {bracket_name(role)};"
+                for table, rights in tables.items()
+                if table.catalog == catalog
+            ]
+        return "\n".join(lines)
 
     def install(
         self, *, rebind: bool
