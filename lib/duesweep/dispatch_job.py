@@ -1,5 +1,6 @@
 """What every slice of a sweep needs."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from duesweep.core.breaker import BreakerLimits
@@ -12,11 +13,16 @@ from duesweep.stores.base import Store
 from duesweep.stores.values import SweepRun
 
 
+def _tell_nobody() -> None:
+    """For a job whose progress nobody asks for."""
+
+
 @dataclass(frozen=True, slots=True)
 class DispatchJob:
     """Everything that a slice needs, as plain values: Spark ships it to executors. `own_name`
     is the endpoint's name, for patterns of destinations. `shares` are how many messages each slice
-    may claim, by its number; None: all.
+    may claim, by its number; None: all. `progressed` is called when a batch is committed, and once
+    a second while all that is left waits for its limit or a breaker; it stays in this process.
     """
 
     store: Store
@@ -32,3 +38,4 @@ class DispatchJob:
     shares: tuple[int, ...] | None = None
     clock: Clock = field(default_factory=SystemClock)
     tracing: Tracing = field(default_factory=NoTracing)
+    progressed: Callable[[], object] = _tell_nobody
