@@ -14,6 +14,11 @@ from support.ledger_reader import LedgerReader
 from support.waiting import until
 from support.watcher import Watcher, watching
 
+_TO_OTHER = """
+queues.default.kind = "postgresql"
+route = [{ destination = "Billing", connection = "default", queue = "Other" }]
+"""
+
 
 def _status(watcher: Watcher, path: str, method: str = "GET") -> int:
     port = watcher.events("listening")[0]["port"]
@@ -62,10 +67,12 @@ def test_sighup_takes_over_what_may_change_and_keeps_the_settings_if_the_file_is
 ) -> None:
     endpoint.set_up("Billing", "Other")
     file = endpoint.config_file()
+    elsewhere = str(endpoint.folder / "elsewhere")
     with watching(file) as watcher:
         endpoint.delay()
         until(lambda: len(endpoint.queue_rows("Billing")) == 1)
-        _route_to_other(endpoint.config_file(ledger__root=str(endpoint.folder / "elsewhere")))
+        with endpoint.config_file(ledger__root=elsewhere).open("a") as text:
+            text.write(_TO_OTHER)
         watcher.process.send_signal(signal.SIGHUP)
         until(lambda: watcher.events("reloaded"))
         endpoint.delay()
@@ -96,8 +103,7 @@ def test_sighup_reloads_each_endpoint_of_a_fleet_and_names_those_that_are_new_or
         endpoint.delay()
         second.delay()
         until(lambda: len(endpoint.queue_rows("Billing")) == 2)
-        route = 'route = [{ destination = "Billing", connection = "default", queue = "Other" }]'
-        _fleet(endpoint, endpoint.name, "Third", defaults=route)
+        _fleet(endpoint, endpoint.name, "Third", defaults=_TO_OTHER)
         watcher.process.send_signal(signal.SIGHUP)
         until(lambda: watcher.events("reload_ended"))
         endpoint.delay()
@@ -110,11 +116,6 @@ def test_sighup_reloads_each_endpoint_of_a_fleet_and_names_those_that_are_new_or
     assert len(watcher.events("reloaded")) == 1
     (ended,) = watcher.events("reload_ended")
     assert [len(ended[each]) for each in ("added", "removed")] == [1, 1]
-
-
-def _route_to_other(file: Path) -> None:
-    with file.open("a") as text:
-        text.write('[[route]]\ndestination = "Billing"\nconnection = "default"\nqueue = "Other"\n')
 
 
 def _fleet(endpoint: Endpoint, *names: str, defaults: str = "") -> Path:
