@@ -105,7 +105,7 @@ def test_sighup_reloads_each_endpoint_of_a_fleet_and_names_those_that_are_new_or
         until(lambda: len(endpoint.queue_rows("Billing")) == 2)
         _fleet(endpoint, endpoint.name, "Third", defaults=_TO_OTHER)
         watcher.process.send_signal(signal.SIGHUP)
-        until(lambda: watcher.events("reload_ended"))
+        until(lambda: watcher.events("endpoints_not_changed"))
         endpoint.delay()
         second.delay()
         until(lambda: len(endpoint.queue_rows("Other")) == 1)
@@ -114,7 +114,7 @@ def test_sighup_reloads_each_endpoint_of_a_fleet_and_names_those_that_are_new_or
         assert watcher.end() == 0
 
     assert len(watcher.events("reloaded")) == 1
-    (ended,) = watcher.events("reload_ended")
+    (ended,) = watcher.events("endpoints_not_changed")
     assert [len(ended[each]) for each in ("added", "removed")] == [1, 1]
 
 

@@ -23,20 +23,20 @@ def reload(
     tickers: Sequence[Ticker],
     files: Sequence[Path],
     overrides: Sequence[str],
-) -> bool:
+) -> bool | None:
     """Read the configuration again, and put what it says into `members` and their `tickers`. What
     is invalid is logged, and its old settings stay in force. Returns False if the configuration has
-    changes that only a restart brings into force.
+    changes that only a restart brings into force, and None if it cannot be read.
     """
     try:
         found, failures = members_of(configuration.settings_of(files) or [None], overrides)
     except DuesweepError as error:
         _tell_failure(", ".join(each.source for each in members), error)
-        return True
+        return None
     for failure in failures:
         _tell_failure(failure.source, failure.error)
     new = {each.source: each for each in found}
-    if len(members) == len(found) == 1:
+    if len(members) == len(found) == 1 and not failures:
         # Its name may be another one in the file.
         new = {members[0].source: found[0]}
     is_complete = True
@@ -60,7 +60,7 @@ def reload(
         _log.warning(
             "endpoints_not_changed", added=sorted(added), removed=sorted(removed), advice=_RESTART
         )
-    return is_complete and not added and not removed
+    return is_complete and not added and not removed if found else None
 
 
 def _tell_failure(source: str, error: DuesweepError) -> None:

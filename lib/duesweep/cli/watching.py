@@ -76,7 +76,7 @@ def _watch(
     renew: Callable[[Sequence[Ticker]], bool | None],
 ) -> Sequence[int]:
     """Watch all members. `renew` reads the configuration again if that is wanted, and says whether
-    all of it is in force; None: it is not wanted.
+    all of it is in force; None: it was not read.
     """
     watched = [_watched(each, stop, options) for each in members]
     healths, tickers = [each.health for each in watched], [each.ticker for each in watched]

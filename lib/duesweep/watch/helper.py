@@ -60,7 +60,7 @@ class Helper:
         where much is due. It is asked once: a second signal would end it at once.
         """
         with self._lock:
-            self._is_wanted = self._is_wanted and not for_good
+            self._is_wanted = not for_good
             if self._process is not None and not self._is_asked:
                 self._is_asked = True
                 self._process.terminate()
