@@ -226,6 +226,8 @@ class _Batches:
 
     def _succeed(self, account: SliceAccount) -> None:
         """Count a batch that is committed."""
+        if account.claimed:
+            self._job.progressed()
         self._in_hand = ()
         self._account += account
         self._share.claimed += account.claimed

@@ -17,13 +17,18 @@ def _never() -> bool:
     return False
 
 
+def _tell_nobody() -> None:
+    """For a job whose progress nobody asks for."""
+
+
 @dataclass(frozen=True, slots=True)
 class DispatchJob:
     """Everything that a slice needs, as plain values: Spark ships it to executors. `own_name`
     is the endpoint's name, for patterns of destinations. `shares` are how many messages each slice
     may claim, by its number; None: all. `first_slice` is how many slices the sweep had before,
     if it was planned again: the journal counts slices on. Once `is_stopped`, no new session is
-    opened.
+    opened. `progressed` is called when a batch is committed, and once a second while all that is
+    left waits for its limit or a breaker; it stays in this process.
     """
 
     store: Store
@@ -41,3 +46,4 @@ class DispatchJob:
     is_stopped: Callable[[], bool] = _never
     clock: Clock = field(default_factory=SystemClock)
     tracing: Tracing = field(default_factory=NoTracing)
+    progressed: Callable[[], object] = _tell_nobody

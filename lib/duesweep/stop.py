@@ -14,6 +14,7 @@ from duesweep.errors import ConfigError
 from duesweep.stores.abilities import StopsSweeps
 from duesweep.stores.base import DriverSession, Store
 from duesweep.stores.values import SweepRun
+from duesweep.waits import Waits
 
 _POLL_SECONDS = 0.2
 
@@ -29,11 +30,13 @@ class Stop:
     by `time.time()`; None: only when asked.
 
     `most`: it may claim so many messages, those that have been due for the longest; None: all.
-    `is_possible` is False from when it is known that the store cannot stop a sweep.
+    `is_possible` is False from when it is known that the store cannot stop a sweep. `waits` are
+    told of each wait that may take long; parts share them.
     """
 
     def __init__(self, at: float | None = None, most: int | None = None) -> None:
         self.is_possible = True
+        self.waits = Waits()
         self._most = most
         self._at = at
         self._asked = _Asked()
@@ -48,7 +51,7 @@ class Stop:
         """
         times = [each for each in (self._at, at) if each is not None]
         stop = Stop(min(times, default=None), self._most if most is None else most)
-        stop._asked = self._asked
+        stop._asked, stop.waits = self._asked, self.waits
         return stop
 
     @property

@@ -51,6 +51,7 @@ class Turns:
             # Before the rest, not after it: what may go on at the end of it goes at once.
             with store.transaction():
                 store.claim(self._job.run, ())
+            self._job.progressed()
             if (left := end - clock.seconds()) > 0:
                 clock.sleep(min(max(left, _LEAST_WAIT_SECONDS), _STOP_POLL_SECONDS))
 

@@ -1,6 +1,7 @@
 """Slices with paused destinations, with limits, and with a share of their messages."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 
@@ -105,6 +106,19 @@ def test_limit_lets_so_many_messages_go_in_a_second() -> None:
     assert world.clock.seconds() - began == pytest.approx(100 / 95, abs=0.1)
     in_half_a_second = sum(at - began < 0.5 for at in arrived)
     assert 45 <= in_half_a_second <= 50
+
+
+def test_progress_is_told_of_batches_and_while_all_that_is_left_waits_for_a_limit() -> None:
+    world = _limited(RateLimit("Billing", 0.05), rows=[*_rows(2), *_rows(1, "Shipping")])
+    told: list[float] = []
+    world.job["progressed"] = lambda: told.append(world.clock.seconds())
+    began = world.clock.seconds()
+
+    world.sweep()
+
+    assert told[0] == began
+    assert told[-1] - began > 20
+    assert max(later - earlier for earlier, later in pairwise(told)) <= 1
 
 
 def test_other_destinations_do_not_wait_for_a_limit() -> None:

@@ -1,6 +1,6 @@
 """The engine of a sweep: this process, or a Spark session."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -16,17 +16,22 @@ if TYPE_CHECKING:
 
 @contextmanager
 def opened_engine(
-    context: SweepContext, *, on_spark: bool, spark: "SparkSession | None" = None
+    context: SweepContext,
+    *,
+    on_spark: bool,
+    spark: "SparkSession | None" = None,
+    progressed: Callable[[], object] | None = None,
 ) -> Iterator["Engine"]:
     """An engine `on_spark` or in this process. `spark` is the session to use; None: the one that is
-    there, else a new one.
+    there, else a new one. `progressed` is called when batches are committed.
     """
     if not on_spark:
-        yield InProcessEngine()
+        yield InProcessEngine(progressed=progressed)
         return
     from duesweep.engines.spark import SparkEngine  # noqa: PLC0415 - loads Spark
     from duesweep.session import spark_session  # noqa: PLC0415
     from duesweep.spark_errors import map_spark_errors  # noqa: PLC0415
 
     with map_spark_errors():
-        yield SparkEngine(spark or spark_session(configuration.jars()), context.timeouts)
+        session = spark or spark_session(configuration.jars())
+        yield SparkEngine(session, context.timeouts, progressed=progressed)

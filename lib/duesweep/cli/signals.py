@@ -5,7 +5,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -97,6 +97,30 @@ def stop_on_signals(stop: "Stop", then: str = NEXT_SWEEP_CONTINUES) -> Iterator[
         sys.unraisablehook = hook
         for each, handler in heeded.items():
             signal.signal(each, handler)
+
+
+@contextmanager
+def note_sighup() -> Iterator[Callable[[], bool]]:
+    """Yields what says whether SIGHUP has arrived since it was asked last. A process that ignores
+    SIGHUP, as after `nohup`, goes on ignoring it.
+    """
+    arrived = threading.Event()
+
+    def asked() -> bool:
+        found = arrived.is_set()
+        arrived.clear()
+        return found
+
+    is_ours = threading.current_thread() is threading.main_thread()
+    previous = signal.getsignal(signal.SIGHUP)
+    if not is_ours or previous == signal.SIG_IGN:
+        yield asked
+        return
+    signal.signal(signal.SIGHUP, lambda *_: arrived.set())
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGHUP, previous or signal.SIG_DFL)
 
 
 def _heeded() -> list[signal.Signals]:

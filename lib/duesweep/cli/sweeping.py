@@ -89,7 +89,8 @@ def watch(
         typer.Option(
             min=0,
             max=65_535,
-            help="Serve the report at /, and /health and /metrics, on this port; 0: a free one.",
+            help="Serve the report at /, and /health, /live and /metrics, on this port; 0: a free "
+            "one.",
         ),
     ] = None,
     host: Annotated[
@@ -101,7 +102,7 @@ def watch(
     """Sweep as messages come due: wait for the next one, sweep in this process, and on Spark while
     much is due. Two watchers of one endpoint do no harm: each is the other's stand-by.
 
-    SIGTERM and Ctrl-C end it after the batch in hand, with 0.
+    SIGTERM and Ctrl-C end it after the batch in hand, with 0. SIGHUP reads the configuration again.
 
     Example: duesweep watch --port 9187
     """

@@ -6,6 +6,7 @@ from duesweep.config.load import load, mask_secrets
 from duesweep.config.model import Config
 from duesweep.config.otlp_environment import otlp_settings
 from duesweep.config.own_command import given_variables, own_command
+from duesweep.config.reload import keep_fixed
 from duesweep.config.rules import route_notice
 from duesweep.config.running import MetricsConfig
 from duesweep.config.sections import DEFAULT_SCHEMAS, LimitConfig, QueueConfig, RouteConfig
@@ -32,6 +33,7 @@ __all__ = [
     "has_remote_spark",
     "holds_password",
     "jars",
+    "keep_fixed",
     "load",
     "mask_secrets",
     "otlp_settings",

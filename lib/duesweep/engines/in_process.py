@@ -3,7 +3,8 @@
 A JVM takes seconds and half a gigabyte before the first message leaves.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -19,10 +20,11 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class InProcessEngine:
-    """Reads claim keys over the driver's session."""
+    """Reads claim keys over the driver's session. `progressed`: see `DispatchJob`."""
 
     name: str = "in-process"
     spark: None = None
+    progressed: Callable[[], object] | None = None
 
     def slices(self, wanted: int) -> int:  # noqa: ARG002 - the contract's
         """One: a service that is silent is waited for once, and nothing runs beside it."""
@@ -34,6 +36,8 @@ class InProcessEngine:
         whose slice counts as cut.
         """
         reason: str | None = None
+        if self.progressed is not None:
+            job = replace(job, progressed=self.progressed)
         for number in range(len(plan.planned)):
             claim_keys = read_claim_keys(session.claim_keys(plan, number))
             try:

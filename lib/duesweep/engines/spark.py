@@ -29,12 +29,13 @@ _FETCH_ROWS = 50
 @dataclass(frozen=True, slots=True)
 class SparkEngine:
     """Reads claim keys over JDBC; partition i is slice i. `timeouts` say when a dispatch without
-    progress is ended.
+    progress is ended. `progressed` is called when the journal has more batches than before.
     """
 
     spark: SparkSession
     timeouts: Timeouts = DEFAULT_TIMEOUTS
     name: str = "spark"
+    progressed: Callable[[], object] | None = None
 
     def slices(self, wanted: int) -> int:
         """As many as wanted, else one for each core."""
@@ -56,7 +57,7 @@ class SparkEngine:
         """
         # Nothing is journalled while all slices wait for what is blocked.
         patience = self.timeouts.plan_seconds(plan.found) + job.breaker.trigger_seconds
-        with watch_dispatch(self.spark, job.store, job.run, patience) as watching:
+        with watch_dispatch(self.spark, job, patience, self.progressed) as watching:
             try:
                 run_slices(claim_keys_df(self.spark, session.jdbc(), plan), job)
             except SPARK_ERRORS as error:

@@ -14,6 +14,7 @@ from time import monotonic
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from duesweep.dispatch_job import DispatchJob
 from duesweep.spark_errors import SPARK_ERRORS
 from duesweep.stores.base import Store
 from duesweep.stores.values import SweepRun
@@ -25,7 +26,8 @@ Progress = tuple[int, int]
 
 @dataclass(slots=True)
 class Watchdog:
-    """Calls `cancel` when the sweep makes no progress for `patience_seconds`, and sets `reason`.
+    """Calls `cancel` when the sweep makes no progress for `patience_seconds`, and sets `reason`;
+    calls `progressed` when it makes some.
 
     It asks `store` for the progress. It does not judge before the first batch: executors may still
     be starting. Nor does it judge while the store takes no session or does not answer: then the
@@ -37,6 +39,7 @@ class Watchdog:
     patience_seconds: float
     cancel: Callable[[], object]
     reason: str | None = None
+    progressed: Callable[[], object] | None = None
     _is_over: threading.Event = field(default_factory=threading.Event)
     _seen: Progress = (0, 0)
     # When progress was last seen; None: there is nothing to judge by.
@@ -74,6 +77,8 @@ class Watchdog:
     def _note(self, seen: Progress) -> None:
         if seen != self._seen or (self._since is None and seen != (0, 0)):
             self._seen, self._since = seen, monotonic()
+            if self.progressed is not None:
+                self.progressed()
 
     def _judge(self) -> None:
         while not self._is_over.wait(_POLL_SECONDS):
@@ -115,11 +120,16 @@ def make_cancellable(spark: SparkSession) -> Iterator[Callable[[], object]]:
 
 @contextmanager
 def watch_dispatch(
-    spark: SparkSession, store: Store, run: SweepRun, patience_seconds: float
+    spark: SparkSession,
+    job: DispatchJob,
+    patience_seconds: float,
+    progressed: Callable[[], object] | None,
 ) -> Iterator[Watchdog]:
     """Watch what Spark does within the block, and cancel it when it makes no progress."""
     with (
         make_cancellable(spark) as cancel,
-        Watchdog(store, run, patience_seconds, cancel).watch() as watchdog,
+        Watchdog(
+            job.store, job.run, patience_seconds, cancel, progressed=progressed
+        ).watch() as watchdog,
     ):
         yield watchdog

@@ -34,6 +34,7 @@ class Helper:
         self._process: subprocess.Popen[bytes] | None = None
         self._failures = 0
         self._not_before = 0.0
+        self._is_wanted, self._is_asked = True, False
         self._lock = threading.Lock()
 
     @property
@@ -45,7 +46,8 @@ class Helper:
         """Start it where there is enough for Spark."""
         with self._lock:
             self._look_after()
-            if tick.is_much and self._process is None and time.monotonic() >= self._not_before:
+            may_start = self._is_wanted and time.monotonic() >= self._not_before
+            if may_start and tick.is_much and self._process is None:
                 self._start()
 
     def failed(self, error: DuesweepError) -> None:  # noqa: ARG002 - the contract's
@@ -53,20 +55,31 @@ class Helper:
         with self._lock:
             self._look_after()
 
+    def stop(self, *, for_good: bool) -> None:
+        """Ask it to stop after its batches in hand. Unless it is `for_good`, it is started again
+        where much is due. It is asked once: a second signal would end it at once.
+        """
+        with self._lock:
+            self._is_wanted = not for_good
+            if self._process is not None and not self._is_asked:
+                self._is_asked = True
+                self._process.terminate()
+
     def close(self) -> None:
         """Stop it after its batches in hand, and wait for that."""
-        if self._process is None:
+        self.stop(for_good=True)
+        process = self._process
+        if process is None:
             return
-        self._process.terminate()
         try:
-            self._process.wait(_STOP_SECONDS)
+            process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            process.kill()
+            process.wait()
 
     def _start(self) -> None:
         try:
-            self._process = subprocess.Popen(self._command)
+            self._process, self._is_asked = subprocess.Popen(self._command), False
         except OSError as error:
             self._back_off(str(error))
         else:
@@ -77,7 +90,7 @@ class Helper:
         if code is None:
             return
         self._process = None
-        if code == 0:
+        if code == 0 or self._is_asked:
             self._failures = 0
             _log.info("spark_ended")
         else:

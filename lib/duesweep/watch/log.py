@@ -9,6 +9,7 @@ import structlog
 from duesweep.errors import DuesweepError
 from duesweep.stores.journal import SweepReport
 from duesweep.texts import make_printable
+from duesweep.waits import Wait, Waits
 from duesweep.watch.tick import Tick
 
 _log = structlog.get_logger(__name__)
@@ -17,10 +18,14 @@ _EVERY_SECONDS = 60.0
 
 
 class Log:
-    """An observer that logs. `close` logs what is left to tell."""
+    """An observer that logs. `close` logs what is left to tell. `look` has to be called now and
+    then, by another thread than the one that may wait.
+    """
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, waits: Waits | None = None) -> None:
         self._source = source
+        self._waits = waits or Waits()
+        self._told: dict[str, Wait] = {}
         self._error: str | None = None
         self._since = time.monotonic()
         self._clear()
@@ -37,6 +42,19 @@ class Log:
     def failed(self, error: DuesweepError) -> None:
         """Tell an error, once for as long as it stays the same."""
         self._note(str(error))
+
+    def look(self) -> None:
+        """Tell each wait once that takes long, and its end."""
+        long = {each.what: each for each in self._waits.long()}
+        told, self._told = self._told, long
+        for what, wait in long.items():
+            if what not in told or told[what].since != wait.since:
+                why = make_printable(wait.why)
+                _log.warning("waiting", source=self._source, waits_for=what, reason=why)
+        for what, wait in told.items():
+            if what not in long:
+                seconds = round(wait.seconds, 1)
+                _log.info("waited", source=self._source, waits_for=what, seconds=seconds)
 
     def close(self) -> None:
         """Log what was moved since the last time, if anything was."""

@@ -6,24 +6,29 @@ watcher adds the counters to its own.
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import structlog
+from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
 
 from duesweep.errors import DuesweepError, ExitCode
 from duesweep.stores.base import Store
 from duesweep.stores.journal import SweepReport
 from duesweep.sweep import exit_code
+from duesweep.telemetry.definitions import LABEL, OLDEST_DUE
 from duesweep.telemetry.figures import Figures, figures_after, with_counters_of
 from duesweep.telemetry.prometheus import SweepMetrics
 from duesweep.telemetry.run import Due, Run, look_at_due
 from duesweep.telemetry.tell import tell
 from duesweep.telemetry.textfile import TextFile
+from duesweep.waits import Waits
 from duesweep.watch.server import Page
-from duesweep.watch.tick import Tick
+from duesweep.watch.tick import STORE, Tick
 
 _log = structlog.get_logger(__name__)
 
@@ -31,15 +36,22 @@ _log = structlog.get_logger(__name__)
 _COUNT_EVERY_SECONDS = 10.0
 # A scrape sees the sweeps since the one before it, most likely.
 _RECENT_SECONDS = 60.0
+WAITING = "duesweep_waiting_seconds"
+WAITING_MEANING = (
+    "For how long a watcher has waited for this; told if it is longer than two seconds"
+)
 
 
 class Metrics:
     """An observer that knows the figures of one source; a server's thread may ask it."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, waits: Waits | None = None) -> None:
         self._store = store
+        self.waits = waits or Waits()
         # Replaced as a whole, so that a scrape sees the figures of whole ticks.
-        self.figures: Figures = {}
+        self._figures: Figures = {}
+        # When the oldest stored message came or comes due, by `time.monotonic()`.
+        self._oldest_due_at: float | None = None
         self._recent: deque[tuple[float, SweepReport]] = deque()
         self._due: Due | None = None
         self._counted: float | None = None
@@ -49,22 +61,37 @@ class Metrics:
         """The source's name."""
         return self._store.source
 
+    @property
+    def figures(self) -> Figures:
+        """The figures at this moment: an age grows while a tick hangs."""
+        due_at = self._oldest_due_at
+        if due_at is None:
+            return self._figures
+        return {**self._figures, OLDEST_DUE.name: max(0.0, time.monotonic() - due_at)}
+
     def ticked(self, tick: Tick) -> None:
         """Note a good tick."""
         now = time.monotonic()
         if self._counted is None or now - self._counted >= _COUNT_EVERY_SECONDS:
-            self._due, self._counted = look_at_due(self._store), now
+            with self.waits.waiting(STORE, "The store has not answered yet how much is due"):
+                self._due = look_at_due(self._store)
+            self._counted = now = time.monotonic()
+            self._oldest_due_at = None
+            if self._due is not None and self._due.oldest_seconds:
+                self._oldest_due_at = now - self._due.oldest_seconds
+        if self._due is not None and self._due.oldest_seconds == 0 and tick.is_caught_up:
+            self._oldest_due_at = _next_due_at(tick, now)
         if tick.report is not None:
             self._recent.append((now, tick.report))
         while self._recent and now - self._recent[0][0] > _RECENT_SECONDS:
             self._recent.popleft()
         recent = tuple(report for _, report in self._recent)
-        self.figures = figures_after(self.figures, _run(self.source, tick, self._due, recent))
+        self._figures = figures_after(self._figures, _run(self.source, tick, self._due, recent))
 
     def failed(self, error: DuesweepError) -> None:
         """Note an error. Nobody knows what is due then."""
         self._counted = None
-        self.figures = figures_after(self.figures, _failed_run(self.source, error))
+        self._figures = figures_after(self._figures, _failed_run(self.source, error))
 
 
 class FiguresFile:
@@ -96,7 +123,28 @@ def metrics_page(watched: Sequence[Metrics], file: Path) -> Page:
         each.source: with_counters_of(each.figures, helpers.get(each.source, {}))
         for each in watched
     }
-    return Page(generate_latest(SweepMetrics(sources).registry()), CONTENT_TYPE_PLAIN_0_0_4)
+    registry = SweepMetrics(sources).registry()
+    registry.register(_WaitsOf(watched))
+    return Page(generate_latest(registry), CONTENT_TYPE_PLAIN_0_0_4)
+
+
+class _WaitsOf(Collector):
+    def __init__(self, watched: Sequence[Metrics]) -> None:
+        self._watched = watched
+
+    def collect(self) -> Iterator[Family]:
+        """What watchers wait for."""
+        family = GaugeMetricFamily(WAITING, f"{WAITING_MEANING}.", labels=[LABEL, "for"])
+        for each in self._watched:
+            for wait in each.waits.long():
+                family.add_metric([each.source, wait.what], wait.seconds)
+        if family.samples:
+            yield family
+
+
+def _next_due_at(tick: Tick, now: float) -> float | None:
+    next_due = tick.next_due
+    return None if next_due is None else now + (next_due.instant - next_due.now).total_seconds()
 
 
 def _run(

@@ -4,6 +4,7 @@ By default it listens on this machine only; whoever can reach it can read it.
 """
 
 import json
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +13,11 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import structlog
+
 from duesweep.errors import ConfigError
+
+_log = structlog.get_logger(__name__)
 
 _SILENCE_SECONDS = 10
 
@@ -41,7 +46,7 @@ def serving(host: str, port: int, pages: Pages) -> Iterator[int]:
     """
     handler = type("_Handler", (_Handler,), {"pages": pages})
     try:
-        server = ThreadingHTTPServer((host, port), handler)
+        server = _Server((host, port), handler)
     except OSError as error:
         raise ConfigError(
             f"Port {port} of {host} cannot be listened on: {error}",
@@ -54,6 +59,13 @@ def serving(host: str, port: int, pages: Pages) -> Iterator[int]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - its signature
+        """Nothing of a client that hung up; anything else is a line of the log."""
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+            _log.exception("page_failed")
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -69,13 +81,17 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self._answer(page())
 
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
     def _answer(self, page: Page) -> None:
         self.send_response(page.status)
         self.send_header("Content-Type", page.kind)
         self.send_header("Content-Length", str(len(page.body)))
         self.send_header("Cache-Control", "no-store")
         self.end_headers()
-        self.wfile.write(page.body)
+        if self.command != "HEAD":
+            self.wfile.write(page.body)
 
     def log_message(self, *_: Any) -> None:
         """Nothing: a probe each second would fill the log."""

@@ -5,19 +5,25 @@ The protocol is a datagram to the socket that NOTIFY_SOCKET names; `@` begins an
 
 import os
 import socket
+from collections.abc import Sequence
 from contextlib import suppress
 
 from duesweep.errors import DuesweepError
 from duesweep.texts import make_printable, shorten
+from duesweep.watch.health import Health
 from duesweep.watch.tick import Tick
 
 _VARIABLE = "NOTIFY_SOCKET"
 
 
 class Systemd:
-    """An observer that tells systemd, where that started this process; else it does nothing."""
+    """An observer that tells systemd, where that started this process; else it does nothing.
 
-    def __init__(self) -> None:
+    It gives no sign of life while one of `healths` hangs: systemd then starts the process again.
+    """
+
+    def __init__(self, healths: Sequence[Health]) -> None:
+        self._healths = healths
         self._is_ready = False
 
     def ticked(self, tick: Tick) -> None:  # noqa: ARG002 - the contract's
@@ -25,16 +31,20 @@ class Systemd:
         if not self._is_ready:
             self._is_ready = True
             _notify("READY=1", "STATUS=Sweeping as messages come due")
-        _notify("WATCHDOG=1")
+        self._live()
 
     def failed(self, error: DuesweepError) -> None:
         """A sign of life, too: to start the process again would not help."""
-        _notify("WATCHDOG=1", f"STATUS={shorten(make_printable(str(error)))}")
+        self._live(f"STATUS={shorten(make_printable(str(error)))}")
         self._is_ready = False
 
     def close(self) -> None:
         """The watcher ends on purpose."""
         _notify("STOPPING=1")
+
+    def _live(self, *lines: str) -> None:
+        is_hanging = any(health.is_hanging for health in self._healths)
+        _notify(*([] if is_hanging else ["WATCHDOG=1"]), *lines)
 
 
 def _notify(*lines: str) -> None:

@@ -1,6 +1,7 @@
 """One tick of a watcher: look at the store, and sweep what is due."""
 
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
@@ -17,6 +18,8 @@ from duesweep.sweep import sweep
 
 # So that no tick takes so long that a watcher which works looks like one that hangs.
 MOST_TICK_SECONDS = 60.0
+# What a tick waits for while it has no message in hand.
+STORE, QUEUES = "store", "queues"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,17 @@ class Tick:
         """Whether any message left the store, or counted a failure."""
         return self.report is not None and self.report.claimed > 0
 
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether it left no message that could have been delivered. What waits for an open breaker
+        could not.
+        """
+        report = self.report
+        if report is None:
+            return True
+        blocked = sum(each.left for each in report.breakers if not each.is_closed)
+        return report.skipped == 0 and report.left <= blocked
+
 
 class Ticker:
     """Sweeps one store again and again. With `has_spark`, it sweeps on Spark where there is enough
@@ -42,18 +56,45 @@ class Ticker:
 
     `has_spark` is True also where there is no tick without Spark.
 
-    It never looks ahead: messages are sent when they are due.
+    It never looks ahead: messages are sent when they are due. `progressed` is called when a batch
+    is committed.
     """
 
-    def __init__(self, context: SweepContext, stop: Stop, *, has_spark: bool) -> None:
-        self._context = replace(context, look_ahead=LookAhead(), repeats=True)
+    def __init__(
+        self,
+        context: SweepContext,
+        stop: Stop,
+        *,
+        has_spark: bool,
+        progressed: Callable[[], object] | None = None,
+    ) -> None:
         self._stop = stop
-        self.has_spark = has_spark or always_needs_spark(context)
+        self._is_spark_there = has_spark
+        self._progressed = progressed
+        self.use(context)
+        self._context = self._next
         self._sessions = ExitStack()
         self._session: DriverSession | None = None
 
+    def use(self, context: SweepContext) -> None:
+        """Work with this context from the next tick on. Any thread may call it."""
+        self._next = replace(context, look_ahead=LookAhead(), repeats=True)
+
+    @property
+    def has_spark(self) -> bool:
+        """Whether it sweeps on Spark where there is enough for Spark."""
+        return self._is_spark_there or always_needs_spark(self._context)
+
+    @property
+    def is_looking(self) -> bool:
+        """Whether it has waited long for its store or queues, with no message in hand."""
+        return any(each.what in {STORE, QUEUES} for each in self._stop.waits.long())
+
     def tick(self) -> Tick:
         """Look, and sweep if there is work. Raises what `look_at` and `sweep` raise."""
+        if self._context is not self._next:
+            self.close()
+            self._context = self._next
         began = time.monotonic()
         return replace(self._tick(), seconds=time.monotonic() - began)
 
@@ -66,14 +107,16 @@ class Ticker:
         context = self._context
         most = None if self.has_spark else context.spark_from
         # Without the time limit: a look that takes long is no reason to leave what it found.
-        seen = self._look(self._stop.part(most=most))
+        with self._stop.waits.waiting(STORE, "The store has not answered yet what is due"):
+            seen = self._look(self._stop.part(most=most))
         stop = self._stop.part(time.time() + MOST_TICK_SECONDS, most)
         if not seen.has_work or stop.is_wanted:
             return Tick(next_due=seen.next_due)
         # What a sweep needs may have changed since the session was opened.
-        context.queue.check(context.error_queue)
+        with self._stop.waits.waiting(QUEUES, "The queues' servers have not answered yet"):
+            context.queue.check(context.error_queue)
         on_spark = self.has_spark and seen.needs_spark
-        with opened_engine(context, on_spark=on_spark) as engine:
+        with opened_engine(context, on_spark=on_spark, progressed=self._progressed) as engine:
             report = sweep(engine, context, reach=seen.reach(context), stop=stop)
         return Tick(report, is_much=seen.needs_spark)
 

@@ -124,6 +124,8 @@ def test_systemd_accepts_the_units(form: Any, folder: Path, tmp_path: Path) -> N
     )
     ours = [line for line in done.stderr.splitlines() if "duesweep" in line]
     assert (done.returncode, ours) == (0, [])
+    watcher = (units / "duesweep-sales-orders-watch.service").read_text()
+    assert "ExecReload=/bin/kill -HUP $MAINPID" in watcher.splitlines()
     service = (units / "duesweep-sales-orders.service").read_text()
     (start,) = [line for line in service.splitlines() if line.startswith("ExecStart=")]
     words = shlex.split(start.removeprefix("ExecStart=").replace("%%", "%").replace("$$", "$"))
@@ -153,6 +155,9 @@ def test_kubernetes_objects_fit_the_schema_and_may_do_little(form: Any, folder: 
     config = ["--config", "/etc/duesweep/duesweep.toml"]
     assert watch == ["watch", *config, "--host", "0.0.0.0", "--port", "9187"]
     assert sweep == ["sweep", *config, "--max-seconds", "50", "--json"]
+    (watcher,) = pods[0]["containers"]
+    probes = [watcher[probe]["httpGet"]["path"] for probe in ("livenessProbe", "readinessProbe")]
+    assert probes == ["/live", "/health"]
 
 
 def test_airflow_form_is_python_and_its_command_survives_its_templates(

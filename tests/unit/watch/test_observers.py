@@ -1,8 +1,11 @@
 """Who is told what a watcher does: its log, its health, systemd and the helper on Spark."""
 
+import http.client
 import json
 import socket
+import struct
 import sys
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
@@ -14,9 +17,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
+from duesweep.core.breaker_report import BreakerReport
 from duesweep.errors import ConfigError, StoreError
+from duesweep.stores.journal import SweepReport
 from duesweep.telemetry.run import Due
 from duesweep.testing.memory import MemoryStore
+from duesweep.waits import Waits
 from duesweep.watch.health import Health, HealthFile
 from duesweep.watch.helper import Helper
 from duesweep.watch.log import Log
@@ -28,6 +34,7 @@ from support.ticks import IDLE, MOVED, REPORT, UNREACHED, UNWRITTEN
 from support.waiting import until
 
 _MUCH = Tick(REPORT, is_much=True)
+BREAKER = BreakerReport("Billing@db", "open", "2026-11-23T12:00:00+00:00", 5.0, 3, "it is full")
 
 
 def test_log_tells_sums_and_not_each_sweep() -> None:
@@ -57,24 +64,33 @@ def test_log_tells_an_error_once_and_that_it_is_over() -> None:
     assert [line.get("error") for line in lines[:2]] == ["no server answers", "the disk is full"]
 
 
-def test_health_is_bad_only_when_no_tick_ended_well_for_long(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What `time.monotonic()` says there."""
+    now = [1_000.0]
+    monkeypatch.setattr("duesweep.watch.health.time.monotonic", lambda: now[0])
+    return now
+
+
+def test_health_is_bad_without_a_good_tick_for_the_longest_wait_and_ten_seconds(
+    clock: list[float], tmp_path: Path
 ) -> None:
-    now = 1_000.0
-    monkeypatch.setattr("duesweep.watch.health.time.monotonic", lambda: now)
     file = tmp_path / "health"
     health = Health("nsb", 5)
     touched = HealthFile(file, [health])
 
+    assert not health.is_well
+    health.failed(UNREACHED)
+    assert not health.is_well
     health.ticked(MOVED)
-    now += 124
+    clock[0] += 15
     health.failed(UNREACHED)
 
     touched.failed(UNREACHED)
     assert not file.exists()
     assert health.is_well
     assert health.document()["error"] == "no server answers"
-    now += 2
+    clock[0] += 1
     assert not health.is_well
     touched.ticked(MOVED)
     assert not file.exists()
@@ -83,11 +99,79 @@ def test_health_is_bad_only_when_no_tick_ended_well_for_long(
     assert health.document()["error"] is None
     touched.ticked(MOVED)
     assert file.exists()
+    health.end()
+    assert not health.is_well
+
+
+def test_health_is_good_in_a_long_tick_for_as_long_as_batches_are_committed(
+    clock: list[float],
+) -> None:
+    health = Health("nsb", 5)
+    health.ticked(IDLE)
+    for _ in range(10):
+        clock[0] += 10
+        health.progressed()
+    assert health.is_well
+    assert health.document()["behind_seconds"] == 100
+
+    clock[0] += 11
+
+    assert not health.is_well
+    # It found what was due at its beginning, which is long ago.
+    health.ticked(replace(MOVED, seconds=111))
+    assert not health.is_well
+
+
+@pytest.mark.parametrize(
+    ("report", "is_well"),
+    [
+        (replace(REPORT, left=3), False),
+        (replace(REPORT, skipped=3), False),
+        (replace(REPORT, left=3, breakers=(BREAKER,)), True),
+        (replace(REPORT, left=4, breakers=(BREAKER,)), False),
+        (replace(REPORT, left=3, breakers=(replace(BREAKER, state="closed"),)), False),
+        (replace(REPORT, held=3, failed=3, eligible_later=3), True),
+    ],
+    ids=["left", "locked by others", "open breaker", "more", "closed breaker", "held or failed"],
+)
+def test_health_is_bad_while_messages_stay_that_could_leave(
+    clock: list[float], report: SweepReport, *, is_well: bool
+) -> None:
+    health = Health("nsb", 5)
+    for _ in range(4):
+        health.ticked(Tick(report))
+        clock[0] += 5
+
+    assert health.is_well is is_well
+
+
+def test_long_wait_is_told_once_with_its_end_and_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1_000.0
+    monkeypatch.setattr("duesweep.waits.time.monotonic", lambda: now)
+    waits = Waits()
+    log, health = Log("nsb", waits), Health("nsb", 5, waits)
+    with capture_logs() as lines:
+        waits.begin("ledger lock", "process 7 holds it")
+        now += 1
+        log.look()
+        assert (lines, health.document()["waiting"]) == ([], [])
+        now += 2
+        waits.begin("ledger lock", "process 8 holds it")
+        log.look()
+        log.look()
+        [shown] = health.document()["waiting"]
+        waits.end("ledger lock")
+        log.look()
+        log.look()
+
+    assert shown == {"for": "ledger lock", "seconds": 3.0, "reason": "process 8 holds it"}
+    assert [line["event"] for line in lines] == ["waiting", "waited"]
+    assert (lines[0]["reason"], lines[1]["seconds"]) == ("process 8 holds it", 3.0)
 
 
 def test_health_file_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
     with capture_logs() as lines:
-        HealthFile(tmp_path / "gone" / "health", [Health("nsb", 5)]).ticked(MOVED)
+        HealthFile(tmp_path / "gone" / "health", []).ticked(MOVED)
 
     assert [line["event"] for line in lines] == ["health_file_failed"]
 
@@ -100,7 +184,7 @@ def test_systemd_is_told_of_ready_of_each_tick_of_errors_and_of_the_end(
         received.bind(address)
         received.settimeout(10)
         monkeypatch.setenv("NOTIFY_SOCKET", address)
-        systemd = Systemd()
+        systemd = Systemd([Health("nsb", 5)])
         systemd.ticked(MOVED)
         systemd.ticked(MOVED)
         systemd.failed(StoreError("no\nserver", transient=True))
@@ -118,7 +202,28 @@ def test_without_systemd_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
     monkeypatch.setattr(socket, "socket", lambda *_: pytest.fail("it opened a socket"))
 
-    Systemd().ticked(MOVED)
+    Systemd([]).ticked(MOVED)
+
+
+def test_one_of_several_that_hangs_is_not_hidden_from_systemd_by_the_others(
+    monkeypatch: pytest.MonkeyPatch, clock: list[float], tmp_path: Path
+) -> None:
+    address = str(tmp_path / "s")
+    healths = [Health("living", 5), Health("hanging", 5)]
+    systemd = Systemd(healths)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as received:
+        received.bind(address)
+        received.settimeout(10)
+        monkeypatch.setenv("NOTIFY_SOCKET", address)
+        clock[0] += 120
+        healths[0].ticked(MOVED)
+        systemd.failed(UNREACHED)
+        # One that has ended does not hang.
+        healths[1].end()
+        systemd.failed(UNREACHED)
+        told = [received.recv(1_000).decode() for _ in range(2)]
+
+    assert ["WATCHDOG=1" in each for each in told] == [False, True]
 
 
 def test_helper_runs_once_while_much_is_due_and_again_after_it_ended(tmp_path: Path) -> None:
@@ -170,6 +275,7 @@ def test_port_serves_pages_and_says_which_there_are() -> None:
     with serving("127.0.0.1", 0, pages) as port:
         assert _get(port, "/?x=1") == (200, "text/html", b"<p>")
         assert _get(port, "/health") == (503, "application/json", b'{"is_well": false}\n')
+        assert _get(port, "/health", "HEAD") == (503, "application/json", b"")
         status, _, body = _get(port, "/nowhere")
         assert (status, b"/health" in body) == (404, True)
         with (
@@ -179,9 +285,42 @@ def test_port_serves_pages_and_says_which_there_are() -> None:
             pass
 
 
-def _get(port: int, path: str) -> tuple[int, str | None, bytes]:
+def test_client_that_hangs_up_leaves_no_trace_and_a_page_that_fails_does(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    asked, is_gone = threading.Event(), threading.Event()
+
+    def slow() -> Page:
+        asked.set()
+        assert is_gone.wait(60)
+        return Page(b"-" * 10_000_000, "text/plain")
+
+    def failing() -> Page:
+        raise ValueError("a defect")
+
+    pages = {"/": slow, "/failing": failing}
+    with capture_logs() as lines, serving("127.0.0.1", 0, pages) as port:
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            assert asked.wait(60)
+            # It resets the connection, and does not only end it.
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        is_gone.set()
+        until(
+            lambda: not [each for each in threading.enumerate() if "process_request" in each.name]
+        )
+        assert (lines, capfd.readouterr().err) == ([], "")
+        with pytest.raises(http.client.RemoteDisconnected):
+            _get(port, "/failing")
+        until(lambda: lines)
+
+    assert lines[0]["event"] == "page_failed"
+
+
+def _get(port: int, path: str, method: str = "GET") -> tuple[int, str | None, bytes]:
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method)
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, answer.headers["Content-Type"], answer.read()
     except urllib.error.HTTPError as error:
         with error:
@@ -228,8 +367,42 @@ def test_scrape_finds_the_ticks_of_the_watcher_and_of_its_helper(
     assert (scraped["dispatched_messages_total"], scraped["runs_total"]) == (9, 5)
     # An idle tick does not hide how late the sweep before it was.
     assert (scraped["run_exit_code"], scraped["lateness_max_seconds"]) == (0, 0.007)
-    assert (scraped["due_messages"], scraped["oldest_due_age_seconds"]) == (4, 2.5)
+    assert scraped["due_messages"] == 4
+    # It has grown since it was looked for.
+    assert 2.5 < scraped["oldest_due_age_seconds"] < 60
     metrics.failed(UNREACHED)
     scraped = _scraped([metrics], file)
     assert scraped["run_exit_code"] == 4
     assert "due_messages" not in scraped
+    assert scraped["oldest_due_age_seconds"] > 2.5
+
+
+def test_scrape_asks_no_store_and_its_age_grows_when_the_next_message_is_not_taken(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    now = 1_000.0
+    monkeypatch.setattr("duesweep.watch.metrics.time.monotonic", lambda: now)
+    monkeypatch.setattr("duesweep.watch.metrics.look_at_due", lambda _: Due(0, 0.0))
+    metrics, file = Metrics(MemoryStore()), tmp_path / "helper.prom"
+    metrics.ticked(IDLE)
+    monkeypatch.setattr(
+        "duesweep.watch.metrics.look_at_due", lambda _: pytest.fail("it asked the store")
+    )
+
+    assert _scraped([metrics], file)["oldest_due_age_seconds"] == 0
+    now += 0.5 + 7
+    assert _scraped([metrics], file)["oldest_due_age_seconds"] == 7
+
+
+def test_scrape_tells_for_how_long_a_watcher_has_waited(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    now = 1_000.0
+    monkeypatch.setattr("duesweep.waits.time.monotonic", lambda: now)
+    metrics = Metrics(MemoryStore())
+    with metrics.waits.waiting("ledger lock", "process 7 holds it"):
+        now += 3
+        page = metrics_page([metrics], tmp_path / "helper.prom").body.decode()
+
+    assert 'duesweep_waiting_seconds{for="ledger lock",source="memory"} 3.0' in page.splitlines()
+    assert "waiting_seconds" not in _scraped([metrics], tmp_path / "helper.prom")

@@ -1,0 +1,35 @@
+"""Which settings of a watcher a changed file may change."""
+
+import pytest
+
+from duesweep.config import Config, keep_fixed, load
+from support.config_files import MINIMAL, file_of
+
+
+def _config(*overrides: str) -> Config:
+    return load(file_of(f'{MINIMAL}[queues.default]\ndsn = "host=a"\n'), overrides)
+
+
+@pytest.mark.usefixtures("in_folder")
+def test_store_ledger_and_servers_stay_and_are_named() -> None:
+    old = _config()
+    different = ("store.schema=other", "store.endpoint=Other", "ledger.root=/other")
+    new = _config(*different, "queues.default.dsn=host=b", "retry.max_attempts=2")
+
+    kept, not_changed = keep_fixed(new, old)
+
+    assert not_changed == ["ledger.root", "queues.default.dsn", "store.endpoint", "store.schema"]
+    assert (kept.store, kept.ledger, kept.queues) == (old.store, old.ledger, old.queues)
+    assert kept.retry.max_attempts == 2
+
+
+@pytest.mark.usefixtures("in_folder")
+def test_all_else_is_taken_over() -> None:
+    new = _config("ledger.keep_days=9", "retry.max_attempts=2")
+
+    assert keep_fixed(new, _config()) == (new, [])
+
+
+@pytest.fixture
+def in_folder(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(str(tmp_path))
