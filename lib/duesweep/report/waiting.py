@@ -6,7 +6,6 @@ from typing import Any
 
 from duesweep.core.buckets import BUCKETS
 from duesweep.core.waiting import WaitingMessage
-from duesweep.errors import MessageError
 from duesweep.report.quantities import duration_text
 from duesweep.report.tables import Cell, Column, Row
 
@@ -49,10 +48,7 @@ def wait_text(due: datetime | None, now: datetime) -> str:
 
 def destination_text(waiting: WaitingMessage, own_queue: str) -> str:
     """Where the message goes; empty where nobody can tell."""
-    message = waiting.message
-    if message.destination is None:
-        return "" if isinstance(message.headers, MessageError) else own_queue
-    return message.destination
+    return waiting.destination(own_queue) or ""
 
 
 def bucket_rows(counts: Sequence[int]) -> list[Row]:

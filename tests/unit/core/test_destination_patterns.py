@@ -2,7 +2,7 @@
 
 import pytest
 
-from duesweep.core.waiting import fits_destination
+from duesweep.core.patterns import fits_destination
 from duesweep.stores.relational.pauses import destination_like, forwarded_like, headers_like
 
 _HEADER = '%"NServiceBus.SqlServer.ForwardDestination":"'

@@ -6,7 +6,8 @@ from datetime import datetime
 from typing import Any
 
 from duesweep.core.headers.json import FORWARD_DESTINATION
-from duesweep.core.pauses import EVERYTHING, Pause
+from duesweep.core.patterns import EVERYTHING
+from duesweep.core.pauses import Pause
 from duesweep.stores.relational.summary import aware
 
 _ANY = "%"
@@ -19,7 +20,7 @@ _SPECIAL = "\\%_["
 def destination_like(pattern: str) -> Sequence[str]:
     """For a column with the destination."""
     like = _ANY.join(map(_escaped, pattern.split("*")))
-    # A name fits addresses that begin with it (`core.waiting.fits_destination`).
+    # A name fits addresses that begin with it (`core.patterns.fits_destination`).
     is_name = "*" not in pattern and "@" not in pattern
     return [like, f"{like}@{_ANY}"] if is_name else [like]
 
