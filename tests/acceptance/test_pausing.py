@@ -76,6 +76,21 @@ def test_messages_that_the_plan_cannot_tell_are_paused_are_counted_as_held(
     assert len(endpoint.waiting()) == 5
 
 
+def test_messages_with_the_paused_queues_whole_address_are_not_even_read(
+    capsys: Captured, endpoint: Endpoint
+) -> None:
+    endpoint.set_up("Billing")
+    endpoint.delay_many(3, [str(endpoint.addresses.parse("Billing"))])
+    _run(endpoint, "pause", "Billing", *LONG)
+    capsys.readouterr()
+
+    plan, swept = (_document(capsys, endpoint, command) for command in ("plan", "sweep"))
+
+    assert [(one["holder"], one["messages"]) for one in plan["held_back"]] == [("paused", 3)]
+    assert (swept["outcome"], swept["found"]) == ("idle", 0)
+    assert len(endpoint.waiting()) == 3
+
+
 def test_whole_endpoint_can_be_paused(capsys: Captured, endpoint: Endpoint) -> None:
     endpoint.set_up("Billing")
     endpoint.delay_many(2)

@@ -33,7 +33,7 @@ class WaitingMessage(NamedTuple):
     error: str | None = None
 
     def destination(self, own_queue: str) -> str | None:
-        """Where the message goes, `own_queue` if to the endpoint itself; None: it cannot be read."""
+        """Where the message goes, if it can be read; to the endpoint itself: `own_queue`."""
         message = self.message
         if message.destination is None:
             return None if isinstance(message.headers, MessageError) else own_queue
