@@ -135,7 +135,12 @@ def _list_groups(source: str, seen: Iterator[_Seen], options: ListOptions) -> No
         print(json.dumps({"source": source, **counts, "groups": documents}))
         return
     if not found:
-        print(make_printable(f"{source}: no errors."))
+        print(
+            make_printable(
+                f"{source}: no message has exhausted its attempts. `duesweep list --failing` shows "
+                "those that have failed and are tried again."
+            )
+        )
         return
     print_table(report.GROUP_COLUMNS, [report.group_row(group) for group in shown])
     _tell_rest(len(found) - len(shown))

@@ -20,7 +20,9 @@ from duesweep.report.tables import print_table
 from duesweep.report.waiting import (
     BUCKET_COLUMNS,
     COLUMNS,
+    FAILING_COLUMNS,
     bucket_rows,
+    failing_row,
     message_document,
     message_row,
 )
@@ -53,7 +55,12 @@ def run(file: Path | None, overrides: Sequence[str], options: ListOptions) -> in
 
         def show(messages: Sequence[WaitingMessage]) -> None:
             if messages:
-                print_table(COLUMNS, [message_row(one, now, own_queue) for one in messages])
+                columns, row = (
+                    (FAILING_COLUMNS, failing_row)
+                    if question.wanted.is_failing
+                    else (COLUMNS, message_row)
+                )
+                print_table(columns, [row(one, now, own_queue) for one in messages])
                 print(flush=True)
 
         with counting("looked at") as tell:
