@@ -163,6 +163,22 @@ def test_names_from_messages_cannot_move_a_terminal(capsys: Captured, endpoint: 
     assert r"Bill\x1b[2Jing\u202e" in capsys.readouterr().out
 
 
+def test_destination_that_no_message_is_for_is_told_with_similar_ones(
+    capsys: Captured, endpoint: Endpoint
+) -> None:
+    endpoint.set_up().delay_many(4, ["Billing", '"public"."Billings"', "Shipping"])
+
+    found = _document(capsys, endpoint, "--destination", "biling")
+    assert _list(endpoint, "--destination", "biling") == 0
+
+    similar = ["Billing", '"public"."Billings"']
+    assert found["unknown_destination"] == {"pattern": "biling", "similar": similar}
+    err = capsys.readouterr().err
+    assert "no message that was looked at is for the destination 'biling'; did you mean" in err
+    other = _document(capsys, endpoint, "--destination", "Billing", "--type", "Other")
+    assert (other["total"], other["unknown_destination"]) == (0, None)
+
+
 def test_messages_that_failed_are_listed_with_the_reason_and_the_next_attempt(
     capsys: Captured, endpoint: Endpoint
 ) -> None:
