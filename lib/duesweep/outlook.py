@@ -29,7 +29,8 @@ _LEAST_MESSAGES = 100
 
 class DestinationOutlook(NamedTuple):
     """Messages that are due for a destination; None: it cannot be read. `late` has how many there
-    are in each step of `LATENESS`, `eligible` how many a sweep would take.
+    are in each step of `LATENESS`, `eligible` how many a sweep would take. `problem`: why they
+    would fail, for example because there is no queue; None: none is known.
     """
 
     destination: str | None
@@ -38,6 +39,7 @@ class DestinationOutlook(NamedTuple):
     back_off: int = 0
     paused: int = 0
     limited: int = 0
+    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

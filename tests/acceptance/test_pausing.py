@@ -122,6 +122,23 @@ def test_pauses_are_listed_and_what_is_not_paused_cannot_be_resumed(
     assert row.endswith("the bank is down")
 
 
+def test_pause_that_still_holds_a_resumed_destination_is_named(
+    capsys: Captured, endpoint: Endpoint
+) -> None:
+    endpoint.set_up()
+    whole = str(endpoint.addresses.parse("Billing"))
+    _run(endpoint, "pause", "Bill*", *LONG)
+    _run(endpoint, "pause", whole, *LONG)
+    capsys.readouterr()
+
+    assert [_run(endpoint, "resume", name) for name in (whole, "Billing")] == [0, 3]
+
+    printed = capsys.readouterr()
+    assert printed.out.endswith(f"the pause of {whole} has ended.\n")
+    for name in (whole, "Billing"):
+        assert f"the pause of Bill* still holds {name}; end it with: resume 'Bill*'" in printed.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -195,6 +212,10 @@ def test_plan_tells_what_a_sweep_would_do_and_changes_nothing(
     out = capsys.readouterr().out
     assert "9 messages due, 3 of them for a sweep now." in out
     assert "paused: Shipping, 4 messages: the bank is down" in out
+    no_queue = 'There is no queue table "public"."Nowhere"'
+    problems = {one["destination"]: one["problem"] for one in planned["destinations"]}
+    assert problems == {"Billing": None, "Shipping": None, "Nowhere": no_queue}
+    assert f"Would fail:\n  Nowhere, 2 messages: {no_queue}\n" in out
     assert endpoint.delayed in out
 
 
