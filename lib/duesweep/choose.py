@@ -2,7 +2,7 @@
 them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from duesweep.core.waiting import DueSpan, MessageFilter, WaitingMessage, spelled_alike
@@ -15,14 +15,19 @@ Fits = Callable[[WaitingMessage], bool]
 
 class Choice:
     """The messages that a filter means, in pages, those with the earliest Due first; it is read
-    once. `looked_at` is how many messages were looked at so far. `is_cut`: there are more, but it
-    stopped at its limit.
+    once. `looked_at` is how many messages were looked at so far, and `destinations` where they go.
+    `is_cut`: there are more, but it stopped at its limit.
     """
 
     def __init__(
-        self, pages: Iterator[Sequence[WaitingMessage]], fits: Fits, most: int | None = None
+        self,
+        pages: Iterator[Sequence[WaitingMessage]],
+        fits: Fits,
+        destinations: Collection[str] = (),
+        most: int | None = None,
     ) -> None:
         self.looked_at = 0
+        self.destinations = destinations
         self.is_cut = False
         self._pages = pages
         self._fits = fits
@@ -47,15 +52,20 @@ def choose(
     that have to read headers. `own_queue` is the name that stands for the endpoint's own queue.
     """
 
+    destinations: set[str] = set()
+
     def fits(waiting: WaitingMessage) -> bool:
+        destination = waiting.destination(own_queue)
+        if destination is not None:
+            destinations.add(destination)
         return wanted.matches(waiting, own_queue)
 
     if wanted.keys:
         found = [one for one in find_by_keys(session, wanted.keys) if _is_in(one, wanted.due)]
-        yield Choice(iter([found]), fits)
+        yield Choice(iter([found]), fits, destinations)
         return
     with session.look(wanted.due) as pages:
-        yield Choice(pages, fits, scan_limit if wanted.reads_headers else None)
+        yield Choice(pages, fits, destinations, scan_limit if wanted.reads_headers else None)
 
 
 def find_by_keys(

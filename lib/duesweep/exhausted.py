@@ -11,6 +11,7 @@ from typing import Any
 from duesweep.core.change import ChangeKind
 from duesweep.core.error_rows import ErrorFilter, ErrorId, ErrorRow
 from duesweep.core.message import first_type
+from duesweep.core.patterns import UnknownDestination, find_unknown
 from duesweep.core.replay import KeptMessage
 from duesweep.errors import ConfigError
 from duesweep.ledger.ledger import Ledger
@@ -63,6 +64,13 @@ class ExhaustedMessages:
             row = _row(found)
             if chosen.matches(row):
                 yield row
+
+    def unknown_destination(self, chosen: ErrorFilter) -> UnknownDestination | None:
+        """The filter's destination, if no error was ever for it."""
+        if chosen.destination is None:
+            return None
+        found = self._ledger.rows("errors", ("destination",), self._source)
+        return find_unknown(chosen.destination, {row["destination"] for row in found} - {None})
 
     def fates(self) -> dict[ErrorId, Fate]:
         """What became of errors; those that nobody has touched are not in it."""

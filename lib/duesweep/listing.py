@@ -6,6 +6,7 @@ from datetime import datetime
 
 from duesweep.choose import choose
 from duesweep.core.buckets import BUCKETS, bucket_ends, bucket_of
+from duesweep.core.patterns import UnknownDestination, find_unknown
 from duesweep.core.waiting import DueSpan, MessageFilter, WaitingMessage
 from duesweep.stores.steering import LooksAtMessages
 
@@ -17,13 +18,15 @@ Show = Callable[[Sequence[WaitingMessage]], None]
 class Listing:
     """`messages` are the first ones of all that were chosen, `counts` how many of all are in each
     of `BUCKETS`. `looked_at`: how many messages were looked at to choose them; None: the store
-    counted. `is_cut`: there are more than the limit of that, so the counts are too low.
+    counted. `is_cut`: there are more than the limit of that, so the counts are too low. `unknown`:
+    the filter's destination, if none of those that were looked at is for it.
     """
 
     messages: Sequence[WaitingMessage]
     counts: Sequence[int]
     looked_at: int | None = None
     is_cut: bool = False
+    unknown: UnknownDestination | None = None
 
     @property
     def total(self) -> int:
@@ -75,7 +78,8 @@ def list_waiting(
         show(first)
     if is_counted:
         return Listing(first, _count(session, wanted.due, ends))
-    return Listing(first, counts, choice.looked_at, choice.is_cut)
+    unknown = None if choice.is_cut else find_unknown(wanted.destination, choice.destinations)
+    return Listing(first, counts, choice.looked_at, choice.is_cut, unknown)
 
 
 def _show_nothing(_: Sequence[WaitingMessage]) -> None:

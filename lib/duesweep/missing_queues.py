@@ -7,7 +7,8 @@ has another of the queues. If it has no other, somebody has to say where the mes
 example with a route.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from duesweep.context import SweepContext
@@ -54,6 +55,23 @@ def refuse_missing_queues(
             found = {name: found[name] for name in sorted(found) if name in stored}
     if found:
         raise _make_error(found)
+
+
+def find_missing_queues(context: SweepContext, destinations: Iterable[str]) -> dict[str, str]:
+    """Why messages for these destinations would fail now: no queue, no route, or not allowed. Says
+    nothing of a destination that cannot be asked about now.
+    """
+    missing: dict[str, str] = {}
+    with suppress(StoreError), context.store.open_task() as task, context.queue.open(task) as queue:
+        for address in destinations:
+            try:
+                queue.resolve(None if address == context.own_name else address)
+            except MessageError as error:
+                missing[address] = str(error)
+            except StoreError:
+                # Out of reach, or this role has no right.
+                continue
+    return missing
 
 
 def _find_connections_without_queues(

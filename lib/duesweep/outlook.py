@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from duesweep.context import SweepContext
 from duesweep.core.held import HeldBack, Holder, held_by_pause
-from duesweep.core.pauses import EVERYTHING, Pause, Paused
+from duesweep.core.patterns import fits_destination
+from duesweep.core.pauses import Pause, Paused
 from duesweep.core.waiting import DueSpan, WaitingMessage
 from duesweep.errors import MessageError
 from duesweep.ledger.ledger import Ledger
@@ -28,7 +29,8 @@ _LEAST_MESSAGES = 100
 
 class DestinationOutlook(NamedTuple):
     """Messages that are due for a destination; None: it cannot be read. `late` has how many there
-    are in each step of `LATENESS`, `eligible` how many a sweep would take.
+    are in each step of `LATENESS`, `eligible` how many a sweep would take. `problem`: why they
+    would fail, for example because there is no queue; None: none is known.
     """
 
     destination: str | None
@@ -37,6 +39,7 @@ class DestinationOutlook(NamedTuple):
     back_off: int = 0
     paused: int = 0
     limited: int = 0
+    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +113,10 @@ class DueMessages:
         """What holds messages back, as far as they were looked at."""
         counts = self._counts.values()
         for pause in pauses:
-            own = Paused((pause.pattern,), self._context.own_name)
-            yield held_by_pause(
-                pause,
-                sum(n.paused for name, n in self._counts.items() if _is_held(name, own)),
-            )
+            held = [n for name, n in self._counts.items() if fits_destination(name, pause.pattern)]
+            yield held_by_pause(pause, sum(each.paused for each in held))
         if waiting := sum(each.back_off for each in counts):
-            why = "they have failed, and are tried again later; see the ledger's `retries`"
+            why = "they have failed, and are tried again later; see `duesweep list --failing`"
             yield HeldBack(Holder.BACK_OFF, None, why, waiting)
         for limit in self._context.rate_limits.limits:
             names = [name for name in self._counts if self._context.rate_limits.of(name) == limit]
@@ -138,11 +138,6 @@ class DueMessages:
         else:
             counts.eligible += 1
             counts.limited += self._context.rate_limits.of(name) is not None
-
-
-def _is_held(name: str | None, paused: Paused) -> bool:
-    """Without a name: the destination cannot be read, so only a pause of everything holds it."""
-    return EVERYTHING in paused.patterns if name is None else paused.holds(name)
 
 
 def estimate_seconds(ledger: Ledger, source: str, messages: int, engine: str) -> float | None:

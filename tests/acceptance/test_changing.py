@@ -423,3 +423,44 @@ def test_ledger_that_has_lost_its_changes_is_refused(
 
     assert "has lost the table changes" in capsys.readouterr().err
     assert endpoint.waiting() == sorted(due_later[1:])
+
+
+@pytest.mark.parametrize("command", [("cancel",), ("reschedule", "--by", "1h")])
+def test_destination_without_messages_and_without_a_queue_is_a_mistake(
+    endpoint: Endpoint,
+    due_later: Sequence[str],
+    capsys: pytest.CaptureFixture[str],
+    command: tuple[str, ...],
+) -> None:
+    for more in (("--yes",), ("--dry-run",), ("--yes", "--json")):
+        assert run(endpoint, *command, "--destination", "Biling", *REASON, *more) == 2
+
+        printed = capsys.readouterr()
+        assert "No waiting message is for the destination 'Biling'" in printed.err + printed.out
+        assert "did you mean 'Billing'?" in printed.err + printed.out
+    assert endpoint.waiting() == sorted(due_later)
+
+
+def test_filter_is_repeated_until_its_queue_has_no_message_left(
+    endpoint: Endpoint, due_later: Sequence[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ("cancel", "--destination", "Billing", "--yes", *REASON)
+
+    assert [run(endpoint, *asked), run(endpoint, *asked)] == [0, 0]
+
+    printed = capsys.readouterr()
+    assert printed.out.endswith(": cancelled 0 messages.\n")
+    assert printed.err == "duesweep: no waiting message is for the destination 'Billing'\n"
+    assert run(endpoint, *asked, "--json") == 0
+    unknown = json.loads(capsys.readouterr().out)["unknown_destination"]
+    assert unknown == {"pattern": "Billing", "similar": []}
+    assert endpoint.waiting() == [due_later[2]]
+
+
+def test_filter_finds_the_queues_name_in_an_address(endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing")
+    endpoint.delay(str(endpoint.addresses.parse("Billing")), due_in_seconds=HOUR)
+
+    assert run(endpoint, "cancel", "--destination", "Billing", "--yes", *REASON) == 0
+
+    assert endpoint.waiting() == []

@@ -173,7 +173,30 @@ def test_no_errors_are_no_fault_and_no_ledger_is(endpoint: Endpoint, duesweep: D
 
     found = duesweep("errors", "list")
     assert (found.code, found.err) == (0, "")
-    assert found.out.endswith(": no errors.\n")
+    assert ": no message has exhausted its attempts. `duesweep list --failing` " in found.out
+
+
+def test_destination_without_errors_and_without_a_queue_is_a_mistake(
+    endpoint: Endpoint, duesweep: Duesweep
+) -> None:
+    endpoint.set_up("Billing")
+    whole = str(endpoint.addresses.parse("Shipping"))
+    _fail(endpoint, duesweep, delayed_row(whole))
+    asked = ("--destination", "Shiping")
+
+    listed = duesweep("errors", "list", *asked)
+    for act in ("replay", "discard"):
+        typo = duesweep("errors", act, *asked, "--yes", "--reason", "a test")
+        assert typo.code == 2
+        assert "No error is for the destination 'Shiping', and it has no queue" in typo.err
+        assert f"did you mean {whole!r}?" in typo.err
+
+    assert (listed.code, whole in listed.err) == (0, True)
+    # Its queue is there, so a script may ask for it again and again.
+    known = duesweep("errors", "discard", "--destination", "Billing", "--yes", "--json")
+    assert (known.code, known.document["unknown_destination"]["similar"]) == (0, [])
+    found = duesweep("errors", "discard", "--destination", "Shipping", "--yes")
+    assert found.out.splitlines()[-1].split(",")[0].endswith(": discarded 1 error")
 
 
 def test_show_has_headers_body_stack_and_what_was_done(

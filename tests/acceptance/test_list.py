@@ -163,6 +163,55 @@ def test_names_from_messages_cannot_move_a_terminal(capsys: Captured, endpoint: 
     assert r"Bill\x1b[2Jing\u202e" in capsys.readouterr().out
 
 
+def test_destination_that_no_message_is_for_is_told_with_similar_ones(
+    capsys: Captured, endpoint: Endpoint
+) -> None:
+    endpoint.set_up().delay_many(4, ["Billing", '"public"."Billings"', "Shipping"])
+
+    found = _document(capsys, endpoint, "--destination", "biling")
+    assert _list(endpoint, "--destination", "biling") == 0
+
+    similar = ["Billing", '"public"."Billings"']
+    assert found["unknown_destination"] == {"pattern": "biling", "similar": similar}
+    err = capsys.readouterr().err
+    assert "no message that was looked at is for the destination 'biling'; did you mean" in err
+    other = _document(capsys, endpoint, "--destination", "Billing", "--type", "Other")
+    assert (other["total"], other["unknown_destination"]) == (0, None)
+
+
+def test_messages_that_failed_are_listed_with_the_reason_and_the_next_attempt(
+    capsys: Captured, endpoint: Endpoint
+) -> None:
+    endpoint.set_up("Billing")
+    endpoint.delay("Billing", due_in_seconds=3_600)
+    key = endpoint.delay("Bilings")
+    endpoint.delay("Billing")
+    file = str(endpoint.config_file())
+    assert main(["sweep", "--config", file]) == 3
+    summary = capsys.readouterr().out
+    assert main(["errors", "list", "--config", file]) == 0
+    no_errors = capsys.readouterr().out
+
+    document = _document(capsys, endpoint, "--failing")
+    assert _list(endpoint, "--failing") == 0
+
+    titles, row, *_ = capsys.readouterr().out.splitlines()
+    (message,) = document["messages"]
+    assert (message["key"], message["attempts"], document["total"]) == (key, 1, 1)
+    assert message["error"] == 'There is no queue table "public"."Bilings"'
+    assert message["next_attempt_at"] > document["now"]
+    assert titles.split() == (
+        ["attempts", "next", "attempt", "(UTC)", "destination", "type", "key", "reason"]
+    )
+    next_attempt = message["next_attempt_at"][:19].replace("T", " ")
+    assert row.split(maxsplit=1)[1].startswith(f"{next_attempt}  Bilings ")
+    assert key in row
+    assert row.endswith(message["error"])
+    assert "duesweep list --failing" in summary
+    assert "no message has exhausted its attempts" in no_errors
+    assert "duesweep list --failing" in no_errors
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

@@ -76,6 +76,21 @@ def test_messages_that_the_plan_cannot_tell_are_paused_are_counted_as_held(
     assert len(endpoint.waiting()) == 5
 
 
+def test_messages_with_the_paused_queues_whole_address_are_not_even_read(
+    capsys: Captured, endpoint: Endpoint
+) -> None:
+    endpoint.set_up("Billing")
+    endpoint.delay_many(3, [str(endpoint.addresses.parse("Billing"))])
+    _run(endpoint, "pause", "Billing", *LONG)
+    capsys.readouterr()
+
+    plan, swept = (_document(capsys, endpoint, command) for command in ("plan", "sweep"))
+
+    assert [(one["holder"], one["messages"]) for one in plan["held_back"]] == [("paused", 3)]
+    assert (swept["outcome"], swept["found"]) == ("idle", 0)
+    assert len(endpoint.waiting()) == 3
+
+
 def test_whole_endpoint_can_be_paused(capsys: Captured, endpoint: Endpoint) -> None:
     endpoint.set_up("Billing")
     endpoint.delay_many(2)
@@ -105,6 +120,23 @@ def test_pauses_are_listed_and_what_is_not_paused_cannot_be_resumed(
     assert titles.split()[0] == "destination"
     assert row.startswith("Billing ")
     assert row.endswith("the bank is down")
+
+
+def test_pause_that_still_holds_a_resumed_destination_is_named(
+    capsys: Captured, endpoint: Endpoint
+) -> None:
+    endpoint.set_up()
+    whole = str(endpoint.addresses.parse("Billing"))
+    _run(endpoint, "pause", "Bill*", *LONG)
+    _run(endpoint, "pause", whole, *LONG)
+    capsys.readouterr()
+
+    assert [_run(endpoint, "resume", name) for name in (whole, "Billing")] == [0, 3]
+
+    printed = capsys.readouterr()
+    assert printed.out.endswith(f"the pause of {whole} has ended.\n")
+    for name in (whole, "Billing"):
+        assert f"the pause of Bill* still holds {name}; end it with: resume 'Bill*'" in printed.err
 
 
 @pytest.mark.parametrize(
@@ -180,6 +212,10 @@ def test_plan_tells_what_a_sweep_would_do_and_changes_nothing(
     out = capsys.readouterr().out
     assert "9 messages due, 3 of them for a sweep now." in out
     assert "paused: Shipping, 4 messages: the bank is down" in out
+    no_queue = 'There is no queue table "public"."Nowhere"'
+    problems = {one["destination"]: one["problem"] for one in planned["destinations"]}
+    assert problems == {"Billing": None, "Shipping": None, "Nowhere": no_queue}
+    assert f"Would fail:\n  Nowhere, 2 messages: {no_queue}\n" in out
     assert endpoint.delayed in out
 
 

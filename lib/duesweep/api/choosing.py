@@ -8,6 +8,7 @@ from datetime import datetime
 from duesweep.change_messages import Chosen
 from duesweep.choose import choose, open_look
 from duesweep.context import SweepContext
+from duesweep.core.patterns import UnknownDestination, find_unknown
 from duesweep.core.waiting import MessageFilter, WaitingMessage, spelled_alike
 from duesweep.errors import ConfigError
 from duesweep.report.waiting import destination_text
@@ -19,7 +20,9 @@ FilterAt = Callable[[datetime], MessageFilter]
 
 @dataclass(slots=True)
 class FoundMessages:
-    """The messages that were chosen, without their headers; the first of them whole."""
+    """The messages that were chosen, without their headers; the first of them whole. `unknown`: the
+    filter's destination, if no message is for it.
+    """
 
     wanted: MessageFilter
     now: datetime
@@ -28,6 +31,7 @@ class FoundMessages:
     destinations: Counter[str] = field(default_factory=Counter)
     first: list[WaitingMessage] = field(default_factory=list)
     message_ids: set[str | None] = field(default_factory=set)
+    unknown: UnknownDestination | None = None
 
     def add(self, messages: Sequence[WaitingMessage], own_queue: str) -> None:
         """Note these, too."""
@@ -76,4 +80,5 @@ def find_messages(
             "mean more of them; nothing was changed",
             advice="choose fewer by their Due (--due-after, --due-before), or raise --scan-limit",
         )
+    found.unknown = find_unknown(found.wanted.destination, choice.destinations)
     return found

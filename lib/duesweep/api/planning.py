@@ -9,6 +9,7 @@ from duesweep.choose import open_look
 from duesweep.context import SweepContext
 from duesweep.errors import ConfigError, LedgerError
 from duesweep.ledger.locations import local_folder
+from duesweep.missing_queues import find_missing_queues
 from duesweep.outlook import DestinationOutlook, DueMessages, Outlook, estimate_seconds
 from duesweep.stores.abilities import TellsPlanSql
 from duesweep.stores.steering import pauses_of
@@ -16,6 +17,8 @@ from duesweep.stores.steering import pauses_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# So many destinations, those with the most messages, are compared with the queues.
+_MOST_ASKED = 100
 # Called with the destinations, before all messages are counted, which may take its time.
 Show = Callable[[Sequence[DestinationOutlook]], None]
 
@@ -31,6 +34,7 @@ def look_ahead(
         destinations = messages.look(look)
         if show is not None:
             show(destinations)
+        destinations = _with_problems(context, destinations)
         due, *_ = look.count_waiting([now])
         # A plan cannot tell of all messages whether they are paused; who has read them can.
         eligible = (
@@ -56,6 +60,14 @@ def look_ahead(
         seconds=_estimate(context, eligible, engine, spark),
         sql=sql,
     )
+
+
+def _with_problems(
+    context: SweepContext, destinations: Sequence[DestinationOutlook]
+) -> Sequence[DestinationOutlook]:
+    names = [one.destination for one in destinations[:_MOST_ASKED] if one.destination is not None]
+    missing = find_missing_queues(context, names)
+    return [one._replace(problem=missing.get(one.destination or "")) for one in destinations]
 
 
 def _estimate(

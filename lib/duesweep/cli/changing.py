@@ -21,6 +21,7 @@ from duesweep.cli.commands import (
 from duesweep.cli.counting import counted, counting
 from duesweep.cli.filters import FilterOptions
 from duesweep.cli.signals import DONE_STAYS_DONE, stop_on_signals
+from duesweep.cli.unknown import refuse_unknown, unknown_document
 from duesweep.core.change import Command, CommandName
 from duesweep.core.waiting import MessageFilter
 from duesweep.errors import ConfigError, ExitCode
@@ -58,13 +59,16 @@ def run(file: Path | None, overrides: Sequence[str], options: ChangeOptions) -> 
     context, own_queue = wiring.sweep_context(config), config.store.endpoint
     with counting("looked at") as tell:
         found = find_messages(context, own_queue, options.chosen.at, options.scan_limit, tell)
+    refuse_unknown(context, found.unknown, "waiting message", "`duesweep list` shows the messages")
     asked = len(found.lock_keys) + found.missing
     common = options.common
     if common.is_dry_run:
         _print_dry_run(found, own_queue, options, context.store.source)
         return ExitCode.DONE
     if not found.lock_keys:
-        return print_nothing(context.store.source, options.words, asked, common)
+        return print_nothing(
+            context.store.source, options.words, asked, common, unknown_document(found.unknown)
+        )
     require_reason(common.reason, len(found.lock_keys))
     if not _is_exact(found.wanted) or options.everything:
         if not common.yes and not common.as_json:
@@ -126,6 +130,7 @@ def _print_dry_run(
             "gone": found.missing,
             "destinations": dict(found.destinations.most_common()),
             "messages": [message_document(one, own_queue) for one in found.first],
+            "unknown_destination": unknown_document(found.unknown),
             "exit_code": 0,
         }
         print(json.dumps(document))

@@ -2,7 +2,9 @@
 
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from duesweep.cli.confirm import confirm
 from duesweep.core.change import CommandName
@@ -31,17 +33,27 @@ def may_go_on(options: CommandOptions, name: CommandName, messages: int) -> bool
     return False
 
 
-def print_nothing(source: str, words: Words, asked: int, options: CommandOptions) -> int:
-    """Tell that no message was found, where `asked` were asked for by name."""
+def print_nothing(
+    source: str,
+    words: Words,
+    asked: int,
+    options: CommandOptions,
+    unknown: Mapping[str, Any] | None = None,
+) -> int:
+    """Tell that no message was found, where `asked` were asked for by name. `unknown`: a
+    destination that no message is for, for JSON.
+    """
     code = ExitCode.MESSAGES_FAILED if asked else ExitCode.DONE
     if options.as_json:
         nothing = {"changed": 0, "held": 0, "gone": asked, "refused": 0, "is_stopped": False}
         ends = {"ledger_error": None, "exit_code": int(code), "error": None}
+        unknown_destination = {"unknown_destination": unknown}
         print(
             json.dumps(
                 {"command": words.command.value, "command_id": None, "source": source}
                 | nothing
                 | ends
+                | unknown_destination
             )
         )
     else:

@@ -12,6 +12,7 @@ from pathlib import Path
 from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.api.ledgers import command_ledger
+from duesweep.cli.unknown import print_unknown, unknown_document
 from duesweep.core.change import ChangeKind
 from duesweep.core.error_rows import ErrorFilter, ErrorGroups, ErrorRow
 from duesweep.core.moment import Moment
@@ -69,7 +70,7 @@ def list_errors(file: Path | None, overrides: Sequence[str], options: ListOption
         if options.chosen.group is not None:
             _list_rows(source, seen, options)
         else:
-            _list_groups(source, seen, options)
+            _list_groups(source, seen, options, messages)
     return ExitCode.DONE
 
 
@@ -123,19 +124,27 @@ def _look(messages: ExhaustedMessages, options: ListOptions) -> Iterator[_Seen]:
             yield row, fate
 
 
-def _list_groups(source: str, seen: Iterator[_Seen], options: ListOptions) -> None:
+def _list_groups(
+    source: str, seen: Iterator[_Seen], options: ListOptions, messages: ExhaustedMessages
+) -> None:
     groups = ErrorGroups()
     for row, fate in seen:
         groups.add(row, None if fate is None else fate.kind)
     found = groups.sorted()
     shown = found[: options.limit]
+    wanted = options.chosen.chosen()
+    unknown = None if found else messages.unknown_destination(wanted)
     if options.as_json:
         documents = [report.group_document(group) for group in shown]
         counts = {"groups_in_all": len(found), "open": sum(group.open for group in found)}
-        print(json.dumps({"source": source, **counts, "groups": documents}))
+        told = {"unknown_destination": unknown_document(unknown)}
+        print(json.dumps({"source": source, **counts, "groups": documents, **told}))
         return
     if not found:
-        print(make_printable(f"{source}: no errors."))
+        none = "no message has exhausted its attempts" if wanted.is_empty else "no error is meant"
+        failing = "`duesweep list --failing` shows messages that have failed and are tried again"
+        print(make_printable(f"{source}: {none}. {failing}."))
+        print_unknown(unknown, "error")
         return
     print_table(report.GROUP_COLUMNS, [report.group_row(group) for group in shown])
     _tell_rest(len(found) - len(shown))

@@ -15,6 +15,7 @@ from duesweep.cli.counting import counted, counting
 from duesweep.cli.errors_listing import ErrorOptions
 from duesweep.cli.errors_telling import Act, End, Named, print_groups, warn_of_copies
 from duesweep.cli.signals import DONE_STAYS_DONE, stop_on_signals
+from duesweep.cli.unknown import refuse_unknown
 from duesweep.context import SweepContext
 from duesweep.core.change import Command, CommandName
 from duesweep.core.error_rows import ErrorFilter
@@ -101,6 +102,10 @@ def _run(call: Call, opened: _Opened, found: Found, act: Act) -> int:
     named = Named.of(found, call.chosen.ids)
     end = End(opened.context.store.source, found, act, named, is_dry_run=common.is_dry_run)
     named.tell()
+    if not (found.rows or found.done_rows):
+        unknown = opened.messages.unknown_destination(call.chosen.chosen())
+        refuse_unknown(opened.context, unknown, "error", "`duesweep errors list` shows the errors")
+        end = replace(end, unknown=unknown)
     if not (common.as_json or named.is_exact) and found.rows:
         print_groups(found)
     if not common.is_dry_run and found.rows:

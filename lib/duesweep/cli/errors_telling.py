@@ -6,8 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from duesweep.cli.unknown import unknown_document
 from duesweep.core.change import CommandName
 from duesweep.core.error_rows import ErrorFilter, ErrorGroups
+from duesweep.core.patterns import UnknownDestination
 from duesweep.errors import ExitCode
 from duesweep.exhausted import ExhaustedMessages
 from duesweep.replay import Discard, Found, Replay
@@ -74,7 +76,7 @@ def _done_texts(found: Found, wanted: str) -> list[str]:
 @dataclass(frozen=True, slots=True)
 class End:
     """How a command ended. `done` None: it did nothing, because there was nothing to do, it was a
-    dry run, or somebody said no.
+    dry run, or somebody said no. `unknown`: the filter's destination, if no error is for it.
     """
 
     source: str
@@ -84,6 +86,7 @@ class End:
     done: CommandReport | None = None
     is_dry_run: bool = False
     is_declined: bool = False
+    unknown: UnknownDestination | None = None
 
     @property
     def exit_code(self) -> ExitCode:
@@ -141,6 +144,7 @@ class End:
             ],
             "is_stopped": done is not None and done.is_stopped,
             "ledger_error": None if done is None else done.ledger_error,
+            "unknown_destination": unknown_document(self.unknown),
             "exit_code": int(self.exit_code),
         }
 

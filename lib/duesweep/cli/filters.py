@@ -74,6 +74,7 @@ class FilterOptions:
     headers: Sequence[str] = ()
     due_after: Moment | None = None
     due_before: Moment | None = None
+    is_failing: bool = False
 
     def __post_init__(self) -> None:
         """Raises `ConfigError` for a header without a pattern: before anything is connected to."""
@@ -89,6 +90,7 @@ class FilterOptions:
             saga_id=self.saga_id,
             headers=self._named_patterns(),
             due=self._span(now),
+            is_failing=self.is_failing,
         )
 
     def _named_patterns(self) -> tuple[tuple[str, str], ...]:

@@ -11,6 +11,7 @@ from duesweep import wiring
 from duesweep.choose import open_look
 from duesweep.cli.counting import counting
 from duesweep.cli.filters import FilterOptions
+from duesweep.cli.unknown import print_unknown, unknown_document
 from duesweep.core.buckets import BUCKETS
 from duesweep.core.waiting import WaitingMessage
 from duesweep.errors import ExitCode
@@ -20,7 +21,9 @@ from duesweep.report.tables import print_table
 from duesweep.report.waiting import (
     BUCKET_COLUMNS,
     COLUMNS,
+    FAILING_COLUMNS,
     bucket_rows,
+    failing_row,
     message_document,
     message_row,
 )
@@ -53,7 +56,12 @@ def run(file: Path | None, overrides: Sequence[str], options: ListOptions) -> in
 
         def show(messages: Sequence[WaitingMessage]) -> None:
             if messages:
-                print_table(COLUMNS, [message_row(one, now, own_queue) for one in messages])
+                columns, row = (
+                    (FAILING_COLUMNS, failing_row)
+                    if question.wanted.is_failing
+                    else (COLUMNS, message_row)
+                )
+                print_table(columns, [row(one, now, own_queue) for one in messages])
                 print(flush=True)
 
         with counting("looked at") as tell:
@@ -67,6 +75,7 @@ def run(file: Path | None, overrides: Sequence[str], options: ListOptions) -> in
 
 def _print_counts(listing: Listing, options: ListOptions) -> None:
     print_table(BUCKET_COLUMNS, bucket_rows(listing.counts))
+    print_unknown(listing.unknown, "message that was looked at")
     if listing.looked_at is not None:
         print(_looked_at(listing, options.scan_limit), file=sys.stderr)
     left = listing.total - len(listing.messages)
@@ -92,6 +101,7 @@ def _print_document(source: str, listing: Listing, question: Question) -> None:
         "counts": dict(zip(BUCKETS, listing.counts, strict=True)),
         "looked_at": listing.looked_at,
         "is_cut": listing.is_cut,
+        "unknown_destination": unknown_document(listing.unknown),
         "messages": [message_document(one, question.own_queue) for one in listing.messages],
     }
     print(json.dumps(document))

@@ -39,6 +39,12 @@ def list_waiting(  # noqa: PLR0913 - its options
     count: Annotated[
         bool, typer.Option("--count", help="Show no messages, only how many there are.")
     ] = False,
+    failing: Annotated[
+        bool,
+        typer.Option(
+            "--failing", help="Only messages that have failed: why, and when they are tried again."
+        ),
+    ] = False,
     as_json: OneDocument = False,
 ) -> int:
     """List the messages that wait, and count how soon they come due. Changes and locks nothing.
@@ -56,6 +62,7 @@ def list_waiting(  # noqa: PLR0913 - its options
         headers=header or (),
         due_after=due_after,
         due_before=due_before,
+        is_failing=failing,
     )
     options = command.ListOptions(
         chosen, limit=limit, scan_limit=scan_limit, only_count=count, as_json=as_json

@@ -12,6 +12,7 @@ from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.api.caller import given_by
 from duesweep.core.moment import Moment
+from duesweep.core.patterns import fits_destination
 from duesweep.core.pauses import Pause
 from duesweep.errors import ConfigError, ExitCode
 from duesweep.report.held import PAUSE_COLUMNS, pause_document, pause_row, pause_sentence
@@ -56,14 +57,23 @@ def resume(file: Path | None, overrides: Sequence[str], pattern: str, *, as_json
     with _open(file, overrides, "resume") as (driver, session):
         was_paused = session.resume(pattern)
         others = session.pauses()
+        holding = [one for one in others if fits_destination(pattern, one.pattern)]
         if as_json:
             document = _document(driver.source, others) | {"resumed": was_paused}
             print(json.dumps(document))
         elif was_paused:
-            print(make_printable(f"{driver.source}: {pattern} goes on with the next batch."))
+            goes_on = f"{pattern} goes on with the next batch"
+            text = f"the pause of {pattern} has ended" if holding else goes_on
+            print(make_printable(f"{driver.source}: {text}."))
         if not was_paused:
             known = ", ".join(one.pattern for one in others) or "nothing"
             text = f"duesweep: {pattern} is not paused; paused is: {known}"
+            print(make_printable(text), file=sys.stderr)
+        for one in holding:
+            text = (
+                f"duesweep: the pause of {one.pattern} still holds {pattern}; end it with: "
+                f"resume {one.pattern!r}"
+            )
             print(make_printable(text), file=sys.stderr)
     return ExitCode.DONE if was_paused else ExitCode.MESSAGES_FAILED
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from duesweep.core.waiting import fits_destination
+from duesweep.core.patterns import fits_destination
 from duesweep.errors import MessageError
 
 

@@ -8,7 +8,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from duesweep.core.change import ChangeKind
-from duesweep.core.waiting import fits_pattern, spellings
+from duesweep.core.patterns import fits_any, fits_destination
+from duesweep.core.waiting import spellings
 
 _GROUP_DIGITS = 8
 
@@ -69,10 +70,14 @@ class ErrorFilter:
         return (
             self._is_named(row)
             and self._is_in_time(row.last_failed_at)
-            and _fits(self.error_class, row.error_class, row.error_class.rpartition(".")[2])
-            and _fits(self.destination, row.destination)
-            and _fits(self.message_type, row.message_type)
+            and fits_any(self.error_class, (row.error_class, row.error_class.rpartition(".")[2]))
+            and self._fits_destination(row.destination)
+            and fits_any(self.message_type, [row.message_type])
         )
+
+    def _fits_destination(self, address: str | None) -> bool:
+        pattern = self.destination
+        return pattern is None or (address is not None and fits_destination(address, pattern))
 
     def _is_named(self, row: ErrorRow) -> bool:
         if self.group is not None and row.group != self.group:
@@ -142,9 +147,3 @@ class ErrorGroups:
     def sorted(self) -> list[ErrorGroup]:
         """The groups, those with the most open errors first."""
         return sorted(self._groups.values(), key=lambda g: (-g.open, -g.count, g.id))
-
-
-def _fits(pattern: str | None, *texts: str | None) -> bool:
-    return pattern is None or any(
-        text is not None and fits_pattern(text, pattern) for text in texts
-    )

@@ -6,11 +6,8 @@ from datetime import datetime
 
 from duesweep.core.destination_breakers import Address
 from duesweep.core.message import Message
-from duesweep.core.waiting import fits_destination
+from duesweep.core.patterns import EVERYTHING, fits_destination
 from duesweep.errors import MessageError
-
-# The pattern that fits all destinations.
-EVERYTHING = "*"
 
 
 @dataclass(frozen=True, slots=True)

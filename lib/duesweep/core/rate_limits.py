@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from duesweep.core.clock import Clock
 from duesweep.core.destination_breakers import Address
-from duesweep.core.waiting import fits_destination
+from duesweep.core.patterns import fits_destination
 
 # What is reserved reaches the queue a little earlier or later than planned. So less than the limit
 # is reserved, and no second has more.

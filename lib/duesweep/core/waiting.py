@@ -1,20 +1,18 @@
 """Messages that wait in a store, as an operator sees them, and the choice of some of them."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from fnmatch import fnmatchcase
 from typing import NamedTuple
 from uuid import UUID
 
 from duesweep.core.message import Headers, Message
+from duesweep.core.patterns import fits_any, fits_destination
+from duesweep.errors import MessageError
 
 SAGA_ID = "NServiceBus.SagaId"
 # Under it a deferred message names the saga that it is for.
 _SAGA_IDS = (SAGA_ID, "NServiceBus.OriginatingSagaId")
-# As PostgreSQL's addresses are written in full: "schema"."table".
-_QUOTED_TABLE = re.compile(r'(?:"(?:[^"]|"")*"\.)?"((?:[^"]|"")*)"')
 
 
 class WaitingMessage(NamedTuple):
@@ -34,6 +32,13 @@ class WaitingMessage(NamedTuple):
     next_attempt_at: datetime | None = None
     error: str | None = None
 
+    def destination(self, own_queue: str) -> str | None:
+        """Where the message goes, if it can be read; to the endpoint itself: `own_queue`."""
+        message = self.message
+        if message.destination is None:
+            return None if isinstance(message.headers, MessageError) else own_queue
+        return message.destination
+
 
 @dataclass(frozen=True, slots=True)
 class DueSpan:
@@ -49,8 +54,9 @@ class DueSpan:
 class MessageFilter:
     """Which messages an operator means. All conditions have to hold; no condition: all messages.
 
-    `destination`, `message_type` and the values of `headers` are patterns in which `*` stands for
-    any text. A message for the endpoint itself has the name of its own queue as destination.
+    `destination`, `message_type` and the values of `headers` are patterns (`core.patterns`). A
+    message for the endpoint itself has the name of its own queue as destination. `is_failing`: it
+    has failed.
     """
 
     keys: tuple[str, ...] = ()
@@ -60,6 +66,7 @@ class MessageFilter:
     saga_id: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
     due: DueSpan = DueSpan()
+    is_failing: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -77,41 +84,21 @@ class MessageFilter:
         """
         message = waiting.message
         headers = message.headers if isinstance(message.headers, dict) else {}
-        destination = own_queue if message.destination is None else message.destination
         return (
             (not self.message_ids or message.message_id in self.message_ids)
-            and _fits(destination, self.destination)
-            and _fits(message.message_type, self.message_type)
+            and (not self.is_failing or message.attempts > 0)
+            and self._fits_destination(waiting.destination(own_queue))
+            and fits_any(self.message_type, [message.message_type])
             and self._fits_headers(headers)
         )
+
+    def _fits_destination(self, address: str | None) -> bool:
+        return self.destination is None or fits_destination(address, self.destination)
 
     def _fits_headers(self, headers: Headers) -> bool:
         if self.saga_id is not None and self.saga_id not in {headers.get(n) for n in _SAGA_IDS}:
             return False
-        return all(_fits(headers.get(name), pattern) for name, pattern in self.headers)
-
-
-def fits_pattern(text: str, pattern: str) -> bool:
-    """Whether a pattern, in which `*` stands for any text, fits all of `text`."""
-    literal = pattern.replace("[", "[[]").replace("?", "[?]")
-    return fnmatchcase(text, literal)
-
-
-def fits_destination(address: str, pattern: str) -> bool:
-    """Whether a pattern fits a destination: all of its address or, unless the pattern has an `@`,
-    the queue's name in it. So `Billing` fits `Billing@[dbo]@[shop]` and `"public"."Billing"`, too.
-    """
-    if fits_pattern(address, pattern):
-        return True
-    if "@" in pattern:
-        return False
-    quoted = _QUOTED_TABLE.fullmatch(address)
-    name = quoted[1].replace('""', '"') if quoted else address.partition("@")[0]
-    return fits_pattern(name, pattern)
-
-
-def _fits(text: str | None, pattern: str | None) -> bool:
-    return pattern is None or (text is not None and fits_pattern(text, pattern))
+        return all(fits_any(pattern, [headers.get(name)]) for name, pattern in self.headers)
 
 
 def spelled_alike(key: str) -> str:

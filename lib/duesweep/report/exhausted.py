@@ -23,12 +23,12 @@ GROUP_COLUMNS = (
     Column("error", least=12),
     Column("destination", least=12),
     Column("type", least=12),
-    Column("example", least=12),
+    Column("example", least=None),
 )
 ROW_COLUMNS = (
     Column("failed (UTC)", least=None),
     Column("state", least=None),
-    Column("message id", least=36),
+    Column("message id", least=None),
     Column("error", least=12),
     Column("destination", least=12),
     Column("type", least=12),

@@ -20,7 +20,7 @@ EVENT_COLUMNS = (
     Column("at (UTC)", least=None),
     Column("what", least=None),
     Column("detail", least=20),
-    Column("sweep or command", least=16),
+    Column("sweep or command", least=None),
 )
 # Longer names do not move the values of all others to the right.
 _WIDEST_NAME = 50

@@ -7,6 +7,7 @@ from duesweep.outlook import LATENESS, DestinationOutlook, Outlook
 from duesweep.report.held import held_document, held_sentence
 from duesweep.report.quantities import count_text, duration_text
 from duesweep.report.tables import Column, Row
+from duesweep.texts import shorten
 
 _NUMBERS = ("eligible", "back-off", "paused", "limited")
 COLUMNS = (
@@ -38,6 +39,12 @@ def sentences(outlook: Outlook) -> Iterator[str]:
         else f"about {duration_text(outlook.seconds * 1_000)}, by the last sweeps"
     )
     yield f"Engine: {outlook.engine}; slices: {slices}; time: {took}."
+    failing = [one for one in outlook.destinations if one.problem is not None]
+    if failing:
+        yield "Would fail:"
+    for one in failing:
+        messages = count_text(sum(one.late), "message")
+        yield f"  {shorten(one.destination or '')}, {messages}: {one.problem}"
     if outlook.held:
         yield "Held back:"
     for held in outlook.held:

@@ -46,6 +46,8 @@ def print_summary(summary: SweepSummary, *, only_due: bool = True) -> None:
         destination = failure.destination
         example = "" if destination is None else f", for example to {shorten(destination)}"
         print(make_printable(f"  {messages}{example}: {failure.reason}"))
+    if summary.failed:
+        print("`duesweep list --failing` shows each of them, and when it is tried again.")
     if summary.breakers:
         print("What took nothing for some time:")
     for breaker in summary.breakers:

@@ -19,8 +19,8 @@ _CUT = "…"
 
 
 class Column(NamedTuple):
-    """`is_number`: on the right. `least`: how narrow it may become, in characters; None: it keeps
-    its width, as a key has to.
+    """`is_number`: on the right, and never cut. `least`: how narrow it may become, in characters;
+    None: it keeps its width, as a key has to.
     """
 
     title: str
@@ -48,12 +48,18 @@ def print_table(columns: Sequence[Column], rows: Iterable[Row]) -> None:
 
 
 def lay_out(columns: Sequence[Column], rows: Sequence[Row], width: int | None) -> list[Text]:
-    """The table's lines. None is longer than `width`; None: they are as long as they have to be."""
+    """The table's lines, which fit into `width` (None: as long as they have to be). Where the
+    columns do not fit side by side, a row has several lines. What may not be cut may be longer.
+    """
     title = [Cell(column.title, "bold") for column in columns]
     cells = [[_shown(cell) for cell in row] for row in (title, *rows)]
-    natural = [max(cell_len(row[i].text) for row in cells) for i in range(len(columns))]
-    widths = natural if width is None else _fit(columns, natural, width)
-    return [_line(columns, row, widths, width) for row in cells]
+    widths = [max(cell_len(row[i].text) for row in cells) for i in range(len(columns))]
+    parts = [range(len(columns))] if width is None else _fit(columns, widths, width)
+    return [
+        _line(columns, row, widths, part, _GAP if number else "")
+        for row in cells
+        for number, part in enumerate(parts)
+    ]
 
 
 def _console() -> Console:
@@ -69,37 +75,55 @@ def _shown(cell: Cell | str) -> Cell:
     return Cell(make_printable(whole.text).replace("\t", r"\t"), whole.style)
 
 
-def _fit(columns: Sequence[Column], natural: Sequence[int], width: int) -> list[int]:
-    """The widest columns become narrower, until the table fits or none may become narrower."""
+def _fit(columns: Sequence[Column], widths: list[int], width: int) -> list[range]:
+    """Make columns narrower, and return which of them stand side by side: as few lines a row as
+    may be. On each line the widest column becomes narrower first.
+    """
     least = [
-        own if column.least is None else min(own, max(column.least, cell_len(column.title)))
-        for column, own in zip(columns, natural, strict=True)
+        own
+        if column.least is None or column.is_number
+        else min(own, max(column.least, cell_len(column.title)))
+        for column, own in zip(columns, widths, strict=True)
     ]
-    widths = list(natural)
-    room = width - len(_GAP) * (len(columns) - 1)
-    while sum(widths) > room:
-        wider = [i for i, own in enumerate(widths) if own > least[i]]
-        if not wider:
-            break
-        widths[max(wider, key=widths.__getitem__)] -= 1
-    return widths
+    parts = _fold(least, width)
+    for part in parts:
+        room = width - _gaps(part)
+        while sum(widths[part.start : part.stop]) > room:
+            wider = [i for i in part if widths[i] > least[i]]
+            if not wider:
+                break
+            widths[max(wider, key=widths.__getitem__)] -= 1
+    return parts
+
+
+def _fold(least: Sequence[int], width: int) -> list[range]:
+    parts: list[range] = []
+    start = 0
+    for end in range(1, len(least) + 1):
+        part = range(start, end)
+        if len(part) > 1 and sum(least[start:end]) + _gaps(part) > width:
+            parts.append(range(start, end - 1))
+            start = end - 1
+    return [*parts, range(start, len(least))]
+
+
+def _gaps(part: range) -> int:
+    """The room that is not for cells: gaps, and the indent of a line that goes on with a row."""
+    return len(_GAP) * (len(part) - (part.start == 0))
 
 
 def _line(
-    columns: Sequence[Column], row: Sequence[Cell], widths: Sequence[int], width: int | None
+    columns: Sequence[Column], row: Sequence[Cell], widths: Sequence[int], part: range, indent: str
 ) -> Text:
-    line = Text()
-    for number, (column, cell, own) in enumerate(zip(columns, row, widths, strict=True)):
-        text, style = cell
-        space = " " * (own - cell_len(text))
-        line.append(_GAP if number else "")
-        line.append(space if column.is_number else "")
-        line.append(_cut(text, own), style)
-        line.append("" if column.is_number else space)
+    line = Text(indent)
+    for i in part:
+        text, style = row[i]
+        space = " " * (widths[i] - cell_len(text))
+        line.append(_GAP if i > part.start else "")
+        line.append(space if columns[i].is_number else "")
+        line.append(_cut(text, widths[i]), style)
+        line.append("" if columns[i].is_number else space)
     line.rstrip()
-    if width is not None and line.cell_len > width:
-        line.truncate(width - 1)
-        line.append(_CUT)
     return line
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from duesweep.core.buckets import BUCKETS
 from duesweep.core.waiting import WaitingMessage
-from duesweep.errors import MessageError
 from duesweep.report.quantities import duration_text
 from duesweep.report.tables import Cell, Column, Row
 
@@ -14,13 +13,22 @@ COLUMNS = (
     Column("due (UTC)", least=None),
     Column("in", least=None),
     Column("destination", least=12),
-    Column("type", least=12),
+    Column("type"),
     Column("message id", least=8),
     Column("key", least=None),
     Column("attempts", is_number=True),
 )
+FAILING_COLUMNS = (
+    Column("attempts", is_number=True),
+    Column("next attempt (UTC)", least=None),
+    Column("destination", least=12),
+    Column("type"),
+    Column("key", least=None),
+    Column("reason", least=20),
+)
 BUCKET_COLUMNS = (Column("due", least=None), Column("messages", is_number=True))
 
+_FORMAT = "%Y-%m-%d %H:%M:%S"
 _MILLISECOND = timedelta(milliseconds=1)
 
 
@@ -29,13 +37,31 @@ def message_row(waiting: WaitingMessage, now: datetime, own_queue: str) -> Row:
     message = waiting.message
     attempts = str(message.attempts)
     return [
-        "never" if waiting.due is None else f"{waiting.due.astimezone(UTC):%Y-%m-%d %H:%M:%S}",
+        "never" if waiting.due is None else f"{waiting.due.astimezone(UTC):{_FORMAT}}",
         wait_text(waiting.due, now),
         destination_text(waiting, own_queue),
         message.message_type or "",
         message.message_id or "",
         message.key,
         Cell(attempts, "yellow") if message.attempts else attempts,
+    ]
+
+
+def failing_row(waiting: WaitingMessage, now: datetime, own_queue: str) -> Row:
+    """A failed message's cells in the order of `FAILING_COLUMNS`."""
+    message, next_attempt = waiting.message, waiting.next_attempt_at
+    if waiting.due is None:
+        when = "never"
+    else:
+        start = max(waiting.due, next_attempt or now, now)
+        when = "next sweep" if start == now else f"{start.astimezone(UTC):{_FORMAT}}"
+    return [
+        f"{message.attempts:,}",
+        when,
+        destination_text(waiting, own_queue),
+        message.message_type or "",
+        message.key,
+        waiting.error or "",
     ]
 
 
@@ -49,10 +75,7 @@ def wait_text(due: datetime | None, now: datetime) -> str:
 
 def destination_text(waiting: WaitingMessage, own_queue: str) -> str:
     """Where the message goes; empty where nobody can tell."""
-    message = waiting.message
-    if message.destination is None:
-        return "" if isinstance(message.headers, MessageError) else own_queue
-    return message.destination
+    return waiting.destination(own_queue) or ""
 
 
 def bucket_rows(counts: Sequence[int]) -> list[Row]:

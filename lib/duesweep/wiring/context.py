@@ -7,7 +7,7 @@ from duesweep.context import SweepContext
 from duesweep.core.allowed import Allowed
 from duesweep.core.breaker import BreakerLimits
 from duesweep.core.ledger_writer import LedgerWriter
-from duesweep.core.pauses import EVERYTHING
+from duesweep.core.patterns import EVERYTHING
 from duesweep.core.policy import BATCH_ROWS, MAX_BATCH_ROWS, BatchLimits, LookAhead, Retry
 from duesweep.core.rate_limits import RateLimit, RateLimits
 from duesweep.core.routing import Route

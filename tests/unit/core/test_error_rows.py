@@ -55,6 +55,13 @@ def test_filter_does_not_mean_an_error_that_fails_one_condition(chosen: ErrorFil
     assert not chosen.matches(_ROW)
 
 
+def test_filter_fits_the_queues_name_in_an_address() -> None:
+    row = _ROW._replace(destination='"public"."Billing"')
+
+    assert ErrorFilter(destination="Billing").matches(row)
+    assert not ErrorFilter(destination="public").matches(row)
+
+
 def test_error_without_type_and_destination_fits_no_pattern() -> None:
     unreadable = _ROW._replace(message_type=None, destination=None)
 

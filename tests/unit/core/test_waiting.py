@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from duesweep.core.waiting import MessageFilter, WaitingMessage, fits_pattern
+from duesweep.core.patterns import fits_pattern
+from duesweep.core.waiting import MessageFilter, WaitingMessage
 from duesweep.testing.builders import DelayedRow, delayed_row, message
 
 OWN = "Sales.Orders"
@@ -69,6 +70,23 @@ def test_one_condition_does_not_hold(conditions: Mapping[str, Any]) -> None:
     waiting = _waiting(NServiceBus_SagaId=SAGA, Colour="blue", Null=None)
 
     assert not MessageFilter(**conditions).matches(waiting, OWN)
+
+
+@pytest.mark.parametrize(
+    "address", ["Billing", "Billing@[dbo]@[nsb]", "Billing@machine", '"public"."Billing"']
+)
+def test_filter_fits_the_queues_name_in_an_address(address: str) -> None:
+    assert MessageFilter(destination="Billing").matches(_waiting(address), OWN)
+    assert MessageFilter(destination="Bill*").matches(_waiting(address), OWN)
+    assert not MessageFilter(destination="public").matches(_waiting(address), OWN)
+
+
+def test_unreadable_destination_is_in_all_destinations_and_is_not_the_own_queue() -> None:
+    row = DelayedRow(headers="no JSON")
+    poison = WaitingMessage(message(row), row.key, None, 0)
+
+    assert MessageFilter(destination="*").matches(poison, OWN)
+    assert not MessageFilter(destination=OWN).matches(poison, OWN)
 
 
 def test_message_for_the_endpoint_itself_goes_to_its_own_queue() -> None:

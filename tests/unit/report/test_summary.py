@@ -69,6 +69,7 @@ def test_table_is_followed_by_the_reasons_of_failures(capsys: pytest.CaptureFixt
         '  1,200 messages, for example to Nowhere: There is no queue table "public"."Nowhere"; '
         "create it",
         "  1 message: The headers are not JSON [x]",
+        "`duesweep list --failing` shows each of them, and when it is tried again.",
     ]
     assert not any("failures" in line and "Nowhere" in line for line in lines[:at])
 

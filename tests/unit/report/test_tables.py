@@ -2,10 +2,12 @@
 
 import io
 import sys
+from collections.abc import Sequence
 
 import pytest
 from rich.cells import cell_len
 
+from duesweep.report import exhausted, message, waiting
 from duesweep.report.tables import Cell, Column, Row, lay_out, print_table
 
 COLUMNS = (Column("destination"), Column("key", least=None), Column("attempts", is_number=True))
@@ -56,9 +58,52 @@ def test_table_on_a_terminal_fits_and_the_key_stays_whole() -> None:
     assert f"…  {KEY}" in lines[1]
 
 
-@pytest.mark.parametrize("width", [10, 30, 54, 55, 56, 200])
-def test_no_line_is_longer_than_the_terminal(width: int) -> None:
-    assert all(len(line) <= width for line in _lines([["Billing" * 30, KEY, "0"]], width))
+@pytest.mark.parametrize("width", [10, 30, 38, 54, 55, 56, 200])
+def test_key_is_whole_on_any_terminal_and_no_line_is_longer_than_needed_for_it(width: int) -> None:
+    lines = _lines([["Billing" * 30, KEY, "0"]], width)
+
+    assert sum(KEY in line for line in lines) == 1
+    assert all(len(line) <= max(width, len(KEY) + 2) for line in lines)
+
+
+def test_columns_that_do_not_fit_side_by_side_are_on_a_second_line() -> None:
+    lines = _lines([["Billing." + "x" * 80, KEY, "1,234,567"], ["B", "2", "0"]], 52)
+
+    assert lines == [
+        "destination     key",
+        "   attempts",
+        f"Billing.xxxxx…  {KEY}",
+        "  1,234,567",
+        "B               2",
+        "          0",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("columns", "titles"),
+    [
+        (waiting.COLUMNS, ["key"]),
+        (waiting.FAILING_COLUMNS, ["key"]),
+        (exhausted.GROUP_COLUMNS, ["group", "example"]),
+        (exhausted.ROW_COLUMNS, ["message id"]),
+        (message.EVENT_COLUMNS, ["sweep or command"]),
+    ],
+)
+def test_what_other_commands_need_is_whole_at_80_columns(
+    columns: Sequence[Column], titles: Sequence[str]
+) -> None:
+    row = [f"{number}{'x' * 35}" for number in range(len(columns))]
+
+    printed = "\n".join(line.plain for line in lay_out(columns, [row], 80))
+
+    for title in titles:
+        assert row[[column.title for column in columns].index(title)] in printed
+
+
+def test_number_is_never_cut() -> None:
+    lines = _lines([["Billing", KEY, "123,456,789,012"]], 40)
+
+    assert any("123,456,789,012" in line for line in lines)
 
 
 def test_wide_and_combining_characters_take_the_room_that_they_take_on_a_terminal() -> None:

@@ -84,6 +84,9 @@ class PostgreSqlDriverSession(RelationalDriverSession):
         """The query of a plan with one slice."""
         return self._claim_keys_query(horizon, [None])
 
+    def _likes(self, pattern: str) -> Sequence[object]:
+        return self._kind.pausing(pattern, self._store.addresses.default_schema)
+
     def _claim_keys_query(self, horizon: Horizon, bounds: Sequence[Any]) -> str:
         before = horizon.before.isoformat()
         query = self._statements.query(

@@ -245,11 +245,11 @@ class RelationalDriverSession(RelationalJournal, ABC):
         """The pauses in force as JSON, in the form that statements test. A row that they do not
         fit may be paused nevertheless: its claim tells.
         """
-        found = (self._kind.pausing(pause.pattern) for pause in self.pauses())
-        return json.dumps([self._like(like) for likes in found for like in likes])
+        return json.dumps([like for pause in self.pauses() for like in self._likes(pause.pattern)])
 
-    def _like(self, pattern: str) -> object:
-        return pattern
+    @abstractmethod
+    def _likes(self, pattern: str) -> Sequence[object]:
+        """A pattern of paused destinations, as statements test it."""
 
     @abstractmethod
     def _due_text(self, due: datetime | None) -> str:

@@ -25,7 +25,9 @@ class TableKind:
     the Due; also without a key, if the table generates it.
     `create`: the statement that creates the table; None: duesweep never does.
     `pausing`: from a pattern of paused destinations, LIKE patterns (escape: a backslash) for the
-    text `{pausable}`, which fit no message that is not paused; none if there can be none.
+    text `{pausable}`, which fit no message that is not paused; none if there can be none. Its other
+    argument is the schema with which addresses in full have the names of queues; None: they have
+    none in front of the name.
     `may_lack_due`: Due may be NULL. `has_destination`: the destination is a column, not a header.
     `has_own_queue`: the endpoint's own queue is a table in the same database.
     """
@@ -36,7 +38,7 @@ class TableKind:
     table_names: Callable[[str, str | None], Sequence[str]]
     read_message: Callable[[str, int | None, int | None, Any, int], Message]
     new_row: Callable[[NewMessage, str], dict[str, object]]
-    pausing: Callable[[str], Sequence[str]]
+    pausing: Callable[[str, str | None], Sequence[str]]
     store: str = "store_message"
     create: str | None = "create_delayed"
     settings: str = "store.endpoint, store.schema and store.delayed_table"

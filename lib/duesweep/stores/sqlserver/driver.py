@@ -184,8 +184,8 @@ class SqlServerDriverSession(RelationalDriverSession):
     def _instant(self, due: Any) -> datetime:
         return due_of(due)
 
-    def _like(self, pattern: str) -> object:
-        return {"fits": pattern}
+    def _likes(self, pattern: str) -> Sequence[object]:
+        return [{"fits": like} for like in self._kind.pausing(pattern, None)]
 
     def _bounds(self, rows: Sequence[Any], horizon: Horizon) -> str:
         """Each slice's number and the (Due, key) from which and before which it goes."""

@@ -171,7 +171,7 @@ class SqlServerTaskSession(RelationalTaskSession):
             horizon=bound_text(run.horizon.before),
             source=self.source,
             paused=json.dumps(
-                [{"fits": like} for each in self._paused for like in self._kind.pausing(each)]
+                [{"fits": like} for each in self._paused for like in self._kind.pausing(each, None)]
             ),
             **listed_as("excluded", self._claimed.excluded(claim_keys)),
         )
