@@ -156,6 +156,10 @@ class LedgerLockedError(LedgerError):
         )
 
 
+class NothingDueError(LedgerError):
+    """Nothing is due, and the journal has rows that cannot be written to the ledger now."""
+
+
 class SparkError(ServiceError):
     """Spark did not start, or stopped."""
 

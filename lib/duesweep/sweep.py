@@ -5,6 +5,7 @@ as slices. A sweep that looks ahead has a horizon in the future. The engine disp
 Spark does, or this process. At the end, what they journalled is settled into the ledger.
 """
 
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from duesweep.errors import (
     ExitCode,
     LedgerError,
     LedgerLockedError,
+    NothingDueError,
     StoreError,
     SweepClosedError,
 )
@@ -48,6 +50,10 @@ _log = structlog.get_logger(__name__)
 
 # How long a sweep that runs once waits for other settlers, before and after dispatch.
 _BEFORE_SECONDS, _AFTER_SECONDS = 1.0, 5.0
+# For how long a watcher keeps a sweep open in which nothing comes due.
+_IDLE_SECONDS = 5.0
+# What rows of the journal wait for.
+_LEDGER = "ledger"
 
 Watch = Callable[[SweepRun, int], AbstractContextManager[object]]
 Reach = Callable[[Horizon], Horizon]
@@ -85,11 +91,14 @@ def _sweep(
         stop.check(session)
         _check_limits(context)
         ledger_error = settle_first(session, ledger, _patience(context, stop, _BEFORE_SECONDS))
+        _note(stop, ledger_error)
         horizon = reach(session.horizon())
         refuse_missing_queues(context, session, horizon)
         if ledger_error is not None and not session.count_pending(horizon, most=1):
             # Otherwise each run would add an empty sweep to what has to be settled.
-            raise ledger_error
+            raise NothingDueError(
+                ledger_error.text, transient=ledger_error.transient, advice=ledger_error.advice
+            )
         run = session.open_sweep(horizon, engine=engine.name)
         dispatching = _Dispatching(engine, context, session, stop, watch)
         is_stopped, cut_short = stop.is_wanted, None
@@ -103,7 +112,9 @@ def _sweep(
             with context.tracing.span("settle", {}):
                 patience = _patience(context, stop, _AFTER_SECONDS)
                 seconds = BRIEFLY_SECONDS if context.repeats else inf
-                return settle_last(living, ledger, run.sweep_id, patience, seconds)
+                report = settle_last(living, ledger, run.sweep_id, patience, seconds)
+            _note(stop, report.ledger_error)
+            return report
 
 
 def _attributes(report: SweepReport) -> Attributes:
@@ -203,8 +214,10 @@ def _go_on(
     """
     session, stop = dispatching.session, dispatching.stop
     cut_short: str | None = None
+    last_due = time.monotonic()
     while not (cut_short or dispatching.is_full or stop.is_wanted):
-        if _is_free(session, ledger, ledger_error):
+        is_idle = time.monotonic() - last_due > _IDLE_SECONDS
+        if is_idle or _is_free(session, ledger, ledger_error):
             break
         stop.wait(REST_SECONDS)
         try:
@@ -213,11 +226,20 @@ def _go_on(
             if session.count_pending(horizon, most=1):
                 run = replace(run, horizon=horizon)
                 cut_short = dispatching.run(run)
+                last_due = time.monotonic()
         except (LedgerError, StoreError) as error:
             # Whoever comes next sees it, too. What was dispatched by now is to be settled.
             _log.warning("sweep_ends_early", sweep_id=str(run.sweep_id), error=str(error))
             break
     return run, cut_short
+
+
+def _note(stop: Stop, ledger_error: object | None) -> None:
+    """Tell a watcher since when rows have been waiting for the ledger."""
+    if ledger_error is None:
+        stop.waits.end(_LEDGER)
+    else:
+        stop.waits.begin(_LEDGER, str(ledger_error))
 
 
 def _is_free(session: DriverSession, ledger: Ledger, error: LedgerError) -> bool:

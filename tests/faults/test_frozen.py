@@ -55,11 +55,12 @@ def test_watcher_beside_a_frozen_settler_delivers_and_settles_later(
             for count in range(2, 6):
                 keys.append(endpoint.delay())
                 until(lambda wanted=count: len(endpoint.queue_rows("Billing")) == wanted)
-            until(lambda: watcher.events("trouble"))
+            until(lambda: watcher.events("waiting"))
+            assert watcher.health()[0] == 200
             # All that it swept meanwhile waits in few sweeps for the ledger.
             assert len(endpoint.fetch("SELECT FROM duesweep_sweeps")) <= 3
             assert watcher.end() == 0
-        assert "since" in watcher.events("trouble")[0]["error"]
+        assert "since" in watcher.events("waiting")[0]["reason"]
         assert ledger.count("tombstones") == 0
     assert _sweep(endpoint) in {0, 4}
     assert _sweep(endpoint) == 0

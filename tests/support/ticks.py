@@ -17,6 +17,6 @@ REPORT = SweepReport(
 )  # fmt: skip
 MOVED = Tick(REPORT)
 MOVED_NOTHING = Tick(replace(REPORT, claimed=0, dispatched=0, skipped=3))
-UNWRITTEN = Tick(replace(REPORT, ledger_error="the disk is full"))
+UNWRITTEN = Tick(replace(REPORT, ledger_error="the disk is full"), ledger_error="the disk is full")
 IDLE = Tick(next_due=NextDue(NOW + timedelta(seconds=0.5), NOW))
 UNREACHED = StoreError("no server answers", transient=True)

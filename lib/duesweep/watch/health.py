@@ -64,7 +64,7 @@ class Health:
                 # It found what was due at its beginning.
                 caught_up_at=now - tick.seconds if is_caught_up else known.caught_up_at,
                 last_good=datetime.now(UTC),
-                error=None if report is None else report.ledger_error,
+                error=tick.ledger_error,
                 next_due=tick.next_due,
                 dispatched=known.dispatched + (report.dispatched if report else 0),
             )

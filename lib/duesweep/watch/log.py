@@ -31,9 +31,11 @@ class Log:
         self._clear()
 
     def ticked(self, tick: Tick) -> None:
-        """Count what was moved; tell that an error has passed."""
+        """Count what was moved; tell that an error has passed. That rows wait for the ledger is one
+        of the waits.
+        """
         report = tick.report
-        self._note(None if report is None else report.ledger_error)
+        self._note(None)
         if report is not None:
             self._count(report)
         if time.monotonic() - self._since >= _EVERY_SECONDS:

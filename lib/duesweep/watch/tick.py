@@ -9,7 +9,7 @@ from duesweep.api.engines import opened_engine
 from duesweep.api.look import Look, always_needs_spark, check, is_for_spark, look
 from duesweep.context import SweepContext
 from duesweep.core.policy import LookAhead
-from duesweep.errors import StoreError
+from duesweep.errors import NothingDueError, StoreError
 from duesweep.report.idle import NextDue
 from duesweep.stop import Stop
 from duesweep.stores.base import DriverSession
@@ -26,12 +26,14 @@ STORE, QUEUES = "store", "queues"
 class Tick:
     """What a tick did. `report` is its sweep's, None where there was nothing to do; `next_due` is
     known only then. `is_much`: there was enough for Spark. `seconds`: how long it took.
+    `ledger_error`: why the ledger has not got all that the journal has; messages go all the same.
     """
 
     report: SweepReport | None = None
     next_due: NextDue | None = None
     is_much: bool = False
     seconds: float = 0.0
+    ledger_error: str | None = None
 
     @property
     def has_moved(self) -> bool:
@@ -117,8 +119,11 @@ class Ticker:
             context.queue.check(context.error_queue)
         on_spark = self.has_spark and seen.needs_spark
         with opened_engine(context, on_spark=on_spark, progressed=self._progressed) as engine:
-            report = sweep(engine, context, reach=seen.reach(context), stop=stop)
-        return Tick(report, is_much=seen.needs_spark)
+            try:
+                report = sweep(engine, context, reach=seen.reach(context), stop=stop)
+            except NothingDueError as error:
+                return Tick(ledger_error=str(error))
+        return Tick(report, is_much=seen.needs_spark, ledger_error=report.ledger_error)
 
     def _look(self, stop: Stop) -> Look:
         """Look with the session that is there, if that still works, else with a new one. To open

@@ -77,6 +77,8 @@ def _seconds_after(tick: Tick, row: _Row, most_seconds: float) -> float:
     report, row.failed = tick.report, 0
     if report is None:
         row.moved_nothing = 0
+        if tick.ledger_error is not None:
+            return MOST_WAIT_FOR_LEDGER_SECONDS
         due = tick.next_due
         return wait_for_next(due and due.instant, due and due.now, most_seconds)
     row.moved_nothing = 0 if tick.has_moved else row.moved_nothing + 1
