@@ -1,5 +1,6 @@
 """What the ledger's tables have of a source, counted for the audit's rules."""
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -84,41 +85,51 @@ class LedgerAccount:
         for another Due.
         """
         same = ("message_key", "message_id", "due")
-        for row in self._counts("tombstones", "dispatched_at", same, None, least=2):
-            key, due = row["message_key"], row["due"]
-            final = [one for one in self.final_tombstones([key]) if one.due == due]
-            if len(final) > 1:
-                found = f"tombstones has {len(final):,} rows of it that no command has undone"
-                yield Suspect(AuditCheck.TOMBSTONE_TWICE, key, found)
+        rows = self._counts("tombstones", "dispatched_at", same, None, least=2)
+        suspected = {tuple(row[name] for name in same) for row in rows}
+        final = Counter(one[:3] for one in self.final_tombstones([key for key, *_ in suspected]))
+        for one in suspected:
+            if final[one] > 1:
+                found = f"tombstones has {final[one]:,} rows of it that no command has undone"
+                yield Suspect(AuditCheck.TOMBSTONE_TWICE, one[0], found)
         for row in self._counts(
             "errors", "last_failed_at", ("message_key", "sweep_id"), None, least=2
         ):
             found = f"errors has {row[COUNT]:,} rows of it, all of sweep {row['sweep_id']}"
             yield Suspect(AuditCheck.ERROR_TWICE, row["message_key"], found)
 
-    def final_tombstones(self, keys: Sequence[str]) -> Sequence[Tombstone]:
+    def final_tombstones(self, keys: Sequence[str]) -> Iterator[Tombstone]:
         """The tombstones of these messages, without those that a command has undone: it stored the
         message again under its key, and noted which sweep or command had removed it.
         """
         columns = ("message_key", "message_id", "due", "outcome", "sweep_id")
-        among = Among("message_key", keys)
-        rows = list(self._ledger.rows("tombstones", columns, self._source, among))
-        stored_again = Among("new_key", sorted({row["message_key"] for row in rows}))
-        undone = (
-            {
-                (row["new_key"], row["of"])
-                for row in self._ledger.rows(
-                    "changes", ("new_key", "of"), self._source, stored_again
-                )
-            }
-            if rows
-            else set()
-        )
-        return [
-            Tombstone(row["message_key"], row["message_id"], row["due"], row["outcome"])
-            for row in rows
-            if (row["message_key"], row["sweep_id"]) not in undone
-        ]
+        conditions = (self._source, *self._kept("dispatched_at"), Among("message_key", keys))
+        rows = list(self._ledger.rows("tombstones", columns, *conditions)) if keys else []
+        stored_again = self._stored_again({row["message_key"] for row in rows})
+        final = []
+        for row in rows:
+            undone = (row["message_key"], row["sweep_id"])
+            if stored_again[undone]:
+                stored_again[undone] -= 1
+            else:
+                final.append(Tombstone(*(row[name] for name in columns[:-1])))
+        # A message that was restored once more, although it was not cancelled again, may go again.
+        more: Counter[str] = Counter()
+        for (key, _), count in stored_again.items():
+            more[key] += count
+        for one in final:
+            if more[one.key]:
+                more[one.key] -= 1
+            else:
+                yield one
+
+    def _stored_again(self, keys: Collection[str]) -> Counter[tuple[str, str | None]]:
+        """How often commands stored messages under these keys, by the sweep or command that they
+        undid.
+        """
+        among = Among("new_key", sorted(keys))
+        rows = self._ledger.rows("changes", ("new_key", "of"), self._source, among) if keys else ()
+        return Counter((row["new_key"], row["of"]) for row in rows)
 
     def _add_sweeps(self, found: LedgerCount, only: Collection[str] | None) -> None:
         conditions = [self._source, *self._kept("end"), *_among(only)]
