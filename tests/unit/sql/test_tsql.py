@@ -118,6 +118,35 @@ def test_statement_on_locked_rows_asks_for_row_locks(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_statement_that_skips_locked_rows_sees_locks_where_the_database_has_row_versions(
+    name: str,
+) -> None:
+    """Without these hints, READ_COMMITTED_SNAPSHOT lets it read what a lock's holder removes."""
+    for parsed in sqlglot.parse(_text(name), read="tsql"):
+        assert parsed is not None
+        for hints in parsed.find_all(exp.WithTableHint):
+            given = {hint.name.upper() for hint in hints.expressions}
+            assert "READPAST" not in given or given & {"UPDLOCK", "XLOCK", "READCOMMITTEDLOCK"}
+
+
+def test_hints_are_found_in_statements() -> None:
+    """So that the test above cannot pass for want of hints."""
+    hinted = [name for name in NAMES if "READPAST" in _text(name)]
+
+    assert len(hinted) > 20
+    for name in hinted:
+        parsed = filter(None, sqlglot.parse(_text(name), read="tsql"))
+        found = [
+            h.name.upper()
+            for p in parsed
+            for t in p.find_all(exp.WithTableHint)
+            for h in t.expressions
+        ]
+        code = re.sub("--.*", "", _text(name))
+        assert found.count("READPAST") == code.count("READPAST")
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_no_statement_asks_for_a_lock_on_a_table(name: str) -> None:
     assert not re.search("TABLOCK|PAGLOCK", _text(name))
 

@@ -28,7 +28,7 @@ WHERE s.sweep_id = @sweep_id;
 -- hold; keeps no locks.
 SELECT COUNT_BIG(*) AS waiting
 FROM OPENJSON(CONVERT(nvarchar(max), @dues)) WITH (due varchar(27) '$.due') t
-JOIN {attempts} a WITH (READPAST) ON a.due_at = CONVERT(datetime2(7), t.due, 121)
+JOIN {attempts} a WITH (READPAST, READCOMMITTEDLOCK) ON a.due_at = CONVERT(datetime2(7), t.due, 121)
 WHERE a.source = @source AND a.next_attempt_at > SYSUTCDATETIME();
 
 -- name: count_some_waiting
@@ -37,7 +37,7 @@ WHERE a.source = @source AND a.next_attempt_at > SYSUTCDATETIME();
 SELECT COUNT_BIG(*) AS waiting
 FROM (
     SELECT TOP (@most) a.message_key
-    FROM {attempts} a WITH (READPAST)
+    FROM {attempts} a WITH (READPAST, READCOMMITTEDLOCK)
     WHERE a.source = @source AND a.next_attempt_at > SYSUTCDATETIME()
 ) w;
 
@@ -66,7 +66,7 @@ CROSS APPLY (
           ))
     ) l
     WHERE NOT EXISTS (
-        SELECT 1 FROM {attempts} a WITH (READPAST)
+        SELECT 1 FROM {attempts} a WITH (READPAST, READCOMMITTEDLOCK)
         WHERE a.source = @source
           AND a.message_key = l.message_key COLLATE DATABASE_DEFAULT
           AND a.next_attempt_at > SYSUTCDATETIME()
@@ -112,7 +112,7 @@ CROSS APPLY (
 -- keeps no locks.
 SELECT TOP (@most) a.message_key, a.attempts,
        CASE WHEN a.next_attempt_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_eligible
-FROM {attempts} a WITH (READPAST)
+FROM {attempts} a WITH (READPAST, READCOMMITTEDLOCK)
 WHERE a.source = @source;
 
 -- name: read_attempts
@@ -123,7 +123,7 @@ WHERE a.source = @source;
 SELECT a.message_key, a.attempts,
        CASE WHEN a.next_attempt_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_eligible
 FROM STRING_SPLIT(CONVERT(nvarchar(max), @keys), CONVERT(nchar(1), @separator)) k
-JOIN {attempts} a WITH (READPAST)
+JOIN {attempts} a WITH (READPAST, READCOMMITTEDLOCK)
   ON a.source = @source AND a.message_key = k.[value] COLLATE DATABASE_DEFAULT;
 
 -- name: lock_sweep_counters
@@ -165,7 +165,7 @@ WITH firsts AS (
     FROM {delayed} m WITH (UPDLOCK, READPAST, ROWLOCK)
     WHERE m.{due} = @Tick
       AND NOT EXISTS (
-        SELECT 1 FROM {attempts} a WITH (READPAST)
+        SELECT 1 FROM {attempts} a WITH (READPAST, READCOMMITTEDLOCK)
         WHERE a.source = @source
           AND a.message_key = {key_text} COLLATE DATABASE_DEFAULT
           AND a.next_attempt_at > SYSUTCDATETIME()
@@ -184,7 +184,7 @@ SELECT g.message_key FROM @Gone g;
 -- others hold are skipped. The key is not indexed, so all messages with that Due are looked at for
 -- each.
 DELETE d
-FROM {delayed} d WITH (READPAST, ROWLOCK)
+FROM {delayed} d WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
 JOIN OPENJSON(CONVERT(nvarchar(max), @messages)) WITH (
     due varchar(27) '$.due', message_key {key_type} '$.key'
 ) k
@@ -192,7 +192,7 @@ JOIN OPENJSON(CONVERT(nvarchar(max), @messages)) WITH (
 
 -- name: remove_by_id
 -- Removes claimed messages by their keys, which are indexed. This transaction holds their locks.
-DELETE FROM {delayed} WITH (READPAST, ROWLOCK)
+DELETE FROM {delayed} WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
 WHERE {key} IN (
     SELECT CONVERT({key_type}, k.[value]){collate}
     FROM STRING_SPLIT(CONVERT(nvarchar(max), @keys), CONVERT(nchar(1), @separator)) k
@@ -237,7 +237,7 @@ SET NOCOUNT OFF;
 -- name: raise_retry_counts
 -- Raises RetryCount in the messages' own rows, as the MSMQ transport does. This transaction holds
 -- their locks.
-UPDATE {delayed} WITH (READPAST, ROWLOCK)
+UPDATE {delayed} WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
 SET RetryCount = RetryCount + 1
 WHERE {key} IN (
     SELECT k.[value] COLLATE DATABASE_DEFAULT FROM STRING_SPLIT(CONVERT(nvarchar(max), @keys), CONVERT(nchar(1), @separator)) k

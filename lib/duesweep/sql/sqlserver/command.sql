@@ -85,7 +85,7 @@ INSERT INTO {changes} (
 -- locks; rows that others hold are skipped.
 UPDATE d
 SET {due} = CAST(CONVERT(datetime2(7), k.new_due, 121) AS datetime)
-FROM {delayed} d WITH (READPAST, ROWLOCK)
+FROM {delayed} d WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
 JOIN OPENJSON(CONVERT(nvarchar(max), @messages)) WITH (
     due varchar(27) '$.due', message_key {key_type} '$.key', new_due varchar(27) '$.new_due'
 ) k
@@ -94,7 +94,7 @@ JOIN OPENJSON(CONVERT(nvarchar(max), @messages)) WITH (
 -- name: reschedule_by_id
 -- Gives a message a new Due. The message is found by its key, which is indexed. This transaction holds
 -- its lock.
-UPDATE {delayed} WITH (READPAST, ROWLOCK)
+UPDATE {delayed} WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
 SET {due} = CAST(CONVERT(datetime2(7), @new_due, 121) AS datetime)
 WHERE {key} = CONVERT({key_type}, @message_key){collate};
 

@@ -35,6 +35,6 @@ SELECT t.lock_escalation_desc AS lock_escalation FROM {catalog}.sys.tables t WHE
 -- Returns the headers of the messages that are due first, and their destinations if these are a
 -- column. Skips rows that others hold; keeps no locks.
 SELECT TOP (CONVERT(int, @most)) m.Headers AS headers, {destination} AS destination
-FROM {delayed} m WITH (READPAST)
+FROM {delayed} m WITH (READPAST, READCOMMITTEDLOCK)
 WHERE m.{due} IS NOT NULL
 ORDER BY m.{due};

@@ -26,7 +26,7 @@ ORDER BY p.pattern;
 
 -- name: drop_old_pauses
 -- Deletes pauses that have ended. Locks their rows; skips rows that others hold.
-DELETE p FROM {pauses} p WITH (READPAST) WHERE p.source = @source AND p.until_at <= SYSUTCDATETIME();
+DELETE p FROM {pauses} p WITH (READPAST, READCOMMITTEDLOCK) WHERE p.source = @source AND p.until_at <= SYSUTCDATETIME();
 
 -- name: reserve
 -- Reserves so many seconds of a limit, after those that are reserved already. Returns after how

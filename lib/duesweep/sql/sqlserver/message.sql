@@ -4,7 +4,7 @@
 -- Returns the earliest Due from `since` on. NULL: there is none. Skips rows that others hold; keeps no
 -- locks.
 SELECT CONVERT(varchar(27), CONVERT(datetime2(7), MIN(d.{due})), 121) AS due
-FROM {delayed} d WITH (READPAST)
+FROM {delayed} d WITH (READPAST, READCOMMITTEDLOCK)
 WHERE d.{due} >= CAST(CONVERT(datetime2(7), @since, 121) AS datetime);
 
 -- name: fetch_next_due
@@ -21,7 +21,7 @@ FROM (
     ORDER BY m.{due}
 ) l
 WHERE NOT EXISTS (
-    SELECT 1 FROM {attempts} a WITH (READPAST)
+    SELECT 1 FROM {attempts} a WITH (READPAST, READCOMMITTEDLOCK)
     WHERE a.source = @source
       AND a.message_key = l.message_key COLLATE DATABASE_DEFAULT
       AND a.next_attempt_at > SYSUTCDATETIME()

@@ -9,7 +9,7 @@ SELECT CONVERT(varchar(27), CONVERT(datetime2(7), GETUTCDATE()), 121) AS horizon
 -- Returns the Due of the message that is due and eligible and has been due longest. No row: there is
 -- none. Skips rows that others hold; keeps no locks.
 SELECT TOP (1) CONVERT(varchar(27), CONVERT(datetime2(7), m.{due}), 121) AS due
-FROM {delayed} m WITH (READPAST)
+FROM {delayed} m WITH (READPAST, READCOMMITTEDLOCK)
 WHERE m.{due} < CAST(CONVERT(datetime2(7), @horizon, 121) AS datetime)
   AND (@paused = N'[]' OR NOT EXISTS (
     SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), @paused)) WITH (fits nvarchar(max) '$.fits') p
@@ -28,7 +28,7 @@ ORDER BY m.{due};
 SELECT COUNT_BIG(*) AS pending
 FROM (
     SELECT TOP (@most) 1 AS found
-    FROM {delayed} m WITH (READPAST)
+    FROM {delayed} m WITH (READPAST, READCOMMITTEDLOCK)
     WHERE m.{due} < CAST(CONVERT(datetime2(7), @horizon, 121) AS datetime)
       AND m.{due} >= CAST(CONVERT(datetime2(7), @since, 121) AS datetime)
       AND (@paused = N'[]' OR NOT EXISTS (
@@ -45,7 +45,7 @@ FROM (
 -- name: count_timeless
 -- Returns how many messages have no Time. They never become due. Skips rows that others hold; keeps
 -- no locks.
-SELECT COUNT_BIG(*) AS timeless FROM {delayed} d WITH (READPAST) WHERE d.{due} IS NULL;
+SELECT COUNT_BIG(*) AS timeless FROM {delayed} d WITH (READPAST, READCOMMITTEDLOCK) WHERE d.{due} IS NULL;
 
 -- name: count_stored
 -- Returns how many messages the store holds, with those that others hold or have not committed yet.
@@ -66,7 +66,7 @@ WHERE m.{due} >= CAST(CONVERT(datetime2(7), @since, 121) AS datetime);
 SELECT TOP (100) oldest.destination, COUNT_BIG(*) AS messages
 FROM (
     SELECT TOP (10000) {destination} AS destination
-    FROM {delayed} m WITH (READPAST)
+    FROM {delayed} m WITH (READPAST, READCOMMITTEDLOCK)
     WHERE m.{due} < CAST(CONVERT(datetime2(7), @horizon, 121) AS datetime)
       AND m.{due} >= CAST(CONVERT(datetime2(7), @since, 121) AS datetime)
       AND {destination} <> N''
@@ -91,7 +91,7 @@ ORDER BY messages DESC, oldest.destination;
 SELECT TOP (1000) stored.destination, COUNT_BIG(*) AS messages
 FROM (
     SELECT {destination} AS destination
-    FROM {delayed} m WITH (READPAST)
+    FROM {delayed} m WITH (READPAST, READCOMMITTEDLOCK)
     WHERE {destination} <> N'' AND m.{due} IS NOT NULL
 ) stored
 GROUP BY stored.destination
@@ -122,7 +122,7 @@ FROM (
             SELECT m.{due} AS due, m.{key} AS message_key,
                    ROW_NUMBER() OVER (ORDER BY m.{due}, m.{key}) - 1 AS position,
                    COUNT_BIG(*) OVER () AS total
-            FROM {delayed} m WITH (READPAST)
+            FROM {delayed} m WITH (READPAST, READCOMMITTEDLOCK)
             WHERE m.{due} < CAST(CONVERT(datetime2(7), @horizon, 121) AS datetime)
               AND m.{due} >= CAST(CONVERT(datetime2(7), @since, 121) AS datetime)
               AND (@paused = N'[]' OR NOT EXISTS (
@@ -160,7 +160,7 @@ OUTER APPLY (
         SELECT m.{due} AS due,
                COALESCE(DATALENGTH(m.Headers), 0) + COALESCE(DATALENGTH(m.{body}), 0) AS bytes,
                ROW_NUMBER() OVER (ORDER BY m.{due}, m.{key}) - 1 AS position
-        FROM {delayed} m WITH (READPAST)
+        FROM {delayed} m WITH (READPAST, READCOMMITTEDLOCK)
         WHERE m.{due} < CAST(CONVERT(datetime2(7), {horizon}, 121) AS datetime)
           AND m.{due} >= s.first_due AND m.{due} <= s.end_due
           AND (m.{due} > s.first_due OR m.{key} >= s.first_key)

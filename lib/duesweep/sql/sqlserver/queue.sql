@@ -96,13 +96,13 @@ INSERT INTO {queue} (Id, Recoverable, Headers, Body) VALUES (@id, 1, @headers, @
 -- name: last_message
 -- Returns the number of the newest message in a queue, or 0 if the queue is empty. Skips rows that
 -- others hold; keeps no locks.
-SELECT COALESCE(MAX(q.RowVersion), 0) AS number FROM {queue} q WITH (READPAST);
+SELECT COALESCE(MAX(q.RowVersion), 0) AS number FROM {queue} q WITH (READPAST, READCOMMITTEDLOCK);
 
 -- name: count_arrived
 -- Returns how many of these messages are in a queue with a number above @number. Skips rows that
 -- others hold, such as other slices that deliver to the same queue; keeps no locks.
 SELECT COUNT_BIG(*) AS arrived
-FROM {queue} q WITH (READPAST)
+FROM {queue} q WITH (READPAST, READCOMMITTEDLOCK)
 JOIN OPENJSON(CONVERT(nvarchar(max), @ids)) WITH (id uniqueidentifier '$') i ON i.id = q.Id
 WHERE q.RowVersion > @number;
 
@@ -179,11 +179,11 @@ FROM (
 
 -- name: purge
 -- Removes at most a batch of messages. Locks their rows; skips locked rows.
-DELETE TOP (@batch) FROM {queue} WITH (ROWLOCK, READPAST);
+DELETE TOP (@batch) FROM {queue} WITH (ROWLOCK, READPAST, READCOMMITTEDLOCK);
 
 -- name: purge_expired
 -- Removes at most a batch of expired messages. Locks their rows; skips locked rows.
-DELETE TOP (@batch) FROM {queue} WITH (ROWLOCK, READPAST) WHERE Expires < GETUTCDATE();
+DELETE TOP (@batch) FROM {queue} WITH (ROWLOCK, READPAST, READCOMMITTEDLOCK) WHERE Expires < GETUTCDATE();
 
 -- name: create_subscriptions
 -- Creates the table of subscriptions as the transport does, unless it exists. An application lock

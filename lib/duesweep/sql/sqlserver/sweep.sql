@@ -59,7 +59,7 @@ SELECT CASE WHEN EXISTS (
 UPDATE a
 SET due_at = d.{due}
 FROM {attempts} a
-JOIN {delayed} d WITH (READPAST)
+JOIN {delayed} d WITH (READPAST, READCOMMITTEDLOCK)
   ON d.{key} = CONVERT({key_type}, a.message_key){collate}
 WHERE a.source = @source AND (a.due_at IS NULL OR a.due_at <> d.{due});
 
@@ -99,7 +99,7 @@ SELECT COUNT_BIG(CASE WHEN j.kind = 'batch' THEN 1 END) AS batches,
        COALESCE(SUM(CONVERT(bigint, j.dispatched)), 0) AS dispatched,
        COALESCE(SUM(CONVERT(bigint, j.failed)), 0)
            + COUNT_BIG(CASE WHEN j.kind = 'exhausted' THEN 1 END) AS failed
-FROM {journal} j WITH (READPAST)
+FROM {journal} j WITH (READPAST, READCOMMITTEDLOCK)
 WHERE j.sweep_id = @sweep_id;
 
 -- name: await_batches
