@@ -29,21 +29,19 @@ def _signalled(command: Sequence[str], number: int, seconds: float) -> tuple[int
     """The exit code, stdout and stderr of a command that gets a signal after so many seconds; None:
     Python was still starting.
     """
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", "duesweep", *command],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=os.environ | {"PYTHONPATH": str(_ROOT / "lib")},
         text=True,
-    )
-    try:
+    ) as process:
         time.sleep(seconds)
         if process.poll() is None and not _heeds_signals(process):
+            process.kill()
             return None
         process.send_signal(number)
         out, err = process.communicate(timeout=60)
-    finally:
-        process.kill()
     return process.returncode, out, err
 
 
