@@ -129,6 +129,15 @@ class QueueError(StoreError):
     """The service behind a queue failed or is out of reach."""
 
 
+class MissingRightError(StoreError):
+    """The server refused a statement, because this user lacks a right."""
+
+    exit_code = ExitCode.CONFIGURATION
+
+    def __init__(self, text: str, *, advice: str | None = None) -> None:
+        super().__init__(text, transient=False, advice=advice)
+
+
 class SilentServiceError(StoreError):
     """The service took what it was sent, and did not answer in time. It may still act on it."""
 
