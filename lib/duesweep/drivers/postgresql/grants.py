@@ -11,7 +11,7 @@ _REFUSAL = re.compile(r"permission denied for (?P<kind>\w+) (?P<name>.*)")
 _RIGHTS = {
     "SELECT": r"(?<!DELETE )(?:FROM|JOIN|USING) {table}|(?:DELETE FROM|UPDATE) {table}",
     "INSERT": r"INSERT INTO {table}",
-    "UPDATE": r"UPDATE {table}|FROM {table}.*FOR (?:NO KEY )?UPDATE",
+    "UPDATE": r"UPDATE {table}|FROM {table}.*FOR (?:NO KEY UPDATE|UPDATE|KEY SHARE|SHARE)",
     "DELETE": r"DELETE FROM {table}",
 }
 
