@@ -38,7 +38,7 @@ def refuse_wrong_table(
 
 
 def _nearest(name: str, others: Sequence[str]) -> Sequence[str]:
-    """Up to three of the other tables: those of the same name in other schemas, then similar ones."""
+    """Up to three of the other tables, the most similar first."""
     return difflib.get_close_matches(name, others, n=3)
 
 
