@@ -7,9 +7,10 @@ costs no message an attempt.
 
 import copyreg
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, Self
 
 from duesweep.texts import shorten
 
@@ -66,6 +67,11 @@ class DuesweepError(Exception):
         """Text and advice as a value."""
         return Problem(self.text, self.advice)
 
+    @property
+    def problems(self) -> Sequence[Problem]:
+        """All that is wrong, the cause first."""
+        return [self.problem]
+
     def __str__(self) -> str:
         return str(self.problem)
 
@@ -78,6 +84,21 @@ class ConfigError(DuesweepError):
     """The configuration, or the setup of a database or a broker, does not allow a sweep."""
 
     exit_code = ExitCode.CONFIGURATION
+    _problems: Sequence[Problem] = ()
+
+    @classmethod
+    def of(cls, problems: Sequence[Problem]) -> Self:
+        """One error of several problems, the cause first."""
+        if len(problems) == 1:
+            return cls(problems[0].text, advice=problems[0].advice)
+        error = cls("; ".join(map(str, problems)))
+        error._problems = problems
+        return error
+
+    @property
+    def problems(self) -> Sequence[Problem]:
+        """All that is wrong, the cause first."""
+        return self._problems or super().problems
 
 
 class OdbcDriverError(ConfigError):
@@ -106,6 +127,15 @@ class StoreError(ServiceError):
 
 class QueueError(StoreError):
     """The service behind a queue failed or is out of reach."""
+
+
+class MissingRightError(StoreError):
+    """The server refused a statement, because this user lacks a right."""
+
+    exit_code = ExitCode.CONFIGURATION
+
+    def __init__(self, text: str, *, advice: str | None = None) -> None:
+        super().__init__(text, transient=False, advice=advice)
 
 
 class SilentServiceError(StoreError):

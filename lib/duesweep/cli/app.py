@@ -5,7 +5,7 @@ most commands need few of them.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
@@ -223,7 +223,7 @@ def _run(arguments: list[str]) -> object:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code. An error is one sentence on stderr."""
+    """Run a command and return its exit code. Each problem is one line on stderr."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         with raise_on_signals():
@@ -232,9 +232,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # Typer turns Ctrl-C into an exit code without a message.
             raise KeyboardInterrupt
     except TyperException as error:
-        code, sentence = int(ExitCode.CONFIGURATION), f"{error.format_message()} (see --help)"
+        code, sentence = int(ExitCode.CONFIGURATION), f"{_usage_fault(given, error)} (see --help)"
     except DuesweepError as error:
-        code, sentence = int(error.exit_code), str(error)
+        documents.print_failure(given, int(error.exit_code), str(error))
+        _print_lines(map(str, error.problems))
+        return int(error.exit_code)
     except TerminatedError:
         code = int(ExitCode.WORK_LEFT)
         sentence = f"terminated; {ending(given)}"
@@ -247,5 +249,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         return result if isinstance(result, int) else ExitCode.DONE
     documents.print_failure(given, code, sentence)
-    print(make_printable(f"duesweep: {sentence}"), file=sys.stderr)
+    _print_lines([sentence])
     return code
+
+
+def _print_lines(sentences: Iterable[str]) -> None:
+    for sentence in sentences:
+        print(make_printable(f"duesweep: {sentence}"), file=sys.stderr)
+
+
+def _usage_fault(given: Sequence[str], error: TyperException) -> str:
+    """What is wrong with the options. The wish to see what a sweep would do has its own command."""
+    fault = error.format_message()
+    if given[:1] == ["sweep"] and "--dry-run" in given:
+        return f"{fault.rstrip('.')}; use `duesweep plan`, which shows what a sweep would do"
+    return fault

@@ -1,6 +1,7 @@
 """Reading a configuration file: TOML in UTF-8, with or without a byte order mark."""
 
 import codecs
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -14,27 +15,48 @@ _OTHER_MARKS = {
     codecs.BOM_UTF16_LE: "UTF-16",
     codecs.BOM_UTF16_BE: "UTF-16",
 }
+_TWICE = re.compile(r"Cannot declare \((?P<names>.*)\) twice (?P<place>\(at .*\))")
+_NAME = r"'([^']*)'"
 # The largest that makes sense has some thousand routes.
 _MOST_BYTES = 1_000_000
 
 
 def content_of(file: Path) -> dict[str, Any]:
     """The parsed file. Raises `ConfigError` for a file that cannot be read or parsed."""
-    text = _text_of(file)
+    text = text_of(file)
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{file} is not valid TOML: {error}", advice="correct it") from error
+        fault, advice = _in_words(str(error))
+        raise ConfigError(f"{file} is not valid TOML: {fault}", advice=advice) from error
     except RecursionError as error:
-        raise ConfigError(f"{file} is nested too deeply", advice="correct it") from error
+        raise ConfigError(
+            f"{file} is nested too deeply", advice="remove brackets: no setting needs so many"
+        ) from error
     except ValueError as error:
         # Python's own limit, which TOML does not have.
         raise ConfigError(
-            f"{file} holds a number of thousands of digits", advice="correct it"
+            f"{file} holds a number of thousands of digits", advice="write a shorter number"
         ) from error
 
 
-def _text_of(file: Path) -> str:
+def _in_words(fault: str) -> tuple[str, str]:
+    """An error of Python's parser for people, and what to do about it."""
+    if twice := _TWICE.fullmatch(fault):
+        section = f"[{'.'.join(re.findall(_NAME, twice['names']))}]"
+        return (
+            f"{section} is there twice {twice['place']}",
+            f"put all its settings under one {section}",
+        )
+    if fault.startswith("Cannot overwrite a value"):
+        return fault.replace("Cannot overwrite a value", "A setting is there twice"), (
+            "remove one of the two"
+        )
+    return fault, "write [section] or key = value, text in quotes, and close quotes and brackets"
+
+
+def text_of(file: Path) -> str:
+    """The file as text. Raises `ConfigError` for a file that cannot be read."""
     content = _bytes_of(file).removeprefix(codecs.BOM_UTF8)
     for mark, encoding in _OTHER_MARKS.items():
         if content.startswith(mark):

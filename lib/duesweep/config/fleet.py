@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from duesweep.config.file import content_of
+from duesweep.config.places import Part
 from duesweep.errors import ConfigError
 from duesweep.texts import shorten
 
@@ -29,12 +30,13 @@ Content = Mapping[str, Any]
 @dataclass(frozen=True, slots=True)
 class EndpointSettings:
     """What files say of one endpoint. `label` names it where it has no other name yet; `error`: its
-    file cannot be read.
+    file cannot be read; of `parts`, each overrides the next.
     """
 
     label: str
     content: Content
     error: ConfigError | None = None
+    parts: Sequence[Part] = ()
 
 
 def settings_of(paths: Sequence[Path]) -> list[EndpointSettings]:
@@ -94,7 +96,8 @@ def _in_file(path: Path, common: Content | None = None) -> list[EndpointSettings
     if not chosen:
         raise ConfigError(
             f"{file} has no [[{_ENDPOINTS}]] whose store.endpoint is {name}",
-            advice="correct the name after #",
+            advice="write one of these after #: "
+            + ", ".join(filter(None, (_name(each.content) for each in found))),
         )
     return chosen
 
@@ -104,7 +107,9 @@ def _endpoints(file: Path, content: Content, common: Content) -> Iterator[Endpoi
     defaults = merged(common, _table(own.pop(_DEFAULTS, {}), file))
     entries = own.pop(_ENDPOINTS, None)
     if entries is None:
-        yield EndpointSettings(str(file), merged(defaults, own))
+        yield EndpointSettings(
+            str(file), merged(defaults, own), parts=(Part(file), *_default_parts(file, common))
+        )
         return
     if own:
         raise ConfigError(
@@ -117,7 +122,23 @@ def _endpoints(file: Path, content: Content, common: Content) -> Iterator[Endpoi
         )
     for number, entry in enumerate(entries, 1):
         settings = merged(defaults, _table(entry, file))
-        yield EndpointSettings(f"{file}, endpoint {_name(settings) or number}", settings)
+        yield EndpointSettings(
+            f"{file}, endpoint {_name(settings) or number}",
+            settings,
+            parts=(Part(file, (_ENDPOINTS, number - 1)), *_default_parts(file, common)),
+        )
+
+
+def _default_parts(file: Path, common: Content) -> Iterator[Part]:
+    yield Part(file, (_DEFAULTS,))
+    if common:
+        yield Part(file.with_name(_FOLDER_FILE), (_DEFAULTS,))
+
+
+def example_of(file: Path, found: Sequence[EndpointSettings]) -> str:
+    """The `--config` that names the first endpoint of a file that has several."""
+    name = next(filter(None, (_name(each.content) for each in found)), "Sales")
+    return f"--config {shorten(str(file))}{_SEPARATOR}{name}"
 
 
 def require_file(file: Path) -> None:
@@ -148,7 +169,8 @@ def merged(below: Content, above: Content) -> Content:
 def _table(value: object, file: Path) -> Content:
     if not isinstance(value, Mapping):
         raise ConfigError(
-            f"In {file}, [{_DEFAULTS}] or [[{_ENDPOINTS}]] is not a table", advice="correct it"
+            f"In {file}, [{_DEFAULTS}] or [[{_ENDPOINTS}]] is not a table",
+            advice=f"write it as a section with the header [{_DEFAULTS}] or [[{_ENDPOINTS}]]",
         )
     return value
 

@@ -15,8 +15,9 @@ from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
 from duesweep.config.file import content_of
-from duesweep.config.fleet import Content, EndpointSettings, settings_of
+from duesweep.config.fleet import Content, EndpointSettings, example_of, settings_of
 from duesweep.config.model import ENVIRONMENT, Config
+from duesweep.config.places import Part, Places, refuse_two_spellings
 from duesweep.config.rules import (
     name_problem,
     queue_problem,
@@ -25,7 +26,13 @@ from duesweep.config.rules import (
     store_problem,
 )
 from duesweep.config.values import as_text
-from duesweep.config.wording import problems_of, settings, unknown_setting, variable_of
+from duesweep.config.wording import (
+    placed,
+    problems_of,
+    settings,
+    unknown_setting,
+    variable_of,
+)
 from duesweep.errors import ConfigError, Problem
 from duesweep.texts import shorten
 
@@ -45,37 +52,46 @@ def load(of: Path | EndpointSettings | None, overrides: Sequence[str] = ()) -> C
     Raises `ConfigError` for all settings of a wrong type or range, else for the first that
     contradicts others.
     """
-    Config.content = _content(of)
+    Config.content, parts = _content(of)
+    refuse_two_spellings()
     _refuse_unknown_variables()
     given = _nest(overrides)
     _refuse_unknown_sections(given)
     try:
         config = Config(**as_text(given))
     except ValidationError as error:
-        raise _refusal(problems_of(error.errors())) from error
+        found = error.errors()
+        lacks_file = not parts and any(each["type"] == "missing" for each in found)
+        problems = problems_of(found, Places(parts, overrides))
+        raise _refusal([_no_file(), *problems] if lacks_file else problems) from error
     except SettingsError as error:
         raise _unreadable_section(str(error)) from error
     except RecursionError as error:
         raise ConfigError(
             "A variable of the environment, or a --set, is nested too deeply",
-            advice="correct the one that is much longer than the others",
+            advice="shorten the one that is much longer than the others",
         ) from error
     for rule in (name_problem, store_problem, queue_problem, route_problem, retry_problem):
         problem = rule(config)
         if problem is not None:
-            raise _refusal([problem])
+            # Each begins with the name of its setting.
+            location = problem.text.partition(" ")[0].split(".")
+            raise _refusal([placed(problem, Places(parts, overrides).of(location))])
     return config
 
 
+def _no_file() -> Problem:
+    return Problem(
+        f"There is no {DEFAULT_FILE} in {shorten(str(Path.cwd()))}",
+        "write one, or name another file with --config",
+    )
+
+
 def _refusal(problems: Iterable[Problem]) -> ConfigError:
-    """One error of all problems; of very many, the first. Where there are several, each keeps its
-    advice in the text.
-    """
+    """One error of all problems; of very many, the first."""
     first = [replace(one, text=shorten(one.text)) for one in islice(problems, _SHOWN + 1)]
-    if len(first) == 1:
-        return ConfigError(first[0].text, advice=first[0].advice)
-    more = ["and more"] if len(first) > _SHOWN else []
-    return ConfigError("; ".join([*map(str, first[:_SHOWN]), *more]))
+    more = [Problem("and more")] if len(first) > _SHOWN else []
+    return ConfigError.of([*first[:_SHOWN], *more])
 
 
 def _unreadable_section(text: str) -> ConfigError:
@@ -97,21 +113,22 @@ def mask_secrets(config: Config) -> dict[str, Any]:
     return dumped
 
 
-def _content(given: Path | EndpointSettings | None) -> Content:
+def _content(given: Path | EndpointSettings | None) -> tuple[Content, Sequence[Part]]:
     if isinstance(given, EndpointSettings):
         if given.error is not None:
             raise given.error
-        return given.content
+        return given.content, given.parts
     if given is None:
-        return content_of(DEFAULT_FILE) if DEFAULT_FILE.exists() else {}
+        if not DEFAULT_FILE.exists():
+            return {}, ()
+        return content_of(DEFAULT_FILE), (Part(DEFAULT_FILE),)
     found = settings_of([given])
     if len(found) > 1:
         raise ConfigError(
             f"{shorten(str(given))} has the settings of {len(found)} endpoints, and one is needed",
-            advice=f"name it, as in --config {shorten(str(given))}#Sales",
+            advice=f"name it, as in {example_of(given, found)}",
         )
-    [settings] = found
-    return _content(settings)
+    return _content(found[0])
 
 
 def _nest(overrides: Sequence[str]) -> dict[str, Any]:
@@ -125,7 +142,9 @@ def _nest(overrides: Sequence[str]) -> dict[str, Any]:
             )
         *sections, key = path.strip().split(".")
         if len(sections) > _DEEPEST:
-            raise ConfigError(f"--set {shorten(path)} has too many parts", advice="correct it")
+            raise ConfigError(
+                f"--set {shorten(path)} has too many parts", advice="give it as section.key=value"
+            )
         at = nested
         for section in sections:
             at = at.setdefault(section, {})
@@ -142,7 +161,7 @@ def _refuse_unknown_sections(given: Iterable[str]) -> None:
     # Pydantic has arguments of its own, as _env_file, and would take these for them.
     for section in given:
         if section not in Config.model_fields:
-            raise _refusal([unknown_setting(section)])
+            raise _refusal([placed(unknown_setting(section), f"--set {section}")])
 
 
 def _refuse_unknown_variables() -> None:
@@ -157,10 +176,7 @@ def _refuse_unknown_variables() -> None:
         is_ours = name != variable.upper() and separator
         if is_ours and section.lower() not in Config.model_fields:
             path = name.lower().replace(delimiter, ".")
-            unknown = unknown_setting(path)
-            raise ConfigError(
-                f"{variable} is set in the environment: {unknown.text}", advice=unknown.advice
-            )
+            raise _refusal([placed(unknown_setting(path), f"{variable} in the environment")])
         likely = meant.get(variable.upper().replace(delimiter, "_"))
         if likely is not None and likely != variable.upper():
             raise ConfigError(

@@ -4,12 +4,16 @@ import difflib
 from dataclasses import replace
 from itertools import pairwise
 
+from pydantic import SecretStr
+
+from duesweep.config.dsn import dialect_of
 from duesweep.config.model import Config
 from duesweep.config.sections import QueueConfig, StoreConfig
 from duesweep.config.wording import variable_of
 from duesweep.core.policy import MAX_BATCH_ROWS
 from duesweep.errors import Problem
 
+_SERVERS = {"postgresql": "PostgreSQL", "sqlserver": "SQL Server"}
 _RABBITMQ_ONLY = {
     "url",
     "topology",
@@ -51,6 +55,8 @@ def retry_problem(config: Config) -> Problem | None:
 def store_problem(config: Config) -> Problem | None:
     """What is wrong with the store's settings; None if nothing is."""
     store = config.store
+    if not store.is_custom and (contradiction := _contradiction(store.kind, store.dsn)):
+        return Problem(f"store.kind {contradiction}", "correct the one that is wrong")
     useless = _useless_setting(store)
     if useless is not None:
         return Problem(
@@ -78,6 +84,16 @@ def store_problem(config: Config) -> Problem | None:
     return None
 
 
+def _contradiction(kind: str | None, dsn: SecretStr | None) -> str | None:
+    """How the kind of a connection and the form of its dsn contradict each other."""
+    expected = {"msmq": "sqlserver"}.get(str(kind), kind)
+    found = None if dsn is None else dialect_of(dsn.get_secret_value())
+    if found is None or expected not in _SERVERS or found == expected:
+        return None
+    forms = f"its dsn is one of {_SERVERS[found]}"
+    return f"is {kind}, but {forms}: kind and dsn contradict each other"
+
+
 def _useless_setting(store: StoreConfig) -> str | None:
     """A setting that is set, but that a store of this kind does not use."""
     if store.is_custom:
@@ -97,7 +113,7 @@ def _useless_setting(store: StoreConfig) -> str | None:
 def _kind(store: StoreConfig) -> str:
     if store.kind != "sql-persistence":
         return store.kind
-    server = {"postgresql": "PostgreSQL", "sqlserver": "SQL Server"}[store.dialect]
+    server = _SERVERS[store.dialect]
     return f"{store.kind} in {server}"
 
 
@@ -146,6 +162,9 @@ def route_problem(config: Config) -> Problem | None:
 def queue_problem(config: Config) -> Problem | None:
     """What is wrong with a queue connection; None if nothing is."""
     for name, queue in _queues(config).items():
+        kind = queue.kind or (None if config.store.is_custom else config.store.dialect)
+        if contradiction := _contradiction(kind, queue.dsn):
+            return Problem(f"queues.{name}.kind {contradiction}", "correct the one that is wrong")
         problem = (
             _rabbitmq_problem(name, queue) if queue.kind == "rabbitmq" else _other_problem(queue)
         )

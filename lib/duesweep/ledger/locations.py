@@ -54,7 +54,12 @@ def table_name(root: str, name: str) -> str:
     """The table's name for SQL and `spark.read.table`."""
     if is_path(root):
         return f"delta.{_quote(table_path(root, name))}"
-    return ".".join(map(_quote, (*root.split("."), name)))
+    return f"{schema_name(root)}.{_quote(name)}"
+
+
+def schema_name(root: str) -> str:
+    """The catalog schema for SQL."""
+    return ".".join(map(_quote, root.split(".")))
 
 
 def holds_data(folder: Path) -> bool:

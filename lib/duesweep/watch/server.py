@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from errno import EADDRINUSE
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -49,7 +50,7 @@ def serving(host: str, port: int, pages: Pages) -> Iterator[int]:
         server = _Server((host, port), handler)
     except OSError as error:
         raise ConfigError(
-            f"Port {port} of {host} cannot be listened on: {error}",
+            f"Port {port} of {host} {_fault_of(error)}",
             advice="give another one with --port, or end what uses it",
         ) from error
     thread = threading.Thread(target=server.serve_forever, name="duesweep port", daemon=True)
@@ -66,6 +67,10 @@ class _Server(ThreadingHTTPServer):
         """Nothing of a client that hung up; anything else is a line of the log."""
         if not isinstance(sys.exception(), ConnectionError | TimeoutError):
             _log.exception("page_failed")
+
+
+def _fault_of(error: OSError) -> str:
+    return "is in use" if error.errno == EADDRINUSE else f"cannot be listened on: {error}"
 
 
 class _Handler(BaseHTTPRequestHandler):

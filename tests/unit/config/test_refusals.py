@@ -6,7 +6,7 @@ import pytest
 
 from duesweep.config import Config, load
 from duesweep.errors import ConfigError
-from support.config_files import MINIMAL, file_of
+from support.config_files import MINIMAL, file_of, without_place
 
 
 @pytest.fixture(autouse=True)
@@ -17,7 +17,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def _refused(text: str = MINIMAL, *overrides: str) -> str:
     with pytest.raises(ConfigError) as refusal:
         load(file_of(text), overrides)
-    return str(refusal.value)
+    return without_place(str(refusal.value))
 
 
 @pytest.mark.parametrize(

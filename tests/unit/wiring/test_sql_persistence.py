@@ -60,7 +60,9 @@ def test_form_of_the_dsn_says_which_server_it_is(dsn: str, dialect: str) -> None
 
 @pytest.mark.parametrize("dsn", ["sales", "Database=sales;Pwd=s3cret", "mysql://s3cret@db.example"])
 def test_dsn_of_neither_form_is_refused_without_its_text(dsn: str) -> None:
-    with pytest.raises(ConfigError, match=r"^store\.dsn is wrong: it is neither") as refusal:
+    with pytest.raises(
+        ConfigError, match=r"^--set store\.dsn: store\.dsn is wrong: it is neither"
+    ) as refusal:
         _config(dsn)
 
     assert "s3cret" not in str(refusal.value)

@@ -30,6 +30,17 @@ def find_table(
     )
 
 
+def similar_tables(connection: PostgreSqlConnection, table: TableName) -> Sequence[str]:
+    """Tables of the database whose names end as this one's."""
+    rows = connection.rows("similar_tables", ending=_ending(table.table))
+    return [str(TableName(row.schema, row.name)) for row in rows]
+
+
+def _ending(name: str) -> str:
+    """`.Delayed` of `Sales.Delayed`; the whole name if it has no dot."""
+    return "." + name.rpartition(".")[2] if "." in name else name
+
+
 def column_lists(columns: Columns) -> dict[str, list[str]]:
     """The values of statements that look for tables with these columns."""
     return {

@@ -4,7 +4,7 @@ https://www.postgresql.org/docs/current/errcodes-appendix.html
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import psycopg
@@ -15,6 +15,7 @@ from duesweep.drivers.postgresql.bounded import SilenceError
 from duesweep.errors import (
     ConfigError,
     DestinationError,
+    MissingRightError,
     Problem,
     RefusedMessageError,
     SilentServiceError,
@@ -30,6 +31,27 @@ _HOW_TO = (
     "percent-encoded, or as keyword=value pairs"
 )
 _UNREACHED = "check that it runs, and that this machine and every executor can connect to it"
+_UNRESOLVED = "check the host's name in the dsn, and that this machine can resolve it"
+_ABOUT_NAMES = re.compile("failed to resolve host|could not translate host name")
+_REPEATED = re.compile(
+    r"connection failed: |connection (?:to server )?(?:at|on socket) \"[^\"]*\"(?:, port \d+)?"
+    r" failed: "
+    r"|\s*Is the server running (?:on|locally)[^?]*\?"
+)
+_WHERE_PASSWORDS_BELONG = (
+    "put it into the dsn in the environment: DUESWEEP_STORE__DSN="
+    "postgresql://user:password@host:5432/database, or DUESWEEP_QUEUES__<NAME>__DSN for queues "
+    "with a dsn of their own"
+)
+# By words of the server's refusals.
+_REFUSALS = {
+    "password authentication failed": "correct user or password in the dsn",
+    "pg_hba.conf": "allow this machine, user and database in the server's pg_hba.conf",
+    "role ": "correct the user in the dsn, or create this role",
+    "database ": "correct the database in the dsn, or create it",
+}
+_NO_RIGHT = "42501"
+_ASK_FOR_RIGHT = "have an administrator GRANT this right to the user of the dsn"
 # libpq's texts, which come without a SQLSTATE.
 _LOST_CONNECTIONS = (
     "server closed the connection",
@@ -53,16 +75,22 @@ _NAMELESS = {
 
 
 @contextmanager
-def map_errors(what: str | None = None) -> Iterator[None]:
+def map_errors(
+    what: str | None = None, grants: Callable[[str], str | None] = lambda _: None
+) -> Iterator[None]:
     """Turn psycopg's errors into `StoreError`s, or `TransactionLostError` where a retry may help.
 
     `what` describes the statement: the server's texts about locks and time-outs name no table.
+    `grants` returns what grants the right that the server's text misses.
     """
     try:
         yield
     except psycopg.Error as error:
         # A pipeline that a Ctrl-C interrupts ends with an error of its own.
         raise_interruption(error)
+        if error.sqlstate == _NO_RIGHT:
+            advice = grants(str(error.diag.message_primary)) or _ASK_FOR_RIGHT
+            raise MissingRightError(_sentence(error), advice=advice) from error
         raise _service_error(error, _describe(error, what)) from error
 
 
@@ -123,20 +151,39 @@ def connect_errors(dsn: str) -> Iterator[None]:
         # Without libpq's text, which may hold the password, and not in a stack trace either.
         raise ConfigError("The dsn cannot be read", advice=_HOW_TO) from None
     except psycopg.OperationalError as error:
+        text = _told_once(_sentence(error))
+        if "no password supplied" in text or "empty password" in text:
+            raise ConfigError(
+                f"{_server_of(dsn)} asks for a password, and the dsn has none: {text}",
+                advice=_WHERE_PASSWORDS_BELONG,
+            ) from error
         if _is_refused_for_good(error):
             raise ConfigError(
-                f"{_server_of(dsn)} refuses the session: {_sentence(error)}",
-                advice="check user, password and database in the dsn, and the server's pg_hba.conf",
+                f"{_server_of(dsn)} refuses the session: {text}", advice=_advice_for(text)
             ) from error
         if _ABOUT_TLS.search(_QUOTED.sub("", str(error))):
             raise ConfigError(
                 f"There is no session at {_server_of(dsn)} with the settings that are asked for: "
-                f"{_sentence(error)}",
+                f"{text}",
                 advice="check sslmode, sslrootcert, sslcert and sslkey in the dsn, and the host's "
                 "name in the server's certificate",
             ) from error
-        text = f"No PostgreSQL server takes a session at {_server_of(dsn)}: {_sentence(error)}"
-        raise StoreError(text, transient=True, advice=_UNREACHED) from error
+        advice = _UNRESOLVED if _ABOUT_NAMES.search(text) else _UNREACHED
+        text = f"No PostgreSQL server takes a session at {_server_of(dsn)}: {text}"
+        raise StoreError(text, transient=True, advice=advice) from error
+
+
+def _told_once(text: str) -> str:
+    """libpq's text without what says again which server it is, and without its question."""
+    return " ".join(_REPEATED.sub("", text).split())
+
+
+def _advice_for(refusal: str) -> str:
+    """What to do about what the server named."""
+    for words, advice in _REFUSALS.items():
+        if words in refusal:
+            return advice
+    return "check user, password and database in the dsn, and the server's pg_hba.conf"
 
 
 def _refuse_bare_signs(dsn: str) -> None:

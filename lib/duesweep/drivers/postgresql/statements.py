@@ -1,7 +1,7 @@
 """Named statements on one session of PostgreSQL."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 from psycopg import sql
@@ -10,6 +10,7 @@ from psycopg.rows import namedtuple_row
 from duesweep.core.address import TableName
 from duesweep.drivers.postgresql.bounded import BoundedConnection
 from duesweep.drivers.postgresql.errors import map_errors, unusual_errors
+from duesweep.drivers.postgresql.grants import grant_of
 from duesweep.sql import statement
 
 # Tables, or SQL that stands for a name.
@@ -29,13 +30,13 @@ class PostgreSqlStatements:
 
     def execute(self, name: str, /, **values: object) -> int:
         """Run the named statement; returns the number of rows that it touched."""
-        with map_errors(_describe_statement(name, self._names)):
+        with self._errors_of(name):
             return self._raw.execute(_sent(name, self._names), values, binary=True).rowcount
 
     def rows(self, name: str, /, **values: object) -> list[Any]:
         """The rows that the named statement returns, as named tuples."""
         with (
-            map_errors(_describe_statement(name, self._names)),
+            self._errors_of(name),
             self._raw.cursor(row_factory=namedtuple_row, binary=True) as cursor,
         ):
             return cursor.execute(_sent(name, self._names), values).fetchall()
@@ -45,8 +46,7 @@ class PostgreSqlStatements:
         in this order; after one that fails, none does. `what` is the one that errors name. Raises
         `UnusualBatchError` where the server refuses one, and is itself well.
         """
-        described = _describe_statement(what, self._names)
-        with map_errors(described), unusual_errors(), ExitStack() as stack:
+        with self._errors_of(what), unusual_errors(), ExitStack() as stack:
             cursors = [
                 stack.enter_context(self._raw.cursor(row_factory=namedtuple_row, binary=True))
                 for _ in named
@@ -64,7 +64,7 @@ class PostgreSqlStatements:
         where the last page ended. Needs a transaction; within the block other statements can run.
         """
         with (
-            map_errors(_describe_statement(name, self._names)),
+            self._errors_of(name),
             self._raw.cursor(f"duesweep_{name}", row_factory=namedtuple_row) as cursor,
         ):
             cursor.execute(_sent(name, self._names), values, binary=True)
@@ -79,6 +79,13 @@ class PostgreSqlStatements:
         """The text of a statement for JDBC, with `literals` quoted in it."""
         quoted = {key: literal(value) for key, value in literals.items()}
         return text_of(name, {**self._names, **quoted})
+
+    def _errors_of(self, name: str) -> AbstractContextManager[None]:
+        """Maps the errors of the named statement."""
+        return map_errors(
+            _describe_statement(name, self._names),
+            lambda refusal: grant_of(refusal, self._raw.info.user, name, self._names),
+        )
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

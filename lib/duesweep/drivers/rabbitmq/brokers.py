@@ -56,6 +56,12 @@ class Brokers:
         try:
             parts = urlsplit(url)
             self._refuse_ssl_options(parts.query)
+            if parts.username and parts.password is None:
+                variable = f"DUESWEEP_{self.setting.upper().replace('.', '__')}__URL"
+                raise ConfigError(
+                    f"{self.setting}.url has a user and no password",
+                    advice=f"give it in the environment: {variable}=amqps://user:password@host/...",
+                )
             # Without a path pika takes the vhost "", which no broker has.
             path = url if parts.path not in {"", "/"} else parts._replace(path="/%2F").geturl()
             parameters = pika.URLParameters(path)

@@ -27,6 +27,14 @@ def find_table(connection: SqlServerConnection, table: SqlServerTable) -> FoundT
     )
 
 
+def similar_tables(connection: SqlServerConnection, table: SqlServerTable) -> Sequence[str]:
+    """Tables of the database whose names end as this one's."""
+    catalog = connection.named({"catalog": bracket_name(table.catalog)})
+    ending = "." + table.table.rpartition(".")[2] if "." in table.table else table.table
+    rows = catalog.rows("similar_tables", ending=ending)
+    return [replace(table, schema=row.schema, table=row.name).sql for row in rows]
+
+
 def with_indexes(
     connection: SqlServerConnection, table: SqlServerTable, found: FoundTable
 ) -> FoundTable:

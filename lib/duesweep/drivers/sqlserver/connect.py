@@ -32,7 +32,11 @@ def connect(dsn: str, limits: Limits) -> SqlServerConnection:
         more["Driver"] = driver_library()
     refuse_closed_port(parsed)
     watch = SilenceWatch(parsed.server, parsed.port, limits.answer_seconds)
-    with connect_errors(parsed.server), watch.watch_opening(limits.connect_seconds):
+    has_password = not {"pwd", "trusted_connection", "authentication"}.isdisjoint(parsed.pairs)
+    with (
+        connect_errors(parsed.server, has_password=has_password),
+        watch.watch_opening(limits.connect_seconds),
+    ):
         # Longer than the watch waits: it can tell a silent server from a missing one.
         login_seconds = ceil(limits.connect_seconds) + 1
         raw = pyodbc.connect(parsed.text(**more), autocommit=True, timeout=login_seconds)

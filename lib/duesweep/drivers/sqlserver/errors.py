@@ -12,6 +12,7 @@ import pyodbc
 from duesweep.errors import (
     ConfigError,
     DestinationError,
+    MissingRightError,
     OdbcDriverError,
     Problem,
     RefusedMessageError,
@@ -50,6 +51,15 @@ _QUEUE_FAULTS = {
     ),
     3616: Problem("; a trigger on it fails and rolls the transaction back"),
 }
+# On an object, on a column, in the database, on the server.
+_NO_RIGHT = {229, 230, 262, 300}
+_MISSING_ON_OBJECT = re.compile(
+    r"The (?P<right>\w+) permission was denied on .*?object '(?P<object>[^']*)', "
+    r"database '(?P<database>[^']*)', schema '(?P<schema>[^']*)'"
+)
+_MISSING_IN_DATABASE = re.compile(
+    r"(?P<right>[A-Z ]+) permission (?:was )?denied in database '(?P<database>[^']*)'"
+)
 _TIMED_OUT = "HYT00"
 _LOCK_TIMED_OUT = 1222
 # The texts of these errors name no table.
@@ -75,6 +85,8 @@ def map_errors(what: str | None = None) -> Iterator[None]:
         told = _describe(error, what)
         if number_of(error) in _ROLLED_BACK:
             raise TransactionLostError(told.text, advice=told.advice) from error
+        if number_of(error) in _NO_RIGHT:
+            raise MissingRightError(told.text, advice=_grant_of(told.text)) from error
         raise StoreError(told.text, transient=_is_passing(error), advice=told.advice) from error
 
 
@@ -104,7 +116,7 @@ def row_errors() -> Iterator[None]:
 
 
 @contextmanager
-def connect_errors(server: str) -> Iterator[None]:
+def connect_errors(server: str, *, has_password: bool = True) -> Iterator[None]:
     """Turn the errors of opening a session into `ConfigError` or `StoreError`."""
     try:
         yield
@@ -116,10 +128,13 @@ def connect_errors(server: str) -> Iterator[None]:
                 advice="remove Driver= to use the driver that came with duesweep, or install it",
             ) from error
         if number in _REFUSED_LOGINS or (_state(error) == "28000" and number not in _PASSING):
-            raise ConfigError(
-                f"{server} refuses the session: {text}",
-                advice="check user, password and database in the dsn",
-            ) from error
+            advice = "check user, password and database in the dsn"
+            if not has_password:
+                advice = (
+                    "put the password into the dsn in the environment: DUESWEEP_STORE__DSN=...;"
+                    "Pwd=..., or DUESWEEP_QUEUES__<NAME>__DSN for queues with a dsn of their own"
+                )
+            raise ConfigError(f"{server} refuses the session: {text}", advice=advice) from error
         if _is_certificate(text):
             raise ConfigError(
                 f"{server} has a certificate that is not trusted: {text}",
@@ -133,6 +148,21 @@ def connect_errors(server: str) -> Iterator[None]:
             transient=True,
             advice="check that it runs, and that this machine and every executor can connect to it",
         ) from error
+
+
+def _grant_of(text: str) -> str:
+    """What grants the right that the server's text misses."""
+    if found := _MISSING_ON_OBJECT.search(text):
+        thing = f"[{found['schema']}].[{found['object']}]"
+        return (
+            f"run GRANT {found['right']} ON {thing} TO the user of the dsn, in database "
+            f"[{found['database']}]"
+        )
+    if found := _MISSING_IN_DATABASE.search(text):
+        return (
+            f"run GRANT {found['right']} TO the user of the dsn, in database [{found['database']}]"
+        )
+    return "have an administrator GRANT this right to the user of the dsn"
 
 
 def number_of(error: pyodbc.Error) -> int | None:

@@ -38,22 +38,35 @@ class LedgerReader:
         location cannot be read.
         """
         location = locations.table_name(self.root, name)
+        # Asked first: for a statement that fails, Spark logs a long Java stack.
+        if not locations.is_path(self.root) and not self._has_schema():
+            raise self._schema_error()
         try:
             rows = self.spark.sql(f"SHOW TBLPROPERTIES {location}").collect()
             found = {row["key"]: row["value"] for row in rows}
             columns = () if ID_PROPERTY in found else self.spark.read.table(location).columns
         except AnalysisException as error:
             if "SCHEMA_NOT_FOUND" in str(error):
-                raise ConfigError(
-                    f"ledger.root is {self.root!r}, but there is no such catalog schema",
-                    advice="create it, or write a path with a slash, as in ./ledger",
-                ) from error
+                raise self._schema_error() from error
             if not is_absence(error):
                 raise self._make_error(error) from error
             return LedgerTableFacts(name, location, holds_data=self._holds_data(name))
         except SPARK_ERRORS as error:
             raise self._make_error(error) from error
         return LedgerTableFacts(name, location, found, columns=frozenset(columns))
+
+    def _has_schema(self) -> bool:
+        try:
+            return self.spark.catalog.databaseExists(locations.schema_name(self.root))
+        except SPARK_ERRORS:
+            # Its error is told by the statement that needs the schema.
+            return True
+
+    def _schema_error(self) -> ConfigError:
+        return ConfigError(
+            f"ledger.root is {self.root!r}, but there is no such catalog schema",
+            advice=f"write ./{self.root} for a folder, or create the schema",
+        )
 
     def check_log_store(self) -> None:
         """Raise `ConfigError` for a root on S3 where a writer could overwrite another's commits."""

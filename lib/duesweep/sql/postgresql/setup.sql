@@ -36,6 +36,14 @@ SELECT c.relkind::text AS kind, pg_get_userbyid(c.relowner) AS owner,
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %(schema)s AND c.relname = %(table)s;
 
+-- name: similar_tables
+-- Returns the schemas and names of tables whose names end alike, at most 1,000. Takes no locks.
+SELECT n.nspname AS schema, c.relname AS name
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p') AND right(c.relname, length(%(ending)s)) = %(ending)s
+ORDER BY n.nspname, c.relname
+LIMIT 1000;
+
 -- name: describe_indexes
 -- Returns the first column of each index of a table that can find ranges, and whether the index
 -- leaves rows out. Takes no locks.

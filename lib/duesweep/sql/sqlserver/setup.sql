@@ -36,6 +36,13 @@ JOIN {catalog}.INFORMATION_SCHEMA.TABLES t
 WHERE c.TABLE_SCHEMA = @schema AND c.TABLE_NAME = @table
 ORDER BY c.ORDINAL_POSITION;
 
+-- name: similar_tables
+-- Returns the schemas and names of tables whose names end alike, at most 1,000. Keeps no locks.
+SELECT TOP (1000) t.TABLE_SCHEMA AS [schema], t.TABLE_NAME AS name
+FROM {catalog}.INFORMATION_SCHEMA.TABLES t
+WHERE t.TABLE_TYPE = 'BASE TABLE' AND RIGHT(t.TABLE_NAME, LEN(@ending)) = @ending
+ORDER BY t.TABLE_SCHEMA, t.TABLE_NAME;
+
 -- name: describe_indexes
 -- Returns the first column of each index of a table that can be used, and whether the index leaves
 -- rows out. Does not ask for the indexes' names, which anybody may choose. Keeps no locks.

@@ -1,11 +1,12 @@
 """Whether a session on PostgreSQL can sweep: its database, time zone and the store's tables."""
 
 from collections.abc import Iterable
+from functools import partial
 
 from duesweep.checks.tables import WantedTable
 from duesweep.core.address import TableName
 from duesweep.drivers.postgresql import PostgreSqlConnection
-from duesweep.drivers.postgresql.catalog import find_table
+from duesweep.drivers.postgresql.catalog import find_table, similar_tables
 from duesweep.errors import ConfigError, StoreError
 from duesweep.stores.relational.check import refuse_wrong_table
 
@@ -22,7 +23,8 @@ def check_tables(
     if writer_time_zone is not None:
         _check_zone(connection, writer_time_zone)
     for table, wanted in tables:
-        refuse_wrong_table(wanted, find_table(connection, table, wanted.rights))
+        found = find_table(connection, table, wanted.rights)
+        refuse_wrong_table(wanted, found, partial(similar_tables, connection, table))
 
 
 def check_session(connection: PostgreSqlConnection, setting: str) -> None:

@@ -1,15 +1,22 @@
 """Whether a sweep can work with a table."""
 
+import difflib
+from collections.abc import Callable, Sequence
+
 from duesweep.checks.tables import Difference, FoundTable, WantedTable, column_names, compare
 from duesweep.errors import ConfigError
 
 
-def refuse_wrong_table(wanted: WantedTable, found: FoundTable | None) -> None:
+def refuse_wrong_table(
+    wanted: WantedTable, found: FoundTable | None, others: Callable[[], Sequence[str]] = tuple
+) -> None:
     """Raise `ConfigError` for the first difference with which no sweep can work. A missing index
-    only makes it slow.
+    only makes it slow. `others` returns the tables that may be meant if this one is missing.
     """
     if found is None:
-        raise ConfigError(f"There is no {wanted.role} {wanted.name}", advice=wanted.create)
+        near = [] if wanted.is_journal else _nearest(wanted.name, others())
+        hint = f"did you mean {' or '.join(near)}? If not, " if near else ""
+        raise ConfigError(f"There is no {wanted.role} {wanted.name}", advice=hint + wanted.create)
     difference = compare(wanted, found)
     if not difference.has_own_rows:
         raise ConfigError(
@@ -28,6 +35,11 @@ def refuse_wrong_table(wanted: WantedTable, found: FoundTable | None) -> None:
             f"The sweeper's user lacks {', '.join(difference.missing_rights)} on {wanted.name}",
             advice="grant them; the command `doctor` prints the statements",
         )
+
+
+def _nearest(name: str, others: Sequence[str]) -> Sequence[str]:
+    """Up to three of the other tables, the most similar first."""
+    return difflib.get_close_matches(name, others, n=3)
 
 
 def _describe(wanted: WantedTable, difference: Difference) -> str:

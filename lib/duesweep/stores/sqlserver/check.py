@@ -2,11 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from duesweep.checks.tables import index_notices
 from duesweep.core.address import SqlServerTable
 from duesweep.drivers.sqlserver import SqlServerConnection
-from duesweep.drivers.sqlserver.catalog import find_table, missing_rights, with_indexes
+from duesweep.drivers.sqlserver.catalog import (
+    find_table,
+    missing_rights,
+    similar_tables,
+    with_indexes,
+)
 from duesweep.errors import ConfigError, Problem, StoreError
 from duesweep.stores.relational.check import refuse_wrong_table
 from duesweep.stores.sqlserver.kinds import SqlServerTableKind
@@ -25,7 +31,7 @@ def check_tables(
         if found is not None:
             lacking = missing_rights(connection, table, wanted.rights)
             found = replace(found, missing_rights=lacking)
-        refuse_wrong_table(wanted, found)
+        refuse_wrong_table(wanted, found, partial(similar_tables, connection, table))
 
 
 def delayed_index_notices(
