@@ -37,6 +37,8 @@ class SqlServer:
     settings: ClassVar[Mapping[str, object]] = {"queues__default__kind": "sqlserver"}
     past: ClassVar[str] = "DATEADD(second, -1, SYSUTCDATETIME())"
     counter_key: ClassVar[str] = "message_key"
+    unreached: ClassVar[str] = "Server=127.0.0.1,1;Database=nothing;Uid=x;Pwd=x;Encrypt=no"
+    absent_key: ClassVar[str] = "0"
 
     database: SqlServerDatabase
     other: SqlServerDatabase
