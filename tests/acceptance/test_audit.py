@@ -81,7 +81,9 @@ def scene(endpoint: Endpoint[Any], capsys: Captured) -> Scene:
     endpoint.delay_many(3, ["Nowhere"])
     endpoint.delay_many(2, ["Billing"])
     assert scene.run("sweep") == 3
-    endpoint.config_file(retry__max_attempts=5)
+    # In back-off for longer than a test takes on any machine.
+    back_off = {"retry__initial_seconds": 3_600, "retry__max_seconds": 3_600}
+    endpoint.config_file(retry__max_attempts=5, **back_off)
     endpoint.delay_many(1, ["Nowhere"])
     assert scene.run("sweep") == 3
     (later,) = endpoint.load([replace(delayed_row("Billing"), due=endpoint.due_in(3600))])

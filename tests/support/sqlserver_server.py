@@ -25,7 +25,9 @@ _QUEUE = """
         Id uniqueidentifier NOT NULL, CorrelationId varchar(255), ReplyToAddress varchar(255),
         Recoverable bit NOT NULL, Expires datetime, Headers nvarchar(max) NOT NULL,
         Body varbinary(max), RowVersion bigint IDENTITY(1,1) NOT NULL
-    )
+    );
+    CREATE INDEX Index_RowVersion ON {queue} (RowVersion);
+    CREATE INDEX Index_Expires ON {queue} (Expires)
 """
 
 
