@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
@@ -17,12 +17,13 @@ from hypothesis import HealthCheck, settings
 from duesweep.demo.server import EmbeddedServer
 from duesweep.engines.in_process import InProcessEngine
 from support.ports import free_port
-from support.postgresql_server import PostgreSqlEndpoint, endpoint_in_postgresql
+from support.postgresql_server import endpoint_in_postgresql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from duesweep.engines.base import Engine
+    from support.endpoint import Endpoint
     from support.ledger_reader import LedgerReader
     from support.rabbitmq.broker import Broker
     from support.rabbitmq.broker_server import BrokerServer
@@ -125,8 +126,12 @@ def database(server: EmbeddedServer) -> Iterator[str]:
 
 
 @pytest.fixture
-def endpoint(database: str, tmp_path: Path) -> Iterator[PostgreSqlEndpoint]:
-    """Endpoint Sales.Orders in a new database, without tables as yet."""
+def endpoint(request: pytest.FixtureRequest, tmp_path: Path) -> "Iterator[Endpoint[Any]]":
+    """Endpoint Sales.Orders in a new database, without tables as yet; see `ON_BOTH_SERVERS`."""
+    if getattr(request, "param", "postgresql") == "sqlserver":
+        yield request.getfixturevalue("sqlserver_endpoint")
+        return
+    database: str = request.getfixturevalue("database")
     with psycopg.connect(database, autocommit=True) as admin:
         yield endpoint_in_postgresql(database, tmp_path, admin)
 
@@ -209,7 +214,7 @@ def engine(request: pytest.FixtureRequest) -> "Engine":
 
 
 @pytest.fixture
-def ledger(request: pytest.FixtureRequest, endpoint: PostgreSqlEndpoint) -> "LedgerReader":
+def ledger(request: pytest.FixtureRequest, endpoint: "Endpoint[Any]") -> "LedgerReader":
     """The ledger of `endpoint`. Spark starts only for who asks for a DataFrame."""
     from support.ledger_reader import LedgerReader  # noqa: PLC0415
 

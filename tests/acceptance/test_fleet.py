@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support.endpoint import Endpoint
+from support.endpoint import ON_BOTH_SERVERS, Endpoint
 from support.ledger_reader import LedgerReader
 from support.spark_submit import run as run_on_shell
 from support.waiting import until
@@ -17,8 +17,7 @@ from support.watcher import watching
 
 _ROOT = Path(__file__).parents[2]
 _NAMES = ("Sales", "Billing", "Shipping")
-# Nothing listens there.
-_UNREACHED = "postgresql://postgres@127.0.0.1:1/nothing"
+pytestmark = ON_BOTH_SERVERS
 
 
 def _run(*arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -42,16 +41,15 @@ def endpoints(endpoint: Endpoint) -> list[Endpoint]:
     return found
 
 
-def _fleet(endpoint: Endpoint, *entries: str, **sections: str) -> str:
+def _fleet(endpoint: Endpoint, *entries: str, **overrides: object) -> str:
     """A file of the three, and of those that these lines of TOML describe."""
-    lines = ["[defaults.store]", 'kind = "postgresql"', f'dsn = "{endpoint.dsn}"']
-    lines += ["[defaults.ledger]", f'root = "{endpoint.folder / "ledger"}"']
-    lines += [f"[defaults.{name}]\n{text}" for name, text in sections.items()]
-    lines += [f'[[endpoint]]\nstore.endpoint = "{name}"' for name in _NAMES]
-    lines += [f"[[endpoint]]\n{entry}" for entry in entries]
-    file = endpoint.folder / "fleet.toml"
-    file.write_text("\n".join(lines))
-    return str(file)
+    three = [f'store.endpoint = "{name}"' for name in _NAMES]
+    return str(endpoint.fleet_file(*three, *entries, **overrides))
+
+
+def _down(endpoint: Endpoint, name: str = "Down") -> str:
+    """An endpoint whose server is out of reach."""
+    return f'store = {{endpoint = "{name}", dsn = "{endpoint.server.unreached}"}}'
 
 
 def _by_name(document: dict[str, Any]) -> dict[str, Any]:
@@ -84,11 +82,11 @@ def test_all_are_swept_with_an_account_each_and_the_sums_of_all(
 def test_one_that_is_out_of_reach_or_misconfigured_costs_only_itself(
     endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
-    down = [f'store = {{endpoint = "Down{i}", dsn = "{_UNREACHED}"}}' for i in range(5)]
+    down = [_down(endpoint, f"Down{i}") for i in range(5)]
 
     done = _run("sweep", "--config", _fleet(endpoint, *down))
     assert done.returncode == 4
-    assert done.stderr.count("duesweep: nothing/public.Down") == 5
+    assert done.stderr.count(f"duesweep: nothing/{endpoint.schema}.Down") == 5
     assert "All 8 endpoints: dispatched 6 of 6 due messages" in done.stdout
     assert "5 with problems" in done.stdout
     assert ledger.count("tombstones") == 6
@@ -117,8 +115,7 @@ def test_message_without_a_queue_is_one_endpoints_affair(
 @pytest.mark.slow
 @pytest.mark.usefixtures("endpoints")
 def test_plan_and_doctor_take_several_too(endpoint: Endpoint) -> None:
-    down = f'store = {{endpoint = "Down", dsn = "{_UNREACHED}"}}'
-    file = _fleet(endpoint, down)
+    file = _fleet(endpoint, _down(endpoint))
 
     planned = _run("plan", "--config", file, "--json")
     assert planned.returncode == 4
@@ -143,7 +140,7 @@ def test_much_is_swept_on_spark_and_the_rest_in_process(
     for each in endpoints[1:]:
         each.delay_many(500, ["Mails"])
 
-    done = run_on_shell("sweep", "-c", _fleet(endpoint, sweep="spark_from = 100"), "--json")
+    done = run_on_shell("sweep", "-c", _fleet(endpoint, sweep__spark_from=100), "--json")
 
     assert done.returncode == 0, done.stderr
     engines = {name: each["engine"] for name, each in _by_name(json.loads(done.stdout)).items()}

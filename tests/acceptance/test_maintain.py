@@ -1,6 +1,7 @@
 """`duesweep maintain`: what it removes, what it keeps, and what it says."""
 
 import json
+import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,11 +10,12 @@ from deltalake import DeltaTable
 
 from duesweep import Duesweep, wiring
 from duesweep.cli.app import main
-from support.endpoint import Endpoint
+from support.endpoint import ON_BOTH_SERVERS, Endpoint
 from support.faults.dead_sweeps import dispatch_without_settling
 from support.ledger_reader import LedgerReader
 
 Captured = pytest.CaptureFixture[str]
+pytestmark = ON_BOTH_SERVERS
 
 
 def _run(endpoint: Endpoint[Any], *arguments: str) -> int:
@@ -114,9 +116,10 @@ def test_source_is_forgotten_where_its_table_is_gone_and_somebody_says_so(
     _tick(endpoint)
     table = endpoint.own_table("bindings")
     (row,) = endpoint.fetch(f"SELECT source FROM {table}")
+    gone = endpoint.server.sql(endpoint.schema, "Old.Delayed")
     endpoint.execute(
         f"INSERT INTO {table} (source, delayed, ledger_id)"
-        " VALUES ('Old', '\"public\".\"Old.Delayed\"', gen_random_uuid())"
+        f" VALUES ('Old', '{gone}', '{uuid.uuid4()}')"
     )
     pauses = endpoint.own_table("pauses")
     endpoint.execute(

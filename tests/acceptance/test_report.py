@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from duesweep.cli.app import main
-from support.endpoint import Endpoint
+from support.endpoint import ON_BOTH_SERVERS, Endpoint
 
 Captured = pytest.CaptureFixture[str]
+pytestmark = ON_BOTH_SERVERS
 _HOSTILE = "<script>alert('x')</script>\x1b[2J"
 
 
@@ -98,7 +99,7 @@ def test_store_out_of_reach_leaves_what_the_ledger_tells(endpoint: Endpoint) -> 
     endpoint.set_up("Billing")
     endpoint.delay()
     _sweep(endpoint, 0, store__name="sales")
-    nowhere = "postgresql://postgres@127.0.0.1:1/postgres"
+    nowhere = endpoint.server.unreached
 
     page = _report(endpoint, store__name="sales", store__dsn=nowhere)
 
@@ -111,19 +112,9 @@ def test_store_out_of_reach_leaves_what_the_ledger_tells(endpoint: Endpoint) -> 
 
 def test_fleet_is_one_page_and_wrong_settings_are_told_there(endpoint: Endpoint) -> None:
     endpoint.named("Sales").set_up("Mails")
-    config, file = endpoint.folder / "fleet.toml", endpoint.folder / "fleet.html"
-    config.write_text(
-        f"""
-        defaults.ledger.root = "{endpoint.folder / "ledger"}"
-        defaults.store.kind = "postgresql"
-        defaults.store.dsn = "{endpoint.dsn}"
-        [[endpoint]]
-        store.endpoint = "Sales"
-        [[endpoint]]
-        store.endpoint = "Wrong"
-        store.schema = 5
-        """
-    )
+    file = endpoint.folder / "fleet.html"
+    wrong = 'store.endpoint = "Wrong"\nstore.schema = 5'
+    config = endpoint.fleet_file('store.endpoint = "Sales"', wrong)
 
     assert main(["report", "--config", str(config), "--out", str(file)]) == 2
 

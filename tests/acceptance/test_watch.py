@@ -9,12 +9,23 @@ import psycopg
 import pytest
 
 from duesweep.demo.server import EmbeddedServer
-from support.endpoint import Endpoint
+from support.endpoint import ON_BOTH_SERVERS, Endpoint
 from support.ledger_reader import LedgerReader
 from support.ports import free_port
 from support.postgresql_server import endpoint_in_postgresql
 from support.waiting import until
 from support.watcher import watching
+
+# Triggers that make each batch into a queue take a while; Babelfish has no WAITFOR.
+_SLOW = {
+    "postgresql": "CREATE FUNCTION wait_a_while() RETURNS trigger LANGUAGE plpgsql AS"
+    " $$ BEGIN PERFORM pg_sleep(0.2); RETURN NULL; END $$;"
+    " CREATE TRIGGER slow AFTER INSERT ON {queue} FOR EACH STATEMENT"
+    " EXECUTE FUNCTION wait_a_while()",
+    "sqlserver": "CREATE TRIGGER slow ON {queue} AFTER INSERT AS BEGIN SET NOCOUNT ON;"
+    " DECLARE @end datetime2 = DATEADD(millisecond, 200, SYSUTCDATETIME());"
+    " WHILE SYSUTCDATETIME() < @end SET @end = @end END",
+}
 
 
 def _assert_one_tombstone_each_and_none_early(ledger: LedgerReader, keys: Sequence[str]) -> None:
@@ -25,6 +36,7 @@ def _assert_one_tombstone_each_and_none_early(ledger: LedgerReader, keys: Sequen
 
 
 @pytest.mark.slow
+@ON_BOTH_SERVERS
 def test_messages_leave_when_they_are_due_and_sigterm_ends_it_with_0(
     endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
@@ -52,18 +64,15 @@ def test_messages_leave_when_they_are_due_and_sigterm_ends_it_with_0(
 
 
 @pytest.mark.slow
+@ON_BOTH_SERVERS
 def test_signal_finishes_the_batch_in_hand_and_leaves_the_rest(
     endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
     endpoint.set_up("Billing")
     endpoint.delay_many(500)
     # A batch takes a while, so that the sweep is not done before it is stopped.
-    endpoint.execute(
-        "CREATE FUNCTION wait_a_while() RETURNS trigger LANGUAGE plpgsql AS"
-        " $$ BEGIN PERFORM pg_sleep(0.2); RETURN NULL; END $$;"
-        'CREATE TRIGGER slow AFTER INSERT ON "Billing" FOR EACH STATEMENT'
-        " EXECUTE FUNCTION wait_a_while()"
-    )
+    billing = endpoint.server.sql(endpoint.schema, "Billing")
+    endpoint.execute(_SLOW[endpoint.kind].format(queue=billing))
 
     with watching(endpoint.config_file(sweep__batch_rows=5)) as watcher:
         until(lambda: endpoint.queue_rows("Billing"))
@@ -75,6 +84,7 @@ def test_signal_finishes_the_batch_in_hand_and_leaves_the_rest(
 
 
 @pytest.mark.slow
+@ON_BOTH_SERVERS
 def test_one_of_two_that_is_killed_leaves_all_to_the_other(
     endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
@@ -121,6 +131,7 @@ def test_server_that_restarts_is_waited_for_and_told_once(
 
 
 @pytest.mark.slow
+@ON_BOTH_SERVERS
 def test_wrong_setting_ends_it_with_2_and_a_sentence(endpoint: Endpoint) -> None:
     with watching(endpoint.config_file()) as watcher:
         code = watcher.process.wait(120)
@@ -130,6 +141,7 @@ def test_wrong_setting_ends_it_with_2_and_a_sentence(endpoint: Endpoint) -> None
 
 
 @pytest.mark.slow
+@ON_BOTH_SERVERS
 @pytest.mark.nightly
 def test_spark_joins_in_while_much_is_due_and_goes(
     endpoint: Endpoint, ledger: LedgerReader

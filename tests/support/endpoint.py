@@ -1,11 +1,13 @@
 """An endpoint whose delayed messages wait in a database, as its administrator sees it."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Generic, TypeVar
+
+import pytest
 
 from duesweep import config as configuration
 from duesweep import wiring
@@ -16,6 +18,10 @@ from support.endpoint_server import EndpointServer, StoredRows
 from support.recordings import QueueRow
 
 S = TypeVar("S", bound=EndpointServer)
+
+# The fixture `endpoint` is of the PostgreSQL transport, and of the SQL Server transport where there
+# is a server.
+ON_BOTH_SERVERS = pytest.mark.parametrize("endpoint", ["postgresql", "sqlserver"], indirect=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,23 +69,21 @@ class Endpoint(Generic[S]):
 
     def config_file(self, **overrides: object) -> Path:
         """Its configuration as a file; overrides as in `retry__max_attempts=2`."""
-        values: dict[str, object] = {
-            "store__kind": self.kind,
-            "store__dsn": self.dsn,
-            "store__endpoint": self.name,
-            "store__schema": self.schema,
-            **self.server.settings,
-            "ledger__root": str(self.folder / "ledger"),
-        }
+        values = {"store__endpoint": self.name, **self._shared_settings}
         if self.delayed_table is not None:
             values["store__delayed_table"] = self.delayed_table
-        # In TOML a dotted key is the same setting as a key in a section.
-        lines = [
-            f"{name.replace('__', '.')} = {json.dumps(value, ensure_ascii=False)}\n"
-            for name, value in (values | overrides).items()
-        ]
         file = self.folder / "duesweep.toml"
-        file.write_text("".join(lines), encoding="utf-8")
+        file.write_text(_toml(values | overrides), encoding="utf-8")
+        return file
+
+    def fleet_file(self, *entries: str, **overrides: object) -> Path:
+        """A fleet whose defaults are its settings, but for its name; an entry is the TOML of one
+        endpoint, overrides as in `sweep__slices=2`.
+        """
+        defaults = {f"defaults__{k}": v for k, v in (self._shared_settings | overrides).items()}
+        file = self.folder / "fleet.toml"
+        tables = "".join(f"[[endpoint]]\n{entry}\n" for entry in entries)
+        file.write_text(_toml(defaults) + tables, encoding="utf-8")
         return file
 
     def config(self, **overrides: object) -> Config:
@@ -180,3 +184,21 @@ class Endpoint(Generic[S]):
     @property
     def _delayed_name(self) -> str:
         return self.delayed_table or self.rows.table(self.name)
+
+    @property
+    def _shared_settings(self) -> dict[str, object]:
+        return {
+            "store__kind": self.kind,
+            "store__dsn": self.dsn,
+            "store__schema": self.schema,
+            **self.server.settings,
+            "ledger__root": str(self.folder / "ledger"),
+        }
+
+
+def _toml(values: Mapping[str, object]) -> str:
+    # A dotted key is the same setting as a key in a section.
+    return "".join(
+        f"{name.replace('__', '.')} = {json.dumps(value, ensure_ascii=False)}\n"
+        for name, value in values.items()
+    )

@@ -54,12 +54,16 @@ class StoredRows(Protocol):
 class EndpointServer(Protocol):
     """What differs between the servers. `settings` are those of the configuration, `past` is the
     expression for a moment ago, `counter_key` that for the key of a retry counter as text.
+    `unreached` is the dsn of a database `nothing` on a port where nothing listens, `absent_key` a
+    message key that is never given out.
     """
 
     kinds: ClassVar[Mapping[str, StoredRows]]
     settings: ClassVar[Mapping[str, object]]
     past: ClassVar[str]
     counter_key: ClassVar[str]
+    unreached: ClassVar[str]
+    absent_key: ClassVar[str]
 
     @property
     def dsn(self) -> str: ...

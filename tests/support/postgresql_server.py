@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar
+from uuid import UUID
 
 import psycopg
 from psycopg.conninfo import make_conninfo
@@ -29,6 +30,8 @@ class PostgreSqlServer:
     settings: ClassVar[Mapping[str, object]] = {}
     past: ClassVar[str] = "now() - interval '1 second'"
     counter_key: ClassVar[str] = "message_key::text"
+    unreached: ClassVar[str] = "postgresql://postgres@127.0.0.1:1/nothing"
+    absent_key: ClassVar[str] = str(UUID(int=0))
 
     dsn: str
     admin: psycopg.Connection[Any]

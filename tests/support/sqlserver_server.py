@@ -25,7 +25,9 @@ _QUEUE = """
         Id uniqueidentifier NOT NULL, CorrelationId varchar(255), ReplyToAddress varchar(255),
         Recoverable bit NOT NULL, Expires datetime, Headers nvarchar(max) NOT NULL,
         Body varbinary(max), RowVersion bigint IDENTITY(1,1) NOT NULL
-    )
+    );
+    CREATE INDEX Index_RowVersion ON {queue} (RowVersion);
+    CREATE INDEX Index_Expires ON {queue} (Expires)
 """
 
 
@@ -37,6 +39,8 @@ class SqlServer:
     settings: ClassVar[Mapping[str, object]] = {"queues__default__kind": "sqlserver"}
     past: ClassVar[str] = "DATEADD(second, -1, SYSUTCDATETIME())"
     counter_key: ClassVar[str] = "message_key"
+    unreached: ClassVar[str] = "Server=127.0.0.1,1;Database=nothing;Uid=x;Pwd=x;Encrypt=no"
+    absent_key: ClassVar[str] = "0"
 
     database: SqlServerDatabase
     other: SqlServerDatabase

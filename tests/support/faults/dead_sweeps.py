@@ -4,16 +4,15 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from duesweep.claim_keys import ClaimKeys
 from duesweep.context import SweepContext
 from duesweep.core.patience import Patience
 from duesweep.core.policy import Slicing
-from duesweep.dispatch import dispatch_slice
 from duesweep.dispatch_job import DispatchJob
+from duesweep.engines.in_process import InProcessEngine
 from duesweep.ledger.opening import open_ledger
 from duesweep.settle import settle_leftovers
-from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
-from duesweep.stores.values import Slices, SweepRun
+from duesweep.stores.base import DriverSession
+from duesweep.stores.values import SweepRun
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader, retry_rows
 from support.waiting import until
@@ -33,12 +32,11 @@ class Dead:
 
 
 def dispatch_without_settling(
-    context: SweepContext, session: PostgreSqlDriverSession, engine: str | None = "in-process"
+    context: SweepContext, session: DriverSession, engine: str | None = "in-process"
 ) -> SweepRun:
     """`engine` None: as versions did that did not note it."""
     run = session.open_sweep(session.horizon(), engine=engine)
     plan = session.plan(run, Slicing(1))
-    keys = _due_keys(session, plan)
     job = DispatchJob(
         store=context.store,
         queue=context.queue,
@@ -48,8 +46,7 @@ def dispatch_without_settling(
         max_exhausted=context.max_exhausted,
         error_queue=context.error_queue,
     )
-    assert plan.found == len(keys)
-    dispatch_slice(job, 0, ClaimKeys(keys, [100] * len(keys), len(keys)))
+    assert InProcessEngine().dispatch(session, plan, job) is None
     return run
 
 
@@ -64,12 +61,6 @@ def await_end_of(context: SweepContext) -> None:
     """The same, of the sessions of a command."""
     with context.store.open_driver() as session:
         until(lambda: not session._connection._raw.execute(_HELD).fetchall())  # noqa: SLF001 - any session would do
-
-
-def _due_keys(session: PostgreSqlDriverSession, plan: Slices) -> list[str]:
-    connection = session._connection._raw  # noqa: SLF001 - the plan's own query, without Spark
-    rows = connection.execute(plan.claim_keys_query.encode()).fetchall()
-    return [key for _, keys, _, _ in rows if keys for key in keys.split(",")]
 
 
 def settle(spark: SparkSession, dead: Dead) -> None:
