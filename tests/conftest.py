@@ -65,9 +65,9 @@ def _is_fault_on_spark(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """All that is skipped for want of a SQL Server makes one line of the summary."""
+    """All that is skipped for want of one service makes one line of the summary."""
     report = yield
-    if isinstance(report.longrepr, tuple) and SQL_SERVER_VARIABLE in report.longrepr[2]:
+    if isinstance(report.longrepr, tuple) and "docs/testing.md" in report.longrepr[2]:
         report.longrepr = (__file__, 1, report.longrepr[2])
     return report
 
@@ -129,6 +129,20 @@ def endpoint(database: str, tmp_path: Path) -> Iterator[PostgreSqlEndpoint]:
     """Endpoint Sales.Orders in a new database, without tables as yet."""
     with psycopg.connect(database, autocommit=True) as admin:
         yield endpoint_in_postgresql(database, tmp_path, admin)
+
+
+@pytest.fixture(scope="session")
+def odbc() -> None:
+    """The shared libraries of ODBC, the machine's or those that scripts/services.sh unpacked."""
+    from duesweep.drivers.sqlserver.library import odbc  # noqa: PLC0415
+    from duesweep.errors import OdbcDriverError  # noqa: PLC0415
+
+    try:
+        odbc()
+    except OdbcDriverError as error:
+        if os.environ.get("CI"):
+            pytest.fail(f"CI has to have unixODBC: {error}")
+        pytest.skip("unixODBC is not installed (docs/testing.md)")
 
 
 @pytest.fixture(scope="session")
