@@ -18,6 +18,7 @@ from duesweep.demo.server import EmbeddedServer
 from duesweep.engines.in_process import InProcessEngine
 from support.ports import free_port
 from support.postgresql_server import PostgreSqlEndpoint, endpoint_in_postgresql
+from support.services import is_missing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -139,10 +140,8 @@ def odbc() -> None:
 
     try:
         odbc()
-    except OdbcDriverError as error:
-        if os.environ.get("CI"):
-            pytest.fail(f"CI has to have unixODBC: {error}")
-        pytest.skip("unixODBC is not installed (docs/testing.md)")
+    except OdbcDriverError:
+        is_missing("unixODBC")
 
 
 @pytest.fixture(scope="session")
@@ -180,9 +179,7 @@ def broker_server() -> "Iterator[BrokerServer]":
 
     scripts = installed()
     if scripts is None:
-        if os.environ.get("CI"):
-            pytest.fail("rabbitmq-server or openssl is not installed, and CI has to have them")
-        pytest.skip("rabbitmq-server or openssl is not installed (docs/testing.md)")
+        is_missing("rabbitmq-server")
     with _open_folder() as folder, running(scripts, folder) as server:
         yield server
 
