@@ -21,8 +21,14 @@ def _run_as_another(
     checkout: Path, *arguments: str, environment: Mapping[str, str] = os.environ
 ) -> subprocess.CompletedProcess[str]:
     """Run `./duesweep` as a user who may not write into the checkout; only root can be another."""
+    return _as_another([str(checkout / "duesweep"), *arguments], environment)
+
+
+def _as_another(
+    command: list[str], environment: Mapping[str, str] = os.environ
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [str(checkout / "duesweep"), *arguments],
+        command,
         capture_output=True,
         text=True,
         timeout=300,
@@ -80,3 +86,19 @@ def test_checkout_that_is_not_ready_tells_who_has_to_start_it(bare: Path) -> Non
     (sentence,) = done.stderr.splitlines()
     assert sentence.startswith(f"{bare} is not ready, and this user may not write there: run ")
     assert f"{bare}/spark-submit.sh doctor" in sentence
+
+
+def test_changed_sources_tell_who_has_to_pack_them_again(bare: Path) -> None:
+    bare.chmod(0o755)
+    (bare / "lib" / "duesweep").mkdir(parents=True)
+    bare.chmod(0o555)
+    # The Python of the tests may be out of another user's reach.
+    python = shutil.which("python3", path="/usr/bin:/usr/local/bin")
+    if python is None:
+        pytest.skip("this machine has no Python for all users")
+
+    done = _as_another([python, str(bare / "scripts" / "build_package.py")])
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"as the owner of {bare}" in done.stderr
+    assert "Traceback" not in done.stderr
