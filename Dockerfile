@@ -7,7 +7,7 @@ RUN apt-get update \
     && apt-get install --yes --no-install-recommends openjdk-17-jre-headless procps \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
-COPY pyproject.toml README.md requirements.lock jars.lock ./
+COPY pyproject.toml README.md LICENSE requirements.lock jars.lock ./
 COPY scripts/fetch_jars.py scripts/
 COPY lib lib
 # The versions of the lock, without the packages that only tests need.

@@ -192,7 +192,15 @@ def main() -> int:
     archive = BUILD / f"environment-{fingerprint(libraries)}.tar.gz"
     if not archive.exists():
         print("Building the environment archive for executors: once per lock.", file=sys.stderr)
-        build(archive, libraries)
+        try:
+            build(archive, libraries)
+        except PermissionError as error:
+            print(
+                f"The archive for executors could not be written: {error}. Run doctor once, with "
+                f"the same --master, as the owner of {ROOT}.",
+                file=sys.stderr,
+            )
+            return 2
     # As a URI: Spark finds no archive under a path with a space in it.
     print(archive.as_uri())
     return 0

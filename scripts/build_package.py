@@ -47,7 +47,12 @@ def main() -> int:
         unfinished.write_bytes(content)
         unfinished.replace(ARCHIVE)
     except OSError as error:
-        sys.exit(f"The package archive could not be written: {error}. Run as the owner of {ROOT}.")
+        print(
+            f"The package archive could not be written: {error}. Run this once as the owner of "
+            f"{ROOT}.",
+            file=sys.stderr,
+        )
+        return 2
     return 0
 
 

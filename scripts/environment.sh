@@ -12,11 +12,15 @@ die() {
   exit "${2:-2}"
 }
 
-# Two starts at once: the second waits, and then finds the work done.
+# Two starts at once: the second waits, and then finds the work done. What is ready is used without a
+# right to write, by whatever user.
 once() {
   local is_current=$1 make=$2
   "$is_current" && return
-  mkdir -p "$root/.cache"
+  if ! mkdir -p "$root/.cache" 2> /dev/null || ! : 2> /dev/null >> "$root/.cache/lock"; then
+    die "$root is not ready, and this user may not write there: run $root/spark-submit.sh doctor as \
+its owner once, and let all users read what it makes."
+  fi
   (
     if command -v flock > /dev/null; then flock 9; fi
     "$is_current" || "$make"

@@ -54,12 +54,12 @@ prepare_spark() {
   SPARK_HOME=$(echo "$venv"/lib/python3.*/site-packages/pyspark)
   export SPARK_HOME
   once jars_are_current fetch_jars
-  "$python" "$root/scripts/build_package.py"
   # A class path of other files, or of files elsewhere, is another archive; options of the JVM that
   # it tells of in the same breath are not.
   checksum=$({ grep -v '^Picked up ' <<< "$java_version"; echo "$root"; cat "$root/jars.lock"; } | cksum)
   class_archive=$venv/classes-${checksum%% *}.jsa
-  once class_archive_is_current make_class_archive
+  # Without it a start is slower: no reason to refuse a user who only reads this checkout.
+  if class_archive_is_current || [[ -w $venv ]]; then once class_archive_is_current make_class_archive; fi
 }
 
 # prepare_submit <master> <options of the JVM> [option of spark-submit ...]: whatever Python starts
@@ -92,6 +92,7 @@ prepare_submit() {
   # Where tasks run on this machine's .venv, the package is there: on a zip in `sys.path` each task
   # would spend 0.3 s, since Spark lets Python forget at the start of a task what it has seen there.
   if [[ $PYSPARK_PYTHON != "$python" ]]; then
+    "$python" "$root/scripts/build_package.py" || exit
     py_files=$root/build/duesweep.zip${py_files:+,$py_files}
   fi
   PYSPARK_SUBMIT_ARGS=

@@ -18,6 +18,7 @@ from duesweep.demo.server import EmbeddedServer
 from duesweep.engines.in_process import InProcessEngine
 from support.ports import free_port
 from support.postgresql_server import endpoint_in_postgresql
+from support.services import is_missing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,9 +67,9 @@ def _is_fault_on_spark(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """All that is skipped for want of a SQL Server makes one line of the summary."""
+    """All that is skipped for want of one service makes one line of the summary."""
     report = yield
-    if isinstance(report.longrepr, tuple) and SQL_SERVER_VARIABLE in report.longrepr[2]:
+    if isinstance(report.longrepr, tuple) and "docs/testing.md" in report.longrepr[2]:
         report.longrepr = (__file__, 1, report.longrepr[2])
     return report
 
@@ -137,6 +138,18 @@ def endpoint(request: pytest.FixtureRequest, tmp_path: Path) -> "Iterator[Endpoi
 
 
 @pytest.fixture(scope="session")
+def odbc() -> None:
+    """The shared libraries of ODBC, the machine's or those that scripts/services.sh unpacked."""
+    from duesweep.drivers.sqlserver.library import odbc  # noqa: PLC0415
+    from duesweep.errors import OdbcDriverError  # noqa: PLC0415
+
+    try:
+        odbc()
+    except OdbcDriverError:
+        is_missing("unixODBC")
+
+
+@pytest.fixture(scope="session")
 def sqlserver() -> "Iterator[SqlServer]":
     """The SQL Server that DUESWEEP_TEST_SQLSERVER names, with databases of the tests' own."""
     dsn = os.environ.get(SQL_SERVER_VARIABLE)
@@ -171,9 +184,7 @@ def broker_server() -> "Iterator[BrokerServer]":
 
     scripts = installed()
     if scripts is None:
-        if os.environ.get("CI"):
-            pytest.fail("rabbitmq-server or openssl is not installed, and CI has to have them")
-        pytest.skip("rabbitmq-server or openssl is not installed (docs/testing.md)")
+        is_missing("rabbitmq-server")
     with _open_folder() as folder, running(scripts, folder) as server:
         yield server
 

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import accumulate
 
+from duesweep.core.waits import Waits
 from duesweep.errors import ConfigError
 from duesweep.stores.abilities import StopsSweeps
 from duesweep.stores.base import DriverSession, Store
 from duesweep.stores.values import SweepRun
-from duesweep.waits import Waits
 
 _POLL_SECONDS = 0.2
 

@@ -17,7 +17,8 @@ def test_wheel_has_its_files_and_its_entry_point_runs(tmp_path: Path) -> None:
     build = [*pip, "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), str(_ROOT)]
     subprocess.run(build, check=True, timeout=250)
     (wheel,) = tmp_path.glob("*.whl")
-    packed = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("duesweep/")}
+    names = zipfile.ZipFile(wheel).namelist()
+    packed = {name for name in names if name.startswith("duesweep/")}
     package = _ROOT / "lib" / "duesweep"
     files = {
         f"duesweep/{file.relative_to(package)}"
@@ -25,6 +26,7 @@ def test_wheel_has_its_files_and_its_entry_point_runs(tmp_path: Path) -> None:
         if file.is_file() and "__pycache__" not in file.parts
     }
     assert packed == files
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
     target = tmp_path / "installed"
     install = [*pip, "install", "--quiet", "--no-deps", "--target", str(target), str(wheel)]
     subprocess.run(install, check=True, timeout=250)

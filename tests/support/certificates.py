@@ -1,7 +1,9 @@
-"""Certificates of the tests' own, made with the machine's openssl."""
+"""Certificates of the tests' own, made with openssl."""
 
 import subprocess
 from pathlib import Path
+
+from support.services import UNPACKED, environment_of, find_program, is_missing
 
 _KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 _CA = ("basicConstraints = critical, CA:TRUE", "keyUsage = critical, keyCertSign")
@@ -48,6 +50,15 @@ class Authority:
 
 
 def run_openssl(*arguments: str | Path) -> None:
-    """Run a command of openssl; it has to succeed."""
-    done = subprocess.run(["openssl", *arguments], capture_output=True, text=True, check=False)
+    """Run a command of openssl; it has to succeed. The test is skipped where openssl is missing."""
+    program = find_program("openssl", "openssl")
+    if program is None:
+        is_missing("openssl")
+    environment = dict(environment_of("openssl"))
+    if Path(program).is_relative_to(UNPACKED):
+        # Its package's own settings are in /etc otherwise.
+        environment["OPENSSL_CONF"] = str(UNPACKED / "openssl" / "etc" / "ssl" / "openssl.cnf")
+    done = subprocess.run(
+        [program, *arguments], env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr

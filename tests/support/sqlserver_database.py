@@ -4,16 +4,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
-
-import pyodbc
+from typing import TYPE_CHECKING, Any
 
 from duesweep.core.address import bracket_name
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
-from duesweep.drivers.sqlserver.library import driver_library
+from duesweep.drivers.sqlserver.library import driver_library, odbc
 
-# The pool is the process's: it would keep databases in use, and isolation levels alive.
-pyodbc.pooling = False
+if TYPE_CHECKING:
+    import pyodbc
 
 # A database whose DROP takes longer than this is left behind.
 _DROP_SECONDS = 120
@@ -29,8 +27,8 @@ class SqlServerDatabase:
 
     name: str
     dsn: str
-    admin: pyodbc.Connection
-    reader: pyodbc.Connection
+    admin: "pyodbc.Connection"
+    reader: "pyodbc.Connection"
 
     def fetch(self, text: str, *values: object) -> list[Any]:
         """The rows of a query, with their columns as attributes."""
@@ -48,7 +46,7 @@ class SqlServerDatabase:
         )
         for table in tables:
             # Not all servers tell long names as they are; what is left goes with its database.
-            with suppress(pyodbc.Error):
+            with suppress(odbc().Error):
                 self.execute(f"DROP TABLE {table.name}")
 
     def create_schema(self, schema: str) -> None:
@@ -57,9 +55,9 @@ class SqlServerDatabase:
             self.execute(f"CREATE SCHEMA {bracket_name(schema)}")
 
     @contextmanager
-    def transaction(self) -> Iterator[pyodbc.Connection]:
+    def transaction(self) -> "Iterator[pyodbc.Connection]":
         """A connection of its own with a transaction under way, rolled back at the end."""
-        connection = pyodbc.connect(self.dsn, autocommit=False)
+        connection = odbc().connect(self.dsn, autocommit=False)
         try:
             yield connection
         finally:
@@ -69,7 +67,7 @@ class SqlServerDatabase:
 
 @contextmanager
 def new_database(
-    dsn: str, master: pyodbc.Connection, name: str, stand_in: str | None
+    dsn: str, master: "pyodbc.Connection", name: str, stand_in: str | None
 ) -> Iterator[SqlServerDatabase]:
     master.execute(f"CREATE DATABASE {bracket_name(name)}")
     try:
@@ -83,16 +81,16 @@ def new_database(
         _drop(master, name, stand_in)
 
 
-def _drop(master: pyodbc.Connection, name: str, stand_in: str | None) -> None:
+def _drop(master: "pyodbc.Connection", name: str, stand_in: str | None) -> None:
     if stand_in is None:
-        with suppress(pyodbc.Error):
+        with suppress(odbc().Error):
             alter = f"ALTER DATABASE {bracket_name(name)} SET SINGLE_USER WITH ROLLBACK IMMEDIATE"
             master.execute(alter)
     deadline = time.monotonic() + _DROP_SECONDS
     while True:
         try:
             master.execute(f"DROP DATABASE {bracket_name(name)}")
-        except pyodbc.Error:
+        except odbc().Error:
             # A session that has ended is there for a moment yet.
             if time.monotonic() > deadline:
                 raise
@@ -101,8 +99,8 @@ def _drop(master: pyodbc.Connection, name: str, stand_in: str | None) -> None:
             return
 
 
-def connect(dsn: str) -> pyodbc.Connection:
-    return pyodbc.connect(_text(dsn), autocommit=True, timeout=60)
+def connect(dsn: str) -> "pyodbc.Connection":
+    return odbc().connect(_text(dsn), autocommit=True, timeout=60)
 
 
 def _text(dsn: str, **own: str) -> str:
@@ -114,7 +112,7 @@ def _text(dsn: str, **own: str) -> str:
 
 
 @contextmanager
-def closing(connection: pyodbc.Connection) -> Iterator[pyodbc.Connection]:
+def closing(connection: "pyodbc.Connection") -> "Iterator[pyodbc.Connection]":
     try:
         yield connection
     finally:

@@ -7,9 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, ClassVar
-
-import pyodbc
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from duesweep.core.address import SqlServerAddresses, SqlServerTable
 from duesweep.testing.builders import DelayedRow
@@ -19,6 +17,9 @@ from support.endpoint_server import StoredRows
 from support.recordings import QueueRow
 from support.sqlserver_database import SqlServerDatabase, closing, connect, new_database
 from support.sqlserver_rows import AS_DUE, KINDS, due_of, due_text, shown
+
+if TYPE_CHECKING:
+    import pyodbc
 
 _QUEUE = """
     CREATE TABLE {queue} (
@@ -165,7 +166,7 @@ def sql_server(dsn: str) -> Iterator[SqlServer]:
             yield SqlServer(database, other, stand_in)
 
 
-def _stand_in(master: pyodbc.Connection) -> str | None:
+def _stand_in(master: "pyodbc.Connection") -> str | None:
     (found,) = master.execute("SELECT CAST(SERVERPROPERTY('babelfish') AS int)").fetchone()
     if not found:
         return None

@@ -40,13 +40,8 @@ def reachable(setting: str, version: str, readings: Sequence[ClockReading]) -> F
 def unreachable(setting: str, error: DuesweepError) -> Finding:
     """The server does not answer, or breaks off; or there is no ODBC driver to ask it with."""
     if isinstance(error, OdbcDriverError):
-        return fault(
-            Check.DRIVER_IMPORT,
-            setting,
-            error.text,
-            f"{capitalized(error.advice or 'install it')}; Microsoft's driver loads unixODBC and "
-            "Kerberos from the machine (Debian, Ubuntu: apt-get install libodbc2 libgssapi-krb5-2)",
-        )
+        advice = capitalized(error.advice or "install it")
+        return fault(Check.DRIVER_IMPORT, setting, error.text, advice)
     advice = error.advice or (
         "check that the server runs, that this machine and every executor can connect to it, and "
         f"that {setting} is right"

@@ -160,8 +160,7 @@ def _import_fault(error: ImportError) -> Finding:
         Check.DRIVER_IMPORT,
         "this machine",
         f"A database driver cannot be loaded: {error}",
-        "Install what the error names; pyodbc and Microsoft's driver load unixODBC and Kerberos "
-        "from the machine (Debian, Ubuntu: apt-get install libodbc2 libgssapi-krb5-2)",
+        "Install what the error names",
     )
 
 

@@ -46,7 +46,9 @@ def _loader() -> Callable[[str, str], None]:
         import ctypes  # noqa: PLC0415
         from importlib import import_module  # noqa: PLC0415
 
-        if kind == "module":
+        if name == "pyodbc":
+            import_module("duesweep.drivers.sqlserver.library").odbc()
+        elif kind == "module":
             import_module(name)
         elif not name:
             library = import_module("duesweep.drivers.sqlserver.library")

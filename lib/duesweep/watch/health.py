@@ -10,9 +10,9 @@ from typing import Any
 
 import structlog
 
+from duesweep.core.waits import Waits
 from duesweep.errors import DuesweepError
 from duesweep.report.idle import NextDue
-from duesweep.waits import Waits
 from duesweep.watch.tick import MOST_TICK_SECONDS, Tick
 
 _log = structlog.get_logger(__name__)

@@ -6,10 +6,10 @@ import time
 
 import structlog
 
+from duesweep.core.waits import Wait, Waits
 from duesweep.errors import DuesweepError
 from duesweep.stores.journal import SweepReport
 from duesweep.texts import make_printable
-from duesweep.waits import Wait, Waits
 from duesweep.watch.tick import Tick
 
 _log = structlog.get_logger(__name__)

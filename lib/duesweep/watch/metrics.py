@@ -16,6 +16,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
+from duesweep.core.waits import Waits
 from duesweep.errors import DuesweepError, ExitCode
 from duesweep.stores.base import Store
 from duesweep.stores.journal import SweepReport
@@ -26,7 +27,6 @@ from duesweep.telemetry.prometheus import SweepMetrics
 from duesweep.telemetry.run import Due, Run, look_at_due
 from duesweep.telemetry.tell import tell
 from duesweep.telemetry.textfile import TextFile
-from duesweep.waits import Waits
 from duesweep.watch.server import Page
 from duesweep.watch.tick import STORE, Tick
 

@@ -12,23 +12,26 @@ from pathlib import Path
 
 from support.certificates import Authority
 from support.ports import free_port
+from support.services import UNPACKED, environment_of
 from support.waiting import until
 
-_FOLDERS = ("/usr/lib/rabbitmq", "/opt/rabbitmq", "/usr/local/rabbitmq")
+_UNPACKED = UNPACKED / "rabbitmq"
+_FOLDERS = (
+    *(Path("/usr/lib/rabbitmq"), Path("/opt/rabbitmq"), Path("/usr/local/rabbitmq")),
+    _UNPACKED / "usr" / "lib" / "rabbitmq",
+)
 _START_SECONDS = 300
 _STOP_SECONDS = 60
 
 
 def installed() -> Path | None:
-    """The folder of RabbitMQ's own scripts; None where it, or openssl, is not installed. A
-    distribution's wrappers would change to a user of theirs.
+    """The folder of RabbitMQ's own scripts; None where it is not installed. A distribution's
+    wrappers would change to a user of theirs.
     """
-    if shutil.which("openssl") is None:
-        return None
     found = [
         script.resolve().parent
         for folder in _FOLDERS
-        for script in Path(folder).glob("**/sbin/rabbitmq-server")
+        for script in folder.glob("**/sbin/rabbitmq-server")
     ]
     return found[0] if found else None
 
@@ -41,8 +44,9 @@ class BrokerServer:
         self.folder = folder
         self.authority = Authority(folder)
         self.amqp, self.tls, self.management, distribution, mapper = (free_port() for _ in range(5))
+        is_unpacked = scripts.is_relative_to(_UNPACKED.resolve())
         self._environment = {
-            **os.environ,
+            **(environment_of("rabbitmq") if is_unpacked else os.environ),
             # Where Erlang keeps the cookie by which its nodes know each other.
             "HOME": str(folder),
             "ERL_CRASH_DUMP": str(folder / "erl_crash.dump"),
@@ -147,7 +151,7 @@ class BrokerServer:
         except subprocess.TimeoutExpired:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
-        mapper = shutil.which("epmd")
+        mapper = shutil.which("epmd", path=self._environment["PATH"])
         if mapper:
             subprocess.run(
                 [mapper, "-port", self._environment["ERL_EPMD_PORT"], "-kill"],

@@ -34,12 +34,12 @@ def test_wiring_imports_nothing_that_is_slow() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dialect", "driver"), [("postgresql", "psycopg"), ("sqlserver", "pyodbc")]
+    ("dialect", "drivers"), [("postgresql", {"psycopg"}), ("sqlserver", set())]
 )
-def test_dialect_imports_its_own_driver_and_nothing_else_that_is_slow(
-    dialect: str, driver: str
+def test_dialect_imports_its_own_driver_at_most_and_nothing_else_that_is_slow(
+    dialect: str, drivers: set[str]
 ) -> None:
-    assert _imported(f"import duesweep.wiring.{dialect}") == {driver}
+    assert _imported(f"import duesweep.wiring.{dialect}") == drivers
 
 
 def test_command_line_imports_nothing_that_is_slow() -> None:

@@ -3,14 +3,13 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyodbc
 import pytest
 
 from duesweep.checks.finding import Check
 from duesweep.checks.server import unreachable
 from duesweep.drivers.sqlserver import library
 from duesweep.drivers.sqlserver.errors import connect_errors
-from duesweep.drivers.sqlserver.library import driver_library
+from duesweep.drivers.sqlserver.library import driver_library, odbc
 from duesweep.errors import ConfigError, StoreError
 
 
@@ -28,9 +27,10 @@ def _about(error: ConfigError | StoreError) -> tuple[str, str]:
     return finding.check, finding.about
 
 
+@pytest.mark.usefixtures("odbc")
 def test_driver_that_does_not_load_is_told_as_such() -> None:
     with pytest.raises(ConfigError) as caught, connect_errors("db.example"):
-        raise pyodbc.Error("01000", "[01000] [unixODBC][Driver Manager]Can't open lib '/x' (0)")
+        raise odbc().Error("01000", "[01000] [unixODBC][Driver Manager]Can't open lib '/x' (0)")
 
     assert _about(caught.value) == (Check.DRIVER_IMPORT, "store.dsn")
 

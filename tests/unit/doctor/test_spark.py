@@ -112,6 +112,7 @@ def test_question_is_answered_with_what_cannot_be_loaded() -> None:
     assert answer["host"]
 
 
+@pytest.mark.usefixtures("odbc")
 def test_question_finds_the_driver_that_came_with_duesweep() -> None:
     answer = json.loads(question(Needs(["pyodbc", "duesweep"], [""]), 0)(0))
 

@@ -15,13 +15,16 @@ import typer
 from duesweep.cli.app import app
 
 _ROOT = Path(__file__).parents[3]
-_PAGES = [_ROOT / "README.md", _ROOT / "CHANGELOG.md", *sorted((_ROOT / "docs").glob("*.md"))]
+_PAGES = [
+    *(_ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
+    *sorted((_ROOT / "docs").glob("*.md")),
+]
 _BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _SHELLS = {"", "console", "sh", "bash"}
 _IN_BLOCK = re.compile(
-    r"(?:^|&&|[*\d] ) *(?:\$ )?(?:duesweep|\./spark-submit\.sh) ([^&\n]*)", re.MULTILINE
+    r"(?:^|&&|[*\d] ) *(?:\$ )?(?:(?:\./)?duesweep|\./spark-submit\.sh) ([^&\n]*)", re.MULTILINE
 )
-_IN_TEXT = re.compile(r"`(?:duesweep|\./spark-submit\.sh) ([^`]+)`")
+_IN_TEXT = re.compile(r"`(?:(?:\./)?duesweep|\./spark-submit\.sh) ([^`]+)`")
 # What a page writes around a command line: comments, redirections, brackets, "and so on".
 _AROUND = re.compile(r"  +#.*| 2?>>? .*|\|\|.*|[\[\]…]")
 

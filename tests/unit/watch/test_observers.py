@@ -18,11 +18,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
 from duesweep.core.breaker_report import BreakerReport
+from duesweep.core.waits import Waits
 from duesweep.errors import ConfigError, StoreError
 from duesweep.stores.journal import SweepReport
 from duesweep.telemetry.run import Due
 from duesweep.testing.memory import MemoryStore
-from duesweep.waits import Waits
 from duesweep.watch.health import Health, HealthFile
 from duesweep.watch.helper import Helper
 from duesweep.watch.log import Log
@@ -147,7 +147,7 @@ def test_health_is_bad_while_messages_stay_that_could_leave(
 
 def test_long_wait_is_told_once_with_its_end_and_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1_000.0
-    monkeypatch.setattr("duesweep.waits.time.monotonic", lambda: now)
+    monkeypatch.setattr("duesweep.core.waits.time.monotonic", lambda: now)
     waits = Waits()
     log, health = Log("nsb", waits), Health("nsb", 5, waits)
     with capture_logs() as lines:
@@ -398,7 +398,7 @@ def test_scrape_tells_for_how_long_a_watcher_has_waited(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     now = 1_000.0
-    monkeypatch.setattr("duesweep.waits.time.monotonic", lambda: now)
+    monkeypatch.setattr("duesweep.core.waits.time.monotonic", lambda: now)
     metrics = Metrics(MemoryStore())
     with metrics.waits.waiting("ledger lock", "process 7 holds it"):
         now += 3

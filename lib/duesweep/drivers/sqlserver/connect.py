@@ -2,18 +2,13 @@
 
 from math import ceil
 
-import pyodbc
-
 from duesweep.core.timeouts import Limits
 from duesweep.drivers.sqlserver.connection import SqlServerConnection
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.drivers.sqlserver.errors import connect_errors
-from duesweep.drivers.sqlserver.library import driver_library
+from duesweep.drivers.sqlserver.library import driver_library, odbc
 from duesweep.drivers.sqlserver.port import refuse_closed_port
 from duesweep.drivers.sqlserver.watch import SilenceWatch
-
-# unixODBC has one pool for the process: a forked worker would share its parent's connections.
-pyodbc.pooling = False
 
 # Half-open connections are noticed after about this long. No silent reconnecting: the new session
 # would not hold the locks of the old one.
@@ -30,6 +25,7 @@ def connect(dsn: str, limits: Limits) -> SqlServerConnection:
     more = {"APP": "duesweep", **_KEEPALIVE}
     if not {"driver", "dsn", "filedsn"} & set(parsed.pairs):
         more["Driver"] = driver_library()
+    pyodbc = odbc()
     refuse_closed_port(parsed)
     watch = SilenceWatch(parsed.server, parsed.port, limits.answer_seconds)
     has_password = not {"pwd", "trusted_connection", "authentication"}.isdisjoint(parsed.pairs)

@@ -6,18 +6,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from math import ceil
-from typing import Any
-
-import pyodbc
+from typing import TYPE_CHECKING, Any
 
 from duesweep.core.timeouts import Limits
 from duesweep.drivers.sqlserver.binding import Names, bind, group_rows, text_of
 from duesweep.drivers.sqlserver.dsn import OdbcDsn, split_jdbc_url
 from duesweep.drivers.sqlserver.errors import destination_errors
+from duesweep.drivers.sqlserver.library import odbc
 from duesweep.drivers.sqlserver.statements import BYTES, TEXT, SqlServerStatements, send
 from duesweep.drivers.sqlserver.transactions import RawSession, drain
 from duesweep.drivers.sqlserver.watch import SilenceWatch
 from duesweep.errors import RefusedMessageError
+
+if TYPE_CHECKING:
+    import pyodbc
 
 _CLOSE_SECONDS = 2.0
 
@@ -26,14 +28,14 @@ class SqlServerConnection(SqlServerStatements):
     """One session, with time-outs on everything; `named` statements run on it."""
 
     def __init__(
-        self, raw: pyodbc.Connection, dsn: OdbcDsn, watch: SilenceWatch, limits: Limits
+        self, raw: "pyodbc.Connection", dsn: OdbcDsn, watch: SilenceWatch, limits: Limits
     ) -> None:
-        driver: str = raw.getinfo(pyodbc.SQL_DRIVER_NAME)
+        driver: str = raw.getinfo(odbc().SQL_DRIVER_NAME)
         # FreeTDS has no arrays of parameters.
         super().__init__(RawSession(raw, watch, "msodbcsql" in driver.lower()), {})
         self._dsn = dsn
         self.limits = limits
-        for kind in (pyodbc.SQL_WCHAR, pyodbc.SQL_WVARCHAR, pyodbc.SQL_WLONGVARCHAR):
+        for kind in (odbc().SQL_WCHAR, odbc().SQL_WVARCHAR, odbc().SQL_WLONGVARCHAR):
             raw.add_output_converter(kind, _decode_utf16)
 
     def __enter__(self) -> "SqlServerConnection":
@@ -41,7 +43,7 @@ class SqlServerConnection(SqlServerStatements):
 
     def __exit__(self, *_: object) -> None:
         self._watch.restart_timer(_CLOSE_SECONDS)
-        with suppress(pyodbc.Error):
+        with suppress(odbc().Error):
             self._raw.close()
         self._watch.close()
 

@@ -6,9 +6,9 @@ https://learn.microsoft.com/sql/relational-databases/errors-events/database-engi
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-import pyodbc
-
+from duesweep.drivers.sqlserver.library import INSTALL, odbc
 from duesweep.errors import (
     ConfigError,
     DestinationError,
@@ -20,6 +20,9 @@ from duesweep.errors import (
     TransactionLostError,
     make_storable,
 )
+
+if TYPE_CHECKING:
+    import pyodbc
 
 # Deadlock victim; update conflict under snapshot isolation. The whole transaction is rolled back.
 _ROLLED_BACK = {1205, 3960}
@@ -81,7 +84,7 @@ def map_errors(what: str | None = None) -> Iterator[None]:
     """
     try:
         yield
-    except pyodbc.Error as error:
+    except odbc().Error as error:
         told = _describe(error, what)
         if number_of(error) in _ROLLED_BACK:
             raise TransactionLostError(told.text, advice=told.advice) from error
@@ -97,7 +100,7 @@ def destination_errors(table: object) -> Iterator[None]:
     """
     try:
         yield
-    except pyodbc.Error as error:
+    except odbc().Error as error:
         raise _destination_error(f"Queue table {table}: {sentence(error)}", error) from error
 
 
@@ -110,7 +113,7 @@ def row_errors() -> Iterator[None]:
         yield
     except StoreError as error:
         cause = error.__cause__
-        if isinstance(cause, pyodbc.Error) and _is_rows_fault(cause):
+        if isinstance(cause, odbc().Error) and _is_rows_fault(cause):
             raise RefusedMessageError(error.text) from error
         raise
 
@@ -120,12 +123,12 @@ def connect_errors(server: str, *, has_password: bool = True) -> Iterator[None]:
     """Turn the errors of opening a session into `ConfigError` or `StoreError`."""
     try:
         yield
-    except pyodbc.Error as error:
+    except odbc().Error as error:
         text, number = sentence(error), number_of(error)
         if "Can't open lib" in text or _state(error) in {"IM002", "IM003", "IM004"}:
             raise OdbcDriverError(
                 f"The ODBC driver that the dsn names cannot be loaded: {text}",
-                advice="remove Driver= to use the driver that came with duesweep, or install it",
+                advice=f"{INSTALL}; or remove Driver= to use the driver that came with duesweep",
             ) from error
         if number in _REFUSED_LOGINS or (_state(error) == "28000" and number not in _PASSING):
             advice = "check user, password and database in the dsn"
@@ -165,13 +168,13 @@ def _grant_of(text: str) -> str:
     return "have an administrator GRANT this right to the user of the dsn"
 
 
-def number_of(error: pyodbc.Error) -> int | None:
+def number_of(error: "pyodbc.Error") -> int | None:
     """The server's number of an error; None for an error of the ODBC driver itself."""
     found = _NUMBER.search(str(error))
     return int(found[1]) or None if found else None
 
 
-def sentence(error: pyodbc.Error) -> str:
+def sentence(error: "pyodbc.Error") -> str:
     """The server's text, without the names of the components that passed it on."""
     words = str(error.args[1] if len(error.args) > 1 else error)
     text = " ".join(_NUMBER.sub("", _NOISE.sub("", words)).split()).strip("; ")
@@ -179,7 +182,7 @@ def sentence(error: pyodbc.Error) -> str:
     return make_storable(f"{text} ({number or _state(error)})")
 
 
-def _describe(error: pyodbc.Error, what: str | None) -> Problem:
+def _describe(error: "pyodbc.Error", what: str | None) -> Problem:
     text, number = sentence(error), number_of(error)
     is_nameless = number in _NAMELESS or _state(error) == _TIMED_OUT
     if not what or not is_nameless:
@@ -188,7 +191,7 @@ def _describe(error: pyodbc.Error, what: str | None) -> Problem:
     return Problem(f"Statement {what}: {text}{more.text}", more.advice)
 
 
-def _destination_error(text: str, error: pyodbc.Error) -> StoreError | RefusedMessageError:
+def _destination_error(text: str, error: "pyodbc.Error") -> StoreError | RefusedMessageError:
     number, state = number_of(error), _state(error)
     if number in _ROLLED_BACK:
         return TransactionLostError(text)
@@ -203,7 +206,7 @@ def _destination_error(text: str, error: pyodbc.Error) -> StoreError | RefusedMe
     return DestinationError(text + more.text, transient=is_passing, advice=more.advice)
 
 
-def _is_rows_fault(error: pyodbc.Error) -> bool:
+def _is_rows_fault(error: "pyodbc.Error") -> bool:
     return _is_messages(number_of(error), _state(error), sentence(error))
 
 
@@ -215,7 +218,7 @@ def _is_messages(number: int | None, state: str, text: str) -> bool:
     return number in _MESSAGE_NUMBERS or state[:2] in {"22", "23"}
 
 
-def _is_passing(error: pyodbc.Error) -> bool:
+def _is_passing(error: "pyodbc.Error") -> bool:
     state = _state(error)
     return number_of(error) in _PASSING or state.startswith("08") or state == _TIMED_OUT
 
@@ -224,5 +227,5 @@ def _is_certificate(text: str) -> bool:
     return "certificate" in text.lower()
 
 
-def _state(error: pyodbc.Error) -> str:
+def _state(error: "pyodbc.Error") -> str:
     return str(error.args[0]) if error.args else ""

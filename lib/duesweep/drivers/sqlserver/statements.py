@@ -3,18 +3,21 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
-
-import pyodbc
+from typing import TYPE_CHECKING, Any
 
 from duesweep.drivers.sqlserver.binding import Names, bind, describe_statement, literal, text_of
 from duesweep.drivers.sqlserver.errors import number_of
+from duesweep.drivers.sqlserver.library import odbc
 from duesweep.drivers.sqlserver.transactions import Prepared, RawSession, Transactions, drain
 from duesweep.drivers.sqlserver.values import adapted
 from duesweep.errors import StoreError
 from duesweep.sql import statement
 
-TEXT, BYTES = (pyodbc.SQL_WVARCHAR, 0, 0), (pyodbc.SQL_VARBINARY, 0, 0)
+if TYPE_CHECKING:
+    import pyodbc
+
+# ODBC's SQL_WVARCHAR and SQL_VARBINARY.
+TEXT, BYTES = (-9, 0, 0), (-3, 0, 0)
 _LONG_TEXT, _LONG_BYTES = 2_000, 8_000
 
 
@@ -86,7 +89,7 @@ class SqlServerStatements(Transactions):
             sent.is_reusable = False
             yield iter(lambda: self._fetch_page(sent.cursor, size), [])
 
-    def _fetch_page(self, cursor: pyodbc.Cursor, size: int) -> list[Any]:
+    def _fetch_page(self, cursor: "pyodbc.Cursor", size: int) -> list[Any]:
         self._watch.restart_timer()
         try:
             return list(cursor.fetchmany(size))
@@ -114,7 +117,7 @@ class SqlServerStatements(Transactions):
             with self.transaction():
                 self.execute(name)
         except StoreError as error:
-            return number_of(error.__cause__) if isinstance(error.__cause__, pyodbc.Error) else None
+            return number_of(error.__cause__) if isinstance(error.__cause__, odbc().Error) else None
         return None
 
     @contextmanager

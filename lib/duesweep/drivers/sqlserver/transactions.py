@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-
-import pyodbc
+from typing import TYPE_CHECKING
 
 from duesweep.drivers.sqlserver.errors import map_errors
+from duesweep.drivers.sqlserver.library import odbc
 from duesweep.drivers.sqlserver.watch import SilenceWatch
 from duesweep.errors import (
     DestinationError,
@@ -15,6 +15,9 @@ from duesweep.errors import (
     StoreError,
     TransactionLostError,
 )
+
+if TYPE_CHECKING:
+    import pyodbc
 
 _COMMITTABLE = 1
 # A slice runs a dozen statements, and three more for each destination.
@@ -27,7 +30,7 @@ class Prepared:
     same object. `is_reusable` False: the cursor is closed after its use.
     """
 
-    cursor: pyodbc.Cursor
+    cursor: "pyodbc.Cursor"
     text: str
     is_reusable: bool = True
 
@@ -39,7 +42,7 @@ class RawSession:
     keeps, by their text and their time-out; the one used last is the last.
     """
 
-    raw: pyodbc.Connection
+    raw: "pyodbc.Connection"
     watch: SilenceWatch
     sends_arrays: bool
     depth: int = 0
@@ -166,7 +169,7 @@ class Transactions:
             drain(cursor)
 
     @contextmanager
-    def _cursor(self, what: str | None = None) -> Iterator[pyodbc.Cursor]:
+    def _cursor(self, what: str | None = None) -> "Iterator[pyodbc.Cursor]":
         """A cursor for one answer. `what` describes the statement in errors."""
         with map_errors(what), self._watch.watch_answer():
             cursor = self._raw.cursor()
@@ -186,12 +189,12 @@ class Transactions:
             yield prepared
 
 
-def _close(cursor: pyodbc.Cursor) -> None:
-    with suppress(pyodbc.Error):
+def _close(cursor: "pyodbc.Cursor") -> None:
+    with suppress(odbc().Error):
         cursor.close()
 
 
-def drain(cursor: pyodbc.Cursor) -> None:
+def drain(cursor: "pyodbc.Cursor") -> None:
     """Read all results: an error after the first result is raised only when it is read."""
     while cursor.nextset():
         pass

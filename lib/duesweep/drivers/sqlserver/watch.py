@@ -16,8 +16,7 @@ import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
-import pyodbc
-
+from duesweep.drivers.sqlserver.library import odbc
 from duesweep.errors import SilentServiceError, StoreError
 
 _FOLDER = "/dev/fd"
@@ -77,7 +76,7 @@ class SilenceWatch:
         self.restart_timer()
         try:
             yield
-        except pyodbc.Error as error:
+        except odbc().Error as error:
             if self._took_too_long():
                 raise self._make_error() from error
             raise

@@ -1,7 +1,6 @@
 """Where brokers are, and why one could not be connected to."""
 
 import ssl
-import subprocess
 from pathlib import Path
 
 import pika.exceptions
@@ -16,6 +15,7 @@ from duesweep.drivers.rabbitmq import Brokers, ChannelClosedError
 from duesweep.drivers.rabbitmq.brokers import describe_broker
 from duesweep.drivers.rabbitmq.errors import channel_error, connect_error, lost_error
 from duesweep.errors import ConfigError, DuesweepError, QueueError
+from support.certificates import run_openssl
 
 
 def _parameters(url: str, **files: str) -> pika.connection.Parameters:
@@ -113,9 +113,18 @@ def test_certificates_that_are_not_there_are_named() -> None:
 
 def test_encrypted_key_is_refused_instead_of_asking_for_its_password(tmp_path: Path) -> None:
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-passout", "pass:s3cret"]
-    command += ["-keyout", str(key), "-out", str(certificate), "-subj", "/CN=client"]
-    subprocess.run(command, check=True, capture_output=True)
+    files = ("-keyout", key, "-out", certificate)
+    run_openssl(
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-passout",
+        "pass:s3cret",
+        "-subj",
+        "/CN=client",
+        *files,
+    )
 
     with pytest.raises(ConfigError, match=r"client_key"):
         _parameters("amqps://u:p@host/v", certificate=str(certificate), key=str(key))

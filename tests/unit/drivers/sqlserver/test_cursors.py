@@ -6,6 +6,8 @@ import pytest
 
 from duesweep.drivers.sqlserver.transactions import RawSession
 
+pytestmark = pytest.mark.usefixtures("odbc")
+
 
 class _Cursor:
     is_closed = False

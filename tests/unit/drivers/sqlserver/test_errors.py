@@ -1,10 +1,10 @@
 """Whose fault an error of SQL Server's is."""
 
-import pyodbc
 import pytest
 
 from duesweep.drivers.sqlserver.binding import describe_statement
 from duesweep.drivers.sqlserver.errors import connect_errors, destination_errors, map_errors
+from duesweep.drivers.sqlserver.library import odbc
 from duesweep.errors import (
     ConfigError,
     DestinationError,
@@ -15,10 +15,12 @@ from duesweep.errors import (
     TransactionLostError,
 )
 
+pytestmark = pytest.mark.usefixtures("odbc")
 
-def _error(state: str, number: int, text: str = "Something happened.") -> pyodbc.Error:
+
+def _error(state: str, number: int, text: str = "Something happened.") -> Exception:
     words = f"[{state}] [Microsoft][ODBC Driver 18 for SQL Server][SQL Server]{text} ({number})"
-    return pyodbc.Error(state, f"{words} (SQLExecDirectW)")
+    return odbc().Error(state, f"{words} (SQLExecDirectW)")
 
 
 def _destination(state: str, number: int, text: str = "Something.") -> DuesweepError:

@@ -23,6 +23,7 @@ def closed_port() -> Iterator[int]:
         yield taken.getsockname()[1]
 
 
+@pytest.mark.usefixtures("odbc")
 def test_session_at_a_port_that_refuses_it_fails_at_once_and_says_so(closed_port: int) -> None:
     started = time.monotonic()
 

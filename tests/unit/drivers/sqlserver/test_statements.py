@@ -7,8 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from duesweep.drivers.sqlserver.statements import SqlServerStatements
 from duesweep.drivers.sqlserver.transactions import RawSession
+
+pytestmark = pytest.mark.usefixtures("odbc")
 
 SWEEP = UUID("00000000-0000-0000-0000-000000000001")
 COMMITTABLE = 1

@@ -13,6 +13,8 @@ from duesweep.drivers.sqlserver.connect import connect
 from duesweep.errors import StoreError
 from support.waiting import until
 
+pytestmark = pytest.mark.usefixtures("odbc")
+
 _LIMITS = Limits(connect_seconds=1, answer_seconds=1, lock_seconds=1)
 # The first answer of a session: a version, and no encryption.
 _PRELOGIN = bytes.fromhex("0401001a0000010000000b00060100110001ff10000000000002")

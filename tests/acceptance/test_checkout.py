@@ -1,0 +1,104 @@
+"""A checkout, as its first user and as another one start it."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_ROOT = Path(__file__).parents[2]
+_NOBODY = 65534
+
+
+def _another_user() -> Any:
+    return {"user": _NOBODY, "group": _NOBODY, "extra_groups": ()} if os.getuid() == 0 else {}
+
+
+def _run_as_another(
+    checkout: Path, *arguments: str, environment: Mapping[str, str] = os.environ
+) -> subprocess.CompletedProcess[str]:
+    """Run `./duesweep` as a user who may not write into the checkout; only root can be another."""
+    return _as_another([str(checkout / "duesweep"), *arguments], environment)
+
+
+def _as_another(
+    command: list[str], environment: Mapping[str, str] = os.environ
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd="/",
+        env=environment,
+        check=False,
+        **_another_user(),
+    )
+
+
+@pytest.fixture
+def bare(open_folder: Path) -> Path:
+    """A checkout that nobody has started yet, and that only its owner could change."""
+    checkout = open_folder / "checkout"
+    checkout.mkdir()
+    for name in ("duesweep", "spark-submit.sh", "requirements.lock"):
+        shutil.copy(_ROOT / name, checkout / name, follow_symlinks=False)
+    shutil.copytree(_ROOT / "scripts", checkout / "scripts")
+    checkout.chmod(0o555)
+    return checkout
+
+
+def test_duesweep_of_a_checkout_is_the_command() -> None:
+    done = subprocess.run(
+        [str(_ROOT / "duesweep"), "--version"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd="/",
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("duesweep ")
+
+
+def test_checkout_that_is_ready_needs_no_right_to_write_and_no_home() -> None:
+    probe = [str(_ROOT / ".venv" / "bin" / "python"), "-c", ""]
+    try:
+        subprocess.run(probe, check=True, cwd="/", **_another_user())
+    except OSError:
+        pytest.skip("the checkout, or its Python, is in a folder that other users may not enter")
+    environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
+
+    done = _run_as_another(_ROOT, "--version", environment=environment)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("duesweep ")
+
+
+def test_checkout_that_is_not_ready_tells_who_has_to_start_it(bare: Path) -> None:
+    done = _run_as_another(bare, "config")
+
+    assert (done.returncode, done.stdout) == (2, "")
+    (sentence,) = done.stderr.splitlines()
+    assert sentence.startswith(f"{bare} is not ready, and this user may not write there: run ")
+    assert f"{bare}/spark-submit.sh doctor" in sentence
+
+
+def test_changed_sources_tell_who_has_to_pack_them_again(bare: Path) -> None:
+    bare.chmod(0o755)
+    (bare / "lib" / "duesweep").mkdir(parents=True)
+    bare.chmod(0o555)
+    # The Python of the tests may be out of another user's reach.
+    python = shutil.which("python3", path="/usr/bin:/usr/local/bin")
+    if python is None:
+        pytest.skip("this machine has no Python for all users")
+
+    done = _as_another([python, str(bare / "scripts" / "build_package.py")])
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"as the owner of {bare}" in done.stderr
+    assert "Traceback" not in done.stderr

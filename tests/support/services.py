@@ -1,0 +1,34 @@
+"""What scripts/services.sh has brought: the machine's own, else what it unpacked."""
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+UNPACKED = Path(__file__).parents[2] / ".cache" / "services"
+
+
+def find_program(name: str, service: str) -> str | None:
+    """The machine's program of this name, else that of an unpacked service."""
+    return shutil.which(name) or shutil.which(name, path=UNPACKED / service / "usr" / "bin")
+
+
+def environment_of(service: str) -> Mapping[str, str]:
+    """This process's variables, so that programs find what was unpacked with them."""
+    folder = UNPACKED / service
+    libraries = [*folder.glob("usr/lib/*-linux-*"), *folder.glob("lib/*-linux-*")]
+    return {
+        **os.environ,
+        "PATH": f"{os.environ['PATH']}:{folder / 'usr' / 'bin'}",
+        "LD_LIBRARY_PATH": ":".join([*map(str, libraries), os.environ.get("LD_LIBRARY_PATH", "")]),
+    }
+
+
+def is_missing(what: str) -> NoReturn:
+    """Skip the test, or fail it on CI, which has to have all services but SQL Server."""
+    if os.environ.get("CI"):
+        pytest.fail(f"{what} is not installed, and CI has to have it")
+    pytest.skip(f"{what} is not installed (docs/testing.md)")
