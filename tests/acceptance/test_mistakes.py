@@ -1,6 +1,6 @@
 """Common mistakes: the exit code, what happened, where, and what to do.
 
-Rows 26 and 27 (a JVM, or none), 44 (filters) and 46 (another Unix user) have no place here.
+Row 46, another Unix user, is in test_checkout.py.
 """
 
 import json
@@ -15,6 +15,7 @@ from psycopg.conninfo import make_conninfo
 
 from duesweep.cli.app import main
 from duesweep.demo.server import EmbeddedServer
+from support import spark_submit
 from support.endpoint import Endpoint
 from support.password_server import create_role, password_server
 
@@ -23,7 +24,7 @@ Capture = pytest.CaptureFixture[str]
 STORE = '[store]\nendpoint = "Sales"\ndsn = "postgresql://sweeper@127.0.0.1:1/nsb"\n'
 LEDGER = '[ledger]\nroot = "/ledger"\n'
 WHOLE = STORE + LEDGER
-ROWS_ELSEWHERE = {26, 27, 44, 46}
+ROWS_ELSEWHERE = {46}
 
 
 @dataclass(frozen=True)
@@ -319,6 +320,12 @@ def _ledger_not_writable(world: World) -> Path:
     return world.endpoint.config_file(ledger__root="/proc/ledger")
 
 
+def _waiting(world: World) -> Path:
+    world.endpoint.set_up("Billing")
+    world.endpoint.delay("Billing", due_in_seconds=3600)
+    return world.endpoint.config_file()
+
+
 SEND = ["queue", "send", "Billing", "--body", "x"]
 AT_SERVICES: list[tuple[Mistake, Callable[[World], Path]]] = [
     (
@@ -457,6 +464,30 @@ AT_SERVICES: list[tuple[Mistake, Callable[[World], Path]]] = [
         _ledger_not_writable,
     ),
     (Mistake(25, ["sweep"], "belongs to ledger", "/other", "setup --rebind"), _ledger_moved),
+    (
+        Mistake(
+            44,
+            ["cancel", "--destination", "Biling", "--reason", "x", "--yes"],
+            "o waiting message is for the destination",
+            "'Biling'",
+            "did you mean 'Billing'?",
+        ),
+        _waiting,
+    ),
+]
+# By the command of a checkout, which starts Java.
+BY_SHELL = [
+    Mistake(
+        26, ["sweep"], "there is no such catalog schema", "ledger.root is 'ledger'", "./ledger"
+    ),
+    Mistake(
+        27,
+        ["doctor"],
+        "Spark needs Java 17 or 21",
+        "/nonexistent/bin/java",
+        "install",
+        variables={"JAVA_HOME": "/nonexistent"},
+    ),
 ]
 
 
@@ -476,6 +507,20 @@ def test_mistake_at_a_service_is_told(
     code = main([*mistake.arguments, "--config", str(file)])
 
     _assert_told(mistake, code, capsys.readouterr().err)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mistake", BY_SHELL, ids=str)
+def test_mistake_at_java_is_told(mistake: Mistake, endpoint: Endpoint[Any]) -> None:
+    endpoint.set_up("Billing")
+    endpoint.delay("Billing")
+    file = endpoint.config_file(ledger__root="ledger")
+
+    done = spark_submit.run(*mistake.arguments, "--config", str(file), **mistake.variables)
+
+    assert (done.returncode, len(done.stderr.splitlines())) == (mistake.code, 1)
+    for words in (mistake.what, mistake.where, mistake.do):
+        assert words in done.stderr
 
 
 def test_port_of_watch_in_use_is_told(endpoint: Endpoint[Any], capsys: Capture) -> None:
@@ -519,4 +564,5 @@ def test_several_problems_are_a_line_each_and_one_string_of_json(
 def test_every_row_of_the_table_is_here() -> None:
     rows = {mistake.row for mistake in SETTINGS} | {mistake.row for mistake, _ in AT_SERVICES}
 
+    rows |= {mistake.row for mistake in BY_SHELL}
     assert rows | {11, 42} | ROWS_ELSEWHERE == set(range(1, 47))
