@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from duesweep.cli.app import main
+
 _ROOT = Path(__file__).parents[2]
 _NOBODY = 65534
 
@@ -102,3 +104,16 @@ def test_changed_sources_tell_who_has_to_pack_them_again(bare: Path) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert f"as the owner of {bare}" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_demonstration_names_the_folder_that_it_may_not_write_to(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+
+    assert main(["demo", "--folder", str(file / "demo")]) == 2
+
+    (sentence,) = capsys.readouterr().err.splitlines()
+    assert f"cannot write into {file}/demo: Not a directory" in sentence
+    assert "--folder" in sentence
