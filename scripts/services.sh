@@ -9,6 +9,8 @@ root=$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")
 # shellcheck source=scripts/environment.sh
 source "$root/scripts/environment.sh"
 services=$root/.cache/services
+# What makes it ready (environment.sh).
+preparation="$root/scripts/services.sh $*"
 
 machine_has() {
   case $1 in

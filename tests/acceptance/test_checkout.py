@@ -117,3 +117,30 @@ def test_demonstration_names_the_folder_that_it_may_not_write_to(
     (sentence,) = capsys.readouterr().err.splitlines()
     assert f"cannot write into {file}/demo: Not a directory" in sentence
     assert "--folder" in sentence
+
+
+def test_service_that_cannot_be_fetched_says_what_to_install(bare: Path, tmp_path: Path) -> None:
+    bare.chmod(0o755)
+    (bare / ".venv").symlink_to(_ROOT / ".venv")
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("bash", "cat", "cmp", "dirname", "find", "mkdir", "readlink", "rm"):
+        found = shutil.which(name)
+        assert found is not None
+        (programs / name).symlink_to(found)
+
+    done = subprocess.run(
+        [str(bare / "scripts" / "services.sh"), "openssl"],
+        env={"PATH": str(programs)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (2, "")
+    (sentence,) = done.stderr.splitlines()
+    assert sentence == (
+        "openssl is missing, and this machine has no apt-get to fetch it with: install what Debian "
+        "has as openssl."
+    )
