@@ -39,7 +39,7 @@ stamp() {
 }
 
 service_is_current() {
-  cmp -s <(stamp) "$services/$name/stamp"
+  [[ -e $services/$name/stamp && $(< "$services/$name/stamp") == "$(stamp)" ]]
 }
 
 unpack_service() {
