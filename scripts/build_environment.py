@@ -3,7 +3,8 @@
 An archive of links into this machine's Python would be of no use on another one: this one holds the
 interpreter itself, its standard library and the packages that tasks import, with what those load
 from this machine. Not PySpark, which the cluster's own Spark brings. Workers need the C library of
-this machine, or a newer one. A machine without unixODBC builds an archive without SQL Server.
+this machine, or a newer one. Without unixODBC, of this machine or unpacked by scripts/services.sh,
+the archive is one without SQL Server.
 """
 
 import hashlib
@@ -24,6 +25,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
+UNPACKED = ROOT / ".cache" / "services" / "odbc"
 PACKAGES = (
     "msgspec",
     "pika",
@@ -83,24 +85,38 @@ def sqlserver_driver() -> metadata.PackagePath:
 
 
 def sqlserver_libraries() -> dict[str, str]:
-    """Path by name of what pyodbc and the driver load from this machine, or "not found"."""
+    """Path by name of what pyodbc and the driver load from this machine, or "not found". What it
+    lacks may be unpacked.
+    """
     extension = find_spec("pyodbc")
     if extension is None or extension.origin is None:
         sys.exit(".venv has no pyodbc: remove .venv, and the next start makes it anew.")
-    output = subprocess.run(
-        ["ldd", extension.origin, str(sqlserver_driver().locate())],
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"LC_ALL": "C"},
-    ).stdout
-    found = dict(_LINK.findall(output))
+    files = extension.origin, str(sqlserver_driver().locate())
+    found = linked(files)
+    if "not found" in found.values():
+        folders = (*UNPACKED.glob("usr/lib/*-linux-*"), *UNPACKED.glob("lib/*-linux-*"))
+        found = linked(files, folders)
     # What came with a package is copied with it, and found where it is.
     return {
         name: path
         for name, path in found.items()
         if not OF_WORKER.match(name) and not in_venv(path)
     }
+
+
+def linked(files: Iterable[str], folders: Iterable[Path] = ()) -> dict[str, str]:
+    """Path by name of the libraries that `files` link to, or "not found"; looked for in `folders`
+    as well.
+    """
+    path = ":".join([*map(str, folders), os.environ.get("LD_LIBRARY_PATH", "")])
+    output = subprocess.run(
+        ["ldd", *files],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"LC_ALL": "C", "LD_LIBRARY_PATH": path},
+    ).stdout
+    return dict(_LINK.findall(output))
 
 
 def in_venv(path: str) -> bool:
@@ -212,7 +228,8 @@ def build(archive: Path, libraries: Mapping[str, str]) -> None:
     if missing:
         print(
             f"Executors will not reach SQL Server: this machine lacks {', '.join(missing)} "
-            "(Debian, Ubuntu: apt-get install libodbc2 libgssapi-krb5-2).",
+            "(Debian, Ubuntu: apt-get install libodbc2 libgssapi-krb5-2; without root: "
+            "scripts/services.sh odbc).",
             file=sys.stderr,
         )
     BUILD.mkdir(exist_ok=True)

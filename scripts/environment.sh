@@ -18,8 +18,8 @@ once() {
   local is_current=$1 make=$2
   "$is_current" && return
   if ! mkdir -p "$root/.cache" 2> /dev/null || ! : 2> /dev/null >> "$root/.cache/lock"; then
-    die "$root is not ready, and this user may not write there: run $root/spark-submit.sh doctor as \
-its owner once, and let all users read what it makes."
+    die "$root is not ready, and this user may not write there: run \
+${preparation:-$root/spark-submit.sh doctor} as its owner once, and let all users read what it makes."
   fi
   (
     if command -v flock > /dev/null; then flock 9; fi

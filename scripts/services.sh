@@ -9,6 +9,8 @@ root=$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")
 # shellcheck source=scripts/environment.sh
 source "$root/scripts/environment.sh"
 services=$root/.cache/services
+# What makes it ready (environment.sh).
+preparation="$root/scripts/services.sh $*"
 
 machine_has() {
   case $1 in
@@ -37,7 +39,7 @@ stamp() {
 }
 
 service_is_current() {
-  cmp -s <(stamp) "$services/$name/stamp"
+  [[ -e $services/$name/stamp && $(< "$services/$name/stamp") == "$(stamp)" ]]
 }
 
 unpack_service() {

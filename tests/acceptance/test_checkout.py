@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from duesweep.cli.app import main
+
 _ROOT = Path(__file__).parents[2]
 _NOBODY = 65534
 
@@ -102,3 +104,43 @@ def test_changed_sources_tell_who_has_to_pack_them_again(bare: Path) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert f"as the owner of {bare}" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_demonstration_names_the_folder_that_it_may_not_write_to(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+
+    assert main(["demo", "--folder", str(file / "demo")]) == 2
+
+    (sentence,) = capsys.readouterr().err.splitlines()
+    assert f"cannot write into {file}/demo: Not a directory" in sentence
+    assert "--folder" in sentence
+
+
+def test_service_that_cannot_be_fetched_says_what_to_install(bare: Path, tmp_path: Path) -> None:
+    bare.chmod(0o755)
+    (bare / ".venv").symlink_to(_ROOT / ".venv")
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("bash", "cat", "cmp", "dirname", "find", "mkdir", "readlink", "rm"):
+        found = shutil.which(name)
+        assert found is not None
+        (programs / name).symlink_to(found)
+
+    done = subprocess.run(
+        [str(bare / "scripts" / "services.sh"), "openssl"],
+        env={"PATH": str(programs)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (2, "")
+    (sentence,) = done.stderr.splitlines()
+    assert sentence == (
+        "openssl is missing, and this machine has no apt-get to fetch it with: install what Debian "
+        "has as openssl."
+    )

@@ -24,17 +24,24 @@ Settings = Mapping[str, Mapping[str, object]]
 def lock_folder(folder: Path) -> Iterator[None]:
     """Lock `folder` for one demonstration; create it if it does not exist.
 
-    Raises `ConfigError` where it holds other files, or is in use.
+    Raises `ConfigError` where it holds other files, is in use, or may not be written to.
     """
     mark = folder / _MARK
-    if folder.exists() and not mark.exists() and any(folder.iterdir()):
+    if folder.is_dir() and not mark.exists() and any(folder.iterdir()):
         raise ConfigError(
             f"{folder} holds other files than a demonstration's, and the demonstration deletes "
             "files in its folder",
             advice="name another one with --folder",
         )
-    folder.mkdir(parents=True, exist_ok=True)
-    with mark.open("w") as lock:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = mark.open("w")
+    except OSError as error:
+        raise ConfigError(
+            f"The demonstration cannot write into {folder}: {error.strerror}",
+            advice="name a folder of your own with --folder",
+        ) from error
+    with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
