@@ -55,6 +55,17 @@ class SqlServerDatabase:
             self.execute(f"CREATE SCHEMA {bracket_name(schema)}")
 
     @contextmanager
+    def committed_at_once(self) -> "Iterator[pyodbc.Connection]":
+        """`admin`; nobody sees what it writes before the block ends."""
+        self.admin.autocommit = False
+        try:
+            yield self.admin
+            self.admin.commit()
+        finally:
+            self.admin.rollback()
+            self.admin.autocommit = True
+
+    @contextmanager
     def transaction(self) -> "Iterator[pyodbc.Connection]":
         """A connection of its own with a transaction under way, rolled back at the end."""
         connection = odbc().connect(self.dsn, autocommit=False)

@@ -76,12 +76,14 @@ class TransportRows(_KeyAndDue):
         last = database.fetch(f"SELECT COALESCE(MAX(RowVersion), 0) AS seen FROM {delayed}")[0].seen
         values = [(row.headers, row.body, due_text(row.due)) for row in rows]
         insert = f"INSERT INTO {delayed} (Headers, Body, Due) VALUES (?, ?, {AS_DUE})"
-        _insert_many(database, insert, [_TEXT, _BYTES, _TEXT], values)
-        stored = database.fetch(
-            f"SELECT RowVersion AS rv, {shown('Due')} AS due FROM {delayed}"
-            " WHERE RowVersion > ? ORDER BY RowVersion",
-            last,
-        )
+        # In one transaction: a watcher would take them before their keys are read.
+        with database.committed_at_once() as admin:
+            _insert_many(database, insert, [_TEXT, _BYTES, _TEXT], values)
+            stored = admin.execute(
+                f"SELECT RowVersion AS rv, {shown('Due')} AS due FROM {delayed}"
+                " WHERE RowVersion > ? ORDER BY RowVersion",
+                last,
+            ).fetchall()
         return [
             replace(row, key=str(found.rv), due=due_of(found.due))
             for row, found in zip(rows, stored, strict=True)
