@@ -177,12 +177,13 @@ class LedgerError(ServiceError):
 
 
 class LedgerLockedError(LedgerError):
-    """Another process holds a lock that settling needs; `holder` says which, and since when."""
+    """Another process holds a lock that settling needs. `text` says which one, and since when."""
 
-    def __init__(self, holder: str) -> None:
+    def __init__(self, text: str) -> None:
         super().__init__(
-            f"{holder}; the journal keeps the rows, and a later sweep writes them to the ledger",
+            text,
             transient=True,
+            advice="the journal keeps the rows, and a later sweep writes them to the ledger",
         )
 
 

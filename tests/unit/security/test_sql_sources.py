@@ -48,6 +48,8 @@ TOLD = {
     "checks/table_findings.py:_unicode",
     "checks/time_outs.py:time_out_findings",
     "demo/run.py:_print_locations",
+    "drivers/postgresql/grants.py:grant_of",
+    "drivers/sqlserver/errors.py:_grant_of",
     "queues/operations/sqlserver.py:create",
     "queues/sqlserver_notices.py:_narrow_headers",
     "queues/wanted.py:sqlserver_queue",

@@ -30,7 +30,7 @@ from duesweep.watch.metrics import FiguresFile, Metrics, metrics_page
 from duesweep.watch.server import Page, json_page, serving
 from duesweep.watch.systemd import Systemd
 from duesweep.watch.tick import Tick
-from support.ticks import IDLE, MOVED, REPORT, UNREACHED, UNWRITTEN
+from support.ticks import IDLE, MOVED, REPORT, UNREACHED
 from support.waiting import until
 
 _MUCH = Tick(REPORT, is_much=True)
@@ -57,10 +57,9 @@ def test_log_tells_an_error_once_and_that_it_is_over() -> None:
     with capture_logs() as lines:
         for _ in range(3):
             log.failed(UNREACHED)
-        log.ticked(UNWRITTEN)
         log.ticked(MOVED)
 
-    assert [line["event"] for line in lines] == ["trouble", "trouble", "trouble_is_over"]
+    assert [line["event"] for line in lines] == ["trouble", "trouble_is_over"]
     assert [line.get("error") for line in lines[:2]] == ["no server answers", "the disk is full"]
 
 
@@ -279,7 +278,7 @@ def test_port_serves_pages_and_says_which_there_are() -> None:
         status, _, body = _get(port, "/nowhere")
         assert (status, b"/health" in body) == (404, True)
         with (
-            pytest.raises(ConfigError, match=f"Port {port} of 127.0.0.1 cannot"),
+            pytest.raises(ConfigError, match=f"Port {port} of 127.0.0.1 is in use"),
             serving("127.0.0.1", port, pages),
         ):
             pass
