@@ -93,11 +93,12 @@ def test_nothing_due_needs_no_java(endpoint: Endpoint) -> None:
 
 @pytest.mark.slow
 def test_wrong_setting_is_one_sentence_and_2(endpoint: Endpoint) -> None:
-    done = run("sweep", "--config", str(endpoint.config_file(sweep__slizes=3)))
+    file = endpoint.config_file(sweep__slizes=3)
+    done = run("sweep", "--config", str(file))
 
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.strip() == (
-        "duesweep: There is no setting sweep.slizes; did you mean sweep.slices?"
+        f"duesweep: {file}:6: There is no setting sweep.slizes; did you mean sweep.slices?"
     )
 
 

@@ -124,12 +124,14 @@ class LedgerAccount:
                 yield one
 
     def _stored_again(self, keys: Collection[str]) -> Counter[tuple[str, str | None]]:
-        """How often commands stored messages under these keys, by the sweep or command that they
-        undid.
+        """How often commands stored messages again under the keys that they had before, by the
+        sweep or command that they undid. Most stores give a new key, which has no tombstone yet.
         """
-        among = Among("new_key", sorted(keys))
-        rows = self._ledger.rows("changes", ("new_key", "of"), self._source, among) if keys else ()
-        return Counter((row["new_key"], row["of"]) for row in rows)
+        columns, among = ("new_key", "message_key", "of"), Among("new_key", sorted(keys))
+        rows = self._ledger.rows("changes", columns, self._source, among) if keys else ()
+        return Counter(
+            (row["new_key"], row["of"]) for row in rows if row["new_key"] == row["message_key"]
+        )
 
     def _add_sweeps(self, found: LedgerCount, only: Collection[str] | None) -> None:
         conditions = [self._source, *self._kept("end"), *_among(only)]
