@@ -33,7 +33,7 @@ def living_session(
         yield session
         return
     _log.warning("driver_session_lost", sweep_id=str(run.sweep_id), error=str(loss))
-    with _resume(store, limits, loss, stop) as living:
+    with _resume(store, run, limits, loss, stop) as living:
         yield living
 
 
@@ -48,13 +48,15 @@ def _loss(session: DriverSession, run: SweepRun) -> StoreError | None:
     return None
 
 
-def _resume(store: Store, limits: BreakerLimits, loss: StoreError, stop: Stop) -> DriverSession:
+def _resume(
+    store: Store, run: SweepRun, limits: BreakerLimits, loss: StoreError, stop: Stop
+) -> DriverSession:
     """A new session, which holds the sweep's lock unless another process does."""
     breaker = CircuitBreaker(limits, SystemClock())
     breaker.fail(str(loss))
     while True:
         try:
-            return _open(store)
+            return _open(store, run)
         except StoreError as error:
             breaker.fail(str(error), is_lasting=not may_pass(error))
             if breaker.state is BreakerState.TRIGGERED or stop.is_wanted:
@@ -62,12 +64,11 @@ def _resume(store: Store, limits: BreakerLimits, loss: StoreError, stop: Stop) -
         stop.wait(breaker.seconds_to_try)
 
 
-def _open(store: Store) -> DriverSession:
+def _open(store: Store, run: SweepRun) -> DriverSession:
     session = store.open_driver()
     try:
-        # Takes the locks of all sweeps whose session is gone, and so of this one. If another
-        # process has it by now, closing the sweep will fail.
-        session.dead_sweeps()
+        # If another process has it by now, closing the sweep will fail.
+        session.keep_sweep(run.sweep_id)
     except BaseException:
         session.__exit__()
         raise

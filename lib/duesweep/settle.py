@@ -91,10 +91,15 @@ def _settle_dead(journal: Journal, ledger: Ledger, patience: Patience, seconds: 
     while this one waited for it.
     """
     end = time.monotonic() + seconds
-    while dead := journal.dead_sweeps():
+    tried: set[UUID] = set()
+    while dead := [each for each in journal.dead_sweeps() if each.sweep_id not in tried]:
         for sweep in dead:
-            if not sweep.is_closed:
-                journal.close_sweep(sweep.sweep_id, abandoned=True, remaining=0)
+            tried.add(sweep.sweep_id)
+            if not sweep.is_closed and not journal.close_sweep(
+                sweep.sweep_id, abandoned=True, remaining=0, waits=False
+            ):
+                # A task of it is frozen in a batch. It has to end first, and nobody waits for that.
+                continue
             _check_age(sweep)
             _settle_any(journal, ledger, sweep.sweep_id, patience)
             if time.monotonic() >= end or patience.is_stopped():

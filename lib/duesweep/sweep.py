@@ -16,10 +16,12 @@ import structlog
 from duesweep.context import SweepContext
 from duesweep.core.patience import Patience
 from duesweep.core.tracing import Attributes
+from duesweep.core.waits import STORAGE
 from duesweep.core.watching import REST_SECONDS
 from duesweep.dispatch_job import DispatchJob
 from duesweep.engines.base import Engine
 from duesweep.errors import (
+    ConfigError,
     ExitCode,
     LedgerError,
     LedgerLockedError,
@@ -35,6 +37,7 @@ from duesweep.plan import plan_slices
 from duesweep.settle import (
     BRIEFLY_SECONDS,
     check_backlog,
+    check_binding,
     is_settleable,
     settle_first,
     settle_last,
@@ -52,8 +55,11 @@ _log = structlog.get_logger(__name__)
 _BEFORE_SECONDS, _AFTER_SECONDS = 1.0, 5.0
 # For how long a watcher keeps a sweep open in which nothing comes due.
 _IDLE_SECONDS = 5.0
+# How often it looks whether its ledger is there, and how much the journal holds.
+_CHECK_SECONDS = 10.0
 # What rows of the journal wait for.
 _LEDGER = "ledger"
+_UNANSWERED = "The ledger's storage, or the journal that is read for it, has not answered yet"
 
 Watch = Callable[[SweepRun, int], AbstractContextManager[object]]
 Reach = Callable[[Horizon], Horizon]
@@ -90,7 +96,8 @@ def _sweep(
         session.check()
         stop.check(session)
         _check_limits(context)
-        ledger_error = settle_first(session, ledger, _patience(context, stop, _BEFORE_SECONDS))
+        with stop.waits.waiting(STORAGE, _UNANSWERED):
+            ledger_error = settle_first(session, ledger, _patience(context, stop, _BEFORE_SECONDS))
         _note(stop, ledger_error)
         horizon = reach(session.horizon())
         refuse_missing_queues(context, session, horizon)
@@ -109,7 +116,7 @@ def _sweep(
                 run, cut_short = _go_on(dispatching, run, reach, ledger, ledger_error)
         with living_session(context.store, session, run, context.breaker, stop) as living:
             _close(living, run, cut_short, is_planned=not is_stopped)
-            with context.tracing.span("settle", {}):
+            with context.tracing.span("settle", {}), stop.waits.waiting(STORAGE, _UNANSWERED):
                 patience = _patience(context, stop, _AFTER_SECONDS)
                 seconds = BRIEFLY_SECONDS if context.repeats else inf
                 report = settle_last(living, ledger, run.sweep_id, patience, seconds)
@@ -214,23 +221,32 @@ def _go_on(
     """
     session, stop = dispatching.session, dispatching.stop
     cut_short: str | None = None
-    last_due = time.monotonic()
-    while not (cut_short or dispatching.is_full or stop.is_wanted):
-        is_idle = time.monotonic() - last_due > _IDLE_SECONDS
-        if is_idle or _is_free(session, ledger, ledger_error):
-            break
-        stop.wait(REST_SECONDS)
-        try:
-            check_backlog(session, ledger_error)
-            horizon = reach(session.horizon())
-            if session.count_pending(horizon, most=1):
-                run = replace(run, horizon=horizon)
-                cut_short = dispatching.run(run)
-                last_due = time.monotonic()
-        except (LedgerError, StoreError) as error:
-            # Whoever comes next sees it, too. What was dispatched by now is to be settled.
-            _log.warning("sweep_ends_early", sweep_id=str(run.sweep_id), error=str(error))
-            break
+    moved_at = checked_at = time.monotonic()
+    try:
+        moved = session.progress(run.sweep_id)
+        while not (cut_short or dispatching.is_full or stop.is_wanted):
+            # What nobody can move now, such as paused messages, would be claimed in each round.
+            is_idle = time.monotonic() - moved_at > _IDLE_SECONDS
+            if is_idle or _is_free(session, ledger, ledger_error):
+                break
+            stop.wait(REST_SECONDS)
+            if time.monotonic() - checked_at > _CHECK_SECONDS:
+                check_binding(session, ledger)
+                check_backlog(session, ledger_error)
+                checked_at = time.monotonic()
+            # Without the first look's `since`: earlier messages may have become eligible.
+            horizon = replace(reach(session.horizon()), since=None)
+            if not session.count_pending(horizon, most=1):
+                continue
+            run = replace(run, horizon=horizon)
+            cut_short = dispatching.run(run)
+            before, moved = moved, session.progress(run.sweep_id)
+            if moved == before:
+                break
+            moved_at = time.monotonic()
+    except (ConfigError, LedgerError, StoreError) as error:
+        # Whoever comes next sees it, too. What was dispatched by now is to be settled.
+        _log.warning("sweep_ends_early", sweep_id=str(run.sweep_id), error=str(error))
     return run, cut_short
 
 

@@ -56,6 +56,7 @@ def raise_on_signals() -> Iterator[None]:
             signal.raise_signal(_noted.pop(0))
         yield
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in before.items():
             signal.signal(number, handler)
 

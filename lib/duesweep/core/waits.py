@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 # Shorter ones are told to nobody.
 LONG_SECONDS = 2.0
+# What is waited for with no message in hand.
+STORE, QUEUES, STORAGE = "store", "queues", "ledger storage"
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,7 +142,12 @@ def lock_for_writing(root: str, patience: Patience) -> Iterator[None]:
             if not patience.wait(lambda: _holder(lock, folder)):
                 raise LedgerLockedError(_holder(lock, folder))
         _name_holder(lock)
-        yield
+        try:
+            yield
+        finally:
+            # The next holder may be a version that leaves no name.
+            with suppress(OSError):
+                lock.truncate(0)
 
 
 def _make_error(folder: Path, error: OSError) -> DuesweepError:

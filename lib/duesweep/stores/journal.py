@@ -143,9 +143,13 @@ class Journal(Protocol):
         ...
 
     def dead_sweeps(self) -> Sequence[UnsettledSweep]:
-        """Unsettled sweeps whose driver is gone, the oldest first, a bounded number of them. From
-        now on, only this session may settle them.
+        """Unsettled sweeps whose driver is gone, the oldest first, a bounded number of them. If
+        this session is the settler, only it may settle them until it is no more.
         """
+        ...
+
+    def keep_sweep(self, sweep_id: UUID) -> bool:
+        """Let a sweep live by this session, since its own was lost; False: another one has it."""
         ...
 
     def close_sweep(
@@ -155,8 +159,10 @@ class Journal(Protocol):
         abandoned: bool,
         remaining: int | Callable[[], int],
         reason: str | None = None,
+        waits: bool = True,
     ) -> bool:
         """Close a sweep once its batches in flight have ended; False when it was closed already.
+        Unless it `waits`, False also while batches are in flight.
         `remaining` messages or more are still due; a function is called when the batches have
         ended, and need not be called if all slices are complete.
         `reason`: why its dispatch was cut short; None if it was not.

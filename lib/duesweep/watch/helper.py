@@ -20,7 +20,7 @@ _log = structlog.get_logger(__name__)
 _MOST_BACK_OFF_SECONDS = 1_800.0
 # 77 s after the first failure: a second start would most likely fail, too.
 _FIRST_BACK_OFF = 8
-_STOP_SECONDS = 120.0
+_STOP_SECONDS = 60.0
 
 
 class Helper:

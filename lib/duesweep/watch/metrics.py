@@ -16,7 +16,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from duesweep.core.waits import Waits
+from duesweep.core.waits import STORE, Waits
 from duesweep.errors import DuesweepError, ExitCode
 from duesweep.stores.base import Store
 from duesweep.stores.journal import SweepReport
@@ -28,7 +28,7 @@ from duesweep.telemetry.run import Due, Run, look_at_due
 from duesweep.telemetry.tell import tell
 from duesweep.telemetry.textfile import TextFile
 from duesweep.watch.server import Page
-from duesweep.watch.tick import STORE, Tick
+from duesweep.watch.tick import Tick
 
 _log = structlog.get_logger(__name__)
 

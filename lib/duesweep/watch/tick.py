@@ -9,6 +9,7 @@ from duesweep.api.engines import opened_engine
 from duesweep.api.look import Look, always_needs_spark, check, is_for_spark, look
 from duesweep.context import SweepContext
 from duesweep.core.policy import LookAhead
+from duesweep.core.waits import QUEUES, STORAGE, STORE
 from duesweep.errors import NothingDueError, StoreError
 from duesweep.report.idle import NextDue
 from duesweep.stop import Stop
@@ -18,8 +19,6 @@ from duesweep.sweep import sweep
 
 # So that no tick takes so long that a watcher which works looks like one that hangs.
 MOST_TICK_SECONDS = 60.0
-# What a tick waits for while it has no message in hand.
-STORE, QUEUES = "store", "queues"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +88,8 @@ class Ticker:
 
     @property
     def is_looking(self) -> bool:
-        """Whether it has waited long for its store or queues, with no message in hand."""
-        return any(each.what in {STORE, QUEUES} for each in self._stop.waits.long())
+        """Whether it has waited long for its services, with no message in hand."""
+        return any(each.what in {STORE, QUEUES, STORAGE} for each in self._stop.waits.long())
 
     def tick(self) -> Tick:
         """Look, and sweep if there is work. Raises what `look_at` and `sweep` raise."""

@@ -103,9 +103,9 @@ WHERE source = %(source)s AND message_key = ANY(%(keys)s::uuid[]);
 SELECT current_setting('lock_timeout') AS before, set_config('lock_timeout', %(wait)s, true) AS after;
 
 -- name: set_idle_wait
--- Sets for how long the client may send nothing before the server ends this transaction. Returns the
--- new value.
-SELECT set_config('idle_in_transaction_session_timeout', %(wait)s, true) AS after;
+-- Sets for how long a client of this session may send nothing within a transaction before the server
+-- ends it. Returns the new value.
+SELECT set_config('idle_in_transaction_session_timeout', %(wait)s, false) AS after;
 
 -- name: lock_sweep_counters
 -- Returns how many messages the sweep has exhausted. Locks the sweep's row until this transaction

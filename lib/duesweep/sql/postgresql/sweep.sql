@@ -91,6 +91,11 @@ WHERE sweep_id = %(sweep_id)s;
 -- until this transaction ends, so that no other batch can begin.
 SELECT sweep_id FROM {sweeps} WHERE sweep_id = %(sweep_id)s AND closed_at IS NULL FOR UPDATE;
 
+-- name: are_batches_over
+-- Returns the sweep if it is still open and has no batch in flight. Waits for none; then locks the
+-- sweep's row as `await_batches` does.
+SELECT sweep_id FROM {sweeps} WHERE sweep_id = %(sweep_id)s AND closed_at IS NULL FOR UPDATE SKIP LOCKED;
+
 -- name: close_sweep
 -- Closes a sweep that `await_batches` has locked. No batch can commit to it any more.
 UPDATE {sweeps}

@@ -113,6 +113,16 @@ SELECT @Answer AS answer, CASE WHEN s.closed_at IS NULL THEN 1 ELSE 0 END AS is_
 FROM {sweeps} s
 WHERE s.sweep_id = @sweep_id;
 
+-- name: are_batches_over
+-- Returns whether the sweep is still open, as `await_batches` does, but waits for no batch: `answer` is
+-- negative if one is in flight.
+DECLARE @Answer int;
+EXEC @Answer = sp_getapplock @Resource = @lock, @LockMode = 'Exclusive', @LockOwner = 'Transaction',
+    @LockTimeout = 0;
+SELECT @Answer AS answer, CASE WHEN s.closed_at IS NULL THEN 1 ELSE 0 END AS is_open
+FROM {sweeps} s
+WHERE s.sweep_id = @sweep_id;
+
 -- name: close_sweep
 -- Closes a sweep that `await_batches` has locked. No batch can commit to it any more.
 UPDATE {sweeps}

@@ -24,8 +24,9 @@ class PostgreSqlLocks:
         rows = self._statements.rows("lock_holder", lock_key=_lock_key(name))
         if not rows or rows[0].idle_since is None:
             return None
-        process, since = rows[0].application.removeprefix("duesweep, p"), rows[0].idle_since
-        return f"P{process}, whose session has been idle since {since:%F %T} UTC,"
+        _, _, process = rows[0].application.partition("duesweep, process ")
+        named = f"Process {process}" if process else "Another process"
+        return f"{named}, whose session has been idle since {rows[0].idle_since:%F %T} UTC,"
 
 
 def _lock_key(name: str) -> int:

@@ -15,8 +15,7 @@ from duesweep.stores.values import Claim, Excluded, Horizon, SweepRun
 _TURN_WAIT = "10s"
 # Whoever waits for a row holds others meanwhile. NServiceBus's mover holds its rows for about 5 ms.
 _TAKE_WAIT = "20ms"
-# All that the short form needs is on this session. So a client that sends nothing for so long is
-# frozen, and the messages that it has locked are due.
+# A client that sends nothing for so long is frozen, and the messages that it has locked are due.
 _IDLE_WAIT = "2s"
 
 
@@ -41,6 +40,12 @@ class PostgreSqlTaskSession(RelationalTaskSession):
     def __exit__(self, *error: object) -> None:
         self.connection.__exit__(*error)
 
+    def expect_no_idle_client(self) -> None:
+        """Let the server end a transaction whose client sends nothing for long. For a queue that
+        delivers on this session, so that a batch waits for nothing else.
+        """
+        self._statements.row("set_idle_wait", wait=_IDLE_WAIT)
+
     def claim(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
         """Lock what is eligible among these keys."""
         server_us = self._fence(run)
@@ -50,9 +55,8 @@ class PostgreSqlTaskSession(RelationalTaskSession):
     def take(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
         """Remove what is eligible among these keys, unless others hold a row for long."""
         usual_wait = f"{self.connection.limits.lock_seconds * 1_000:.0f}"
-        _, _, fence, _, rows, [hooks], _ = self._statements.rows_of_each(
+        _, fence, _, rows, [hooks], _ = self._statements.rows_of_each(
             "take",
-            ("set_idle_wait", {"wait": _IDLE_WAIT}),
             ("set_lock_wait", {"wait": _TAKE_WAIT}),
             ("fence", {"sweep_id": run.sweep_id}),
             # For the messages that the queue appends.

@@ -42,15 +42,20 @@ class RelationalJournal:
         self._delayed = delayed
         # Dead sweeps whose locks this session has taken.
         self._kept: set[UUID] = set()
+        self._is_settling = False
 
     def try_settling(self) -> bool:
         """Take the source's settle lock, unless another session holds it."""
-        return self._locks.try_lock(settle_lock(self.source))
+        self._is_settling = self._locks.try_lock(settle_lock(self.source))
+        return self._is_settling
 
     def end_settling(self) -> None:
-        """Release the settle lock."""
-        # The session's end releases it, too. An error here would hide why the session ended.
+        """Release the settle lock, and those of dead sweeps."""
+        self._is_settling = False
+        # The session's end releases them, too. An error here would hide why the session ended.
         with suppress(StoreError):
+            while self._kept:
+                self._locks.unlock(sweep_lock(self._kept.pop()))
             self._locks.unlock(settle_lock(self.source))
 
     def settler(self) -> str:
@@ -58,15 +63,18 @@ class RelationalJournal:
         return self._locks.holder(settle_lock(self.source)) or "Another process"
 
     def dead_sweeps(self) -> Sequence[UnsettledSweep]:
-        """Sweeps whose driver is gone; this session holds their locks from now on."""
+        """Sweeps whose driver is gone; a settler holds their locks from now on."""
         dead = []
         for sweep in self._unsettled():
-            if sweep.sweep_id in self._kept or self._locks.try_lock(sweep_lock(sweep.sweep_id)):
-                self._kept.add(sweep.sweep_id)
+            if sweep.sweep_id in self._kept or self._is_dead(sweep.sweep_id):
                 dead.append(sweep)
             if len(dead) == _MOST_DEAD:
                 break
         return dead
+
+    def keep_sweep(self, sweep_id: UUID) -> bool:
+        """Take the sweep's lock, unless another session holds it."""
+        return self._locks.try_lock(sweep_lock(sweep_id))
 
     @retry_lost_transactions
     def close_sweep(
@@ -76,10 +84,11 @@ class RelationalJournal:
         abandoned: bool,
         remaining: int | Callable[[], int],
         reason: str | None = None,
+        waits: bool = True,
     ) -> bool:
         """Wait for batches in flight, then close; False when it was closed already."""
         with self._statements.transaction():
-            if not self._await_batches(sweep_id):
+            if not (self._await_batches if waits else self._are_batches_over)(sweep_id):
                 return False
             self._statements.execute(
                 "close_sweep",
@@ -232,6 +241,9 @@ class RelationalJournal:
             yield rows
             after = getattr(rows[-1], key)
 
+    def _are_batches_over(self, sweep_id: UUID) -> bool:
+        return bool(self._statements.rows("are_batches_over", sweep_id=sweep_id))
+
     def _await_batches(self, sweep_id: UUID) -> bool:
         return bool(self._statements.rows("await_batches", sweep_id=sweep_id))
 
@@ -251,5 +263,8 @@ class RelationalJournal:
     def _is_dead(self, sweep_id: UUID) -> bool:
         if not self._locks.try_lock(sweep_lock(sweep_id)):
             return False
-        self._locks.unlock(sweep_lock(sweep_id))
+        if self._is_settling:
+            self._kept.add(sweep_id)
+        else:
+            self._locks.unlock(sweep_lock(sweep_id))
         return True

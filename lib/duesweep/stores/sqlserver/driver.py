@@ -162,6 +162,12 @@ class SqlServerDriverSession(RelationalDriverSession):
             )
         return bool(rows) and bool(rows[0].is_open)
 
+    def _are_batches_over(self, sweep_id: UUID) -> bool:
+        rows = self._statements.rows(
+            "are_batches_over", sweep_id=sweep_id, lock=batches_lock(sweep_id)
+        )
+        return any(row.answer >= 0 and row.is_open for row in rows)
+
     def _lateness(self, sweep_id: UUID) -> Lateness:
         rows = self._statements.rows("lateness", sweep_id=sweep_id)
         return lateness_of(row.lateness_ms for row in rows)
