@@ -36,6 +36,15 @@ def _frozen(endpoint: Endpoint, folder: Path, point: str) -> Iterator[SweepComma
         assert command.wait(120).code is not None
 
 
+@contextmanager
+def _locked_ledger(endpoint: Endpoint) -> Iterator[None]:
+    root = endpoint.folder / "ledger"
+    root.mkdir(exist_ok=True)
+    with (root / ".duesweep.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def _is_stopped(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
@@ -71,6 +80,34 @@ def test_watcher_beside_a_frozen_settler_delivers_and_settles_later(
 
 
 @pytest.mark.slow
+def test_watcher_without_its_ledger_sweeps_what_was_due_before_and_survives_its_session(
+    endpoint: Endpoint, ledger: LedgerReader
+) -> None:
+    endpoint.set_up("Billing", "Late")
+    endpoint.delay()
+    assert _sweep(endpoint) == 0
+    with watching(endpoint.config_file()) as watcher:
+        with _locked_ledger(endpoint):
+            for count in range(2, 6):
+                endpoint.delay(due_in_seconds=0)
+                until(lambda wanted=count: len(endpoint.queue_rows("Billing")) == wanted)
+            endpoint.delay("Late", due_in_seconds=-3600)
+            until(lambda: len(endpoint.queue_rows("Late")) == 1)
+            endpoint.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE application_name LIKE 'duesweep,%' AND datname = current_database()"
+            )
+            endpoint.delay("Late", due_in_seconds=0)
+            until(lambda: len(endpoint.queue_rows("Late")) == 2)
+        until(lambda: ledger.count("tombstones") == 7)
+        assert watcher.end() == 0
+    assert _sweep(endpoint) == 0
+
+    assert "abandoned" not in {row.outcome for row in ledger.rows("sweeps")}
+    assert main(["audit", "--config", str(endpoint.config_file())]) == 0
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("point", ["after seal", _HOLDING_BOTH_LOCKS])
 def test_sweep_beside_a_frozen_settler_dispatches_and_names_it(
     endpoint: Endpoint,
@@ -99,11 +136,7 @@ def test_sweep_beside_a_frozen_settler_dispatches_and_names_it(
 def test_first_sweep_whose_ledger_is_locked_dispatches_nothing(endpoint: Endpoint) -> None:
     endpoint.set_up("Billing")
     endpoint.delay()
-    root = endpoint.folder / "ledger"
-    root.mkdir()
-    with (root / ".duesweep.lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-
+    with _locked_ledger(endpoint):
         assert _sweep(endpoint) == 4
 
     assert endpoint.queue_rows("Billing") == []
