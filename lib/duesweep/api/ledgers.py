@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from duesweep import config as configuration
 from duesweep.context import SweepContext
 from duesweep.core.ledger_writer import LedgerWriter
+from duesweep.errors import ConfigError
 from duesweep.ledger.ledger import Ledger
-from duesweep.ledger.locations import local_folder
+from duesweep.ledger.locations import is_path, local_folder
 from duesweep.ledger.opening import open_for_reading, open_ledger
 from duesweep.ledger.writers import can_delta_rs_reach, resolve_writer
 
@@ -26,6 +27,11 @@ def command_ledger(context: SweepContext, spark: "SparkSession | None" = None) -
     if not has_session and resolve_writer(writer, root) is LedgerWriter.DELTA_RS:
         yield open_ledger(root, writer, None, context.timeouts)
         return
+    if not has_session and not is_path(root) and not configuration.jars():
+        raise ConfigError(
+            f"ledger.root is {root!r}, a catalog schema, and no Spark session is there to read it",
+            advice="write ./ledger for a folder, or run this on the cluster",
+        )
     from duesweep.session import spark_session  # noqa: PLC0415 - takes seconds
     from duesweep.spark_errors import map_spark_errors  # noqa: PLC0415
 

@@ -67,6 +67,8 @@ def summary_sentence(summary: SweepSummary, *, only_due: bool) -> str:
     """What the sweep did, in a sentence; `print_summary` prints it first."""
     noun = "due message" if only_due else "message"
     took = duration_text((summary.end - summary.start) / timedelta(milliseconds=1))
+    if not summary.found and summary.outcome == "stopped":
+        return f"The sweep was stopped before it looked for {noun}s; the next sweep continues."
     if not summary.found:
         done = f"Found no {noun}s in {took}"
     else:

@@ -3,10 +3,12 @@
 from collections.abc import Iterator, Sequence
 from functools import reduce
 from operator import and_
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
+from pyarrow import fs
 
 from duesweep.ledger.reading import ENCLOSED_TYPES, Among, Condition, LedgerRow
 
@@ -22,7 +24,7 @@ def read_rows(
     predicates = [each for condition in conditions for each in _predicates(condition)]
     predicate = reduce(and_, predicates) if predicates else None
     tested = [condition.column for condition in conditions]
-    dataset = table.to_pyarrow_dataset()
+    dataset = table.to_pyarrow_dataset(filesystem=_filesystem(table.table_uri))
     options = {
         "schema": dataset.schema,
         "batch_size": _ROWS_WITH_BODIES if "body" in columns else _ROWS,
@@ -40,6 +42,16 @@ def read_rows(
             )
         for batch in batches:
             yield from batch.to_pylist(maps_as_pydicts="lossy")
+
+
+def _filesystem(uri: str) -> fs.FileSystem | None:
+    """pyarrow's own for a local folder: with delta-rs's, which is Python's, a thread that still
+    reads when Python ends would abort the process. None: delta-rs's.
+    """
+    if urlsplit(uri).scheme not in {"", "file"}:
+        return None
+    local, path = fs.FileSystem.from_uri(uri)
+    return fs.SubTreeFileSystem(path, local)
 
 
 def _has_views(schema: pa.Schema) -> bool:
