@@ -16,7 +16,8 @@ REPORT = SweepReport(
     lateness_p95_ms=6, lateness_max_ms=7, rows_per_second=1.0, outcome="done", reason=None,
 )  # fmt: skip
 MOVED = Tick(REPORT)
-MOVED_NOTHING = Tick(replace(REPORT, claimed=0, dispatched=0, skipped=3))
+MOVED_NOTHING = Tick(replace(REPORT, claimed=0, dispatched=0, held=3))
+LOCKED = Tick(replace(REPORT, claimed=0, dispatched=0, skipped=3))
 UNWRITTEN = Tick(replace(REPORT, ledger_error="the disk is full"), ledger_error="the disk is full")
 IDLE = Tick(next_due=NextDue(NOW + timedelta(seconds=0.5), NOW))
 UNREACHED = StoreError("no server answers", transient=True)

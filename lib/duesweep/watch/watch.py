@@ -12,6 +12,7 @@ from duesweep.core.watching import (
     LEAST_WAIT_SECONDS,
     MOST_WAIT_AFTER_ERRORS_SECONDS,
     MOST_WAIT_FOR_LEDGER_SECONDS,
+    MOST_WAIT_FOR_LOCKED_SECONDS,
     wait_after,
     wait_for_next,
 )
@@ -84,4 +85,5 @@ def _seconds_after(tick: Tick, row: _Row, most_seconds: float) -> float:
     row.moved_nothing = 0 if tick.has_moved else row.moved_nothing + 1
     if tick.is_much and tick.has_moved:
         return LEAST_WAIT_SECONDS
-    return wait_after(row.moved_nothing, most_seconds)
+    most = min(most_seconds, MOST_WAIT_FOR_LOCKED_SECONDS) if report.skipped else most_seconds
+    return wait_after(row.moved_nothing, most)

@@ -10,7 +10,7 @@ from duesweep.errors import ConfigError, DuesweepError, LedgerError, SparkError
 from duesweep.stop import Stop
 from duesweep.watch.tick import Tick
 from duesweep.watch.watch import watch
-from support.ticks import IDLE, MOVED, MOVED_NOTHING, UNREACHED, UNWRITTEN
+from support.ticks import IDLE, LOCKED, MOVED, MOVED_NOTHING, UNREACHED, UNWRITTEN
 
 
 class _Observer:
@@ -71,6 +71,12 @@ def test_waits_longer_each_time_that_nothing_moves_although_something_is_due(
     _run(MOVED_NOTHING, MOVED_NOTHING, MOVED_NOTHING, MOVED, MOVED_NOTHING)
 
     assert waits[:5] == pytest.approx([0.6, 1.2, 2.4, 0.3, 0.6])
+
+
+def test_messages_that_others_hold_are_tried_again_each_second(waits: list[float]) -> None:
+    _run(LOCKED, LOCKED, LOCKED, LOCKED)
+
+    assert waits[:4] == pytest.approx([0.6, 1.0, 1.0, 1.0])
 
 
 def test_ledger_that_cannot_be_written_delays_no_message(waits: list[float]) -> None:
