@@ -65,7 +65,7 @@ def test_text_has_findings_and_their_count(
     assert run(shared, "delays", "verify") == 0
 
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-1] == "ok: 11"
+    assert lines[-1] == "11 checks passed"
 
 
 @pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.name)
