@@ -114,8 +114,8 @@ FROM {sweeps} s
 WHERE s.sweep_id = @sweep_id;
 
 -- name: are_batches_over
--- Returns whether the sweep is still open, as `await_batches` does, but waits for no batch: `answer` is
--- negative if one is in flight.
+-- Returns whether the sweep is still open. Waits for no batch: `answer` is negative if one is in flight;
+-- else holds the sweep's application lock alone until this transaction ends. Takes no other locks.
 DECLARE @Answer int;
 EXEC @Answer = sp_getapplock @Resource = @lock, @LockMode = 'Exclusive', @LockOwner = 'Transaction',
     @LockTimeout = 0;
