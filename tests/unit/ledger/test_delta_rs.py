@@ -1,6 +1,5 @@
 """The ledger's writer by delta-rs."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -11,7 +10,7 @@ from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import CommitFailedError
 from deltalake.table import TableOptimizer
 
-from duesweep.errors import LedgerError, StoreError
+from duesweep.errors import LedgerError
 from duesweep.ledger.base import AppTransaction
 from duesweep.ledger.delta_rs import tables
 from duesweep.ledger.delta_rs.rows import ArrowRows, _column
@@ -106,17 +105,6 @@ def test_headers_of_any_depth_are_text_or_nothing(depth: int) -> None:
     (pairs,) = _column(ERRORS.field("headers"), [nested]).to_pylist()
 
     assert pairs is None or pairs == [("k", "[" * depth + "]" * depth)]
-
-
-def test_journal_that_cannot_be_read_is_an_error_of_the_ledger(ledger: Ledger) -> None:
-    def batches() -> Iterator[pa.RecordBatch]:
-        yield from _rows("a", "1").batches()
-        raise StoreError("the journal has gone", transient=True)
-
-    with pytest.raises(LedgerError, match="the journal has gone"):
-        ledger.append("retries", ArrowRows(RETRIES, batches), AppTransaction(uuid4()))
-
-    assert _keys(ledger) == []
 
 
 def test_table_that_delta_rs_does_not_understand_leads_to_spark(ledger: Ledger) -> None:

@@ -16,7 +16,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS
-from duesweep.errors import ConfigError, LedgerError, StoreError
+from duesweep.errors import ConfigError, LedgerError
 from duesweep.ledger import locations
 from duesweep.ledger.base import AppTransaction
 from duesweep.ledger.delta_rs.counting import count_rows
@@ -138,11 +138,10 @@ class DeltaRsTables:
                     return
                 # In the middle of a write delta-rs panics, and prints the stacks of its threads.
                 locations.check_space(self.root, rows.size_bytes)
-                reading = _Reading(rows)
                 try:
                     write_deltalake(
                         table,
-                        reading.reader(),
+                        pa.RecordBatchReader.from_batches(rows.schema, rows.batches()),
                         schema_mode="merge",
                         commit_properties=_commit(transaction),
                         **options,
@@ -151,13 +150,6 @@ class DeltaRsTables:
                     # Another process has committed, perhaps the same transaction.
                     if not tries_left:
                         raise
-                except Exception as error:
-                    if isinstance(reading.error, StoreError):
-                        raise LedgerError(
-                            f"{failure}, since the journal cannot be read: {reading.error}",
-                            transient=reading.error.transient,
-                        ) from error
-                    raise
                 else:
                     self._compact(table, name)
                     return
@@ -199,24 +191,6 @@ class DeltaRsTables:
         if folder is not None:
             return locations.holds_data(folder / name)
         return _has_files(self._uri(name), self._options())
-
-
-class _Reading:
-    """A stream of rows for delta-rs, which tells an error of the source only as text."""
-
-    def __init__(self, rows: ArrowRows) -> None:
-        self._rows = rows
-        self.error: Exception | None = None
-
-    def reader(self) -> pa.RecordBatchReader:
-        return pa.RecordBatchReader.from_batches(self._rows.schema, self._batches())
-
-    def _batches(self) -> Iterator[pa.RecordBatch]:
-        try:
-            yield from self._rows.batches()
-        except Exception as error:
-            self.error = error
-            raise
 
 
 def _commit(transaction: AppTransaction) -> CommitProperties:
