@@ -43,26 +43,40 @@ settings.register_profile(
 settings.load_profile("duesweep")
 
 
-# With several workers, in this order: a long file that began last would have the others wait.
+# Workers begin with what takes longest, and end with what takes least.
 _ORDER = ("faults", "spark", "acceptance", "contract", "unit")
+_BROKER = {"broker", "broker_server"}
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave most faults on Spark to the night: in process they are the same but for the engine or
-    the ledger's writer, and bench/faults has both. Begin with the files that take longest, where
-    workers share them (`tests/run`).
+    """Tests of one of the two dear servers run on one worker, so that there are one Spark session
+    and one RabbitMQ node in a run. A test's variant on Spark is `long`, unless the test is marked
+    `on_spark`: in process it is the same but for the engine or the ledger's writer.
     """
     for item in items:
-        if _is_fault_on_spark(item) and item.get_closest_marker("ci") is None:
-            item.add_marker(pytest.mark.nightly)
+        is_variant = _is_variant_on_spark(item)
+        if is_variant and item.get_closest_marker("on_spark") is None:
+            item.add_marker(pytest.mark.long)
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if is_variant or "spark" in fixtures:
+            item.add_marker(pytest.mark.xdist_group("spark"))
+        elif fixtures & _BROKER:
+            item.add_marker(pytest.mark.xdist_group("rabbitmq"))
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: _ORDER.index(item.path.relative_to(_TESTS).parts[0]))
+        items.sort(key=_turn)
 
 
-def _is_fault_on_spark(item: pytest.Item) -> bool:
+def _is_variant_on_spark(item: pytest.Item) -> bool:
+    if _TESTS / "unit" in item.path.parents:
+        return False
     callspec = getattr(item, "callspec", None)
-    is_on_spark = callspec is not None and "spark" in callspec.params.values()
-    return is_on_spark and item.path.parent.name == "faults"
+    return callspec is not None and "spark" in callspec.params.values()
+
+
+def _turn(item: pytest.Item) -> tuple[bool, int]:
+    is_alone = item.get_closest_marker("xdist_group") is None
+    return is_alone, _ORDER.index(item.path.relative_to(_TESTS).parts[0])
 
 
 @pytest.hookimpl(wrapper=True)
@@ -214,7 +228,7 @@ def spark() -> "SparkSession":
     return session
 
 
-@pytest.fixture(params=["in-process", pytest.param("spark", marks=pytest.mark.long)])
+@pytest.fixture(params=["in-process", "spark"])
 def engine(request: pytest.FixtureRequest) -> "Engine":
     """What dispatches the slices. What a test shows of one has to be so of the other."""
     if request.param == "spark":

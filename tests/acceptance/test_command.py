@@ -13,7 +13,6 @@ from support.spark_submit import run
 from support.standalone_cluster import WORKER_PATH, standalone_cluster
 
 
-@pytest.mark.slow
 def test_sweep_prints_its_summary_and_tells_its_exit_code(
     endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
@@ -42,7 +41,6 @@ def test_sweep_prints_its_summary_and_tells_its_exit_code(
     assert len(endpoint.queue_rows("Billing")) == 2_500
 
 
-@pytest.mark.slow
 def test_few_messages_need_no_java(endpoint: Endpoint, ledger: LedgerReader) -> None:
     endpoint.set_up("Billing")
     endpoint.delay_many(100)
@@ -62,7 +60,6 @@ def test_few_messages_need_no_java(endpoint: Endpoint, ledger: LedgerReader) -> 
     assert [row.engine for row in ledger.rows("sweeps")] == ["in-process"]
 
 
-@pytest.mark.slow
 def test_many_messages_are_sparks(endpoint: Endpoint, ledger: LedgerReader) -> None:
     endpoint.set_up("Billing")
     endpoint.delay_many(100)
@@ -77,7 +74,6 @@ def test_many_messages_are_sparks(endpoint: Endpoint, ledger: LedgerReader) -> N
     assert [row.engine for row in ledger.rows("sweeps")] == ["spark"]
 
 
-@pytest.mark.slow
 def test_nothing_due_needs_no_java(endpoint: Endpoint) -> None:
     endpoint.set_up()
     file = str(endpoint.config_file())
@@ -91,7 +87,6 @@ def test_nothing_due_needs_no_java(endpoint: Endpoint) -> None:
     assert "nothing is to be sent now" in done.stdout
 
 
-@pytest.mark.slow
 def test_wrong_setting_is_one_sentence_and_2(endpoint: Endpoint) -> None:
     file = endpoint.config_file(sweep__slizes=3)
     done = run("sweep", "--config", str(file))
@@ -102,8 +97,7 @@ def test_wrong_setting_is_one_sentence_and_2(endpoint: Endpoint) -> None:
     )
 
 
-@pytest.mark.slow
-@pytest.mark.nightly
+@pytest.mark.long
 def test_standalone_cluster_runs_on_the_shipped_interpreter(
     endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
@@ -125,7 +119,6 @@ def test_standalone_cluster_runs_on_the_shipped_interpreter(
                 assert subprocess.run(probe, capture_output=True, check=False).returncode != 0
 
 
-@pytest.mark.slow
 def test_demo_shows_that_ledger_and_queues_agree(open_folder: Path) -> None:
     folder = open_folder / "demo"
 

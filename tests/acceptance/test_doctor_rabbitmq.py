@@ -7,8 +7,6 @@ from support.endpoint import Endpoint
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.settings import set_up, settings
 
-pytestmark = pytest.mark.services
-
 Capture = pytest.CaptureFixture[str]
 
 

@@ -56,7 +56,6 @@ def _by_name(document: dict[str, Any]) -> dict[str, Any]:
     return {name: each for each in document["sources"] for name in _NAMES if name in each["source"]}
 
 
-@pytest.mark.slow
 def test_all_are_swept_with_an_account_each_and_the_sums_of_all(
     endpoint: Endpoint, endpoints: list[Endpoint], ledger: LedgerReader
 ) -> None:
@@ -77,7 +76,6 @@ def test_all_are_swept_with_an_account_each_and_the_sums_of_all(
     assert "All 3 endpoints: dispatched 0 of 0 due messages" in again.stdout
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("endpoints")
 def test_one_that_is_out_of_reach_or_misconfigured_costs_only_itself(
     endpoint: Endpoint, ledger: LedgerReader
@@ -99,7 +97,6 @@ def test_one_that_is_out_of_reach_or_misconfigured_costs_only_itself(
     assert [error for error in errors if "slizes" in error]
 
 
-@pytest.mark.slow
 def test_message_without_a_queue_is_one_endpoints_affair(
     endpoint: Endpoint, endpoints: list[Endpoint]
 ) -> None:
@@ -112,7 +109,6 @@ def test_message_without_a_queue_is_one_endpoints_affair(
     assert codes == {"Sales": 3, "Billing": 0, "Shipping": 0}
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("endpoints")
 def test_plan_and_doctor_take_several_too(endpoint: Endpoint) -> None:
     file = _fleet(endpoint, _down(endpoint))
@@ -131,9 +127,7 @@ def test_plan_and_doctor_take_several_too(endpoint: Endpoint) -> None:
     assert (chosen.returncode, json.loads(chosen.stdout)["total"]) == (0, 2)
 
 
-@pytest.mark.slow
-@pytest.mark.spark
-@pytest.mark.nightly
+@pytest.mark.long
 def test_much_is_swept_on_spark_and_the_rest_in_process(
     endpoint: Endpoint, endpoints: list[Endpoint], ledger: LedgerReader
 ) -> None:
@@ -149,7 +143,6 @@ def test_much_is_swept_on_spark_and_the_rest_in_process(
     assert [each.waiting() for each in endpoints] == [[], [], []]
 
 
-@pytest.mark.slow
 def test_watcher_of_several_serves_them_all_and_one_that_fails_costs_only_itself(
     endpoint: Endpoint, endpoints: list[Endpoint]
 ) -> None:

@@ -19,7 +19,6 @@ from support.routes import add_routes
 if TYPE_CHECKING:
     from support.sqlserver_server import SqlServerEndpoint
 
-pytestmark = pytest.mark.services
 
 Subject = Union[PostgreSqlEndpoint, "SqlServerEndpoint"]
 QUEUES = ("Billing", "Shipping", "error")

@@ -509,7 +509,6 @@ def test_mistake_at_a_service_is_told(
     _assert_told(mistake, code, capsys.readouterr().err)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mistake", BY_SHELL, ids=str)
 def test_mistake_at_java_is_told(mistake: Mistake, endpoint: Endpoint[Any]) -> None:
     endpoint.set_up("Billing")

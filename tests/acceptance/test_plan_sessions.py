@@ -30,8 +30,7 @@ CREATE POLICY end_plan_sessions ON {delayed} USING (end_plan_session());
 """
 
 
-@pytest.mark.slow
-@pytest.mark.nightly
+@pytest.mark.long
 def test_plan_whose_sessions_are_ended_is_told_and_settings_of_role_and_database_do_no_harm(
     endpoint: Endpoint, ledger: LedgerReader
 ) -> None:

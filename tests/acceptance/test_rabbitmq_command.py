@@ -1,15 +1,11 @@
 """`./spark-submit.sh rabbitmq …`, as a person runs it."""
 
-import pytest
-
 from duesweep.queues.rabbitmq import ladder
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.commands import arguments
 from support.spark_submit import run
 
 
-@pytest.mark.slow
-@pytest.mark.services
 def test_commands_on_rabbitmq_need_no_java(broker: Broker) -> None:
     created = run(*arguments(broker, "delays", "create"), JAVA_HOME="/nonexistent")
     assert created.returncode == 0, created.stderr

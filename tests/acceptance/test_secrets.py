@@ -82,7 +82,7 @@ def _load(endpoint: Endpoint) -> None:
     endpoint.delay(headers="not JSON")
 
 
-@pytest.mark.slow
+@pytest.mark.on_spark
 @pytest.mark.parametrize("engine", ["in-process", "spark"])
 def test_password_shows_nowhere_in_a_whole_sweep(
     engine: str, secretive: Endpoint, broker: Broker, tmp_path: Path
@@ -122,7 +122,6 @@ def test_password_shows_nowhere_in_a_whole_sweep(
         assert "SparkListenerEnvironmentUpdate" in log
 
 
-@pytest.mark.slow
 def test_needle_would_be_found(tmp_path: Path) -> None:
     """The watch sees what it looks for."""
     with watching() as watch:
@@ -214,7 +213,6 @@ CASES = (
 )
 
 
-@pytest.mark.slow
 def test_password_shows_in_no_error_and_no_stack(
     secretive: Endpoint, broker: Broker, capsys: Capture
 ) -> None:

@@ -56,7 +56,6 @@ def _at_moments(command: Sequence[str], number: int, every_ms: int) -> list[tupl
     return heeded
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "codes", "every_ms"),
     [(signal.SIGTERM, {0, 4}, 20), (signal.SIGINT, {0, 130}, 60)],
@@ -75,7 +74,6 @@ def test_signal_at_any_moment_of_a_sweep_is_one_sentence_and_one_document(
         assert len(err.splitlines()) <= 2, err
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["TERM", "INT"])
 def test_signal_at_any_moment_of_a_watcher_ends_it(endpoint: Endpoint, number: int) -> None:
     endpoint.set_up("Billing")

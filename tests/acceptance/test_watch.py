@@ -35,7 +35,6 @@ def _assert_one_tombstone_each_and_none_early(ledger: LedgerReader, keys: Sequen
     assert early == []
 
 
-@pytest.mark.slow
 @ON_BOTH_SERVERS
 def test_messages_leave_when_they_are_due_and_sigterm_ends_it_with_0(
     endpoint: Endpoint, ledger: LedgerReader
@@ -63,7 +62,6 @@ def test_messages_leave_when_they_are_due_and_sigterm_ends_it_with_0(
     assert sum(each["dispatched"] for each in watcher.events("swept")) == 3
 
 
-@pytest.mark.slow
 @ON_BOTH_SERVERS
 def test_signal_finishes_the_batch_in_hand_and_leaves_the_rest(
     endpoint: Endpoint, ledger: LedgerReader
@@ -83,7 +81,6 @@ def test_signal_finishes_the_batch_in_hand_and_leaves_the_rest(
     assert ledger.count("tombstones") == sent
 
 
-@pytest.mark.slow
 @ON_BOTH_SERVERS
 def test_one_of_two_that_is_killed_leaves_all_to_the_other(
     endpoint: Endpoint, ledger: LedgerReader
@@ -106,7 +103,6 @@ def test_one_of_two_that_is_killed_leaves_all_to_the_other(
     assert len(endpoint.queue_rows("Billing")) == 2_002
 
 
-@pytest.mark.slow
 def test_server_that_restarts_is_waited_for_and_told_once(
     open_folder: Path, tmp_path: Path
 ) -> None:
@@ -130,7 +126,6 @@ def test_server_that_restarts_is_waited_for_and_told_once(
             assert watcher.end() == 0
 
 
-@pytest.mark.slow
 @ON_BOTH_SERVERS
 def test_wrong_setting_ends_it_with_2_and_a_sentence(endpoint: Endpoint) -> None:
     with watching(endpoint.config_file()) as watcher:
@@ -140,9 +135,8 @@ def test_wrong_setting_ends_it_with_2_and_a_sentence(endpoint: Endpoint) -> None
     assert "duesweep: " in (endpoint.folder / "watch.log").read_text().splitlines()[-1]
 
 
-@pytest.mark.slow
 @ON_BOTH_SERVERS
-@pytest.mark.nightly
+@pytest.mark.long
 def test_spark_joins_in_while_much_is_due_and_goes(
     endpoint: Endpoint, ledger: LedgerReader
 ) -> None:

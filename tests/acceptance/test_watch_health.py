@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
-import pytest
 
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
@@ -38,7 +37,6 @@ def _unanswered(endpoint: Endpoint) -> Iterator[None]:
         yield
 
 
-@pytest.mark.slow
 def test_watcher_is_unhealthy_without_answers_of_its_store_and_lives_and_ends_all_the_same(
     endpoint: Endpoint,
 ) -> None:
@@ -61,7 +59,6 @@ def test_watcher_is_unhealthy_without_answers_of_its_store_and_lives_and_ends_al
             assert watcher.end() == 0
 
 
-@pytest.mark.slow
 def test_sighup_takes_over_what_may_change_and_keeps_the_settings_if_the_file_is_invalid(
     endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
@@ -91,7 +88,6 @@ def test_sighup_takes_over_what_may_change_and_keeps_the_settings_if_the_file_is
     assert not (endpoint.folder / "elsewhere").exists()
 
 
-@pytest.mark.slow
 def test_sighup_reloads_each_endpoint_of_a_fleet_and_names_those_that_are_new_or_gone(
     endpoint: Endpoint,
 ) -> None:

@@ -6,12 +6,9 @@ import sys
 import zipfile
 from pathlib import Path
 
-import pytest
-
 _ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.nightly
 def test_wheel_has_its_files_and_its_entry_point_runs(tmp_path: Path) -> None:
     pip = [sys.executable, "-m", "pip"]
     build = [*pip, "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), str(_ROOT)]

@@ -7,7 +7,7 @@ from support.endpoint import Endpoint
 from support.faults.dead_sweeps import Dead, await_end, dispatch_without_settling
 
 
-@pytest.fixture(params=["delta-rs", pytest.param("spark", marks=pytest.mark.long)])
+@pytest.fixture(params=["delta-rs", "spark"])
 def dead(request: pytest.FixtureRequest, endpoint: Endpoint) -> Dead:
     """7 dispatched, 2 failed, 1 exhausted, in batches of 3; its driver is gone."""
     endpoint.set_up("Billing")

@@ -23,8 +23,6 @@ from support.rabbitmq.broker import Broker
 from support.rabbitmq.settings import set_up, settings
 from support.waiting import until
 
-pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.slow]
-
 _BATCH_ROWS = 50
 _BATCHES = "SELECT FROM duesweep_journal WHERE kind = 'batch'"
 

@@ -71,8 +71,7 @@ ENDS = {
     "terminated on Spark": (_ALWAYS_SPARK, _terminate, 4, "terminated"),
     "Ctrl-C on Spark": (_ALWAYS_SPARK, _interrupt, 130, "interrupted"),
 }
-_LONG = {"Ctrl-C on Spark"}
-_NIGHTLY = {"JVM terminated", "terminated on Spark"}
+_LONG = {"Ctrl-C on Spark", "JVM terminated", "terminated on Spark"}
 
 
 @pytest.fixture
@@ -83,14 +82,13 @@ def _ctrl_c_works() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("_ctrl_c_works")
 @pytest.mark.parametrize(
     "end",
     [
         pytest.param(
             end,
-            marks=[pytest.mark.long] * (end in _LONG) + [pytest.mark.nightly] * (end in _NIGHTLY),
+            marks=[pytest.mark.long] * (end in _LONG),
         )
         for end in ENDS
     ],

@@ -17,8 +17,7 @@ ROWS = 20_000
 NOWHERE = 40
 
 
-@pytest.mark.slow
-@pytest.mark.nightly
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("on_cluster", "on_threads"),
     [("between COPY and COMMIT", "after COMMIT"), ("after COMMIT", "between COPY and COMMIT")],

@@ -146,7 +146,6 @@ def test_ledger_that_was_created_and_not_bound_is_taken_by_the_next_first_sweep(
     assert len(ledger.rows("sweeps")) == 1
 
 
-@pytest.mark.slow
 @pytest.mark.long
 def test_first_sweeps_in_processes_of_their_own(endpoint: Endpoint) -> None:
     endpoint.set_up("Billing")

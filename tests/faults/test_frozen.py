@@ -53,7 +53,6 @@ def _sweep(endpoint: Endpoint) -> int:
     return int(main(["sweep", "--config", str(endpoint.config_file())]))
 
 
-@pytest.mark.slow
 def test_watcher_beside_a_frozen_settler_delivers_and_settles_later(
     endpoint: Endpoint, ledger: LedgerReader, tmp_path: Path
 ) -> None:
@@ -79,7 +78,6 @@ def test_watcher_beside_a_frozen_settler_delivers_and_settles_later(
     assert main(["audit", "--config", str(endpoint.config_file())]) == 0
 
 
-@pytest.mark.slow
 def test_watcher_without_its_ledger_sweeps_what_was_due_before_and_survives_its_session(
     endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
@@ -107,7 +105,6 @@ def test_watcher_without_its_ledger_sweeps_what_was_due_before_and_survives_its_
     assert main(["audit", "--config", str(endpoint.config_file())]) == 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("point", ["after seal", _HOLDING_BOTH_LOCKS])
 def test_sweep_beside_a_frozen_settler_dispatches_and_names_it(
     endpoint: Endpoint,

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from duesweep import settle, wiring
 from duesweep.context import SweepContext
@@ -30,7 +29,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
         yield disk
 
 
-@pytest.fixture(params=["delta-rs", pytest.param("spark", marks=pytest.mark.nightly)])
+@pytest.fixture(params=["delta-rs", "spark"])
 def context(request: pytest.FixtureRequest, endpoint: Endpoint, disk: SmallDisk) -> SweepContext:
     endpoint.set_up("Billing")
     endpoint.delay_many(5)
@@ -39,8 +38,10 @@ def context(request: pytest.FixtureRequest, endpoint: Endpoint, disk: SmallDisk)
 
 
 @pytest.fixture
-def engine(spark: SparkSession, context: SweepContext) -> Engine:
-    return SparkEngine(spark) if context.ledger_writer == "spark" else InProcessEngine()
+def engine(request: pytest.FixtureRequest, context: SweepContext) -> Engine:
+    if context.ledger_writer == "spark":
+        return SparkEngine(request.getfixturevalue("spark"))
+    return InProcessEngine()
 
 
 def _assert_complete(endpoint: Endpoint, context: SweepContext, sent: int) -> None:
@@ -52,7 +53,6 @@ def _assert_complete(endpoint: Endpoint, context: SweepContext, sent: int) -> No
     assert endpoint.fetch("SELECT FROM duesweep_journal") == []
 
 
-@pytest.mark.ci
 def test_full_disk_does_not_stop_delivery_and_the_ledger_is_complete_once_it_is_freed(
     engine: Engine, endpoint: Endpoint, context: SweepContext, disk: SmallDisk
 ) -> None:
@@ -167,7 +167,6 @@ def test_writer_that_fails_leaves_the_sweep_to_the_next(
     _assert_complete(endpoint, context, 5)
 
 
-@pytest.mark.slow
 def test_full_disk_is_one_sentence_on_the_shell(
     engine: Engine, endpoint: Endpoint, context: SweepContext, disk: SmallDisk
 ) -> None:

@@ -34,7 +34,6 @@ def _kill_held(process: SweepProcess, endpoint: Endpoint, count: int) -> None:
     endpoint.fetch("SELECT pg_advisory_unlock($1)", HOLD)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("master", "slices"), ENGINES)
 def test_driver_killed_between_dispatch_and_settle_is_settled_by_the_next_sweep(
     master: str, slices: int, endpoint: Endpoint, ledger: LedgerReader
@@ -56,7 +55,6 @@ def test_driver_killed_between_dispatch_and_settle_is_settled_by_the_next_sweep(
     assert outcomes == {3_000: "abandoned", 5: "done"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("master", "slices"), ENGINES)
 def test_driver_killed_while_it_dispatches_leaves_the_rest_to_the_next_sweep(
     master: str, slices: int, endpoint: Endpoint, ledger: LedgerReader

@@ -46,7 +46,7 @@ class _ThreadsEngine:
 
 @pytest.mark.parametrize("sweeps", [1, 2])
 @pytest.mark.parametrize(
-    "seconds", [3, pytest.param(11, marks=pytest.mark.nightly)], ids=lambda s: f"{s}s"
+    "seconds", [3, pytest.param(11, marks=pytest.mark.long)], ids=lambda s: f"{s}s"
 )
 def test_no_second_gets_more_than_the_limit_nor_on_a_quiet_machine_much_less(
     endpoint: Endpoint, ledger: LedgerReader, sweeps: int, seconds: int

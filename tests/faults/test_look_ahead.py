@@ -1,10 +1,9 @@
 """Messages that come due between two sweeps reach RabbitMQ's endpoints when they are due.
 
 A short run by default. The long one, with sweeps that start from nothing every minute as cron
-starts them, takes seven minutes: DUESWEEP_TEST_LONG=1.
+starts them, takes seven minutes.
 """
 
-import os
 import subprocess
 import sys
 import threading
@@ -27,8 +26,6 @@ from support.endpoint import Endpoint
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.settings import set_up, settings
 from support.waiting import until
-
-pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.slow]
 
 _ROOT = Path(__file__).parents[2]
 _LATEST_SECONDS = 1.5
@@ -60,7 +57,7 @@ class Arrivals:
         self.times[message_id] = time.time()
 
 
-@pytest.mark.nightly
+@pytest.mark.long
 def test_what_comes_due_between_two_sweeps_is_neither_early_nor_late(
     engine: Engine, endpoint: Endpoint, broker: Broker
 ) -> None:
@@ -76,7 +73,7 @@ def test_what_comes_due_between_two_sweeps_is_neither_early_nor_late(
     _check(endpoint, broker, Run(period=10, rate=40, seconds=25, first=12), tick)
 
 
-@pytest.mark.skipif(not os.environ.get("DUESWEEP_TEST_LONG"), reason="DUESWEEP_TEST_LONG is not 1")
+@pytest.mark.long
 def test_cron_each_minute_is_neither_early_nor_late_for_five_minutes(
     endpoint: Endpoint, broker: Broker
 ) -> None:

@@ -105,7 +105,6 @@ def test_table_that_lost_its_log_is_named_and_the_way_out_leads_out(
     assert [len(ledger.rows(other)) > 0 for other in TABLES if other != name] == [True] * 3
 
 
-@pytest.mark.ci
 @pytest.mark.parametrize("name", ["retries", "sweeps"])
 def test_table_that_is_gone_is_not_begun_anew(
     name: str, context: SweepContext, world: World

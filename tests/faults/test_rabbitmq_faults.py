@@ -24,8 +24,6 @@ from support.rabbitmq.broker import Broker
 from support.rabbitmq.settings import set_up, settings
 from support.waiting import until
 
-pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.slow]
-
 _BATCH_ROWS = 500
 _SLICES = 2
 _CUTS = 4
@@ -73,7 +71,7 @@ def test_cut_connections_and_a_full_queue_lose_nothing_and_the_ledger_is_true(
     print(f"doubled {doubled} of 20,000 in {proxy.cuts} cuts, {len(summaries)} sweeps")
 
 
-@pytest.mark.nightly
+@pytest.mark.long
 def test_handover_that_is_killed_continues_when_it_is_run_again(
     endpoint: Endpoint, broker: Broker, ledger: LedgerReader
 ) -> None:

@@ -93,8 +93,7 @@ def _replayed(ledger: LedgerReader) -> list[str]:
     return sorted(row.message_id for row in ledger.rows("changes") if row.change == "replayed")
 
 
-@pytest.mark.nightly
-@pytest.mark.slow
+@pytest.mark.long
 def test_ten_thousand_errors_arrive_once_byte_for_byte_and_a_second_run_replays_none(
     endpoint: Endpoint, ledger: LedgerReader
 ) -> None:

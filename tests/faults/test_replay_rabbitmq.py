@@ -4,8 +4,6 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 
-import pytest
-
 from duesweep import Duesweep, ErrorFilter, wiring
 from duesweep.api.replaying import ErrorsReport
 from duesweep.core.headers import json as headers_json
@@ -19,8 +17,6 @@ from support.ledger_reader import LedgerReader
 from support.proxy import Way, proxied
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.settings import set_up, settings
-
-pytestmark = [pytest.mark.services, pytest.mark.slow]
 
 _ROWS = 200
 _BATCH_ROWS = 40

@@ -31,7 +31,7 @@ class KilledError(BaseException):
     """The process ends here."""
 
 
-@pytest.mark.ci
+@pytest.mark.on_spark
 def test_dead_sweep_gets_its_row_from_the_next_settler(
     spark: SparkSession, dead: Dead, endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
@@ -108,7 +108,7 @@ def test_settle_killed_at_a_step_is_finished_by_the_next(
     assert_settled_once(dead, endpoint, ledger)
 
 
-@pytest.mark.ci
+@pytest.mark.on_spark
 @pytest.mark.parametrize("step", ["after tombstones", "after retries", "before delete"])
 def test_what_one_writer_began_the_other_finishes(
     step: str, spark: SparkSession, dead: Dead, endpoint: Endpoint, ledger: LedgerReader

@@ -34,7 +34,7 @@ def test_journal_created_anew_loses_and_doubles_nothing(
     assert {row.message_key for row in ledger.rows("retries")} == set(endpoint.waiting())
 
 
-@pytest.mark.ci
+@pytest.mark.on_spark
 def test_restored_journal_is_settled_again_without_a_double(
     spark: SparkSession, dead: Dead, endpoint: Endpoint, ledger: LedgerReader
 ) -> None:

@@ -141,7 +141,6 @@ def test_gate_that_is_not_answered_ends_with_work_left(context: SweepContext, pr
         pytest.param([b"SET sealed_at"], Moment.BEFORE, id="settle"),
     ],
 )
-@pytest.mark.slow
 def test_sweep_whose_store_falls_silent_ends_and_the_next_one_completes(
     awaited: list[bytes], moment: Moment, stage: Stage
 ) -> None:
@@ -156,7 +155,6 @@ def test_sweep_whose_store_falls_silent_ends_and_the_next_one_completes(
     stage.assert_next_sweep_completes()
 
 
-@pytest.mark.ci
 def test_read_of_a_slice_that_is_never_answered_ends_and_is_told(
     spark: SparkSession, stage: Stage
 ) -> None:

@@ -18,8 +18,6 @@ from support.proxy import Moment, Proxy, proxied
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.settings import set_up, settings
 
-pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.slow]
-
 MESSAGES = 400
 BATCH_ROWS = 50
 SLICES = 2

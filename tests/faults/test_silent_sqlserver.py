@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from duesweep.config import Config
     from support.sqlserver_server import SqlServerEndpoint
 
-pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.slow]
 
 MESSAGES = 300
 SILENCE_SECONDS = 60

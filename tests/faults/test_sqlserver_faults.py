@@ -16,7 +16,6 @@ from support.waiting import until
 if TYPE_CHECKING:
     from support.sqlserver_server import SqlServerEndpoint
 
-pytestmark = [pytest.mark.slow, pytest.mark.services]
 
 # The stand-in for SQL Server lets two claims have one row; the later one is repeated, or cut.
 _ROUNDS = 10

@@ -21,7 +21,6 @@ from support.proxy import Proxy, proxied
 if TYPE_CHECKING:
     from support.sqlserver_server import SqlServerEndpoint
 
-pytestmark = pytest.mark.services
 
 _ROWS = 60
 _BATCH_ROWS = 20

@@ -169,8 +169,6 @@ def services() -> Iterator[Services]:
             yield services
 
 
-@pytest.mark.services
-@pytest.mark.slow
 def test_any_order_of_sweeps_and_crashes_delivers_each_message_once(services: Services) -> None:
     machine = type("SweepsHere", (Sweeps,), {"services": services})
     run_state_machine_as_test(

@@ -28,7 +28,7 @@ SEED = 20_261_123
 LATER = 5
 
 
-@pytest.mark.parametrize("messages", [1_000, pytest.param(20_000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("messages", [1_000, pytest.param(20_000, marks=pytest.mark.long)])
 def test_each_message_arrives_once_or_is_cancelled_whatever_operators_do(
     engine: Engine, endpoint: Endpoint, ledger: LedgerReader, messages: int
 ) -> None:

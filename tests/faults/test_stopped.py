@@ -32,7 +32,7 @@ BEGIN
 END $$;
 CREATE TRIGGER slow BEFORE INSERT ON "Billing" FOR EACH STATEMENT EXECUTE FUNCTION wait_a_while();
 """
-_ENGINES = ["in-process", pytest.param("spark", marks=pytest.mark.long)]
+_ENGINES = ["in-process", "spark"]
 # How long a stop may take at most, on a busy machine: a batch, settling, and the end of the JVM.
 _STOP_SECONDS = 180
 
@@ -52,10 +52,6 @@ STOPS = {
     "Ctrl-C": _to_group(signal.SIGINT),
     # As `timeout` and some schedulers do.
     "SIGTERM to all": _to_group(signal.SIGTERM),
-}
-# In CI only those that differ most: one process, and all of them.
-_MARKS_ON_SPARK = {
-    stop: pytest.mark.long if stop.startswith("SIGTERM") else pytest.mark.nightly for stop in STOPS
 }
 
 
@@ -134,13 +130,14 @@ def _check_next_sweep(endpoint: Endpoint, ledger: LedgerReader) -> None:
     assert len(endpoint.queue_rows("Billing")) == _MESSAGES
 
 
-@pytest.mark.ci
-@pytest.mark.slow
 @pytest.mark.usefixtures("_ctrl_c_works")
 @pytest.mark.parametrize(
     ("stop", "engine"),
-    [(stop, "in-process") for stop in STOPS]
-    + [pytest.param(stop, "spark", marks=_MARKS_ON_SPARK[stop]) for stop in STOPS],
+    [
+        *((stop, "in-process") for stop in STOPS),
+        pytest.param("SIGTERM", "spark", marks=pytest.mark.on_spark),
+        *((stop, "spark") for stop in STOPS if stop != "SIGTERM"),
+    ],
 )
 def test_signal_finishes_the_batches_in_hand_settles_and_exits_0(
     stop: str, engine: str, slow: Endpoint, ledger: LedgerReader
@@ -159,10 +156,7 @@ def test_signal_finishes_the_batches_in_hand_settles_and_exits_0(
     _check_next_sweep(slow, ledger)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("engine", "seconds"), [("in-process", 20), pytest.param("spark", 60, marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize(("engine", "seconds"), [("in-process", 20), ("spark", 60)])
 def test_time_that_is_over_finishes_the_batches_in_hand_settles_and_exits_0(
     engine: str, seconds: int, slow: Endpoint, ledger: LedgerReader
 ) -> None:
@@ -173,7 +167,6 @@ def test_time_that_is_over_finishes_the_batches_in_hand_settles_and_exits_0(
     _check_next_sweep(slow, ledger)
 
 
-@pytest.mark.slow
 def test_messages_that_failed_before_the_stop_are_told_by_exit_code_and_reasons(
     slow: Endpoint, ledger: LedgerReader
 ) -> None:
@@ -190,8 +183,7 @@ def test_messages_that_failed_before_the_stop_are_told_by_exit_code_and_reasons(
     _check_account(stopped, slow, ledger)
 
 
-@pytest.mark.slow
-@pytest.mark.nightly
+@pytest.mark.long
 def test_tasks_of_a_cluster_are_stopped_too(slow: Endpoint, ledger: LedgerReader) -> None:
     with standalone_cluster(workers=2) as master:
         process = _start(slow, "spark", MASTER=master)

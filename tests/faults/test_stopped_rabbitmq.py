@@ -4,8 +4,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
-
 from duesweep import wiring
 from duesweep.engines.in_process import InProcessEngine
 from duesweep.queues.rabbitmq import ladder
@@ -16,8 +14,6 @@ from support.ledger_reader import LedgerReader
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.settings import set_up, settings
 from support.waiting import until
-
-pytestmark = [pytest.mark.services, pytest.mark.slow]
 
 _MESSAGES = 400
 _BATCH_ROWS = 10

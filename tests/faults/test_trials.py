@@ -13,14 +13,11 @@ from support.trials.services import Services, can_mount, faketime
 from support.trials.trial import Trial, draw
 from support.trials.world import BROKER, PLACES
 
-pytestmark = [pytest.mark.services, pytest.mark.slow]
-
 _WITHOUT_SQL_SERVER = PLACES[:3]
 # One of each sort; the tests' names say which. Other faults would change what a seed means.
 _SEEDS = (4, 12, 20, 44, 53, 57, 62, 66, 156, 173, 186, 188, 967)
-_LONG_SEEDS = (122, 126, 273)
 # Seed 122 kills the JVM.
-_NIGHTLY_SEEDS = (126,)
+_LONG_SEEDS = (122, 126, 273)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +34,6 @@ def _trials() -> Iterator[object]:
     for seed in (*_SEEDS, *_LONG_SEEDS):
         trial = draw(seed, _WITHOUT_SQL_SERVER)
         marks = [pytest.mark.long] * (seed in _LONG_SEEDS)
-        marks += [pytest.mark.nightly] * (seed in _NIGHTLY_SEEDS)
         yield pytest.param(trial, id=str(trial), marks=marks)
 
 

@@ -14,11 +14,10 @@ from support.ports import SPARK_CONNECT, one_at_a_time
 _ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("root", "folder"),
-    [("", "ledger"), pytest.param("ledgers", "warehouse/ledgers.db", marks=pytest.mark.nightly)],
+    [("", "ledger"), pytest.param("ledgers", "warehouse/ledgers.db", marks=pytest.mark.long)],
     ids=["ledger in a folder", "ledger in a catalog"],
 )
 def test_sweep_and_commands_from_python_over_spark_connect(

@@ -13,8 +13,6 @@ from duesweep.sweep import sweep
 from support import acme_stores
 from support.endpoint import Endpoint
 
-pytestmark = [pytest.mark.spark, pytest.mark.services]
-
 CUSTOM = {
     "store__kind": "support.acme_stores:AcmeStore",
     "store__options__zone": "UTC",

@@ -116,8 +116,7 @@ print(json.dumps(asdict(spark_facts(spark, Needs(["duesweep", "psycopg", "pyarro
 """
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["classic", pytest.param("connect", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("kind", ["classic", pytest.param("connect", marks=pytest.mark.long)])
 def test_session_that_is_set_up_badly(kind: str) -> None:
     with one_at_a_time(SPARK_CONNECT):
         done = subprocess.run(

@@ -17,8 +17,6 @@ from support.ledger_reader import LedgerReader
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.settings import set_up, settings
 
-pytestmark = [pytest.mark.spark, pytest.mark.services]
-
 _BEYOND_SECONDS = ladder.LONGEST_DELAY_SECONDS + 3_600
 _YEAR_SECONDS = 31_536_000
 

@@ -18,7 +18,6 @@ from support.rabbitmq.settings import settings
 if TYPE_CHECKING:
     from support.sqlserver_server import SqlServerEndpoint
 
-pytestmark = [pytest.mark.spark, pytest.mark.services]
 
 _YEAR_SECONDS = 31_536_000
 

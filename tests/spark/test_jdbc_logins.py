@@ -22,8 +22,6 @@ from support.password_server import create_role, password_server
 from support.tds_listener import TdsListener, tds_listener
 from support.tls_front import TlsFront, tls_front
 
-pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.slow]
-
 LIMITS = DEFAULT_TIMEOUTS.task
 FULL = {"sslmode": "verify-full"}
 

@@ -3,7 +3,6 @@
 import os
 from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 
 from duesweep import wiring
@@ -18,7 +17,6 @@ _MB = 1_000_000
 _BOUND_MB = 450
 
 
-@pytest.mark.slow
 def test_body_of_60_mb_and_many_of_1_mb_stay_within_bounds(
     spark: SparkSession, endpoint: Endpoint
 ) -> None:
@@ -39,7 +37,6 @@ def test_body_of_60_mb_and_many_of_1_mb_stay_within_bounds(
     assert peak < _BOUND_MB
 
 
-@pytest.mark.slow
 def test_body_of_60_mb_ends_whole_in_errors(
     spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader
 ) -> None:

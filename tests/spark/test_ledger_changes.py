@@ -18,6 +18,7 @@ from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 
 
+@pytest.mark.on_spark
 @pytest.mark.parametrize("writer", ["delta-rs", "spark"])
 def test_commands_are_in_the_ledger_with_all_that_they_changed(
     writer: str, spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader

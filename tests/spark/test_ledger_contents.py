@@ -18,12 +18,11 @@ from duesweep.testing.builders import BODY, MESSAGE_TYPE, DelayedRow, delayed_ro
 from support.endpoint import Endpoint
 from support.ledger_reader import COLUMNS, LedgerReader, retry_rows
 
-pytestmark = [pytest.mark.spark, pytest.mark.services]
-
 FIRST_FAILED = datetime(2026, 11, 20, 8, 0, 0, 123_456, tzinfo=UTC)
 NOT_FOUND = "duesweep.errors.QueueNotFoundError"
 
 
+@pytest.mark.on_spark
 @pytest.mark.parametrize("writer", ["delta-rs", "spark"])
 def test_delivered_failed_and_exhausted_messages_are_all_that_the_ledger_holds(
     writer: str, spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader

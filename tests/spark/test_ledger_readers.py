@@ -39,7 +39,7 @@ _DUES: list[Due] = [
 _Values = list[tuple[int | None, ...]]
 
 
-@pytest.fixture(params=["ours", pytest.param("Spark's own", marks=pytest.mark.nightly)])
+@pytest.fixture(params=["ours", pytest.param("Spark's own", marks=pytest.mark.long)])
 def session(request: pytest.FixtureRequest, spark: SparkSession) -> SparkSession:
     """A session as duesweep starts it, and one that others prepared."""
     if request.param != "ours":
@@ -47,6 +47,7 @@ def session(request: pytest.FixtureRequest, spark: SparkSession) -> SparkSession
     return spark
 
 
+@pytest.mark.on_spark
 @pytest.mark.parametrize("writer", ["delta-rs", "spark"])
 def test_dues_of_all_times_are_the_same_for_all_readers(
     writer: str, session: SparkSession, endpoint: Endpoint, ledger: LedgerReader

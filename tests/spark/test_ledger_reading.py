@@ -5,7 +5,6 @@ from pathlib import Path
 from uuid import uuid4
 
 import pyarrow as pa
-import pytest
 from pyspark.sql import SparkSession
 
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES
@@ -16,8 +15,6 @@ from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.reading import COUNT, ENCLOSED_TYPES, Among, Between
 from duesweep.ledger.schemas import ERRORS
 from duesweep.ledger.spark.tables import SparkTables
-
-pytestmark = pytest.mark.spark
 
 # In an hour that a clock of Berlin shows twice.
 _FAILED = datetime(2026, 10, 25, 0, 30, 0, 5, tzinfo=UTC)

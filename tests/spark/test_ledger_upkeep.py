@@ -5,7 +5,6 @@ from pathlib import Path
 from uuid import uuid4
 
 import pyarrow as pa
-import pytest
 from pyspark.sql import SparkSession
 
 from duesweep.ledger.base import AppTransaction
@@ -15,8 +14,6 @@ from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.reading import Among
 from duesweep.ledger.schemas import TOMBSTONES
 from duesweep.ledger.spark.tables import SparkTables
-
-pytestmark = pytest.mark.spark
 
 _NOON = datetime(2026, 10, 25, 12, 0, 0, 5, tzinfo=UTC)
 _HOUR = timedelta(hours=1)

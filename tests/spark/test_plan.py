@@ -13,8 +13,7 @@ from duesweep.sweep import sweep
 from support.endpoint import Endpoint
 
 
-@pytest.mark.slow
-@pytest.mark.nightly
+@pytest.mark.long
 def test_million_keys_with_one_due_make_equal_slices(
     spark: SparkSession, endpoint: Endpoint
 ) -> None:

@@ -13,8 +13,6 @@ from duesweep.engines.spark import SparkEngine
 from duesweep.sweep import sweep
 from support.endpoint import Endpoint
 
-pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.slow]
-
 _CHECKOUT = Path(__file__).parents[2]
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ROOT = "/var/lib/duesweep/ledger"

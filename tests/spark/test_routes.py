@@ -3,8 +3,6 @@
 from collections import Counter
 from typing import TYPE_CHECKING
 
-import pytest
-
 from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.engines.base import Engine
@@ -14,8 +12,6 @@ from support.routes import add_routes
 
 if TYPE_CHECKING:
     from support.sqlserver_server import SqlServerEndpoint
-
-pytestmark = [pytest.mark.spark, pytest.mark.services]
 
 
 def test_postgresql_messages_go_to_two_databases_by_their_routes(

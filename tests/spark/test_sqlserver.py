@@ -24,8 +24,6 @@ from support.routes import add_routes
 if TYPE_CHECKING:
     from support.sqlserver_server import SqlServerEndpoint
 
-pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.slow]
-
 
 def _ledger(endpoint: "SqlServerEndpoint") -> LedgerReader:
     return LedgerReader(endpoint.folder / "ledger")

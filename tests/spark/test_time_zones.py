@@ -201,7 +201,6 @@ def test_owner_that_sweeps_is_a_writer_too(endpoint: Endpoint) -> None:
         session.horizon()
 
 
-@pytest.mark.slow
 def test_command_with_a_jvm_in_kolkata_sweeps_a_server_in_new_york(open_folder: Path) -> None:
     with endpoint_in("America/New_York", open_folder / "server") as endpoint:
         endpoint.set_up("Billing")

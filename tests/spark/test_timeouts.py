@@ -15,7 +15,6 @@ from support.postgresql_server import PostgreSqlEndpoint
 if TYPE_CHECKING:
     from support.sqlserver_server import SqlServerEndpoint
 
-pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.slow]
 
 Subject = Union[PostgreSqlEndpoint, "SqlServerEndpoint"]
 

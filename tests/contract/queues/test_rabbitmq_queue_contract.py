@@ -15,8 +15,6 @@ from support.rabbitmq.broker import Broker
 from support.rabbitmq.broker_server import BrokerServer
 from support.rabbitmq.sessions import queue_of
 
-pytestmark = pytest.mark.services
-
 
 class RabbitMqUnderTest:
     """Endpoints on a broker, made anew."""

@@ -10,8 +10,6 @@ from support.rabbitmq.broker import Broker
 from support.rabbitmq.sessions import arrived, bodies, connections, numbered, queue_of, world_on
 from support.waiting import until
 
-pytestmark = pytest.mark.services
-
 
 @contextmanager
 def _memory_alarm(broker: Broker) -> Iterator[None]:

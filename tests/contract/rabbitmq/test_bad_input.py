@@ -10,8 +10,6 @@ from support.bad_input import corpus
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.sessions import arrived, bodies, numbered, queue_of, world_on
 
-pytestmark = pytest.mark.services
-
 # What a broker itself has under a name that no endpoint has.
 _BROKERS_OWN = ["amq.fanout", "amq.direct", "amq.topic", "amq.headers", "amq.rabbitmq.reply-to"]
 

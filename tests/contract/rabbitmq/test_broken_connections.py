@@ -24,8 +24,6 @@ from support.rabbitmq.sessions import (
 )
 from support.waiting import until
 
-pytestmark = pytest.mark.services
-
 
 @pytest.mark.parametrize(
     ("count", "way"),

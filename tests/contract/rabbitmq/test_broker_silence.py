@@ -32,8 +32,6 @@ from support.rabbitmq.sessions import (
     world_on,
 )
 
-pytestmark = pytest.mark.services
-
 _SILENCE_SECONDS = 6.0
 _TIMEOUTS = Timeouts(_SILENCE_SECONDS)
 # A machine with much to do is late; a wait without end is later.

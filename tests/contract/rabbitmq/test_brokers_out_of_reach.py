@@ -18,8 +18,6 @@ from support.rabbitmq.sessions import (
     world_on,
 )
 
-pytestmark = pytest.mark.services
-
 NOBODY_LISTENS = "amqp://guest:guest@127.0.0.1:1/v"
 
 

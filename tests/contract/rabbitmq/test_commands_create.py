@@ -27,7 +27,6 @@ def _comparable(found: Mapping[str, Iterable[Mapping[str, Any]]], kind: str) -> 
     )
 
 
-@pytest.mark.services
 def test_topology_is_the_one_that_was_recorded(
     broker: Broker, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -49,7 +48,6 @@ def test_topology_is_the_one_that_was_recorded(
     assert capsys.readouterr().out == "Everything exists.\n"
 
 
-@pytest.mark.services
 def test_direct_endpoint_is_a_queue_bound_to_the_delivery_exchange(broker: Broker) -> None:
     assert run(broker, "endpoint", "create", "Billing", topology="direct") == 0
 
@@ -62,7 +60,6 @@ def test_direct_endpoint_is_a_queue_bound_to_the_delivery_exchange(broker: Broke
     ] == [(ladder.DELIVERY_EXCHANGE, "queue", "#.Billing")]
 
 
-@pytest.mark.services
 def test_what_is_there_but_different_is_refused(
     broker: Broker, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -86,7 +83,6 @@ def test_what_is_there_but_different_is_refused(
         ({"url": "amqp://guest:wrong@127.0.0.1:{amqp}"}, "check user, password, vhost"),
     ],
 )
-@pytest.mark.services
 def test_wrong_setting_is_said_and_2(
     broker: Broker,
     capsys: pytest.CaptureFixture[str],
@@ -99,6 +95,5 @@ def test_wrong_setting_is_said_and_2(
     assert says in capsys.readouterr().err
 
 
-@pytest.mark.services
 def test_broker_out_of_reach_is_4(broker: Broker) -> None:
     assert run(broker, "delays", "create", url="amqp://guest:guest@127.0.0.1:1/") == 4

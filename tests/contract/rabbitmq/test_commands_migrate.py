@@ -20,7 +20,7 @@ from support.rabbitmq.migrations import Onlooker, counts, migrate, migration
 from support.recordings import migrated_messages
 from support.waiting import until
 
-pytestmark = [pytest.mark.services, pytest.mark.usefixtures("_empty_ladders")]
+pytestmark = pytest.mark.usefixtures("_empty_ladders")
 
 
 def test_results_are_the_recorded_ones(shared: Broker) -> None:

@@ -16,7 +16,7 @@ from support.rabbitmq.first_ladder import (
 from support.rabbitmq.migrations import Onlooker, counts, migrate, migration
 from support.waiting import until
 
-pytestmark = [pytest.mark.services, pytest.mark.usefixtures("_empty_ladders")]
+pytestmark = pytest.mark.usefixtures("_empty_ladders")
 
 
 def test_stop_finishes_what_is_on_its_way(shared: Broker) -> None:

@@ -13,8 +13,6 @@ from duesweep.queues.rabbitmq import ladder
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.commands import run
 
-pytestmark = pytest.mark.services
-
 
 @pytest.mark.parametrize("topology", ["conventional", "direct"])
 def test_message_with_a_delay_arrives_later_as_it_was_given(

@@ -12,8 +12,6 @@ from support.rabbitmq.commands import run
 from support.rabbitmq.harms import HARMS, Harm
 from support.waiting import until
 
-pytestmark = pytest.mark.services
-
 
 @pytest.fixture(scope="module")
 def shared(broker_server: BrokerServer) -> Iterator[Broker]:

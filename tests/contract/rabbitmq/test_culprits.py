@@ -8,8 +8,6 @@ from duesweep.testing.builders import DelayedRow, delayed_row
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.sessions import arrived, bodies, numbered, queue_of, world_on
 
-pytestmark = pytest.mark.services
-
 _LONGEST = 100_000
 _CULPRITS = {
     "CC": {"CC": "a@example.com"},

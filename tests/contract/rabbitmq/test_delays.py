@@ -27,8 +27,6 @@ from support.rabbitmq.sessions import (
 )
 from support.waiting import until
 
-pytestmark = pytest.mark.services
-
 DELAYS = (1, 2, 3, 5)
 
 

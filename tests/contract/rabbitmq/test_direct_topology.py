@@ -15,8 +15,6 @@ from support.rabbitmq.sessions import (
     world_on,
 )
 
-pytestmark = pytest.mark.services
-
 
 def test_messages_reach_queues_without_exchanges(broker: Broker) -> None:
     for name in ("Billing", "Ship.ping"):

@@ -17,8 +17,6 @@ from support.proxy import Proxy
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.sessions import arrived, numbered, queue_of, world_on
 
-pytestmark = pytest.mark.services
-
 ENDPOINTS = ("Billing", "Shipping", "Ship.ping")
 COUNT = 1_000
 _CUT_IN_BATCHES = (3, 8, 15)

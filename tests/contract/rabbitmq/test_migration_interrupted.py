@@ -74,13 +74,12 @@ def _bodies(broker: Broker) -> Counter[bytes]:
     return bodies
 
 
-@pytest.mark.services
 @pytest.mark.parametrize(
     "number",
     [
         signal.SIGKILL,
-        pytest.param(signal.SIGTERM, marks=pytest.mark.nightly),
-        pytest.param(signal.SIGINT, marks=pytest.mark.nightly),
+        pytest.param(signal.SIGTERM, marks=pytest.mark.long),
+        pytest.param(signal.SIGINT, marks=pytest.mark.long),
     ],
 )
 def test_interrupted_migration_loses_nothing_and_bounds_what_is_there_twice(

@@ -18,8 +18,6 @@ from support.rabbitmq.sessions import (
     world_on,
 )
 
-pytestmark = pytest.mark.services
-
 
 def test_unroutable_message_fails_alone(billing: Broker) -> None:
     billing.channel.exchange_declare("Void", "fanout", durable=True)

@@ -13,8 +13,6 @@ from support.rabbitmq.broker import Broker
 from support.rabbitmq.sessions import connections, queue_of, sent, session_of
 from support.waiting import until
 
-pytestmark = pytest.mark.services
-
 
 def _open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))

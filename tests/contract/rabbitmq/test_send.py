@@ -28,8 +28,6 @@ from duesweep.queues.rabbitmq.topology import Style
 from support.rabbitmq.broker import Broker
 from support.recordings import BrokerMessage, broker_messages, cases
 
-pytestmark = pytest.mark.services
-
 _PROPERTIES = ("type", "message_id", "reply_to", "correlation_id", "delivery_mode", "content_type")
 _CONVERSATION = "NServiceBus.ConversationId"
 _LATER = timedelta(hours=1)

@@ -13,8 +13,6 @@ from support.certificates import Authority
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.sessions import sent, session_of
 
-pytestmark = pytest.mark.services
-
 
 def _queue(url: str, authority: Path | None, client: tuple[Path, Path] | None) -> RabbitMqQueue:
     certificate, key = map(str, client) if client else (None, None)

@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
-
 from duesweep.queues.rabbitmq import ladder
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.sessions import queue_session
@@ -38,7 +36,6 @@ def _wanted(one: BrokerMessage, name: str) -> tuple[Mapping[str, Any], Mapping[s
     return headers, one.properties | ({"message_id": _IDS[name]} if name in _IDS else {})
 
 
-@pytest.mark.services
 def test_messages_equal_the_recorded_ones_property_by_property(broker: Broker) -> None:
     recorded = {one.headers[_CONVERSATION]: one for one in broker_messages()}
     sent = [case for case in cases() if case.conversation_id in recorded]

@@ -7,8 +7,6 @@ import pytest
 from duesweep.cli.app import main
 from support.endpoint import Endpoint
 
-pytestmark = pytest.mark.services
-
 Capture = pytest.CaptureFixture[str]
 
 ATTACKS = {

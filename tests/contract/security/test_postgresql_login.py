@@ -16,8 +16,6 @@ from support.needle import ODD
 from support.password_server import create_role
 from support.tls_front import TlsFront, tls_front
 
-pytestmark = pytest.mark.services
-
 LIMITS = DEFAULT_TIMEOUTS.task
 
 

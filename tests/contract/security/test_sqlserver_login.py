@@ -14,8 +14,6 @@ from support.certificates import Authority
 from support.needle import ODD
 from support.tds_listener import TdsListener, tds_listener
 
-pytestmark = pytest.mark.services
-
 Trust = Callable[[Authority], None]
 
 

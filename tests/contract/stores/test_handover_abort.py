@@ -7,8 +7,6 @@ from duesweep.errors import SweepClosedError
 from duesweep.handover import abort
 from support.endpoint import Endpoint
 
-pytestmark = pytest.mark.services
-
 
 def test_abort_closes_what_is_under_way_and_its_tasks_claim_nothing_more(
     endpoint: Endpoint,

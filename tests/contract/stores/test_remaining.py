@@ -10,8 +10,6 @@ from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
 from duesweep.sweep import sweep
 from support.endpoint import Endpoint
 
-pytestmark = pytest.mark.services
-
 
 @pytest.mark.parametrize(("is_cut", "expected"), [(False, "done"), (True, "incomplete")])
 def test_it_is_looked_for_only_if_a_slice_is_not_complete(

@@ -20,7 +20,6 @@ from support.proxy import Proxy, Way, proxied
 if TYPE_CHECKING:
     from support.sqlserver_server import SqlServer
 
-pytestmark = pytest.mark.services
 
 # To open a session may take long on a machine with much to do.
 _LIMITS = Limits(connect_seconds=20, answer_seconds=2, lock_seconds=1)

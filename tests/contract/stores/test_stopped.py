@@ -13,8 +13,6 @@ from duesweep.sweep import exit_code, sweep
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 
-pytestmark = pytest.mark.services
-
 
 def test_sweep_that_is_stopped_before_its_plan_makes_none(
     endpoint: Endpoint, ledger: LedgerReader, monkeypatch: pytest.MonkeyPatch

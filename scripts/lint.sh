@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Checks format, lint, types and imports. tests/run and the pre-commit hook call it.
+set -euo pipefail
+root=$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")
+# shellcheck source=scripts/environment.sh
+source "$root/scripts/environment.sh"
+
+step() {
+  printf '\n== %s\n' "${*#"$venv/bin/"}"
+  # By this Python, whatever a script's first line says: the checkout may have moved.
+  "$python" "$@"
+}
+
+cd "$root"
+once environment_is_current make_environment
+# Who may not write into this checkout does without caches.
+if [[ ! -w $root ]]; then
+  export MYPY_CACHE_DIR=/dev/null RUFF_NO_CACHE=true
+  without_cache=--no-cache
+fi
+step -m ruff format --check .
+step -m ruff check .
+step -m mypy
+step "$venv/bin/lint-imports" ${without_cache:+"$without_cache"}
