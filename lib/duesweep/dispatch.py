@@ -64,17 +64,18 @@ def dispatch_slice(job: DispatchJob, slice_number: int, claim_keys: ClaimKeys) -
 
 def _dispatch(job: DispatchJob, slice_number: int, claim_keys: ClaimKeys) -> None:
     batches = _Batches(job, slice_number, claim_keys)
+    number = batches.slice_number
     try:
         with collect_rarely():
             run_on_sessions(job, batches.breaker, batches.run)
     except SweepClosedError as error:
-        _log.warning("Slice %d of sweep %s stops: %s", slice_number, job.run.sweep_id, error)
+        _log.warning("Slice %d of sweep %s stops: %s", number, job.run.sweep_id, error)
     except (StoreError, ConfigError) as error:
         told = make_printable(str(error))
-        _log.warning("Slice %d of sweep %s is cut: %s", slice_number, job.run.sweep_id, told)
+        _log.warning("Slice %d of sweep %s is cut: %s", number, job.run.sweep_id, told)
         # On a new session. Where none can be opened, the missing row says that the slice was cut.
         with suppress(DuesweepError), job.store.open_task() as store:
-            store.end_slice(job.run, slice_number, batches.end(str(error)))
+            store.end_slice(job.run, number, batches.end(str(error)))
 
 
 class _Batches:
@@ -87,7 +88,8 @@ class _Batches:
 
     def __init__(self, job: DispatchJob, slice_number: int, claim_keys: ClaimKeys) -> None:
         self._job = job
-        self._slice_number = job.first_slice + slice_number
+        # As the journal counts it.
+        self.slice_number = job.first_slice + slice_number
         self._fault = claim_keys.fault
         self._share = Share(None if job.shares is None else job.shares[slice_number])
         self._to_do = self._share.cut(job.limits.batches(claim_keys.keys, claim_keys.sizes))
@@ -106,14 +108,14 @@ class _Batches:
         job = self._job
         self._store, self._queue = store, queue
         self._delivery = SliceDelivery(queue, job.clock, self._breakers, self._rates, job.tracing)
-        self._all_or_nothing = AllOrNothing(job, self._slice_number, store, queue, self._rates)
+        self._all_or_nothing = AllOrNothing(job, self.slice_number, store, queue, self._rates)
         self._blocked.exclude_all(store)
         try:
             self._run_all()
         except SweepStoppedError:
             self._leave_all()
         reasons = (self._fault, self._delivery.blocked_reason)
-        store.end_slice(job.run, self._slice_number, self.end("; ".join(filter(None, reasons))))
+        store.end_slice(job.run, self.slice_number, self.end("; ".join(filter(None, reasons))))
 
     def end(self, reason: str | None) -> SliceEnd:
         """The end of the slice. What still waits for a destination is left."""
@@ -177,7 +179,7 @@ class _Batches:
                 # What went to RabbitMQ is sent again, and only this line says so.
                 _log.warning(
                     "Slice %d of sweep %s claims a batch again: %s",
-                    self._slice_number,
+                    self.slice_number,
                     job.run.sweep_id,
                     make_printable(str(error)),
                 )
@@ -206,7 +208,7 @@ class _Batches:
             released += [claim_key for claim_key, key in found if claim_key != key]
             left_alone = find_left_alone(store, result, outcomes)
             if outcomes.claimed:
-                store.finish(job.run, self._slice_number, outcomes, clock.now_us())
+                store.finish(job.run, self.slice_number, outcomes, clock.now_us())
                 # The last step before the store's COMMIT. If that fails, and the queue has a
                 # transaction of its own, the batch is delivered twice.
                 self._queue.commit()

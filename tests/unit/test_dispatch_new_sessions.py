@@ -119,6 +119,15 @@ def test_service_that_stays_away_ends_the_slice_after_the_time_to_trigger() -> N
     assert (store.attempts, store.holders) == ({}, {})
 
 
+def test_slice_of_a_later_plan_that_is_cut_ends_under_its_own_number() -> None:
+    world, _ = _world([delayed_row()])
+    world.trouble("Billing", AWAY)
+
+    run = world.sweep(first_slice=2)
+
+    assert [entry.slice_number for entry in world.ends(run)] == [2]
+
+
 def test_batch_that_succeeds_in_between_gives_the_service_its_whole_time_again() -> None:
     rows = [delayed_row() for _ in range(6)]
     world, store = _world(rows)
