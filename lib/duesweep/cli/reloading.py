@@ -43,11 +43,12 @@ def reload(
     for number, member in enumerate(members):
         if member.source not in new:
             continue
-        config, not_changed = configuration.keep_fixed(new[member.source].config, member.config)
         try:
+            config, not_changed = configuration.keep_fixed(new[member.source].config, member.config)
             context = sweep_context(config)
         except DuesweepError as error:
             _tell_failure(member.source, error)
+            is_complete = False
             continue
         tickers[number].use(context)
         members[number] = replace(member, config=config, context=context)

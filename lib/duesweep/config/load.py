@@ -18,13 +18,7 @@ from duesweep.config.file import content_of
 from duesweep.config.fleet import Content, EndpointSettings, example_of, settings_of
 from duesweep.config.model import ENVIRONMENT, Config
 from duesweep.config.places import Part, Places, refuse_two_spellings
-from duesweep.config.rules import (
-    name_problem,
-    queue_problem,
-    retry_problem,
-    route_problem,
-    store_problem,
-)
+from duesweep.config.rules import first_problem
 from duesweep.config.values import as_text
 from duesweep.config.wording import (
     placed,
@@ -71,12 +65,11 @@ def load(of: Path | EndpointSettings | None, overrides: Sequence[str] = ()) -> C
             "A variable of the environment, or a --set, is nested too deeply",
             advice="shorten the one that is much longer than the others",
         ) from error
-    for rule in (name_problem, store_problem, queue_problem, route_problem, retry_problem):
-        problem = rule(config)
-        if problem is not None:
-            # Each begins with the name of its setting.
-            location = problem.text.partition(" ")[0].split(".")
-            raise _refusal([placed(problem, Places(parts, overrides).of(location))])
+    problem = first_problem(config)
+    if problem is not None:
+        # Each begins with the name of its setting.
+        location = problem.text.partition(" ")[0].split(".")
+        raise _refusal([placed(problem, Places(parts, overrides).of(location))])
     return config
 
 

@@ -54,6 +54,11 @@ class Config(BaseSettings):
     slo: SloConfig = SloConfig()
     metrics: MetricsConfig = MetricsConfig()
 
+    @property
+    def connections(self) -> Mapping[str, QueueConfig]:
+        """The sections of queues; without any there is one, on the store's own server."""
+        return self.queues or {"default": QueueConfig()}
+
     @classmethod
     def settings_customise_sources(
         cls,

@@ -25,7 +25,13 @@ _RABBITMQ_ONLY = {
 }
 
 
-def name_problem(config: Config) -> Problem | None:
+def first_problem(config: Config) -> Problem | None:
+    """The first setting that contradicts others, or has no effect; None if there is none."""
+    rules = (_name_problem, _store_problem, _queue_problem, _route_problem, _retry_problem)
+    return next(filter(None, (rule(config) for rule in rules)), None)
+
+
+def _name_problem(config: Config) -> Problem | None:
     """What is wrong with the connections' names; None if nothing is."""
     if any(not name.strip() for name in config.queues):
         return Problem("queues has a section with an empty name", "name it, as [queues.default]")
@@ -39,7 +45,7 @@ def name_problem(config: Config) -> Problem | None:
     return None
 
 
-def retry_problem(config: Config) -> Problem | None:
+def _retry_problem(config: Config) -> Problem | None:
     """What is wrong with the back-off settings; None if nothing is."""
     retry = config.retry
     if retry.max_seconds >= retry.initial_seconds:
@@ -52,7 +58,7 @@ def retry_problem(config: Config) -> Problem | None:
     )
 
 
-def store_problem(config: Config) -> Problem | None:
+def _store_problem(config: Config) -> Problem | None:
     """What is wrong with the store's settings; None if nothing is."""
     store = config.store
     if not store.is_custom and (contradiction := _contradiction(store.kind, store.dsn)):
@@ -62,7 +68,7 @@ def store_problem(config: Config) -> Problem | None:
         return Problem(
             f"store.{useless} has no effect on a store of kind {_kind(store)}", "remove it"
         )
-    kindless = sorted(name for name, queue in _queues(config).items() if queue.kind is None)
+    kindless = sorted(name for name, queue in config.connections.items() if queue.kind is None)
     if store.is_custom and kindless:
         return Problem(
             f"queues.{kindless[0]}.kind is not set, and a store of kind {store.kind} has no queues "
@@ -123,7 +129,7 @@ def route_notice(config: Config) -> Problem | None:
     """
     if config.store.kind != "msmq" or config.route:
         return None
-    (only,) = _queues(config).values()
+    (only,) = config.connections.values()
     if only.kind == "rabbitmq":
         return Problem(
             "Without a [[route]], MSMQ's address Billing@HOST-2 is read as endpoint Billing@HOST-2 "
@@ -140,7 +146,7 @@ def route_notice(config: Config) -> Problem | None:
     )
 
 
-def route_problem(config: Config) -> Problem | None:
+def _route_problem(config: Config) -> Problem | None:
     """Where routes and connections do not match; None if they do."""
     used = {route.connection for route in config.route} if config.route else {"default"}
     unknown = sorted(used - set(config.queues)) if config.route else []
@@ -159,9 +165,9 @@ def route_problem(config: Config) -> Problem | None:
     return None
 
 
-def queue_problem(config: Config) -> Problem | None:
+def _queue_problem(config: Config) -> Problem | None:
     """What is wrong with a queue connection; None if nothing is."""
-    for name, queue in _queues(config).items():
+    for name, queue in config.connections.items():
         kind = queue.kind or (None if config.store.is_custom else config.store.dialect)
         if contradiction := _contradiction(kind, queue.dsn):
             return Problem(f"queues.{name}.kind {contradiction}", "correct the one that is wrong")
@@ -180,7 +186,7 @@ def queue_problem(config: Config) -> Problem | None:
 
 
 def _has_rabbitmq(config: Config) -> bool:
-    return any(queue.kind == "rabbitmq" for queue in _queues(config).values())
+    return any(queue.kind == "rabbitmq" for queue in config.connections.values())
 
 
 def _rabbitmq_problem(name: str, queue: QueueConfig) -> Problem | None:
@@ -212,7 +218,3 @@ def _other_problem(queue: QueueConfig) -> Problem | None:
             f'{setting} has no effect without kind = "rabbitmq"', "remove it, or set the kind"
         )
     return None
-
-
-def _queues(config: Config) -> dict[str, QueueConfig]:
-    return config.queues or {"default": QueueConfig()}

@@ -127,7 +127,6 @@ def connections(config: Config, *, needs_ladder: bool = False) -> dict[str, Queu
     """
     is_routed = bool(config.route)
     ahead = needs_ladder or bool(config.sweep.look_ahead_seconds)
-    sections = config.queues or {"default": QueueConfig()}
     return {
         name: QueueConnection(
             config,
@@ -137,7 +136,7 @@ def connections(config: Config, *, needs_ladder: bool = False) -> dict[str, Queu
             is_routed,
             ahead,
         )
-        for name, section in sections.items()
+        for name, section in config.connections.items()
     }
 
 

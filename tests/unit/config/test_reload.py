@@ -24,10 +24,42 @@ def test_store_ledger_and_servers_stay_and_are_named() -> None:
 
 
 @pytest.mark.usefixtures("in_folder")
+def test_queues_stay_on_a_server_of_the_same_kind() -> None:
+    old = _config()
+    new = load(file_of(f'{MINIMAL}[queues.default]\nkind = "rabbitmq"\nurl = "amqp://b"\n'))
+
+    kept, not_changed = keep_fixed(new, old)
+
+    assert not_changed == ["queues.default.dsn", "queues.default.kind", "queues.default.url"]
+    assert kept.queues == old.queues
+
+
+@pytest.mark.usefixtures("in_folder")
+def test_queues_of_the_stores_own_server_stay_there_and_others_do_not_come_there() -> None:
+    on_the_stores, elsewhere = load(file_of()), _config()
+
+    kept, not_changed = keep_fixed(elsewhere, on_the_stores)
+
+    assert not_changed == ["queues.default.dsn"]
+    assert kept.queues["default"].dsn is None
+    kept, not_changed = keep_fixed(on_the_stores, elsewhere)
+    assert not_changed == ["queues.default.dsn"]
+    assert kept.queues == elsewhere.queues
+
+
+@pytest.mark.usefixtures("in_folder")
 def test_all_else_is_taken_over() -> None:
     new = _config("ledger.keep_days=9", "retry.max_attempts=2")
 
     assert keep_fixed(new, _config()) == (new, [])
+
+
+@pytest.mark.usefixtures("in_folder")
+def test_queues_that_are_new_are_taken_over() -> None:
+    routed = '[queues.other]\ndsn = "host=b"\n[[route]]\ndestination = "*"\nconnection = "other"\n'
+    new = load(file_of(f"{MINIMAL}{routed}"))
+
+    assert keep_fixed(new, load(file_of())) == (new, [])
 
 
 @pytest.fixture
