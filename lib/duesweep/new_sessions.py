@@ -7,6 +7,7 @@ from duesweep.core.breaker import BreakerState, CircuitBreaker
 from duesweep.dispatch_job import DispatchJob
 from duesweep.errors import StoreError, may_pass
 from duesweep.queues.base import QueueSession
+from duesweep.stores.abilities import EndsIdleClients
 from duesweep.stores.base import TaskSession
 from duesweep.texts import make_printable
 
@@ -58,6 +59,9 @@ def run_on_sessions(
     while True:
         try:
             with job.store.open_task() as store, job.queue.open(store) as queue:
+                # A batch for another server may wait for that one.
+                if job.queue.shares_transaction and isinstance(store, EndsIdleClients):
+                    store.expect_no_idle_client()
                 run(store, queue)
             return
         except StoreError as error:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from duesweep.cli.app import main
@@ -21,6 +22,14 @@ from support.watcher import watching
 
 # Other points: bench/run frozen.
 _HOLDING_BOTH_LOCKS = "before append to tombstones"
+_ON_TWO_CONNECTIONS = """
+queues.here.kind = "postgresql"
+queues.there.dsn = "{dsn}"
+route = [
+  {{ destination = "Billing", connection = "here" }},
+  {{ destination = "Slow*", connection = "there" }},
+]
+"""
 
 
 @contextmanager
@@ -154,3 +163,26 @@ def test_ledger_is_not_locked_while_the_journal_is_read(
         assert (
             subprocess.run([sys.executable, "-c", script, str(lock)], check=False).returncode == 0
         )
+
+
+@pytest.mark.slow
+def test_batch_that_waits_for_another_server_is_not_taken_for_a_frozen_one(
+    endpoint: Endpoint,
+) -> None:
+    destinations = ("Billing", "Slow", "Slower")
+    endpoint.set_up(*destinations)
+    file = endpoint.config_file(breaker__trigger_seconds=1)
+    with file.open("a") as text:
+        text.write(_ON_TWO_CONNECTIONS.format(dsn=endpoint.dsn))
+    for destination in destinations:
+        endpoint.delay(destination)
+    with psycopg.connect(endpoint.dsn) as other:
+        # The store's session has nothing to do until both have been given up.
+        for destination in destinations[1:]:
+            table = endpoint.server.sql(endpoint.schema, destination)
+            other.execute(f"LOCK TABLE {table} IN SHARE MODE")
+
+        assert main(["sweep", "--config", str(file)]) == 4
+
+    assert len(endpoint.queue_rows("Billing")) == 1
+    assert _sweep(endpoint) == 0

@@ -59,7 +59,6 @@ class PostgreSqlQueue:
                     f"{self.setting} has no dsn, but the store is not in PostgreSQL",
                     advice="give it one",
                 )
-            store.expect_no_idle_client()
             yield PostgreSqlQueueSession(store.connection, self.addresses)
         else:
             with connect(self.dsn, self.timeouts.task) as connection:

@@ -105,6 +105,17 @@ class TakesMessages(Protocol):
 
 
 @runtime_checkable
+class EndsIdleClients(Protocol):
+    """A task's session whose server can take its messages from a client that is frozen."""
+
+    def expect_no_idle_client(self) -> None:
+        """Let the server end a transaction whose client sends nothing for long. For a task whose
+        batches wait for nothing else than this session.
+        """
+        ...
+
+
+@runtime_checkable
 class StopsSweeps(Protocol):
     """A driver's session of a store whose sweeps can be stopped early."""
 

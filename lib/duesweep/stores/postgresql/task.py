@@ -41,9 +41,7 @@ class PostgreSqlTaskSession(RelationalTaskSession):
         self.connection.__exit__(*error)
 
     def expect_no_idle_client(self) -> None:
-        """Let the server end a transaction whose client sends nothing for long. For a queue that
-        delivers on this session, so that a batch waits for nothing else.
-        """
+        """Let the server end a transaction whose client sends nothing for long."""
         self._statements.row("set_idle_wait", wait=_IDLE_WAIT)
 
     def claim(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
