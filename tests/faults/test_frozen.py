@@ -186,3 +186,23 @@ def test_batch_that_waits_for_another_server_is_not_taken_for_a_frozen_one(
 
     assert len(endpoint.queue_rows("Billing")) == 1
     assert _sweep(endpoint) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", ["after claim", "after deliver", "before commit"])
+def test_sweep_that_was_frozen_in_a_batch_does_it_again_on_a_new_session(
+    endpoint: Endpoint, tmp_path: Path, point: str
+) -> None:
+    endpoint.set_up("Billing")
+    endpoint.delay_many(2)
+    with _frozen(endpoint, tmp_path, point) as frozen:
+        # Until the server has taken the messages from it.
+        until(
+            lambda: not endpoint.fetch(
+                "SELECT FROM pg_stat_activity"
+                " WHERE datname = current_database() AND state = 'idle in transaction'"
+            )
+        )
+
+    assert frozen.wait(0).code == 0
+    assert len(endpoint.queue_rows("Billing")) == 2

@@ -221,10 +221,12 @@ _QUEUE_STATES = {
 }
 # Lock time-out, statement time-out, read-only server.
 _PASSING_QUEUE_STATES = {"55P03", "57014", "25006"}
+# The server ended the transaction of a client that was frozen.
+_IDLE_CLIENT = "25P03"
 # The service's fault: connection, rolled back transaction, resources, system, internal errors, and
 # operator intervention except a cancelled statement.
 _SERVICE_CLASSES = {"08", "40", "53", "58", "XX"}
-_SERVICE_STATES = {"57P01", "57P02", "57P03", "57P04", "57P05"}
+_SERVICE_STATES = {"57P01", "57P02", "57P03", "57P04", "57P05", _IDLE_CLIENT}
 # Also what took too long: tried again, it would take as long again.
 _STOPPED = _SERVICE_STATES | {"57014"}
 # Serialization failure and deadlock: the same transaction may succeed the next time.
@@ -256,7 +258,7 @@ def _is_passing(error: psycopg.Error) -> bool:
     state = error.sqlstate
     if state is None:
         return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
-    return state[:2] in _PASSING_CLASSES
+    return state == _IDLE_CLIENT or state[:2] in _PASSING_CLASSES
 
 
 def _is_refused_for_good(error: psycopg.OperationalError) -> bool:
