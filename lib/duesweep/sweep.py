@@ -16,7 +16,7 @@ import structlog
 from duesweep.context import SweepContext
 from duesweep.core.patience import Patience
 from duesweep.core.tracing import Attributes
-from duesweep.core.waits import STORAGE
+from duesweep.core.waits import LEDGER, STORAGE
 from duesweep.core.watching import REST_SECONDS
 from duesweep.dispatch_job import DispatchJob
 from duesweep.engines.base import Engine
@@ -57,8 +57,6 @@ _BEFORE_SECONDS, _AFTER_SECONDS = 1.0, 5.0
 _IDLE_SECONDS = 5.0
 # How often it looks whether its ledger is there, and how much the journal holds.
 _CHECK_SECONDS = 10.0
-# What rows of the journal wait for.
-_LEDGER = "ledger"
 _UNANSWERED = "The ledger's storage, or the journal that is read for it, has not answered yet"
 
 Watch = Callable[[SweepRun, int], AbstractContextManager[object]]
@@ -253,9 +251,9 @@ def _go_on(
 def _note(stop: Stop, ledger_error: object | None) -> None:
     """Tell a watcher since when rows have been waiting for the ledger."""
     if ledger_error is None:
-        stop.waits.end(_LEDGER)
+        stop.waits.end(LEDGER)
     else:
-        stop.waits.begin(_LEDGER, str(ledger_error))
+        stop.waits.begin(LEDGER, str(ledger_error))
 
 
 def _is_free(session: DriverSession, ledger: Ledger, error: LedgerError) -> bool:

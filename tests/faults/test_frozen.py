@@ -198,9 +198,11 @@ def test_sweep_that_was_frozen_in_a_batch_does_it_again_on_a_new_session(
     with _frozen(endpoint, tmp_path, point) as frozen:
         # Until the server has taken the messages from it.
         until(
-            lambda: not endpoint.fetch(
-                "SELECT FROM pg_stat_activity"
-                " WHERE datname = current_database() AND state = 'idle in transaction'"
+            lambda: (
+                not endpoint.fetch(
+                    "SELECT FROM pg_stat_activity"
+                    " WHERE datname = current_database() AND state = 'idle in transaction'"
+                )
             )
         )
 

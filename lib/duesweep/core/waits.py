@@ -9,6 +9,8 @@ from dataclasses import dataclass
 LONG_SECONDS = 2.0
 # What is waited for with no message in hand.
 STORE, QUEUES, STORAGE = "store", "queues", "ledger storage"
+# What rows of the journal wait for.
+LEDGER = "ledger"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from duesweep.api.engines import opened_engine
 from duesweep.api.look import Look, always_needs_spark, check, is_for_spark, look
 from duesweep.context import SweepContext
 from duesweep.core.policy import LookAhead
-from duesweep.core.waits import QUEUES, STORAGE, STORE
+from duesweep.core.waits import LEDGER, QUEUES, STORAGE, STORE
 from duesweep.errors import NothingDueError, StoreError
 from duesweep.report.idle import NextDue
 from duesweep.stop import Stop
@@ -111,6 +111,9 @@ class Ticker:
         with self._stop.waits.waiting(STORE, "The store has not answered yet what is due"):
             seen = self._look(self._stop.part(most=most))
         stop = self._stop.part(time.time() + MOST_TICK_SECONDS, most)
+        if not seen.has_work:
+            # Others have settled what waited for the ledger.
+            self._stop.waits.end(LEDGER)
         if not seen.has_work or stop.is_wanted:
             return Tick(next_due=seen.next_due)
         # What a sweep needs may have changed since the session was opened.

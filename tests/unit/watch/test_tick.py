@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from duesweep.core import waits
 from duesweep.stop import Stop
 from duesweep.watch import tick
 from duesweep.watch.tick import Ticker
@@ -15,16 +16,16 @@ from support.ticks import REPORT
 
 
 @pytest.fixture
-def ticker(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Ticker]:
+def ticker(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ticker]:
     """A ticker whose look takes so many seconds, by a clock that only looks move."""
 
-    def made(look_seconds: float) -> Ticker:
+    def made(look_seconds: float, *, stop: Stop | None = None, has_work: bool = True) -> Ticker:
         now = [1_000.0]
 
         def look(*_: object) -> Any:
             now[0] += look_seconds
             return SimpleNamespace(
-                has_work=True, needs_spark=False, next_due=None, reach=lambda _: None
+                has_work=has_work, needs_spark=False, next_due=None, reach=lambda _: None
             )
 
         # `Stop` reads the same clock.
@@ -38,7 +39,7 @@ def ticker(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Ticker]:
         queue = SimpleNamespace(check=lambda _: None)
         store = SimpleNamespace(open_driver=lambda: nullcontext(object()))
         context: Any = SimpleNamespace(store=store, queue=queue, error_queue=None, spark_from=100)
-        return Ticker(context, Stop(), has_spark=False)
+        return Ticker(context, stop or Stop(), has_spark=False)
 
     return made
 
@@ -58,6 +59,21 @@ def _swept(stop: Stop) -> Any:
 
 @pytest.mark.parametrize("look_seconds", [0.0, 10 * tick.MOST_TICK_SECONDS])
 def test_what_a_look_found_is_swept_however_long_it_took(
-    ticker: Callable[[float], Ticker], look_seconds: float
+    ticker: Callable[..., Ticker], look_seconds: float
 ) -> None:
     assert ticker(look_seconds).tick().report == REPORT
+
+
+@pytest.mark.parametrize("has_work", [True, False])
+def test_wait_for_the_ledger_is_over_when_others_have_settled(
+    ticker: Callable[..., Ticker],
+    monkeypatch: pytest.MonkeyPatch,
+    has_work: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    monkeypatch.setattr(waits, "LONG_SECONDS", -1)
+    stop = Stop()
+    stop.waits.begin(waits.LEDGER, "Process 7 has held the lock")
+
+    ticker(0.0, stop=stop, has_work=has_work).tick()
+
+    assert bool(stop.waits.long()) == has_work
