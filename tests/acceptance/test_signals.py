@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -82,3 +83,30 @@ def test_signal_at_any_moment_of_a_watcher_ends_it(endpoint: Endpoint, number: i
     for code, _, err in _at_moments(command, number, 160):
         assert code in {0, 4, 130}, err
         assert "Traceback" not in err
+
+
+@pytest.mark.slow
+def test_second_signal_while_metrics_are_pushed_leaves_one_document(endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing")
+    endpoint.delay()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        gateway = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        file = endpoint.config_file(metrics__pushgateway=gateway)
+        with subprocess.Popen(
+            [sys.executable, "-m", "duesweep", "sweep", "--json", "--config", str(file)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=os.environ | {"PYTHONPATH": str(_ROOT / "lib")},
+            text=True,
+        ) as process:
+            # It sweeps, and then waits for an answer.
+            connection, _ = silent.accept()
+            with connection:
+                process.terminate()
+                # Two within 0.3 s count as one.
+                with pytest.raises(subprocess.TimeoutExpired):
+                    process.wait(0.5)
+                process.terminate()
+                out, _ = process.communicate(timeout=60)
+
+    assert json.loads(out)["exit_code"] == process.returncode == 4

@@ -1,6 +1,7 @@
 """A process that is frozen holds its locks for as long as it is: nobody may wait for it."""
 
 import fcntl
+import json
 import os
 import signal
 import subprocess
@@ -137,6 +138,32 @@ def test_sweep_beside_a_frozen_settler_dispatches_and_names_it(
         assert ledger.count("tombstones") == 0
     assert _sweep(endpoint) == 0
     assert ledger.count("tombstones") == 2
+
+
+@pytest.mark.slow
+def test_sweep_that_can_only_settle_and_cannot_is_one_document(
+    endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    endpoint.set_up("Billing")
+    other = endpoint.named("Other").set_up()
+    endpoint.delay()
+    assert _sweep(endpoint) == 0
+    endpoint.delay()
+    file = str(endpoint.config_file())
+    fleet = endpoint.fleet_file(*(f'store.endpoint = "{one.name}"' for one in (endpoint, other)))
+    with _locked_ledger(endpoint):
+        assert main(["sweep", "--config", file]) == 4
+        capsys.readouterr()
+
+        assert main(["sweep", "--json", "--config", file]) == 4
+        assert main(["sweep", "--json", "--config", str(fleet)]) == 4
+
+    alone, both = map(json.loads, capsys.readouterr().out.splitlines())
+    of_fleet = next(each for each in both["sources"] if each["exit_code"] == 4)
+    for document in (alone, of_fleet):
+        assert (document["outcome"], document["dispatched"]) == ("idle", 0)
+        assert "lock of the ledger" in document["ledger_error"]
+        assert document["error"] == document["ledger_error"]
 
 
 def test_first_sweep_whose_ledger_is_locked_dispatches_nothing(endpoint: Endpoint) -> None:

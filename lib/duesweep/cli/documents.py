@@ -4,7 +4,7 @@ always one document.
 
 import json
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from duesweep.core.held import HeldBack
@@ -19,6 +19,14 @@ _ONE_DOCUMENT = {
     *("pause", "resume", "paused", "doctor", "audit", "maintain"),
 }
 _EMPTY: dict[str, Any] = {"failures": [], "breakers": [], "held_back": []}
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How `sweep` ends. `document` is what is left to print with `--json`."""
+
+    exit_code: int
+    document: dict[str, Any] | None = None
 
 
 def idle_document(
@@ -37,6 +45,12 @@ def idle_document(
 def unbegun_document(source: str) -> dict[str, Any]:
     """The document of a sweep that was stopped before it began."""
     return _without_work(source, "stopped")
+
+
+def unsettled_document(source: str, exit_code: int, error: str) -> dict[str, Any]:
+    """The document of a sweep that found nothing due, and rows that the ledger cannot take now."""
+    told = {"ledger_error": error, "error": error, "exit_code": int(exit_code)}
+    return _without_work(source, "idle") | told
 
 
 def _without_work(source: str, outcome: str) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """`duesweep sweep` for several endpoints: a line for each, and the sums of all."""
 
-import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from duesweep import config as configuration
 from duesweep.cli import documents
+from duesweep.cli.documents import End
 from duesweep.cli.each import worst
 from duesweep.cli.monitored import Ran, tell_of
 from duesweep.core.held import held_in_sweep
-from duesweep.errors import ExitCode
+from duesweep.errors import ExitCode, NothingDueError
 from duesweep.fleet.members import Failure, Member, members_of
 from duesweep.fleet.sweeping import Looked, Swept, look_at_all, sweep_all
 from duesweep.report.idle import idle_sentence
@@ -44,7 +44,7 @@ def run(
     run_on_spark: Callable[[], int] | None,
     *,
     as_json: bool,
-) -> int:
+) -> End:
     """Sweep them all. `run_on_spark` is called, and ends this, if Spark is needed; None: this
     process starts it.
     """
@@ -52,7 +52,7 @@ def run(
     looked = look_at_all(members, stop)
     seen = [each for each in looked if isinstance(each, Looked)]
     if run_on_spark and any(each.is_for_spark for each in seen) and not stop.is_wanted:
-        return run_on_spark()
+        return End(run_on_spark())
     for each in seen:
         notices = [configuration.route_notice(each.member.config), *each.look.notices]
         for notice in filter(None, notices):
@@ -86,14 +86,13 @@ def _ran(told: _Told) -> "tuple[float, SweepReport | None]":
     return (0.0 if report is None else (report.end - report.start).total_seconds()), report
 
 
-def _tell(told: Sequence[_Told], *, as_json: bool) -> int:
+def _tell(told: Sequence[_Told], *, as_json: bool) -> End:
     code = worst([each.exit_code for each in told])
     sums = {name: sum(each.document[name] or 0 for each in told) for name in _SUMS}
     if as_json:
         documents_of_all = [each.document for each in told]
         total = {"endpoints": len(told), **sums}
-        print(json.dumps({"total": total, "exit_code": int(code), "sources": documents_of_all}))
-        return code
+        return End(code, {"total": total, "exit_code": int(code), "sources": documents_of_all})
     for each in told:
         out = sys.stderr if each.is_error else sys.stdout
         print(make_printable(f"{'duesweep: ' if each.is_error else ''}{each.sentence}"), file=out)
@@ -104,13 +103,15 @@ def _tell(told: Sequence[_Told], *, as_json: bool) -> int:
         f"{sums['failed']:,} failed, {sums['exhausted']:,} exhausted, {sums['left']:,} not "
         f"reached; {bad} with problems."
     )
-    return code
+    return End(code)
 
 
 def _told(done: Swept | Failure) -> _Told:
     if isinstance(done, Failure):
         code = ExitCode(done.error.exit_code)
-        document = documents.failed_document(done.source, code, str(done.error))
+        is_idle = isinstance(done.error, NothingDueError)
+        make = documents.unsettled_document if is_idle else documents.failed_document
+        document = make(done.source, code, str(done.error))
         return _Told(done.source, code, f"{done.source}: {done.error}", document, is_error=True)
     source = done.member.source
     if done.report is None:

@@ -14,11 +14,12 @@ from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.api.look import Look, look_at
 from duesweep.cli import documents
+from duesweep.cli.documents import End
 from duesweep.cli.monitored import monitored
 from duesweep.cli.signals import stop_on_signals
 from duesweep.context import SweepContext
 from duesweep.core.held import held_in_sweep
-from duesweep.errors import DuesweepError, ExitCode
+from duesweep.errors import DuesweepError, ExitCode, NothingDueError
 from duesweep.report.held import print_held
 from duesweep.report.idle import idle_sentence
 from duesweep.report.quantities import count_text
@@ -52,14 +53,20 @@ def run(files: Sequence[Path], overrides: Sequence[str], options: SweepOptions) 
     at = None if seconds is None else configuration.started() + seconds
     stop = Stop(at, options.max_messages)
     settings = configuration.settings_of(files)
-    with stop_on_signals(stop), _reported(settings, overrides, options.report):
-        if len(settings) > 1:
-            from duesweep.cli import fleet_sweep  # noqa: PLC0415 - one endpoint does without
+    with stop_on_signals(stop):
+        with _reported(settings, overrides, options.report):
+            if len(settings) > 1:
+                from duesweep.cli import fleet_sweep  # noqa: PLC0415 - one endpoint does without
 
-            on_spark = _run_spark_command if options.gate else None
-            return fleet_sweep.run(settings, overrides, stop, on_spark, as_json=options.as_json)
-        given = settings[0] if settings else None
-        return _run(configuration.load(given, overrides), options, stop)
+                on_spark = _run_spark_command if options.gate else None
+                end = fleet_sweep.run(settings, overrides, stop, on_spark, as_json=options.as_json)
+            else:
+                given = settings[0] if settings else None
+                end = _run(configuration.load(given, overrides), options, stop)
+        # Last: if a second signal ended this before, its document would be a second one.
+        if end.document is not None:
+            print(json.dumps(end.document))
+        return end.exit_code
 
 
 @contextmanager
@@ -94,22 +101,22 @@ def _write_report(
         print(make_printable(f"duesweep: {error}"), file=sys.stderr)
 
 
-def _run(config: configuration.Config, options: SweepOptions, stop: Stop) -> int:
+def _run(config: configuration.Config, options: SweepOptions, stop: Stop) -> End:
     context, as_json = wiring.sweep_context(config), options.as_json
     with monitored(config, context.store) as ending:
         look = look_at(context, stop)
         if look.needs_spark and options.gate and not stop.is_wanted:
-            return _run_spark_command()
+            return End(_run_spark_command())
         for notice in filter(None, [configuration.route_notice(config), *look.notices]):
             print(make_printable(f"duesweep: {notice}"), file=sys.stderr)
-        ending.code = ExitCode.DONE
         if not look.has_work:
-            _print_idle(context, look, as_json=as_json)
+            end = _idle(context, look, as_json=as_json)
         elif stop.is_wanted:
-            _print_unbegun(context, as_json=as_json)
+            end = _unbegun(context, as_json=as_json)
         else:
-            ending.report, ending.code = _sweep(context, stop, look, as_json=as_json)
-        return ending.code
+            ending.report, end = _sweep(context, stop, look, as_json=as_json)
+        ending.code = end.exit_code
+        return end
 
 
 def _run_spark_command() -> int:
@@ -123,7 +130,7 @@ def _run_spark_command() -> int:
 
 def _sweep(
     context: SweepContext, stop: Stop, look: Look, *, as_json: bool
-) -> "tuple[SweepReport, int]":
+) -> "tuple[SweepReport | None, End]":
     # The gate loads none of these.
     from duesweep.api.engines import opened_engine  # noqa: PLC0415
     from duesweep.objective import misses_objective  # noqa: PLC0415
@@ -132,14 +139,20 @@ def _sweep(
 
     progress.configure_logging()
     watch = progress.create_watch(context.store)
-    with opened_engine(context, on_spark=look.needs_spark) as engine:
-        done = sweep(engine, context, watch, look.reach(context), stop)
-        is_late = misses_objective(context, done)
+    try:
+        with opened_engine(context, on_spark=look.needs_spark) as engine:
+            done = sweep(engine, context, watch, look.reach(context), stop)
+            is_late = misses_objective(context, done)
+    except NothingDueError as error:
+        if not as_json:
+            raise
+        print(make_printable(f"duesweep: {error}"), file=sys.stderr)
+        source, left = context.store.source, int(error.exit_code)
+        return None, End(left, documents.unsettled_document(source, left, str(error)))
     code = exit_code(done, is_late=is_late)
     held = held_in_sweep(look.pauses, done.breakers, done.over_limit)
-    if as_json:
-        print(json.dumps(documents.end_document(summary.as_json(done), code, held)))
-    else:
+    document = documents.end_document(summary.as_json(done), code, held) if as_json else None
+    if document is None:
         summary.print_summary(done, only_due=not context.look_ahead.longest_seconds)
         print_held(held)
     if is_late:
@@ -159,22 +172,22 @@ def _sweep(
         )
     if done.ledger_error:
         print(make_printable(f"duesweep: {done.ledger_error}"), file=sys.stderr)
-    return done, code
+    return done, End(code, document)
 
 
-def _print_idle(context: SweepContext, look: Look, *, as_json: bool) -> None:
+def _idle(context: SweepContext, look: Look, *, as_json: bool) -> End:
     source, held = context.store.source, held_in_sweep(look.pauses, (), 0)
     if as_json:
-        print(json.dumps(documents.idle_document(source, look.next_due, held)))
-    else:
-        print(make_printable(idle_sentence(source, look.next_due)))
-        print_held(held)
+        return End(ExitCode.DONE, documents.idle_document(source, look.next_due, held))
+    print(make_printable(idle_sentence(source, look.next_due)))
+    print_held(held)
+    return End(ExitCode.DONE)
 
 
-def _print_unbegun(context: SweepContext, *, as_json: bool) -> None:
+def _unbegun(context: SweepContext, *, as_json: bool) -> End:
     source = context.store.source
     if as_json:
-        print(json.dumps(documents.unbegun_document(source)))
-    else:
-        text = f"{source}: the sweep was stopped before it began; the next sweep continues."
-        print(make_printable(text))
+        return End(ExitCode.DONE, documents.unbegun_document(source))
+    text = f"{source}: the sweep was stopped before it began; the next sweep continues."
+    print(make_printable(text))
+    return End(ExitCode.DONE)
