@@ -249,6 +249,8 @@ def test_show_of_an_unknown_id_fails(endpoint: Endpoint, duesweep: Duesweep) -> 
 
     assert (shown.code, shown.out) == (3, "")
     assert "no error" in shown.err
+    shown = duesweep("errors", "show", "nothing", "--json")
+    assert (shown.document["errors"], shown.document["exit_code"]) == ([], 3)
 
 
 def test_one_error_needs_no_question_and_is_not_replayed_twice(

@@ -51,7 +51,9 @@ def test_paused_destination_gets_nothing_and_costs_no_attempt_until_it_is_resume
     idle = _document(capsys, endpoint, "sweep")
     assert (idle["outcome"], [one["what"] for one in idle["held_back"]]) == ("idle", ["Bill*"])
 
-    assert _document(capsys, endpoint, "resume", "Bill*")["resumed"] is True
+    resumed = _document(capsys, endpoint, "resume", "Bill*")
+    assert (resumed["resumed"], resumed["exit_code"]) == (True, 0)
+    assert _document(capsys, endpoint, "resume", "Bill*", code=3)["exit_code"] == 3
     assert _document(capsys, endpoint, "sweep")["dispatched"] == 3
     assert len(ledger.rows("tombstones")) == 5
 

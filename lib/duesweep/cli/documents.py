@@ -7,16 +7,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from duesweep.cli.endings import command_of
 from duesweep.core.held import HeldBack
 from duesweep.report.held import held_document
 from duesweep.report.idle import NextDue
 from duesweep.stores.journal import SweepReport
 
-_SWEEPS = {"sweep", "handover"}
-# `--json` of the commands that are not here prints a line for each result.
+_SWEEPS = {("sweep",), ("handover",)}
+# `--json` of the commands that are not here prints a line for each result, or, as
+# `rabbitmq delays migrate`, its own document after an error.
 _ONE_DOCUMENT = {
-    *("plan", "list", "show", "cancel", "reschedule", "restore", "errors"),
-    *("pause", "resume", "paused", "doctor", "audit", "maintain"),
+    *(("plan",), ("list",), ("show",), ("cancel",), ("reschedule",), ("restore",), ("setup",)),
+    *(("errors", each) for each in ("list", "show", "replay", "discard")),
+    *(("pause",), ("resume",), ("paused",), ("doctor",), ("audit",), ("maintain",)),
+    *(("queue", "create"), ("queue", "send"), ("rabbitmq", "send")),
+    *(("rabbitmq", "delays", "create"), ("rabbitmq", "delays", "verify")),
+    *(("rabbitmq", "endpoint", "create"),),
+    *(("subscriptions", each) for each in ("create", "add", "remove")),
 }
 _EMPTY: dict[str, Any] = {"failures": [], "breakers": [], "held_back": []}
 
@@ -88,7 +95,8 @@ def print_failure(arguments: Sequence[str], exit_code: int, error: str) -> None:
     """Print the document of a command that an error ended, if `arguments` ask for JSON."""
     if "--json" not in arguments:
         return
-    command, failed = arguments[0], {"exit_code": int(exit_code), "error": error}
+    failed: dict[str, Any] = {"exit_code": int(exit_code), "error": error}
+    command = command_of(arguments)
     if command in _SWEEPS:
         # Numbers are null: what the sweep did before the error is not known here.
         failed = dict.fromkeys(_nothing()) | _EMPTY | {"outcome": "error"} | failed

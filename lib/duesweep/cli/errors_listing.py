@@ -78,6 +78,7 @@ def show(file: Path | None, overrides: Sequence[str], message: str, *, as_json: 
     """Show all errors of a message, the last one first."""
     with _messages(file, overrides) as (source, messages):
         rows = list(messages.rows(ErrorFilter(ids=(message,))))
+        code = ExitCode.DONE if rows else ExitCode.MESSAGES_FAILED
         if not rows:
             print(
                 make_printable(
@@ -95,12 +96,12 @@ def show(file: Path | None, overrides: Sequence[str], message: str, *, as_json: 
                 )
                 for row in rows
             ]
-            print(json.dumps({"source": source, "errors": documents}))
+            print(json.dumps({"source": source, "errors": documents, "exit_code": int(code)}))
         else:
             for row in rows:
                 details, changes = messages.details(row.id), messages.changes(row.id)
                 print("\n".join(report.details_lines(row, details, changes)), end="\n\n")
-    return ExitCode.DONE if rows else ExitCode.MESSAGES_FAILED
+    return code
 
 
 @contextmanager

@@ -56,11 +56,12 @@ def resume(file: Path | None, overrides: Sequence[str], pattern: str, *, as_json
     """End a pause."""
     with _open(file, overrides, "resume") as (driver, session):
         was_paused = session.resume(pattern)
+        code = ExitCode.DONE if was_paused else ExitCode.MESSAGES_FAILED
         others = session.pauses()
         holding = [one for one in others if fits_destination(pattern, one.pattern)]
         if as_json:
-            document = _document(driver.source, others) | {"resumed": was_paused}
-            print(json.dumps(document))
+            ends = {"resumed": was_paused, "exit_code": int(code)}
+            print(json.dumps(_document(driver.source, others) | ends))
         elif was_paused:
             goes_on = f"{pattern} goes on with the next batch"
             text = f"the pause of {pattern} has ended" if holding else goes_on
@@ -75,7 +76,7 @@ def resume(file: Path | None, overrides: Sequence[str], pattern: str, *, as_json
                 f"resume {one.pattern!r}"
             )
             print(make_printable(text), file=sys.stderr)
-    return ExitCode.DONE if was_paused else ExitCode.MESSAGES_FAILED
+    return code
 
 
 def paused(file: Path | None, overrides: Sequence[str], *, as_json: bool) -> ExitCode:

@@ -25,6 +25,11 @@ _MISSING = ("--json", "--config", "missing.toml")
         ("resume", "Billing"),
         ("paused",),
         ("doctor",),
+        ("setup",),
+        ("errors", "show", "id"),
+        ("queue", "send", "Billing"),
+        ("rabbitmq", "delays", "create"),
+        ("subscriptions", "create"),
     ],
     ids=lambda command: " ".join(command[:2]),
 )
@@ -50,6 +55,6 @@ def test_command_of_many_results_prints_none(
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    assert main(["setup", *_MISSING[1:]]) == 2
+    assert main(["queue", "receive", "Billing", *_MISSING]) == 2
 
     assert capsys.readouterr().out == ""
