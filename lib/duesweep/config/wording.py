@@ -8,6 +8,7 @@ from typing import Any, TypeGuard
 
 from pydantic import BaseModel
 
+from duesweep.config.dsn import holds_password
 from duesweep.config.model import ENVIRONMENT, Config
 from duesweep.config.places import Places
 from duesweep.config.sections import LimitConfig, QueueConfig, RouteConfig
@@ -19,8 +20,7 @@ _LISTED: dict[str, type[BaseModel]] = {"route": RouteConfig, "limit": LimitConfi
 _KINDS = ("postgresql", "sqlserver", "msmq", "sql-persistence")
 # So much of a wrong value is shown.
 _LONGEST = 200
-# By pydantic's error types of numbers and choices, which are never secret, what the value must be,
-# and the name of the bound.
+# By pydantic's error types of numbers and choices, what the value must be, and the bound's name.
 _BOUNDS = {
     "greater_than_equal": ("at least {}", "ge"),
     "greater_than": ("more than {}", "gt"),
@@ -137,7 +137,7 @@ def _problem_of(error: Mapping[str, Any]) -> Problem:
     match error["type"], [*error["loc"]]:
         case _, ["store", "kind"] if not isinstance(error["input"], bool | int | float):
             return Problem(
-                f"store.kind is wrong: it is {error['input']!r}, and must be one of "
+                f"store.kind is wrong: it is {_shown(repr(error['input']))}, and must be one of "
                 f"{', '.join(_KINDS)}, or a custom store as package.module:Class",
                 _hint(str(error["input"]).lower(), _KINDS),
             )
@@ -189,8 +189,14 @@ def _reason(error: Mapping[str, Any]) -> str:
     if error["type"] in _BOUNDS:
         words, bound = _BOUNDS[error["type"]]
         must = words.format(error.get("ctx", {}).get(bound))
-        return f"it is {shorten(str(error['input']), _LONGEST)}, and must be {must}"
+        return f"it is {_shown(error['input'])}, and must be {must}"
     return _REASONS.get(error["type"]) or str(error["msg"]).lower()
+
+
+def _shown(value: object) -> str:
+    """A wrong value of a number or a choice. Somebody may have written a password there."""
+    text = str(value)
+    return "a dsn" if holds_password(text) else shorten(text, _LONGEST)
 
 
 def _is_section(model: Any) -> TypeGuard[type[BaseModel]]:

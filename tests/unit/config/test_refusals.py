@@ -211,6 +211,15 @@ def test_refusal_tells_no_secrets() -> None:
     assert "s3cret" not in refusal
 
 
+@pytest.mark.parametrize("setting", ["store.kind", "queues.default.kind"])
+@pytest.mark.parametrize("value", ["postgresql://a:s3cret@db/sales", "Server=db;Pwd=s3cret"])
+def test_dsn_in_the_place_of_a_kind_is_not_shown(setting: str, value: str) -> None:
+    refusal = _refused(MINIMAL, f"{setting}={value}")
+
+    assert f"{setting} is wrong: it is a dsn, and must be" in refusal
+    assert "s3cret" not in refusal
+
+
 def test_every_section_of_the_configuration_refuses_unknown_keys() -> None:
     for name, section in Config.model_fields.items():
         if name not in {"queues", "route", "limit"}:
