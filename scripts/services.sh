@@ -9,6 +9,8 @@ root=$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")
 # shellcheck source=scripts/environment.sh
 source "$root/scripts/environment.sh"
 services=$root/.cache/services
+# Only this process's: another one may be fetching, too.
+fetched=$services/apt-$$
 # What makes it ready (environment.sh).
 preparation="$root/scripts/services.sh $*"
 
@@ -50,7 +52,7 @@ Debian has as $packages."
   fi
   echo "Unpacking $packages into .cache/services/$name: once." >&2
   rm -rf "$unfinished"
-  mkdir -p "$unfinished" "$services/apt/lists/partial" "$services/apt/cache/archives/partial"
+  mkdir -p "$unfinished" "$fetched/lists/partial" "$fetched/cache/archives/partial"
   if ! { fetch_packages && unpack_into "$unfinished"; } > "$log" 2>&1; then
     tail -n 5 "$log" >&2
     die "$name could not be unpacked: see above, and $log. Or install: $packages." 1
@@ -62,18 +64,18 @@ Debian has as $packages."
 
 # With apt's state in folders of our own, so that neither root nor apt's locks are needed.
 fetch_packages() {
-  local apt=(apt-get --quiet --yes -o "Dir::State::Lists=$services/apt/lists"
-    -o "Dir::Cache=$services/apt/cache" -o Debug::NoLocking=1 -o APT::Sandbox::User=root)
-  rm -f "$services"/apt/cache/archives/*.deb
-  [[ -e $services/apt/updated ]] || "${apt[@]}" update || return
-  : > "$services/apt/updated"
+  local apt=(apt-get --quiet --yes -o "Dir::State::Lists=$fetched/lists"
+    -o "Dir::Cache=$fetched/cache" -o Debug::NoLocking=1 -o APT::Sandbox::User=root)
+  rm -f "$fetched"/cache/archives/*.deb
+  [[ -e $fetched/updated ]] || "${apt[@]}" update || return
+  : > "$fetched/updated"
   # shellcheck disable=SC2086 # one word for each package
   "${apt[@]}" install --download-only --no-install-recommends --no-upgrade $packages
 }
 
 unpack_into() {
   local package erlang=$1/usr/lib/erlang
-  for package in "$services"/apt/cache/archives/*.deb; do
+  for package in "$fetched"/cache/archives/*.deb; do
     dpkg -x "$package" "$1" || return
   done
   [[ ! -e $erlang ]] || make_movable "$erlang"
@@ -87,7 +89,7 @@ make_movable() {
 }
 
 once environment_is_current make_environment
-trap 'rm -rf "$services/apt"' EXIT
+trap 'rm -rf "$fetched"' EXIT
 status=0
 for name in "$@"; do
   packages=$(packages_of "$name") || exit

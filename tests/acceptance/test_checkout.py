@@ -144,3 +144,23 @@ def test_service_that_cannot_be_fetched_says_what_to_install(bare: Path, tmp_pat
         "openssl is missing, and this machine has no apt-get to fetch it with: install what Debian "
         "has as openssl."
     )
+
+
+def test_service_that_is_there_leaves_what_another_start_is_fetching(bare: Path) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("this machine has no openssl of its own")
+    bare.chmod(0o755)
+    (bare / ".venv").symlink_to(_ROOT / ".venv")
+    fetching = bare / ".cache" / "services" / "apt"
+    fetching.mkdir(parents=True)
+
+    done = subprocess.run(
+        [str(bare / "scripts" / "services.sh"), "openssl"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert fetching.exists()
