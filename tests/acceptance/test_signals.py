@@ -85,7 +85,6 @@ def test_signal_at_any_moment_of_a_watcher_ends_it(endpoint: Endpoint, number: i
         assert "Traceback" not in err
 
 
-@pytest.mark.slow
 def test_second_signal_while_metrics_are_pushed_leaves_one_document(endpoint: Endpoint) -> None:
     endpoint.set_up("Billing")
     endpoint.delay()

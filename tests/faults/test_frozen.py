@@ -140,7 +140,6 @@ def test_sweep_beside_a_frozen_settler_dispatches_and_names_it(
     assert ledger.count("tombstones") == 2
 
 
-@pytest.mark.slow
 def test_sweep_that_can_only_settle_and_cannot_is_one_document(
     endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -192,7 +191,6 @@ def test_ledger_is_not_locked_while_the_journal_is_read(
         )
 
 
-@pytest.mark.slow
 def test_batch_that_waits_for_another_server_is_not_taken_for_a_frozen_one(
     endpoint: Endpoint,
 ) -> None:
@@ -215,7 +213,6 @@ def test_batch_that_waits_for_another_server_is_not_taken_for_a_frozen_one(
     assert _sweep(endpoint) == 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("point", ["after claim", "after deliver", "before commit"])
 def test_sweep_that_was_frozen_in_a_batch_does_it_again_on_a_new_session(
     endpoint: Endpoint, tmp_path: Path, point: str
