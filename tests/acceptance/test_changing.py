@@ -9,18 +9,16 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 
-from duesweep import wiring
 from duesweep.cli import commands
 from duesweep.cli.app import main
 from duesweep.core.message import MESSAGE_ID
-from duesweep.engines.in_process import InProcessEngine
 from duesweep.errors import LedgerError
 from duesweep.ledger.delta_rs.tables import DeltaRsTables
 from duesweep.stores.journal import SweepReport
-from duesweep.sweep import sweep
 from duesweep.testing.builders import BODY, headers_text
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
+from support.sweeps import run_sweep
 
 HOUR = 3_600
 REASON = ("--reason", "a test")
@@ -41,7 +39,7 @@ def run(endpoint: Endpoint, *arguments: str, **settings: object) -> int:
 
 
 def swept(endpoint: Endpoint) -> SweepReport:
-    return sweep(InProcessEngine(), wiring.sweep_context(endpoint.config()))
+    return run_sweep(endpoint)
 
 
 def command_id(printed: str) -> str:

@@ -9,14 +9,13 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from duesweep import wiring
 from duesweep.cli.app import main
 from duesweep.core.address import quote_name
 from duesweep.engines.base import Engine
-from duesweep.sweep import sweep
 from support.diagnosis import diagnosed
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
+from support.sweeps import run_sweep
 
 README = Path(__file__).parents[2] / "README.md"
 Capture = pytest.CaptureFixture[str]
@@ -88,7 +87,7 @@ def test_listed_rights_are_enough_for_sweep_settle_and_doctor(
     before = diagnosed(capsys, owned_file)
     assert {check for check, _ in before.to_mend()} == {"table-exists"}
 
-    summary = sweep(engine, wiring.sweep_context(owned.config(**_settings(sweeper))))
+    summary = run_sweep(owned, engine, **_settings(sweeper))
 
     assert (summary.dispatched, summary.exhausted, summary.outcome) == (4, 1, "failures")
     assert len(ledger.rows("tombstones")) == 5

@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 
-from duesweep import wiring
 from duesweep.cli.app import main
-from duesweep.engines.in_process import InProcessEngine
-from duesweep.sweep import sweep
 from duesweep.testing.builders import delayed_row
 from support.endpoint import Endpoint
+from support.sweeps import run_sweep
 
 Captured = pytest.CaptureFixture[str]
 
@@ -31,7 +29,7 @@ def _document(capsys: Captured, endpoint: Endpoint, *arguments: str) -> dict[str
 
 
 def _sweep(endpoint: Endpoint, **settings: object) -> None:
-    sweep(InProcessEngine(), wiring.sweep_context(endpoint.config(**settings)))
+    run_sweep(endpoint, **settings)
 
 
 def test_message_is_shown_whole(capsys: Captured, endpoint: Endpoint) -> None:

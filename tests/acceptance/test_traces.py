@@ -7,17 +7,15 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from duesweep import wiring
 from duesweep.cli.app import main
 from duesweep.core.tracing import NoTracing
 from duesweep.engines.base import Engine
-from duesweep.engines.in_process import InProcessEngine
-from duesweep.sweep import sweep
 from duesweep.telemetry.tracing import OtlpTracing
 from duesweep.testing.builders import delayed_row
 from duesweep.wiring.tracing import tracing as made_tracing
 from support.endpoint import Endpoint
 from support.otlp import Collector, attributes, collecting
+from support.sweeps import run_sweep
 
 _TRACE, _SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
@@ -47,7 +45,7 @@ def test_sweep_slices_and_sends_are_one_trace_with_links_to_who_sent_the_message
 ) -> None:
     _delay(endpoint)
 
-    assert sweep(engine, wiring.sweep_context(endpoint.config())).outcome == "done"
+    assert run_sweep(endpoint, engine).outcome == "done"
 
     (root,) = collector.named("sweep")
     found = attributes(root)
@@ -74,7 +72,7 @@ def test_collector_that_refuses_costs_nothing_but_its_traces(
     _delay(endpoint)
     collector.status = 400
 
-    done = sweep(InProcessEngine(), wiring.sweep_context(endpoint.config()))
+    done = run_sweep(endpoint)
 
     assert (done.outcome, endpoint.waiting()) == ("done", [])
     # A process that was refused sends nothing for a while.
@@ -139,6 +137,6 @@ def test_exporter_that_raises_fails_no_sweep(
 
     monkeypatch.setattr("duesweep.telemetry.tracing.OTLPSpanExporter.export", export)
 
-    done = sweep(InProcessEngine(), wiring.sweep_context(endpoint.config()))
+    done = run_sweep(endpoint)
 
     assert (done.outcome, collector.spans) == ("done", [])

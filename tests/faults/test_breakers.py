@@ -12,15 +12,14 @@ import pytest
 from duesweep import wiring
 from duesweep.demo.server import EmbeddedServer
 from duesweep.engines.base import Engine
-from duesweep.engines.in_process import InProcessEngine
 from duesweep.errors import ExitCode
-from duesweep.sweep import exit_code, sweep
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.ports import free_port
 from support.postgresql_server import PostgreSqlEndpoint, endpoint_in_postgresql
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.settings import set_up, settings
+from support.sweeps import exit_code, run_sweep
 from support.waiting import until
 
 _BATCH_ROWS = 50
@@ -41,7 +40,7 @@ def test_queue_table_that_is_locked_for_a_while_gets_all_in_the_same_sweep(
 
     with ThreadPoolExecutor() as pool:
         with endpoint.server.locked(endpoint.addresses.parse("Shipping")):
-            sweeping = pool.submit(sweep, engine, context)
+            sweeping = pool.submit(run_sweep, context, engine)
             until(lambda: len(endpoint.fetch('SELECT FROM "Billing"')) == 1_000, 300)
         summary = sweeping.result(300)
 
@@ -59,15 +58,14 @@ def test_queue_table_that_stays_locked_is_left_after_the_time_to_trigger(
 ) -> None:
     endpoint.set_up("Billing", "Shipping")
     endpoint.delay_many(2_000, ("Billing", "Shipping"))
-    context = wiring.sweep_context(
-        endpoint.config(sweep__batch_rows=_BATCH_ROWS, breaker__trigger_seconds=10)
-    )
 
     with endpoint.server.locked(endpoint.addresses.parse("Shipping")):
-        sweep(engine, wiring.sweep_context(endpoint.config(breaker__trigger_seconds=0)))
+        run_sweep(endpoint, engine, breaker__trigger_seconds=0)
         endpoint.delay_many(100, ("Billing",))
         began = time.monotonic()
-        summary = sweep(engine, context)
+        summary = run_sweep(
+            endpoint, engine, sweep__batch_rows=_BATCH_ROWS, breaker__trigger_seconds=10
+        )
         seconds = time.monotonic() - began
 
     assert exit_code(summary) == ExitCode.WORK_LEFT
@@ -103,7 +101,7 @@ def test_server_that_restarts_while_a_sweep_dispatches_cuts_nothing_and_doubles_
     context = wiring.sweep_context(endpoint.config(sweep__batch_rows=5))
 
     with ThreadPoolExecutor() as pool:
-        sweeping = pool.submit(sweep, InProcessEngine(), context)
+        sweeping = pool.submit(run_sweep, context)
         until(lambda: len(endpoint.fetch(_BATCHES)) > 100, 300)
         endpoint.server.admin.close()
         restarting.restart()
@@ -139,7 +137,7 @@ def test_broker_that_is_stopped_and_started_while_a_sweep_dispatches_leaves_noth
     )
 
     with ThreadPoolExecutor() as pool:
-        sweeping = pool.submit(sweep, InProcessEngine(), context)
+        sweeping = pool.submit(run_sweep, context)
         until(lambda: len(endpoint.fetch(_BATCHES)) > 10, 300)
         broker.connection.close()
         broker.server.control("stop_app")

@@ -16,7 +16,6 @@ from duesweep.core.change import Command, CommandName
 from duesweep.core.moment import Moment
 from duesweep.core.policy import BatchLimits
 from duesweep.core.waiting import DueSpan
-from duesweep.engines.in_process import InProcessEngine
 from duesweep.errors import StoreError
 from duesweep.ledger.delta_rs.tables import DeltaRsTables
 from duesweep.ledger.ledger import Ledger
@@ -25,10 +24,10 @@ from duesweep.restore import CancelledId, CancelledMessages, Restore
 from duesweep.steer import CommandReport, Work, run_command
 from duesweep.stores.postgresql.changing import PostgreSqlChangeSession
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
-from duesweep.sweep import sweep
 from support.endpoint import Endpoint
 from support.faults.dead_sweeps import await_end_of
 from support.ledger_reader import LedgerReader
+from support.sweeps import run_sweep
 
 HOUR = 3_600
 BATCH_ROWS = 3
@@ -96,7 +95,7 @@ def context(endpoint: Endpoint) -> SweepContext:
     """A store that was swept before, so that its ledger is there."""
     endpoint.set_up("Billing")
     context = wiring.sweep_context(endpoint.config())
-    assert sweep(InProcessEngine(), context).outcome == "done"
+    assert run_sweep(context).outcome == "done"
     return context
 
 
@@ -147,7 +146,7 @@ def test_cancel_that_is_killed_is_settled_once_and_the_rest_waits(
     keys = endpoint.delay_many(MESSAGES, due_in_seconds=HOUR)
 
     killed(monkeypatch, context, CANCELLING[step], lambda: cancel(context, keys))
-    sweep(InProcessEngine(), context)
+    run_sweep(context)
 
     cancelled = [row.message_key for row in ledger.rows("changes")] if has_changes(context) else []
     assert len(cancelled) == len(set(cancelled))
@@ -188,7 +187,7 @@ def test_reschedule_that_is_killed_has_moved_what_the_ledger_says(
         steps[step],
         lambda: command(context, CommandName.RESCHEDULE, work),
     )
-    done = sweep(InProcessEngine(), context)
+    done = run_sweep(context)
 
     moved = [row.message_key for row in ledger.rows("changes")] if has_changes(context) else []
     assert (
@@ -251,13 +250,13 @@ def test_two_cancels_at_once_and_a_sweep_take_each_message_once(
     with ThreadPoolExecutor(3) as pool:
         first = pool.submit(cancel, context, keys)
         second = pool.submit(cancel, context, keys[::-1])
-        swept = pool.submit(sweep, InProcessEngine(), context)
+        swept = pool.submit(run_sweep, context)
         cancelled = first.result().tally.changed + second.result().tally.changed
         dispatched = swept.result().dispatched
 
     waiting = endpoint.waiting()
     assert cancelled + dispatched + len(waiting) == 600
-    sweep(InProcessEngine(), context)
+    run_sweep(context)
     tombstones = ledger.rows("tombstones")
     assert sorted(row.message_key for row in tombstones) == sorted(keys)
     assert len(endpoint.queue_rows("Billing")) == dispatched + len(waiting)

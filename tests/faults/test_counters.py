@@ -1,10 +1,9 @@
 """Retry counters of messages that others took."""
 
-from duesweep import wiring
 from duesweep.engines.base import Engine
-from duesweep.sweep import sweep
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
+from support.sweeps import run_sweep
 
 
 def test_counter_of_a_message_that_is_gone_goes_with_the_next_sweep(
@@ -12,12 +11,11 @@ def test_counter_of_a_message_that_is_gone_goes_with_the_next_sweep(
 ) -> None:
     endpoint.set_up("Billing")
     taken, kept = endpoint.delay_many(2, ["Nowhere"])
-    context = wiring.sweep_context(endpoint.config())
-    sweep(engine, context)
+    run_sweep(endpoint, engine)
     assert set(endpoint.attempts()) == {taken, kept}
     endpoint.execute(f"DELETE FROM {endpoint.delayed} WHERE id = $1", taken)
 
-    sweep(engine, context)
+    run_sweep(endpoint, engine)
 
     assert set(endpoint.attempts()) == {kept}
     assert {row.message_key for row in ledger.rows("retries")} == {kept}

@@ -12,11 +12,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from duesweep import wiring
-from duesweep.engines.in_process import InProcessEngine
-from duesweep.sweep import sweep
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
+from support.sweeps import run_sweep
 from support.waiting import until
 
 _ROOT = Path(__file__).parents[2]
@@ -121,7 +119,7 @@ def test_sweep_that_is_ended_says_so_in_a_sentence(
     assert (told["exit_code"], told["outcome"]) in {(code, "error"), (4, "incomplete")}
     assert re.search(expected, told["error"])
 
-    sweep(InProcessEngine(), wiring.sweep_context(endpoint.config()))
+    run_sweep(endpoint)
 
     tombstones = ledger.rows("tombstones")
     assert len(tombstones) == len({row.message_key for row in tombstones}) == _MESSAGES

@@ -21,10 +21,10 @@ from duesweep.ledger.opening import open_ledger
 from duesweep.settle import check_binding
 from duesweep.stores.journal import SweepSummary
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
-from duesweep.sweep import sweep
 from support.endpoint import Endpoint
 from support.faults.processes import SweepProcess
 from support.ledger_reader import LedgerReader
+from support.sweeps import run_sweep
 
 
 @contextmanager
@@ -53,7 +53,7 @@ def _sweep_at_once(
 
     def one(root: Path) -> SweepSummary | ConfigError:
         try:
-            return sweep(engine, replace(context, ledger_root=str(root)))
+            return run_sweep(replace(context, ledger_root=str(root)), engine)
         except ConfigError as error:
             return error
 
@@ -139,7 +139,7 @@ def test_ledger_that_was_created_and_not_bound_is_taken_by_the_next_first_sweep(
     for file in sorted((ledger.root / "sweeps").rglob("*"), reverse=True):
         file.rmdir() if file.is_dir() else file.unlink()
 
-    assert sweep(engine, context).dispatched == 1
+    assert run_sweep(context, engine).dispatched == 1
 
     with context.store.open_driver() as session:
         assert session.binding() == ledger_id

@@ -15,10 +15,10 @@ from duesweep.engines.in_process import InProcessEngine
 from duesweep.engines.spark import SparkEngine
 from duesweep.errors import LedgerError
 from duesweep.ledger.ledger import Ledger
-from duesweep.sweep import exit_code, sweep
 from support.endpoint import Endpoint
 from support.faults.small_disk import SmallDisk, small_disk
 from support.ledger_reader import LedgerReader
+from support.sweeps import exit_code, run_sweep
 
 _FULL = "No space left on device"
 
@@ -56,19 +56,19 @@ def _assert_complete(endpoint: Endpoint, context: SweepContext, sent: int) -> No
 def test_full_disk_does_not_stop_delivery_and_the_ledger_is_complete_once_it_is_freed(
     engine: Engine, endpoint: Endpoint, context: SweepContext, disk: SmallDisk
 ) -> None:
-    sweep(engine, context)
+    run_sweep(context, engine)
     disk.fill()
 
     for count in (10, 3):
         endpoint.delay_many(count)
-        report = sweep(engine, context)
+        report = run_sweep(context, engine)
         assert (report.dispatched, report.outcome) == (count, "done")
         assert _FULL in str(report.ledger_error)
         assert len(str(report.ledger_error).splitlines()) == 1
         assert exit_code(report) == 4
     disk.free()
     endpoint.delay()
-    report = sweep(engine, context)
+    report = run_sweep(context, engine)
 
     assert (report.ledger_error, exit_code(report)) == (None, 0)
     _assert_complete(endpoint, context, 5 + 10 + 3 + 1)
@@ -81,13 +81,13 @@ def test_first_sweep_on_a_full_disk_dispatches_nothing_without_a_ledger(
     waiting = endpoint.waiting()
 
     with pytest.raises(LedgerError, match=_FULL) as caught:
-        sweep(engine, context)
+        run_sweep(context, engine)
 
     assert caught.value.exit_code == 4
     assert endpoint.waiting() == waiting
     assert endpoint.fetch("SELECT FROM duesweep_bindings") == []
     disk.free()
-    assert sweep(engine, context).dispatched == 5
+    assert run_sweep(context, engine).dispatched == 5
     _assert_complete(endpoint, context, 5)
 
 
@@ -106,28 +106,28 @@ def _journal_of_ten(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
 def test_journal_that_holds_too_much_ends_delivery(
     engine: Engine, endpoint: Endpoint, context: SweepContext, disk: SmallDisk
 ) -> None:
-    sweep(engine, context)
+    run_sweep(context, engine)
     disk.fill()
     endpoint.delay_many(10)
-    sweep(engine, context)
+    run_sweep(context, engine)
     endpoint.delay()
     waiting = endpoint.waiting()
 
     with pytest.raises(LedgerError, match=f"{_FULL}.*Nothing more is dispatched") as caught:
-        sweep(engine, context)
+        run_sweep(context, engine)
 
     assert caught.value.exit_code == 4
     assert "holds 10 messages" in str(caught.value)
     assert endpoint.waiting() == waiting
     disk.free()
-    assert sweep(engine, context).dispatched == 1
+    assert run_sweep(context, engine).dispatched == 1
     _assert_complete(endpoint, context, 16)
 
 
 def test_disk_that_fills_up_between_two_tables_is_settled_once(
     engine: Engine, endpoint: Endpoint, context: SweepContext, disk: SmallDisk
 ) -> None:
-    sweep(engine, context)
+    run_sweep(context, engine)
     endpoint.delay_many(4)
     replaced = Ledger.append
 
@@ -137,10 +137,10 @@ def test_disk_that_fills_up_between_two_tables_is_settled_once(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Ledger, "append", fill_after)
-        assert sweep(engine, context).dispatched == 4
+        assert run_sweep(context, engine).dispatched == 4
     disk.free()
     endpoint.delay()
-    assert sweep(engine, context).ledger_error is None
+    assert run_sweep(context, engine).ledger_error is None
 
     _assert_complete(endpoint, context, 10)
 
@@ -158,19 +158,19 @@ def test_writer_that_fails_leaves_the_sweep_to_the_next(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Ledger, "append", fail)
-        report = sweep(engine, context)
+        report = run_sweep(context, engine)
     assert (report.dispatched, report.ledger_error) == (5, "the storage is away")
     assert exit_code(report) == 4
     assert ledger.rows("tombstones") == []
 
-    assert sweep(engine, context).found == 0
+    assert run_sweep(context, engine).found == 0
     _assert_complete(endpoint, context, 5)
 
 
 def test_full_disk_is_one_sentence_on_the_shell(
     engine: Engine, endpoint: Endpoint, context: SweepContext, disk: SmallDisk
 ) -> None:
-    sweep(engine, context)
+    run_sweep(context, engine)
     disk.fill()
     endpoint.delay_many(10)
     file = endpoint.config_file(
@@ -194,14 +194,14 @@ def test_full_disk_is_one_sentence_on_the_shell(
 def test_run_with_nothing_due_adds_no_unsettled_sweep(
     engine: Engine, endpoint: Endpoint, context: SweepContext, disk: SmallDisk
 ) -> None:
-    sweep(engine, context)
+    run_sweep(context, engine)
     disk.fill()
     endpoint.delay()
-    assert sweep(engine, context).ledger_error is not None
+    assert run_sweep(context, engine).ledger_error is not None
     unsettled = endpoint.fetch("SELECT sweep_id FROM duesweep_sweeps")
 
     with pytest.raises(LedgerError, match=_FULL):
-        sweep(engine, context)
+        run_sweep(context, engine)
 
     assert endpoint.fetch("SELECT sweep_id FROM duesweep_sweeps") == unsettled
     assert len(unsettled) == 1

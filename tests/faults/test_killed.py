@@ -5,15 +5,13 @@ import threading
 import pytest
 from pyspark.sql import SparkSession
 
-from duesweep import wiring
-from duesweep.engines.in_process import InProcessEngine
 from duesweep.engines.spark import SparkEngine
 from duesweep.stores.journal import SweepSummary
-from duesweep.sweep import exit_code, sweep
 from support.endpoint import Endpoint
 from support.faults.failing_store import HOLD
 from support.faults.processes import SweepProcess
 from support.ledger_reader import LedgerReader
+from support.sweeps import exit_code, run_sweep
 from support.waiting import until
 
 _SLICES = "SELECT FROM duesweep_journal WHERE kind = 'slice'"
@@ -46,7 +44,7 @@ def test_driver_killed_between_dispatch_and_settle_is_settled_by_the_next_sweep(
     assert len(endpoint.queue_rows("Billing")) == 3_000
     endpoint.delay_many(5)
 
-    summary = sweep(InProcessEngine(), wiring.sweep_context(endpoint.config()))
+    summary = run_sweep(endpoint)
 
     assert (summary.dispatched, summary.outcome) == (5, "done")
     tombstones = ledger.rows("tombstones")
@@ -66,7 +64,7 @@ def test_driver_killed_while_it_dispatches_leaves_the_rest_to_the_next_sweep(
     )
     _kill_held(process, endpoint, slices)
 
-    summary = sweep(InProcessEngine(), wiring.sweep_context(endpoint.config()))
+    summary = run_sweep(endpoint)
 
     tombstones = ledger.rows("tombstones")
     assert len(tombstones) == len({row.message_key for row in tombstones}) == 20_000
@@ -85,9 +83,10 @@ def test_slice_whose_session_is_killed_is_cut_and_the_others_finish(
     endpoint.delay_many(4_000)
     # 0: a slice that loses its session ends. Otherwise it would go on with a new one.
     config = endpoint.config(sweep__batch_rows=20, sweep__slices=2, breaker__trigger_seconds=0)
-    context = wiring.sweep_context(config)
     summaries: list[SweepSummary] = []
-    sweeping = threading.Thread(target=lambda: summaries.append(sweep(SparkEngine(spark), context)))
+    sweeping = threading.Thread(
+        target=lambda: summaries.append(run_sweep(config, SparkEngine(spark)))
+    )
     sweeping.start()
     # One session that is just dispatching, and no other.
     until(
@@ -105,7 +104,7 @@ def test_slice_whose_session_is_killed_is_cut_and_the_others_finish(
     assert "terminat" in str(summary.reason) or "closed" in str(summary.reason)
     assert 2_000 <= summary.dispatched < 4_000
     assert summary.left == 4_000 - summary.dispatched
-    rest = sweep(InProcessEngine(), context)
+    rest = run_sweep(config)
     assert rest.dispatched == summary.left
     tombstones = ledger.rows("tombstones")
     assert len(tombstones) == len({row.message_key for row in tombstones}) == 4_000

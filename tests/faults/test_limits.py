@@ -17,9 +17,9 @@ from duesweep.dispatch import dispatch_slice
 from duesweep.dispatch_job import DispatchJob
 from duesweep.stores.base import DriverSession
 from duesweep.stores.values import Slices
-from duesweep.sweep import sweep
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
+from support.sweeps import run_sweep
 
 PER_SECOND, SLICES = 500, 4
 
@@ -65,7 +65,7 @@ def test_no_second_gets_more_than_the_limit_nor_on_a_quiet_machine_much_less(
     with _arrivals(endpoint) as arrivals:
         engine = _ThreadsEngine(threading.Barrier(sweeps))
         with ThreadPoolExecutor(sweeps) as pool:
-            done = list(pool.map(lambda _: sweep(engine, context), range(sweeps)))
+            done = list(pool.map(lambda _: run_sweep(context, engine), range(sweeps)))
 
     assert {each.outcome for each in done} == {"done"}
     assert sum(each.dispatched for each in done) == messages + 100

@@ -18,13 +18,12 @@ from statistics import median
 import pika
 import pytest
 
-from duesweep import wiring
 from duesweep.engines.base import Engine
-from duesweep.sweep import sweep
 from duesweep.testing.builders import delayed_row, message
 from support.endpoint import Endpoint
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.settings import set_up, settings
+from support.sweeps import run_sweep
 from support.waiting import until
 
 _ROOT = Path(__file__).parents[2]
@@ -62,10 +61,7 @@ def test_what_comes_due_between_two_sweeps_is_neither_early_nor_late(
     engine: Engine, endpoint: Endpoint, broker: Broker
 ) -> None:
     def tick() -> None:
-        sweep(
-            engine,
-            wiring.sweep_context(endpoint.config(**_settings(broker, period=10))),
-        )
+        run_sweep(endpoint, engine, **_settings(broker, period=10))
 
     set_up(endpoint, broker, "Billing")
     tick()  # a session's first sweep takes longer than any other

@@ -14,16 +14,15 @@ from duesweep.cli.app import main
 from duesweep.context import SweepContext
 from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.engines.base import Engine
-from duesweep.engines.in_process import InProcessEngine
 from duesweep.errors import ConfigError
 from duesweep.ledger.identity import ID_PROPERTY, ROLE_PROPERTY, TABLES
 from duesweep.ledger.opening import open_ledger
 from duesweep.ledger.spark.tables import SparkTables
 from duesweep.ledger.spark.types import SPARK_SCHEMAS
-from duesweep.sweep import exit_code, sweep
 from support.diagnosis import diagnosed
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
+from support.sweeps import exit_code, run_sweep
 
 Capture = pytest.CaptureFixture[str]
 
@@ -49,9 +48,9 @@ def context(engine: Engine, endpoint: Endpoint) -> SweepContext:
     """
     endpoint.set_up("Billing")
     endpoint.delay("Nowhere")
-    sweep(InProcessEngine(), wiring.sweep_context(endpoint.config(retry__max_attempts=1)))
+    run_sweep(endpoint, retry__max_attempts=1)
     endpoint.delay_many(2, ["Billing", "Nowhere"])
-    sweep(InProcessEngine(), wiring.sweep_context(endpoint.config()))
+    run_sweep(endpoint)
     endpoint.delay()
     writer = "delta-rs" if engine.spark is None else "spark"
     return wiring.sweep_context(endpoint.config(ledger__writer=writer))
@@ -61,7 +60,7 @@ def _refused(engine: Engine, context: SweepContext, endpoint: Endpoint) -> str:
     """What a sweep says that refuses to start."""
     waiting = endpoint.waiting()
     with pytest.raises(ConfigError) as caught:
-        sweep(engine, context)
+        run_sweep(context, engine)
     assert endpoint.waiting() == waiting
     return str(caught.value)
 
@@ -100,7 +99,7 @@ def test_table_that_lost_its_log_is_named_and_the_way_out_leads_out(
     assert "move the data away" in _refused(engine, context, endpoint)
 
     (ledger.root / name).rename(endpoint.folder / "away")
-    assert sweep(engine, context).dispatched == 1
+    assert run_sweep(context, engine).dispatched == 1
     assert diagnosed(capsys, file, with_spark=True).to_mend() == {nowhere: "fault"}
     assert [len(ledger.rows(other)) > 0 for other in TABLES if other != name] == [True] * 3
 
@@ -133,7 +132,7 @@ def test_ledger_lost_during_a_sweep_is_not_created_anew(
         ledger.root.mkdir(exist_ok=True)
         yield
 
-    report = sweep(engine, context, going_away)
+    report = run_sweep(context, engine, watch=going_away)
 
     assert (report.dispatched, exit_code(report)) == (1, 4)
     assert report.ledger_error is not None
@@ -141,7 +140,7 @@ def test_ledger_lost_during_a_sweep_is_not_created_anew(
     if not name:
         ledger.root.rmdir()
     away.rename(place)
-    assert sweep(engine, context).ledger_error is None
+    assert run_sweep(context, engine).ledger_error is None
     assert len(ledger.rows("tombstones")) == rows + 1
     assert len(ledger.rows("sweeps")) == 4
 
@@ -176,7 +175,7 @@ def test_ledger_of_the_first_version_is_adopted(
     of_root = open_ledger(context.ledger_root, context.ledger_writer, spark)
     assert of_root.read().unmarked == ("errors", "retries", "sweeps")
 
-    assert sweep(engine, context).dispatched == 1
+    assert run_sweep(context, engine).dispatched == 1
 
     identity = of_root.read()
     assert (identity.missing, identity.stray, identity.unmarked) == ((), (), ())
@@ -195,7 +194,7 @@ def test_ledger_without_a_column_takes_it(
     spark.sql(f"CREATE TABLE {sweeps} ({older}) USING delta")
     spark.sql(f"INSERT INTO {sweeps} (sweep_id) VALUES ('older')")
 
-    sweep(engine, context)
+    run_sweep(context, engine)
 
     rows = LedgerReader(Path(context.ledger_root)).rows("sweeps")
     assert {row.sweep_id == "older": row.left for row in rows} == {True: None, False: 0}

@@ -5,15 +5,14 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
-from duesweep import wiring
 from duesweep.engines import spark as engine_module
 from duesweep.engines.spark import SparkEngine
 from duesweep.errors import ExitCode
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
 from duesweep.stores.values import Slices, SweepRun
-from duesweep.sweep import exit_code, sweep
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
+from support.sweeps import exit_code, run_sweep
 
 # A thousand keys to a row, so four rows for each of two slices.
 MESSAGES = 8_000
@@ -56,10 +55,10 @@ def test_slice_whose_keys_were_never_read_whole_is_left_and_the_sweep_is_incompl
     ledger: LedgerReader,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    context = wiring.sweep_context(swept.config(sweep__slices=2))
+    config = swept.config(sweep__slices=2)
     with monkeypatch.context() as patch:
         end_session(patch, row, kills=1_000)
-        cut = sweep(SparkEngine(spark), context)
+        cut = run_sweep(config, SparkEngine(spark))
 
     assert (cut.outcome, exit_code(cut)) == ("incomplete", ExitCode.WORK_LEFT)
     assert cut.reason is not None
@@ -68,7 +67,7 @@ def test_slice_whose_keys_were_never_read_whole_is_left_and_the_sweep_is_incompl
     assert cut.found == cut.dispatched + cut.left
     assert cut.left == len(swept.waiting()) > 0
 
-    rest = sweep(SparkEngine(spark), context)
+    rest = run_sweep(config, SparkEngine(spark))
 
     assert (rest.outcome, rest.dispatched) == ("done", cut.left)
     arrived = [row for queue in ("Billing", "Shipping") for row in swept.queue_rows(queue)]
@@ -83,7 +82,7 @@ def test_slice_whose_second_run_reads_all_keys_is_complete(
 ) -> None:
     end_session(monkeypatch, row=3, kills=1)
 
-    summary = sweep(SparkEngine(spark), wiring.sweep_context(swept.config(sweep__slices=2)))
+    summary = run_sweep(swept, SparkEngine(spark), sweep__slices=2)
 
     assert swept.fetch("SELECT last_value FROM kills")[0].last_value >= 1
     assert (summary.outcome, summary.dispatched, summary.left) == ("done", MESSAGES, 0)

@@ -16,12 +16,12 @@ from duesweep.engines.base import Engine
 from duesweep.engines.in_process import InProcessEngine
 from duesweep.handover import handover
 from duesweep.queues.rabbitmq import ladder
-from duesweep.sweep import sweep
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.proxy import Proxy, Way, proxied
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.settings import set_up, settings
+from support.sweeps import run_sweep
 from support.waiting import until
 
 _BATCH_ROWS = 500
@@ -43,9 +43,9 @@ def test_cut_connections_and_a_full_queue_lose_nothing_and_the_ledger_is_true(
     with proxied(broker.server.amqp) as proxy, _cutting(proxy):
         url = broker.server.url(broker.vhost, proxy.port)
         context = wiring.sweep_context(endpoint.config(**config | {"queues__default__url": url}))
-        summaries = [sweep(engine, context)]
+        summaries = [run_sweep(context, engine)]
         while summaries[-1].outcome == "incomplete":
-            summaries.append(sweep(engine, context))
+            summaries.append(run_sweep(context, engine))
 
     # Two slices' connections may have sent so much at the same moment.
     assert proxy.cuts >= _CUTS

@@ -2,15 +2,13 @@
 
 import pytest
 
-from duesweep import wiring
 from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.engines.base import Engine
-from duesweep.engines.in_process import InProcessEngine
 from duesweep.ledger.opening import open_ledger
 from duesweep.stores.relational.journal import RelationalJournal
-from duesweep.sweep import exit_code, sweep
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
+from support.sweeps import exit_code, run_sweep
 
 
 def test_ledger_gets_all_rows_of_the_sweep_when_it_is_back(
@@ -18,11 +16,11 @@ def test_ledger_gets_all_rows_of_the_sweep_when_it_is_back(
 ) -> None:
     endpoint.set_up("Billing")
     endpoint.delay()
-    sweep(InProcessEngine(), wiring.sweep_context(endpoint.config()))
+    run_sweep(endpoint)
     root, away, other = (ledger.root.with_name(name) for name in ("ledger", "away", "other"))
     open_ledger(str(other), LedgerWriter.DELTA_RS, None).create()
     writer = "delta-rs" if engine.spark is None else "spark"
-    context = wiring.sweep_context(endpoint.config(ledger__writer=writer))
+    config = endpoint.config(ledger__writer=writer)
     endpoint.delay_many(3)
     seal = RelationalJournal.seal
 
@@ -33,14 +31,14 @@ def test_ledger_gets_all_rows_of_the_sweep_when_it_is_back(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RelationalJournal, "seal", seal_and_replace)
-        report = sweep(engine, context)
+        report = run_sweep(config, engine)
     root.rename(other)
     away.rename(root)
 
     assert "was replaced by" in str(report.ledger_error)
     assert (report.dispatched, exit_code(report)) == (3, 4)
     assert ledger.count("tombstones") == 1
-    assert sweep(engine, context).found == 0
+    assert run_sweep(config, engine).found == 0
     assert ledger.count("tombstones") == len(endpoint.queue_rows("Billing")) == 4
     assert sorted(row.dispatched for row in ledger.rows("sweeps"))[-2:] == [1, 3]
     assert endpoint.fetch("SELECT FROM duesweep_journal") == []

@@ -15,17 +15,16 @@ from duesweep.core.error_rows import ErrorFilter
 from duesweep.core.headers import json as headers_json
 from duesweep.core.message import MESSAGE_ID
 from duesweep.core.moment import Moment
-from duesweep.engines.in_process import InProcessEngine
 from duesweep.exhausted import ExhaustedMessages
 from duesweep.ledger.opening import open_ledger
 from duesweep.queues.postgresql import PostgreSqlQueueSession
 from duesweep.replay import Choice, Found, Replay, Target, find_errors
 from duesweep.steer import CommandReport, run_command
 from duesweep.stores.postgresql.changing import PostgreSqlChangeSession
-from duesweep.sweep import sweep
 from duesweep.testing.builders import DelayedRow, delayed_row
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
+from support.sweeps import run_sweep
 
 _ROWS = 25
 _BATCH_ROWS = 10
@@ -47,7 +46,7 @@ def _fail(endpoint: Endpoint, count: int, **overrides: object) -> list[DelayedRo
         "sweep__batch_rows": _BATCH_ROWS,
         **overrides,
     }
-    summary = sweep(InProcessEngine(), wiring.sweep_context(endpoint.config(**settings)))
+    summary = run_sweep(endpoint, **settings)
     assert summary.exhausted == count
     endpoint.create_queue("Billing")
     return rows
@@ -191,7 +190,7 @@ def test_sweep_settles_a_replay_that_was_killed(endpoint: Endpoint, ledger: Ledg
     context = wiring.sweep_context(endpoint.config(sweep__batch_rows=_BATCH_ROWS))
     _kill(_dies_before_close, context)
 
-    sweep(InProcessEngine(), context)
+    run_sweep(context)
 
     assert _replayed(ledger) == _ids(rows)
 
@@ -225,7 +224,7 @@ def test_messages_that_are_put_back_by_a_killed_replay_are_not_put_back_twice(
     assert len(endpoint.waiting()) == _BATCH_ROWS
 
     _replay(context, Target(due=Moment()))
-    sweep(InProcessEngine(), context)
+    run_sweep(context)
 
     assert _arrived(endpoint) == _ids(rows)
     assert _replayed(ledger) == _ids(rows)

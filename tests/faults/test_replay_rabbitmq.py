@@ -4,19 +4,18 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 
-from duesweep import Duesweep, ErrorFilter, wiring
+from duesweep import Duesweep, ErrorFilter
 from duesweep.api.replaying import ErrorsReport
 from duesweep.core.headers import json as headers_json
 from duesweep.core.message import MESSAGE_ID
-from duesweep.engines.in_process import InProcessEngine
 from duesweep.errors import StoreError
-from duesweep.sweep import sweep
 from duesweep.testing.builders import DelayedRow, delayed_row
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.proxy import Way, proxied
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.settings import set_up, settings
+from support.sweeps import run_sweep
 
 _ROWS = 200
 _BATCH_ROWS = 40
@@ -81,7 +80,7 @@ def _fail(endpoint: Endpoint, broker: Broker) -> dict[str, DelayedRow]:
     rows = [replace(delayed_row("Billing", body=_BODY), due=due) for _ in range(_ROWS)]
     endpoint.load(rows)
     config = settings(broker, retry__max_attempts=1, retry__max_exhausted_per_sweep=_ROWS)
-    summary = sweep(InProcessEngine(), wiring.sweep_context(endpoint.config(**config)))
+    summary = run_sweep(endpoint, **config)
     assert summary.exhausted == _ROWS
     broker.create("Billing")
     return {str(headers_json.read(row.headers)[MESSAGE_ID]): row for row in rows}

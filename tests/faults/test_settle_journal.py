@@ -9,10 +9,10 @@ from duesweep.engines.spark import SparkEngine
 from duesweep.errors import ConfigError
 from duesweep.ledger.opening import open_ledger
 from duesweep.settle import settle_leftovers
-from duesweep.sweep import sweep
 from support.endpoint import Endpoint
 from support.faults.dead_sweeps import Dead, assert_settled_once, settle
 from support.ledger_reader import LedgerReader
+from support.sweeps import run_sweep
 
 
 def test_journal_created_anew_loses_and_doubles_nothing(
@@ -26,7 +26,7 @@ def test_journal_created_anew_loses_and_doubles_nothing(
     endpoint.set_up()
     endpoint.delay_many(4)
 
-    summary = sweep(SparkEngine(spark), dead.context)
+    summary = run_sweep(dead.context, SparkEngine(spark))
 
     assert (summary.dispatched, summary.failed) == (4, 2)
     tombstones = ledger.rows("tombstones")
@@ -89,6 +89,6 @@ def test_ledger_that_cannot_be_written_is_refused_before_anything_is_dispatched(
     waiting = endpoint.waiting()
 
     with pytest.raises(ConfigError, match="cannot be written"):
-        sweep(SparkEngine(spark), dead.context)
+        run_sweep(dead.context, SparkEngine(spark))
 
     assert endpoint.waiting() == waiting

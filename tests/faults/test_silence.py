@@ -13,14 +13,13 @@ from duesweep.api.look import look_at
 from duesweep.context import SweepContext
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS
 from duesweep.engines.base import Engine
-from duesweep.engines.in_process import InProcessEngine
 from duesweep.engines.spark import SparkEngine
 from duesweep.errors import ExitCode, StoreError
 from duesweep.stores.journal import SweepSummary
-from duesweep.sweep import exit_code, sweep
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.proxy import Moment, Proxy, proxied
+from support.sweeps import exit_code, run_sweep
 
 SILENCE_SECONDS = 12
 MESSAGES = 400
@@ -65,7 +64,7 @@ class Stage:
     def assert_next_sweep_completes(self) -> None:
         self.proxy.heal()
 
-        summary = sweep(InProcessEngine(), wiring.sweep_context(self.endpoint.config()))
+        summary = run_sweep(self.endpoint)
 
         assert summary.outcome == "done"
         assert self.endpoint.waiting() == []
@@ -103,7 +102,7 @@ class Attempt:
 
     def _sweep(self) -> None:
         try:
-            self.summary = sweep(self.engine, self.context)
+            self.summary = run_sweep(self.context, self.engine)
         except BaseException as error:  # noqa: BLE001 - the test looks at it
             self.errors.append(error)
 

@@ -7,16 +7,15 @@ from dataclasses import dataclass
 
 import pytest
 
-from duesweep import wiring
 from duesweep.engines.base import Engine
 from duesweep.errors import ExitCode
 from duesweep.stores.journal import SweepSummary
-from duesweep.sweep import exit_code, sweep
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.proxy import Moment, Proxy, proxied
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.settings import set_up, settings
+from support.sweeps import exit_code, run_sweep
 
 MESSAGES = 400
 BATCH_ROWS = 50
@@ -52,7 +51,7 @@ class Stage:
 
     def _sweep(self, **more: object) -> SweepSummary:
         config = self.endpoint.config(**settings(self.broker) | more)
-        return sweep(self.engine, wiring.sweep_context(config))
+        return run_sweep(config, self.engine)
 
 
 @pytest.fixture

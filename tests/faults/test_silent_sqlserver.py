@@ -14,9 +14,9 @@ from duesweep.core.timeouts import DEFAULT_TIMEOUTS
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.engines.base import Engine
 from duesweep.errors import DuesweepError, ExitCode, StoreError
-from duesweep.sweep import exit_code, sweep
 from support.ledger_reader import LedgerReader
 from support.proxy import Moment, Proxy, proxied
+from support.sweeps import exit_code, run_sweep
 
 if TYPE_CHECKING:
     from duesweep.config import Config
@@ -56,7 +56,7 @@ class Stage:
         context = replace(wiring.sweep_context(self.config), timeouts=DEFAULT_TIMEOUTS)
         started = time.monotonic()
         try:
-            summary = sweep(self.engine, context)
+            summary = run_sweep(context, self.engine)
             ended = exit_code(summary), str(summary.reason)
         except DuesweepError as error:
             ended = error.exit_code, str(error)
@@ -106,7 +106,7 @@ def test_sweep_whose_store_falls_silent_ends_and_the_next_one_completes(
     assert ended == ExitCode.WORK_LEFT
     assert "has not answered" in reason
     stage.proxy.heal()
-    done = sweep(stage.engine, wiring.sweep_context(stage.endpoint.config()))
+    done = run_sweep(stage.endpoint, stage.engine)
     assert (done.outcome, stage.endpoint.waiting()) == ("done", [])
     arrived = Counter(row.message_id for row in stage.endpoint.queue_rows("Billing"))
     assert (len(arrived), arrived.total()) == (MESSAGES, MESSAGES)

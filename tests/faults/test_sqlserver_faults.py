@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from duesweep import wiring
 from duesweep.engines.base import Engine
 from duesweep.engines.in_process import InProcessEngine
-from duesweep.sweep import sweep
 from support.faults.processes import SweepProcess
 from support.ledger_reader import LedgerReader
+from support.sweeps import run_sweep
 from support.waiting import until
 
 if TYPE_CHECKING:
@@ -28,11 +27,10 @@ def _batches(endpoint: "SqlServerEndpoint") -> int:
 
 
 def _sweep_the_rest(engine: Engine, endpoint: "SqlServerEndpoint") -> None:
-    context = wiring.sweep_context(endpoint.config(sweep__slices=1))
     for _ in range(_ROUNDS):
         if not endpoint.waiting():
             return
-        sweep(engine, context)
+        run_sweep(endpoint, engine, sweep__slices=1)
 
 
 def _each_once(endpoint: "SqlServerEndpoint", keys: list[str]) -> None:

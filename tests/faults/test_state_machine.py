@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from duesweep import wiring
-from duesweep.engines.in_process import InProcessEngine
 from duesweep.errors import SweepClosedError
-from duesweep.sweep import sweep
 from duesweep.testing.builders import delayed_row
+from support.sweeps import run_sweep
 from support.trials.faults import STAGES, points
 from support.trials.history import History, judge
 from support.trials.messages import Expected, Kind
@@ -113,7 +112,7 @@ class Sweeps(RuleBasedStateMachine):
     @rule()
     def sweep_twice_at_once(self) -> None:
         with self._wrong_clock(), ThreadPoolExecutor(2) as pool:
-            both = [pool.submit(sweep, InProcessEngine(), self._context) for _ in range(2)]
+            both = [pool.submit(run_sweep, self._context) for _ in range(2)]
             for ended in both:
                 # A sweep that begins while the other one ends may take it for dead.
                 with suppress(SweepClosedError):
@@ -142,7 +141,7 @@ class Sweeps(RuleBasedStateMachine):
 
     def _sweep(self) -> None:
         with self._wrong_clock():
-            sweep(InProcessEngine(), self._context)
+            run_sweep(self._context)
 
     @contextmanager
     def _wrong_clock(self) -> Iterator[None]:

@@ -17,10 +17,10 @@ from duesweep.audit.audit import AuditReport
 from duesweep.core.message import MESSAGE_ID
 from duesweep.engines.base import Engine
 from duesweep.errors import DuesweepError
-from duesweep.sweep import sweep
 from support.endpoint import Endpoint
 from support.faults.mover import Mover
 from support.ledger_reader import LedgerReader
+from support.sweeps import run_sweep
 
 DESTINATIONS = ("Billing", "Shipping", "Archive", "Nowhere")
 SEED = 20_261_123
@@ -138,7 +138,7 @@ class _Operator:
 
 def _sweep(engine: Engine, endpoint: Endpoint) -> None:
     config = endpoint.config(retry__max_attempts=1, retry__max_exhausted_per_sweep=100_000)
-    sweep(engine, wiring.sweep_context(config))
+    run_sweep(config, engine)
 
 
 @contextmanager

@@ -11,12 +11,10 @@ from typing import Any
 
 import pytest
 
-from duesweep import wiring
-from duesweep.engines.in_process import InProcessEngine
-from duesweep.sweep import sweep
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.standalone_cluster import standalone_cluster
+from support.sweeps import run_sweep
 from support.waiting import until
 
 _ROOT = Path(__file__).parents[2]
@@ -123,7 +121,7 @@ def _check_next_sweep(endpoint: Endpoint, ledger: LedgerReader) -> None:
     """It takes the rest: nothing is lost, and nothing doubled."""
     endpoint.execute('DROP TRIGGER slow ON "Billing"')
 
-    sweep(InProcessEngine(), wiring.sweep_context(endpoint.config()))
+    run_sweep(endpoint)
 
     tombstones = ledger.rows("tombstones")
     assert len(tombstones) == len({row.message_key for row in tombstones}) == _MESSAGES

@@ -5,14 +5,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from duesweep import wiring
-from duesweep.engines.in_process import InProcessEngine
 from duesweep.queues.rabbitmq import ladder
 from duesweep.stop import Stop
-from duesweep.sweep import sweep
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.settings import set_up, settings
+from support.sweeps import run_sweep
 from support.waiting import until
 
 _MESSAGES = 400
@@ -31,7 +30,7 @@ def test_stop_waits_for_the_batch_in_hand_and_no_message_is_sent_twice(
     stop = Stop()
 
     with _asked_after_a_batch(stop, endpoint):
-        stopped = sweep(InProcessEngine(), context, stop=stop)
+        stopped = run_sweep(context, stop=stop)
 
     assert (stopped.outcome, stopped.reason) == ("stopped", None)
     assert stopped.found == stopped.dispatched + stopped.left == _MESSAGES
@@ -39,7 +38,7 @@ def test_stop_waits_for_the_batch_in_hand_and_no_message_is_sent_twice(
     assert len(endpoint.waiting()) == stopped.left
     until(lambda: _in_ladder(broker) == stopped.dispatched)
 
-    assert sweep(InProcessEngine(), context).dispatched == stopped.left
+    assert run_sweep(context).dispatched == stopped.left
 
     until(lambda: _in_ladder(broker) == _MESSAGES)
     tombstones = ledger.rows("tombstones")

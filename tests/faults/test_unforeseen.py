@@ -4,17 +4,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from duesweep import wiring
 from duesweep.all_or_nothing import AllOrNothing
 from duesweep.core.account import SliceAccount
 from duesweep.core.policy import Slicing
-from duesweep.engines.in_process import InProcessEngine
 from duesweep.errors import ExitCode
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
 from duesweep.stores.values import Slices, SweepRun
-from duesweep.sweep import exit_code, sweep
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
+from support.sweeps import exit_code, run_sweep
 
 
 def test_other_slices_go_on_and_the_sweep_is_closed_with_the_reason(
@@ -32,11 +30,10 @@ def test_other_slices_go_on_and_the_sweep_is_closed_with_the_reason(
             raise ZeroDivisionError("a defect")
         return run_batch(batches, batch)
 
-    context = wiring.sweep_context(endpoint.config())
     with monkeypatch.context() as patch:
         patch.setattr(PostgreSqlDriverSession, "plan", plan_three)
         patch.setattr(AllOrNothing, "run", run_some)
-        cut = sweep(InProcessEngine(), context)
+        cut = run_sweep(endpoint)
 
     assert (cut.outcome, exit_code(cut)) == ("incomplete", ExitCode.WORK_LEFT)
     assert (cut.found, cut.dispatched, cut.left) == (30, 20, 10)
@@ -44,6 +41,6 @@ def test_other_slices_go_on_and_the_sweep_is_closed_with_the_reason(
         "An unforeseen error ended a slice: ZeroDivisionError: a defect; please report this, with "
         "what the log says"
     )
-    rest = sweep(InProcessEngine(), context)
+    rest = run_sweep(endpoint)
     assert (rest.outcome, rest.dispatched) == ("done", 10)
     assert ledger.count("tombstones") == len(endpoint.queue_rows("Billing")) == 30

@@ -12,13 +12,12 @@ from duesweep import wiring
 from duesweep.cli.app import main
 from duesweep.core.headers.json import FORWARD_DESTINATION, remove_forward_destination, write
 from duesweep.drivers.postgresql.connection import PostgreSqlConnection
-from duesweep.engines.in_process import InProcessEngine
-from duesweep.sweep import sweep
 from duesweep.testing.builders import DelayedRow, delayed_row
 from duesweep.texts import make_printable
 from support.bad_input import corpus
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
+from support.sweeps import run_sweep
 
 _GOOD = 50
 
@@ -91,7 +90,7 @@ def test_bad_messages_that_stay_are_in_the_retries_with_their_reasons(
     endpoint.load(bad)
     endpoint.delay_many(_GOOD)
 
-    summary = sweep(InProcessEngine(), wiring.sweep_context(endpoint.config()))
+    summary = run_sweep(endpoint)
 
     assert (summary.dispatched, summary.failed, summary.outcome) == (_GOOD, len(bad), "failures")
     assert {row.message_key: row.attempts for row in ledger.rows("retries")} == {
@@ -121,9 +120,8 @@ def test_dues_at_the_ends_of_their_type_are_swept_in_any_zone(
     swept = endpoint.load([delayed_row(due=due) for due in _DUES])
     kept = endpoint.load([delayed_row(due=due) for due in _NEVER_DUE])
     good = endpoint.delay_many(2, due_in_seconds=-86_400)
-    context = wiring.sweep_context(endpoint.config(store__writer_time_zone=zone))
 
-    summary = sweep(InProcessEngine(), context)
+    summary = run_sweep(endpoint, store__writer_time_zone=zone)
 
     assert (summary.dispatched, summary.outcome) == (len(swept) + len(good), "done")
     assert endpoint.waiting() == sorted(row.key for row in kept)
@@ -175,7 +173,7 @@ def test_two_thousand_destinations_of_which_half_are_missing_cost_no_query_a_mes
     began = monotonic()
 
     with _counted("describe_table") as asked:
-        summary = sweep(InProcessEngine(), wiring.sweep_context(endpoint.config()))
+        summary = run_sweep(endpoint)
 
     assert (summary.dispatched, summary.failed, summary.left) == (5_000, 5_000, 0)
     # Each missing one once, and a few tables of duesweep's own.

@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 from duesweep import wiring
 from duesweep.cli.app import main
 from duesweep.engines.spark import SparkEngine
-from duesweep.sweep import sweep
 from support import acme_stores
 from support.endpoint import Endpoint
+from support.sweeps import run_sweep
 
 CUSTOM = {
     "store__kind": "support.acme_stores:AcmeStore",
@@ -36,7 +36,7 @@ def test_messages_of_a_custom_store_are_delivered_in_its_transaction(
     endpoint.delay_many(300)
 
     context = wiring.sweep_context(endpoint.config(**CUSTOM))
-    summary = sweep(SparkEngine(spark), context)
+    summary = run_sweep(context, SparkEngine(spark))
 
     assert context.queue.shares_transaction
     assert (summary.source, summary.dispatched, summary.failed) == ("acme/Sales.Orders", 300, 0)

@@ -11,11 +11,11 @@ from duesweep.errors import ConfigError, ExitCode
 from duesweep.handover import handover, preview
 from duesweep.preview import PreviewEntry
 from duesweep.queues.rabbitmq import ladder
-from duesweep.sweep import sweep
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.settings import set_up, settings
+from support.sweeps import run_sweep
 
 _BEYOND_SECONDS = ladder.LONGEST_DELAY_SECONDS + 3_600
 _YEAR_SECONDS = 31_536_000
@@ -125,11 +125,8 @@ def test_sweep_that_looks_ahead_hands_over_what_comes_due_before_the_next(
     endpoint.delay_many(10)
     near = [endpoint.delay(due_in_seconds=seconds) for seconds in (2.5, 4)]
     far = endpoint.delay(due_in_seconds=600)
-    context = wiring.sweep_context(
-        endpoint.config(**settings(broker, sweep__look_ahead_seconds=30))
-    )
 
-    summary = sweep(engine, context)
+    summary = run_sweep(endpoint, engine, **settings(broker, sweep__look_ahead_seconds=30))
 
     assert (summary.dispatched, summary.failed, summary.left) == (12, 0, 0)
     assert endpoint.waiting() == [far]

@@ -5,12 +5,11 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from duesweep import wiring
 from duesweep.engines.spark import SparkEngine
-from duesweep.sweep import sweep
 from duesweep.testing.builders import delayed_row
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
+from support.sweeps import run_sweep
 
 _MB = 1_000_000
 # Seen: about 100 MB for a worker with its imports, and under four times the largest body.
@@ -25,7 +24,7 @@ def test_body_of_60_mb_and_many_of_1_mb_stay_within_bounds(
     endpoint.load([delayed_row(body=huge)])
     endpoint.load(delayed_row(body=os.urandom(_MB)) for _ in range(150))
 
-    summary = sweep(SparkEngine(spark), wiring.sweep_context(endpoint.config()))
+    summary = run_sweep(endpoint, SparkEngine(spark))
 
     assert (summary.dispatched, summary.bytes) == (151, 210 * _MB)
     sizes = endpoint.fetch('SELECT octet_length(body) AS size FROM "Billing"')
@@ -44,9 +43,8 @@ def test_body_of_60_mb_ends_whole_in_errors(
     huge = os.urandom(60 * _MB)
     endpoint.load([delayed_row("Nowhere", body=huge)])
 
-    summary = sweep(
-        SparkEngine(spark),
-        wiring.sweep_context(endpoint.config(retry__max_attempts=1, retry__error_queue="error")),
+    summary = run_sweep(
+        endpoint, SparkEngine(spark), retry__max_attempts=1, retry__error_queue="error"
     )
 
     assert summary.exhausted == 1

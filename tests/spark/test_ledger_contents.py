@@ -13,10 +13,10 @@ from duesweep import wiring
 from duesweep.core.message import MESSAGE_ID
 from duesweep.engines.in_process import InProcessEngine
 from duesweep.engines.spark import SparkEngine
-from duesweep.sweep import sweep
 from duesweep.testing.builders import BODY, MESSAGE_TYPE, DelayedRow, delayed_row
 from support.endpoint import Endpoint
 from support.ledger_reader import COLUMNS, LedgerReader, retry_rows
+from support.sweeps import run_sweep
 
 FIRST_FAILED = datetime(2026, 11, 20, 8, 0, 0, 123_456, tzinfo=UTC)
 NOT_FOUND = "duesweep.errors.QueueNotFoundError"
@@ -44,7 +44,7 @@ def test_delivered_failed_and_exhausted_messages_are_all_that_the_ledger_holds(
     )
 
     engine = SparkEngine(spark) if writer == "spark" else InProcessEngine()
-    summary = sweep(engine, context)
+    summary = run_sweep(context, engine)
 
     sweep_row = {name: getattr(summary, name) for name in COLUMNS["sweeps"]}
     assert sweep_row | {"dispatched": 1, "failed": 1, "exhausted": 1, "found": 3} == sweep_row

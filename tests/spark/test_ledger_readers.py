@@ -24,11 +24,11 @@ from duesweep.ledger.opening import open_ledger
 from duesweep.ledger.schemas import SCHEMAS
 from duesweep.ledger.spark.tables import TIMESTAMP_TYPE
 from duesweep.stores.journal import Journal, JournalBatch
-from duesweep.sweep import sweep
 from duesweep.testing.builders import Due, delayed_row, message
 from duesweep.tombstone import encode, micros
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
+from support.sweeps import run_sweep
 
 _YEAR_1 = datetime(1, 1, 1, 0, 0, 0, 1, tzinfo=UTC)
 _YEAR_9999 = datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
@@ -56,9 +56,9 @@ def test_dues_of_all_times_are_the_same_for_all_readers(
     for destination in ("Billing", "Nowhere"):
         endpoint.load(delayed_row(destination, due=due) for due in _DUES)
     context = wiring.sweep_context(endpoint.config(retry__max_attempts=1, ledger__writer=writer))
-    sweep(SparkEngine(session), context)
+    run_sweep(context, SparkEngine(session))
     endpoint.delay("Nowhere")
-    sweep(SparkEngine(session), wiring.sweep_context(endpoint.config(ledger__writer=writer)))
+    run_sweep(endpoint, SparkEngine(session), ledger__writer=writer)
     _append_what_nobody_waits_for(open_ledger(context.ledger_root, context.ledger_writer, session))
 
     dues = [value[0] for value in _by_spark(ledger, "tombstones", ["due"])]

@@ -4,9 +4,9 @@ import pytest
 
 from duesweep import wiring
 from duesweep.engines.base import Engine
-from duesweep.sweep import sweep
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
+from support.sweeps import run_sweep
 
 NAMES = {
     "a schema with a space": ("Sales.Orders", "my schema", None),
@@ -27,7 +27,7 @@ def test_odd_names_are_swept_and_accounted_for(
     failed = odd.delay("No\\'where")
 
     context = wiring.sweep_context(odd.config())
-    summary = sweep(engine, context)
+    summary = run_sweep(context, engine)
 
     assert (summary.dispatched, summary.failed) == (2, 1)
     assert len(odd.queue_rows(str(odd.addresses.own_queue))) == 1
@@ -39,5 +39,5 @@ def test_odd_names_are_swept_and_accounted_for(
     # The mirror of this source, and of no other, is replaced.
     odd.create_queue("No\\'where")
     odd.execute(f"UPDATE {odd.own_table('attempts')} SET next_attempt_at = now()")
-    again = sweep(engine, context)
+    again = run_sweep(context, engine)
     assert (again.dispatched, ledger.rows("retries")) == (1, [])

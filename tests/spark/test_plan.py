@@ -9,8 +9,8 @@ from duesweep.core.policy import BatchLimits
 from duesweep.engines import spark as engine_module
 from duesweep.engines.spark import SparkEngine, claim_keys_df
 from duesweep.plan import plan_slices
-from duesweep.sweep import sweep
 from support.endpoint import Endpoint
+from support.sweeps import run_sweep
 
 
 @pytest.mark.long
@@ -63,7 +63,7 @@ def test_message_rescheduled_after_the_plan_stays(
     )
     monkeypatch.setattr(engine_module, "run_slices", reschedule_then_dispatch)
 
-    summary = sweep(SparkEngine(spark), wiring.sweep_context(endpoint.config(sweep__slices=1)))
+    summary = run_sweep(endpoint, SparkEngine(spark), sweep__slices=1)
 
     assert (summary.found, summary.dispatched, summary.eligible_later) == (5, 4, 1)
     assert (summary.skipped, summary.outcome) == (0, "done")

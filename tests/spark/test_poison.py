@@ -1,11 +1,10 @@
 """One message's own fault costs only that message, and never the settle after it."""
 
-from duesweep import wiring
 from duesweep.engines.base import Engine
-from duesweep.sweep import sweep
 from duesweep.testing.builders import DelayedRow, delayed_row
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
+from support.sweeps import run_sweep
 
 POISON = {
     "not JSON": "not JSON",
@@ -37,7 +36,7 @@ def test_poison_is_exhausted_one_by_one_and_the_rest_is_delivered(
     endpoint.delay_many(20)
     config = endpoint.config(retry__max_attempts=1, retry__error_queue="error")
 
-    summary = sweep(engine, wiring.sweep_context(config))
+    summary = run_sweep(config, engine)
 
     assert (summary.dispatched, summary.exhausted, summary.failed) == (20, len(POISON), 0)
     errors = {row.message_key: row for row in ledger.rows("errors")}
@@ -58,7 +57,7 @@ def test_row_that_the_destination_refuses_costs_only_itself(
     endpoint.load([twin, DelayedRow(headers=twin.headers)])
     endpoint.delay_many(300)
 
-    summary = sweep(engine, wiring.sweep_context(endpoint.config()))
+    summary = run_sweep(endpoint, engine)
 
     assert (summary.dispatched, summary.failed) == (301, 1)
     (retry,) = ledger.rows("retries")
@@ -73,7 +72,7 @@ def test_infinite_due_is_swept_and_has_no_lateness(
     endpoint.load([delayed_row(due="-infinity"), delayed_row(due="infinity")])
     endpoint.delay_many(2)
 
-    summary = sweep(engine, wiring.sweep_context(endpoint.config()))
+    summary = run_sweep(endpoint, engine)
 
     assert summary.dispatched == 3
     assert (

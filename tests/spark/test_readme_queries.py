@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from duesweep import wiring
 from duesweep.engines.spark import SparkEngine
-from duesweep.sweep import sweep
 from support.endpoint import Endpoint
+from support.sweeps import run_sweep
 
 _CHECKOUT = Path(__file__).parents[2]
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -36,7 +35,7 @@ def ledger(spark: SparkSession, endpoint: Endpoint) -> Path:
     """A ledger of three messages that were delivered, and of one that failed."""
     endpoint.set_up("Billing", "Shipping")
     endpoint.delay_many(4, ["Billing", "Shipping", "Billing", "Nowhere"])
-    sweep(SparkEngine(spark), wiring.sweep_context(endpoint.config()))
+    run_sweep(endpoint, SparkEngine(spark))
     return endpoint.folder / "ledger"
 
 

@@ -6,10 +6,10 @@ from datetime import timedelta
 from duesweep import wiring
 from duesweep.core.policy import Retry
 from duesweep.engines.base import Engine
-from duesweep.sweep import exit_code, sweep
 from support import recordings
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
+from support.sweeps import exit_code, run_sweep
 
 NOWHERE = "8344045c-3145-fea7-1b2d-f0786e9d3a98"
 
@@ -24,7 +24,7 @@ def test_delivered_rows_are_the_recorded_ones(
 ) -> None:
     load_recorded(endpoint)
 
-    summary = sweep(engine, wiring.sweep_context(endpoint.config()))
+    summary = run_sweep(endpoint, engine)
 
     delivered = recordings.delivered_rows()
     assert set(delivered) == {'"public"."Billing"', '"Ship"."ping"'}
@@ -58,12 +58,12 @@ def test_message_for_nowhere_is_retried_after_its_backoff_and_ends_whole_in_erro
     context = wiring.sweep_context(
         endpoint.config(retry__max_attempts=2, retry__error_queue="error")
     )
-    sweep(engine, context)
+    run_sweep(context, engine)
     with context.store.open_driver() as session:
         assert not session.has_work()  # in back-off: Spark is not needed
     endpoint.end_back_off()
 
-    summary = sweep(engine, context)
+    summary = run_sweep(context, engine)
 
     assert (summary.found, summary.exhausted, exit_code(summary)) == (1, 1, 3)
     (original,) = (row for row in recordings.delayed_rows() if NOWHERE in row.headers)
@@ -94,12 +94,11 @@ def test_ordinary_sweep_makes_two_commits(
 ) -> None:
     endpoint.set_up("Billing")
     endpoint.delay_many(3)
-    context = wiring.sweep_context(endpoint.config())
-    sweep(engine, context)
+    run_sweep(endpoint, engine)
     before = {name: ledger.commits(name) for name in ("tombstones", "retries", "errors", "sweeps")}
     endpoint.delay_many(3)
 
-    sweep(engine, context)
+    run_sweep(endpoint, engine)
 
     after = {name: ledger.commits(name) for name in before}
     assert {name: after[name] - before[name] for name in before} == {
@@ -120,7 +119,7 @@ def test_no_attempts_are_needed_where_one_is_all(
     )
     assert context.retry == Retry(max_attempts=1)
 
-    summary = sweep(engine, context)
+    summary = run_sweep(context, engine)
 
     assert (summary.exhausted, summary.failed, summary.over_limit) == (2, 3, 3)
     assert len(ledger.rows("errors")) == 2

@@ -4,11 +4,10 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from duesweep import config as configuration
-from duesweep import wiring
 from duesweep.engines.base import Engine
-from duesweep.sweep import sweep
 from support.endpoint import Endpoint
 from support.routes import add_routes
+from support.sweeps import run_sweep
 
 if TYPE_CHECKING:
     from support.sqlserver_server import SqlServerEndpoint
@@ -25,7 +24,7 @@ def test_postgresql_messages_go_to_two_databases_by_their_routes(
     )
     add_routes(file, ("*@FAR", "far", "{queue}"), ("*", "near", "{destination}"))
 
-    summary = sweep(engine, wiring.sweep_context(configuration.load(file)))
+    summary = run_sweep(configuration.load(file), engine)
 
     assert (summary.dispatched, summary.failed) == (200, 100)
     near, far = endpoint.queue_rows("Billing"), other.queue_rows("Billing")
@@ -46,7 +45,7 @@ def test_postgresql_store_fills_queue_tables_of_sql_server(
     )
     add_routes(file, ("*@*", "main", "{queue}"))
 
-    summary = sweep(engine, wiring.sweep_context(configuration.load(file)))
+    summary = run_sweep(configuration.load(file), engine)
 
     rows = sqlserver_endpoint.queue_rows("Billing")
     assert summary.dispatched == len(rows) == len({row.message_id for row in rows}) == 300
@@ -64,7 +63,7 @@ def test_sql_server_store_fills_queue_tables_of_postgresql(
     )
     add_routes(file, ("*@*", "default", "{queue}"))
 
-    summary = sweep(engine, wiring.sweep_context(configuration.load(file)))
+    summary = run_sweep(configuration.load(file), engine)
 
     rows = endpoint.queue_rows("Billing")
     assert summary.dispatched == len(rows) == len({row.message_id for row in rows}) == 300

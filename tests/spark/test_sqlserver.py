@@ -15,11 +15,11 @@ from duesweep import wiring
 from duesweep.engines.base import Engine
 from duesweep.engines.spark import SparkEngine
 from duesweep.stores.journal import SweepSummary
-from duesweep.sweep import sweep
 from duesweep.testing.builders import delayed_row
 from support import recordings
 from support.ledger_reader import LedgerReader
 from support.routes import add_routes
+from support.sweeps import run_sweep
 
 if TYPE_CHECKING:
     from support.sqlserver_server import SqlServerEndpoint
@@ -52,7 +52,7 @@ def test_recorded_messages_are_delivered_byte_for_byte(
     # To the millisecond, which is all that this transport's column holds.
     endpoint.load([replace(row, due=_to_the_millisecond(row.due)) for row in recorded_rows])
 
-    summary = sweep(engine, wiring.sweep_context(endpoint.config()))
+    summary = run_sweep(endpoint, engine)
 
     recorded = recordings.delivered_rows()
     expected = [row for rows in recorded.values() for row in rows]
@@ -70,10 +70,10 @@ def test_thousands_of_messages_with_one_due_are_swept_once_by_several_slices(
 ) -> None:
     endpoint = sqlserver_endpoint.set_up("Billing", "Shipping")
     keys = endpoint.delay_many(3_000, ["Billing", "Shipping"])
-    context = wiring.sweep_context(endpoint.config(sweep__batch_rows=250))
+    config = endpoint.config(sweep__batch_rows=250)
 
     # What stands in for SQL Server lets two slices claim one row, and the later one start anew.
-    sweeps = [sweep(engine, context) for _ in range(2)]
+    sweeps = [run_sweep(config, engine) for _ in range(2)]
 
     assert sum(summary.dispatched for summary in sweeps) == len(keys)
     assert all(_adds_up(summary) for summary in sweeps)
@@ -91,8 +91,7 @@ def test_dues_at_both_sides_of_every_tick_fall_between_no_slices(
     rows = [delayed_row(due=endpoint.due_in(-60 - n / 1000)) for n in range(1_200)]
     endpoint.load(rows)
 
-    context = wiring.sweep_context(endpoint.config(sweep__slices=4, sweep__batch_rows=100))
-    summary = sweep(SparkEngine(spark), context)
+    summary = run_sweep(endpoint, SparkEngine(spark), sweep__slices=4, sweep__batch_rows=100)
 
     assert summary.found == 1_200
     others = summary.skipped + summary.gone + summary.eligible_later
@@ -109,7 +108,7 @@ def test_queues_in_another_database_are_filled_in_the_same_transaction(
     endpoint.create_queue(address)
     endpoint.delay_many(50, [address])
 
-    summary = sweep(engine, wiring.sweep_context(endpoint.config()))
+    summary = run_sweep(endpoint, engine)
 
     assert summary.dispatched == len(endpoint.queue_rows(address)) == 50
 
@@ -121,9 +120,9 @@ def test_exhausted_message_is_whole_in_the_ledger_and_in_the_error_queue(
     key = endpoint.delay("Nowhere", body=bytes(range(256)))
     config = endpoint.config(retry__max_attempts=2, retry__error_queue="error")
 
-    first = sweep(engine, wiring.sweep_context(config))
+    first = run_sweep(config, engine)
     endpoint.end_back_off()
-    second = sweep(engine, wiring.sweep_context(config))
+    second = run_sweep(config, engine)
 
     assert (first.failed, first.exhausted) == (1, 0)
     assert (second.failed, second.exhausted) == (0, 1)
@@ -160,7 +159,7 @@ def test_recorded_msmq_messages_are_delivered_with_their_headers(
         )
     config = configuration.load(_msmq(endpoint, retry__error_queue="error"))
 
-    summary = sweep(engine, wiring.sweep_context(config))
+    summary = run_sweep(config, engine)
 
     delivered = [json.loads(row.headers) for row in endpoint.queue_rows("Billing")]
     expected = [case.message_headers for case in recorded if case.to.startswith("Billing@")]
@@ -193,7 +192,7 @@ def test_msmq_message_gets_two_attempts_more_than_the_setting_says(
         attempts += 1
         (count,) = endpoint.fetch(f"SELECT RetryCount FROM {endpoint.delayed}")[0]
         assert count == attempts - 1
-        sweep(engine, wiring.sweep_context(config))
+        run_sweep(config, engine)
 
     assert attempts == number_of_retries + 2
     (error,) = _ledger(endpoint).rows("errors")

@@ -21,12 +21,12 @@ from duesweep.context import SweepContext
 from duesweep.demo.server import EmbeddedServer
 from duesweep.engines.base import Engine
 from duesweep.errors import ConfigError
-from duesweep.sweep import sweep
 from duesweep.testing.builders import DelayedRow, delayed_row
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.ports import free_port
 from support.postgresql_server import endpoint_in_postgresql
+from support.sweeps import run_sweep
 
 _COMMAND = Path(__file__).parents[2] / "spark-submit.sh"
 _PREDICATE = "SELECT id::text FROM {} WHERE due < now() AT TIME ZONE 'UTC' ORDER BY 1"
@@ -73,7 +73,7 @@ def assert_swept_is_what_the_predicate_moves(
     expected = predicate_moves(endpoint)
     assert 0 < len(expected) < len(stored)
 
-    summary = sweep(engine, context)
+    summary = run_sweep(context, engine)
 
     assert sorted(set(stored) - set(endpoint.waiting())) == expected
     assert summary.dispatched == len(expected)
@@ -113,12 +113,11 @@ def test_no_zone_but_the_writers_has_a_say(
         endpoint.execute("CREATE ROLE sweeper LOGIN SUPERUSER")
         endpoint.execute("ALTER ROLE sweeper SET TimeZone = 'Asia/Tokyo'")
         sweeper = make_conninfo(endpoint.dsn, user="sweeper")
-        context = wiring.sweep_context(endpoint.config(store__dsn=sweeper))
         # The process's zone; the JVM's is Asia/Kolkata in the test of the command, below.
         monkeypatch.setenv("PGTZ", "Australia/Sydney")
         expected = _predicate_in_server_zone(endpoint)
 
-        summary = sweep(engine, context)
+        summary = run_sweep(endpoint, engine, store__dsn=sweeper)
 
         assert summary.dispatched == len(expected)
         assert not set(expected) & set(endpoint.waiting())

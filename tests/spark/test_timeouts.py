@@ -8,9 +8,9 @@ import pytest
 from duesweep import wiring
 from duesweep.engines.base import Engine
 from duesweep.errors import ConfigError
-from duesweep.sweep import sweep
 from support.ledger_reader import LedgerReader
 from support.postgresql_server import PostgreSqlEndpoint
+from support.sweeps import run_sweep
 
 if TYPE_CHECKING:
     from support.sqlserver_server import SqlServerEndpoint
@@ -34,9 +34,7 @@ def test_what_is_due_is_swept_once_and_accounted_for(engine: Engine, timeouts: S
     keys += [timeouts.delay(due_in_seconds=-seconds) for seconds in (1, 1_800, 40_000)]
     waiting = [timeouts.delay(due_in_seconds=seconds) for seconds in (600, 1_800, 40_000)]
 
-    summary = sweep(
-        engine, wiring.sweep_context(timeouts.config(sweep__batch_rows=100, sweep__slices=1))
-    )
+    summary = run_sweep(timeouts, engine, sweep__batch_rows=100, sweep__slices=1)
 
     assert (summary.found, summary.dispatched, summary.outcome) == (603, 603, "done")
     assert [len(timeouts.queue_rows(queue)) for queue in ("Billing", "Shipping")] == [303, 300]
@@ -57,7 +55,7 @@ def test_nothing_is_claimed_where_none_of_the_queues_is_there(
     )
 
     with pytest.raises(ConfigError, match=r"queues\.default has none of the queues"):
-        sweep(engine, context)
+        run_sweep(context, engine)
 
     assert timeouts.waiting() == sorted(keys)
     assert timeouts.queue_rows("error") == []
@@ -75,11 +73,11 @@ def test_exhausted_message_is_whole_in_the_ledger_and_in_the_error_queue(
     back_off = {"retry__initial_seconds": 3_600, "retry__max_seconds": 3_600}
     config = timeouts.config(retry__max_attempts=2, retry__error_queue="error", **back_off)
 
-    first = sweep(engine, wiring.sweep_context(config))
-    held = sweep(engine, wiring.sweep_context(config))
+    first = run_sweep(config, engine)
+    held = run_sweep(config, engine)
     timeouts.end_back_off()
     timeouts.delay("Billing")
-    second = sweep(engine, wiring.sweep_context(config))
+    second = run_sweep(config, engine)
 
     assert (first.failed, held.found, second.exhausted) == (1, 0, 1)
     (error,) = LedgerReader(timeouts.folder / "ledger").rows("errors")

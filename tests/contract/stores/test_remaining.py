@@ -4,11 +4,10 @@ from typing import Any
 
 import pytest
 
-from duesweep import wiring
 from duesweep.engines.in_process import InProcessEngine
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
-from duesweep.sweep import sweep
 from support.endpoint import Endpoint
+from support.sweeps import run_sweep
 
 
 @pytest.mark.parametrize(("is_cut", "expected"), [(False, "done"), (True, "incomplete")])
@@ -28,7 +27,7 @@ def test_it_is_looked_for_only_if_a_slice_is_not_complete(
     if is_cut:
         monkeypatch.setattr(InProcessEngine, "dispatch", lambda *_: None)
 
-    summary = sweep(InProcessEngine(), wiring.sweep_context(endpoint.config()))
+    summary = run_sweep(endpoint)
 
     assert (summary.outcome, asked) == (expected, [1] if is_cut else [])
     assert summary.left == (3 if is_cut else 0)

@@ -11,14 +11,13 @@ from duesweep.context import SweepContext
 from duesweep.core.change import Command, CommandName
 from duesweep.core.error_rows import ErrorFilter
 from duesweep.core.moment import Moment
-from duesweep.engines.in_process import InProcessEngine
 from duesweep.exhausted import ExhaustedMessages
 from duesweep.ledger.opening import open_ledger
 from duesweep.replay import Choice, Replay, Target, find_errors
 from duesweep.steer import run_command
-from duesweep.sweep import sweep
 from duesweep.testing.builders import DelayedRow, delayed_row
 from support.endpoint import Endpoint
+from support.sweeps import run_sweep
 
 _KINDS = [
     ("endpoint", "postgresql"),
@@ -58,7 +57,7 @@ def _replay(context: SweepContext, target: Target, *, again: bool = False) -> in
 
 
 def _sweep(context: SweepContext) -> tuple[int, int]:
-    summary = sweep(InProcessEngine(), context)
+    summary = run_sweep(context)
     return summary.dispatched, summary.exhausted
 
 

@@ -4,14 +4,12 @@ from typing import Any
 
 import pytest
 
-from duesweep import wiring
-from duesweep.engines.in_process import InProcessEngine
 from duesweep.errors import ExitCode
 from duesweep.stop import Stop
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
-from duesweep.sweep import exit_code, sweep
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
+from support.sweeps import exit_code, run_sweep
 
 
 def test_sweep_that_is_stopped_before_its_plan_makes_none(
@@ -23,7 +21,7 @@ def test_sweep_that_is_stopped_before_its_plan_makes_none(
     stop.ask()
     monkeypatch.setattr(PostgreSqlDriverSession, "plan", _must_not_plan)
 
-    stopped = sweep(InProcessEngine(), wiring.sweep_context(endpoint.config()), stop=stop)
+    stopped = run_sweep(endpoint, stop=stop)
 
     assert (stopped.outcome, stopped.found, exit_code(stopped)) == ("stopped", 0, ExitCode.DONE)
     assert len(endpoint.waiting()) == 7
@@ -43,7 +41,7 @@ def test_sweep_that_is_stopped_while_it_plans_leaves_all_that_it_found(
 
     monkeypatch.setattr(PostgreSqlDriverSession, "plan", stopped_meanwhile)
 
-    stopped = sweep(InProcessEngine(), wiring.sweep_context(endpoint.config()))
+    stopped = run_sweep(endpoint)
 
     assert (stopped.outcome, stopped.found, stopped.left) == ("stopped", 7, 7)
     assert (stopped.reason, len(endpoint.waiting())) == (None, 7)
@@ -54,7 +52,7 @@ def test_stop_of_a_sweep_that_found_nothing_leaves_nothing(endpoint: Endpoint) -
     stop = Stop()
     stop.ask()
 
-    done = sweep(InProcessEngine(), wiring.sweep_context(endpoint.config()), stop=stop)
+    done = run_sweep(endpoint, stop=stop)
 
     assert done.outcome == "done"
 

@@ -21,7 +21,7 @@ from duesweep.report.summary import as_json
 from duesweep.session import spark_session
 from duesweep.stores.base import Store
 from duesweep.stores.postgresql.store import PostgreSqlStore
-from duesweep.sweep import exit_code, sweep
+from support.sweeps import exit_code, run_sweep
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
@@ -34,7 +34,7 @@ def main(master: str, moment: str, batch: str, file: str, *overrides: str) -> in
     print("ready", flush=True)
     sys.stdin.readline()
     try:
-        summary = sweep(engine, replace(context, store=failing))
+        summary = run_sweep(replace(context, store=failing), engine)
     except DuesweepError as error:
         print(json.dumps({"error": str(error)}), flush=True)
         return error.exit_code

@@ -1,0 +1,39 @@
+"""Whole sweeps, for tests: the only place in which they start one."""
+
+from typing import Any
+
+from duesweep import wiring
+from duesweep.config import Config
+from duesweep.context import SweepContext
+from duesweep.engines.base import Engine
+from duesweep.engines.in_process import InProcessEngine
+from duesweep.stop import Stop
+from duesweep.stores.journal import SweepReport
+from duesweep.sweep import Reach, Watch, exit_code, sweep
+from support.endpoint import Endpoint
+
+__all__ = ["exit_code", "run_sweep"]
+
+
+def run_sweep(
+    swept: Endpoint[Any] | Config | SweepContext,
+    engine: Engine | None = None,
+    *,
+    stop: Stop | None = None,
+    watch: Watch | None = None,
+    reach: Reach | None = None,
+    **settings: object,
+) -> SweepReport:
+    """Sweep once, in this process unless an engine is given. Returns the sweep's row of the ledger.
+
+    `settings` change an endpoint's configuration, as in `retry__max_attempts=2`. A configuration
+    or a context is for tests that load or arm their own.
+    """
+    match swept:
+        case SweepContext():
+            context = swept
+        case Config():
+            context = wiring.sweep_context(swept)
+        case _:
+            context = wiring.sweep_context(swept.config(**settings))
+    return sweep(engine or InProcessEngine(), context, watch, reach, stop)
