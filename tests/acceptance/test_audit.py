@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
-from duesweep import Duesweep, wiring
+from duesweep import Duesweep
 from duesweep.cli.app import main
 from duesweep.ledger.base import AppTransaction
 from duesweep.ledger.opening import open_ledger
@@ -230,7 +230,7 @@ def test_healthy_history_has_no_findings(scene: Scene, capsys: Captured) -> None
 
 def test_sweep_that_is_settled_in_part_is_not_judged(scene: Scene, capsys: Captured) -> None:
     scene.endpoint.delay_many(4, ["Billing"])
-    context = wiring.sweep_context(scene.endpoint.config())
+    context = scene.endpoint.context()
     with context.store.open_driver() as session:
         run = dispatch_without_settling(context, session)
         ledger = open_ledger(context.ledger_root, context.ledger_writer, None)

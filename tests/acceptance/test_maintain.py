@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from duesweep import Duesweep, wiring
+from duesweep import Duesweep
 from duesweep.cli.app import main
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
 from support.faults.dead_sweeps import dispatch_without_settling
@@ -95,7 +95,7 @@ def test_what_a_dead_sweep_left_is_settled_and_counters_of_gone_messages_are_rem
     endpoint.delay_many(1, ["Nowhere"])
     assert _run(endpoint, "sweep") == 3
     endpoint.delay_many(4, ["Billing"])
-    context = wiring.sweep_context(endpoint.config())
+    context = endpoint.context()
     with context.store.open_driver() as session:
         dispatch_without_settling(context, session)
     endpoint.execute(f"DELETE FROM {endpoint.delayed}")

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from duesweep import wiring
 from duesweep.api.planning import look_ahead
 from duesweep.cli.app import main
 from duesweep.core.headers.json import FORWARD_DESTINATION
@@ -226,7 +225,7 @@ def test_plan_counts_what_has_a_limit(endpoint: Endpoint) -> None:
     endpoint.delay_many(3, ["Billing", "Shipping"])
     limits = RateLimits((RateLimit("Bill*", 5),), endpoint.name)
 
-    found = look_ahead(replace(wiring.sweep_context(endpoint.config()), rate_limits=limits))
+    found = look_ahead(replace(endpoint.context(), rate_limits=limits))
 
     assert {one.destination: one.limited for one in found.destinations} == {
         "Billing": 2,

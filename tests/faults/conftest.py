@@ -2,7 +2,6 @@
 
 import pytest
 
-from duesweep import wiring
 from support.endpoint import Endpoint
 from support.faults.dead_sweeps import Dead, await_end, dispatch_without_settling
 
@@ -13,8 +12,8 @@ def dead(request: pytest.FixtureRequest, endpoint: Endpoint) -> Dead:
     endpoint.set_up("Billing")
     endpoint.delay_many(7)
     exhausted, *_ = endpoint.delay_many(3, ["Nowhere"])
-    context = wiring.sweep_context(
-        endpoint.config(retry__max_attempts=2, sweep__batch_rows=3, ledger__writer=request.param)
+    context = endpoint.context(
+        retry__max_attempts=2, sweep__batch_rows=3, ledger__writer=request.param
     )
     endpoint.execute(
         "INSERT INTO duesweep_attempts"

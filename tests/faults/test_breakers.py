@@ -9,7 +9,6 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from duesweep import wiring
 from duesweep.demo.server import EmbeddedServer
 from duesweep.engines.base import Engine
 from duesweep.errors import ExitCode
@@ -36,7 +35,7 @@ def test_queue_table_that_is_locked_for_a_while_gets_all_in_the_same_sweep(
 ) -> None:
     endpoint.set_up("Billing", "Shipping")
     endpoint.delay_many(2_000, ("Billing", "Shipping"))
-    context = wiring.sweep_context(endpoint.config(sweep__batch_rows=_BATCH_ROWS))
+    context = endpoint.context(sweep__batch_rows=_BATCH_ROWS)
 
     with ThreadPoolExecutor() as pool:
         with endpoint.server.locked(endpoint.addresses.parse("Shipping")):
@@ -98,7 +97,7 @@ def test_server_that_restarts_while_a_sweep_dispatches_cuts_nothing_and_doubles_
     endpoint = _endpoint_on(restarting, tmp_path)
     endpoint.set_up("Billing")
     endpoint.delay_many(10_000)
-    context = wiring.sweep_context(endpoint.config(sweep__batch_rows=5))
+    context = endpoint.context(sweep__batch_rows=5)
 
     with ThreadPoolExecutor() as pool:
         sweeping = pool.submit(run_sweep, context)
@@ -130,10 +129,8 @@ def test_broker_that_is_stopped_and_started_while_a_sweep_dispatches_leaves_noth
 ) -> None:
     set_up(endpoint, broker, "Billing")
     endpoint.delay_many(10_000)
-    context = wiring.sweep_context(
-        endpoint.config(
-            **settings(broker, sweep__batch_rows=_BATCH_ROWS, breaker__trigger_seconds=120)
-        )
+    context = endpoint.context(
+        **settings(broker, sweep__batch_rows=_BATCH_ROWS, breaker__trigger_seconds=120)
     )
 
     with ThreadPoolExecutor() as pool:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from duesweep import wiring
 from duesweep.change_messages import Chosen, NewDue, cancel_chosen, reschedule_chosen
 from duesweep.context import SweepContext
 from duesweep.core.change import Command, CommandName
@@ -94,7 +93,7 @@ RESTORING = {
 def context(endpoint: Endpoint) -> SweepContext:
     """A store that was swept before, so that its ledger is there."""
     endpoint.set_up("Billing")
-    context = wiring.sweep_context(endpoint.config())
+    context = endpoint.context()
     assert run_sweep(context).outcome == "done"
     return context
 

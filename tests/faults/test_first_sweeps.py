@@ -11,7 +11,6 @@ from uuid import UUID
 import pytest
 from pyspark.sql import SparkSession
 
-from duesweep import wiring
 from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.core.patience import Patience
 from duesweep.engines.base import Engine
@@ -49,7 +48,7 @@ def _seeing_no_binding_at_once(count: int) -> Iterator[None]:
 def _sweep_at_once(
     engine: Engine, endpoint: Endpoint, roots: Sequence[Path]
 ) -> list[SweepSummary | ConfigError]:
-    context = wiring.sweep_context(endpoint.config())
+    context = endpoint.context()
 
     def one(root: Path) -> SweepSummary | ConfigError:
         try:
@@ -100,7 +99,7 @@ def test_who_loses_the_race_without_the_lock_reads_back_who_won(
 ) -> None:
     # As after a session that was lost, and its lock with it.
     endpoint.set_up("Billing")
-    store = wiring.sweep_context(endpoint.config()).store
+    store = endpoint.context().store
     created = threading.Barrier(2)
     create = Ledger.create
 
@@ -133,7 +132,7 @@ def test_ledger_that_was_created_and_not_bound_is_taken_by_the_next_first_sweep(
 ) -> None:
     endpoint.set_up("Billing")
     endpoint.delay()
-    context = wiring.sweep_context(endpoint.config())
+    context = endpoint.context()
     ledger_id = open_ledger(context.ledger_root, context.ledger_writer, spark).create()
     # And that one died in the middle of it.
     for file in sorted((ledger.root / "sweeps").rglob("*"), reverse=True):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from duesweep import settle, wiring
+from duesweep import settle
 from duesweep.context import SweepContext
 from duesweep.engines.base import Engine
 from duesweep.engines.in_process import InProcessEngine
@@ -34,7 +34,7 @@ def context(request: pytest.FixtureRequest, endpoint: Endpoint, disk: SmallDisk)
     endpoint.set_up("Billing")
     endpoint.delay_many(5)
     root = str(disk.folder / "ledger")
-    return wiring.sweep_context(endpoint.config(ledger__root=root, ledger__writer=request.param))
+    return endpoint.context(ledger__root=root, ledger__writer=request.param)
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ def test_writer_that_fails_leaves_the_sweep_to_the_next(
 ) -> None:
     endpoint.set_up("Billing")
     endpoint.delay_many(5)
-    context = wiring.sweep_context(endpoint.config())
+    context = endpoint.context()
     engine = InProcessEngine()
 
     def fail(*_: object, **__: object) -> None:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from duesweep import wiring
 from duesweep.claim_keys import read_claim_keys
 from duesweep.core.policy import BatchLimits
 from duesweep.core.rate_limits import RateLimit, RateLimits
@@ -56,7 +55,7 @@ def test_no_second_gets_more_than_the_limit_nor_on_a_quiet_machine_much_less(
     endpoint.delay_many(messages)
     endpoint.delay_many(100, ["Shipping"])
     context = replace(
-        wiring.sweep_context(endpoint.config()),
+        endpoint.context(),
         slices=SLICES,
         limits=BatchLimits(rows=100),
         rate_limits=RateLimits((RateLimit("Billing", PER_SECOND),), endpoint.name),

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 
-from duesweep import wiring
 from duesweep.cli.app import main
 from duesweep.context import SweepContext
 from duesweep.core.ledger_writer import LedgerWriter
@@ -53,7 +52,7 @@ def context(engine: Engine, endpoint: Endpoint) -> SweepContext:
     run_sweep(endpoint)
     endpoint.delay()
     writer = "delta-rs" if engine.spark is None else "spark"
-    return wiring.sweep_context(endpoint.config(ledger__writer=writer))
+    return endpoint.context(ledger__writer=writer)
 
 
 def _refused(engine: Engine, context: SweepContext, endpoint: Endpoint) -> str:
@@ -187,7 +186,7 @@ def test_ledger_without_a_column_takes_it(
 ) -> None:
     endpoint.set_up("Billing")
     endpoint.delay()
-    context = wiring.sweep_context(endpoint.config())
+    context = endpoint.context()
     sweeps = SparkTables(spark, context.ledger_root).table("sweeps")
     fields = [f for f in SPARK_SCHEMAS["sweeps"] if f.name != "left"]
     older = ", ".join(f"`{f.name}` {f.dataType.simpleString()}" for f in fields)

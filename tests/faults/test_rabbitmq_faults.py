@@ -42,7 +42,7 @@ def test_cut_connections_and_a_full_queue_lose_nothing_and_the_ledger_is_true(
 
     with proxied(broker.server.amqp) as proxy, _cutting(proxy):
         url = broker.server.url(broker.vhost, proxy.port)
-        context = wiring.sweep_context(endpoint.config(**config | {"queues__default__url": url}))
+        context = endpoint.context(**config | {"queues__default__url": url})
         summaries = [run_sweep(context, engine)]
         while summaries[-1].outcome == "incomplete":
             summaries.append(run_sweep(context, engine))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from duesweep import settle, steer, wiring
+from duesweep import settle, steer
 from duesweep.context import SweepContext
 from duesweep.core.change import Command, CommandName
 from duesweep.core.error_rows import ErrorFilter
@@ -97,7 +97,7 @@ def test_ten_thousand_errors_arrive_once_byte_for_byte_and_a_second_run_replays_
     endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
     rows = _fail(endpoint, 10_000, sweep__batch_rows=2_000)
-    context = wiring.sweep_context(endpoint.config())
+    context = endpoint.context()
 
     first, _ = _replay(context)
     second, _ = _replay(context)
@@ -174,7 +174,7 @@ def test_replay_that_is_killed_is_settled_first_and_only_the_rest_is_replayed(
     death: Callable[[pytest.MonkeyPatch], None], done: int, endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
     rows = _fail(endpoint, _ROWS)
-    context = wiring.sweep_context(endpoint.config(sweep__batch_rows=_BATCH_ROWS))
+    context = endpoint.context(sweep__batch_rows=_BATCH_ROWS)
     _kill(death, context)
     assert len(_arrived(endpoint)) == done
 
@@ -187,7 +187,7 @@ def test_replay_that_is_killed_is_settled_first_and_only_the_rest_is_replayed(
 
 def test_sweep_settles_a_replay_that_was_killed(endpoint: Endpoint, ledger: LedgerReader) -> None:
     rows = _fail(endpoint, _ROWS)
-    context = wiring.sweep_context(endpoint.config(sweep__batch_rows=_BATCH_ROWS))
+    context = endpoint.context(sweep__batch_rows=_BATCH_ROWS)
     _kill(_dies_before_close, context)
 
     run_sweep(context)
@@ -199,9 +199,7 @@ def test_kill_between_the_commits_of_queue_and_store_doubles_one_batch_at_most(
     endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
     rows = _fail(endpoint, _ROWS, queues__default__dsn=endpoint.dsn)
-    context = wiring.sweep_context(
-        endpoint.config(sweep__batch_rows=_BATCH_ROWS, queues__default__dsn=endpoint.dsn)
-    )
+    context = endpoint.context(sweep__batch_rows=_BATCH_ROWS, queues__default__dsn=endpoint.dsn)
     assert not context.queue.shares_transaction
     _kill(_dies_after_the_queue_s_commit, context)
     assert len(_arrived(endpoint)) == 2 * _BATCH_ROWS
@@ -219,7 +217,7 @@ def test_messages_that_are_put_back_by_a_killed_replay_are_not_put_back_twice(
     endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
     rows = _fail(endpoint, _ROWS)
-    context = wiring.sweep_context(endpoint.config(sweep__batch_rows=_BATCH_ROWS))
+    context = endpoint.context(sweep__batch_rows=_BATCH_ROWS)
     _kill(_dies_before_commit, context, Target(due=Moment()))
     assert len(endpoint.waiting()) == _BATCH_ROWS
 
@@ -234,7 +232,7 @@ def test_of_two_replays_at_once_the_second_leaves_out_what_the_first_has_done(
     endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
     rows = _fail(endpoint, _ROWS)
-    context = wiring.sweep_context(endpoint.config(sweep__batch_rows=_BATCH_ROWS))
+    context = endpoint.context(sweep__batch_rows=_BATCH_ROWS)
     have_chosen = threading.Barrier(2, timeout=60)
 
     def find(*arguments: Any) -> Found:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from duesweep import wiring
 from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.ledger.base import AppTransaction
 from duesweep.ledger.ledger import Ledger
@@ -177,7 +176,7 @@ def _many_exhausted(endpoint: Endpoint, engine: str | None) -> tuple[Dead, dict[
     """A dead sweep, and the first byte of each message that it exhausted."""
     endpoint.set_up()
     bodies = {endpoint.delay("Nowhere", body=bytes([n]) * size): n for n, size in enumerate(SIZES)}
-    context = wiring.sweep_context(endpoint.config(retry__max_attempts=1))
+    context = endpoint.context(retry__max_attempts=1)
     with context.store.open_driver() as session:
         dead = Dead(context, dispatch_without_settling(context, session, engine))
     await_end(dead)

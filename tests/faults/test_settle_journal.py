@@ -3,7 +3,6 @@
 import pytest
 from pyspark.sql import SparkSession
 
-from duesweep import wiring
 from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.engines.spark import SparkEngine
 from duesweep.errors import ConfigError
@@ -70,7 +69,7 @@ def test_two_stores_of_one_name_are_refused(
 ) -> None:
     settle(spark, dead)
     other = endpoint.named("Other").set_up()
-    context = wiring.sweep_context(other.config(store__name=dead.context.store.source))
+    context = other.context(store__name=dead.context.store.source)
 
     with context.store.open_driver() as session, pytest.raises(ConfigError, match=r"store\.name"):
         settle_leftovers(

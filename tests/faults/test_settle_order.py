@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 from pyspark.sql import SparkSession
 
-from duesweep import wiring
 from duesweep.claim_keys import ClaimKeys
 from duesweep.context import SweepContext
 from duesweep.core.outcome import Delivered, Outcomes
@@ -29,7 +28,7 @@ def test_batches_that_commit_out_of_the_order_of_their_ids_are_all_settled(
 ) -> None:
     endpoint.set_up("Billing")
     first, second = endpoint.delay_many(2)
-    context = wiring.sweep_context(endpoint.config())
+    context = endpoint.context()
     with context.store.open_driver() as session:
         run = session.open_sweep(session.horizon())
         session.plan(run, Slicing(2))

@@ -8,7 +8,6 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from pyspark.sql import SparkSession
 
-from duesweep import wiring
 from duesweep.api.look import look_at
 from duesweep.context import SweepContext
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS
@@ -39,15 +38,13 @@ def context(endpoint: Endpoint, proxy: Proxy) -> SweepContext:
     endpoint.set_up("Billing")
     endpoint.delay_many(MESSAGES)
     dsn = make_conninfo(endpoint.dsn, host="127.0.0.1", port=proxy.port)
-    source = wiring.sweep_context(endpoint.config()).store.source
-    return wiring.sweep_context(
-        endpoint.config(
-            store__dsn=dsn,
-            store__name=source,
-            sweep__batch_rows=50,
-            sweep__slices=2,
-            timeouts__silence_seconds=SILENCE_SECONDS,
-        )
+    source = endpoint.context().store.source
+    return endpoint.context(
+        store__dsn=dsn,
+        store__name=source,
+        sweep__batch_rows=50,
+        sweep__slices=2,
+        timeouts__silence_seconds=SILENCE_SECONDS,
     )
 
 

@@ -44,7 +44,7 @@ class Stage:
         pairs = OdbcDsn.parse(self.endpoint.server.database.dsn).pairs
         return self.endpoint.config(
             store__dsn=OdbcDsn(pairs | {"server": f"127.0.0.1,{self.proxy.port}"}).text(),
-            store__name=wiring.sweep_context(self.endpoint.config()).store.source,
+            store__name=self.endpoint.context().store.source,
             sweep__batch_rows=50,
             sweep__slices=2,
             timeouts__silence_seconds=SILENCE_SECONDS,

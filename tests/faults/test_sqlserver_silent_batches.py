@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from duesweep import wiring
 from duesweep.claim_keys import ClaimKeys
 from duesweep.core.timeouts import Limits, Timeouts
 from duesweep.dispatch import dispatch_slice
@@ -51,7 +50,7 @@ def test_slice_ends_and_the_next_completes(
     due = endpoint.due_in(-60)
     claim_keys = subject.claim_keys(subject.load([delayed_row(due=due) for _ in range(_ROWS)]))
     wanted = ClaimKeys(claim_keys, [100] * _ROWS, _ROWS)
-    context = wiring.sweep_context(endpoint.config(sweep__batch_rows=_BATCH_ROWS))
+    context = endpoint.context(sweep__batch_rows=_BATCH_ROWS)
     store: Any = context.store
     with proxied(OdbcDsn.parse(endpoint.server.database.dsn).port) as proxy:
         job = DispatchJob(

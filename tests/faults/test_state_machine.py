@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from duesweep import wiring
 from duesweep.errors import SweepClosedError
 from duesweep.testing.builders import delayed_row
 from support.sweeps import run_sweep
@@ -48,8 +47,8 @@ class Sweeps(RuleBasedStateMachine):
         self._stack = ExitStack()
         folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
         self._world = self._stack.enter_context(open_world(ONE_DATABASE, self.services, folder))
-        self._context = wiring.sweep_context(
-            self._world.endpoint.config(sweep__batch_rows=_BATCH_ROWS, retry__max_attempts=2)
+        self._context = self._world.endpoint.context(
+            sweep__batch_rows=_BATCH_ROWS, retry__max_attempts=2
         )
         self._numbers = itertools.count()
         # By key, how many hours until each message is due.

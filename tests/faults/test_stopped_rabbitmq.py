@@ -4,7 +4,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from duesweep import wiring
 from duesweep.queues.rabbitmq import ladder
 from duesweep.stop import Stop
 from support.endpoint import Endpoint
@@ -26,7 +25,7 @@ def test_stop_waits_for_the_batch_in_hand_and_no_message_is_sent_twice(
     set_up(endpoint, broker, "Billing")
     endpoint.delay_many(_MESSAGES, due_in_seconds=900)
     config = settings(broker, sweep__batch_rows=_BATCH_ROWS, sweep__look_ahead_seconds=3_600)
-    context = wiring.sweep_context(endpoint.config(**config))
+    context = endpoint.context(**config)
     stop = Stop()
 
     with _asked_after_a_batch(stop, endpoint):

@@ -8,7 +8,6 @@ from time import monotonic
 import pytest
 from deltalake import DeltaTable
 
-from duesweep import wiring
 from duesweep.cli.app import main
 from duesweep.core.headers.json import FORWARD_DESTINATION, remove_forward_destination, write
 from duesweep.drivers.postgresql.connection import PostgreSqlConnection
@@ -136,7 +135,7 @@ def test_dues_at_the_ends_of_their_type_are_swept_in_any_zone(
 def test_next_due_is_told_at_the_ends_of_its_type(endpoint: Endpoint, due: str, zone: str) -> None:
     endpoint.set_up("Billing")
     endpoint.load([delayed_row(due=due)])
-    context = wiring.sweep_context(endpoint.config(store__writer_time_zone=zone))
+    context = endpoint.context(store__writer_time_zone=zone)
 
     with context.store.open_messages() as session, session.transaction():
         assert session.next_due() is not None

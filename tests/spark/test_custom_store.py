@@ -6,7 +6,6 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from duesweep import wiring
 from duesweep.cli.app import main
 from duesweep.engines.spark import SparkEngine
 from support import acme_stores
@@ -35,7 +34,7 @@ def test_messages_of_a_custom_store_are_delivered_in_its_transaction(
     endpoint.set_up("Billing", **CUSTOM)
     endpoint.delay_many(300)
 
-    context = wiring.sweep_context(endpoint.config(**CUSTOM))
+    context = endpoint.context(**CUSTOM)
     summary = run_sweep(context, SparkEngine(spark))
 
     assert context.queue.shares_transaction

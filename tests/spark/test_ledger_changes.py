@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pyspark.sql import SparkSession
 
-from duesweep import wiring
 from duesweep.change_messages import Chosen, NewDue, cancel_chosen, reschedule_chosen
 from duesweep.core.change import Command, CommandName
 from duesweep.core.waiting import DueSpan
@@ -26,7 +25,7 @@ def test_commands_are_in_the_ledger_with_all_that_they_changed(
     endpoint.set_up("Billing")
     (row,) = endpoint.load([delayed_row(due=datetime(2027, 1, 2, 3, 4, 5, 678901, tzinfo=UTC))])
     (other,) = endpoint.load([delayed_row(due=datetime(2027, 1, 2, tzinfo=UTC), body=None)])
-    context = wiring.sweep_context(endpoint.config(ledger__writer=writer))
+    context = endpoint.context(ledger__writer=writer)
     session = spark if writer == "spark" else None
     tables = open_ledger(context.ledger_root, context.ledger_writer, session)
 

@@ -9,7 +9,6 @@ from chispa import assert_df_equality
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
-from duesweep import wiring
 from duesweep.core.message import MESSAGE_ID
 from duesweep.engines.in_process import InProcessEngine
 from duesweep.engines.spark import SparkEngine
@@ -33,7 +32,7 @@ def test_delivered_failed_and_exhausted_messages_are_all_that_the_ledger_holds(
         delayed_row(destination, due=due) for destination in ("Billing", "Nowhere", "Nowhere")
     )
     endpoint.load([delivered, failed, exhausted])
-    context = wiring.sweep_context(endpoint.config(retry__max_attempts=2, ledger__writer=writer))
+    context = endpoint.context(retry__max_attempts=2, ledger__writer=writer)
     source = context.store.source
     endpoint.execute(
         f"INSERT INTO {endpoint.own_table('attempts')}"

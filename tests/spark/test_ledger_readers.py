@@ -14,7 +14,6 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
-from duesweep import wiring
 from duesweep.core.outcome import Delivered
 from duesweep.engines.spark import SparkEngine
 from duesweep.ledger.base import AppTransaction
@@ -55,7 +54,7 @@ def test_dues_of_all_times_are_the_same_for_all_readers(
     endpoint.set_up("Billing")
     for destination in ("Billing", "Nowhere"):
         endpoint.load(delayed_row(destination, due=due) for due in _DUES)
-    context = wiring.sweep_context(endpoint.config(retry__max_attempts=1, ledger__writer=writer))
+    context = endpoint.context(retry__max_attempts=1, ledger__writer=writer)
     run_sweep(context, SparkEngine(session))
     endpoint.delay("Nowhere")
     run_sweep(endpoint, SparkEngine(session), ledger__writer=writer)

@@ -2,7 +2,6 @@
 
 import pytest
 
-from duesweep import wiring
 from duesweep.engines.base import Engine
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
@@ -26,7 +25,7 @@ def test_odd_names_are_swept_and_accounted_for(
     odd.create_queue('"we""ird.%s {} \'"')
     failed = odd.delay("No\\'where")
 
-    context = wiring.sweep_context(odd.config())
+    context = odd.context()
     summary = run_sweep(context, engine)
 
     assert (summary.dispatched, summary.failed) == (2, 1)

@@ -4,7 +4,6 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
-from duesweep import wiring
 from duesweep.core.policy import BatchLimits
 from duesweep.engines import spark as engine_module
 from duesweep.engines.spark import SparkEngine, claim_keys_df
@@ -22,7 +21,7 @@ def test_million_keys_with_one_due_make_equal_slices(
         f"INSERT INTO {endpoint.delayed} (headers, due) "
         "SELECT '{}', '2026-01-01T00:00:00Z' FROM generate_series(1, 1000000)"
     )
-    context = wiring.sweep_context(endpoint.config())
+    context = endpoint.context()
     with context.store.open_driver() as session:
         run = session.open_sweep(session.horizon())
         plan = plan_slices(session, run, 8, BatchLimits())
@@ -76,7 +75,7 @@ def test_session_that_spark_opens_has_our_name_and_our_time_outs(
     endpoint.set_up()
     database = endpoint.server.admin.info.dbname
     endpoint.execute(f"ALTER DATABASE {database} SET idle_in_transaction_session_timeout = '1s'")
-    context = wiring.sweep_context(endpoint.config())
+    context = endpoint.context()
     with context.store.open_driver() as session:
         source = session.jdbc()
 

@@ -3,7 +3,6 @@
 import json
 from datetime import timedelta
 
-from duesweep import wiring
 from duesweep.core.policy import Retry
 from duesweep.engines.base import Engine
 from support import recordings
@@ -55,9 +54,7 @@ def test_message_for_nowhere_is_retried_after_its_backoff_and_ends_whole_in_erro
     engine: Engine, endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
     load_recorded(endpoint)
-    context = wiring.sweep_context(
-        endpoint.config(retry__max_attempts=2, retry__error_queue="error")
-    )
+    context = endpoint.context(retry__max_attempts=2, retry__error_queue="error")
     run_sweep(context, engine)
     with context.store.open_driver() as session:
         assert not session.has_work()  # in back-off: Spark is not needed
@@ -114,9 +111,7 @@ def test_no_attempts_are_needed_where_one_is_all(
 ) -> None:
     endpoint.set_up()
     endpoint.delay_many(5, ["Nowhere"])
-    context = wiring.sweep_context(
-        endpoint.config(retry__max_attempts=1, retry__max_exhausted_per_sweep=2)
-    )
+    context = endpoint.context(retry__max_attempts=1, retry__max_exhausted_per_sweep=2)
     assert context.retry == Retry(max_attempts=1)
 
     summary = run_sweep(context, engine)

@@ -222,6 +222,6 @@ def test_both_default_names_of_the_msmq_store_are_looked_for(
     endpoint.load([delayed_row("Billing@H", due=endpoint.due_in(-60))])
 
     by_default = msmq_endpoint.named("Old")
-    with wiring.sweep_context(by_default.config()).store.open_driver() as session:
+    with by_default.context().store.open_driver() as session:
         session.check()
         assert session.count_pending(session.horizon()) == 1

@@ -100,7 +100,7 @@ def test_what_the_transports_predicate_would_move_is_swept(
         endpoint.set_up("Billing")
         endpoint.load(rows_around(endpoint.due_in(0)))
 
-        context = wiring.sweep_context(endpoint.config())
+        context = endpoint.context()
         assert_swept_is_what_the_predicate_moves(engine, endpoint, context)
 
 
@@ -146,7 +146,7 @@ def test_zone_of_the_writers_role_or_database_goes_over_the_servers(
     assert_swept_is_what_the_predicate_moves(
         engine,
         replace(endpoint, server=replace(endpoint.server, dsn=writer)),
-        wiring.sweep_context(endpoint.config()),
+        endpoint.context(),
     )
 
 
@@ -158,7 +158,7 @@ def test_roles_that_disagree_are_refused_and_the_setting_decides(endpoint: Endpo
         endpoint.execute(f"ALTER ROLE {name} SET TimeZone = '{zone}'")
 
     with (
-        wiring.sweep_context(endpoint.config()).store.open_driver() as session,
+        endpoint.context().store.open_driver() as session,
         pytest.raises(ConfigError, match=r"store\.writer_time_zone"),
     ):
         session.horizon()
@@ -177,7 +177,7 @@ def test_zone_hidden_by_the_sweepers_own_is_refused_where_it_may_not_be_asked(
     endpoint.execute(f"ALTER ROLE {name} SET TimeZone = 'Asia/Tokyo'")
 
     with (
-        wiring.sweep_context(endpoint.config(store__dsn=dsn)).store.open_driver() as session,
+        endpoint.context(store__dsn=dsn).store.open_driver() as session,
         pytest.raises(ConfigError, match="hides the server's"),
     ):
         session.horizon()
@@ -194,7 +194,7 @@ def test_owner_that_sweeps_is_a_writer_too(endpoint: Endpoint) -> None:
     endpoint.execute(f"ALTER ROLE {other_name} SET TimeZone = 'UTC'")
 
     with (
-        wiring.sweep_context(endpoint.config(store__dsn=owner)).store.open_driver() as session,
+        endpoint.context(store__dsn=owner).store.open_driver() as session,
         pytest.raises(ConfigError, match=r"store\.writer_time_zone"),
     ):
         session.horizon()

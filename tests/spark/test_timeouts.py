@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Union
 
 import pytest
 
-from duesweep import wiring
 from duesweep.engines.base import Engine
 from duesweep.errors import ConfigError
 from support.ledger_reader import LedgerReader
@@ -50,9 +49,7 @@ def test_nothing_is_claimed_where_none_of_the_queues_is_there(
     engine: Engine, timeouts: Subject
 ) -> None:
     keys = timeouts.delay_many(20, ["Biling", "Shiping"])
-    context = wiring.sweep_context(
-        timeouts.config(retry__max_attempts=1, retry__error_queue="error")
-    )
+    context = timeouts.context(retry__max_attempts=1, retry__error_queue="error")
 
     with pytest.raises(ConfigError, match=r"queues\.default has none of the queues"):
         run_sweep(context, engine)

@@ -12,6 +12,7 @@ import pytest
 from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.config import Config
+from duesweep.context import SweepContext
 from duesweep.core.address import quote_name
 from duesweep.testing.builders import BODY, ENDPOINT, DelayedRow, delayed_row
 from support.endpoint_server import EndpointServer, StoredRows
@@ -89,6 +90,10 @@ class Endpoint(Generic[S]):
     def config(self, **overrides: object) -> Config:
         """Its configuration; overrides as in `retry__max_attempts=2`."""
         return configuration.load(self.config_file(**overrides))
+
+    def context(self, **overrides: object) -> SweepContext:
+        """What a sweep works with; overrides as in `retry__max_attempts=2`."""
+        return wiring.sweep_context(self.config(**overrides))
 
     def set_up(self, *queues: str, **overrides: object) -> "Endpoint[S]":
         """Create its tables, as `duesweep setup` does, and queue tables of these addresses."""

@@ -35,5 +35,5 @@ def run_sweep(
         case Config():
             context = wiring.sweep_context(swept)
         case _:
-            context = wiring.sweep_context(swept.config(**settings))
+            context = swept.context(**settings)
     return sweep(engine or InProcessEngine(), context, watch, reach, stop)

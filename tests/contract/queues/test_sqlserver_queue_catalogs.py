@@ -5,7 +5,6 @@ from contextlib import contextmanager
 
 import pytest
 
-from duesweep import wiring
 from duesweep.core.address import bracket_name
 from duesweep.core.message import Message
 from duesweep.errors import QueueNotFoundError
@@ -31,7 +30,7 @@ def address(endpoint: SqlServerEndpoint) -> str:
 
 @contextmanager
 def _sessions(endpoint: SqlServerEndpoint) -> Iterator[tuple[TaskSession, QueueSession]]:
-    context = wiring.sweep_context(endpoint.config())
+    context = endpoint.context()
     with context.store.open_task() as store, context.queue.open(store) as queue:
         yield store, queue
 

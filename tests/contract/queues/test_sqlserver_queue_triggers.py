@@ -5,7 +5,6 @@ from typing import Literal
 
 import pytest
 
-from duesweep import wiring
 from duesweep.claim_keys import ClaimKeys
 from duesweep.dispatch import dispatch_slice
 from duesweep.dispatch_job import DispatchJob
@@ -40,7 +39,7 @@ def _dispatch(endpoint: SqlServerEndpoint) -> tuple[DelayedTableUnderTest, Sweep
     subject = DelayedTableUnderTest(endpoint)
     due = endpoint.due_in(-60)
     rows = subject.load([delayed_row("Billing", due=due), delayed_row("Shipping", due=due)])
-    context = wiring.sweep_context(endpoint.config())
+    context = endpoint.context()
     run = subject.open_sweep()
     job = DispatchJob(
         store=context.store,

@@ -18,7 +18,7 @@ def test_commonest_reasons_come_first_with_an_example(endpoint: Endpoint) -> Non
         endpoint.delay_many(messages, [name])
     endpoint.delay_many(5)
 
-    summary = _swept(wiring.sweep_context(endpoint.config()), endpoint.waiting())
+    summary = _swept(endpoint.context(), endpoint.waiting())
 
     assert (summary.dispatched, summary.failed) == (5, 10)
     assert [(f.count, f.destination) for f in summary.failures] == [
@@ -44,7 +44,7 @@ def test_poison_has_its_reason_and_no_destination(endpoint: Endpoint) -> None:
     endpoint.set_up()
     endpoint.delay(headers="not JSON")
 
-    (failure,) = _swept(wiring.sweep_context(endpoint.config()), endpoint.waiting()).failures
+    (failure,) = _swept(endpoint.context(), endpoint.waiting()).failures
 
     assert (failure.count, failure.destination) == (1, None)
     assert "JSON" in failure.reason
@@ -53,7 +53,7 @@ def test_poison_has_its_reason_and_no_destination(endpoint: Endpoint) -> None:
 def test_failures_of_earlier_sweeps_are_not_this_ones(endpoint: Endpoint) -> None:
     endpoint.set_up("Billing")
     endpoint.delay("Nowhere")
-    context = wiring.sweep_context(endpoint.config())
+    context = endpoint.context()
     _swept(context, endpoint.waiting())
     key = endpoint.delay()
 
@@ -74,7 +74,7 @@ def test_long_reason_is_cut(endpoint: Endpoint) -> None:
     )
     endpoint.delay()
 
-    (failure,) = _swept(wiring.sweep_context(endpoint.config()), endpoint.waiting()).failures
+    (failure,) = _swept(endpoint.context(), endpoint.waiting()).failures
 
     assert isinstance(failure, FailureReason)
     assert len(failure.reason) == 500

@@ -2,7 +2,6 @@
 
 import pytest
 
-from duesweep import wiring
 from duesweep.errors import SweepClosedError
 from duesweep.handover import abort
 from support.endpoint import Endpoint
@@ -12,7 +11,7 @@ def test_abort_closes_what_is_under_way_and_its_tasks_claim_nothing_more(
     endpoint: Endpoint,
 ) -> None:
     key = endpoint.set_up("Billing").delay()
-    context = wiring.sweep_context(endpoint.config())
+    context = endpoint.context()
     with context.store.open_driver() as session:
         run = session.open_sweep(session.horizon())
 
@@ -28,6 +27,6 @@ def test_abort_closes_what_is_under_way_and_its_tasks_claim_nothing_more(
 
 
 def test_abort_of_nothing_does_nothing(endpoint: Endpoint) -> None:
-    context = wiring.sweep_context(endpoint.set_up("Billing").config())
+    context = endpoint.set_up("Billing").context()
 
     assert abort(context) == 0

@@ -2,7 +2,6 @@
 
 import pytest
 
-from duesweep import wiring
 from duesweep.errors import TransactionLostError
 from support.endpoint import Endpoint
 from support.faults.dead_sweeps import dispatch_without_settling
@@ -27,7 +26,7 @@ def _lose(endpoint: Endpoint, table: str, when: str, state: str, times: int) -> 
 def test_batch_that_is_given_up_is_claimed_again(endpoint: Endpoint, state: str) -> None:
     endpoint.set_up("Billing")
     endpoint.delay_many(7)
-    context = wiring.sweep_context(endpoint.config(sweep__batch_rows=3))
+    context = endpoint.context(sweep__batch_rows=3)
     _lose(endpoint, '"Billing"', "INSERT", state, times=3)
 
     with context.store.open_driver() as session:
@@ -47,7 +46,7 @@ def test_statement_of_the_driver_that_is_given_up_is_done_again(
 ) -> None:
     endpoint.set_up("Billing")
     endpoint.delay()
-    context = wiring.sweep_context(endpoint.config())
+    context = endpoint.context()
     _lose(endpoint, "duesweep_sweeps", "UPDATE OR INSERT OR DELETE", state, times=2)
 
     with context.store.open_driver() as session:
@@ -64,7 +63,7 @@ def test_statement_of_the_driver_that_is_given_up_is_done_again(
 
 def test_statement_that_is_given_up_every_time_is_a_passing_fault(endpoint: Endpoint) -> None:
     endpoint.set_up("Billing")
-    context = wiring.sweep_context(endpoint.config())
+    context = endpoint.context()
     _lose(endpoint, "duesweep_sweeps", "INSERT", "40P01", times=100)
 
     with context.store.open_driver() as session, pytest.raises(TransactionLostError) as failure:

@@ -2,7 +2,6 @@
 
 import pytest
 
-from duesweep import wiring
 from duesweep.errors import UnusualBatchError
 from duesweep.stores.abilities import TakesMessages
 from duesweep.stores.postgresql.task import PostgreSqlTaskSession
@@ -43,7 +42,7 @@ def test_table_that_removes_in_its_own_way_loses_nothing_in_a_whole_sweep(
     endpoint.delay_many(3)
     for statement in ["CREATE TABLE archived (id uuid)", *statements]:
         endpoint.execute(statement)
-    context = wiring.sweep_context(endpoint.config())
+    context = endpoint.context()
 
     with context.store.open_driver() as session:
         dispatch_without_settling(context, session)
@@ -67,7 +66,7 @@ def test_trigger_on_a_partition_is_seen(endpoint: Endpoint) -> None:
     ]:
         endpoint.execute(statement)
     endpoint.delay_many(3)
-    context = wiring.sweep_context(endpoint.config())
+    context = endpoint.context()
 
     with context.store.open_driver() as session:
         run = session.open_sweep(session.horizon())
@@ -83,7 +82,7 @@ def test_usual_messages_go_through_the_short_form_alone(
 ) -> None:
     endpoint.set_up("Billing")
     endpoint.delay_many(7)
-    context = wiring.sweep_context(endpoint.config(sweep__batch_rows=3))
+    context = endpoint.context(sweep__batch_rows=3)
     monkeypatch.delattr(PostgreSqlTaskSession, "claim")
 
     with context.store.open_driver() as session:

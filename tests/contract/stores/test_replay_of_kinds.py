@@ -6,7 +6,6 @@ from uuid import uuid4
 
 import pytest
 
-from duesweep import wiring
 from duesweep.context import SweepContext
 from duesweep.core.change import Command, CommandName
 from duesweep.core.error_rows import ErrorFilter
@@ -77,7 +76,7 @@ def _arrived(endpoint: Endpoint[Any]) -> list[tuple[str, bytes | None]]:
 def test_replayed_messages_are_as_a_sweep_delivers_them(any_endpoint: Endpoint[Any]) -> None:
     # The MSMQ transport's store gives up at once where there is no queue.
     retry = {} if any_endpoint.kind == "msmq" else {"retry__max_attempts": 1}
-    context = wiring.sweep_context(any_endpoint.config(**retry))
+    context = any_endpoint.context(**retry)
     rows = _rows(any_endpoint)
     # A sweep gives up nothing where all queues are missing.
     any_endpoint.load([*rows, delayed_row("Billing", due=any_endpoint.due_in(-60))])

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from duesweep import wiring
 from duesweep.core.message import Message
 from duesweep.errors import MessageError
 from duesweep.queues.base import QueueSession
@@ -18,7 +17,7 @@ LOCK_WAIT_SECONDS = 0.3
 @contextmanager
 def batch(endpoint: Endpoint, dsn: str | None = None) -> Iterator[tuple[TaskSession, QueueSession]]:
     """A store's and a queue's session, on `dsn` if given, with a transaction under way."""
-    context = wiring.sweep_context(endpoint.config(**{"store__dsn": dsn} if dsn else {}))
+    context = endpoint.context(**{"store__dsn": dsn} if dsn else {})
     with (
         context.store.open_task() as store,
         context.queue.open(store) as queue,

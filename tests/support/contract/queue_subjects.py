@@ -3,7 +3,6 @@
 from contextlib import AbstractContextManager
 from typing import Generic
 
-from duesweep import wiring
 from duesweep.testing.contract import REFUSED_BODY, ArrivedMessages
 from support.endpoint import Endpoint, S
 
@@ -16,7 +15,7 @@ class QueueTablesUnderTest(Generic[S]):
     def __init__(self, endpoint: Endpoint[S], elsewhere: Endpoint[S] | None = None) -> None:
         self.has_own_transaction = elsewhere is not None
         own = {"queues__default__dsn": elsewhere.dsn} if elsewhere else {}
-        context = wiring.sweep_context(endpoint.set_up().config(**own))
+        context = endpoint.set_up().context(**own)
         self.queue, self.store = context.queue, context.store
         self.tables = elsewhere or endpoint
         for queue in ("Billing", endpoint.name):

@@ -6,7 +6,6 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any, Generic
 
-from duesweep import wiring
 from duesweep.core.account import SliceAccount, SliceEnd
 from duesweep.core.breaker_report import report_from_text
 from duesweep.core.change import Command
@@ -35,7 +34,7 @@ class DelayedTableUnderTest(Generic[S]):
     """The store of `endpoint`, whose tables are there."""
 
     def __init__(self, endpoint: Endpoint[S]) -> None:
-        context = wiring.sweep_context(endpoint.config())
+        context = endpoint.context()
         self.endpoint = endpoint
         self.store = context.store
         self.queue = context.queue
