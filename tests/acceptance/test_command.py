@@ -79,8 +79,8 @@ def test_nothing_due_needs_no_java(endpoint: Endpoint) -> None:
     file = str(endpoint.config_file())
     run("sweep", "--config", file)
 
-    # What it costs is measured by bench/start; tests/unit/cli/test_imports.py says what it must
-    # not load.
+    # What it costs is measured by bench/start; test_start_time.py says what it must not
+    # load.
     done = run("sweep", "--config", file, JAVA_HOME="/nonexistent")
 
     assert (done.returncode, done.stderr) == (0, "")
