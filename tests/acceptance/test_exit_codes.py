@@ -150,6 +150,23 @@ def test_nothing_due_is_0_and_writes_nothing(
     assert re.search("next message is due in (1 h 0|59) min", capsys.readouterr().out)
 
 
+@pytest.mark.parametrize("store", ["ForgetfulStore", "SlowStore"])
+def test_nothing_due_is_0_too_where_the_store_cannot_tell_the_next_message(
+    store: str, capsys: pytest.CaptureFixture[str], endpoint: Endpoint
+) -> None:
+    custom = {
+        "store__kind": f"support.acme_stores:{store}",
+        "store__options__zone": "UTC",
+        "queues__default__kind": "postgresql",
+    }
+    endpoint.set_up(**custom).delay(due_in_seconds=3_600)
+
+    assert run("sweep", "--json", "--config", str(endpoint.config_file(**custom))) == 0
+
+    told = json.loads(capsys.readouterr().out)
+    assert (told["outcome"], told["next_due"]) == ("idle", None)
+
+
 def test_time_zone_that_nobody_knows(
     capsys: pytest.CaptureFixture[str], endpoint: Endpoint
 ) -> None:

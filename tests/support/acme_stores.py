@@ -1,10 +1,13 @@
 """Stores that users bring: one that is right, and some that are not."""
 
+from datetime import datetime
+
 from duesweep.core.address import PostgreSqlAddresses, TableName
 from duesweep.drivers.postgresql import connect
+from duesweep.errors import StoreError
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
 from duesweep.stores.postgresql.store import PostgreSqlStore
-from duesweep.stores.values import StoreSettings
+from duesweep.stores.values import Horizon, StoreSettings
 
 
 class AcmeStore(PostgreSqlStore):
@@ -31,6 +34,29 @@ class BlindStore(AcmeStore):
 
 class BlindSession(PostgreSqlDriverSession):
     look = None
+
+
+class ForgetfulStore(AcmeStore):
+    """It sweeps, and cannot tell when the next message is due."""
+
+    def open_driver(self) -> PostgreSqlDriverSession:
+        return ForgetfulSession(connect(self.dsn, self.timeouts.driver), self)
+
+
+class ForgetfulSession(PostgreSqlDriverSession):
+    next_due = None
+
+
+class SlowStore(AcmeStore):
+    """It sweeps, but the search for the next message takes too long."""
+
+    def open_driver(self) -> PostgreSqlDriverSession:
+        return SlowSession(connect(self.dsn, self.timeouts.driver), self)
+
+
+class SlowSession(PostgreSqlDriverSession):
+    def next_due(self, _: Horizon) -> datetime | None:
+        raise StoreError("The statement took too long", transient=True)
 
 
 class RaisingStore:

@@ -1,80 +1,12 @@
 """What a sweep tells that has nothing to do."""
 
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
-from typing import Any
 
-import pytest
-
-from duesweep.api import look as looking
 from duesweep.cli import documents
-from duesweep.errors import StoreError
 from duesweep.report.idle import NextDue, idle_sentence
-from duesweep.stores.values import Horizon
 
 _NOW = datetime(2026, 11, 23, 5, tzinfo=UTC)
 _LATER = _NOW + timedelta(hours=3, minutes=12)
-
-
-class _Session:
-    """The driver's session of a store that has nothing to do."""
-
-    def __enter__(self) -> "_Session":
-        return self
-
-    def __exit__(self, *error: object) -> None: ...
-
-    def check(self) -> None: ...
-
-    def has_work(self, _: timedelta) -> bool:
-        return False
-
-    def notices(self) -> tuple[()]:
-        return ()
-
-    def horizon(self) -> Horizon:
-        # The writers' clock is an hour ahead of the server's.
-        return Horizon(_NOW + timedelta(hours=1), _NOW)
-
-
-class _SessionThatKnows(_Session):
-    def next_due(self, horizon: Horizon) -> datetime | None:
-        return horizon.server_time + timedelta(hours=3, minutes=12)
-
-
-class _SlowSession(_Session):
-    def next_due(self, _: Horizon) -> datetime | None:
-        raise StoreError("The statement took too long", transient=True)
-
-
-class _EmptySession(_Session):
-    def next_due(self, _: Horizon) -> datetime | None:
-        return None
-
-
-@pytest.mark.parametrize(
-    ("session", "found"),
-    [
-        (_SessionThatKnows(), NextDue(_LATER, _NOW)),
-        (_EmptySession(), None),
-        (_SlowSession(), None),
-        (_Session(), None),
-    ],
-)
-def test_look_at_an_idle_store_finds_its_next_message_if_the_store_can_tell(
-    session: _Session, found: NextDue | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(looking, "refuse_outdated", lambda _: None)
-    context: Any = SimpleNamespace(
-        store=SimpleNamespace(open_driver=lambda: session),
-        queue=SimpleNamespace(check=lambda _: None),
-        error_queue=None,
-        look_ahead=SimpleNamespace(longest_seconds=0),
-    )
-
-    look = looking.look_at(context)
-
-    assert (look.has_work, look.next_due) == (False, found)
 
 
 def test_sentence_says_how_long_it_is_by_the_servers_clock_and_when() -> None:
