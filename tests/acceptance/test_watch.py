@@ -1,6 +1,7 @@
 """`duesweep watch`, as systemd or a container runs it."""
 
 import signal
+import time
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -8,7 +9,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from duesweep.core import waits
 from duesweep.demo.server import EmbeddedServer
+from duesweep.stop import Stop
+from duesweep.stores.base import DriverSession, Store
+from duesweep.watch.tick import MOST_TICK_SECONDS, Ticker
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
 from support.ledger_reader import LedgerReader
 from support.ports import free_port
@@ -79,6 +84,45 @@ def test_signal_finishes_the_batch_in_hand_and_leaves_the_rest(
     sent, left = len(endpoint.queue_rows("Billing")), len(endpoint.waiting())
     assert (sent + left, 0 < left < 500) == (500, True)
     assert ledger.count("tombstones") == sent
+
+
+def test_what_a_slow_look_found_is_swept_all_the_same(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint.set_up("Billing").delay()
+    context, now = endpoint.context(), [1_000.0]
+    open_driver = type(context.store).open_driver
+
+    def open_slowly(store: Store) -> DriverSession:
+        # The first session is the look's.
+        now[0] = 1_000.0 + 10 * MOST_TICK_SECONDS
+        return open_driver(store)
+
+    # The end of a tick is by this clock.
+    monkeypatch.setattr(time, "time", lambda: now[0])
+    monkeypatch.setattr(type(context.store), "open_driver", open_slowly)
+    ticker = Ticker(context, Stop(), has_spark=False)
+
+    tick = ticker.tick()
+    ticker.close()
+
+    assert (tick.has_moved, endpoint.waiting()) == (True, [])
+
+
+def test_wait_for_the_ledger_is_over_when_others_have_settled(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint.set_up("Billing").delay(due_in_seconds=3_600)
+    monkeypatch.setattr(waits, "LONG_SECONDS", -1)
+    stop = Stop()
+    stop.waits.begin(waits.LEDGER, "Process 7 has held the lock")
+    before = [each.what for each in stop.waits.long()]
+    ticker = Ticker(endpoint.context(), stop, has_spark=False)
+
+    ticker.tick()
+    ticker.close()
+
+    assert (before, stop.waits.long()) == ([waits.LEDGER], [])
 
 
 @ON_BOTH_SERVERS
