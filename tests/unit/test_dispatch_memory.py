@@ -1,6 +1,10 @@
 """What one task does with its slice, over a store and queues in memory."""
 
-from collections.abc import Callable
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+
+import pytest
 
 from duesweep import tombstone
 from duesweep.core.clock import SettableClock
@@ -180,3 +184,40 @@ def test_queue_with_a_transaction_of_its_own_gets_every_batch() -> None:
 
     assert world.queue.arrived["Billing"] == [one(row) for row in rows]
     assert world.batches(run) == [(2, 0), (1, 0)]
+
+
+class _Body:
+    """What a circle holds."""
+
+    def __init__(self) -> None:
+        self.circle = self
+
+
+def test_circles_of_a_batch_are_collected_before_the_next_batch() -> None:
+    world = world_of(*[delayed_row() for _ in range(6)])
+    bodies: list[weakref.ref[_Body]] = []
+    alive: list[int] = []
+
+    def leave_a_circle(_: Message) -> None:
+        alive.append(sum(body() is not None for body in bodies))
+        bodies.append(weakref.ref(_Body()))
+
+    world.queue.trouble["Billing"] = leave_a_circle
+    world.sweep(limits=BatchLimits(rows=2))
+
+    assert alive == [0, 1, 0, 1, 0, 1]
+
+
+@pytest.fixture
+def _own_threshold() -> Iterator[None]:
+    before = gc.get_threshold()
+    gc.set_threshold(500, 10, 10)
+    yield
+    gc.set_threshold(*before)
+
+
+@pytest.mark.usefixtures("_own_threshold")
+def test_collector_works_as_before_after_a_slice() -> None:
+    world_of(delayed_row()).sweep()
+
+    assert gc.get_threshold() == (500, 10, 10)
