@@ -1,5 +1,8 @@
 """Error messages of a batch, and what a delivery remembers of destinations."""
 
+import gc
+import weakref
+
 import pytest
 
 from duesweep.core.policy import CLAIM_SECONDS
@@ -54,16 +57,25 @@ def test_queue_that_is_missing_is_looked_for_once_a_slice() -> None:
     ] * 3
 
 
-def test_error_that_is_remembered_holds_no_frames_and_so_no_messages() -> None:
-    error = QueueNotFoundError("gone")
-    world = World(LateQueue(trouble={("resolve", "Nowhere"): error}))
+class _Body:
+    """What a frame holds when an error is raised."""
 
+
+def test_error_that_is_remembered_keeps_no_message_in_memory() -> None:
+    world = World(LateQueue())
+    bodies: list[weakref.ref[_Body]] = []
+
+    def find_nothing(_: str) -> None:
+        body = _Body()
+        bodies.append(weakref.ref(body))
+        raise QueueNotFoundError("gone")
+
+    world.queue.on_step = find_nothing
     for _ in range(2):
         world.deliver_all(due("Nowhere"))
+    gc.collect()
 
-    (remembered,) = world.delivery._missing.values()  # noqa: SLF001 - what it holds is told by nobody
-    assert error.__traceback__ is not None
-    assert remembered.__traceback__ is None
+    assert [body() for body in bodies] == [None]
 
 
 def test_reasons_of_thousands_of_destinations_are_not_told_one_by_one() -> None:
