@@ -1,6 +1,5 @@
 """Kinds of delayed table: small values that agree with themselves and with the configuration."""
 
-import pickle
 from pathlib import Path
 
 import pytest
@@ -8,12 +7,8 @@ import pytest
 from duesweep.config import load
 from duesweep.sql import statement
 from duesweep.stores.postgresql import kinds as postgresql
-from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
-from duesweep.stores.postgresql.messages import PostgreSqlMessageSession
 from duesweep.stores.relational.kinds import TableKind
 from duesweep.stores.sqlserver import kinds as sqlserver
-from duesweep.stores.sqlserver.driver import SqlServerDriverSession
-from duesweep.stores.sqlserver.messages import SqlServerMessageSession
 
 DSNS = {"postgresql": "host=db.example dbname=s", "sqlserver": "Server=db.example;Database=s"}
 KINDS: dict[tuple[str, str], TableKind] = {
@@ -28,16 +23,6 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 every_kind = pytest.mark.parametrize(("dialect", "name"), KINDS)
-
-
-@every_kind
-def test_kind_travels_to_tasks_in_less_than_a_kilobyte(dialect: str, name: str) -> None:
-    kind = KINDS[dialect, name]
-
-    shipped = pickle.dumps(kind)
-
-    assert pickle.loads(shipped) == kind
-    assert len(shipped) < 1_000
 
 
 @every_kind
@@ -68,18 +53,3 @@ def test_configuration_knows_where_the_endpoints_own_queue_is(dialect: str, name
 
     assert config.store.dialect == dialect
     assert config.store.knows_own_queue == KINDS[dialect, name].has_own_queue
-
-
-@pytest.mark.parametrize(
-    "session",
-    [
-        PostgreSqlDriverSession,
-        PostgreSqlMessageSession,
-        SqlServerDriverSession,
-        SqlServerMessageSession,
-    ],
-)
-def test_session_has_two_ancestors_at_most(session: type) -> None:
-    ancestors = [one for one in session.mro()[1:] if one.__module__.startswith("duesweep.")]
-
-    assert len(ancestors) <= 2
