@@ -64,6 +64,11 @@ class World:
         entries = self.store.journal[run.sweep_id]
         return [(e.dispatched, e.failed) for e in entries if isinstance(e, BatchEntry)]
 
+    def counted(self, run: SweepRun) -> tuple[int, int]:
+        """Dispatched and failed, however the messages were put into batches."""
+        batches = self.batches(run)
+        return sum(dispatched for dispatched, _ in batches), sum(failed for _, failed in batches)
+
     def exhausted(self, run: SweepRun) -> list[ExhaustedEntry]:
         """What was given up."""
         return [e for e in self.store.journal[run.sweep_id] if isinstance(e, ExhaustedEntry)]

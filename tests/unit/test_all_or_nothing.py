@@ -44,7 +44,7 @@ def test_usual_batches_are_taken_and_never_claimed() -> None:
     assert (store.taken, store.claimed) == ([4, 1], [])
     assert world.queue.arrived["Billing"] == [one(row) for row in rows[:3]]
     assert world.queue.arrived["Shipping"] == [one(row) for row in rows[3:]]
-    assert world.batches(run) == [(4, 0), (1, 0)]
+    assert world.counted(run) == (5, 0)
     assert world.ends(run) == [slice_end(given=5, claimed=5)]
 
 
@@ -57,7 +57,7 @@ def test_batch_with_an_unknown_queue_is_run_again_with_care_and_charges_that_mes
     assert (store.taken, store.claimed) == ([4], [4])
     assert world.queue.arrived["Billing"] == [one(row) for row in known]
     assert {key: count for key, (count, _) in store.attempts.items()} == {unknown.key: 1}
-    assert world.batches(run) == [(3, 1)]
+    assert world.counted(run) == (3, 1)
     assert world.ends(run) == [slice_end(given=4, claimed=4)]
 
 
@@ -67,7 +67,7 @@ def test_unreadable_message_fails_once() -> None:
 
     run = world.sweep()
 
-    assert world.batches(run) == [(2, 1)]
+    assert world.counted(run) == (2, 1)
     assert list(store.rows) == [broken.key]
 
 
@@ -80,7 +80,7 @@ def test_refused_message_fails_once_and_the_others_arrive_once() -> None:
 
     assert world.queue.arrived["Billing"] == [one(row) for row in (rows[0], *rows[2:])]
     assert {key: count for key, (count, _) in store.attempts.items()} == {rows[1].key: 1}
-    assert world.batches(run) == [(3, 1)]
+    assert world.counted(run) == (3, 1)
 
 
 def test_after_three_unusual_batches_a_slice_takes_no_more() -> None:
@@ -120,7 +120,7 @@ def test_batch_that_is_given_up_once_is_delivered_once(error: DuesweepError) -> 
 
     assert (store.taken, store.claimed) == ([3], [3])
     assert len(world.queue.arrived["Billing"]) == 3
-    assert world.batches(run) == [(3, 0)]
+    assert world.counted(run) == (3, 0)
 
 
 def test_destination_that_takes_nothing_ends_the_short_form_for_the_slice() -> None:
@@ -198,7 +198,7 @@ def test_batch_that_takes_too_long_is_rolled_back_and_goes_in_parts() -> None:
     assert (store.taken, store.claimed) == ([2], [2, 1])
     assert world.queue.arrived["Billing"] == [one(first)]
     assert world.queue.arrived["Shipping"] == [one(second)]
-    assert world.batches(run) == [(1, 0), (1, 0)]
+    assert world.counted(run) == (2, 0)
 
 
 def test_message_that_is_not_due_yet_stays() -> None:

@@ -33,12 +33,8 @@ def test_unknown_destination_fails_with_backoff_and_is_exhausted_at_the_last_att
 
     assert failures == 1
     assert 75 <= waited <= 100
-    assert [world.batches(run) for run in (first, too_early, second, third)] == [
-        [(0, 1)],
-        [],
-        [(0, 1)],
-        [(0, 0)],
-    ]
+    failed = [world.counted(run)[1] for run in (first, too_early, second, third)]
+    assert failed == [1, 0, 1, 0]
     (gone,) = world.exhausted(third)
     assert (gone.message_key, gone.attempts, gone.queue) == (row.key, 3, None)
     assert (gone.headers, gone.body) == (row.headers, row.body)
@@ -73,7 +69,7 @@ def test_limit_of_exhausted_messages_keeps_the_rest_in_the_store() -> None:
 
     assert len(world.exhausted(run)) == 3
     assert len(world.store.rows) == len(world.store.attempts) == 2
-    assert world.batches(run) == [(0, 0), (0, 1), (0, 1)]
+    assert world.counted(run) == (0, 2)
     sweep = world.store.sweeps[run.sweep_id]
     assert (sweep.exhausted, sweep.over_limit) == (3, 2)
 
@@ -94,7 +90,7 @@ def test_limit_of_none_exhausts_nothing() -> None:
     run = world.sweep(max_exhausted=0)
 
     assert world.exhausted(run) == []
-    assert world.batches(run) == [(0, 1)]
+    assert world.counted(run) == (0, 1)
 
 
 def test_exhausted_message_lies_in_the_error_queue_as_well() -> None:
@@ -124,7 +120,7 @@ def test_error_queue_gets_no_message_that_the_limit_keeps_in_the_store() -> None
 
     assert len(world.queue.arrived["error"]) == 1
     assert [e.queue for e in world.exhausted(run)] == ["error"]
-    assert world.batches(run) == [(0, 2)]
+    assert world.counted(run) == (0, 2)
     assert world.store.sweeps[run.sweep_id].over_limit == 2
 
 
@@ -145,7 +141,7 @@ def test_message_that_the_error_queue_does_not_take_stays_as_a_failure(
     assert world.queue.arrived["Billing"] == [one(good)]
     assert list(world.store.rows) == list(world.store.attempts) == [row.key]
     assert world.exhausted(run) == []
-    assert world.batches(run) == [(1, 1)]
+    assert world.counted(run) == (1, 1)
 
 
 def test_error_queue_that_is_gone_leaves_its_messages_and_says_so() -> None:

@@ -38,7 +38,7 @@ def test_due_messages_are_delivered_and_accounted_for() -> None:
         "error": [],
     }
     assert world.store.rows == {}
-    assert world.batches(run) == [(4, 0)]
+    assert world.counted(run) == (4, 0)
     assert world.ends(run) == [slice_end(given=4, claimed=4)]
     (batch, _) = world.store.journal[run.sweep_id]
     assert isinstance(batch, BatchEntry)
@@ -73,7 +73,7 @@ def test_refused_message_costs_only_itself() -> None:
     assert world.queue.arrived["Billing"] == [one(r) for r in rows if r is not rows[2]]
     assert list(world.store.rows) == [rows[2].key]
     assert {key: count for key, (count, _) in world.store.attempts.items()} == {rows[2].key: 1}
-    assert world.batches(run) == [(4, 1)]
+    assert world.counted(run) == (4, 1)
 
 
 def test_unreadable_headers_cost_only_their_message() -> None:
@@ -84,7 +84,7 @@ def test_unreadable_headers_cost_only_their_message() -> None:
 
     assert len(world.queue.arrived["Billing"]) == 2
     assert list(world.store.rows) == list(world.store.attempts) == [rows[1].key]
-    assert world.batches(run) == [(2, 1)]
+    assert world.counted(run) == (2, 1)
 
 
 def test_slice_run_twice_does_nothing_the_second_time() -> None:
@@ -92,11 +92,11 @@ def test_slice_run_twice_does_nothing_the_second_time() -> None:
     world = world_of(*rows)
     keys = [row.key for row in rows]
     run = world.sweep(keys)
-    after_first = (dict(world.store.rows), dict(world.store.attempts), world.batches(run))
+    after_first = (dict(world.store.rows), dict(world.store.attempts), world.counted(run))
 
     world.run_slice(run, keys)
 
-    assert (world.store.rows, world.store.attempts, world.batches(run)) == after_first
+    assert (world.store.rows, world.store.attempts, world.counted(run)) == after_first
     assert world.queue.arrived["Billing"] == [one(rows[0])]
     assert world.ends(run) == [slice_end(given=2, claimed=2), slice_end(given=2, gone=1, later=1)]
 
@@ -111,7 +111,7 @@ def test_what_another_session_holds_is_left_to_it() -> None:
         run = world.sweep()
 
     assert world.queue.arrived["Billing"] == [one(rows[1])]
-    assert world.batches(run) == [(1, 0)]
+    assert world.counted(run) == (1, 0)
     assert world.ends(run) == [slice_end(given=2, claimed=1, skipped=1)]
 
 
@@ -183,7 +183,7 @@ def test_queue_with_a_transaction_of_its_own_gets_every_batch() -> None:
     run = world.sweep(limits=BatchLimits(rows=2))
 
     assert world.queue.arrived["Billing"] == [one(row) for row in rows]
-    assert world.batches(run) == [(2, 0), (1, 0)]
+    assert world.counted(run) == (3, 0)
 
 
 class _Body:

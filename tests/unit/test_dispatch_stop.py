@@ -54,7 +54,7 @@ def test_batch_in_hand_is_finished_and_the_rest_is_left_in_a_complete_slice(form
 
     assert world.queue.arrived["Billing"] == [one(row) for row in rows[:4]]
     assert list(world.store.rows) == [row.key for row in rows[4:]]
-    assert world.batches(run) == [(2, 0), (2, 0)]
+    assert world.counted(run) == (4, 0)
     assert world.ends(run) == [slice_end(given=7, claimed=4, left=3)]
 
 
@@ -109,7 +109,7 @@ def test_failures_of_the_batch_in_hand_are_counted() -> None:
 
     world.run_slice(run, limits=_LIMITS)
 
-    assert world.batches(run) == [(1, 1)]
+    assert world.counted(run) == (1, 1)
     assert world.ends(run) == [slice_end(given=3, claimed=2, left=1)]
 
 

@@ -39,7 +39,7 @@ def test_message_for_an_endpoint_that_is_not_there_fails_alone(billing: Broker) 
 
     assert arrived(billing, "Billing", 3) == dict.fromkeys(bodies(good), 1)
     assert set(world.store.attempts) == {row.key for row in lost}
-    assert world.batches(run) == [(3, 2)]
+    assert world.counted(run) == (3, 2)
 
 
 @pytest.mark.parametrize("name", ["Gone", "Gone." + "x" * 245])
@@ -77,7 +77,7 @@ def test_full_queue_refuses_what_is_over_and_the_others_take_theirs(billing: Bro
 
     run = world.sweep()
 
-    assert world.batches(run) == [(5, 3)]
+    assert world.counted(run) == (5, 3)
     assert billing.count("Small") == 2
     assert arrived(billing, "Billing", 3) == dict.fromkeys(bodies(good), 1)
     assert set(world.store.attempts) == set(world.store.rows) < {row.key for row in small}
