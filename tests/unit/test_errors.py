@@ -43,13 +43,10 @@ def _error(kind: type[DuesweepError]) -> DuesweepError:
 
 
 @pytest.mark.parametrize("kind", _families(), ids=lambda kind: kind.__name__)
-@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_each_error_survives_pickling_with_all_its_fields(
-    kind: type[DuesweepError], protocol: int
-) -> None:
+def test_each_error_survives_pickling_with_all_its_fields(kind: type[DuesweepError]) -> None:
     error = _error(kind)
 
-    travelled = pickle.loads(pickle.dumps(error, protocol))
+    travelled = pickle.loads(pickle.dumps(error))
 
     assert type(travelled) is kind
     assert travelled.args == error.args

@@ -64,18 +64,22 @@ def test_list_names_every_setting_once_and_no_other() -> None:
     assert sorted(named) == sorted(_SETTINGS)
 
 
-@pytest.mark.parametrize("line", list(_lines()), ids=lambda line: f"{line.section}.{line.name}")
-def test_list_tells_the_true_default(line: _Line) -> None:
+def test_list_tells_the_true_default() -> None:
+    assert [line for line in _lines() if not _tells_the_default(line)] == []
+
+
+def _tells_the_default(line: _Line) -> bool:
     setting = _SETTINGS[line.section, line.name]
     default = setting.get_default(call_default_factory=True, validated_data={})
+    # A dsn in an example would be one that leads nowhere. Without a default, it is an example of
+    # what is not set.
     if (line.section, line.name) == ("store", "dsn"):
-        assert line.is_out, "a dsn in an example would be one that leads nowhere"
-    elif setting.is_required():
-        assert line.is_out == (line.section in _REPEATED)
-    elif default is None:
-        assert line.is_out, "an example of what is not set by default"
-    else:
-        assert line.value == (list(default) if isinstance(default, tuple) else default)
+        return line.is_out
+    if setting.is_required():
+        return line.is_out == (line.section in _REPEATED)
+    if default is None:
+        return line.is_out
+    return bool(line.value == (list(default) if isinstance(default, tuple) else default))
 
 
 @pytest.mark.parametrize(
