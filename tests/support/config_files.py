@@ -3,6 +3,11 @@
 import re
 from pathlib import Path
 
+import pytest
+
+from duesweep.config import load
+from duesweep.errors import ConfigError
+
 MINIMAL = """
 [store]
 dsn = "postgresql://sweeper:s3cret@db.example:5432/sales"
@@ -24,3 +29,10 @@ def without_place(refusal: str) -> str:
     """A refusal without its places, which tests/acceptance/test_mistakes.py checks."""
     begins = r"(?=\S+ (?:is|has|of) |There |queues|store|sweep|retry)"
     return re.sub(rf"(?:--set \S+|\S+\.toml:\d+): {begins}", "", refusal)
+
+
+def refusal_of(text: str = MINIMAL, *overrides: str) -> str:
+    """What is said of a file with this text, and these overrides, without the places."""
+    with pytest.raises(ConfigError) as refusal:
+        load(file_of(text), overrides)
+    return without_place(str(refusal.value))

@@ -9,11 +9,6 @@ from duesweep.errors import ConfigError
 from support.config_files import MINIMAL
 
 
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 def _file(content: bytes) -> Path:
     path = Path("sales.toml").absolute()
     path.write_bytes(content)

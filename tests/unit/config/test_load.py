@@ -10,11 +10,6 @@ from duesweep.errors import ConfigError
 from support.config_files import MINIMAL, file_of
 
 
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 def test_everything_but_store_and_ledger_has_a_default() -> None:
     assert mask_secrets(load(file_of())) == {
         "store": {

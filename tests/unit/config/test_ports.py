@@ -1,21 +1,13 @@
 """Ports that no server can have are refused with the configuration, before anybody connects."""
 
-from pathlib import Path
-
 import pytest
 
 from duesweep.cli.app import main
 from duesweep.config import load
-from duesweep.errors import ConfigError
-from support.config_files import MINIMAL, file_of, without_place
+from support.config_files import MINIMAL, file_of, refusal_of
 
 OWN = "postgresql://sweeper:s3cret@db.example:5432/sales"
 ROUTED = '[[route]]\ndestination = "*"\nconnection = "main"\n'
-
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 POSTGRESQL = [
@@ -44,12 +36,6 @@ AMQP = [
 ]
 
 
-def _refused(text: str, *overrides: str) -> str:
-    with pytest.raises(ConfigError) as refusal:
-        load(file_of(text), overrides)
-    return without_place(str(refusal.value))
-
-
 def _with_store(kind: str, dsn: str) -> str:
     return MINIMAL.replace(f'"{OWN}"', f"'''{dsn}'''\nkind = \"{kind}\"")
 
@@ -59,7 +45,7 @@ def _with_store(kind: str, dsn: str) -> str:
     [*(("postgresql", dsn) for dsn in POSTGRESQL), *(("sqlserver", dsn) for dsn in SQL_SERVER)],
 )
 def test_bad_port_of_a_store_is_a_wrong_setting(kind: str, dsn: str) -> None:
-    refusal = _refused(_with_store(kind, dsn))
+    refusal = refusal_of(_with_store(kind, dsn))
 
     assert refusal.startswith("store.dsn is wrong: its port is not a number from 1 to 65535")
     assert "s3cret" not in refusal
@@ -67,19 +53,18 @@ def test_bad_port_of_a_store_is_a_wrong_setting(kind: str, dsn: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "dsn"),
-    [*(("postgresql", dsn) for dsn in POSTGRESQL), *(("sqlserver", dsn) for dsn in SQL_SERVER)],
+    ("kind", "dsn"), [("postgresql", POSTGRESQL[0]), ("sqlserver", SQL_SERVER[0])]
 )
 def test_bad_port_of_a_queue_is_a_wrong_setting(kind: str, dsn: str) -> None:
     queue = f"[queues.main]\nkind = \"{kind}\"\ndsn = '''{dsn}'''\n{ROUTED}"
 
-    assert "queues.main.dsn is wrong: its port is not a number" in _refused(MINIMAL + queue)
+    assert "queues.main.dsn is wrong: its port is not a number" in refusal_of(MINIMAL + queue)
 
 
 @pytest.mark.parametrize("url", AMQP)
 def test_bad_port_of_a_broker_is_a_wrong_setting(url: str) -> None:
     for given in (f'"{url}"', f'["amqp://other", "{url}"]'):
-        refusal = _refused(f'{MINIMAL}[queues.main]\nkind = "rabbitmq"\nurl = {given}\n{ROUTED}')
+        refusal = refusal_of(f'{MINIMAL}[queues.main]\nkind = "rabbitmq"\nurl = {given}\n{ROUTED}')
 
         assert "queues.main.url is wrong: its port is not a number" in refusal
         assert "s3cret" not in refusal
@@ -88,24 +73,21 @@ def test_bad_port_of_a_broker_is_a_wrong_setting(url: str) -> None:
 def test_bad_port_of_the_management_api_is_a_wrong_setting() -> None:
     queue = '[queues.main]\nkind = "rabbitmq"\nurl = "amqp://h"\nmanagement_url = "http://h:x"\n'
 
-    assert "queues.main.management_url is wrong: its port" in _refused(MINIMAL + queue + ROUTED)
+    assert "queues.main.management_url is wrong: its port" in refusal_of(MINIMAL + queue + ROUTED)
 
 
 def test_bad_port_of_the_jdbc_url_is_a_wrong_setting() -> None:
     text = _with_store("sqlserver", "Server=h;Database=db")
 
-    refusal = _refused(text, "store.jdbc_url=jdbc:sqlserver://h:abc;encrypt=true")
+    refusal = refusal_of(text, "store.jdbc_url=jdbc:sqlserver://h:abc;encrypt=true")
 
     assert refusal.startswith("store.jdbc_url is wrong: its port is not a number")
 
 
-@pytest.mark.parametrize("command", [["sweep", "--gate"], ["setup"], ["doctor"], ["config"]])
-def test_bad_port_is_2_for_every_command(
-    capsys: pytest.CaptureFixture[str], command: list[str]
-) -> None:
+def test_bad_port_is_2_and_its_place(capsys: pytest.CaptureFixture[str]) -> None:
     file = file_of(_with_store("postgresql", POSTGRESQL[0]))
 
-    assert main([*command, "--config", str(file)]) == 2
+    assert main(["doctor", "--config", str(file)]) == 2
     (sentence,) = capsys.readouterr().err.splitlines()
     assert sentence.startswith(f"duesweep: {file}:3: store.dsn is wrong: its port")
 

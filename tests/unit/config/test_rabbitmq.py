@@ -1,7 +1,6 @@
 """Queues on RabbitMQ, as they are configured."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -15,11 +14,6 @@ RABBITMQ = f"""{MINIMAL}
 [queues.default]
 kind = "rabbitmq"
 """
-
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def _urls(config: Config) -> tuple[str, ...]:

@@ -6,18 +6,7 @@ import pytest
 
 from duesweep.config import Config, load
 from duesweep.errors import ConfigError
-from support.config_files import MINIMAL, file_of, without_place
-
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-def _refused(text: str = MINIMAL, *overrides: str) -> str:
-    with pytest.raises(ConfigError) as refusal:
-        load(file_of(text), overrides)
-    return without_place(str(refusal.value))
+from support.config_files import MINIMAL, file_of, refusal_of
 
 
 @pytest.mark.parametrize(
@@ -39,13 +28,13 @@ def _refused(text: str = MINIMAL, *overrides: str) -> str:
     ],
 )
 def test_unknown_key_is_refused_with_the_nearest_known_key(text: str, near: str) -> None:
-    assert near in _refused(text)
+    assert near in refusal_of(text)
 
 
 def test_unknown_key_of_the_environment_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DUESWEEP_STORE__ENDPIONT", "x")
 
-    assert "store.endpiont; did you mean store.endpoint?" in _refused()
+    assert "store.endpiont; did you mean store.endpoint?" in refusal_of()
 
 
 @pytest.mark.parametrize(
@@ -62,7 +51,7 @@ def test_unknown_section_of_the_environment_is_refused_by_its_variable(
 ) -> None:
     monkeypatch.setenv(variable, "x")
 
-    refusal = _refused()
+    refusal = refusal_of()
 
     assert near in refusal
     assert variable in refusal
@@ -82,7 +71,7 @@ def test_variable_that_lacks_an_underscore_is_refused_with_the_right_one(
 ) -> None:
     monkeypatch.setenv(variable, "x")
 
-    assert _refused() == f"{variable} is set in the environment; did you mean {meant}?"
+    assert refusal_of() == f"{variable} is set in the environment; did you mean {meant}?"
 
 
 @pytest.mark.parametrize("variable", ["DUESWEEP_JARS", "OTHER_STROE__DSN", "STROE__DSN"])
@@ -95,21 +84,11 @@ def test_variable_that_is_no_setting_is_nobodys_business(
 
 
 def test_unknown_key_of_the_command_line_is_refused() -> None:
-    assert "sweep.slice; did you mean sweep.slices?" in _refused(MINIMAL, "sweep.slice=1")
-
-
-@pytest.mark.parametrize("key", ["dsn", "endpoint"])
-def test_missing_key_is_named_with_its_variable(key: str) -> None:
-    lines = [line for line in MINIMAL.splitlines() if not line.startswith(key)]
-
-    refusal = _refused("\n".join(lines))
-
-    assert f"store.{key} is not set" in refusal
-    assert f"DUESWEEP_STORE__{key.upper()}" in refusal
+    assert "sweep.slice; did you mean sweep.slices?" in refusal_of(MINIMAL, "sweep.slice=1")
 
 
 def test_everything_that_is_wrong_is_said_at_once() -> None:
-    refusal = _refused('[store]\nschema = ""\n[sweep]\nbatch_rows = 0\nslises = 1')
+    refusal = refusal_of('[store]\nschema = ""\n[sweep]\nbatch_rows = 0\nslises = 1')
 
     for wrong in ("store.dsn", "store.endpoint", "store.schema", "ledger", "batch_rows", "slises"):
         assert wrong in refusal
@@ -119,12 +98,6 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
     "setting",
     [
         "store.kind=oracle",
-        "store.dsn=",
-        "store.jdbc_url=",
-        "store.endpoint=",
-        "queues.default.dsn=",
-        "store.name=",
-        "store.writer_time_zone=",
         "retry.max_attempts=0",
         "retry.max_attempts=two",
         "retry.initial_seconds=-1",
@@ -133,21 +106,23 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
         "retry.max_seconds=inf",
         "retry.max_seconds=nan",
         "retry.max_exhausted_per_sweep=-1",
-        "retry.error_queue=",
+        "retry.max_attempts=1000001",
+        "retry.max_exhausted_per_sweep=2147483648",
+        "retry.initial_seconds=1e300",
         "sweep.batch_rows=0",
         "sweep.batch_rows=10001",
         "sweep.batch_bytes=0",
+        "sweep.batch_bytes=2147483648",
         "sweep.slices=-1",
-        "ledger.root=",
     ],
 )
 def test_value_out_of_its_bounds_is_refused_by_name(setting: str) -> None:
-    assert _refused(MINIMAL, setting).startswith(f"{setting.partition('=')[0]} is wrong: ")
+    assert refusal_of(MINIMAL, setting).startswith(f"{setting.partition('=')[0]} is wrong: ")
 
 
 @pytest.mark.parametrize("override", ["slices", "", "store.endpoint"])
 def test_setting_without_a_value_is_refused(override: str) -> None:
-    assert "is not of the form section.key=value" in _refused(MINIMAL, override)
+    assert "is not of the form section.key=value" in refusal_of(MINIMAL, override)
 
 
 @pytest.mark.parametrize(
@@ -169,19 +144,10 @@ def test_setting_without_a_value_is_refused(override: str) -> None:
     ],
 )
 def test_setting_that_is_no_key_of_a_section_is_refused(overrides: list[str], words: str) -> None:
-    refusal = _refused(MINIMAL, *overrides)
+    refusal = refusal_of(MINIMAL, *overrides)
 
     assert words in refusal
     assert "storeconfig" not in refusal
-
-
-@pytest.mark.parametrize("setting", ["store.dsn", "store.endpoint", "queues.default.dsn"])
-def test_empty_value_is_called_empty(setting: str) -> None:
-    assert _refused(MINIMAL, f"{setting}=") == f"{setting} is wrong: it is empty"
-
-
-def test_second_queue_is_refused() -> None:
-    assert "queues.other is not used" in _refused(MINIMAL + "[queues.other]\n")
 
 
 def test_file_that_is_not_there_is_refused_by_name() -> None:
@@ -191,7 +157,7 @@ def test_file_that_is_not_there_is_refused_by_name() -> None:
 
 @pytest.mark.parametrize("text", ["[store", 'x = "', "store"])
 def test_file_that_is_not_toml_is_refused_by_name(text: str) -> None:
-    assert "sales.toml is not valid TOML" in _refused(text)
+    assert "sales.toml is not valid TOML" in refusal_of(text)
 
 
 def test_variable_that_cannot_be_read_is_not_blamed_on_the_file(
@@ -199,14 +165,16 @@ def test_variable_that_cannot_be_read_is_not_blamed_on_the_file(
 ) -> None:
     monkeypatch.setenv("DUESWEEP_STORE", "{")
 
-    refusal = _refused()
+    refusal = refusal_of()
 
     assert "TOML" not in refusal
     assert "store" in refusal
 
 
 def test_refusal_tells_no_secrets() -> None:
-    refusal = _refused(MINIMAL.replace("dsn =", "dns =").replace('endpoint = "', "endpoint = 3 #"))
+    refusal = refusal_of(
+        MINIMAL.replace("dsn =", "dns =").replace('endpoint = "', "endpoint = 3 #")
+    )
 
     assert "s3cret" not in refusal
 
@@ -214,7 +182,7 @@ def test_refusal_tells_no_secrets() -> None:
 @pytest.mark.parametrize("setting", ["store.kind", "queues.default.kind"])
 @pytest.mark.parametrize("value", ["postgresql://a:s3cret@db/sales", "Server=db;Pwd=s3cret"])
 def test_dsn_in_the_place_of_a_kind_is_not_shown(setting: str, value: str) -> None:
-    refusal = _refused(MINIMAL, f"{setting}={value}")
+    refusal = refusal_of(MINIMAL, f"{setting}={value}")
 
     assert f"{setting} is wrong: it is a dsn, and must be" in refusal
     assert "s3cret" not in refusal

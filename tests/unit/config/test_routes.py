@@ -1,12 +1,9 @@
 """Stores of every kind, their queue connections and routes, as they are configured."""
 
-from pathlib import Path
-
 import pytest
 
 from duesweep.config import Config, load, route_notice
-from duesweep.errors import ConfigError
-from support.config_files import MINIMAL, file_of, without_place
+from support.config_files import MINIMAL, file_of, refusal_of
 
 ODBC = "Driver=x;Server=db.example,1433;Database=nsb;Uid=sweeper;Pwd=s3cret;Encrypt=yes"
 SQL_SERVER = f"""
@@ -28,17 +25,6 @@ queue = "{{queue}}"
 destination = "[[]x]*"
 connection = "main"
 """
-
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-def _refused(text: str, *settings: str) -> str:
-    with pytest.raises(ConfigError) as caught:
-        load(file_of(text), settings)
-    return without_place(str(caught.value))
 
 
 def _msmq(*settings: str) -> Config:
@@ -92,7 +78,7 @@ def test_secrets_of_sql_server_are_masked() -> None:
     ],
 )
 def test_setting_that_cannot_be_meant_is_refused(settings: list[str], words: str) -> None:
-    assert words in _refused(SQL_SERVER, *settings)
+    assert words in refusal_of(SQL_SERVER, *settings)
 
 
 @pytest.mark.parametrize(
@@ -119,20 +105,20 @@ def test_setting_that_cannot_be_meant_is_refused(settings: list[str], words: str
     ],
 )
 def test_route_that_leads_nowhere_is_refused(more: str, words: str) -> None:
-    refusal = _refused(ROUTED + more)
+    refusal = refusal_of(ROUTED + more)
 
     assert words in refusal
     assert "DUESWEEP_ROUTE" not in refusal
 
 
 def test_jdbc_url_means_nothing_to_postgresql() -> None:
-    assert "store.jdbc_url has no effect" in _refused(MINIMAL, "store.jdbc_url=jdbc:x")
+    assert "store.jdbc_url has no effect" in refusal_of(MINIMAL, "store.jdbc_url=jdbc:x")
 
 
 def test_options_are_a_custom_stores_own() -> None:
     options = '[store.options]\nfolder = "/data"\n'
 
-    assert "store.options has no effect" in _refused(MINIMAL + options)
+    assert "store.options has no effect" in refusal_of(MINIMAL + options)
     kinds = ["store.kind=a.b:C", "queues.default.kind=postgresql"]
     custom = load(file_of(MINIMAL + options), kinds)
     assert custom.store.options == {"folder": "/data"}
@@ -172,7 +158,7 @@ def test_nobody_else_is_told_how_addresses_are_read() -> None:
 
 @pytest.mark.parametrize("kind", ["oracle", "a.b", "a.b:", ":C", "a b:C", "a:b:c"])
 def test_kind_that_is_no_store_is_refused(kind: str) -> None:
-    assert "store.kind is wrong" in _refused(MINIMAL, f"store.kind={kind}")
+    assert "store.kind is wrong" in refusal_of(MINIMAL, f"store.kind={kind}")
 
 
 def test_msmq_counts_its_own_retries() -> None:

@@ -29,11 +29,6 @@ SETTINGS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 def _config(**store: str) -> Config:
     settings = SETTINGS | {f"store.{name}": value for name, value in store.items()}
     return load(None, [f"{name}={value}" for name, value in settings.items()])

@@ -27,11 +27,6 @@ SETTINGS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 def _settings(**more: str) -> list[str]:
     settings = SETTINGS | {name.replace("__", "."): value for name, value in more.items()}
     return [f"{name}={value}" for name, value in settings.items()]

@@ -21,11 +21,6 @@ SETTINGS = [
 ROUTE = '[[route]]\ndestination = "*"\nconnection = "main"\n[queues.main]\nkind = "sqlserver"\n'
 
 
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 def _given() -> list[str]:
     return [part for setting in SETTINGS for part in ("--set", setting)]
 

@@ -1,7 +1,5 @@
 """What `setup` would create, without a server."""
 
-from pathlib import Path
-
 import pytest
 
 from duesweep.config import load
@@ -21,11 +19,6 @@ BODY_STRING = {
     "postgresql": 'ALTER TABLE "own"."{}" ADD COLUMN IF NOT EXISTS bodystring',
     "sqlserver": "ALTER TABLE [nsb].[own].[{}] ADD BodyString",
 }
-
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def _script(kind: str, **more: str) -> str:

@@ -1,6 +1,5 @@
 """Timeouts of SQL persistence as they are configured: which server, which table, which settings."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,11 +14,6 @@ from duesweep.wiring.installing import installer
 
 POSTGRESQL = "postgresql://sweeper:s3cret@db.example:5432/sales"
 SQL_SERVER = "Server=db.example,1433;Database=sales;Uid=sweeper;Pwd=s3cret"
-
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def _settings(dsn: str = POSTGRESQL, **more: str) -> list[str]:
