@@ -5,6 +5,8 @@ import os
 import signal
 import subprocess
 import sys
+import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,10 +14,10 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.errors import AnalysisException
 
 from duesweep.cli import app, documents
-from duesweep.cli import sweep as sweep_command
 from duesweep.errors import ConfigError, SparkError, StoreError
 from duesweep.spark_errors import is_conflict, is_transient, map_spark_errors, sentence
 
+Meet = Callable[[Callable[[], object]], None]
 Capture = pytest.CaptureFixture[str]
 
 _FULL_DISK = """An error occurred while calling o123.save.
@@ -69,33 +71,45 @@ def test_conflict_is_known_by_the_name_of_its_error(text: str, *, expected: bool
     assert is_conflict(AnalysisException(text)) is expected
 
 
+@pytest.fixture
+def meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Meet:
+    """Lets a function be called while a command reads its configuration."""
+    monkeypatch.chdir(tmp_path)
+    Path("duesweep.toml").touch()
+
+    def met(what: Callable[[], object]) -> None:
+        monkeypatch.setattr(tomllib, "loads", lambda _: what())
+
+    return met
+
+
 @pytest.mark.parametrize(
-    ("raised", "code", "expected"),
+    ("raised", "expected"),
     [
-        (ConfigError("wrong"), 2, "wrong"),
-        (StoreError("away", transient=True), 4, "away"),
-        (SparkError("ended", transient=True), 4, "ended"),
-        (KeyboardInterrupt(), 130, "interrupted"),
+        (ConfigError("wrong"), (2, "wrong")),
+        (StoreError("away", transient=True), (4, "away")),
+        (SparkError("ended", transient=True), (4, "ended")),
+        (KeyboardInterrupt(), (130, "interrupted")),
     ],
 )
 @pytest.mark.parametrize("arguments", [["sweep", "--json"], ["sweep", "--gate", "--json"]])
 def test_command_that_fails_prints_one_document_and_one_sentence(
     raised: BaseException,
-    code: int,
-    expected: str,
+    expected: tuple[int, str],
     arguments: list[str],
     capsys: Capture,
+    meet: Meet,
 ) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sweep_command, "run", _raising(raised))
-        assert app.main(arguments) == code
+    meet(_raising(raised))
+
+    assert app.main(arguments) == expected[0]
 
     output = capsys.readouterr()
     (said,) = output.err.splitlines()
     (told,) = map(json.loads, output.out.splitlines())
-    assert expected in said
-    assert expected in told["error"]
-    assert (told["outcome"], told["exit_code"], told["dispatched"]) == ("error", code, None)
+    assert expected[1] in said
+    assert (told["exit_code"], expected[1] in told["error"]) == (expected[0], True)
+    assert (told["outcome"], told["dispatched"]) == ("error", None)
     assert told.keys() == documents.idle_document("x").keys()
 
 
@@ -105,10 +119,8 @@ def test_option_that_is_not_known_is_a_document_too(capsys: Capture) -> None:
     assert "--fast" in json.loads(capsys.readouterr().out)["error"]
 
 
-def test_unforeseen_error_is_a_document_and_keeps_its_stack(
-    capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sweep_command, "run", _raising(KeyError("x")))
+def test_unforeseen_error_is_a_document_and_keeps_its_stack(capsys: Capture, meet: Meet) -> None:
+    meet(_raising(KeyError("x")))
 
     with pytest.raises(KeyError):
         app.main(["sweep", "--json"])
@@ -117,10 +129,8 @@ def test_unforeseen_error_is_a_document_and_keeps_its_stack(
     assert (told["exit_code"], told["error"]) == (1, "KeyError: 'x'")
 
 
-def test_without_json_nothing_is_on_stdout(
-    capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sweep_command, "run", _raising(ConfigError("wrong")))
+def test_without_json_nothing_is_on_stdout(capsys: Capture, meet: Meet) -> None:
+    meet(_raising(ConfigError("wrong")))
 
     assert app.main(["sweep"]) == 2
     assert capsys.readouterr() == ("", "duesweep: wrong\n")
@@ -139,18 +149,19 @@ def test_without_a_command_the_help_is_printed_as_it_is(
     assert "see --help" not in output.err
 
 
-def test_sigterm_is_a_sentence_and_4(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    def end(*_: object, **__: object) -> None:
+def test_sigterm_is_a_sentence_and_4(capsys: Capture, meet: Meet) -> None:
+    def end() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         signal.pause()
 
     before = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr(sweep_command, "run", end)
+    meet(end)
 
-    assert app.main(["sweep", "--json"]) == 4
+    # A sweep would finish its batches first.
+    assert app.main(["list", "--json"]) == 4
 
     output = capsys.readouterr()
-    assert output.err == "duesweep: terminated; no message is lost, and the next sweep continues\n"
+    assert output.err == "duesweep: terminated; nothing was changed\n"
     assert json.loads(output.out)["exit_code"] == 4
     assert signal.getsignal(signal.SIGTERM) == before
 
@@ -184,8 +195,8 @@ for thread in threading.enumerate():
     assert sorted(done.stderr.splitlines()) == ["heard later", "own"]
 
 
-def _raising(error: BaseException) -> object:
-    def fail(*_: object, **__: object) -> None:
+def _raising(error: BaseException) -> Callable[[], None]:
+    def fail() -> None:
         raise error
 
     return fail
