@@ -1,10 +1,10 @@
 """Transactions that are lost and tried again."""
 
 import random
+import time
 
 import pytest
 
-from duesweep import lost
 from duesweep.errors import StoreError, TransactionLostError
 from duesweep.lost import MAX_LOST_TRANSACTIONS, retry_lost_transactions, wait_seconds
 
@@ -13,7 +13,7 @@ from duesweep.lost import MAX_LOST_TRANSACTIONS, retry_lost_transactions, wait_s
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The waits, noted and skipped."""
     found: list[float] = []
-    monkeypatch.setattr(lost.time, "sleep", found.append)
+    monkeypatch.setattr(time, "sleep", found.append)
     return found
 
 

@@ -141,7 +141,7 @@ def test_wait_ends_when_the_stop_is_asked_for(monkeypatch: pytest.MonkeyPatch) -
         if len(naps) == 3:
             stop.ask()
 
-    monkeypatch.setattr(module.time, "sleep", nap)
+    monkeypatch.setattr(time, "sleep", nap)
     stop.wait(3_600)
 
     assert naps == [0.2] * 3

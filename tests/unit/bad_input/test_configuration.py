@@ -1,6 +1,6 @@
 """Whatever a configuration is, it is read, or refused with a sentence."""
 
-import sys
+import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -65,7 +65,7 @@ def test_any_bytes_are_a_configuration_or_refused(content: bytes) -> None:
 def test_any_values_are_a_configuration_or_refused(content: Mapping[str, Any]) -> None:
     file = file_of()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys.modules["duesweep.config.load"], "content_of", lambda _: content)
+        patch.setattr(tomllib, "loads", lambda _: content)
         _load(file)
 
 

@@ -1,13 +1,13 @@
 """What Ctrl-C and SIGTERM do; the errors of a JVM that got the same signal do not hide them."""
 
 import signal
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from duesweep.cli import signals as module
 from duesweep.cli.signals import TerminatedError, raise_on_signals, stop_on_signals
 from duesweep.errors import SparkError, raise_interruption
 from duesweep.spark_errors import map_spark_errors
@@ -21,7 +21,7 @@ _both = pytest.mark.parametrize("number", _SIGNALS)
 def now(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     """The clock, which stands still; both signals as a command has them."""
     now = [1_000.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with raise_on_signals():
         yield now

@@ -6,6 +6,7 @@ import socket
 import struct
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
@@ -67,7 +68,7 @@ def test_log_tells_an_error_once_and_that_it_is_over() -> None:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """What `time.monotonic()` says there."""
     now = [1_000.0]
-    monkeypatch.setattr("duesweep.watch.health.time.monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     return now
 
 
@@ -146,7 +147,7 @@ def test_health_is_bad_while_messages_stay_that_could_leave(
 
 def test_long_wait_is_told_once_with_its_end_and_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1_000.0
-    monkeypatch.setattr("duesweep.core.waits.time.monotonic", lambda: now)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     waits = Waits()
     log, health = Log("nsb", waits), Health("nsb", 5, waits)
     with capture_logs() as lines:
@@ -380,7 +381,7 @@ def test_scrape_asks_no_store_and_its_age_grows_when_the_next_message_is_not_tak
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     now = 1_000.0
-    monkeypatch.setattr("duesweep.watch.metrics.time.monotonic", lambda: now)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     monkeypatch.setattr("duesweep.watch.metrics.look_at_due", lambda _: Due(0, 0.0))
     metrics, file = Metrics(MemoryStore()), tmp_path / "helper.prom"
     metrics.ticked(IDLE)
@@ -397,7 +398,7 @@ def test_scrape_tells_for_how_long_a_watcher_has_waited(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     now = 1_000.0
-    monkeypatch.setattr("duesweep.core.waits.time.monotonic", lambda: now)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     metrics = Metrics(MemoryStore())
     with metrics.waits.waiting("ledger lock", "process 7 holds it"):
         now += 3
