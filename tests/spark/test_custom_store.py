@@ -60,3 +60,18 @@ def test_setup_tells_that_the_store_has_set_itself_up_and_which_queues_it_create
     assert again == "AcmeStore has run its own setup.\n"
     assert endpoint.waiting() == []
     assert endpoint.queue_rows("error") == []
+
+
+def test_setup_creates_queues_for_a_store_that_creates_nothing(
+    endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    strange = CUSTOM | {"store__kind": "support.acme_stores:StrangeStore"}
+    file = str(endpoint.config_file(queues__default__dsn=endpoint.dsn, **strange))
+
+    assert main(["setup", "--config", file]) == 0
+
+    assert capsys.readouterr().out == (
+        "StrangeStore has no set_up_infrastructure(), so what it needs has to exist already.\n"
+        'created "public"."Sales.Orders"\n'
+    )
+    assert endpoint.queue_rows("Sales.Orders") == []

@@ -206,37 +206,16 @@ def test_store_sets_itself_up_and_queues_beside_it_are_created() -> None:
     assert 'CREATE TABLE IF NOT EXISTS "public"."error"' in installer.script()
 
 
-def test_store_that_has_set_itself_up_is_said_to_have_done_so(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_store_that_creates_nothing_is_said_to_need_what_it_needs(
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    asked: list[object] = []
-    monkeypatch.setattr(AcmeStore, "set_up_infrastructure", lambda store: asked.extend([store]))
-    monkeypatch.setattr(PostgreSqlSetup, "install", lambda *_, rebind: [rebind])
-    given = _on_command_line(_settings())
-
-    assert main(["setup", *given]) == 0
-
-    assert capsys.readouterr().out == "AcmeStore has run its own setup.\ncreated False\n"
-    assert asked == [wiring.store(_config(store__dsn=DSN_WITHOUT_PASSWORD))]
-
-
-def test_store_that_creates_nothing_is_set_up_without_it_and_said_to_need_what_it_needs(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(PostgreSqlSetup, "install", lambda *_, rebind: [rebind])
     settings = _settings(
         store__kind="support.acme_stores:StrangeStore",
         queues__default__dsn="postgresql://other/q",
     )
-    given = _on_command_line(settings)
 
-    assert main(["setup", *given]) == 0
-    assert capsys.readouterr().out == (
-        "StrangeStore has no set_up_infrastructure(), so what it needs has to exist already.\n"
-        "created False\n"
-    )
+    assert main(["setup", "--print-sql", *_on_command_line(settings)]) == 0
 
-    assert main(["setup", "--print-sql", *given]) == 0
     assert "-- StrangeStore expects its tables to exist." in capsys.readouterr().out
 
 
