@@ -44,7 +44,7 @@ settings.load_profile("duesweep")
 
 
 # Workers begin with what takes longest, and end with what takes least.
-_ORDER = ("faults", "spark", "acceptance", "contract", "unit")
+_ORDER = ("faults", "spark", "acceptance", "golden", "contract", "unit")
 _BROKER = {"broker", "broker_server"}
 
 

@@ -1,0 +1,357 @@
+-- name: DECLARE "duesweep_look" CURSOR FOR look
+-- $1 ?, $2 ?, $3 ? or timestamptz
+DECLARE "duesweep_look" CURSOR FOR 
+SELECT d."Id"::text AS id, d."Headers" AS headers, NULL::bytea AS body, d."Destination" AS destination,
+       coalesce(octet_length(d."State"), 0) AS body_bytes,
+       CASE WHEN isfinite(d."Time") THEN (extract(epoch FROM c.due) * 1000000)::bigint END AS due_us,
+       CASE WHEN isfinite(d."Time") THEN (extract(epoch FROM i.instant) * 1000000)::bigint END AS instant_us
+FROM "public"."Sales_Orders_TimeoutData" d
+CROSS JOIN LATERAL (SELECT least(d."Time" AT TIME ZONE 'UTC', '290000-01-01 00:00:00+00'::timestamptz) AS due) c
+CROSS JOIN LATERAL (
+    SELECT CASE
+        WHEN c.due < timestamptz '4713-01-01 00:00:00+00 BC' THEN c.due
+        ELSE (c.due AT TIME ZONE $1::text) AT TIME ZONE 'UTC'
+    END AS instant
+) i
+WHERE d."Time" IS NOT NULL
+  AND ($2::timestamptz IS NULL OR (
+        d."Time" >= (($2::timestamptz AT TIME ZONE 'UTC' - interval '3 hours')
+            AT TIME ZONE $1::text) AT TIME ZONE 'UTC'
+        AND i.instant >= $2::timestamptz
+      ))
+  AND ($3::timestamptz IS NULL OR (
+        d."Time" < (($3::timestamptz AT TIME ZONE 'UTC' + interval '3 hours')
+            AT TIME ZONE $1::text) AT TIME ZONE 'UTC'
+        AND i.instant < $3::timestamptz
+      ))
+ORDER BY d."Time";
+
+-- name: DECLARE "duesweep_look_timeless" CURSOR FOR look_timeless
+DECLARE "duesweep_look_timeless" CURSOR FOR 
+SELECT d."Id"::text AS id, d."Headers" AS headers, NULL::bytea AS body, d."Destination" AS destination,
+       coalesce(octet_length(d."State"), 0) AS body_bytes, NULL::bigint AS due_us, NULL::bigint AS instant_us
+FROM "public"."Sales_Orders_TimeoutData" d
+WHERE d."Time" IS NULL;
+
+-- name: claim
+-- $1 ?, $2 timestamptz, $3 uuid[], $4 timestamptz
+SELECT d."Id"::text AS id, d."Headers" AS headers, d."State" AS body, d."Destination" AS destination,
+       CASE WHEN isfinite(d."Time") THEN (extract(epoch FROM d."Time") * 1000000)::bigint END AS due_us,
+       CASE WHEN isfinite(d."Time") THEN (extract(epoch FROM CASE
+           WHEN d."Time" AT TIME ZONE 'UTC' < timestamptz '4713-01-01 00:00:00+00 BC' THEN d."Time" AT TIME ZONE 'UTC'
+           ELSE least(
+               (d."Time" AT TIME ZONE 'UTC' AT TIME ZONE $1::text) AT TIME ZONE 'UTC', $2::timestamptz
+           )
+       END) * 1000000)::bigint END AS instant_us
+FROM "public"."Sales_Orders_TimeoutData" d
+WHERE d."Id" = ANY($3::uuid[]) AND d."Time" < $4::timestamptz AT TIME ZONE 'UTC'
+FOR UPDATE OF d SKIP LOCKED;
+
+-- name: count_buckets
+-- $1 ?, $2 timestamptz[]
+SELECT coalesce(width_bucket(d."Time", b.dues), cardinality(b.dues)) AS bucket, count(*) AS messages
+FROM "public"."Sales_Orders_TimeoutData" d
+CROSS JOIN (
+    SELECT ARRAY(
+        SELECT ((e.instant AT TIME ZONE 'UTC') AT TIME ZONE $1::text) AT TIME ZONE 'UTC'
+        FROM unnest($2::timestamptz[]) AS e (instant)
+        ORDER BY e.instant
+    ) AS dues
+) b
+GROUP BY 1;
+
+-- name: count_pending
+-- $1 ?, $2 ?, $3 ?, $4 ?, $5 int4
+SELECT count(*) AS pending
+FROM (
+    SELECT
+    FROM "public"."Sales_Orders_TimeoutData" d
+    WHERE d."Time" < $1::timestamptz AT TIME ZONE 'UTC' AND d."Time" >= $2::timestamptz AT TIME ZONE 'UTC'
+      AND ($3::text = '[]' OR NOT coalesce(convert_to(d."Destination", 'UTF8'), '') LIKE ANY (ARRAY(
+        SELECT convert_to(p, 'UTF8') FROM jsonb_array_elements_text($3::jsonb) p
+      )))
+      AND NOT EXISTS (
+        SELECT FROM "public"."duesweep_attempts" a
+        WHERE a.source = $4 AND a.message_key = d."Id" AND a.next_attempt_at > statement_timestamp()
+      )
+    LIMIT $5
+) eligible;
+
+-- name: count_timeless
+SELECT count(*) AS timeless FROM "public"."Sales_Orders_TimeoutData" d WHERE d."Time" IS NULL;
+
+-- name: doctor_waiting
+-- $1 int2
+SELECT d."Headers" AS headers, d."Destination" AS destination
+FROM "public"."Sales_Orders_TimeoutData" d
+WHERE d."Time" IS NOT NULL
+ORDER BY d."Time"
+LIMIT $1::integer;
+
+-- name: due_destinations
+-- $1 ?, $2 ?, $3 ?, $4 ?
+SELECT destination, count(*) AS messages
+FROM (
+    SELECT d."Destination" AS destination
+    FROM "public"."Sales_Orders_TimeoutData" d
+    WHERE d."Time" < $1::timestamptz AT TIME ZONE 'UTC' AND d."Time" >= $2::timestamptz AT TIME ZONE 'UTC'
+      AND d."Destination" <> ''
+      AND ($3::text = '[]' OR NOT coalesce(convert_to(d."Destination", 'UTF8'), '') LIKE ANY (ARRAY(
+        SELECT convert_to(p, 'UTF8') FROM jsonb_array_elements_text($3::jsonb) p
+      )))
+      AND NOT EXISTS (
+        SELECT FROM "public"."duesweep_attempts" a
+        WHERE a.source = $4 AND a.message_key = d."Id" AND a.next_attempt_at > clock_timestamp()
+      )
+    ORDER BY d."Time"
+    LIMIT 10000
+) oldest
+GROUP BY destination
+ORDER BY messages DESC, destination
+LIMIT 100;
+
+-- name: fetch_next_due
+-- $1 ?, $2 timestamptz, $3 timestamptz, $4 ?
+SELECT d."Id"::text AS id, d."Headers" AS headers, d."State" AS body, d."Destination" AS destination,
+       CASE WHEN isfinite(d."Time") THEN (extract(epoch FROM d."Time") * 1000000)::bigint END AS due_us,
+       CASE WHEN isfinite(d."Time") THEN (extract(epoch FROM CASE
+           WHEN d."Time" AT TIME ZONE 'UTC' < timestamptz '4713-01-01 00:00:00+00 BC' THEN d."Time" AT TIME ZONE 'UTC'
+           ELSE least(
+               (d."Time" AT TIME ZONE 'UTC' AT TIME ZONE $1::text) AT TIME ZONE 'UTC', $2::timestamptz
+           )
+       END) * 1000000)::bigint END AS instant_us
+FROM "public"."Sales_Orders_TimeoutData" d
+WHERE d."Time" < $3::timestamptz AT TIME ZONE 'UTC'
+  AND NOT EXISTS (
+    SELECT FROM "public"."duesweep_attempts" a
+    WHERE a.source = $4 AND a.message_key = d."Id" AND a.next_attempt_at > clock_timestamp()
+  )
+ORDER BY d."Time"
+LIMIT 1
+FOR UPDATE OF d SKIP LOCKED;
+
+-- name: find
+-- $1 bool, $2 ?, $3 uuid[]
+SELECT d."Id"::text AS id, d."Headers" AS headers, CASE WHEN $1 THEN d."State" END AS body,
+       d."Destination" AS destination, coalesce(octet_length(d."State"), 0) AS body_bytes,
+       CASE WHEN isfinite(d."Time") THEN (extract(epoch FROM c.due) * 1000000)::bigint END AS due_us,
+       CASE WHEN isfinite(d."Time") THEN (extract(epoch FROM i.instant) * 1000000)::bigint END AS instant_us
+FROM "public"."Sales_Orders_TimeoutData" d
+CROSS JOIN LATERAL (SELECT least(d."Time" AT TIME ZONE 'UTC', '290000-01-01 00:00:00+00'::timestamptz) AS due) c
+CROSS JOIN LATERAL (
+    SELECT CASE
+        WHEN c.due < timestamptz '4713-01-01 00:00:00+00 BC' THEN c.due
+        ELSE (c.due AT TIME ZONE $2::text) AT TIME ZONE 'UTC'
+    END AS instant
+) i
+WHERE d."Id" = ANY($3::uuid[]);
+
+-- name: find_gone_attempts
+-- $1 ?
+SELECT EXISTS (
+    SELECT FROM "public"."duesweep_attempts" a
+    WHERE a.source = $1 AND NOT EXISTS (SELECT FROM "public"."Sales_Orders_TimeoutData" d WHERE d."Id" = a.message_key)
+) AS found;
+
+-- name: find_message
+-- $1 ?
+SELECT d."Id"::text AS id FROM "public"."Sales_Orders_TimeoutData" d WHERE d."Id" = $1::uuid FOR UPDATE OF d;
+
+-- name: find_pending
+-- $1 ?, $2 ?, $3 ?
+SELECT CASE WHEN d."Time" AT TIME ZONE 'UTC' >= timestamptz '0001-01-02 00:00:00+00' THEN d."Time" AT TIME ZONE 'UTC' END AS due
+FROM "public"."Sales_Orders_TimeoutData" d
+WHERE d."Time" < $1::timestamptz AT TIME ZONE 'UTC'
+  AND ($2::text = '[]' OR NOT coalesce(convert_to(d."Destination", 'UTF8'), '') LIKE ANY (ARRAY(
+    SELECT convert_to(p, 'UTF8') FROM jsonb_array_elements_text($2::jsonb) p
+  )))
+  AND NOT EXISTS (
+    SELECT FROM "public"."duesweep_attempts" a
+    WHERE a.source = $3 AND a.message_key = d."Id" AND a.next_attempt_at > clock_timestamp()
+  )
+ORDER BY d."Time"
+LIMIT 1;
+
+-- name: hold
+-- $1 ?, $2 uuid[]
+SELECT d."Id"::text AS id, d."Headers" AS headers, d."State" AS body, d."Destination" AS destination,
+       CASE WHEN isfinite(d."Time") THEN (extract(epoch FROM c.due) * 1000000)::bigint END AS due_us,
+       CASE WHEN isfinite(d."Time") THEN (extract(epoch FROM CASE
+           WHEN c.due < timestamptz '4713-01-01 00:00:00+00 BC' THEN c.due
+           ELSE (c.due AT TIME ZONE $1::text) AT TIME ZONE 'UTC'
+       END) * 1000000)::bigint END AS instant_us
+FROM "public"."Sales_Orders_TimeoutData" d
+CROSS JOIN LATERAL (SELECT least(d."Time" AT TIME ZONE 'UTC', timestamptz '290000-01-01 00:00:00+00') AS due) c
+WHERE d."Id" = ANY($2::uuid[])
+FOR UPDATE OF d SKIP LOCKED;
+
+-- name: journal_cancelled
+-- $1 uuid, $2 int8, $3 uuid[], $4 ?, $5 ?, $6 ?, $7 int8[], $8 int2[]
+INSERT INTO "public"."duesweep_changes" (
+    sweep_id, change, changed_us, message_key, message_id, message_type, destination, due_before_us,
+    attempts, body_bytes, headers, body
+)
+SELECT $1, 'cancelled', $2, d."Id"::text, c.message_id, c.message_type, c.destination,
+       c.due_before_us, c.attempts, coalesce(octet_length(d."State"), 0), d."Headers", d."State"
+FROM unnest(
+    $3::uuid[], $4::text[], $5::text[], $6::text[],
+    $7::bigint[], $8::integer[]
+) AS c (message_key, message_id, message_type, destination, due_before_us, attempts)
+JOIN "public"."Sales_Orders_TimeoutData" d ON d."Id" = c.message_key;
+
+-- name: journal_exhausted
+-- $1 uuid, $2 int2, $3 timestamptz, $4 ?, $5 int8[], $6 ?, $7 ?, $8 ?, $9 ?, $10 int2[], $11 ?, $12 ?, $13 ?, $14 ?
+INSERT INTO "public"."duesweep_journal" (
+    sweep_id, slice, kind, message_key, message_id, message_type, destination, queue, due,
+    dispatched_at, attempts, first_failed_at, error_class, error_text, stack, headers, body
+)
+SELECT $1, $2, 'exhausted', d."Id", e.message_id, e.message_type, e.destination, e.queue,
+       timestamptz 'epoch' + (e.instant_us / 1000000) * interval '1 second'
+           + mod(e.instant_us, 1000000) * interval '1 microsecond',
+       $3, e.attempts,
+       coalesce(a.first_failed_at, $3), e.error_class, e.error_text, e.stack,
+       d."Headers", d."State"
+FROM unnest(
+    $4::uuid[], $5::bigint[], $6::text[], $7::text[],
+    $8::text[], $9::text[], $10::integer[], $11::text[],
+    $12::text[], $13::text[]
+) AS e (
+    message_key, instant_us, message_id, message_type, destination, queue, attempts, error_class, error_text,
+    stack
+)
+JOIN "public"."Sales_Orders_TimeoutData" d ON d."Id" = e.message_key
+LEFT JOIN "public"."duesweep_attempts" a ON a.source = $14 AND a.message_key = e.message_key;
+
+-- name: next_due
+-- $1 ?, $2 ?
+SELECT CASE WHEN earliest.due IS NOT NULL THEN
+           (least(greatest(earliest.due, '0001-01-03 00:00:00+00'), '9999-12-29 00:00:00+00')
+               AT TIME ZONE $1::text) AT TIME ZONE 'UTC'
+       END AS due
+FROM (
+    SELECT min(d."Time") AT TIME ZONE 'UTC' AS due
+    FROM "public"."Sales_Orders_TimeoutData" d
+    WHERE d."Time" >= $2::timestamptz AT TIME ZONE 'UTC' AND isfinite(d."Time")
+) earliest;
+
+-- name: plan_bounds
+-- $1 int2, $2 int2, $3 int4, $4 ?, $5 ?, $6 ?, $7 ?
+SELECT due::text AS due, id::text AS id, total
+FROM (
+    SELECT pending.*, greatest(
+        least($1::bigint, (total - 1) / $2::bigint + 1),
+        (total - 1) / $3::bigint + 1
+    ) AS slices
+    FROM (
+        SELECT d."Time" AS due, d."Id" AS id,
+               row_number() OVER (ORDER BY d."Time", d."Id") - 1 AS position,
+               count(*) OVER () AS total
+        FROM "public"."Sales_Orders_TimeoutData" d
+        WHERE d."Time" < $4::timestamptz AT TIME ZONE 'UTC' AND d."Time" >= $5::timestamptz AT TIME ZONE 'UTC'
+          AND ($6::text = '[]' OR NOT coalesce(convert_to(d."Destination", 'UTF8'), '') LIKE ANY (ARRAY(
+            SELECT convert_to(p, 'UTF8') FROM jsonb_array_elements_text($6::jsonb) p
+          )))
+          AND NOT EXISTS (
+            SELECT FROM "public"."duesweep_attempts" a
+            WHERE a.source = $7 AND a.message_key = d."Id" AND a.next_attempt_at > statement_timestamp()
+          )
+    ) pending
+) sliced
+WHERE position % ((total - 1) / slices + 1) = 0
+ORDER BY position;
+
+-- name: prune_attempts
+-- $1 ?
+DELETE FROM "public"."duesweep_attempts" a
+USING (
+    SELECT g.source, g.message_key
+    FROM "public"."duesweep_attempts" g
+    WHERE g.source = $1 AND NOT EXISTS (SELECT FROM "public"."Sales_Orders_TimeoutData" d WHERE d."Id" = g.message_key)
+    FOR UPDATE OF g SKIP LOCKED
+) gone
+WHERE a.source = gone.source AND a.message_key = gone.message_key;
+
+-- name: read_instants
+-- $1 ?, $2 uuid[]
+SELECT d."Id"::text AS id,
+       (extract(epoch FROM (d."Time" AT TIME ZONE 'UTC' AT TIME ZONE $1::text) AT TIME ZONE 'UTC') * 1000000)::bigint
+           AS instant_us
+FROM "public"."Sales_Orders_TimeoutData" d
+WHERE d."Id" = ANY($2::uuid[]);
+
+-- name: read_slice with plan_claim_keys
+SELECT claim_keys, sizes, total FROM (
+SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total
+FROM (VALUES (0, '<instant>'::timestamp, '<uuid>'::uuid, 'infinity'::timestamp, '<uuid>'::uuid)) AS s (slice, first_due, first_id, end_due, end_id)
+LEFT JOIN LATERAL (
+    SELECT string_agg(k.id::text, ',' ORDER BY k.position) AS claim_keys,
+           string_agg(k.bytes::text, ',' ORDER BY k.position) AS sizes,
+           (sum(count(*)) OVER ())::bigint AS total
+    FROM (
+        SELECT pending.id, pending.bytes,
+               row_number() OVER (ORDER BY pending.due, pending.id) - 1 AS position
+        FROM (
+            SELECT d."Id" AS id, d."Time" AS due,
+                   coalesce(octet_length(d."Headers"), 0)::bigint + coalesce(octet_length(d."State"), 0) AS bytes
+            FROM "public"."Sales_Orders_TimeoutData" d
+            WHERE d."Time" < '<instant>'::timestamptz AT TIME ZONE 'UTC'
+              AND (d."Time", d."Id") >= (s.first_due, s.first_id) AND (d."Time", d."Id") < (s.end_due, s.end_id)
+              AND ( E'["Shipping", "Shipping@%", "\\"Shipping\\"", "\\"public\\".\\"Shipping\\""]'::text = '[]' OR NOT coalesce(convert_to(d."Destination", 'UTF8'), '') LIKE ANY (ARRAY(
+                SELECT convert_to(p, 'UTF8') FROM jsonb_array_elements_text( E'["Shipping", "Shipping@%", "\\"Shipping\\"", "\\"public\\".\\"Shipping\\""]'::jsonb) p
+              )))
+              AND NOT EXISTS (
+                SELECT FROM "public"."duesweep_attempts" a
+                WHERE a.source = 'nsb/Sales.Orders.Delayed' AND a.message_key = d."Id"
+                  AND a.next_attempt_at > statement_timestamp()
+              )
+            OFFSET 0
+        ) pending
+    ) k
+    GROUP BY k.position / 1000
+) chunk ON true
+) AS due_messages WHERE slice = 0;
+
+-- name: remove
+-- $1 uuid[]
+DELETE FROM "public"."Sales_Orders_TimeoutData" WHERE "Id" = ANY($1::uuid[]);
+
+-- name: reschedule
+-- $1 ?, $2 uuid[], $3 timestamptz[]
+UPDATE "public"."Sales_Orders_TimeoutData" d
+SET "Time" = ((n.due AT TIME ZONE 'UTC') AT TIME ZONE $1::text) AT TIME ZONE 'UTC'
+FROM unnest($2::uuid[], $3::timestamptz[]) AS n (message_key, due)
+WHERE d."Id" = n.message_key
+RETURNING d."Id"::text AS id,
+          (extract(epoch FROM (d."Time" AT TIME ZONE 'UTC' AT TIME ZONE $1::text) AT TIME ZONE 'UTC') * 1000000)::bigint
+              AS instant_us;
+
+-- name: store_timeout
+-- $1 ?, $2 ?, $3 ?, $4 bytea, $5 timestamptz, $6 ?, $7 ?
+INSERT INTO "public"."Sales_Orders_TimeoutData" (
+    "Id", "Destination", "SagaId", "State", "Time", "Headers", "PersistenceVersion"
+)
+VALUES (
+    $1::uuid, $2, $3::uuid, $4,
+    $5::timestamptz AT TIME ZONE 'UTC', $6, $7
+);
+
+-- name: stored_destinations
+SELECT d."Destination" AS destination, count(*) AS messages
+FROM "public"."Sales_Orders_TimeoutData" d
+WHERE d."Destination" <> '' AND d."Time" IS NOT NULL
+GROUP BY d."Destination"
+ORDER BY messages DESC, destination
+LIMIT 1000;
+
+-- name: take
+-- $1 uuid[], $2 timestamptz, $3 ?, $4 timestamptz
+DELETE FROM "public"."Sales_Orders_TimeoutData" d
+WHERE d."Id" = ANY($1::uuid[]) AND d."Time" < $2::timestamptz AT TIME ZONE 'UTC'
+RETURNING d."Id"::text AS id, d."Headers" AS headers, d."State" AS body, d."Destination" AS destination,
+    CASE WHEN isfinite(d."Time") THEN (extract(epoch FROM d."Time") * 1000000)::bigint END AS due_us,
+    CASE WHEN isfinite(d."Time") THEN (extract(epoch FROM CASE
+        WHEN d."Time" AT TIME ZONE 'UTC' < timestamptz '4713-01-01 00:00:00+00 BC' THEN d."Time" AT TIME ZONE 'UTC'
+        ELSE least(
+            (d."Time" AT TIME ZONE 'UTC' AT TIME ZONE $3::text) AT TIME ZONE 'UTC', $4::timestamptz
+        )
+    END) * 1000000)::bigint END AS instant_us;

@@ -1,0 +1,108 @@
+"""Statements of PostgreSQL as text: what was sent, in which transactions, by their names."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+from duesweep.sql import statements
+from support.golden.wire import Exchange, Statement
+
+_COMMENT = re.compile(r"-- .*")
+_COMMENT_LINES = re.compile(r"^ *--.*\n|-- .*", re.MULTILINE)
+# What differs from run to run in the queries that hold values as literals.
+_UUID = re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+_INSTANT = re.compile(r"\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?\+00:00")
+# In the list of a session; whoever wants to read on finds the statement's text.
+_LONGEST = 90
+# A statement is known by the first line of the comment that it is sent with.
+_NAMES = {text.partition("\n")[0]: name for name, text in statements("postgresql").items()}
+
+
+def name_of(statement: Statement) -> str:
+    """Its names in the files of SQL; its whole text, where it stands in none."""
+    found = [line for line in _COMMENT.findall(statement.text) if line in _NAMES]
+    named = " with ".join(_NAMES[line] for line in found)
+    prefix, _, _ = statement.text.partition("--")
+    if found:
+        return f"{prefix.strip()} {named}".strip()
+    return _steady(" ".join(statement.text.split()))
+
+
+def _steady(text: str) -> str:
+    return _INSTANT.sub("<instant>", _UUID.sub("<uuid>", text))
+
+
+def told_sessions(sessions: Iterable[Sequence[Exchange]]) -> str:
+    """Each session with its transactions in their order; what follows itself stands once. An
+    exchange is a line, so the lines are the round trips, where they say no other number.
+    """
+    return "\n".join(_told(number, each) for number, each in enumerate(sessions, 1))
+
+
+def _told(number: int, session: Sequence[Exchange]) -> str:
+    # An empty query is a sign of life, asked for after a long wait.
+    exchanges = [each for each in session if any(s.text for s in each.statements)]
+    transactions = list(_transactions(exchanges))
+    statements = sum(len(each.statements) for each in exchanges)
+    trips = sum(each.waits for each in exchanges)
+    lines = [
+        f"session {number}: {statements} statements, {trips} round trips, "
+        f"{len(transactions)} transactions"
+    ]
+    for text, same in groupby(transactions, key=_told_transaction):
+        times = len(list(same))
+        first, *more = text.splitlines()
+        lines += [f"  {times} x {first}" if times > 1 else f"  {first}"]
+        lines += [f"      {line}" for line in more]
+    return "\n".join(lines) + "\n"
+
+
+def _transactions(exchanges: Sequence[Exchange]) -> Iterator[list[Exchange]]:
+    """What the server commits or rolls back as one."""
+    one: list[Exchange] = []
+    for each in exchanges:
+        one.append(each)
+        if not each.is_open:
+            yield one
+            one = []
+    # The client went without an end.
+    if one:
+        yield one
+
+
+def _told_transaction(exchanges: Sequence[Exchange]) -> str:
+    lines = [_told_exchange(each) for each in exchanges]
+    if len(lines) == 1:
+        return lines[0]
+    statements = sum(len(each.statements) for each in exchanges)
+    trips = sum(each.waits for each in exchanges)
+    return "\n".join([f"transaction: {statements} statements, {trips} round trips", *lines])
+
+
+def _told_exchange(exchange: Exchange) -> str:
+    names = " + ".join(_shortened(name_of(each)) for each in exchange.statements)
+    return names if exchange.waits == 1 else f"{names} ({exchange.waits} round trips)"
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= _LONGEST else f"{name[:_LONGEST]} …"
+
+
+def told_statements(sessions: Iterable[Sequence[Exchange]]) -> str:
+    """Each statement once, sorted by its name, with all types that its parameters were sent with.
+    Without comments, which bind nobody.
+    """
+    sent: dict[str, list[Statement]] = {}
+    for session in sessions:
+        for exchange in session:
+            for statement in exchange.statements:
+                sent.setdefault(name_of(statement), []).append(statement)
+    return "\n".join(_told_statement(name, sent[name]) for name in sorted(sent))
+
+
+def _told_statement(name: str, sent: Sequence[Statement]) -> str:
+    text = _steady(_COMMENT_LINES.sub("", sent[0].text).strip())
+    types = zip(*(each.types for each in sent), strict=True)
+    told = [f"${n} {' or '.join(sorted(set(each)))}" for n, each in enumerate(types, 1)]
+    head = f"-- name: {name}" if text != name else "-- without a name"
+    return "\n".join([head, *([f"-- {', '.join(told)}"] if told else []), text, ""])
