@@ -1,7 +1,8 @@
-"""Statements of PostgreSQL as text: what was sent, in which transactions, by their names."""
+"""Statements as text: what was sent, in which transactions, by their names in the files of SQL."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, partial
 from itertools import groupby
 
 from duesweep.sql import statements
@@ -11,14 +12,21 @@ _COMMENT = re.compile(r"-- .*")
 _COMMENT_LINES = re.compile(r"^ *--.*\n|-- .*", re.MULTILINE)
 # What differs from run to run in the queries that hold values as literals.
 _UUID = re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+# A limit grows with the number of messages that the server estimates.
+_LIMIT = re.compile(r"(?<='statement_timeout', ')300\d\d(?=')")
 _INSTANT = re.compile(r"\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?\+00:00")
 # In the list of a session; whoever wants to read on finds the statement's text.
 _LONGEST = 90
-# A statement is known by the first line of the comment that it is sent with.
+# PostgreSQL's are known by the first line of the comment that they are sent with.
 _NAMES = {text.partition("\n")[0]: name for name, text in statements("postgresql").items()}
+# SQL Server's are sent without comments.
+_BRACES = re.compile(r"\{\w+\}")
+_VALUE = re.compile(r"(?<![@\w])@[a-z]\w*")
+
+NameOf = Callable[[Statement], str]
 
 
-def name_of(statement: Statement) -> str:
+def in_postgresql(statement: Statement) -> str:
     """Its names in the files of SQL; its whole text, where it stands in none."""
     found = [line for line in _COMMENT.findall(statement.text) if line in _NAMES]
     named = " with ".join(_NAMES[line] for line in found)
@@ -28,18 +36,37 @@ def name_of(statement: Statement) -> str:
     return _steady(" ".join(statement.text.split()))
 
 
+@cache
+def in_sqlserver(statement: Statement) -> str:
+    """The same in SQL Server."""
+    code = _COMMENT_LINES.sub("", statement.text).strip()
+    found = [name for name, pattern in _patterns().items() if pattern.fullmatch(code)]
+    return found[0] if found else _steady(" ".join(code.split()))
+
+
+@cache
+def _patterns() -> dict[str, re.Pattern[str]]:
+    """What the texts of SQL Server's statements look like, whatever stands in their braces."""
+    texts = {name: _COMMENT_LINES.sub("", text) for name, text in statements("sqlserver").items()}
+    return {name: _pattern(_VALUE.sub("?", text).strip()) for name, text in texts.items()}
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(".+?".join(map(re.escape, _BRACES.split(text))), re.DOTALL)
+
+
 def _steady(text: str) -> str:
-    return _INSTANT.sub("<instant>", _UUID.sub("<uuid>", text))
+    return _LIMIT.sub("30000", _INSTANT.sub("<instant>", _UUID.sub("<uuid>", text)))
 
 
-def told_sessions(sessions: Iterable[Sequence[Exchange]]) -> str:
+def told_sessions(sessions: Iterable[Sequence[Exchange]], name_of: NameOf = in_postgresql) -> str:
     """Each session with its transactions in their order; what follows itself stands once. An
     exchange is a line, so the lines are the round trips, where they say no other number.
     """
-    return "\n".join(_told(number, each) for number, each in enumerate(sessions, 1))
+    return "\n".join(_told(number, each, name_of) for number, each in enumerate(sessions, 1))
 
 
-def _told(number: int, session: Sequence[Exchange]) -> str:
+def _told(number: int, session: Sequence[Exchange], name_of: NameOf) -> str:
     # An empty query is a sign of life, asked for after a long wait.
     exchanges = [each for each in session if any(s.text for s in each.statements)]
     transactions = list(_transactions(exchanges))
@@ -49,7 +76,7 @@ def _told(number: int, session: Sequence[Exchange]) -> str:
         f"session {number}: {statements} statements, {trips} round trips, "
         f"{len(transactions)} transactions"
     ]
-    for text, same in groupby(transactions, key=_told_transaction):
+    for text, same in groupby(transactions, partial(_told_transaction, name_of)):
         times = len(list(same))
         first, *more = text.splitlines()
         lines += [f"  {times} x {first}" if times > 1 else f"  {first}"]
@@ -70,8 +97,8 @@ def _transactions(exchanges: Sequence[Exchange]) -> Iterator[list[Exchange]]:
         yield one
 
 
-def _told_transaction(exchanges: Sequence[Exchange]) -> str:
-    lines = [_told_exchange(each) for each in exchanges]
+def _told_transaction(name_of: NameOf, exchanges: Sequence[Exchange]) -> str:
+    lines = [_told_exchange(name_of, each) for each in exchanges]
     if len(lines) == 1:
         return lines[0]
     statements = sum(len(each.statements) for each in exchanges)
@@ -79,7 +106,7 @@ def _told_transaction(exchanges: Sequence[Exchange]) -> str:
     return "\n".join([f"transaction: {statements} statements, {trips} round trips", *lines])
 
 
-def _told_exchange(exchange: Exchange) -> str:
+def _told_exchange(name_of: NameOf, exchange: Exchange) -> str:
     names = " + ".join(_shortened(name_of(each)) for each in exchange.statements)
     return names if exchange.waits == 1 else f"{names} ({exchange.waits} round trips)"
 
@@ -88,7 +115,7 @@ def _shortened(name: str) -> str:
     return name if len(name) <= _LONGEST else f"{name[:_LONGEST]} …"
 
 
-def told_statements(sessions: Iterable[Sequence[Exchange]]) -> str:
+def told_statements(sessions: Iterable[Sequence[Exchange]], name_of: NameOf = in_postgresql) -> str:
     """Each statement once, sorted by its name, with all types that its parameters were sent with.
     Without comments, which bind nobody.
     """

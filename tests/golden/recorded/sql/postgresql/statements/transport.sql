@@ -73,21 +73,6 @@ SAVEPOINT "_pg3_2"
 SELECT set_config(name, wanted.value, true) FROM (VALUES ('lock_timeout', '20000'), ('statement_timeout', '30000'), ('idle_in_transaction_session_timeout', '600000'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3'), ('work_mem', '128MB'), ('enable_nestloop', 'off'), ('jit', 'off')) AS wanted (name, value) JOIN pg_settings USING (name)
 
 -- without a name
-SELECT set_config(name, wanted.value, true) FROM (VALUES ('lock_timeout', '20000'), ('statement_timeout', '30001'), ('idle_in_transaction_session_timeout', '600000'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3'), ('work_mem', '128MB'), ('enable_nestloop', 'off'), ('jit', 'off')) AS wanted (name, value) JOIN pg_settings USING (name)
-
--- without a name
-SELECT set_config(name, wanted.value, true) FROM (VALUES ('lock_timeout', '20000'), ('statement_timeout', '30002'), ('idle_in_transaction_session_timeout', '600000'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3'), ('work_mem', '128MB'), ('enable_nestloop', 'off'), ('jit', 'off')) AS wanted (name, value) JOIN pg_settings USING (name)
-
--- without a name
-SELECT set_config(name, wanted.value, true) FROM (VALUES ('lock_timeout', '20000'), ('statement_timeout', '30003'), ('idle_in_transaction_session_timeout', '600000'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3'), ('work_mem', '128MB'), ('enable_nestloop', 'off'), ('jit', 'off')) AS wanted (name, value) JOIN pg_settings USING (name)
-
--- without a name
-SELECT set_config(name, wanted.value, true) FROM (VALUES ('lock_timeout', '20000'), ('statement_timeout', '30007'), ('idle_in_transaction_session_timeout', '600000'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3'), ('work_mem', '128MB'), ('enable_nestloop', 'off'), ('jit', 'off')) AS wanted (name, value) JOIN pg_settings USING (name)
-
--- without a name
-SELECT set_config(name, wanted.value, true) FROM (VALUES ('lock_timeout', '20000'), ('statement_timeout', '30008'), ('idle_in_transaction_session_timeout', '600000'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3'), ('work_mem', '128MB'), ('enable_nestloop', 'off'), ('jit', 'off')) AS wanted (name, value) JOIN pg_settings USING (name)
-
--- without a name
 SET statement_timeout = 0; SELECT set_config(name, wanted.value, false) FROM (VALUES ('TimeZone', 'UTC'), ('DateStyle', 'ISO'), ('client_encoding', 'UTF8'), ('default_transaction_isolation', 'read committed'), ('lock_timeout', '2000'), ('statement_timeout', '15000'), ('idle_in_transaction_session_timeout', '120000'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')) AS wanted (name, value) JOIN pg_settings USING (name)
 
 -- without a name

@@ -1,0 +1,461 @@
+-- name: claim
+-- dues, horizon, paused, paused, source, excluded, separator
+SELECT d.message_key, CONVERT(varchar(27), CONVERT(datetime2(7), d.due), 121) AS due,
+       d.headers, d.body, d.destination, d.attempts
+FROM (
+    SELECT TOP (2147483647) CAST(CONVERT(datetime2(7), j.due, 121) AS datetime) AS tick, j.wanted
+    FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (due varchar(27) '$.due', wanted int '$.wanted') j
+) t
+CROSS APPLY (
+    SELECT TOP (t.wanted) l.message_key, l.due, l.headers, l.body, l.destination, l.attempts
+    FROM (
+        SELECT TOP (2000) LOWER(CONVERT(nvarchar(250), m.[Id])) AS message_key, m.[Time] AS due, m.Headers AS headers,
+               m.[State] AS body, m.[Destination] AS destination, 0 AS attempts
+        FROM [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK)
+        WHERE m.[Time] = t.tick AND m.[Time] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+          AND (? = N'[]' OR NOT EXISTS (
+            SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$.fits') p
+            WHERE COALESCE(m.[Destination], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
+          ))
+    ) l
+    WHERE NOT EXISTS (
+        SELECT 1 FROM [nsb].[dbo].[attempts] a WITH (READPAST, READCOMMITTEDLOCK)
+        WHERE a.source = ?
+          AND a.message_key = l.message_key COLLATE DATABASE_DEFAULT
+          AND a.next_attempt_at > SYSUTCDATETIME()
+      )
+      AND NOT EXISTS (
+        SELECT 1 FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) p
+        WHERE p.[value] = l.message_key COLLATE DATABASE_DEFAULT
+      )
+) d;
+
+-- name: count_buckets
+-- spans
+SELECT s.bucket, here.messages
+FROM (
+    SELECT TOP (2147483647) j.bucket,
+           CAST(CONVERT(datetime2(7), j.first, 121) AS datetime) AS first,
+           CAST(CONVERT(datetime2(7), j.last, 121) AS datetime) AS last
+    FROM OPENJSON(CONVERT(nvarchar(max), ?))
+        WITH (bucket int '$.bucket', first varchar(27) '$.first', last varchar(27) '$.last') j
+) s
+CROSS APPLY (
+    SELECT COUNT_BIG(*) AS messages
+    FROM [nsb].[dbo].[delayed] m WITH (NOLOCK)
+    WHERE m.[Time] >= s.first AND m.[Time] <= s.last
+) here
+UNION ALL
+SELECT NULL AS bucket, COUNT_BIG(*) AS messages FROM [nsb].[dbo].[delayed] m WITH (NOLOCK) WHERE m.[Time] IS NULL;
+
+-- name: count_pending
+-- most, horizon, since, paused, paused, source
+SELECT COUNT_BIG(*) AS pending
+FROM (
+    SELECT TOP (?) 1 AS found
+    FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK)
+    WHERE m.[Time] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+      AND m.[Time] >= CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+      AND (? = N'[]' OR NOT EXISTS (
+        SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$.fits') p
+        WHERE COALESCE(m.[Destination], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
+      ))
+      AND NOT EXISTS (
+        SELECT 1 FROM [nsb].[dbo].[attempts] a
+        WHERE a.source = ? AND a.message_key = LOWER(CONVERT(nvarchar(250), m.[Id])) COLLATE DATABASE_DEFAULT
+          AND a.next_attempt_at > SYSUTCDATETIME()
+      )
+) eligible;
+
+-- name: count_present
+-- messages
+SELECT COUNT_BIG(*) AS present
+FROM (
+    SELECT TOP (2147483647) CAST(CONVERT(datetime2(7), j.due, 121) AS datetime) AS tick, j.message_key
+    FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
+        due varchar(27) '$.due', message_key uniqueidentifier '$.key'
+    ) j
+) t
+JOIN [nsb].[dbo].[delayed] m WITH (NOLOCK) ON m.[Time] = t.tick AND m.[Id] = t.message_key;
+
+-- name: count_present_by_id
+-- keys, separator
+SELECT COUNT_BIG(*) AS present
+FROM [nsb].[dbo].[delayed] m WITH (NOLOCK)
+WHERE m.[Id] IN (
+    SELECT CONVERT(uniqueidentifier, k.[value])
+    FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k
+);
+
+-- name: count_stored_since
+-- since
+SELECT COUNT_BIG(*) AS stored
+FROM [nsb].[dbo].[delayed] m WITH (NOLOCK)
+WHERE m.[Time] >= CAST(CONVERT(datetime2(7), ?, 121) AS datetime);
+
+-- name: count_timeless
+SELECT COUNT_BIG(*) AS timeless FROM [nsb].[dbo].[delayed] d WITH (READPAST, READCOMMITTEDLOCK) WHERE d.[Time] IS NULL;
+
+-- name: create_due_index
+DECLARE @Answer int;
+EXEC @Answer = sp_getapplock @Resource = N'[nsb].[dbo].[delayed]_lock', @LockMode = 'Exclusive',
+    @LockOwner = 'Session', @LockTimeout = 30000;
+IF @Answer < 0 THROW 50000, N'Another session has been changing this table for too long', 1;
+BEGIN TRY
+    IF NOT EXISTS (
+        SELECT 1
+        FROM sys.indexes i
+        JOIN sys.index_columns ic ON ic.object_id = i.object_id AND ic.index_id = i.index_id
+        JOIN sys.columns c ON c.object_id = ic.object_id AND c.column_id = ic.column_id
+        WHERE i.object_id = OBJECT_ID(N'[nsb].[dbo].[delayed]') AND i.is_disabled = 0 AND i.has_filter = 0
+          AND i.type IN (1, 2) AND ic.key_ordinal = 1 AND LOWER(QUOTENAME(c.name)) = LOWER(N'[Time]')
+    )
+        CREATE NONCLUSTERED INDEX [Index_Time] ON [nsb].[dbo].[delayed] ([Time]);
+END TRY
+BEGIN CATCH
+    EXEC sp_releaseapplock @Resource = N'[nsb].[dbo].[delayed]_lock', @LockOwner = 'Session';
+    THROW;
+END CATCH;
+EXEC sp_releaseapplock @Resource = N'[nsb].[dbo].[delayed]_lock', @LockOwner = 'Session';
+
+-- name: doctor_waiting
+-- most
+SELECT TOP (CONVERT(int, ?)) m.Headers AS headers, m.[Destination] AS destination
+FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK)
+WHERE m.[Time] IS NOT NULL
+ORDER BY m.[Time];
+
+-- name: due_destinations
+-- horizon, since, paused, paused, source
+SELECT TOP (100) oldest.destination, COUNT_BIG(*) AS messages
+FROM (
+    SELECT TOP (10000) m.[Destination] AS destination
+    FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK)
+    WHERE m.[Time] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+      AND m.[Time] >= CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+      AND m.[Destination] <> N''
+      AND (? = N'[]' OR NOT EXISTS (
+        SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$.fits') p
+        WHERE COALESCE(m.[Destination], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
+      ))
+      AND NOT EXISTS (
+        SELECT 1 FROM [nsb].[dbo].[attempts] a
+        WHERE a.source = ? AND a.message_key = LOWER(CONVERT(nvarchar(250), m.[Id])) COLLATE DATABASE_DEFAULT
+          AND a.next_attempt_at > SYSUTCDATETIME()
+      )
+    ORDER BY m.[Time]
+) oldest
+GROUP BY oldest.destination
+ORDER BY messages DESC, oldest.destination;
+
+-- name: explain_unclaimed
+-- dues, sweep_id, source, excluded, separator
+SELECT t.due, here.present, failures.waiting, failures.failed_since
+FROM (
+    SELECT TOP (2147483647) j.due, CAST(CONVERT(datetime2(7), j.due, 121) AS datetime) AS tick
+    FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (due varchar(27) '$.due') j
+) t
+CROSS JOIN (SELECT started_at FROM [nsb].[dbo].[sweeps] WHERE sweep_id = ?) s
+CROSS APPLY (
+    SELECT COUNT_BIG(*) AS present
+    FROM [nsb].[dbo].[delayed] m WITH (NOLOCK)
+    WHERE m.[Time] = t.tick
+) here
+CROSS APPLY (
+    SELECT COUNT_BIG(*) AS waiting,
+           COUNT_BIG(k.is_new) AS failed_since
+    FROM [nsb].[dbo].[attempts] a WITH (NOLOCK)
+    CROSS APPLY (SELECT CASE WHEN a.last_failed_at >= s.started_at THEN 1 END AS is_new) k
+    WHERE a.source = ? AND a.due_at = CONVERT(datetime2(7), t.due, 121)
+      AND a.next_attempt_at > SYSUTCDATETIME()
+      AND NOT EXISTS (
+        SELECT 1 FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) p
+        WHERE p.[value] = a.message_key COLLATE DATABASE_DEFAULT
+      )
+) failures;
+
+-- name: fetch_next_due
+-- source
+SELECT TOP (1) l.message_key, CONVERT(varchar(27), CONVERT(datetime2(7), l.due), 121) AS due,
+       l.headers, l.body, l.destination, l.attempts
+FROM (
+    SELECT TOP (2000) LOWER(CONVERT(nvarchar(250), m.[Id])) AS message_key, m.[Time] AS due, m.Headers AS headers,
+           m.[State] AS body, m.[Destination] AS destination, 0 AS attempts
+    FROM [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK)
+    WHERE m.[Time] < GETUTCDATE()
+    ORDER BY m.[Time]
+) l
+WHERE NOT EXISTS (
+    SELECT 1 FROM [nsb].[dbo].[attempts] a WITH (READPAST, READCOMMITTEDLOCK)
+    WHERE a.source = ?
+      AND a.message_key = l.message_key COLLATE DATABASE_DEFAULT
+      AND a.next_attempt_at > SYSUTCDATETIME()
+  )
+ORDER BY l.due;
+
+-- name: find
+-- with_body, keys, separator
+SELECT LOWER(CONVERT(nvarchar(250), m.[Id])) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Time]), 121) AS due,
+       m.Headers AS headers, CASE WHEN ? = 1 THEN m.[State] END AS body,
+       m.[Destination] AS destination, 0 AS attempts,
+       COALESCE(DATALENGTH(m.[State]), 0) AS body_bytes
+FROM [nsb].[dbo].[delayed] m WITH (NOLOCK)
+WHERE m.[Id] IN (
+    SELECT CONVERT(uniqueidentifier, k.[value])
+    FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k
+);
+
+-- name: find_gone_attempts
+-- source
+SELECT CASE WHEN EXISTS (
+    SELECT 1
+    FROM [nsb].[dbo].[attempts] a
+    WHERE a.source = ? AND NOT EXISTS (
+        SELECT 1 FROM [nsb].[dbo].[delayed] d
+        WHERE d.[Time] = CAST(a.due_at AS datetime) AND d.[Id] = CONVERT(uniqueidentifier, a.message_key)
+      )
+) THEN 1 ELSE 0 END AS found;
+
+-- name: find_message
+-- due, message_key
+SELECT d.[Id] AS message_key
+FROM [nsb].[dbo].[delayed] d WITH (UPDLOCK, ROWLOCK)
+WHERE d.[Time] = CAST(CONVERT(datetime2(7), ?, 121) AS datetime) AND d.[Id] = CONVERT(uniqueidentifier, ?);
+
+-- name: find_pending
+-- horizon, paused, paused, source
+SELECT TOP (1) CONVERT(varchar(27), CONVERT(datetime2(7), m.[Time]), 121) AS due
+FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK)
+WHERE m.[Time] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+  AND (? = N'[]' OR NOT EXISTS (
+    SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$.fits') p
+    WHERE COALESCE(m.[Destination], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
+  ))
+  AND NOT EXISTS (
+    SELECT 1 FROM [nsb].[dbo].[attempts] a
+    WHERE a.source = ? AND a.message_key = LOWER(CONVERT(nvarchar(250), m.[Id])) COLLATE DATABASE_DEFAULT
+      AND a.next_attempt_at > SYSUTCDATETIME()
+  )
+ORDER BY m.[Time];
+
+-- name: follow_rescheduled
+-- source
+UPDATE a
+SET due_at = d.[Time]
+FROM [nsb].[dbo].[attempts] a
+JOIN [nsb].[dbo].[delayed] d WITH (READPAST, READCOMMITTEDLOCK)
+  ON d.[Id] = CONVERT(uniqueidentifier, a.message_key)
+WHERE a.source = ? AND (a.due_at IS NULL OR a.due_at <> d.[Time]);
+
+-- name: gone_counters
+-- most, source
+SELECT TOP (?) a.message_key
+FROM [nsb].[dbo].[attempts] a WITH (NOLOCK)
+WHERE a.source = ? AND NOT EXISTS (
+    SELECT 1 FROM [nsb].[dbo].[delayed] d WITH (NOLOCK)
+    WHERE d.[Id] = CONVERT(uniqueidentifier, a.message_key)
+)
+ORDER BY a.message_key;
+
+-- name: hold
+-- messages
+SELECT CONVERT(nvarchar(250), m.[Id]) AS message_key,
+       CONVERT(varchar(27), CONVERT(datetime2(7), m.[Time]), 121) AS due, m.Headers AS headers,
+       m.[State] AS body, m.[Destination] AS destination, 0 AS attempts
+FROM (
+    SELECT TOP (2147483647) CAST(CONVERT(datetime2(7), j.due, 121) AS datetime) AS tick, j.message_key
+    FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
+        due varchar(27) '$.due', message_key uniqueidentifier '$.key'
+    ) j
+) t
+JOIN [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK) ON m.[Time] = t.tick AND m.[Id] = t.message_key;
+
+-- name: hold_by_id
+-- keys, separator
+SELECT LOWER(CONVERT(nvarchar(250), m.[Id])) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Time]), 121) AS due,
+       m.Headers AS headers, m.[State] AS body, m.[Destination] AS destination, 0 AS attempts
+FROM [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK)
+WHERE m.[Id] IN (
+    SELECT CONVERT(uniqueidentifier, k.[value])
+    FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k
+);
+
+-- name: look
+-- first, last
+SELECT LOWER(CONVERT(nvarchar(250), m.[Id])) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Time]), 121) AS due,
+       m.Headers AS headers, CONVERT(varbinary(max), NULL) AS body, m.[Destination] AS destination,
+       0 AS attempts, COALESCE(DATALENGTH(m.[State]), 0) AS body_bytes
+FROM [nsb].[dbo].[delayed] m WITH (NOLOCK)
+WHERE m.[Time] >= CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+  AND m.[Time] <= CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+ORDER BY m.[Time]
+OPTION (FAST 1000);
+
+-- name: look_timeless
+SELECT LOWER(CONVERT(nvarchar(250), m.[Id])) AS message_key, CONVERT(varchar(27), NULL) AS due,
+       m.Headers AS headers, CONVERT(varbinary(max), NULL) AS body, m.[Destination] AS destination,
+       0 AS attempts, COALESCE(DATALENGTH(m.[State]), 0) AS body_bytes
+FROM [nsb].[dbo].[delayed] m WITH (NOLOCK)
+WHERE m.[Time] IS NULL;
+
+-- name: next_due
+-- since
+SELECT CONVERT(varchar(27), CONVERT(datetime2(7), MIN(d.[Time])), 121) AS due
+FROM [nsb].[dbo].[delayed] d WITH (READPAST, READCOMMITTEDLOCK)
+WHERE d.[Time] >= CAST(CONVERT(datetime2(7), ?, 121) AS datetime);
+
+-- name: plan_bounds
+-- most_rows, most_rows, slices, least_rows, slices, least_rows, horizon, since, paused, paused, source
+SELECT CONVERT(varchar(27), CONVERT(datetime2(7), sliced.due), 121) AS due,
+       CONVERT(nvarchar(250), sliced.message_key) AS id, sliced.total
+FROM (
+    SELECT useful.due, useful.message_key, useful.position, useful.total,
+           CASE WHEN useful.slices < (useful.total - 1) / ? + 1
+                THEN (useful.total - 1) / ? + 1 ELSE useful.slices END AS slices
+    FROM (
+        SELECT pending.due, pending.message_key, pending.position, pending.total,
+               CASE WHEN ? < (pending.total - 1) / ? + 1
+                    THEN ? ELSE (pending.total - 1) / ? + 1 END AS slices
+        FROM (
+            SELECT m.[Time] AS due, m.[Id] AS message_key,
+                   ROW_NUMBER() OVER (ORDER BY m.[Time], m.[Id]) - 1 AS position,
+                   COUNT_BIG(*) OVER () AS total
+            FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK)
+            WHERE m.[Time] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+              AND m.[Time] >= CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+              AND (? = N'[]' OR NOT EXISTS (
+                SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$.fits') p
+                WHERE COALESCE(m.[Destination], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
+              ))
+              AND NOT EXISTS (
+                SELECT 1 FROM [nsb].[dbo].[attempts] a
+                WHERE a.source = ? AND a.message_key = LOWER(CONVERT(nvarchar(250), m.[Id])) COLLATE DATABASE_DEFAULT
+                  AND a.next_attempt_at > SYSUTCDATETIME()
+              )
+        ) pending
+    ) useful
+) sliced
+WHERE sliced.position % ((sliced.total - 1) / sliced.slices + 1) = 0
+ORDER BY sliced.position;
+
+-- name: plan_claim_keys
+SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total
+FROM (VALUES /* bounds */) AS s (slice, first_due, first_key, end_due, end_key)
+OUTER APPLY (
+    SELECT STRING_AGG(CONVERT(varchar(max), CONVERT(varchar(27), CONVERT(datetime2(7), k.due), 121)), ',')
+               WITHIN GROUP (ORDER BY k.position) AS claim_keys,
+           STRING_AGG(CONVERT(varchar(max), k.bytes), ',')
+               WITHIN GROUP (ORDER BY k.position) AS sizes,
+           SUM(COUNT_BIG(*)) OVER () AS total
+    FROM (
+        SELECT m.[Time] AS due,
+               COALESCE(DATALENGTH(m.Headers), 0) + COALESCE(DATALENGTH(m.[State]), 0) AS bytes,
+               ROW_NUMBER() OVER (ORDER BY m.[Time], m.[Id]) - 1 AS position
+        FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK)
+        WHERE m.[Time] < CAST(CONVERT(datetime2(7), N'', 121) AS datetime)
+          AND m.[Time] >= s.first_due AND m.[Time] <= s.end_due
+          AND (m.[Time] > s.first_due OR m.[Id] >= s.first_key)
+          AND (m.[Time] < s.end_due OR m.[Id] < s.end_key)
+          AND (<sql> = N'[]' OR NOT EXISTS (
+            SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), <sql>)) WITH (fits nvarchar(max) '$.fits') p
+            WHERE COALESCE(m.[Destination], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
+          ))
+          AND NOT EXISTS (
+            SELECT 1 FROM [nsb].[dbo].[attempts] a
+            WHERE a.source = N'' AND a.message_key = LOWER(CONVERT(nvarchar(250), m.[Id])) COLLATE DATABASE_DEFAULT
+              AND a.next_attempt_at > SYSUTCDATETIME()
+          )
+    ) k
+    GROUP BY k.position / 1000
+) chunk
+
+-- name: prune_attempts
+-- source
+DELETE TOP (1000) FROM [nsb].[dbo].[attempts]
+WHERE source = ?
+  AND NOT EXISTS (
+    SELECT 1 FROM [nsb].[dbo].[delayed] d
+    WHERE d.[Time] = CAST(due_at AS datetime) AND d.[Id] = CONVERT(uniqueidentifier, message_key)
+  );
+
+-- name: raise_retry_counts
+-- keys, separator
+UPDATE [nsb].[dbo].[delayed] WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
+SET RetryCount = RetryCount + 1
+WHERE [Id] IN (
+    SELECT k.[value] COLLATE DATABASE_DEFAULT FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k
+);
+
+-- name: read_page
+-- most, after
+SELECT TOP (?) * FROM (<sql>) AS page WHERE [Id] > ? ORDER BY [Id];
+
+-- name: remove
+-- messages
+DELETE d
+FROM [nsb].[dbo].[delayed] d WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
+JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
+    due varchar(27) '$.due', message_key uniqueidentifier '$.key'
+) k
+  ON d.[Time] = CAST(CONVERT(datetime2(7), k.due, 121) AS datetime) AND d.[Id] = k.message_key;
+
+-- name: remove_by_id
+-- keys, separator
+DELETE FROM [nsb].[dbo].[delayed] WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
+WHERE [Id] IN (
+    SELECT CONVERT(uniqueidentifier, k.[value])
+    FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k
+);
+
+-- name: remove_first
+-- due, rows, source, kept
+SET NOCOUNT ON;
+DECLARE @Gone TABLE (message_key nvarchar(250));
+DECLARE @Tick datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime);
+WITH firsts AS (
+    SELECT TOP (?) m.[Id]
+    FROM [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK)
+    WHERE m.[Time] = @Tick
+      AND NOT EXISTS (
+        SELECT 1 FROM [nsb].[dbo].[attempts] a WITH (READPAST, READCOMMITTEDLOCK)
+        WHERE a.source = ?
+          AND a.message_key = LOWER(CONVERT(nvarchar(250), m.[Id])) COLLATE DATABASE_DEFAULT
+          AND a.next_attempt_at > SYSUTCDATETIME()
+      )
+      AND NOT EXISTS (
+        SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (message_key uniqueidentifier '$') k
+        WHERE k.message_key = m.[Id]
+      )
+)
+DELETE firsts OUTPUT deleted.[Id] INTO @Gone FROM firsts;
+SET NOCOUNT OFF;
+SELECT g.message_key FROM @Gone g;
+
+-- name: reschedule
+-- messages
+UPDATE d
+SET [Time] = CAST(CONVERT(datetime2(7), k.new_due, 121) AS datetime)
+FROM [nsb].[dbo].[delayed] d WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
+JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
+    due varchar(27) '$.due', message_key uniqueidentifier '$.key', new_due varchar(27) '$.new_due'
+) k
+  ON d.[Time] = CAST(CONVERT(datetime2(7), k.due, 121) AS datetime) AND d.[Id] = k.message_key;
+
+-- name: reschedule_by_id
+-- new_due, message_key
+UPDATE [nsb].[dbo].[delayed] WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
+SET [Time] = CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+WHERE [Id] = CONVERT(uniqueidentifier, ?);
+
+-- name: stored_destinations
+SELECT TOP (1000) stored.destination, COUNT_BIG(*) AS messages
+FROM (
+    SELECT m.[Destination] AS destination
+    FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK)
+    WHERE m.[Destination] <> N'' AND m.[Time] IS NOT NULL
+) stored
+GROUP BY stored.destination
+ORDER BY messages DESC, stored.destination;
+
+-- name: stored_keys
+SELECT LOWER(CONVERT(nvarchar(250), m.[Id])) AS message_key FROM [nsb].[dbo].[delayed] m WITH (NOLOCK);
