@@ -72,7 +72,7 @@ def test_every_statement_as_it_is_rendered() -> None:
 
 
 @pytest.fixture
-def recorder(sqlserver_endpoint: Endpoint[Any], monkeypatch: pytest.MonkeyPatch) -> RecordingOdbc:
+def recorder(monkeypatch: pytest.MonkeyPatch) -> RecordingOdbc:
     from duesweep.drivers.sqlserver.library import odbc  # noqa: PLC0415 - loads ODBC
 
     recorder = RecordingOdbc(odbc().connect)
