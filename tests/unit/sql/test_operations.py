@@ -1,18 +1,18 @@
 """The statements of the transports' own operations: for ugly names, and as T-SQL."""
 
 import re
+from collections.abc import Sequence
 from uuid import UUID
 
-import pytest
 import sqlglot
 from sqlglot import exp
 
-from duesweep.core.address import PostgreSqlAddresses, SqlServerAddresses, SqlServerTable
+from duesweep.core.address import SqlServerAddresses, SqlServerTable, TableName
 from duesweep.drivers.sqlserver.binding import bind
 from duesweep.drivers.sqlserver.names import LONGEST_LOCK, table_names
-from duesweep.sql import statement
 from duesweep.stores.relational.locks import settle_lock, sweep_lock
 from duesweep.stores.sqlserver.driver import batches_lock
+from support.sql_statements import POSTGRESQL, SQL_SERVER, SqlStatement, broken
 
 # Which tables and which values each of them takes.
 STATEMENTS = {
@@ -36,28 +36,23 @@ STATEMENTS = {
 }
 # PostgreSQL's queue tables have one shape.
 _OF_OLDER_SHAPE = ("send_recoverable", "receive_with_columns")
-ADDRESSES = (
-    "my.tb[e@[my.[sch@ma]",
-    "a]b@[]]]@[c]]d]",
-    "it's \"quoted\"@[o'clock]",
-    "two words; DROP TABLE x --",
-    "{braces} @schema",
-    "50% ? @seconds@[@headers]",
-    "naïve☃",
-)
+_VALUE = re.compile(r"(?<![@\w])@[a-z]")
+_KEEP_NOCOUNT = "DECLARE @Nocount varchar(3) = 'OFF';\nIF ((512 & @@OPTIONS) = 512)"
+_RESTORE_NOCOUNT = "IF @Nocount = 'OFF' SET NOCOUNT OFF;\n"
+# One that holds every sign that ends or opens something.
+UGLY = """a]b [c]] 'd' "e"; DROP TABLE x -- {f} 50% %(g)s ? @seconds @[@headers]"""
 # Aliases, procedures, and the TOP of a DELETE, in which sqlglot sees a table.
 _NOT_TABLES = {("q",), ("Waiting",), ("sp_getapplock",), ("sp_releaseapplock",), ("TOP",)}
-every_statement = pytest.mark.parametrize("name", STATEMENTS)
-every_address = pytest.mark.parametrize("address", ADDRESSES)
 
 
 def _table(address: str) -> SqlServerTable:
     return SqlServerAddresses("Sales.Orders", "dbo", "my.c@ta]og").parse(address)
 
 
-def _sent(name: str, address: str = "Billing") -> tuple[str, list[object]]:
+def _sent(name: str, table: SqlServerTable | None = None) -> tuple[str, list[object]]:
     role, values = STATEMENTS[name]
-    return bind(name, table_names(**{role: _table(address)}), {value: value for value in values})
+    names = table_names(**{role: table or _table("Billing")})
+    return bind(name, names, {value: value for value in values})
 
 
 def test_names_are_bracketed_and_stand_in_literals_with_their_quotes_doubled() -> None:
@@ -88,82 +83,69 @@ def test_names_of_a_sweeps_own_locks_are_never_cut() -> None:
     assert max(map(len, names)) <= LONGEST_LOCK
 
 
-@every_statement
-@every_address
-def test_statement_for_an_ugly_name_is_tsql_that_names_that_table_only(
-    name: str, address: str
-) -> None:
-    text, _ = _sent(name, address)
+def test_statement_for_an_ugly_name_is_tsql_that_names_that_table_only() -> None:
+    named = SqlServerTable("my.c@ta]og", UGLY, UGLY)
 
-    trees = sqlglot.parse(text, dialect="tsql")
-    tables = {
-        tuple(part.name for part in table.parts)
-        for tree in trees
-        if tree is not None
-        for table in tree.find_all(exp.Table)
-    }
-    named = _table(address)
-    assert tables <= {(named.catalog, named.schema, named.table)} | _NOT_TABLES
-    assert named.sql in text
+    def fault(each: SqlStatement) -> str | None:
+        text, _ = _sent(each.name, named)
+        tables = {
+            tuple(part.name for part in table.parts)
+            for tree in sqlglot.parse(text, dialect="tsql")
+            if tree is not None
+            for table in tree.find_all(exp.Table)
+        }
+        others = tables - {(named.catalog, named.schema, named.table)} - _NOT_TABLES
+        return str(others) if others or named.sql not in text else None
+
+    assert broken(fault, _ours(SQL_SERVER)) == []
 
 
-@every_statement
-def test_values_are_markers_in_their_order(name: str) -> None:
-    text, values = _sent(name)
+def test_statement_of_postgresql_for_an_ugly_name_names_that_table_only() -> None:
+    table = TableName(UGLY, UGLY)
 
-    assert text.count("?") == len(values)
-    assert set(values) == set(STATEMENTS[name][1])
-    assert not re.search(r"(?<![@\w])@[a-z]", text)
+    def fault(each: SqlStatement) -> str | None:
+        text = each.code.format(**{STATEMENTS[each.name][0]: str(table)})
+        marked = re.sub(r"%\(\w+\)s", "1", text.replace(str(table), '"the_table"'))
+        others = {
+            found.name
+            for tree in sqlglot.parse(marked, dialect="postgres")
+            if tree is not None
+            for found in tree.find_all(exp.Table)
+        } - {"the_table"}
+        return str(others) if others else None
 
-
-def test_receive_takes_the_first_unlocked_row_and_leaves_nocount_as_it_was() -> None:
-    assert _sent("receive", "my.tb[e@[a]]b]")[0] == (
-        "DECLARE @Nocount varchar(3) = 'OFF';\n"
-        "IF ((512 & @@OPTIONS) = 512) SET @Nocount = 'ON';\n"
-        "SET NOCOUNT ON;\n"
-        "DECLARE @Now datetime = GETUTCDATE();\n"
-        "DELETE q\n"
-        "OUTPUT deleted.Id AS id, deleted.Headers AS headers, deleted.Body AS body,\n"
-        "    deleted.Expires AS expires, @Now AS utc_now\n"
-        "FROM [my.c@ta]]og].[a]]b].[my.tb[e] AS q WITH (ROWLOCK)\n"
-        "WHERE q.RowVersion = (\n"
-        "    SELECT TOP (1) RowVersion FROM [my.c@ta]]og].[a]]b].[my.tb[e]"
-        " WITH (UPDLOCK, READPAST, ROWLOCK) ORDER BY RowVersion\n"
-        ");\n"
-        "IF @Nocount = 'OFF' SET NOCOUNT OFF;\n"
-    )
+    assert broken(fault, _ours(POSTGRESQL)) == []
 
 
-@pytest.mark.parametrize("name", [*_OF_OLDER_SHAPE, "send", "send_later", "receive"])
-def test_statement_that_sets_nocount_restores_it(name: str) -> None:
-    text, _ = _sent(name)
+def test_values_are_markers_in_their_order() -> None:
+    def fault(each: SqlStatement) -> str | None:
+        text, values = _sent(each.name)
+        as_told = text.count("?") == len(values) and set(values) == set(STATEMENTS[each.name][1])
+        return None if as_told and not _VALUE.search(text) else f"{values} in {text}"
 
-    assert text.startswith("DECLARE @Nocount varchar(3) = 'OFF';\nIF ((512 & @@OPTIONS) = 512)")
-    assert text.endswith("IF @Nocount = 'OFF' SET NOCOUNT OFF;\n")
-
-
-@every_statement
-def test_statement_asks_for_no_lock_of_a_table_and_for_what_both_servers_know(name: str) -> None:
-    text, _ = _sent(name)
-
-    assert not re.search(r"\b(TABLOCKX?|MERGE|HOLDLOCK|PAGLOCK)\b", text)
-    assert not re.search(r"\bWITH \w+ AS \(", text)
-    if re.search(r"\bDELETE\b|\bUPDATE \[", text):
-        assert "ROWLOCK" in text
+    assert broken(fault, _ours(SQL_SERVER)) == []
 
 
-@every_address
-@pytest.mark.parametrize("name", sorted(set(STATEMENTS) - set(_OF_OLDER_SHAPE)))
-def test_postgresql_names_that_table_only(name: str, address: str) -> None:
-    table = PostgreSqlAddresses("Sales.Orders", "my.[sch@ma").parse(
-        '"' + address.replace('"', '""') + '"'
-    )
-    text = re.sub("--.*", "", statement("postgresql", name)).format(
-        **{STATEMENTS[name][0]: str(table)}
-    )
-    marked = re.sub(r"%\(\w+\)s", "1", text.replace(str(table), '"the_table"'))
+def test_statement_that_sets_nocount_restores_it() -> None:
+    def fault(each: SqlStatement) -> str | None:
+        text, _ = _sent(each.name)
+        restores = text.startswith(_KEEP_NOCOUNT) and text.endswith(_RESTORE_NOCOUNT)
+        return None if restores or "SET NOCOUNT" not in text else "does not restore NOCOUNT"
 
-    for tree in sqlglot.parse(marked, dialect="postgres"):
-        if tree is not None:
-            assert {found.name for found in tree.find_all(exp.Table)} <= {"the_table"}
-    assert table.table == address
+    assert broken(fault, _ours(SQL_SERVER)) == []
+    setting = [each.name for each in _ours(SQL_SERVER) if "SET NOCOUNT" in each.code]
+    assert sorted(setting) == sorted([*_OF_OLDER_SHAPE, "receive", "send", "send_later"])
+
+
+def test_statement_asks_for_no_lock_of_a_table_and_for_what_both_servers_know() -> None:
+    def fault(each: SqlStatement) -> str | None:
+        if found := re.findall(r"\b(?:TABLOCKX?|MERGE|HOLDLOCK|PAGLOCK|WITH \w+ AS \()", each.code):
+            return str(found)
+        changes = re.search(r"\bDELETE\b|\bUPDATE \{", each.code)
+        return "no ROWLOCK" if changes and "ROWLOCK" not in each.code else None
+
+    assert broken(fault, _ours(SQL_SERVER)) == []
+
+
+def _ours(statements: Sequence[SqlStatement]) -> list[SqlStatement]:
+    return [each for each in statements if each.name in STATEMENTS]

@@ -1,28 +1,21 @@
-"""The files of SQL: nine topics a dialect, a name above each statement, no name twice."""
+"""The files of SQL: one a topic and dialect, a name above each statement, no name twice."""
 
 import json
 import re
 import subprocess
 import sys
 from collections import Counter
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 import duesweep
 from duesweep.sql import TOPICS, read_topic, split_statements, statement, statements
+from support.sql_statements import ALL, DIALECTS, broken
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = Path(duesweep.__file__).parent / "sql"
-DIALECTS = ("postgresql", "sqlserver")
-
-
-def _names(dialect: str, topic: str) -> list[str]:
-    return [name for name, _ in split_statements(read_topic(dialect, topic))]
-
-
-every_dialect = pytest.mark.parametrize("dialect", DIALECTS)
-every_topic = pytest.mark.parametrize("topic", TOPICS)
 
 
 def test_names_and_texts_are_told_apart() -> None:
@@ -39,39 +32,40 @@ def test_unknown_name_is_refused_with_its_dialect() -> None:
         statement("postgresql", "none")
 
 
-@every_dialect
-def test_folder_holds_one_file_a_topic(dialect: str) -> None:
-    assert {path.name for path in (FOLDER / dialect).iterdir()} == {f"{t}.sql" for t in TOPICS}
+def test_folder_holds_one_file_a_topic() -> None:
+    for dialect in DIALECTS:
+        assert {path.stem for path in (FOLDER / dialect).iterdir()} == set(TOPICS)
 
 
-@every_dialect
-def test_no_name_stands_twice(dialect: str) -> None:
-    counts = Counter(name for topic in TOPICS for name in _names(dialect, topic))
+def test_no_name_stands_twice() -> None:
+    counts = Counter((each.dialect, each.name) for each in ALL)
 
     assert [name for name, count in counts.items() if count > 1] == []
 
 
-@every_dialect
-@every_topic
-def test_only_comments_stand_before_the_first_name(dialect: str, topic: str) -> None:
-    head, *_ = read_topic(dialect, topic).split("-- name: ", 1)
-
-    assert head.startswith("-- ")
-    assert all(line.startswith("-- ") for line in head.splitlines() if line)
-
-
-@every_dialect
-def test_every_mark_of_a_name_begins_a_statement(dialect: str) -> None:
-    for name, text in statements(dialect).items():
-        assert not re.search("--[- ]*name", text, re.IGNORECASE), f"a mark within {name} is no name"
+def test_only_comments_stand_before_the_first_name() -> None:
+    for dialect, topic in product(DIALECTS, TOPICS):
+        head, *_ = read_topic(dialect, topic).split("-- name: ", 1)
+        others = [line for line in head.splitlines() if line and not line.startswith("-- ")]
+        assert head, f"sql/{dialect}/{topic}.sql does not say what it is about"
+        assert not others, f"sql/{dialect}/{topic}.sql: {others}"
 
 
-@every_topic
-def test_dialects_have_a_statement_in_the_same_file_and_order(topic: str) -> None:
-    postgresql, sqlserver = (_names(dialect, topic) for dialect in DIALECTS)
-    both = set(statements("postgresql")) & set(statements("sqlserver"))
+def test_every_mark_of_a_name_begins_a_statement() -> None:
+    assert broken(lambda each: re.findall("--[- ]*name", each.text, re.IGNORECASE)) == []
 
-    assert [n for n in postgresql if n in both] == [n for n in sqlserver if n in both]
+
+def test_dialects_have_a_statement_in_the_same_file_and_order() -> None:
+    places = {
+        dialect: [(each.topic, each.name) for each in ALL if each.dialect == dialect]
+        for dialect in DIALECTS
+    }
+    both = {name for _, name in places["postgresql"]} & {name for _, name in places["sqlserver"]}
+    postgresql, sqlserver = (
+        [place for place in places[dialect] if place[1] in both] for dialect in DIALECTS
+    )
+
+    assert postgresql == sqlserver
 
 
 def test_statements_are_read_out_of_the_archive(
