@@ -4,7 +4,7 @@ Start reading at :mod:`duesweep.sweep`: it plans, dispatches and settles. For Py
 `Duesweep(load_config("duesweep.toml")).sweep()`; see docs/python.md.
 """
 
-from importlib import import_module
+from importlib import import_module  # noqa: TID251 - public names, late
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:

@@ -44,7 +44,7 @@ def question(needs: Needs, seconds: float) -> Callable[[int], str]:
 def _loader() -> Callable[[str, str], None]:
     def load(kind: str, name: str) -> None:
         import ctypes  # noqa: PLC0415
-        from importlib import import_module  # noqa: PLC0415
+        from importlib import import_module  # noqa: PLC0415, TID251 - of drivers
 
         if name == "pyodbc":
             import_module("duesweep.drivers.sqlserver.library").odbc()

@@ -29,7 +29,7 @@ def _environment() -> Environment:
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, finalize=_printable, trim_blocks=True
     )
-    environment.globals["bars"] = lambda steps: Markup(bars(steps))
+    environment.globals["bars"] = lambda steps: Markup(bars(steps))  # noqa: S704 - of numbers
     environment.filters |= {
         "count": lambda number: f"{number:,}",
         "instant": lambda at: f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}",

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from xml.parsers import expat
+from xml.parsers import expat  # noqa: TID251 - refuses document types, and builds nothing
 
 from duesweep.texts import make_printable
 

@@ -1,7 +1,7 @@
 """Custom stores: `store.kind = "package.module:Class"`."""
 
 from collections.abc import Callable, Sequence
-from importlib import import_module
+from importlib import import_module  # noqa: TID251 - `store.kind` may name a class
 
 from duesweep.config import Config
 from duesweep.errors import ConfigError, type_name

@@ -5,7 +5,7 @@ A dialect is imported only when it is needed: the driver of another dialect may 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
+from importlib import import_module  # noqa: TID251 - of `wiring`
 from typing import Any, Protocol
 
 from pydantic import SecretStr

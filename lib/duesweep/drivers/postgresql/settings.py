@@ -43,7 +43,7 @@ def settings_query(settings: Mapping[str, str], *, in_transaction: bool = False)
     """
     rows = ", ".join(f"({_literal(name)}, {_literal(value)})" for name, value in settings.items())
     return (
-        f"SELECT set_config(name, wanted.value, {str(in_transaction).lower()})"
+        f"SELECT set_config(name, wanted.value, {str(in_transaction).lower()})"  # noqa: S608 - literals
         f" FROM (VALUES {rows}) AS wanted (name, value)"
         " JOIN pg_settings USING (name)"
     )

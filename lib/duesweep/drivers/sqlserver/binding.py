@@ -5,6 +5,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
+from duesweep.drivers.sqlserver.names import quoted
 from duesweep.errors import StoreError
 from duesweep.sql import statement
 
@@ -36,7 +37,7 @@ def key_list(keys: Iterable[str]) -> tuple[str | None, str]:
 
 def literal(value: str) -> str:
     """`value` as an SQL literal, for the queries that Spark runs over JDBC."""
-    return "N'" + value.replace("'", "''") + "'"
+    return f"N'{quoted(value)}'"
 
 
 def group_rows(

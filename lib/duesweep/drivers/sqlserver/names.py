@@ -25,8 +25,8 @@ def table_names(**tables: SqlServerTable) -> dict[str, str]:
         names |= {
             key: table.sql,
             f"{key}_local": f"{bracket_name(table.schema)}.{bracket_name(table.table)}",
-            f"{key}_literal": _quoted(table.sql),
-            f"{key}_lock": _quoted(f"{table.sql}_lock"[:LONGEST_LOCK]),
+            f"{key}_literal": quoted(table.sql),
+            f"{key}_lock": quoted(f"{table.sql}_lock"[:LONGEST_LOCK]),
         }
     return names
 
@@ -43,5 +43,6 @@ def script(catalog: str, texts: Iterable[str]) -> str:
     return "GO\n".join([_PREAMBLE.format(catalog=bracket_name(catalog)), *texts])
 
 
-def _quoted(name: str) -> str:
-    return name.replace("'", "''")
+def quoted(text: str) -> str:
+    """`text` for the inside of a literal."""
+    return text.replace("'", "''")

@@ -32,7 +32,7 @@ def _statement(columns: Sequence[str], where: Sequence[str], least: int) -> str:
     listed = ", ".join(map(quote, columns))
     condition = f" WHERE {' AND '.join(where)}" if where else ""
     return (
-        f"SELECT {listed}, count(*) AS {quote(COUNT)} FROM ledger_table{condition} "
+        f"SELECT {listed}, count(*) AS {quote(COUNT)} FROM ledger_table{condition} "  # noqa: S608 - quoted
         f"GROUP BY {listed} HAVING count(*) >= {least}"
     )
 

@@ -1,7 +1,7 @@
 """What the doctor checks in a dialect's databases. A sweep does not import this package."""
 
 from collections.abc import Callable, Sequence
-from importlib import import_module
+from importlib import import_module  # noqa: TID251 - of this package
 from typing import Any, Protocol
 
 from duesweep.config import Config
