@@ -27,13 +27,15 @@ ROOT = Path(__file__).resolve().parent.parent
 # The crash points are the tests' own.
 sys.path.insert(0, str(ROOT / "tests"))
 from support.postgresql_server import endpoint_in_postgresql  # noqa: E402 - as above
-from support.trials.points import FREEZE, Plan  # noqa: E402
+from support.trials.points import FREEZE, WHEN, Plan  # noqa: E402
 
 _SCRIPT = ROOT / "tests" / "support" / "trials" / "sweep_command.py"
 POINTS = (
-    *("after open", "before plan", "after claim", "before commit", "after commit"),
-    *("after end of slice", "after close", "after seal", "before append to tombstones"),
-    *("after append to tombstones", "before delete journal", "after delete journal"),
+    *("after DriverSession.open_sweep", "before DriverSession.plan", "after TaskSession.claim"),
+    *(f"{when} COMMIT of TaskSession.transaction" for when in WHEN),
+    *("after TaskSession.end_slice", "after DriverSession.close_sweep", "after DriverSession.seal"),
+    *(f"{when} LedgerTables.append(tombstones)" for when in WHEN),
+    *(f"{when} DriverSession.delete_settled" for when in WHEN),
 )
 _WARM_SECONDS, _LATE_SECONDS, _MUCH_LATE_SECONDS = 4, 8, 3
 # The tick at which a watcher freezes: its first ones settle what the part before has left.

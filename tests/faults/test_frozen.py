@@ -22,7 +22,7 @@ from support.waiting import until
 from support.watcher import watching
 
 # Other points: bench/run frozen.
-_HOLDING_BOTH_LOCKS = "before append to tombstones"
+_HOLDING_BOTH_LOCKS = "before LedgerTables.append(tombstones)"
 _ON_TWO_CONNECTIONS = """
 queues.here.kind = "postgresql"
 queues.there.dsn = "{dsn}"
@@ -115,7 +115,7 @@ def test_watcher_without_its_ledger_sweeps_what_was_due_before_and_survives_its_
     assert main(["audit", "--config", str(endpoint.config_file())]) == 0
 
 
-@pytest.mark.parametrize("point", ["after seal", _HOLDING_BOTH_LOCKS])
+@pytest.mark.parametrize("point", ["after DriverSession.seal", _HOLDING_BOTH_LOCKS])
 def test_sweep_beside_a_frozen_settler_dispatches_and_names_it(
     endpoint: Endpoint,
     ledger: LedgerReader,
@@ -180,7 +180,7 @@ def test_ledger_is_not_locked_while_the_journal_is_read(
 ) -> None:
     endpoint.set_up("Billing")
     endpoint.delay()
-    with _frozen(endpoint, tmp_path, "after seal"):
+    with _frozen(endpoint, tmp_path, "after DriverSession.seal"):
         lock = ledger.root / ".duesweep.lock"
         script = (
             "import fcntl, sys; fcntl.flock(open(sys.argv[1], 'a'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
@@ -213,7 +213,14 @@ def test_batch_that_waits_for_another_server_is_not_taken_for_a_frozen_one(
     assert _sweep(endpoint) == 0
 
 
-@pytest.mark.parametrize("point", ["after claim", "after deliver", "before commit"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        "after TaskSession.claim",
+        "after QueueSession.deliver",
+        "before COMMIT of TaskSession.transaction",
+    ],
+)
 def test_sweep_that_was_frozen_in_a_batch_does_it_again_on_a_new_session(
     endpoint: Endpoint, tmp_path: Path, point: str
 ) -> None:

@@ -16,11 +16,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from duesweep.errors import SweepClosedError
 from duesweep.testing.builders import delayed_row
 from support.sweeps import run_sweep
+from support.trials.armed import following
 from support.trials.faults import STAGES, points
 from support.trials.history import History, judge
 from support.trials.messages import Expected, Kind
 from support.trials.places import open_world
-from support.trials.points import DIE, RAISE, DeathError, InjectedFaultError, Plan, arm, disarm
+from support.trials.points import DIE, RAISE, DeathError, InjectedFaultError, Plan
 from support.trials.services import Services
 from support.trials.world import NAMES, ONE_DATABASE
 
@@ -47,7 +48,7 @@ class Sweeps(RuleBasedStateMachine):
         self._stack = ExitStack()
         folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
         self._world = self._stack.enter_context(open_world(ONE_DATABASE, self.services, folder))
-        self._context = self._world.endpoint.context(
+        self._config = self._world.endpoint.config(
             sweep__batch_rows=_BATCH_ROWS, retry__max_attempts=2
         )
         self._numbers = itertools.count()
@@ -100,18 +101,14 @@ class Sweeps(RuleBasedStateMachine):
         self._enqueue(1, -1, "Nowhere", Kind.BAD)
         with tempfile.TemporaryDirectory() as folder:
             plan = Plan(folder, point, occurrence, action)
-            arm(plan)
-            try:
-                # It is raised to here, or becomes the sweep's reason.
-                with suppress(DeathError, InjectedFaultError):
-                    self._sweep()
-            finally:
-                disarm()
+            # It is raised to here, or becomes the sweep's reason.
+            with following(plan), suppress(DeathError, InjectedFaultError):
+                self._sweep()
 
     @rule()
     def sweep_twice_at_once(self) -> None:
         with self._wrong_clock(), ThreadPoolExecutor(2) as pool:
-            both = [pool.submit(run_sweep, self._context) for _ in range(2)]
+            both = [pool.submit(run_sweep, self._config) for _ in range(2)]
             for ended in both:
                 # A sweep that begins while the other one ends may take it for dead.
                 with suppress(SweepClosedError):
@@ -140,7 +137,7 @@ class Sweeps(RuleBasedStateMachine):
 
     def _sweep(self) -> None:
         with self._wrong_clock():
-            run_sweep(self._context)
+            run_sweep(self._config)
 
     @contextmanager
     def _wrong_clock(self) -> Iterator[None]:

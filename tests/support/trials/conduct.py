@@ -37,8 +37,8 @@ _DEADLY = {faults.JVM, faults.KILL, faults.TERMINATE, faults.INTERRUPT}
 @dataclass(frozen=True, slots=True)
 class Result:
     """What a trial came to. `codes` are those of all commands, the first `harmed` of which met the
-    fault. `recovery_seconds`: from the harm to the end of the sweep that left nothing; None: none
-    did.
+    fault. `fired` are the crash points at which the sweeps that met it were harmed.
+    `recovery_seconds`: from the harm to the end of the sweep that left nothing; None: none did.
     """
 
     trial: Trial
@@ -47,6 +47,7 @@ class Result:
     codes: Sequence[int | None]
     harmed: int
     problems: Sequence[str]
+    fired: Sequence[str]
     recovery_seconds: float | None
     seconds: float
 
@@ -73,6 +74,7 @@ class _Run:
     folder: Path
     codes: list[int | None] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    fired: list[str] = field(default_factory=list)
     cuts: int = 1
     struck: float = 0.0
     clean: float | None = None
@@ -167,6 +169,7 @@ def run_trial(trial: Trial, services: Services) -> Result:
         codes=run.codes,
         harmed=run.cuts,
         problems=run.problems,
+        fired=run.fired,
         recovery_seconds=recovery,
         seconds=ended - started,
     )
@@ -181,6 +184,7 @@ def _crowd(run: _Run) -> None:
         seen = Seen(0, 0, is_alone=False)
         run.problems += untrue_ends(faults.CROWD, ending, seen)
     run.cuts = len(run.codes)
+    run.fired += [point for plan in crowd.plans if (point := plan.fired_point) is not None]
 
 
 def _harm(run: _Run) -> None:
@@ -237,8 +241,10 @@ def _strike(run: _Run, scene: Scene, proxies: Sequence[HarmfulProxy]) -> bool:
         return True
     until(lambda: scene.plan.fired.exists() or scene.command.is_over)
     run.struck = time.monotonic()
-    if not scene.plan.fired.exists():
+    point = scene.plan.fired_point
+    if point is None:
         return False
+    run.fired.append(point)
     if run.trial.fault.harm != faults.UNFORESEEN:
         strike(str(run.trial.fault.harm), scene)
     scene.plan.resume.touch()

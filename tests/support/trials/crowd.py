@@ -9,16 +9,18 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from support.trials.points import Plan
+from support.trials.points import WHEN, Plan
 from support.trials.processes import Ending, SweepCommand
 from support.trials.world import MOVED, World
 from support.waiting import until
 
 _MOVER = Path(__file__).parents[1] / "faults" / "mover_process.py"
-# That every sweep reaches which has something to do.
-_POINTS = (
-    *("claim", "deliver", "finish", "commit", "end of slice", "close"),
-    *("seal", "append to tombstones", "append to sweeps", "delete journal"),
+# Whose points every sweep reaches that has something to do.
+_NAMES = (
+    *("TaskSession.claim", "QueueSession.deliver", "TaskSession.finish"),
+    *("COMMIT of TaskSession.transaction", "TaskSession.end_slice", "DriverSession.close_sweep"),
+    *("DriverSession.seal", "LedgerTables.append(tombstones)", "LedgerTables.append(sweeps)"),
+    "DriverSession.delete_settled",
 )
 # How many sweeps at once: two first, and then the loop's, one after the other.
 _ROUNDS = (2, 1, 1)
@@ -34,6 +36,8 @@ class Crowd:
         self._folder = folder
         self._arguments = ["sweep", "--json", "--config", str(config)]
         self._numbers = itertools.count()
+        # Of the sweeps that were started.
+        self.plans: list[Plan] = []
 
     def run(self) -> Iterator[Ending]:
         """Run them until all have ended or are dead; how each sweep ended."""
@@ -57,8 +61,9 @@ class Crowd:
     def _start(self) -> tuple[SweepCommand, Plan]:
         folder = self._folder / f"sweep-{next(self._numbers)}"
         folder.mkdir()
-        when, point = self._rng.choice(("before", "after")), self._rng.choice(_POINTS)
-        plan = Plan(str(folder), f"{when} {point}")
+        when, name = self._rng.choice(WHEN), self._rng.choice(_NAMES)
+        plan = Plan(str(folder), f"{when} {name}")
+        self.plans.append(plan)
         return SweepCommand(folder, plan, self._arguments), plan
 
     def _start_mover(self) -> subprocess.Popen[bytes]:

@@ -5,31 +5,38 @@ from dataclasses import dataclass
 from itertools import product
 
 from support.trials.harmful_proxy import Harm, When
+from support.trials.points import WHEN
 from support.trials.world import BROKER, OTHER_DATABASE, PLACES
 
 IN_PROCESS, SPARK = "in-process", "spark"
 ENGINES = (IN_PROCESS, SPARK)
 
-# By stage, the crash points of `points.py`; each is reached before and after.
+APPEND_ERRORS = "LedgerTables.append(errors)"
+REPLACE_RETRIES = "LedgerTables.replace_source(retries)"
+CREATE_RETRIES = "LedgerTables.create(retries)"
+# By stage, the methods that have crash points (`points.py`), before and after. A point of the
+# careful form of a batch is also that of the short form.
 STAGES = {
-    "plan": ("open", "plan"),
-    "claim": ("claim",),
-    "deliver": ("deliver", "confirm"),
-    "finish": ("finish",),
-    "commit": ("commit", "queue's commit"),
-    "close": ("end of slice", "close"),
+    "plan": ("DriverSession.open_sweep", "DriverSession.plan"),
+    "claim": ("TaskSession.claim",),
+    "deliver": ("QueueSession.deliver", "QueueSession.confirm"),
+    "finish": ("TaskSession.finish",),
+    "commit": ("COMMIT of TaskSession.transaction", "QueueSession.commit"),
+    "close": ("TaskSession.end_slice", "DriverSession.close_sweep"),
     "settle": (
-        *("seal", "append to tombstones", "append to errors", "append to retries"),
-        *("append to sweeps", "delete journal"),
+        *("DriverSession.seal", "LedgerTables.append(tombstones)", APPEND_ERRORS),
+        *(REPLACE_RETRIES, "LedgerTables.append(sweeps)", "DriverSession.delete_settled"),
     ),
     "first ledger": (
-        *("create tombstones", "create retries", "create errors", "create sweeps", "bind"),
+        *("LedgerTables.create(tombstones)", CREATE_RETRIES, "LedgerTables.create(errors)"),
+        *("LedgerTables.create(sweeps)", "DriverSession.bind"),
     ),
 }
 # Reached by whoever dispatches a slice: on Spark by its workers.
 TASK_STAGES = ("claim", "deliver", "finish", "commit")
-TASK_POINTS = {point for stage in TASK_STAGES for point in STAGES[stage]} | {"end of slice"}
-_PLACES_OF_POINTS = {"confirm": (BROKER,), "queue's commit": (OTHER_DATABASE,)}
+BATCH_POINTS = {name for stage in TASK_STAGES for name in STAGES[stage]}
+TASK_POINTS = BATCH_POINTS | {"TaskSession.end_slice"}
+_PLACES_OF_POINTS = {"QueueSession.confirm": (BROKER,), "QueueSession.commit": (OTHER_DATABASE,)}
 
 UNFORESEEN = "unforeseen error"
 KILL = "SIGKILL of the driver"
@@ -81,10 +88,10 @@ _POSTGRESQL = PLACES[:3]
 def points(stage: str, place: str) -> Sequence[str]:
     """The points of a stage that a sweep of this place reaches."""
     return [
-        f"{when} {point}"
-        for point in STAGES[stage]
-        if place in _PLACES_OF_POINTS.get(point, PLACES)
-        for when in ("before", "after")
+        f"{when} {name}"
+        for name in STAGES[stage]
+        if place in _PLACES_OF_POINTS.get(name, PLACES)
+        for when in WHEN
     ]
 
 

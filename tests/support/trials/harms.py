@@ -54,7 +54,7 @@ def _kill_jvm(scene: Scene) -> None:
 
 
 def _kill_worker(scene: Scene) -> None:
-    os.kill(int(scene.plan.fired.read_text()), signal.SIGKILL)
+    os.kill(scene.plan.fired_pid, signal.SIGKILL)
 
 
 def _end_sessions(scene: Scene) -> None:

@@ -1,29 +1,25 @@
 """Crash points: named moments of a sweep at which a trial does harm.
 
-The process of a sweep, and Spark's workers, hook them into the classes of stores, queues and
-ledger. Nothing in `lib/` knows of them.
+A point is before or after a call of a method of the contracts of stores, queues and the ledger's
+tables, and is named by it: `before TaskSession.claim`. `armed` wraps what the factories return, so
+that these calls come here. Nothing in `lib/` knows of it.
 """
 
-import functools
 import json
 import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from duesweep.errors import DuesweepError
-from duesweep.ledger.ledger import Ledger
-from duesweep.queues.rabbitmq.session import RabbitMqQueueSession
-from duesweep.queues.tables import QueueTableSession
-from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
-from duesweep.stores.relational.driver import RelationalDriverSession
-from duesweep.stores.relational.journal import RelationalJournal
-from duesweep.stores.relational.task import RelationalTaskSession
+from duesweep.ledger.base import LedgerTables
+from duesweep.queues.abilities import AppendsMessages
+from duesweep.queues.base import QueueSession
+from duesweep.stores.abilities import TakesMessages
+from duesweep.stores.base import DriverSession, TaskSession
 
 _POLL_SECONDS = 0.01
 # Whoever does the harm has died, if it takes longer.
@@ -32,6 +28,52 @@ _HELD_SECONDS = 120
 # Wait for the harm to be done, and then go on; raise what nobody foresaw; or what nothing catches.
 # Or stop as a whole, as SIGSTOP, a paused machine or a cgroup's freezer stop a process.
 HOLD, RAISE, DIE, FREEZE = "hold", "raise", "die", "freeze"
+WHEN = ("before", "after")
+
+# The methods of each contract that have points. `transaction` has them before and after its COMMIT,
+# unless it is a savepoint.
+METHODS: Mapping[type, Sequence[str]] = {
+    TaskSession: ("claim", "finish", "transaction", "end_slice"),
+    TakesMessages: ("take", "finish_taken"),
+    QueueSession: ("deliver", "confirm", "commit"),
+    AppendsMessages: ("append",),
+    DriverSession: ("open_sweep", "plan", "close_sweep", "seal", "bind", "delete_settled"),
+    LedgerTables: ("create", "append", "replace_source"),
+}
+# The tables for which a sweep calls a method, which has points of its own for each.
+_TABLES: Mapping[str, Sequence[str]] = {
+    "create": ("tombstones", "errors", "retries", "sweeps"),
+    "append": ("tombstones", "errors", "sweeps"),
+    "replace_source": ("retries",),
+}
+# What a batch in the short form (`duesweep.all_or_nothing`) calls instead of the careful form's
+# methods: a plan for a point of the one is followed at that of the other, too.
+SHORT_FORM = {
+    "TakesMessages.take": "TaskSession.claim",
+    "TakesMessages.finish_taken": "TaskSession.finish",
+    "AppendsMessages.append": "QueueSession.deliver",
+}
+
+
+def method_name(contract: type, method: str, table: str | None = None) -> str:
+    """The name by which points call a method; a method of a ledger's tables is called for one."""
+    name = f"{contract.__name__}.{method}"
+    if method == "transaction":
+        return f"COMMIT of {name}"
+    return name if table is None else f"{name}({table})"
+
+
+def _names() -> Iterator[str]:
+    for contract, methods in METHODS.items():
+        for method in methods:
+            if not callable(getattr(contract, method, None)):
+                raise LookupError(f"{contract.__name__} has no method {method} to have points")
+            for table in _TABLES[method] if contract is LedgerTables else (None,):
+                yield method_name(contract, method, table)
+
+
+NAMES = tuple(_names())
+POINTS = tuple(f"{when} {name}" for name in NAMES for when in WHEN)
 
 
 class InjectedFaultError(Exception):
@@ -53,10 +95,25 @@ class Plan:
     occurrence: int = 1
     action: str = HOLD
 
+    def __post_init__(self) -> None:
+        if self.point is not None and self.point not in POINTS:
+            known = "\n  ".join(POINTS)
+            raise ValueError(f"There is no crash point {self.point!r}. There are:\n  {known}")
+
     @property
     def fired(self) -> Path:
-        """The file that says that the moment has come: who came to it."""
+        """The file that says that the moment has come: which process came to it, and where."""
         return Path(self.folder) / "fired"
+
+    @property
+    def fired_pid(self) -> int:
+        """The process that came to the moment."""
+        return int(self.fired.read_text("utf-8").split()[0])
+
+    @property
+    def fired_point(self) -> str | None:
+        """The point where it came, that of the form in which the batch ran; None: not yet."""
+        return self.fired.read_text("utf-8").split(maxsplit=1)[1] if self.fired.exists() else None
 
     @property
     def resume(self) -> Path:
@@ -69,41 +126,43 @@ class Plan:
 
 
 class _Armed:
-    """The plan of this process, and how often each point was reached since."""
+    """The plan of this process, and how often each point was reached since, and the plan's."""
 
     plan: Plan | None = None
     reached: ClassVar[Counter[str]] = Counter()
-    # What was there before the hooks.
-    originals: ClassVar[list[tuple[type, str, Any]]] = []
+    passed = 0
 
 
-def arm(plan: Plan) -> None:
-    """Follow `plan` in this process from now on."""
+def arm(plan: Plan) -> Counter[str]:
+    """Follow `plan` in this process from now on. Returns how often each point is reached, which
+    goes on being counted.
+    """
     if plan != _Armed.plan:
-        _Armed.plan, _Armed.reached = plan, Counter()
-    if not _Armed.originals:
-        _hook_all()
+        _Armed.plan, _Armed.reached, _Armed.passed = plan, Counter(), 0
+    return _Armed.reached
 
 
 def disarm() -> None:
-    """Remove all hooks from this process."""
-    while _Armed.originals:
-        setattr(*_Armed.originals.pop())
+    """Follow no plan any more."""
     _Armed.plan = None
 
 
-def reach(point: str) -> None:
-    """The process is at `point`."""
+def reach(when: str, name: str) -> None:
+    """The process is before or after a call of this method."""
     plan = _Armed.plan
-    if plan is None or point != plan.point:
+    if plan is None:
         return
+    point = f"{when} {name}"
     _Armed.reached[point] += 1
-    if _Armed.reached[point] != plan.occurrence:
+    if plan.point not in {point, f"{when} {SHORT_FORM.get(name, name)}"}:
+        return
+    _Armed.passed += 1
+    if _Armed.passed != plan.occurrence:
         return
     try:
         # Several processes may come here; one of them is the trial's. Who sees the file reads it.
         own = plan.fired.with_name(f"fired-{os.getpid()}")
-        own.write_text(str(os.getpid()), "utf-8")
+        own.write_text(f"{os.getpid()} {point}", "utf-8")
         plan.fired.hardlink_to(own)
     except FileExistsError:
         return
@@ -123,81 +182,3 @@ def _hold(plan: Plan, point: str) -> None:
         if time.monotonic() > deadline:
             raise InjectedFaultError(f"nobody did harm at {point}")
         time.sleep(_POLL_SECONDS)
-
-
-def _hook_all() -> None:
-    # Loaded already, if the store is of this dialect.
-    from duesweep.queues.postgresql import PostgreSqlQueueSession  # noqa: PLC0415
-    from duesweep.stores.postgresql.task import PostgreSqlTaskSession  # noqa: PLC0415
-
-    for cls, names in {
-        PostgreSqlTaskSession: {"claim": "claim", "take": "claim"},
-        RelationalTaskSession: {
-            "finish": "finish", "finish_taken": "finish", "end_slice": "end of slice",
-        },
-        PostgreSqlQueueSession: {"append": "deliver"},
-        QueueTableSession: {"deliver": "deliver", "commit": "queue's commit"},
-        RabbitMqQueueSession: {"deliver": "deliver", "confirm": "confirm"},
-        PostgreSqlDriverSession: {"plan": "plan"},
-        RelationalDriverSession: {"open_sweep": "open"},
-        RelationalJournal: {
-            "close_sweep": "close", "seal": "seal", "bind": "bind",
-            "delete_settled": "delete journal",
-        },
-        Ledger: {
-            "append": "append to {}", "replace_source": "append to {}", "_create": "create {}",
-        },
-    }.items():  # fmt: skip
-        for name, point in names.items():
-            _hook(cls, name, point)
-    _hook_commit(RelationalTaskSession)
-    _hook_sqlserver()
-
-
-def _hook_sqlserver() -> None:
-    try:
-        from duesweep.stores.sqlserver.driver import SqlServerDriverSession  # noqa: PLC0415
-        from duesweep.stores.sqlserver.task import SqlServerTaskSession  # noqa: PLC0415
-    except (DuesweepError, ImportError):  # its driver is not on this machine
-        return
-    _hook(SqlServerDriverSession, "plan", "plan")
-    _hook(SqlServerTaskSession, "claim", "claim")
-    _hook_commit(SqlServerTaskSession)
-
-
-def _hook(cls: type, name: str, point: str) -> None:
-    """Make `cls.name` reach a point before and after it; braces take its first argument."""
-    method: Callable[..., Any] = vars(cls)[name]
-
-    @functools.wraps(method)
-    def hooked(session: Any, *arguments: Any, **options: Any) -> Any:
-        named = point.format(*arguments[:1])
-        reach(f"before {named}")
-        result = method(session, *arguments, **options)
-        reach(f"after {named}")
-        return result
-
-    _Armed.originals.append((cls, name, method))
-    setattr(cls, name, hooked)
-
-
-def _hook_commit(cls: type) -> None:
-    """Make each transaction of a task, savepoints apart, reach a point before and after COMMIT."""
-    transaction: Callable[..., Any] = vars(cls)["transaction"]
-
-    @contextmanager
-    def hooked(session: Any) -> Iterator[None]:
-        depth = getattr(session, "_trial_depth", 0)
-        session._trial_depth = depth + 1  # noqa: SLF001 - no other session has it
-        try:
-            with transaction(session):
-                yield
-                if not depth:
-                    reach("before commit")
-        finally:
-            session._trial_depth = depth  # noqa: SLF001 - as above
-        if not depth:
-            reach("after commit")
-
-    _Armed.originals.append((cls, "transaction", transaction))
-    setattr(cls, "transaction", hooked)  # noqa: B010 - as above: any class

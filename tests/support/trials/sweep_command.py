@@ -11,35 +11,23 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from duesweep import wiring
 from duesweep.cli.app import main
-from duesweep.config import Config
-from duesweep.context import SweepContext
-from support.trials.armed_store import ArmedStore
-from support.trials.points import Plan, arm
+from support.trials.armed import following
+from support.trials.points import Plan
 
 _MASTER = "local[2,4]"
-_real_context = wiring.sweep_context
 
 
 def run(plan: Plan, arguments: Sequence[str]) -> int:
     """Run the command."""
     # Who was started in the background ignores it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    arm(plan)
-
-    def armed_context(config: Config, **options: Any) -> SweepContext:
-        context = _real_context(config, **options)
-        return replace(context, store=ArmedStore(context.store, plan))
-
-    wiring.sweep_context = armed_context
-    return main(arguments)
+    with following(plan):
+        return main(arguments)
 
 
 def _run_on_spark() -> None:

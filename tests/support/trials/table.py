@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
 from support.trials.conduct import Result
+from support.trials.points import NAMES, WHEN
 
 _HEADS = (
     *("fault", "runs", "lost", "doubled", "early"),
@@ -36,6 +37,16 @@ def places_table(results: Sequence[Result]) -> str:
         ("---",) * 5,
     ]
     rows += [(*where, str(runs), str(doubled[where])) for where, runs in sorted(counted.items())]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def points_table(fired: Iterable[str]) -> str:
+    """How often each crash point is in `fired`: 0 where no trial has shown what a fault does there.
+    The short form of a batch has points of its own.
+    """
+    times = Counter(fired)
+    rows: list[tuple[str, ...]] = [("crash point", *WHEN), ("---",) * 3]
+    rows += [(name, *(str(times[f"{when} {name}"]) for when in WHEN)) for name in NAMES]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 

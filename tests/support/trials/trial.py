@@ -5,8 +5,12 @@ from collections.abc import Container
 from dataclasses import dataclass
 
 from support.trials.faults import (
+    APPEND_ERRORS,
+    BATCH_POINTS,
+    CREATE_RETRIES,
     FAULTS,
     IN_PROCESS,
+    REPLACE_RETRIES,
     SPARK,
     TASK_POINTS,
     WORKER,
@@ -65,16 +69,15 @@ def draw(seed: int, places: Container[str]) -> Trial:
     if fault.stage is not None:
         of_stage = points(fault.stage, place)
         point = rng.choice([one for one in of_stage if _fits(fault, one)])
+    name = _name(point)
     # Without bad messages, batches run in the short form.
-    has_bad = rng.random() < 0.6 or point in {f"{w} append to errors" for w in ("before", "after")}
-    has_bad = has_bad or (point or "").endswith("retries")
+    has_bad = rng.random() < 0.6 or name in {APPEND_ERRORS, REPLACE_RETRIES, CREATE_RETRIES}
     max_attempts, back_off = rng.choice([(1, 0), (2, 0), (3, _BACK_OFF_SECONDS)])
-    if (point or "").endswith("append to errors"):
+    if name == APPEND_ERRORS:
         max_attempts = 1
-    elif (point or "").endswith("append to retries"):
+    elif name == REPLACE_RETRIES:
         max_attempts = 3
-    is_counted = (point or "").partition(" ")[2] in TASK_POINTS - {"end of slice"}
-    is_counted = is_counted or fault.side is not None
+    is_counted = name in BATCH_POINTS or fault.side is not None
     return Trial(
         seed=seed,
         fault=fault,
@@ -99,4 +102,9 @@ def _engine(rng: random.Random, fault: Fault) -> tuple[str, str]:
 
 
 def _fits(fault: Fault, point: str) -> bool:
-    return fault.harm != WORKER or point.partition(" ")[2] in TASK_POINTS
+    return fault.harm != WORKER or _name(point) in TASK_POINTS
+
+
+def _name(point: str | None) -> str:
+    """The method of a point."""
+    return (point or "").partition(" ")[2]

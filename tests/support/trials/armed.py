@@ -1,0 +1,165 @@
+"""Wraps what the factories return, so that a trial's plan is followed at its crash point.
+
+The wrapper of an object is a class of its own, derived from the object's, in which the contract's
+methods reach their points. So whatever is asked of the object is answered as before: which class it
+has, and which abilities.
+"""
+
+import copy
+import functools
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from typing import Any
+
+from duesweep import wiring
+from duesweep.config import Config
+from duesweep.context import SweepContext
+from duesweep.ledger import opening
+from duesweep.ledger.base import LedgerTables
+from duesweep.ledger.ledger import Ledger
+from duesweep.queues.abilities import AppendsMessages
+from duesweep.queues.base import Queue, QueueSession
+from duesweep.stores.abilities import TakesMessages
+from duesweep.stores.base import DriverSession, Store, TaskSession
+from support.trials.points import METHODS, Plan, arm, disarm, method_name, reach
+
+
+@contextmanager
+def following(plan: Plan) -> Iterator[Counter[str]]:
+    """Follow `plan` in all that the factories make meanwhile in this process, and in what Spark's
+    workers get of it. Yields how often each point was reached in this process.
+    """
+    make_context, open_ledger = wiring.sweep_context, opening.open_ledger
+
+    def armed_context(config: Config, **options: Any) -> SweepContext:
+        context = make_context(config, **options)
+        return replace(
+            context, store=armed_store(context.store, plan), queue=armed_queue(context.queue)
+        )
+
+    def armed_ledger(*arguments: Any, **options: Any) -> Ledger:
+        ledger = open_ledger(*arguments, **options)
+        return replace(ledger, tables=_armed(ledger.tables, LedgerTables))
+
+    with _replaced(make_context, armed_context), _replaced(open_ledger, armed_ledger):
+        try:
+            yield arm(plan)
+        finally:
+            disarm()
+
+
+def armed_store(store: Store, plan: Plan) -> Store:
+    """`store`; who opens a session of a task follows `plan`, also on one of Spark's workers."""
+
+    @contextmanager
+    def open_task(_: Store) -> Iterator[TaskSession]:
+        arm(plan)
+        with store.open_task() as session:
+            yield _armed(session, TaskSession, TakesMessages)
+
+    def open_driver(_: Store) -> DriverSession:
+        return _armed(store.open_driver(), DriverSession)
+
+    return _derived(
+        copy.copy(store),
+        open_task=open_task,
+        open_driver=open_driver,
+        __reduce__=lambda _: (armed_store, (store, plan)),
+    )
+
+
+def armed_queue(queue: Queue) -> Queue:
+    """`queue`; its sessions reach their points."""
+
+    @contextmanager
+    def open_session(_: Queue, store: TaskSession) -> Iterator[QueueSession]:
+        with queue.open(store) as session:
+            yield _armed(session, QueueSession, AppendsMessages)
+
+    return _derived(
+        copy.copy(queue), open=open_session, __reduce__=lambda _: (armed_queue, (queue,))
+    )
+
+
+def _armed(subject: Any, *contracts: type) -> Any:
+    """`subject`, whose methods of these contracts reach their points."""
+    kind = type(subject)
+    methods = {
+        name: _reaching(contract, name, getattr(kind, name))
+        for contract in contracts
+        for name in METHODS[contract]
+        # To inherit `take` does not count (see `TakesMessages`), so it must not seem to be its own.
+        if name in (vars(kind) if name == "take" else dir(kind))
+    }
+    return _derived(subject, **methods)
+
+
+def _derived(subject: Any, **methods: Any) -> Any:
+    """`subject`, of a class derived from its own with these methods."""
+    kind = type(subject)
+    derived = type(kind.__name__, (kind,), {"__slots__": (), **methods})
+    # Not by `setattr`, which a frozen value refuses.
+    object.__setattr__(subject, "__class__", derived)
+    return subject
+
+
+def _reaching(contract: type, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    if name == "transaction":
+        return _committing(contract, method)
+
+    @functools.wraps(method)
+    def reaching(subject: Any, *arguments: Any, **options: Any) -> Any:
+        table = arguments[0] if contract is LedgerTables else None
+        named = method_name(contract, name, table)
+        reach("before", named)
+        result = method(subject, *arguments, **options)
+        reach("after", named)
+        return result
+
+    return reaching
+
+
+def _committing(
+    contract: type, transaction: Callable[[Any], AbstractContextManager[None]]
+) -> Callable[..., Any]:
+    """Each transaction of a session, savepoints apart, reaches points around its COMMIT."""
+    named = method_name(contract, "transaction")
+    depth = 0
+
+    @contextmanager
+    def committing(session: Any) -> Iterator[None]:
+        nonlocal depth
+        depth += 1
+        try:
+            with transaction(session):
+                yield
+                if depth == 1:
+                    reach("before", named)
+        finally:
+            depth -= 1
+        if depth == 0:
+            reach("after", named)
+
+    return committing
+
+
+@contextmanager
+def _replaced(factory: Callable[..., Any], armed: Callable[..., Any]) -> Iterator[None]:
+    """Whoever calls `factory` calls `armed`, wherever it was imported to."""
+    _replace(factory, armed)
+    try:
+        yield
+    finally:
+        _replace(armed, factory)
+
+
+def _replace(old: object, new: object) -> None:
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] != "duesweep":
+            continue
+        for attribute, value in list(vars(module).items()):
+            if value is old:
+                setattr(module, attribute, new)
