@@ -22,7 +22,7 @@ from support.rabbitmq.broker_server import installed
 from support.trials.conduct import Result, run_trial
 from support.trials.faults import CLOCKS, FAULTS, LEDGER_HARMS, SPARK
 from support.trials.services import SQL_SERVER_VARIABLE, Services, can_mount, faketime
-from support.trials.table import places_table, table
+from support.trials.table import places_table, points_table, table
 from support.trials.trial import Trial, draw
 from support.trials.world import BROKER, PLACES, SQL_SERVER
 
@@ -43,7 +43,7 @@ def main() -> int:
     results, failures = _run_all(trials, options.jobs)
     seconds = time.monotonic() - started
     bad = [result for result in results if not result.is_good]
-    print(f"\n{table(results)}\n{places_table(results)}")
+    print(f"\n{_tables(results)}")
     print(f"{len(results)} trials in {seconds / 60:.1f} minutes, {len(bad)} of them bad")
     for seed in sorted([result.trial.seed for result in bad] + failures):
         print(f"again: bench/faults --seed {seed} --runs 1")
@@ -147,6 +147,11 @@ def _run_until_failure(services: Services, tasks: Any, done: Any) -> bool:
     return True
 
 
+def _tables(results: Sequence[Result]) -> str:
+    fired = [point for result in results for point in result.fired]
+    return "\n".join([table(results), places_table(results), points_table(fired)])
+
+
 def _write(results: Sequence[Result], options: argparse.Namespace, seconds: float) -> None:
     command = f"bench/faults --runs {options.runs} --seed {options.seed} --jobs {options.jobs}"
     versions = ", ".join(
@@ -159,7 +164,7 @@ def _write(results: Sequence[Result], options: argparse.Namespace, seconds: floa
     told = (
         f"Made by `{command}` in {seconds / 60:.0f} minutes on {os.cpu_count()} cores "
         f"({platform.system()}, Python {platform.python_version()}, {versions}).\n\n"
-        f"{table(results)}\n{places_table(results)}"
+        f"{_tables(results)}"
     )
     before, _, rest = _PAGE.read_text("utf-8").partition(_BEGIN)
     _, _, after = rest.partition(_END)
