@@ -2,10 +2,10 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -16,17 +16,16 @@ from duesweep.core.moment import Moment
 from duesweep.core.policy import BatchLimits
 from duesweep.core.waiting import DueSpan
 from duesweep.errors import StoreError
-from duesweep.ledger.delta_rs.tables import DeltaRsTables
+from duesweep.ledger import opening
 from duesweep.ledger.ledger import Ledger
-from duesweep.ledger.opening import open_ledger
 from duesweep.restore import CancelledId, CancelledMessages, Restore
 from duesweep.steer import CommandReport, Work, run_command
 from duesweep.stores.postgresql.changing import PostgreSqlChangeSession
-from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
 from support.endpoint import Endpoint
 from support.faults.dead_sweeps import await_end_of
 from support.ledger_reader import LedgerReader
 from support.sweeps import run_sweep
+from support.trials.armed import dying
 
 HOUR = 3_600
 BATCH_ROWS = 3
@@ -34,59 +33,50 @@ MESSAGES = 8
 LIMITS = BatchLimits(rows=BATCH_ROWS)
 
 
-class KilledError(BaseException):
-    """The process ends here."""
+class Death(NamedTuple):
+    """A crash point, the occurrence at which the command dies there, and how many messages it has
+    changed by then.
+    """
+
+    point: str
+    occurrence: int
+    changed: int
+
+    def __str__(self) -> str:
+        return f"{self.point} ({self.occurrence})"
 
 
-def kill(target: type, name: str, *, after: bool, time: int = 1) -> Callable[..., None]:
-    """End the process before or after a step, the first or another time that it comes to it."""
-
-    def patch(monkeypatch: pytest.MonkeyPatch) -> None:
-        original, calls = getattr(target, name), Counter[str]()
-
-        def killing(*arguments: Any, **options: Any) -> Any:
-            calls[name] += 1
-            if calls[name] == time and not after:
-                raise KilledError
-            result = original(*arguments, **options)
-            if calls[name] == time:
-                raise KilledError
-            return result
-
-        monkeypatch.setattr(target, name, killing)
-
-    return patch
-
-
-# The table `changes` is there since the first command.
-CREATING = {
-    "after creating changes": kill(DeltaRsTables, "create", after=True),
-    "before marking changes": kill(DeltaRsTables, "set_properties", after=False),
-}
-SETTLING = {
-    "before close": kill(PostgreSqlDriverSession, "close_sweep", after=False),
-    "after close": kill(PostgreSqlDriverSession, "close_sweep", after=True),
-    "after seal": kill(PostgreSqlDriverSession, "seal", after=True),
-    "after the first append": kill(Ledger, "append", after=True, time=1),
-    "after changes": kill(Ledger, "append", after=True, time=2),
-    "before delete": kill(PostgreSqlDriverSession, "delete_settled", after=False),
-    "after delete": kill(PostgreSqlDriverSession, "delete_settled", after=True),
-}
-CANCELLING = {
-    "after open": kill(PostgreSqlDriverSession, "open_command", after=True),
-    "before hold": kill(PostgreSqlChangeSession, "hold", after=False),
-    "after hold": kill(PostgreSqlChangeSession, "hold", after=True),
-    "before commit": kill(PostgreSqlChangeSession, "cancel", after=True),
-    "in the second batch": kill(PostgreSqlChangeSession, "cancel", after=True, time=2),
-    **CREATING,
-    **SETTLING,
-}
-RESTORING = {
-    "before commit": kill(PostgreSqlChangeSession, "put_back", after=True),
-    "in the second batch": kill(PostgreSqlChangeSession, "put_back", after=True, time=2),
-    # What is restored has no tombstone, so there is one append.
-    **{step: each for step, each in SETTLING.items() if step != "after changes"},
-}
+SETTLING = [
+    Death("before DriverSession.close_sweep", 1, MESSAGES),
+    Death("after DriverSession.close_sweep", 1, MESSAGES),
+    Death("after DriverSession.seal", 1, MESSAGES),
+    Death("after LedgerTables.append(changes)", 1, MESSAGES),
+    Death("before DriverSession.delete_settled", 1, MESSAGES),
+    Death("after DriverSession.delete_settled", 1, MESSAGES),
+]
+CANCELLING = [
+    Death("after KeepsCommands.open_command", 1, 0),
+    Death("before ChangesMessages.hold", 1, 0),
+    Death("after ChangesMessages.hold", 1, 0),
+    Death("after ChangesMessages.cancel", 1, 0),
+    Death("after ChangesMessages.cancel", 2, BATCH_ROWS),
+    # The table `changes` is there since the first command.
+    Death("after LedgerTables.create(changes)", 1, MESSAGES),
+    Death("before LedgerTables.set_properties(tombstones)", 1, MESSAGES),
+    # Only cancelled messages get tombstones.
+    Death("after LedgerTables.append(tombstones)", 1, MESSAGES),
+    *SETTLING,
+]
+RESTORING = [
+    Death("after ChangesMessages.put_back", 1, 0),
+    Death("after ChangesMessages.put_back", 2, BATCH_ROWS),
+    *SETTLING,
+]
+RESCHEDULING = [
+    Death("after ChangesMessages.reschedule", 1, 0),
+    Death("after ChangesMessages.reschedule", 2, BATCH_ROWS),
+    Death("before DriverSession.close_sweep", 1, MESSAGES),
+]
 
 
 @pytest.fixture
@@ -99,7 +89,7 @@ def context(endpoint: Endpoint) -> SweepContext:
 
 
 def ledger_of(context: SweepContext) -> Ledger:
-    return open_ledger(context.ledger_root, context.ledger_writer, None, context.timeouts)
+    return opening.open_ledger(context.ledger_root, context.ledger_writer, None, context.timeouts)
 
 
 def command(context: SweepContext, name: CommandName, work: Work) -> CommandReport:
@@ -120,101 +110,60 @@ def restore_all(context: SweepContext) -> CommandReport:
     return command(context, CommandName.RESTORE, Restore(messages, ids, LIMITS).work())
 
 
-def killed(
-    monkeypatch: pytest.MonkeyPatch,
-    context: SweepContext,
-    patch: Callable[[pytest.MonkeyPatch], None],
-    run: Callable[[], object],
-) -> None:
-    """Run a command that is killed, and wait until the server has ended its sessions."""
-    with monkeypatch.context() as patched:
-        patch(patched)
-        with pytest.raises(KilledError):
-            run()
-    await_end_of(context)
-
-
-@pytest.mark.parametrize("step", CANCELLING)
+@pytest.mark.parametrize("death", CANCELLING, ids=str)
 def test_cancel_that_is_killed_is_settled_once_and_the_rest_waits(
-    step: str,
-    monkeypatch: pytest.MonkeyPatch,
-    endpoint: Endpoint,
-    context: SweepContext,
-    ledger: LedgerReader,
+    death: Death, endpoint: Endpoint, context: SweepContext, ledger: LedgerReader
 ) -> None:
     keys = endpoint.delay_many(MESSAGES, due_in_seconds=HOUR)
 
-    killed(monkeypatch, context, CANCELLING[step], lambda: cancel(context, keys))
+    with dying(context, death.point, death.occurrence) as dying_context:
+        cancel(dying_context, keys)
+    await_end_of(context)
     run_sweep(context)
 
     cancelled = [row.message_key for row in ledger.rows("changes")] if has_changes(context) else []
-    assert len(cancelled) == len(set(cancelled))
+    assert len(cancelled) == len(set(cancelled)) == death.changed
     assert sorted([*cancelled, *endpoint.waiting()]) == sorted(keys)
     assert sorted(row.message_key for row in ledger.rows("tombstones")) == sorted(cancelled)
-    is_before_all = step in {"after open", "before hold", "after hold", "before commit"}
-    expected = {"in the second batch": BATCH_ROWS}.get(step, 0 if is_before_all else MESSAGES)
-    assert len(cancelled) == expected
     for table in ("sweeps", "changes", "journal"):
         assert endpoint.fetch(f"SELECT FROM {endpoint.own_table(table)}") == []
 
-    assert cancel(context, endpoint.waiting()).tally.changed == MESSAGES - expected
+    assert cancel(context, endpoint.waiting()).tally.changed == MESSAGES - death.changed
     assert endpoint.waiting() == []
     assert sorted(row.message_key for row in ledger.rows("changes")) == sorted(keys)
 
 
-@pytest.mark.parametrize("step", ["before commit", "in the second batch", "before close"])
+@pytest.mark.parametrize("death", RESCHEDULING, ids=str)
 def test_reschedule_that_is_killed_has_moved_what_the_ledger_says(
-    step: str,
-    monkeypatch: pytest.MonkeyPatch,
-    endpoint: Endpoint,
-    context: SweepContext,
-    ledger: LedgerReader,
+    death: Death, endpoint: Endpoint, context: SweepContext, ledger: LedgerReader
 ) -> None:
     keys = endpoint.delay_many(MESSAGES, due_in_seconds=HOUR)
-    reschedule = PostgreSqlChangeSession, "reschedule"
-    steps = {
-        "before commit": kill(*reschedule, after=True),
-        "in the second batch": kill(*reschedule, after=True, time=2),
-        "before close": SETTLING["before close"],
-    }
     to_now = NewDue(Moment(offset=timedelta(seconds=-1)))
     work = reschedule_chosen(chosen(keys), LIMITS, to_now)
 
-    killed(
-        monkeypatch,
-        context,
-        steps[step],
-        lambda: command(context, CommandName.RESCHEDULE, work),
-    )
+    with dying(context, death.point, death.occurrence) as dying_context:
+        command(dying_context, CommandName.RESCHEDULE, work)
+    await_end_of(context)
     done = run_sweep(context)
 
     moved = [row.message_key for row in ledger.rows("changes")] if has_changes(context) else []
-    assert (
-        len(moved)
-        == done.dispatched
-        == {
-            "before commit": 0,
-            "in the second batch": BATCH_ROWS,
-            "before close": MESSAGES,
-        }[step]
-    )
+    assert len(moved) == done.dispatched == death.changed
     assert sorted([*moved, *endpoint.waiting()]) == sorted(keys)
 
 
-@pytest.mark.parametrize("step", RESTORING)
+@pytest.mark.parametrize("death", RESTORING, ids=str)
 def test_restore_that_is_killed_and_run_again_restores_each_message_once(
-    step: str,
-    monkeypatch: pytest.MonkeyPatch,
-    endpoint: Endpoint,
-    context: SweepContext,
-    ledger: LedgerReader,
+    death: Death, endpoint: Endpoint, context: SweepContext, ledger: LedgerReader
 ) -> None:
     keys = endpoint.delay_many(MESSAGES, due_in_seconds=HOUR)
     assert cancel(context, keys).tally.changed == MESSAGES
     text = f"SELECT headers, body, due FROM {endpoint.delayed}"
     assert endpoint.fetch(text) == []
 
-    killed(monkeypatch, context, RESTORING[step], lambda: restore_all(context))
+    with dying(context, death.point, death.occurrence) as dying_context:
+        restore_all(dying_context)
+    await_end_of(context)
+    assert len(endpoint.waiting()) == death.changed
     restore_all(context)
 
     assert len(endpoint.waiting()) == MESSAGES

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from duesweep import settle, steer
+from duesweep import steer
 from duesweep.context import SweepContext
 from duesweep.core.change import Command, CommandName
 from duesweep.core.error_rows import ErrorFilter
@@ -16,22 +16,17 @@ from duesweep.core.headers import json as headers_json
 from duesweep.core.message import MESSAGE_ID
 from duesweep.core.moment import Moment
 from duesweep.exhausted import ExhaustedMessages
-from duesweep.ledger.opening import open_ledger
-from duesweep.queues.postgresql import PostgreSqlQueueSession
+from duesweep.ledger import opening
 from duesweep.replay import Choice, Found, Replay, Target, find_errors
 from duesweep.steer import CommandReport, run_command
-from duesweep.stores.postgresql.changing import PostgreSqlChangeSession
 from duesweep.testing.builders import DelayedRow, delayed_row
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.sweeps import run_sweep
+from support.trials.armed import dying
 
 _ROWS = 25
 _BATCH_ROWS = 10
-
-
-class _KilledError(BaseException):
-    """Nobody handles it: connections are closed, and what was not committed is lost."""
 
 
 def _fail(endpoint: Endpoint, count: int, **overrides: object) -> list[DelayedRow]:
@@ -58,7 +53,7 @@ def _replay(
     find: Callable[..., Found] = find_errors,
 ) -> tuple[CommandReport, Replay]:
     """Replay all that is open, as the command does."""
-    ledger = open_ledger(context.ledger_root, context.ledger_writer, None)
+    ledger = opening.open_ledger(context.ledger_root, context.ledger_writer, None)
     messages = ExhaustedMessages(ledger, context.store.source)
     steer.settle_earlier(context, ledger)
     found = find(messages, ErrorFilter())
@@ -68,16 +63,12 @@ def _replay(
     return run_command(context, ledger, command, work), work
 
 
-def _kill(
-    death: Callable[[pytest.MonkeyPatch], None],
-    context: SweepContext,
-    target: Target | None = None,
+def _replay_and_die(
+    context: SweepContext, point: str, occurrence: int = 1, target: Target | None = None
 ) -> None:
-    """Replay, and die."""
-    with pytest.MonkeyPatch.context() as patch:
-        death(patch)
-        with pytest.raises(_KilledError):
-            _replay(context, target)
+    """A replay that dies at a crash point."""
+    with dying(context, point, occurrence) as dying_context:
+        _replay(dying_context, target)
 
 
 def _ids(rows: list[DelayedRow]) -> list[str]:
@@ -110,72 +101,28 @@ def test_ten_thousand_errors_arrive_once_byte_for_byte_and_a_second_run_replays_
     assert _replayed(ledger) == _ids(rows)
 
 
-def _die(*_: object, **__: object) -> Any:
-    raise _KilledError
+_BEFORE_CLOSE = "before DriverSession.close_sweep"
+_JOURNALLED = "after ChangesMessages.journal_changes"
 
 
-def _dies_at_journal(patch: pytest.MonkeyPatch) -> None:
-    """In the second batch, after it was delivered and before it is journalled."""
-    works = iter([PostgreSqlChangeSession.journal_changes])
-
-    def journal(*arguments: Any) -> None:
-        next(works, _die)(*arguments)
-
-    patch.setattr(PostgreSqlChangeSession, "journal_changes", journal)
-
-
-def _dies_before_commit(patch: pytest.MonkeyPatch) -> None:
-    """In the second batch, after it was journalled."""
-    _die_after_second(patch, PostgreSqlChangeSession, "journal_changes")
-
-
-def _dies_after_the_queue_s_commit(patch: pytest.MonkeyPatch) -> None:
-    """In the second batch, before the store's commit."""
-    _die_after_second(patch, PostgreSqlQueueSession, "commit")
-
-
-def _die_after_second(patch: pytest.MonkeyPatch, owner: type, name: str) -> None:
-    work = getattr(owner, name)
-    calls = Counter[str]()
-
-    def work_and_die(*arguments: Any) -> None:
-        work(*arguments)
-        calls[name] += 1
-        if calls[name] == 2:
-            raise _KilledError
-
-    patch.setattr(owner, name, work_and_die)
-
-
-def _dies_before_close(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(steer, "_end", _die)
-
-
-def _dies_before_settle(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(steer, "settle_command", _die)
-
-
-def _dies_with_a_written_ledger(patch: pytest.MonkeyPatch) -> None:
-    """The journal still has what the ledger has got."""
-    patch.setattr(settle, "_forget", _die)
-
-
-_DEATHS: list[tuple[Callable[[pytest.MonkeyPatch], None], int]] = [
-    (_dies_at_journal, _BATCH_ROWS),
-    (_dies_before_commit, _BATCH_ROWS),
-    (_dies_before_close, _ROWS),
-    (_dies_before_settle, _ROWS),
-    (_dies_with_a_written_ledger, _ROWS),
-]
-
-
-@pytest.mark.parametrize(("death", "done"), _DEATHS)
+@pytest.mark.parametrize(
+    ("point", "occurrence", "done"),
+    [
+        # In the second batch, after it was delivered.
+        ("before ChangesMessages.journal_changes", 2, _BATCH_ROWS),
+        (_JOURNALLED, 2, _BATCH_ROWS),
+        (_BEFORE_CLOSE, 1, _ROWS),
+        ("before DriverSession.seal", 1, _ROWS),
+        # The journal still has what the ledger has got.
+        ("before DriverSession.delete_settled", 1, _ROWS),
+    ],
+)
 def test_replay_that_is_killed_is_settled_first_and_only_the_rest_is_replayed(
-    death: Callable[[pytest.MonkeyPatch], None], done: int, endpoint: Endpoint, ledger: LedgerReader
+    point: str, occurrence: int, done: int, endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
     rows = _fail(endpoint, _ROWS)
     context = endpoint.context(sweep__batch_rows=_BATCH_ROWS)
-    _kill(death, context)
+    _replay_and_die(context, point, occurrence)
     assert len(_arrived(endpoint)) == done
 
     report, _ = _replay(context)
@@ -188,7 +135,7 @@ def test_replay_that_is_killed_is_settled_first_and_only_the_rest_is_replayed(
 def test_sweep_settles_a_replay_that_was_killed(endpoint: Endpoint, ledger: LedgerReader) -> None:
     rows = _fail(endpoint, _ROWS)
     context = endpoint.context(sweep__batch_rows=_BATCH_ROWS)
-    _kill(_dies_before_close, context)
+    _replay_and_die(context, _BEFORE_CLOSE)
 
     run_sweep(context)
 
@@ -201,7 +148,7 @@ def test_kill_between_the_commits_of_queue_and_store_doubles_one_batch_at_most(
     rows = _fail(endpoint, _ROWS, queues__default__dsn=endpoint.dsn)
     context = endpoint.context(sweep__batch_rows=_BATCH_ROWS, queues__default__dsn=endpoint.dsn)
     assert not context.queue.shares_transaction
-    _kill(_dies_after_the_queue_s_commit, context)
+    _replay_and_die(context, "after QueueSession.commit", 2)
     assert len(_arrived(endpoint)) == 2 * _BATCH_ROWS
 
     report, _ = _replay(context)
@@ -218,7 +165,7 @@ def test_messages_that_are_put_back_by_a_killed_replay_are_not_put_back_twice(
 ) -> None:
     rows = _fail(endpoint, _ROWS)
     context = endpoint.context(sweep__batch_rows=_BATCH_ROWS)
-    _kill(_dies_before_commit, context, Target(due=Moment()))
+    _replay_and_die(context, _JOURNALLED, 2, Target(due=Moment()))
     assert len(endpoint.waiting()) == _BATCH_ROWS
 
     _replay(context, Target(due=Moment()))

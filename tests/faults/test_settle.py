@@ -1,19 +1,14 @@
 """Settle, killed at each step and raced: nothing lost, nothing doubled."""
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.ledger.base import AppTransaction
-from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.opening import open_ledger
-from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
 from duesweep.stores.relational import journal
 from support.endpoint import Endpoint
 from support.faults.dead_sweeps import (
@@ -24,10 +19,7 @@ from support.faults.dead_sweeps import (
     settle,
 )
 from support.ledger_reader import LedgerReader
-
-
-class KilledError(BaseException):
-    """The process ends here."""
+from support.trials.armed import dying
 
 
 @pytest.mark.on_spark
@@ -39,68 +31,35 @@ def test_dead_sweep_gets_its_row_from_the_next_settler(
     assert_settled_once(dead, endpoint, ledger)
 
 
-def _before(
-    target: type, name: str, when: Callable[..., bool]
-) -> Callable[[pytest.MonkeyPatch], None]:
-    return lambda patch: _kill(patch, target, name, when, after=False)
+def _settle_and_die(spark: SparkSession, dead: Dead, point: str, occurrence: int = 1) -> None:
+    """A settler that dies at a crash point."""
+    with dying(dead.context, point, occurrence) as context:
+        settle(spark, Dead(context, dead.run))
+    await_end(dead)
 
 
-def _after(
-    target: type, name: str, when: Callable[..., bool]
-) -> Callable[[pytest.MonkeyPatch], None]:
-    return lambda patch: _kill(patch, target, name, when, after=True)
+POINTS = (
+    "before DriverSession.close_sweep",
+    "after DriverSession.close_sweep",
+    "after DriverSession.seal",
+    "after LedgerTables.append(tombstones)",
+    "after LedgerTables.append(errors)",
+    "after LedgerTables.replace_source(retries)",
+    "after LedgerTables.append(sweeps)",
+    "before DriverSession.delete_settled",
+    "after DriverSession.delete_settled",
+)
 
 
-def _kill(
-    patch: pytest.MonkeyPatch, target: type, name: str, when: Callable[..., bool], *, after: bool
-) -> None:
-    original = getattr(target, name)
-
-    def killing(*arguments: Any, **options: Any) -> Any:
-        if when(*arguments) and not after:
-            raise KilledError
-        result = original(*arguments, **options)
-        if when(*arguments):
-            raise KilledError
-        return result
-
-    patch.setattr(target, name, killing)
-
-
-def _always(*_: object) -> bool:
-    return True
-
-
-def _table(wanted: str) -> Callable[..., bool]:
-    return lambda _self, name, *_: name == wanted
-
-
-STEPS = {
-    "before close": _before(PostgreSqlDriverSession, "close_sweep", _always),
-    "after close": _after(PostgreSqlDriverSession, "close_sweep", _always),
-    "after seal": _after(PostgreSqlDriverSession, "seal", _always),
-    "after tombstones": _after(Ledger, "append", _table("tombstones")),
-    "after errors": _after(Ledger, "append", _table("errors")),
-    "after retries": _after(Ledger, "replace_source", _table("retries")),
-    "after sweeps": _after(Ledger, "append", _table("sweeps")),
-    "before delete": _before(PostgreSqlDriverSession, "delete_settled", _always),
-    "after delete": _after(PostgreSqlDriverSession, "delete_settled", _always),
-}
-
-
-@pytest.mark.parametrize("step", STEPS)
-def test_settle_killed_at_a_step_is_finished_by_the_next(
-    step: str,
+@pytest.mark.parametrize("point", POINTS)
+def test_settle_killed_at_a_point_is_finished_by_the_next(
+    point: str,
     spark: SparkSession,
     dead: Dead,
     endpoint: Endpoint,
     ledger: LedgerReader,
 ) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        STEPS[step](patch)
-        with pytest.raises(KilledError):
-            settle(spark, dead)
-    await_end(dead)
+    _settle_and_die(spark, dead, point)
 
     settle(spark, dead)
 
@@ -108,16 +67,19 @@ def test_settle_killed_at_a_step_is_finished_by_the_next(
 
 
 @pytest.mark.on_spark
-@pytest.mark.parametrize("step", ["after tombstones", "after retries", "before delete"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        "after LedgerTables.append(tombstones)",
+        "after LedgerTables.replace_source(retries)",
+        "before DriverSession.delete_settled",
+    ],
+)
 def test_what_one_writer_began_the_other_finishes(
-    step: str, spark: SparkSession, dead: Dead, endpoint: Endpoint, ledger: LedgerReader
+    point: str, spark: SparkSession, dead: Dead, endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
     (other,) = {LedgerWriter.DELTA_RS, LedgerWriter.SPARK} - {dead.context.ledger_writer}
-    with pytest.MonkeyPatch.context() as patch:
-        STEPS[step](patch)
-        with pytest.raises(KilledError):
-            settle(spark, dead)
-    await_end(dead)
+    _settle_and_die(spark, dead, point)
 
     settle(spark, Dead(replace(dead.context, ledger_writer=other), dead.run))
 
@@ -195,14 +157,10 @@ def test_many_exhausted_messages_are_written_in_pieces_by_whoever_goes_on(
     monkeypatch.setattr(journal, "_BYTES_PER_PIECE", 5_000)
     dead, bodies = _many_exhausted(endpoint, "in-process")
 
-    # In turns, each killed after a piece.
-    for writer in ("delta-rs", "spark", "delta-rs"):
+    # In turns, each killed after the first piece that it adds itself.
+    for pieces, writer in enumerate(("delta-rs", "spark", "delta-rs"), start=1):
         mine = Dead(replace(dead.context, ledger_writer=LedgerWriter(writer)), dead.run)
-        with monkeypatch.context() as patch:
-            _kill_after_a_new_piece(patch)
-            with pytest.raises(KilledError):
-                settle(spark, mine)
-        await_end(dead)
+        _settle_and_die(spark, mine, "after LedgerTables.append(errors)", pieces)
     settle(spark, dead)
 
     _assert_each_once(ledger, bodies)
@@ -228,17 +186,3 @@ def test_sweep_of_a_version_that_wrote_no_pieces_is_finished_as_it_began(
     settle(spark, dead)
 
     _assert_each_once(ledger, bodies)
-
-
-def _kill_after_a_new_piece(patch: pytest.MonkeyPatch) -> None:
-    """End the settler after the first piece of `errors` that it adds itself."""
-    append = Ledger.append
-
-    def killing(ledger: Ledger, name: str, *rest: Any, **options: Any) -> None:
-        table = Path(ledger.root) / name / "_delta_log"
-        before = len(list(table.glob("*.json")))
-        append(ledger, name, *rest, **options)
-        if name == "errors" and len(list(table.glob("*.json"))) > before:
-            raise KilledError
-
-    patch.setattr(Ledger, "append", killing)

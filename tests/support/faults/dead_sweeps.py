@@ -9,7 +9,7 @@ from duesweep.core.patience import Patience
 from duesweep.core.policy import Slicing
 from duesweep.dispatch_job import DispatchJob
 from duesweep.engines.in_process import InProcessEngine
-from duesweep.ledger.opening import open_ledger
+from duesweep.ledger import opening
 from duesweep.settle import settle_leftovers
 from duesweep.stores.base import DriverSession
 from duesweep.stores.values import SweepRun
@@ -67,7 +67,7 @@ def settle(spark: SparkSession, dead: Dead) -> None:
     with dead.context.store.open_driver() as session:
         settle_leftovers(
             session,
-            open_ledger(dead.context.ledger_root, dead.context.ledger_writer, spark),
+            opening.open_ledger(dead.context.ledger_root, dead.context.ledger_writer, spark),
             Patience(60),
         )
 

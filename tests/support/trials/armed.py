@@ -8,9 +8,10 @@ has, and which abilities.
 import copy
 import functools
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +25,17 @@ from duesweep.queues.abilities import AppendsMessages
 from duesweep.queues.base import Queue, QueueSession
 from duesweep.stores.abilities import TakesMessages
 from duesweep.stores.base import DriverSession, Store, TaskSession
-from support.trials.points import METHODS, Plan, arm, disarm, method_name, reach
+from duesweep.stores.steering import ChangesMessages, KeepsCommands, OpensChanges
+from support.trials.points import (
+    DIE,
+    METHODS,
+    DeathError,
+    Plan,
+    arm,
+    disarm,
+    method_name,
+    reach,
+)
 
 
 @contextmanager
@@ -34,21 +45,38 @@ def following(plan: Plan) -> Iterator[Counter[str]]:
     """
     make_context, open_ledger = wiring.sweep_context, opening.open_ledger
 
-    def armed_context(config: Config, **options: Any) -> SweepContext:
-        context = make_context(config, **options)
-        return replace(
-            context, store=armed_store(context.store, plan), queue=armed_queue(context.queue)
-        )
+    def make_armed(config: Config, **options: Any) -> SweepContext:
+        return armed_context(make_context(config, **options), plan)
 
     def armed_ledger(*arguments: Any, **options: Any) -> Ledger:
         ledger = open_ledger(*arguments, **options)
         return replace(ledger, tables=_armed(ledger.tables, LedgerTables))
 
-    with _replaced(make_context, armed_context), _replaced(open_ledger, armed_ledger):
+    with _replaced(make_context, make_armed), _replaced(open_ledger, armed_ledger):
         try:
             yield arm(plan)
         finally:
             disarm()
+
+
+def armed_context(context: SweepContext, plan: Plan) -> SweepContext:
+    """`context`; what works with it follows `plan`."""
+    return replace(
+        context, store=armed_store(context.store, plan), queue=armed_queue(context.queue)
+    )
+
+
+@contextmanager
+def dying(context: SweepContext, point: str, occurrence: int = 1) -> Iterator[SweepContext]:
+    """The block works with the context that it is given, as a process would that dies when it comes
+    to a crash point for the `occurrence`th time. Its connections are closed, and what was not
+    committed is lost. A block that does not die is an error.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        plan = Plan(folder, point, occurrence, DIE)
+        with following(plan), suppress(DeathError):
+            yield armed_context(context, plan)
+        assert plan.fired_point is not None, f"{point} was not reached {occurrence} times"
 
 
 def armed_store(store: Store, plan: Plan) -> Store:
@@ -60,15 +88,22 @@ def armed_store(store: Store, plan: Plan) -> Store:
         with store.open_task() as session:
             yield _armed(session, TaskSession, TakesMessages)
 
-    def open_driver(_: Store) -> DriverSession:
-        return _armed(store.open_driver(), DriverSession)
+    @contextmanager
+    def open_changes(_: OpensChanges) -> Iterator[ChangesMessages]:
+        with store.open_changes() as session:
+            yield _armed(session, TaskSession, ChangesMessages)
 
-    return _derived(
-        copy.copy(store),
-        open_task=open_task,
-        open_driver=open_driver,
-        __reduce__=lambda _: (armed_store, (store, plan)),
-    )
+    def open_driver(_: Store) -> DriverSession:
+        return _armed(store.open_driver(), DriverSession, KeepsCommands)
+
+    methods = {
+        "open_task": open_task,
+        "open_driver": open_driver,
+        "__reduce__": lambda _: (armed_store, (store, plan)),
+    }
+    if isinstance(store, OpensChanges):
+        methods["open_changes"] = open_changes
+    return _derived(copy.copy(store), **methods)
 
 
 def armed_queue(queue: Queue) -> Queue:

@@ -1,4 +1,4 @@
-"""Crash points: named moments of a sweep at which a trial does harm.
+"""Crash points: named moments of a sweep or a command at which a trial does harm.
 
 A point is before or after a call of a method of the contracts of stores, queues and the ledger's
 tables, and is named by it: `before TaskSession.claim`. `armed` wraps what the factories return, so
@@ -10,7 +10,7 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -20,6 +20,7 @@ from duesweep.queues.abilities import AppendsMessages
 from duesweep.queues.base import QueueSession
 from duesweep.stores.abilities import TakesMessages
 from duesweep.stores.base import DriverSession, TaskSession
+from duesweep.stores.steering import ChangesMessages, KeepsCommands
 
 _POLL_SECONDS = 0.01
 # Whoever does the harm has died, if it takes longer.
@@ -30,9 +31,9 @@ _HELD_SECONDS = 120
 HOLD, RAISE, DIE, FREEZE = "hold", "raise", "die", "freeze"
 WHEN = ("before", "after")
 
-# The methods of each contract that have points. `transaction` has them before and after its COMMIT,
-# unless it is a savepoint.
-METHODS: Mapping[type, Sequence[str]] = {
+# The methods of each contract that have points, and that a sweep calls. `transaction` has them
+# before and after its COMMIT, unless it is a savepoint.
+_OF_SWEEPS: Mapping[type, Sequence[str]] = {
     TaskSession: ("claim", "finish", "transaction", "end_slice"),
     TakesMessages: ("take", "finish_taken"),
     QueueSession: ("deliver", "confirm", "commit"),
@@ -40,11 +41,26 @@ METHODS: Mapping[type, Sequence[str]] = {
     DriverSession: ("open_sweep", "plan", "close_sweep", "seal", "bind", "delete_settled"),
     LedgerTables: ("create", "append", "replace_source"),
 }
-# The tables for which a sweep calls a method, which has points of its own for each.
-_TABLES: Mapping[str, Sequence[str]] = {
+# What an operator's command calls besides.
+_OF_COMMANDS: Mapping[type, Sequence[str]] = {
+    KeepsCommands: ("open_command",),
+    ChangesMessages: ("hold", "cancel", "reschedule", "put_back", "journal_changes"),
+    LedgerTables: ("create", "append", "set_properties"),
+}
+METHODS: Mapping[type, Collection[str]] = {
+    contract: {*_OF_SWEEPS.get(contract, ()), *_OF_COMMANDS.get(contract, ())}
+    for contract in (*_OF_SWEEPS, *_OF_COMMANDS)
+}
+# A method of the ledger's tables has points of its own for each table that it is called for.
+_TABLES_OF_SWEEPS: Mapping[str, Sequence[str]] = {
     "create": ("tombstones", "errors", "retries", "sweeps"),
     "append": ("tombstones", "errors", "sweeps"),
     "replace_source": ("retries",),
+}
+_TABLES_OF_COMMANDS: Mapping[str, Sequence[str]] = {
+    "create": ("changes",),
+    "append": ("changes",),
+    "set_properties": ("tombstones",),
 }
 # What a batch in the short form (`duesweep.all_or_nothing`) calls instead of the careful form's
 # methods: a plan for a point of the one is followed at that of the other, too.
@@ -63,17 +79,21 @@ def method_name(contract: type, method: str, table: str | None = None) -> str:
     return name if table is None else f"{name}({table})"
 
 
-def _names() -> Iterator[str]:
-    for contract, methods in METHODS.items():
-        for method in methods:
+def _names(
+    methods: Mapping[type, Sequence[str]], tables: Mapping[str, Sequence[str]]
+) -> Iterator[str]:
+    for contract, of_contract in methods.items():
+        for method in of_contract:
             if not callable(getattr(contract, method, None)):
                 raise LookupError(f"{contract.__name__} has no method {method} to have points")
-            for table in _TABLES[method] if contract is LedgerTables else (None,):
+            for table in tables[method] if contract is LedgerTables else (None,):
                 yield method_name(contract, method, table)
 
 
-NAMES = tuple(_names())
-POINTS = tuple(f"{when} {name}" for name in NAMES for when in WHEN)
+# The methods that have points, by the names that the points have.
+NAMES = tuple(_names(_OF_SWEEPS, _TABLES_OF_SWEEPS))
+COMMAND_NAMES = tuple(_names(_OF_COMMANDS, _TABLES_OF_COMMANDS))
+POINTS = tuple(f"{when} {name}" for name in (*NAMES, *COMMAND_NAMES) for when in WHEN)
 
 
 class InjectedFaultError(Exception):
