@@ -1,9 +1,23 @@
 """What the tests of faults share."""
 
+from collections.abc import Iterator
+
 import pytest
+from pyspark import cloudpickle
 
 from support.endpoint import Endpoint
 from support.faults.dead_sweeps import Dead, await_end, dispatch_without_settling
+from support.trials import armed, points
+
+
+@pytest.fixture
+def points_in_workers() -> Iterator[None]:
+    """Spark's workers of the tests cannot import the tests' modules, as those of the trials can."""
+    for module in (armed, points):
+        cloudpickle.register_pickle_by_value(module)
+    yield
+    for module in (armed, points):
+        cloudpickle.unregister_pickle_by_value(module)
 
 
 @pytest.fixture(params=["delta-rs", "spark"])

@@ -4,25 +4,21 @@ import inspect
 import os
 import pickle
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from duesweep import wiring
-from duesweep.engines.in_process import InProcessEngine
 from duesweep.engines.spark import SparkEngine
 from duesweep.queues import abilities as of_queues
 from duesweep.queues import base as queues
 from duesweep.stores import abilities as of_stores
 from duesweep.stores import steering
-from duesweep.sweep import sweep
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
 from support.rabbitmq.broker import Broker
-from support.trials import armed, points
+from support.sweeps import run_sweep
 from support.trials.armed import following
 from support.trials.faults import STAGES
 from support.trials.points import (
@@ -59,7 +55,7 @@ def _points(names: Iterable[str]) -> set[str]:
 def _reached(endpoint: Endpoint[Any], **settings: object) -> set[str]:
     """The points of a sweep with this configuration."""
     with following(Plan(str(endpoint.folder))) as reached:
-        report = sweep(InProcessEngine(), wiring.sweep_context(endpoint.config(**settings)))
+        report = run_sweep(endpoint, **settings)
     assert (report.ledger_error, report.reason) == (None, None)
     return set(reached)
 
@@ -116,26 +112,13 @@ def test_sweep_to_rabbitmq_reaches_each_point(endpoint: Endpoint[Any], broker: B
     assert reached == _points(set(NAMES) - SHORT_FORM.keys() - _FIRST_LEDGER)
 
 
-@pytest.fixture
-def _by_value() -> Iterator[None]:
-    """Spark's workers of the tests cannot import the tests' modules; those of the trials can."""
-    for module in (armed, points):
-        cloudpickle.register_pickle_by_value(module)
-    yield
-    for module in (armed, points):
-        cloudpickle.unregister_pickle_by_value(module)
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-@pytest.mark.usefixtures("_by_value")
+@pytest.mark.usefixtures("points_in_workers")
 def test_points_of_a_task_fire_in_a_worker_of_spark(
     spark: SparkSession, endpoint: Endpoint[Any], tmp_path: Path
 ) -> None:
     endpoint.set_up("Billing")
     for point, is_of_task in (
         ("after COMMIT of TaskSession.transaction", True),
-        ("before AppendsMessages.append", True),
         ("before DriverSession.close_sweep", False),
     ):
         endpoint.delay()
@@ -146,7 +129,7 @@ def test_points_of_a_task_fire_in_a_worker_of_spark(
         plan.resume.touch()
 
         with following(plan):
-            report = sweep(SparkEngine(spark), wiring.sweep_context(endpoint.config()))
+            report = run_sweep(endpoint, SparkEngine(spark))
 
         assert (report.engine, report.dispatched) == ("spark", 1)
         assert plan.fired_point == point
@@ -211,10 +194,10 @@ def test_wrappers_have_the_classes_and_abilities_of_what_they_wrap(
     endpoint: Endpoint[Any],
 ) -> None:
     endpoint.set_up("Billing")
-    context = wiring.sweep_context(endpoint.config())
+    context = endpoint.context()
     plan = Plan(str(endpoint.folder))
     with following(plan):
-        wrapped_context = wiring.sweep_context(endpoint.config())
+        wrapped_context = endpoint.context()
     # As they travel to Spark's workers.
     store, queue = pickle.loads(pickle.dumps((wrapped_context.store, wrapped_context.queue)))
 
@@ -222,9 +205,11 @@ def test_wrappers_have_the_classes_and_abilities_of_what_they_wrap(
         context.store.open_driver() as driver,
         context.store.open_task() as task,
         context.queue.open(task) as session,
+        context.store.open_changes() as changes,
         store.open_driver() as armed_driver,
         store.open_task() as armed_task,
         queue.open(armed_task) as armed_session,
+        store.open_changes() as armed_changes,
     ):
         for plain, wrapped in (
             (context.store, store),
@@ -232,6 +217,7 @@ def test_wrappers_have_the_classes_and_abilities_of_what_they_wrap(
             (driver, armed_driver),
             (task, armed_task),
             (session, armed_session),
+            (changes, armed_changes),
         ):
             assert type(wrapped) is not type(plain)
             assert isinstance(wrapped, type(plain))

@@ -145,14 +145,13 @@ def test_ledger_that_was_created_and_not_bound_is_taken_by_the_next_first_sweep(
     assert len(ledger.rows("sweeps")) == 1
 
 
-@pytest.mark.long
 def test_first_sweeps_in_processes_of_their_own(endpoint: Endpoint) -> None:
     endpoint.set_up("Billing")
     endpoint.delay_many(2_000)
     file = endpoint.config_file()
     roots = [endpoint.folder / "one", endpoint.folder / "two"]
     processes = [
-        SweepProcess.start("local[2,4]", "never", 0, file, f"ledger.root={root}") for root in roots
+        SweepProcess.start("in-process", "never", 0, file, f"ledger.root={root}") for root in roots
     ]
     for process in processes:
         process.await_ready()

@@ -5,21 +5,20 @@ import threading
 import pytest
 from pyspark.sql import SparkSession
 
+from duesweep.engines.base import Engine
 from duesweep.engines.spark import SparkEngine
 from duesweep.stores.journal import SweepSummary
 from support.endpoint import Endpoint
+from support.faults.dead_sweeps import await_end_of
 from support.faults.failing_store import HOLD
 from support.faults.processes import SweepProcess
 from support.ledger_reader import LedgerReader
 from support.sweeps import exit_code, run_sweep
+from support.trials.armed import dying
 from support.waiting import until
 
 _SLICES = "SELECT FROM duesweep_journal WHERE kind = 'slice'"
 _HELD = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = $1 AND NOT granted"
-
-
-# Each with the number of its slices.
-ENGINES = [("in-process", 1), pytest.param("local[2,4]", 2, marks=pytest.mark.long)]
 
 
 def _kill_held(process: SweepProcess, endpoint: Endpoint, count: int) -> None:
@@ -32,19 +31,21 @@ def _kill_held(process: SweepProcess, endpoint: Endpoint, count: int) -> None:
     endpoint.fetch("SELECT pg_advisory_unlock($1)", HOLD)
 
 
-@pytest.mark.parametrize(("master", "slices"), ENGINES)
-def test_driver_killed_between_dispatch_and_settle_is_settled_by_the_next_sweep(
-    master: str, slices: int, endpoint: Endpoint, ledger: LedgerReader
+@pytest.mark.usefixtures("points_in_workers")
+def test_driver_that_dies_between_dispatch_and_settle_is_settled_by_the_next_sweep(
+    engine: Engine, endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
     endpoint.set_up("Billing")
     endpoint.delay_many(3_000)
-    process = SweepProcess.start(master, "held before closing", 0, endpoint.config_file())
-    _kill_held(process, endpoint, 1)
-    assert len(endpoint.fetch(_SLICES)) == slices
+    context = endpoint.context()
+    with dying(context, "before DriverSession.close_sweep") as dying_context:
+        run_sweep(dying_context, engine)
+    await_end_of(context)
+    assert len(endpoint.fetch(_SLICES)) == engine.slices(context.slices)
     assert len(endpoint.queue_rows("Billing")) == 3_000
     endpoint.delay_many(5)
 
-    summary = run_sweep(endpoint)
+    summary = run_sweep(context)
 
     assert (summary.dispatched, summary.outcome) == (5, "done")
     tombstones = ledger.rows("tombstones")
@@ -53,27 +54,45 @@ def test_driver_killed_between_dispatch_and_settle_is_settled_by_the_next_sweep(
     assert outcomes == {3_000: "abandoned", 5: "done"}
 
 
-@pytest.mark.parametrize(("master", "slices"), ENGINES)
-def test_driver_killed_while_it_dispatches_leaves_the_rest_to_the_next_sweep(
-    master: str, slices: int, endpoint: Endpoint, ledger: LedgerReader
+def test_driver_that_dies_while_it_dispatches_leaves_the_rest_to_the_next_sweep(
+    endpoint: Endpoint, ledger: LedgerReader
+) -> None:
+    endpoint.set_up("Billing")
+    endpoint.delay_many(1_000)
+    context = endpoint.context(sweep__batch_rows=50)
+    with dying(context, "before COMMIT of TaskSession.transaction", 10) as dying_context:
+        run_sweep(dying_context)
+    await_end_of(context)
+
+    assert _sweep_the_rest(endpoint, ledger, 1_000) == 9 * 50
+
+
+@pytest.mark.long
+def test_driver_killed_with_its_jvm_while_it_dispatches_leaves_the_rest_to_the_next_sweep(
+    endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
     endpoint.set_up("Billing")
     endpoint.delay_many(20_000)
     process = SweepProcess.start(
-        master, "held before COMMIT", 10, endpoint.config_file(sweep__batch_rows=50)
+        "local[2,4]", "held before COMMIT", 10, endpoint.config_file(sweep__batch_rows=50)
     )
-    _kill_held(process, endpoint, slices)
+    _kill_held(process, endpoint, 2)
 
+    assert 0 < _sweep_the_rest(endpoint, ledger, 20_000) < 20_000
+
+
+def _sweep_the_rest(endpoint: Endpoint, ledger: LedgerReader, messages: int) -> int:
+    """How many of the messages the sweep that died had dispatched, by the ledger."""
     summary = run_sweep(endpoint)
 
     tombstones = ledger.rows("tombstones")
-    assert len(tombstones) == len({row.message_key for row in tombstones}) == 20_000
-    assert len(endpoint.queue_rows("Billing")) == 20_000
+    assert len(tombstones) == len({row.message_key for row in tombstones}) == messages
+    assert len(endpoint.queue_rows("Billing")) == messages
     (abandoned,) = [row for row in ledger.rows("sweeps") if row.outcome == "abandoned"]
-    assert 0 < abandoned.dispatched < 20_000
-    assert abandoned.dispatched + summary.dispatched == 20_000
+    assert abandoned.dispatched + summary.dispatched == messages
     assert abandoned.found == abandoned.claimed + abandoned.left
     assert abandoned.skipped == abandoned.gone == abandoned.eligible_later == 0
+    return int(abandoned.dispatched)
 
 
 def test_slice_whose_session_is_killed_is_cut_and_the_others_finish(

@@ -5,19 +5,17 @@ killed.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import psycopg
 from pyspark import TaskContext
 
-from duesweep.drivers.postgresql import DRIVER_LIMITS, TASK_LIMITS, PostgreSqlConnection, connect
+from duesweep.drivers.postgresql import TASK_LIMITS, PostgreSqlConnection, connect
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
 from duesweep.stores.postgresql.store import PostgreSqlStore
 from duesweep.stores.postgresql.task import PostgreSqlTaskSession
 
-Moment = Literal[
-    "between COPY and COMMIT", "after COMMIT", "held before COMMIT", "held before closing", "never"
-]
+Moment = Literal["between COPY and COMMIT", "after COMMIT", "held before COMMIT", "never"]
 
 # While a test holds this advisory lock, tasks wait before they begin.
 GATE = 7_041
@@ -55,8 +53,6 @@ class FailingStore:
         return _FailingSession(connection, self)
 
     def open_driver(self) -> PostgreSqlDriverSession:
-        if self.moment == "held before closing":
-            return _HeldDriver(connect(self.store.dsn, DRIVER_LIMITS), self.store)
         return self.store.open_driver()
 
 
@@ -78,12 +74,6 @@ class _FailingSession(PostgreSqlTaskSession):
                 raise InjectedFaultError(self._failing.moment)
         if fails and self._failing.moment == "after COMMIT":
             raise InjectedFaultError(self._failing.moment)
-
-
-class _HeldDriver(PostgreSqlDriverSession):
-    def close_sweep(self, *arguments: Any, **options: Any) -> bool:
-        _wait_for(self._store.dsn, HOLD)
-        return super().close_sweep(*arguments, **options)
 
 
 def _wait_for(dsn: str, lock: int) -> None:
