@@ -1,0 +1,184 @@
+"""What commands print that need no server: help, settings, statements and schedules."""
+
+import json
+import os
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import duesweep
+from support.golden.commands import run
+from support.golden.recorded import RENEW, ROOT, compare
+
+_VERSION = re.compile(r"\d+(\.\w+)+")
+_COMMAND = re.compile(r"^  ([a-z][a-z-]*) ", re.MULTILINE)
+CONF = Path(__file__).parents[2] / "conf"
+_POSTGRESQL = "postgresql://sweeper:s3cret@db.example:5432/nsb"
+_SQL_SERVER = "Server=db.example,1433;Database=nsb;Uid=sweeper;Pwd=s3cret;Encrypt=yes"
+# A store of each kind: its dsn, and its example in conf/.
+STORES = {
+    "postgresql": (_POSTGRESQL, "postgresql"),
+    "sqlserver": (_SQL_SERVER, "sqlserver"),
+    "msmq": (_SQL_SERVER, "msmq"),
+    "sql-persistence-postgresql": (_POSTGRESQL, "sql-persistence"),
+    "sql-persistence-sqlserver": (_SQL_SERVER, "sql-persistence"),
+    "rabbitmq": (_SQL_SERVER, "rabbitmq"),
+}
+FLEET = """
+[defaults]
+store.kind = "postgresql"
+ledger.root = "/var/lib/duesweep/ledger"
+[[endpoint]]
+store = {endpoint = "Sales.Orders"}
+[[endpoint]]
+store = {endpoint = "Billing"}
+"""
+
+
+def _paths(path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
+    """All commands and groups of commands, each with its help."""
+    printed = run([*path, "--help"], is_terminal=True)
+    yield path, printed.text
+    _, _, commands = printed.out.partition("\nCommands:\n")
+    for name in _COMMAND.findall(commands):
+        yield from _paths((*path, name))
+
+
+def test_help() -> None:
+    found = dict(_paths())
+
+    assert {(), ("sweep",), ("errors", "replay"), ("rabbitmq", "delays", "verify")} <= found.keys()
+    printed = {f"{'-'.join(('duesweep', *path))}.txt": text for path, text in found.items()}
+    printed["version.txt"] = _VERSION.sub("<version>", run(["--version"]).text)
+    compare(ROOT / "help", printed)
+
+
+@pytest.fixture
+def _configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The examples of conf/ in the current folder, with passwords in the environment."""
+    for example in CONF.glob("*.toml"):
+        text = example.read_text(encoding="utf-8")
+        (tmp_path / example.name).write_text(text, encoding="utf-8")
+    (tmp_path / "fleet.toml").write_text(FLEET)
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("DUESWEEP_") and name != RENEW]:
+        # Schedules name those that are set.
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("DUESWEEP_STORE__DSN", _POSTGRESQL)
+    monkeypatch.setenv("DUESWEEP_QUEUES__MAIN__URL", "amqps://sweeper:s3cret@mq.example:5671/nsb")
+
+
+def _select(store: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Use a kind of store; its configuration file."""
+    dsn, example = STORES[store]
+    monkeypatch.setenv("DUESWEEP_STORE__DSN", dsn)
+    if example != "rabbitmq":
+        # A setting for a connection that the other examples do not have.
+        monkeypatch.delenv("DUESWEEP_QUEUES__MAIN__URL", raising=False)
+    return f"{example}.toml"
+
+
+@pytest.mark.usefixtures("_configured")
+def test_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    printed = {}
+    for store in STORES:
+        with monkeypatch.context() as patch:
+            result = run(["config", "--config", _select(store, patch)])
+        printed[f"{store}.txt"] = result.text
+    overriding = ["config", "--config", "postgresql.toml", "--set", "retry.max_attempts=7"]
+    monkeypatch.delenv("DUESWEEP_QUEUES__MAIN__URL")
+    printed["overridden.txt"] = run(overriding).text
+    unknown = ["config", "--config", "postgresql.toml", "--set", "retry.max_attempt=7"]
+    printed["unknown.txt"] = run(unknown).text
+
+    assert "s3cret" not in "".join(printed.values())
+    compare(ROOT / "config", printed)
+
+
+@pytest.mark.usefixtures("_configured")
+def test_statements_of_setup(monkeypatch: pytest.MonkeyPatch) -> None:
+    printed = {}
+    # The example for RabbitMQ has a store of the SQL Server transport.
+    for store in (one for one in STORES if one != "rabbitmq"):
+        with monkeypatch.context() as patch:
+            setup = ["setup", "--print-sql", "--config", _select(store, patch)]
+            printed[f"{store}.txt"] = run([*setup, "--grant-to", "sweeper"]).text
+            document = json.loads(run([*setup, "--json"]).out)
+            # The document has the same statements, which need no second file.
+            plain = run(setup)
+            assert document == {"sql": plain.out.removesuffix("\n")}
+            assert plain.out.splitlines()[0] in printed[f"{store}.txt"]
+    compare(ROOT / "setup", printed)
+
+
+@pytest.mark.usefixtures("_configured")
+def test_statements_for_queues(monkeypatch: pytest.MonkeyPatch) -> None:
+    printed = {}
+    for store in ("postgresql", "sqlserver"):
+        with monkeypatch.context() as patch:
+            given = ["--print-sql", "--config", _select(store, patch)]
+            texts = [
+                run([*words, *given]).text
+                for words in (
+                    ["queue", "create", "Billing"],
+                    ["queue", "create", "Billing", "--readable-body"],
+                    ["subscriptions", "create"],
+                )
+            ]
+        printed[f"{store}.txt"] = "\n".join(texts)
+    compare(ROOT / "queue", printed)
+
+
+@pytest.mark.usefixtures("_configured")
+def test_servers_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DUESWEEP_STORE__DSN", "postgresql://sweeper:s3cret@127.0.0.1:1/nsb")
+    monkeypatch.setenv("DUESWEEP_QUEUES__MAIN__URL", "amqp://sweeper:s3cret@127.0.0.1:1/nsb")
+    printed = {}
+    for name, words in {
+        "sweep": ["sweep"],
+        "list": ["list"],
+        "doctor": ["doctor", "--no-spark"],
+        "queue": ["queue", "peek", "Billing"],
+        "rabbitmq": ["rabbitmq", "delays", "verify"],
+    }.items():
+        file = "rabbitmq.toml" if name == "rabbitmq" else "postgresql.toml"
+        given = [*words, "--config", file, "--set", "store.kind=postgresql"]
+        with monkeypatch.context() as patch:
+            if name != "rabbitmq":
+                patch.delenv("DUESWEEP_QUEUES__MAIN__URL")
+            printed[f"{name}.pipe.txt"] = run(given).text
+            printed[f"{name}.json.txt"] = run([*given, "--json"]).document
+
+    assert "s3cret" not in "".join(printed.values())
+    compare(ROOT / "out-of-reach", printed)
+
+
+@pytest.mark.usefixtures("_configured")
+def test_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
+    _select("postgresql", monkeypatch)
+    printed = {}
+    for form in ("cron", "systemd", "kubernetes", "airflow"):
+        for name, given in {
+            "endpoint": ["--config", "postgresql.toml", "--every", "10m"],
+            "fleet": ["--config", "fleet.toml"],
+        }.items():
+            text = run(["schedule", form, *given]).text
+            printed[f"{form}-{name}.txt"] = _without_places(text)
+    printed["cron-refused.txt"] = run(["schedule", "cron", "--every", "7m"]).text
+    compare(ROOT / "schedule", printed)
+
+
+def _without_places(text: str) -> str:
+    places = {
+        str(Path.cwd()): "/folder",
+        str(Path(sys.executable)): "/venv/bin/python",
+        shlex.quote(str(Path(duesweep.__file__).parents[1])): "/checkout/lib",
+        duesweep.__version__: "<version>",
+    }
+    for place, name in places.items():
+        text = text.replace(place, name)
+    return text
