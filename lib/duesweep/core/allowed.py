@@ -9,6 +9,8 @@ from duesweep.errors import MessageError
 class DestinationNotAllowedError(MessageError):
     """The configuration does not allow the destination."""
 
+    stored_name = "duesweep.core.allowed.DestinationNotAllowedError"
+
 
 @dataclass(frozen=True, slots=True)
 class Allowed:

@@ -14,6 +14,8 @@ _PLACEHOLDER = re.compile(r"\{(" + "|".join(PLACEHOLDERS) + r")\}")
 class NoRouteError(MessageError):
     """No route takes the destination."""
 
+    stored_name = "duesweep.core.routing.NoRouteError"
+
 
 @dataclass(frozen=True, slots=True)
 class Route:

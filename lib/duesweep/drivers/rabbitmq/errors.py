@@ -30,6 +30,8 @@ class ChannelClosedError(QueueError):
     `code` is AMQP's reply code.
     """
 
+    stored_name = "duesweep.drivers.rabbitmq.errors.ChannelClosedError"
+
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text, transient=True)
         self.code = code
@@ -47,6 +49,8 @@ class ChannelClosedError(QueueError):
 
 class UnansweredError(QueueError):
     """The broker has not answered, or not confirmed messages, in time."""
+
+    stored_name = "duesweep.drivers.rabbitmq.errors.UnansweredError"
 
 
 def connect_error(broker: str, error: BaseException) -> DuesweepError:

@@ -36,6 +36,8 @@ class _NoRedirects(HTTPRedirectHandler):
 class NotAllowedError(ConfigError):
     """This user may not ask this question."""
 
+    stored_name = "duesweep.drivers.rabbitmq.management.NotAllowedError"
+
 
 class Management:
     """Questions about the vhost of `brokers`. If `url` has no user and password, those of the first

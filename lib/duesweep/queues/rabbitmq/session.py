@@ -36,6 +36,8 @@ _SETUP = "run `duesweep rabbitmq delays create`"
 class LadderMissingError(DestinationError):
     """There is no delay ladder, so no early message can be deferred."""
 
+    stored_name = "duesweep.queues.rabbitmq.session.LadderMissingError"
+
 
 class RabbitMqQueueSession:
     """Publishes without waiting, with thousands in flight. `confirm` says what became of them."""
