@@ -3,8 +3,24 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from duesweep.checks.finding import Check, Finding, Severity, capitalized, fault, ok, warning
-from duesweep.checks.tables import Difference, FoundTable, WantedIndex, WantedTable, compare
+from duesweep.checks.finding import (
+    Check,
+    Finding,
+    Severity,
+    capitalized,
+    fault,
+    fault_of,
+    ok,
+    warning,
+)
+from duesweep.checks.tables import (
+    Difference,
+    FoundTable,
+    WantedIndex,
+    WantedTable,
+    compare,
+    newer_format,
+)
 from duesweep.core.address import bracket_name
 
 NOT_SET_UP = "The command `setup` has not run"
@@ -58,7 +74,11 @@ def table_findings(facts: TableFacts) -> Iterator[Finding]:
         return
     difference = compare(wanted, found)
     yield ok(Check.TABLE_EXISTS, wanted.name, "It exists")
-    yield _shape(wanted, difference)
+    newer = newer_format(wanted.name, found) if wanted.is_journal else None
+    if newer is None:
+        yield _shape(wanted, difference)
+    else:
+        yield fault_of(Check.TABLE_SHAPE, wanted.name, newer)
     yield _rights(facts, found)
     for index in wanted.indexes:
         # If the column itself is missing, the finding on the columns says so.

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from duesweep.core.format import unknown_format
 from duesweep.errors import Problem
 
 POSTGRESQL_QUEUE_RIGHTS: Sequence[str] = ("INSERT",)
@@ -51,7 +52,8 @@ class WantedTable:
 class FoundTable:
     """What a server says of a table. `columns` are names to types. `indexed` are the first columns
     of its indexes, `indexed_in_part` those of indexes that leave rows out. `missing_grants`: what
-    else this user lacks, and the statement that grants it.
+    else this user lacks, and the statement that grants it. `mark` says the format of duesweep's own
+    tables.
     """
 
     is_table: bool
@@ -60,6 +62,7 @@ class FoundTable:
     indexed: frozenset[str] = field(default_factory=frozenset)
     indexed_in_part: frozenset[str] = field(default_factory=frozenset)
     missing_grants: Mapping[str, str] = field(default_factory=dict)
+    mark: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,11 @@ def compare(wanted: WantedTable, found: FoundTable) -> Difference:
         missing_rights=found.missing_rights,
         missing_indexes=[index for index in wanted.indexes if not _has_index(found, index)],
     )
+
+
+def newer_format(name: str, found: FoundTable) -> Problem | None:
+    """What is wrong if one of duesweep's own tables is newer than this version knows."""
+    return unknown_format(f"The journal's table {name}", found.mark)
 
 
 def index_notices(wanted: WantedTable, found: FoundTable) -> Sequence[Problem]:

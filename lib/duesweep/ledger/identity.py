@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
+from duesweep.core.format import unknown_format
 from duesweep.errors import ConfigError
 
 ID_PROPERTY = "duesweep.ledgerId"
@@ -16,6 +17,8 @@ TABLES = ("tombstones", "errors", "retries", "sweeps")
 # it has to be there.
 CHANGES = "changes"
 CHANGES_PROPERTY = "duesweep.hasChanges"
+# A property of the first table: the format of all, see `core/format.py`.
+FORMAT_PROPERTY = "duesweep.format"
 # A property of the first table, JSON: the sources of which rows before an instant were removed.
 KEPT_FROM_PROPERTY = "duesweep.keptFrom"
 # Every table of a ledger has one of these sets, also tables of older versions.
@@ -75,11 +78,16 @@ class Identity:
 
 
 def identify(tables: Iterable[LedgerTableFacts]) -> Identity:
-    """The ledger of these tables; `ConfigError` where a table is not of this ledger."""
+    """The ledger of these tables; `ConfigError` where a table is not of this ledger, or the ledger
+    is newer than this version knows.
+    """
     ids: dict[str, UUID] = {}
     missing, stray, unmarked = [], [], []
     has_changes = False
     for table in tables:
+        mark = (table.properties or {}).get(FORMAT_PROPERTY)
+        if newer := unknown_format(f"The ledger's table at {table.location}", mark):
+            raise ConfigError.of([newer])
         has_changes = has_changes or requires_changes(table)
         if table.properties is None:
             missing.append(table.name)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from duesweep.core.change import CommandName, UnsettledCommand
+from duesweep.core.format import FORMAT_MARK
 from duesweep.core.patience import NO_PATIENCE, Patience
 from duesweep.errors import LedgerError
 from duesweep.ledger import locations
@@ -17,6 +18,7 @@ from duesweep.ledger.base import AppTransaction, LedgerTables, Rows, SweepRows
 from duesweep.ledger.identity import (
     CHANGES,
     CHANGES_PROPERTY,
+    FORMAT_PROPERTY,
     ID_PROPERTY,
     ROLE_PROPERTY,
     TABLES,
@@ -245,8 +247,8 @@ class Ledger:
             locations.clear_leftovers(folder / name)
         properties = {"delta.setTransactionRetentionDuration": _RETENTION}
         properties |= _id_properties(name, ledger_id)
-        if name == "tombstones":
-            properties[_STATISTICS] = _SKIPPED_BY
+        if name == TABLES[0]:
+            properties |= {_STATISTICS: _SKIPPED_BY, FORMAT_PROPERTY: FORMAT_MARK}
         self.tables.create(name, properties)
 
 

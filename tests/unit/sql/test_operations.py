@@ -62,6 +62,7 @@ def test_names_are_bracketed_and_stand_in_literals_with_their_quotes_doubled() -
         "queue": "[my.c@ta]]og].[dbo].[it's]",
         "queue_local": "[dbo].[it's]",
         "queue_literal": "[my.c@ta]]og].[dbo].[it''s]",
+        "queue_schema": "dbo",
         "queue_lock": "[my.c@ta]]og].[dbo].[it''s]_lock",
     }
 

@@ -32,7 +32,7 @@ def _names(kind: str) -> dict[str, str]:
     return {
         "catalog": bracket_name(UGLY.catalog),
         **dict.fromkeys(LITERALS, "N''"),
-        **{"query": "SELECT 1 AS id", "key": "id", "slice": "0"},
+        **{"query": "SELECT 1 AS id", "key": "id", "slice": "0", "format": "1"},
         "index": bracket_name(KINDS[kind].index),
         **KINDS[kind].names,
         **table_names(**dict.fromkeys(TABLES, UGLY)),

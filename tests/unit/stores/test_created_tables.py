@@ -47,7 +47,8 @@ def _parsed(dialect: str, name: str, beginning: str) -> Iterator[exp.Expression]
     text = re.sub("--.*", "", statement(dialect, name))
     tables = (*JOURNAL_TABLES, "delayed", "queue", "index")
     names = {table: table for table in tables}
-    names |= {f"{table}_{kind}": table for table in tables for kind in ("literal", "lock", "local")}
+    kinds = ("literal", "schema", "lock", "local")
+    names |= {f"{table}_{kind}": table for table in tables for kind in kinds} | {"format": "1"}
     for part in text.format(**names).split(beginning)[1:]:
         yield sqlglot.parse_one(beginning + part.split(";")[0], read=READ[dialect])
 

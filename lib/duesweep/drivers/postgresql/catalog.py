@@ -27,6 +27,7 @@ def find_table(
         is_table=found.kind in _TABLE_KINDS,
         columns=dict(zip(found.column_names, found.column_types, strict=True)),
         missing_rights=found.missing_rights,
+        mark=found.mark,
     )
 
 

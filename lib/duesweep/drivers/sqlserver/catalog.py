@@ -18,12 +18,13 @@ def find_table(connection: SqlServerConnection, table: SqlServerTable) -> FoundT
     has to exist, and to be open to this user.
     """
     catalog = connection.named({"catalog": bracket_name(table.catalog)})
-    rows = catalog.rows("describe_table", schema=table.schema, table=table.table)
+    rows = catalog.rows("describe_table", schema=table.schema, table=table.table, name=table.sql)
     if not rows:
         return None
     return FoundTable(
         is_table=all(row.kind == "BASE TABLE" for row in rows),
         columns={row.name: row.type.lower() for row in rows},
+        mark=rows[0].mark,
     )
 
 

@@ -17,8 +17,8 @@ USE {catalog};
 
 def table_names(**tables: SqlServerTable) -> dict[str, str]:
     """What statements have in braces: for each table its name, the same without its database, the
-    same for the inside of an N'...' literal, and the name of the lock that the transport takes to
-    create it.
+    same and its schema for the inside of an N'...' literal, and the name of the lock that the
+    transport takes to create it.
     """
     names: dict[str, str] = {}
     for key, table in tables.items():
@@ -26,6 +26,7 @@ def table_names(**tables: SqlServerTable) -> dict[str, str]:
             key: table.sql,
             f"{key}_local": f"{bracket_name(table.schema)}.{bracket_name(table.table)}",
             f"{key}_literal": quoted(table.sql),
+            f"{key}_schema": quoted(table.schema),
             f"{key}_lock": quoted(f"{table.sql}_lock"[:LONGEST_LOCK]),
         }
     return names

@@ -14,9 +14,9 @@ FROM pg_namespace
 WHERE nspname = %(schema)s;
 
 -- name: describe_table
--- Returns a table's kind, its owner, the names and the types of its columns, and the rights on it
--- that the session lacks. No row: the table does not exist. Takes no locks.
-SELECT c.relkind::text AS kind, pg_get_userbyid(c.relowner) AS owner,
+-- Returns a table's kind, its owner, its comment, the names and the types of its columns, and the
+-- rights on it that the session lacks. No row: the table does not exist. Takes no locks.
+SELECT c.relkind::text AS kind, pg_get_userbyid(c.relowner) AS owner, obj_description(c.oid, 'pg_class') AS mark,
        ARRAY(
            SELECT a.attname::text
            FROM pg_attribute a

@@ -27,9 +27,13 @@ SELECT j.[value] FROM OPENJSON(@numbers) j;
 SELECT CASE WHEN OBJECT_ID(@name, 'U') IS NULL THEN 0 ELSE 1 END AS found;
 
 -- name: describe_table
--- Returns the columns of a table (name and type) and the table's kind. No row: the table does not
--- exist, or this user may not see it. Keeps no locks.
-SELECT c.COLUMN_NAME AS name, c.DATA_TYPE AS type, t.TABLE_TYPE AS kind
+-- Returns the columns of a table (name and type), the table's kind, and the format that it is marked
+-- with. No row: the table does not exist, or this user may not see it. Keeps no locks.
+SELECT c.COLUMN_NAME AS name, c.DATA_TYPE AS type, t.TABLE_TYPE AS kind,
+       (SELECT CONVERT(nvarchar(200), p.[value])
+        FROM {catalog}.sys.extended_properties p
+        WHERE p.class = 1 AND p.major_id = OBJECT_ID(@name, 'U') AND p.minor_id = 0
+          AND p.name = N'duesweep.format') AS mark
 FROM {catalog}.INFORMATION_SCHEMA.COLUMNS c
 JOIN {catalog}.INFORMATION_SCHEMA.TABLES t
   ON t.TABLE_SCHEMA = c.TABLE_SCHEMA AND t.TABLE_NAME = c.TABLE_NAME
@@ -308,6 +312,17 @@ IF COL_LENGTH(N'{journal_literal}', 'given') IS NULL
 ALTER TABLE {journal} ADD given bigint, claimed bigint, skipped bigint, gone bigint, later bigint, [left] bigint;
 IF COL_LENGTH(N'{journal_literal}', 'breakers') IS NULL
 ALTER TABLE {journal} ADD breakers nvarchar(max);
+-- The format of all these tables. What another version has noted stays.
+IF NOT EXISTS (
+    SELECT 1 FROM sys.extended_properties p
+    WHERE p.class = 1 AND p.major_id = OBJECT_ID(N'{journal_literal}', 'U') AND p.minor_id = 0
+      AND p.name = N'duesweep.format'
+)
+BEGIN
+    EXEC sys.sp_addextendedproperty @name = N'duesweep.format', @value = N'{format}',
+        @level0type = N'SCHEMA', @level0name = N'{journal_schema}',
+        @level1type = N'TABLE', @level1name = N'duesweep_journal';
+END;
 
 -- name: read_binding
 -- Returns a source's delayed table and the ledger that the source is bound to. Keeps no locks.

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from duesweep.checks.tables import POSTGRESQL_QUEUE_RIGHTS
 from duesweep.core.address import TableName, quote_name
+from duesweep.core.format import FORMAT_MARK
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.postgresql import PostgreSqlConnection, connect, literal, text_of
 from duesweep.drivers.postgresql.catalog import find_table
@@ -15,6 +16,7 @@ from duesweep.stores.postgresql.check import check_session
 from duesweep.stores.postgresql.journal_columns import JOURNAL_COLUMNS
 from duesweep.stores.postgresql.location import PostgreSqlLocation, journal_tables
 from duesweep.stores.postgresql.wanted import wanted_tables
+from duesweep.stores.relational.check import refuse_newer_format
 
 # Identifiers are cut after this many bytes, which would give an index its table's name.
 _NAME_BYTES = 63
@@ -70,6 +72,9 @@ class PostgreSqlSetup:
         """
         with connect(self.dsn, self.timeouts.driver) as connection:
             check_session(connection, self.setting)
+            if self.store is not None:
+                table = journal_tables(self.store.delayed.schema)["journal"]
+                refuse_newer_format(str(table), find_table(connection, table))
             created = _create_missing(connection, list(self._creations()))
             if rebind and self.store is not None:
                 return [*created, _unbind(connection, self.store)]
@@ -86,7 +91,7 @@ class PostgreSqlSetup:
                 )
             journal = journal_tables(delayed.schema)
             columns = {table: JOURNAL_COLUMNS[name] for name, table in journal.items()}
-            yield columns, text_of("create_journal", journal)
+            yield columns, text_of("create_journal", journal) + _mark(journal["journal"])
         if self.subscriptions is not None:
             text = text_of("create_subscriptions", {"subscriptions": self.subscriptions})
             yield {self.subscriptions: ()}, text
@@ -153,6 +158,13 @@ def _grant_sequence(queue: TableName, user: str) -> str:
     sequence = f"pg_get_serial_sequence({literal(str(queue))}, 'seq')"
     grant = f"'GRANT USAGE ON SEQUENCE ' || {sequence} || {literal(f' TO {user}')}"
     return f"DO {literal(f'BEGIN EXECUTE {grant}; END')};"
+
+
+def _mark(journal: TableName) -> str:
+    """The statement that marks the tables with their format. Another version's mark stays."""
+    has_none = f"obj_description({literal(str(journal))}::regclass, 'pg_class') IS NULL"
+    note = f"COMMENT ON TABLE {journal} IS {literal(FORMAT_MARK)}"
+    return f"DO {literal(f'BEGIN IF {has_none} THEN {note}; END IF; END')};\n"
 
 
 def _index_name(delayed: TableName) -> str:

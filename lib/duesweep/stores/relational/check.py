@@ -3,7 +3,14 @@
 import difflib
 from collections.abc import Callable, Sequence
 
-from duesweep.checks.tables import Difference, FoundTable, WantedTable, column_names, compare
+from duesweep.checks.tables import (
+    Difference,
+    FoundTable,
+    WantedTable,
+    column_names,
+    compare,
+    newer_format,
+)
 from duesweep.errors import ConfigError
 
 
@@ -17,6 +24,8 @@ def refuse_wrong_table(
         near = [] if wanted.is_journal else _nearest(wanted.name, others())
         hint = f"did you mean {' or '.join(near)}? If not, " if near else ""
         raise ConfigError(f"There is no {wanted.role} {wanted.name}", advice=hint + wanted.create)
+    if wanted.is_journal:
+        refuse_newer_format(wanted.name, found)
     difference = compare(wanted, found)
     if not difference.has_own_rows:
         raise ConfigError(
@@ -35,6 +44,13 @@ def refuse_wrong_table(
             f"The sweeper's user lacks {', '.join(difference.missing_rights)} on {wanted.name}",
             advice="grant them; the command `doctor` prints the statements",
         )
+
+
+def refuse_newer_format(name: str, found: FoundTable | None) -> None:
+    """Raise `ConfigError` if one of duesweep's own tables is newer than this version knows."""
+    problem = None if found is None else newer_format(name, found)
+    if problem is not None:
+        raise ConfigError.of([problem])
 
 
 def _nearest(name: str, others: Sequence[str]) -> Sequence[str]:

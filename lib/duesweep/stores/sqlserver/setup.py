@@ -6,11 +6,13 @@ from uuid import UUID
 
 from duesweep.checks.tables import SQL_SERVER_QUEUE_RIGHTS
 from duesweep.core.address import SqlServerTable, bracket_name
+from duesweep.core.format import FORMAT_MARK
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.sqlserver import SqlServerConnection, connect, creation, database_of, script
 from duesweep.drivers.sqlserver.catalog import find_table, is_there
 from duesweep.errors import ConfigError, Problem, StoreError
 from duesweep.stores.installed import Completed, IndexCreated, Unbound
+from duesweep.stores.relational.check import refuse_newer_format
 from duesweep.stores.sqlserver.check import check_session
 from duesweep.stores.sqlserver.delayed import find_delayed
 from duesweep.stores.sqlserver.due_index import create_due_index, due_index_script
@@ -79,6 +81,9 @@ class SqlServerSetup:
         with connect(self.dsn, self.timeouts.driver) as connection:
             check_session(connection, self.setting)
             delayed = find_delayed(connection, self.store) if self.store else None
+            if delayed is not None:
+                table = journal_tables(delayed)["journal"]
+                refuse_newer_format(table.sql, find_table(connection, table))
             created = _create_missing(connection, self._creations(delayed))
             if self.store is None or delayed is None:
                 return created
@@ -93,7 +98,8 @@ class SqlServerSetup:
                 yield {delayed: ()}, [creation(create, delayed=delayed)]
             journal = journal_tables(delayed)
             columns = {table: JOURNAL_COLUMNS[name] for name, table in journal.items()}
-            yield columns, [creation("create_journal", **journal)]
+            own = {"format": FORMAT_MARK}
+            yield columns, [creation("create_journal", own, **journal)]
         if self.subscriptions is not None:
             text = creation("create_subscriptions", subscriptions=self.subscriptions)
             yield {self.subscriptions: ()}, [text]
