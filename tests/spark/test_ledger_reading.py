@@ -5,9 +5,11 @@ from pathlib import Path
 from uuid import uuid4
 
 import pyarrow as pa
+import pytest
 from pyspark.sql import SparkSession
 
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES
+from duesweep.errors import ConfigError
 from duesweep.ledger.base import AppTransaction
 from duesweep.ledger.delta_rs.rows import ArrowRows
 from duesweep.ledger.delta_rs.tables import DeltaRsTables
@@ -67,3 +69,21 @@ def test_spark_reads_the_same_rows_as_delta_rs(spark: SparkSession, tmp_path: Pa
         "1",
         "2",
     }
+
+
+def test_spark_marks_a_ledger_with_its_format_and_refuses_a_newer_one(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    by_spark = Ledger(SparkTables(spark, str(tmp_path / "ledger")))
+    by_spark.create()
+    by_delta_rs = Ledger(DeltaRsTables(by_spark.root))
+    found = by_delta_rs.tables.facts("tombstones").properties
+    assert found is not None
+    assert found["duesweep.format"] == "duesweep format 1 (0.1.0 or newer)"
+    assert by_spark.read() == by_delta_rs.read()
+
+    by_spark.tables.set_properties("tombstones", {"duesweep.format": "duesweep format 2"})
+
+    for ledger in (by_spark, by_delta_rs):
+        with pytest.raises(ConfigError, match=r"has format 2, .* the version that made it"):
+            ledger.read()
