@@ -1,6 +1,7 @@
 """What is listed, and how many messages are looked at for it."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -9,7 +10,7 @@ from duesweep.choose import choose
 from duesweep.core.buckets import BUCKETS
 from duesweep.core.waiting import DueSpan, MessageFilter, WaitingMessage
 from duesweep.listing import Listing, Question, list_waiting
-from duesweep.testing.builders import DelayedRow, delayed_row
+from duesweep.testing.builders import delayed_row
 from duesweep.testing.memory import MemoryStore
 from duesweep.testing.memory_look import MemoryLook
 
@@ -20,11 +21,22 @@ BILLING = MessageFilter(destination="Billing")
 class CountedLook(MemoryLook):
     """Counts the pages that were read."""
 
-    pages = 0
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__(store)
+        self.stored = store.rows
+        self.pages = 0
 
-    def _messages(self, rows: Sequence[DelayedRow], *, with_body: bool) -> list[WaitingMessage]:
+    @contextmanager
+    def look(self, span: DueSpan) -> Iterator[Iterator[Sequence[WaitingMessage]]]:
+        with super().look(span) as pages:
+            yield map(self.count, pages)
+
+    def find(self, keys: Sequence[str], *, with_body: bool = False) -> Sequence[WaitingMessage]:
+        return self.count(super().find(keys, with_body=with_body))
+
+    def count(self, page: Sequence[WaitingMessage]) -> Sequence[WaitingMessage]:
         self.pages += 1
-        return super()._messages(rows, with_body=with_body)
+        return page
 
 
 def _look(*seconds: float, destination: str = "Billing") -> CountedLook:
@@ -126,7 +138,7 @@ def test_what_is_never_due_is_in_spans_without_an_end(
 ) -> None:
     look = _look(-1, 1, 90_000)
     never = delayed_row(due="infinity")
-    look._store.rows[never.key] = never  # noqa: SLF001 - its own store
+    look.stored[never.key] = never
 
     counted = list_waiting(look, _question(MessageFilter(due=span), 9))
     scanned = list_waiting(look, _question(MessageFilter(destination="*", due=span), 9))
@@ -139,7 +151,7 @@ def test_what_is_never_due_is_in_spans_without_an_end(
 
 def test_message_is_found_by_its_key_without_a_scan() -> None:
     look = _look(*range(2_500))
-    key = next(iter(look._store.rows))  # noqa: SLF001 - its own store
+    key = next(iter(look.stored))
 
     listing = list_waiting(look, _question(MessageFilter(keys=(key, "absent"))))
 
