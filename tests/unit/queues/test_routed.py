@@ -1,7 +1,9 @@
 """Several connections as one queue, in a dispatch."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import Any
 
 import pytest
@@ -16,7 +18,6 @@ from duesweep.errors import (
     SilentServiceError,
     StoreError,
 )
-from duesweep.queues import routed
 from duesweep.queues.routed import RoutedQueue
 from duesweep.stores.base import TaskSession
 from duesweep.testing.builders import DelayedRow, delayed_row
@@ -104,10 +105,16 @@ def test_connection_that_breaks_in_a_batch_undoes_all_it_had_of_it() -> None:
     assert world.ends(run) == [slice_end("queues.far: cut off", given=3, claimed=1, left=2)]
 
 
+def _let_time_fly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ten seconds pass between any two looks at the clock."""
+    now = count(step=10)
+    monkeypatch.setattr(time, "monotonic", lambda: next(now))
+
+
 def test_connection_that_broke_is_opened_again_and_takes_what_waited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(routed, "_REST_SECONDS", 0)
+    _let_time_fly(monkeypatch)
     rows = [delayed_row("Billing@HOST-2") for _ in range(4)] + [delayed_row("Billing@HOST-1")]
     world = RoutedWorld(*rows)
     times = iter(range(2))
@@ -123,7 +130,7 @@ def test_connection_that_broke_is_opened_again_and_takes_what_waited(
 
 
 def test_connection_that_fell_silent_is_not_opened_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routed, "_REST_SECONDS", 0)
+    _let_time_fly(monkeypatch)
     world = RoutedWorld(delayed_row("Billing@HOST-2"))
     silence = SilentServiceError("no answer for 20 s", transient=True)
     asked: list[str] = []
