@@ -41,7 +41,8 @@ def in_sqlserver(statement: Statement) -> str:
     """The same in SQL Server."""
     code = _COMMENT_LINES.sub("", statement.text).strip()
     found = [name for name, pattern in _patterns().items() if pattern.fullmatch(code)]
-    return found[0] if found else _steady(" ".join(code.split()))
+    # Some differ in a table's name only.
+    return " or ".join(found) if found else _steady(" ".join(code.split()))
 
 
 @cache
@@ -52,7 +53,7 @@ def _patterns() -> dict[str, re.Pattern[str]]:
 
 
 def _pattern(text: str) -> re.Pattern[str]:
-    return re.compile(".+?".join(map(re.escape, _BRACES.split(text))), re.DOTALL)
+    return re.compile(".*?".join(map(re.escape, _BRACES.split(text))), re.DOTALL)
 
 
 def _steady(text: str) -> str:

@@ -1,0 +1,1025 @@
+-- without a name
+COMMIT TRANSACTION
+
+-- without a name
+SAVE TRANSACTION duesweep_1
+
+-- without a name
+SELECT DB_NAME()
+
+-- without a name
+SELECT XACT_STATE()
+
+-- without a name
+SET DEADLOCK_PRIORITY LOW
+
+-- without a name
+SET LOCK_TIMEOUT 2000
+
+-- without a name
+SET LOCK_TIMEOUT 20000
+
+-- without a name
+SET NOCOUNT OFF
+
+-- without a name
+SET NOCOUNT OFF; BEGIN TRANSACTION
+
+-- without a name
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED
+
+-- without a name
+SET XACT_ABORT OFF
+
+-- name: add_exhausted
+-- $1 int, $2 int, $3 text
+UPDATE [nsb].[dbo].[duesweep_sweeps] SET exhausted = exhausted + ?, over_limit = over_limit + ?
+WHERE sweep_id = ?;
+
+-- name: await_batches
+-- $1 text, $2 text
+DECLARE @Answer int;
+EXEC @Answer = sp_getapplock @Resource = ?, @LockMode = 'Exclusive', @LockOwner = 'Transaction',
+    @LockTimeout = 25000;
+SELECT @Answer AS answer, CASE WHEN s.closed_at IS NULL THEN 1 ELSE 0 END AS is_open
+FROM [nsb].[dbo].[duesweep_sweeps] s
+WHERE s.sweep_id = ?;
+
+-- name: bind
+-- $1 text, $2 text, $3 text, $4 text
+INSERT INTO [nsb].[dbo].[duesweep_bindings] (source, delayed, ledger_id)
+SELECT ?, ?, ?
+WHERE NOT EXISTS (SELECT 1 FROM [nsb].[dbo].[duesweep_bindings] b WITH (UPDLOCK, HOLDLOCK) WHERE b.source = ?);
+
+-- name: changes_pieces
+-- $1 int, $2 text
+SELECT MIN(m.id) AS first_id, MAX(m.id) AS last_id, COUNT_BIG(*) AS rows, MAX(m.bytes) AS longest
+FROM (
+    SELECT s.id, s.bytes,
+           (SUM(s.bytes) OVER (ORDER BY s.id ROWS UNBOUNDED PRECEDING) - s.bytes) / ? AS piece
+    FROM (
+        SELECT c.id,
+               CONVERT(bigint, 1000 + COALESCE(DATALENGTH(c.headers_text), 0)
+                   + COALESCE(DATALENGTH(c.headers), 0) + COALESCE(DATALENGTH(c.body), 0)) AS bytes
+        FROM [nsb].[dbo].[duesweep_changes] c
+        WHERE c.sweep_id = ?
+    ) s
+) m
+GROUP BY m.piece
+ORDER BY m.piece;
+
+-- name: claim
+-- $1 text, $2 text, $3 text, $4 text, $5 text, $6 none or text, $7 text
+SELECT d.message_key, CONVERT(varchar(27), CONVERT(datetime2(7), d.due), 121) AS due,
+       d.headers, d.body, d.destination, d.attempts
+FROM (
+    SELECT TOP (2147483647) CAST(CONVERT(datetime2(7), j.due, 121) AS datetime) AS tick, j.wanted
+    FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (due varchar(27) '$.due', wanted int '$.wanted') j
+) t
+CROSS APPLY (
+    SELECT TOP (t.wanted) l.message_key, l.due, l.headers, l.body, l.destination, l.attempts
+    FROM (
+        SELECT TOP (2000) CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, m.[Due] AS due, m.Headers AS headers,
+               m.[Body] AS body, CONVERT(nvarchar(200), NULL) AS destination, 0 AS attempts
+        FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (UPDLOCK, READPAST, ROWLOCK)
+        WHERE m.[Due] = t.tick AND m.[Due] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+          AND (? = N'[]' OR NOT EXISTS (
+            SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$.fits') p
+            WHERE COALESCE(m.[Headers], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
+          ))
+    ) l
+    WHERE NOT EXISTS (
+        SELECT 1 FROM [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK)
+        WHERE a.source = ?
+          AND a.message_key = l.message_key COLLATE DATABASE_DEFAULT
+          AND a.next_attempt_at > SYSUTCDATETIME()
+      )
+      AND NOT EXISTS (
+        SELECT 1 FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) p
+        WHERE p.[value] = l.message_key COLLATE DATABASE_DEFAULT
+      )
+) d;
+
+-- name: clear_attempts
+-- $1 text, $2 text, $3 text
+DELETE a
+FROM [nsb].[dbo].[duesweep_attempts] a
+JOIN STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k
+  ON a.message_key = k.[value] COLLATE DATABASE_DEFAULT
+WHERE a.source = ?;
+
+-- name: close_sweep
+-- $1 int, $2 int, $3 none, $4 text
+UPDATE [nsb].[dbo].[duesweep_sweeps]
+SET closed_at = SYSUTCDATETIME(), abandoned = ?, remaining = ?, reason = ?
+WHERE sweep_id = ?;
+
+-- name: count_arrived
+-- $1 text, $2 int
+SELECT COUNT_BIG(*) AS arrived
+FROM [nsb].[dbo].[Billing] q WITH (READPAST, READCOMMITTEDLOCK)
+JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (id uniqueidentifier '$') i ON i.id = q.Id
+WHERE q.RowVersion > ?;
+
+-- name: count_buckets
+-- $1 nvarchar(max) or text
+SELECT s.bucket, here.messages
+FROM (
+    SELECT TOP (2147483647) j.bucket,
+           CAST(CONVERT(datetime2(7), j.first, 121) AS datetime) AS first,
+           CAST(CONVERT(datetime2(7), j.last, 121) AS datetime) AS last
+    FROM OPENJSON(CONVERT(nvarchar(max), ?))
+        WITH (bucket int '$.bucket', first varchar(27) '$.first', last varchar(27) '$.last') j
+) s
+CROSS APPLY (
+    SELECT COUNT_BIG(*) AS messages
+    FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (NOLOCK)
+    WHERE m.[Due] >= s.first AND m.[Due] <= s.last
+) here
+UNION ALL
+SELECT NULL AS bucket, COUNT_BIG(*) AS messages FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (NOLOCK) WHERE m.[Due] IS NULL;
+
+-- name: count_pending
+-- $1 int, $2 text, $3 text, $4 text, $5 text, $6 text
+SELECT COUNT_BIG(*) AS pending
+FROM (
+    SELECT TOP (?) 1 AS found
+    FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (READPAST, READCOMMITTEDLOCK)
+    WHERE m.[Due] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+      AND m.[Due] >= CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+      AND (? = N'[]' OR NOT EXISTS (
+        SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$.fits') p
+        WHERE COALESCE(m.[Headers], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
+      ))
+      AND NOT EXISTS (
+        SELECT 1 FROM [nsb].[dbo].[duesweep_attempts] a
+        WHERE a.source = ? AND a.message_key = CONVERT(nvarchar(250), m.[RowVersion]) COLLATE DATABASE_DEFAULT
+          AND a.next_attempt_at > SYSUTCDATETIME()
+      )
+) eligible;
+
+-- name: count_some_waiting
+-- $1 int, $2 text
+SELECT COUNT_BIG(*) AS waiting
+FROM (
+    SELECT TOP (?) a.message_key
+    FROM [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK)
+    WHERE a.source = ? AND a.next_attempt_at > SYSUTCDATETIME()
+) w;
+
+-- name: create_queue
+IF OBJECT_ID(N'[nsb].[dbo].[Own]', 'U') IS NULL
+BEGIN
+    DECLARE @Answer int;
+    EXEC @Answer = sp_getapplock @Resource = N'[nsb].[dbo].[Own]_lock', @LockMode = 'Exclusive',
+        @LockOwner = 'Session', @LockTimeout = 30000;
+    IF @Answer < 0 THROW 50000, N'Another session has been creating this table for too long', 1;
+    BEGIN TRY
+        IF OBJECT_ID(N'[nsb].[dbo].[Own]', 'U') IS NULL
+        BEGIN
+            CREATE TABLE [nsb].[dbo].[Own] (
+                Id uniqueidentifier NOT NULL,
+                CorrelationId varchar(255),
+                ReplyToAddress varchar(255),
+                Recoverable bit NOT NULL,
+                Expires datetime,
+                Headers nvarchar(max) NOT NULL,
+                Body varbinary(max),
+                RowVersion bigint IDENTITY(1,1) NOT NULL
+            );
+            CREATE NONCLUSTERED INDEX [Index_RowVersion] ON [nsb].[dbo].[Own] ([RowVersion] ASC);
+            CREATE NONCLUSTERED INDEX [Index_Expires] ON [nsb].[dbo].[Own] ([Expires]) INCLUDE ([Id], [RowVersion])
+                WHERE [Expires] IS NOT NULL;
+        END
+    END TRY
+    BEGIN CATCH
+        EXEC sp_releaseapplock @Resource = N'[nsb].[dbo].[Own]_lock', @LockOwner = 'Session';
+        THROW;
+    END CATCH;
+    EXEC sp_releaseapplock @Resource = N'[nsb].[dbo].[Own]_lock', @LockOwner = 'Session';
+END;
+
+-- name: create_subscriptions
+IF OBJECT_ID(N'[nsb].[dbo].[SubscriptionRouting]', 'U') IS NULL
+BEGIN
+    DECLARE @Answer int;
+    EXEC @Answer = sp_getapplock @Resource = N'[nsb].[dbo].[SubscriptionRouting]_lock', @LockMode = 'Exclusive',
+        @LockOwner = 'Session', @LockTimeout = 30000;
+    IF @Answer < 0 THROW 50000, N'Another session has been creating this table for too long', 1;
+    BEGIN TRY
+        IF OBJECT_ID(N'[nsb].[dbo].[SubscriptionRouting]', 'U') IS NULL
+        BEGIN
+            CREATE TABLE [nsb].[dbo].[SubscriptionRouting] (
+                QueueAddress nvarchar(200) NOT NULL,
+                Endpoint nvarchar(200) NOT NULL,
+                Topic nvarchar(200) NOT NULL,
+                PRIMARY KEY CLUSTERED (Endpoint, Topic)
+            );
+        END
+    END TRY
+    BEGIN CATCH
+        EXEC sp_releaseapplock @Resource = N'[nsb].[dbo].[SubscriptionRouting]_lock', @LockOwner = 'Session';
+        THROW;
+    END CATCH;
+    EXEC sp_releaseapplock @Resource = N'[nsb].[dbo].[SubscriptionRouting]_lock', @LockOwner = 'Session';
+END;
+
+-- name: delete_settled or delete_changes
+-- $1 text
+DELETE TOP (1000) FROM [nsb].[dbo].[duesweep_journal] WHERE sweep_id = ?;
+
+-- name: delete_sweep
+-- $1 text
+DELETE FROM [nsb].[dbo].[duesweep_sweeps] WHERE sweep_id = ?;
+
+-- name: describe_catalog
+-- $1 text, $2 text
+SELECT CASE WHEN DB_ID(?) IS NULL THEN 0 ELSE 1 END AS found,
+       COALESCE(HAS_DBACCESS(?), 0) AS is_open;
+
+-- name: describe_indexes
+-- $1 text
+SELECT c.name AS column_name, MAX(CASE WHEN i.has_filter = 1 THEN 1 ELSE 0 END) AS is_partial
+FROM [nsb].sys.indexes i
+JOIN [nsb].sys.index_columns ic ON ic.object_id = i.object_id AND ic.index_id = i.index_id
+JOIN [nsb].sys.columns c ON c.object_id = ic.object_id AND c.column_id = ic.column_id
+WHERE i.object_id = OBJECT_ID(?) AND i.is_disabled = 0 AND ic.key_ordinal = 1 AND i.type IN (1, 2)
+GROUP BY i.index_id, c.name;
+
+-- name: describe_rights
+-- $1 text, $2 text
+SELECT r.[value] AS name, HAS_PERMS_BY_NAME(?, 'OBJECT', r.[value]) AS is_granted
+FROM STRING_SPLIT(?, ',') r;
+
+-- name: describe_server
+SELECT CASE WHEN CONVERT(int, SERVERPROPERTY('babelfish')) = 1 THEN 0 ELSE 1 END AS deletes_expressions;
+
+-- name: describe_session
+SELECT CONVERT(nvarchar(60), DATABASEPROPERTYEX(DB_NAME(), 'Updateability')) AS updateability;
+
+-- name: describe_table
+-- $1 text, $2 text
+SELECT c.COLUMN_NAME AS name, c.DATA_TYPE AS type, t.TABLE_TYPE AS kind
+FROM [nsb].INFORMATION_SCHEMA.COLUMNS c
+JOIN [nsb].INFORMATION_SCHEMA.TABLES t
+  ON t.TABLE_SCHEMA = c.TABLE_SCHEMA AND t.TABLE_NAME = c.TABLE_NAME
+WHERE c.TABLE_SCHEMA = ? AND c.TABLE_NAME = ?
+ORDER BY c.ORDINAL_POSITION;
+
+-- name: doctor_clock
+SELECT SYSUTCDATETIME() AS now;
+
+-- name: doctor_json
+-- $1 text
+SELECT STRING_AGG(j.[value], N',') AS joined FROM OPENJSON(?) j;
+
+-- name: doctor_lock_escalation
+-- $1 text
+SELECT t.lock_escalation_desc AS lock_escalation FROM [nsb].sys.tables t WHERE t.object_id = OBJECT_ID(?);
+
+-- name: doctor_right
+-- $1 text, $2 text
+SELECT HAS_PERMS_BY_NAME(?, 'OBJECT', ?) AS is_granted;
+
+-- name: doctor_server
+SELECT CONVERT(nvarchar(128), SERVERPROPERTY('ProductVersion')) AS version, DB_NAME() AS database_name,
+       d.compatibility_level, d.is_read_committed_snapshot_on AS is_read_committed_snapshot,
+       d.snapshot_isolation_state_desc AS snapshot_isolation, USER_NAME() AS grantee,
+       DATEDIFF(minute, GETUTCDATE(), GETDATE()) AS minutes_ahead
+FROM sys.databases d
+WHERE d.database_id = DB_ID();
+
+-- name: doctor_waiting
+-- $1 int
+SELECT TOP (CONVERT(int, ?)) m.Headers AS headers, CONVERT(nvarchar(200), NULL) AS destination
+FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (READPAST, READCOMMITTEDLOCK)
+WHERE m.[Due] IS NOT NULL
+ORDER BY m.[Due];
+
+-- name: drop_old_pauses
+-- $1 text
+DELETE p FROM [nsb].[dbo].[duesweep_pauses] p WITH (READPAST, READCOMMITTEDLOCK) WHERE p.source = ? AND p.until_at <= SYSUTCDATETIME();
+
+-- name: dropped_sources
+SELECT b.source, b.delayed, (SELECT COUNT(*) FROM [nsb].[dbo].[duesweep_sweeps] s WHERE s.source = b.source) AS unsettled
+FROM [nsb].[dbo].[duesweep_bindings] b
+WHERE OBJECT_ID(b.delayed, 'U') IS NULL
+ORDER BY b.source;
+
+-- name: estimate_rows
+-- $1 text
+SELECT COALESCE(SUM(p.rows), 0) AS rows
+FROM sys.partitions p
+WHERE p.object_id = OBJECT_ID(?) AND p.index_id IN (0, 1);
+
+-- name: exhausted_pieces
+-- $1 int, $2 text
+SELECT MIN(m.id) AS first_id, MAX(m.id) AS last_id, COUNT_BIG(*) AS rows, MAX(m.bytes) AS longest
+FROM (
+    SELECT s.id, s.bytes,
+           (SUM(s.bytes) OVER (ORDER BY s.id ROWS UNBOUNDED PRECEDING) - s.bytes) / ? AS piece
+    FROM (
+        SELECT j.id,
+               CONVERT(bigint, 1000 + COALESCE(DATALENGTH(j.headers_text), 0)
+                   + COALESCE(DATALENGTH(j.headers), 0) + COALESCE(DATALENGTH(j.body), 0)
+                   + COALESCE(DATALENGTH(j.error_text), 0) + COALESCE(DATALENGTH(j.stack), 0)) AS bytes
+        FROM [nsb].[dbo].[duesweep_journal] j
+        WHERE j.sweep_id = ? AND j.kind = 'exhausted'
+    ) s
+) m
+GROUP BY m.piece
+ORDER BY m.piece;
+
+-- name: explain_unclaimed
+-- $1 text, $2 text, $3 text, $4 text, $5 text
+SELECT t.due, here.present, failures.waiting, failures.failed_since
+FROM (
+    SELECT TOP (2147483647) j.due, CAST(CONVERT(datetime2(7), j.due, 121) AS datetime) AS tick
+    FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (due varchar(27) '$.due') j
+) t
+CROSS JOIN (SELECT started_at FROM [nsb].[dbo].[duesweep_sweeps] WHERE sweep_id = ?) s
+CROSS APPLY (
+    SELECT COUNT_BIG(*) AS present
+    FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (NOLOCK)
+    WHERE m.[Due] = t.tick
+) here
+CROSS APPLY (
+    SELECT COUNT_BIG(*) AS waiting,
+           COUNT_BIG(k.is_new) AS failed_since
+    FROM [nsb].[dbo].[duesweep_attempts] a WITH (NOLOCK)
+    CROSS APPLY (SELECT CASE WHEN a.last_failed_at >= s.started_at THEN 1 END AS is_new) k
+    WHERE a.source = ? AND a.due_at = CONVERT(datetime2(7), t.due, 121)
+      AND a.next_attempt_at > SYSUTCDATETIME()
+      AND NOT EXISTS (
+        SELECT 1 FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) p
+        WHERE p.[value] = a.message_key COLLATE DATABASE_DEFAULT
+      )
+) failures;
+
+-- name: failure_reasons
+-- $1 int, $2 text, $3 text
+SELECT TOP (CONVERT(int, ?)) f.reason, COUNT(*) AS messages, MIN(f.destination) AS destination
+FROM (
+    SELECT LEFT(j.error_text, 500) AS reason, LEFT(j.destination, 400) AS destination
+    FROM [nsb].[dbo].[duesweep_journal] j
+    WHERE j.sweep_id = ? AND j.kind = 'exhausted'
+    UNION ALL
+    SELECT LEFT(a.error_text, 500), LEFT(a.destination, 400)
+    FROM [nsb].[dbo].[duesweep_sweeps] s
+    JOIN [nsb].[dbo].[duesweep_attempts] a ON a.source = s.source
+        AND a.last_failed_at BETWEEN DATEADD(millisecond, -1, s.started_at) AND DATEADD(millisecond, 1, s.closed_at)
+    WHERE s.sweep_id = ?
+) f
+GROUP BY f.reason
+ORDER BY messages DESC, f.reason;
+
+-- name: fence
+-- $1 text, $2 text
+DECLARE @Answer int;
+EXEC @Answer = sp_getapplock @Resource = ?, @LockMode = 'Shared', @LockOwner = 'Transaction',
+    @LockTimeout = 10000;
+SELECT CASE WHEN s.closed_at IS NULL AND @Answer >= 0 THEN 1 ELSE 0 END AS is_open,
+       CASE WHEN s.stop_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_stopping,
+       CASE WHEN EXISTS (SELECT 1 FROM [nsb].[dbo].[duesweep_pauses] p WITH (NOLOCK) WHERE p.source = s.source)
+            THEN 1 ELSE 0 END AS has_pauses,
+       DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us
+FROM [nsb].[dbo].[duesweep_sweeps] s WITH (NOLOCK)
+WHERE s.sweep_id = ?;
+
+-- name: fetch_next_due
+-- $1 text
+SELECT TOP (1) l.message_key, CONVERT(varchar(27), CONVERT(datetime2(7), l.due), 121) AS due,
+       l.headers, l.body, l.destination, l.attempts
+FROM (
+    SELECT TOP (2000) CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, m.[Due] AS due, m.Headers AS headers,
+           m.[Body] AS body, CONVERT(nvarchar(200), NULL) AS destination, 0 AS attempts
+    FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (UPDLOCK, READPAST, ROWLOCK)
+    WHERE m.[Due] < GETUTCDATE()
+    ORDER BY m.[Due]
+) l
+WHERE NOT EXISTS (
+    SELECT 1 FROM [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK)
+    WHERE a.source = ?
+      AND a.message_key = l.message_key COLLATE DATABASE_DEFAULT
+      AND a.next_attempt_at > SYSUTCDATETIME()
+  )
+ORDER BY l.due;
+
+-- name: find
+-- $1 int, $2 text, $3 text
+SELECT CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Due]), 121) AS due,
+       m.Headers AS headers, CASE WHEN ? = 1 THEN m.[Body] END AS body,
+       CONVERT(nvarchar(200), NULL) AS destination, 0 AS attempts,
+       COALESCE(DATALENGTH(m.[Body]), 0) AS body_bytes
+FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (NOLOCK)
+WHERE m.[RowVersion] IN (
+    SELECT CONVERT(bigint, k.[value])
+    FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k
+);
+
+-- name: find_gone_attempts
+-- $1 text
+SELECT CASE WHEN EXISTS (
+    SELECT 1
+    FROM [nsb].[dbo].[duesweep_attempts] a
+    WHERE a.source = ? AND NOT EXISTS (
+        SELECT 1 FROM [nsb].[dbo].[Sales.Orders.Delayed] d
+        WHERE d.[Due] = CAST(a.due_at AS datetime) AND d.[RowVersion] = CONVERT(bigint, a.message_key)
+      )
+) THEN 1 ELSE 0 END AS found;
+
+-- name: find_message
+-- $1 text, $2 text
+SELECT d.[RowVersion] AS message_key
+FROM [nsb].[dbo].[Sales.Orders.Delayed] d WITH (UPDLOCK, ROWLOCK)
+WHERE d.[Due] = CAST(CONVERT(datetime2(7), ?, 121) AS datetime) AND d.[RowVersion] = CONVERT(bigint, ?);
+
+-- name: find_pending
+-- $1 text, $2 text, $3 text, $4 text
+SELECT TOP (1) CONVERT(varchar(27), CONVERT(datetime2(7), m.[Due]), 121) AS due
+FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (READPAST, READCOMMITTEDLOCK)
+WHERE m.[Due] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+  AND (? = N'[]' OR NOT EXISTS (
+    SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$.fits') p
+    WHERE COALESCE(m.[Headers], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
+  ))
+  AND NOT EXISTS (
+    SELECT 1 FROM [nsb].[dbo].[duesweep_attempts] a
+    WHERE a.source = ? AND a.message_key = CONVERT(nvarchar(250), m.[RowVersion]) COLLATE DATABASE_DEFAULT
+      AND a.next_attempt_at > SYSUTCDATETIME()
+  )
+ORDER BY m.[Due];
+
+-- name: find_table
+-- $1 text
+SELECT CASE WHEN OBJECT_ID(?, 'U') IS NULL THEN 0 ELSE 1 END AS found;
+
+-- name: forget_attempts
+-- $1 text
+DELETE TOP (1000) FROM [nsb].[dbo].[duesweep_attempts] WHERE source = ?;
+
+-- name: gone_counters
+-- $1 int, $2 text
+SELECT TOP (?) a.message_key
+FROM [nsb].[dbo].[duesweep_attempts] a WITH (NOLOCK)
+WHERE a.source = ? AND NOT EXISTS (
+    SELECT 1 FROM [nsb].[dbo].[Sales.Orders.Delayed] d WITH (NOLOCK)
+    WHERE d.[RowVersion] = CONVERT(bigint, a.message_key)
+)
+ORDER BY a.message_key;
+
+-- name: hold
+-- $1 text
+SELECT CONVERT(nvarchar(250), m.[RowVersion]) AS message_key,
+       CONVERT(varchar(27), CONVERT(datetime2(7), m.[Due]), 121) AS due, m.Headers AS headers,
+       m.[Body] AS body, CONVERT(nvarchar(200), NULL) AS destination, 0 AS attempts
+FROM (
+    SELECT TOP (2147483647) CAST(CONVERT(datetime2(7), j.due, 121) AS datetime) AS tick, j.message_key
+    FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
+        due varchar(27) '$.due', message_key bigint '$.key'
+    ) j
+) t
+JOIN [nsb].[dbo].[Sales.Orders.Delayed] m WITH (UPDLOCK, READPAST, ROWLOCK) ON m.[Due] = t.tick AND m.[RowVersion] = t.message_key;
+
+-- name: horizon
+SELECT CONVERT(varchar(27), CONVERT(datetime2(7), GETUTCDATE()), 121) AS horizon;
+
+-- name: insert_recoverable_message
+-- $1 nvarchar(max), $2 nvarchar(max), $3 varbinary(max)
+INSERT INTO [nsb].[dbo].[Billing] (Id, Recoverable, Headers, Body) VALUES (?, 1, ?, ?);
+
+-- name: journal_batch
+-- $1 text, $2 int, $3 int, $4 int, $5 int, $6 int, $7 bytes, $8 bytes or none
+INSERT INTO [nsb].[dbo].[duesweep_journal] (
+    sweep_id, slice, kind, dispatched, failed, body_bytes, attempts_changed, lateness_ms, outcomes
+) VALUES (
+    ?, ?, 'batch', ?, ?, ?, ?,
+    CONVERT(varbinary(max), ?), CONVERT(varbinary(max), ?)
+);
+
+-- name: journal_cancelled
+-- $1 text, $2 int, $3 text, $4 text, $5 text, $6 text, $7 int, $8 int, $9 int, $10 text, $11 text, $12 bytes
+INSERT INTO [nsb].[dbo].[duesweep_changes] (
+    sweep_id, change, changed_us, message_key, message_id, message_type, destination, due_before_us,
+    attempts, body_bytes, headers, headers_text, body
+) VALUES (
+    ?, 'cancelled', ?, ?, ?, ?, ?,
+    ?, ?, ?, ?, ?, CONVERT(varbinary(max), ?)
+);
+
+-- name: journal_changes
+-- $1 text, $2 text, $3 int, $4 text, $5 text, $6 text, $7 text, $8 int or none, $9 int or none, $10 none or text, $11 none or text, $12 none or text, $13 int, $14 int
+INSERT INTO [nsb].[dbo].[duesweep_changes] (
+    sweep_id, change, changed_us, message_key, message_id, message_type, destination, due_before_us,
+    due_after_us, queue, [of], new_key, attempts, body_bytes
+) VALUES (
+    ?, ?, ?, ?, ?, ?, ?,
+    ?, ?, ?, ?, ?, ?, ?
+);
+
+-- name: journal_exhausted
+-- $1 text, $2 int, $3 text, $4 none or text, $5 none or text, $6 none or text, $7 text, $8 int, $9 int, $10 int, $11 text, $12 text, $13 int, $14 text, $15 text, $16 text, $17 none or text, $18 text, $19 bytes
+INSERT INTO [nsb].[dbo].[duesweep_journal] (
+    sweep_id, slice, kind, message_key, message_id, message_type, destination, queue, due_us,
+    dispatched_us, attempts, first_failed_us, error_class, error_text, stack, headers, headers_text,
+    body
+)
+SELECT ?, ?, 'exhausted', ?, ?, ?, ?, ?,
+       ?, ?, ?,
+       COALESCE((
+           SELECT DATEDIFF_BIG(microsecond, '19700101', a.first_failed_at)
+           FROM [nsb].[dbo].[duesweep_attempts] a
+           WHERE a.source = ? AND a.message_key = ?
+       ), ?),
+       ?, ?, ?, ?, ?, CONVERT(varbinary(max), ?);
+
+-- name: journal_slice
+-- $1 text, $2 int, $3 int, $4 int, $5 int, $6 int, $7 int, $8 int, $9 int, $10 none, $11 none
+INSERT INTO [nsb].[dbo].[duesweep_journal] (
+    sweep_id, slice, kind, given, claimed, skipped, gone, later, held, [left], reason, breakers
+) VALUES (
+    ?, ?, 'slice', ?, ?, ?, ?, ?, ?, ?, ?, ?
+);
+
+-- name: last_message
+SELECT COALESCE(MAX(q.RowVersion), 0) AS number FROM [nsb].[dbo].[Billing] q WITH (READPAST, READCOMMITTEDLOCK);
+
+-- name: lateness
+-- $1 text
+SELECT j.lateness_ms
+FROM [nsb].[dbo].[duesweep_journal] j
+WHERE j.sweep_id = ? AND j.kind = 'batch' AND j.outcomes IS NOT NULL
+ORDER BY j.id;
+
+-- name: list_subscribers
+-- $1 text
+SELECT DISTINCT QueueAddress AS queue_address FROM [nsb].[dbo].[SubscriptionRouting] WHERE Topic = ?;
+
+-- name: lock_sweep_counters
+-- $1 text, $2 text
+DECLARE @Answer int;
+EXEC @Answer = sp_getapplock @Resource = ?, @LockMode = 'Exclusive', @LockOwner = 'Transaction',
+    @LockTimeout = 10000;
+SELECT @Answer AS answer, s.exhausted FROM [nsb].[dbo].[duesweep_sweeps] s WHERE s.sweep_id = ?;
+
+-- name: look
+-- $1 text, $2 text
+SELECT CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Due]), 121) AS due,
+       m.Headers AS headers, CONVERT(varbinary(max), NULL) AS body, CONVERT(nvarchar(200), NULL) AS destination,
+       0 AS attempts, COALESCE(DATALENGTH(m.[Body]), 0) AS body_bytes
+FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (NOLOCK)
+WHERE m.[Due] >= CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+  AND m.[Due] <= CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+ORDER BY m.[Due]
+OPTION (FAST 1000);
+
+-- name: next_due
+-- $1 text
+SELECT CONVERT(varchar(27), CONVERT(datetime2(7), MIN(d.[Due])), 121) AS due
+FROM [nsb].[dbo].[Sales.Orders.Delayed] d WITH (READPAST, READCOMMITTEDLOCK)
+WHERE d.[Due] >= CAST(CONVERT(datetime2(7), ?, 121) AS datetime);
+
+-- name: open_command
+-- $1 text, $2 text, $3 text, $4 text, $5 text, $6 none or text
+INSERT INTO [nsb].[dbo].[duesweep_sweeps] (sweep_id, source, horizon, command, given_by, given_reason)
+VALUES (?, ?, CONVERT(datetime2(7), ?, 121), ?, ?, ?);
+
+-- name: open_sweep
+-- $1 text, $2 text, $3 text, $4 text, $5 int
+INSERT INTO [nsb].[dbo].[duesweep_sweeps] (sweep_id, source, horizon, engine, attempts_changed)
+VALUES (?, ?, CONVERT(datetime2(7), ?, 121), ?, ?);
+
+-- name: orphaned_journal
+SELECT LOWER(CONVERT(varchar(36), j.sweep_id)) AS sweep_id
+FROM (
+    SELECT sweep_id FROM [nsb].[dbo].[duesweep_journal] WITH (NOLOCK)
+    UNION
+    SELECT sweep_id FROM [nsb].[dbo].[duesweep_changes] WITH (NOLOCK)
+) j
+WHERE NOT EXISTS (SELECT 1 FROM [nsb].[dbo].[duesweep_sweeps] s WITH (NOLOCK) WHERE s.sweep_id = j.sweep_id);
+
+-- name: pause
+-- $1 text, $2 text, $3 text, $4 text, $5 text, $6 text, $7 text, $8 text, $9 text, $10 text, $11 text, $12 text
+UPDATE [nsb].[dbo].[duesweep_pauses] WITH (UPDLOCK, HOLDLOCK)
+SET paused_at = SYSUTCDATETIME(), until_at = CONVERT(datetime2(3), ?, 121), given_by = ?,
+    reason = ?
+WHERE source = ? AND pattern = ?;
+INSERT INTO [nsb].[dbo].[duesweep_pauses] (source, pattern, until_at, given_by, reason)
+SELECT ?, ?, CONVERT(datetime2(3), ?, 121), ?, ?
+WHERE NOT EXISTS (
+    SELECT 1 FROM [nsb].[dbo].[duesweep_pauses] p WITH (UPDLOCK, HOLDLOCK) WHERE p.source = ? AND p.pattern = ?
+);
+
+-- name: peek
+-- $1 int
+SELECT COUNT(*) AS messages
+FROM (
+    SELECT TOP (?) RowVersion FROM [nsb].[dbo].[Own] WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
+) AS Waiting;
+
+-- name: plan_bounds
+-- $1 int, $2 int, $3 int, $4 int, $5 int, $6 int, $7 text, $8 text, $9 text, $10 text, $11 text
+SELECT CONVERT(varchar(27), CONVERT(datetime2(7), sliced.due), 121) AS due,
+       CONVERT(nvarchar(250), sliced.message_key) AS id, sliced.total
+FROM (
+    SELECT useful.due, useful.message_key, useful.position, useful.total,
+           CASE WHEN useful.slices < (useful.total - 1) / ? + 1
+                THEN (useful.total - 1) / ? + 1 ELSE useful.slices END AS slices
+    FROM (
+        SELECT pending.due, pending.message_key, pending.position, pending.total,
+               CASE WHEN ? < (pending.total - 1) / ? + 1
+                    THEN ? ELSE (pending.total - 1) / ? + 1 END AS slices
+        FROM (
+            SELECT m.[Due] AS due, m.[RowVersion] AS message_key,
+                   ROW_NUMBER() OVER (ORDER BY m.[Due], m.[RowVersion]) - 1 AS position,
+                   COUNT_BIG(*) OVER () AS total
+            FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (READPAST, READCOMMITTEDLOCK)
+            WHERE m.[Due] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+              AND m.[Due] >= CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+              AND (? = N'[]' OR NOT EXISTS (
+                SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$.fits') p
+                WHERE COALESCE(m.[Headers], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
+              ))
+              AND NOT EXISTS (
+                SELECT 1 FROM [nsb].[dbo].[duesweep_attempts] a
+                WHERE a.source = ? AND a.message_key = CONVERT(nvarchar(250), m.[RowVersion]) COLLATE DATABASE_DEFAULT
+                  AND a.next_attempt_at > SYSUTCDATETIME()
+              )
+        ) pending
+    ) useful
+) sliced
+WHERE sliced.position % ((sliced.total - 1) / sliced.slices + 1) = 0
+ORDER BY sliced.position;
+
+-- name: postpone_attempts
+-- $1 text, $2 text, $3 text, $4 text
+UPDATE [nsb].[dbo].[duesweep_attempts]
+SET next_attempt_at = CONVERT(datetime2(7), ?, 121), due_at = CONVERT(datetime2(7), ?, 121)
+WHERE source = ? AND message_key = ?;
+
+-- name: progress
+-- $1 text
+SELECT COUNT_BIG(CASE WHEN j.kind = 'batch' THEN 1 END) AS batches,
+       COALESCE(SUM(CONVERT(bigint, j.dispatched)), 0) AS dispatched,
+       COALESCE(SUM(CONVERT(bigint, j.failed)), 0)
+           + COUNT_BIG(CASE WHEN j.kind = 'exhausted' THEN 1 END) AS failed
+FROM [nsb].[dbo].[duesweep_journal] j WITH (READPAST, READCOMMITTEDLOCK)
+WHERE j.sweep_id = ?;
+
+-- name: purge
+-- $1 int
+DELETE TOP (?) FROM [nsb].[dbo].[Own] WITH (ROWLOCK, READPAST, READCOMMITTEDLOCK);
+
+-- name: purge_expired
+-- $1 int
+DELETE TOP (?) FROM [nsb].[dbo].[Own] WITH (ROWLOCK, READPAST, READCOMMITTEDLOCK) WHERE Expires < GETUTCDATE();
+
+-- name: queue_indexes
+SELECT s.name AS [schema], t.name AS [table], LOWER(c.name) AS column_name
+FROM sys.indexes i
+JOIN sys.index_columns ic ON ic.object_id = i.object_id AND ic.index_id = i.index_id
+JOIN sys.columns c ON c.object_id = ic.object_id AND c.column_id = ic.column_id
+JOIN sys.tables t ON t.object_id = i.object_id
+JOIN sys.schemas s ON s.schema_id = t.schema_id
+WHERE i.is_disabled = 0 AND i.type IN (1, 2) AND ic.key_ordinal = 1
+  AND (LOWER(c.name) = 'expires' OR (LOWER(c.name) = 'rowversion' AND i.has_filter = 0));
+
+-- name: queue_tables
+SELECT c.TABLE_SCHEMA AS [schema], c.TABLE_NAME AS [table],
+       MAX(CASE WHEN c.COLUMN_NAME = 'Recoverable' THEN 1 ELSE 0 END) AS has_recoverable,
+       MAX(CASE WHEN c.COLUMN_NAME = 'Headers' AND c.DATA_TYPE = 'varchar' THEN 1 ELSE 0 END) AS is_narrow
+FROM INFORMATION_SCHEMA.COLUMNS c
+JOIN INFORMATION_SCHEMA.TABLES t
+  ON t.TABLE_SCHEMA = c.TABLE_SCHEMA AND t.TABLE_NAME = c.TABLE_NAME AND t.TABLE_TYPE = 'BASE TABLE'
+GROUP BY c.TABLE_SCHEMA, c.TABLE_NAME
+HAVING COUNT(CASE
+    WHEN c.COLUMN_NAME = 'Id' AND c.DATA_TYPE = 'uniqueidentifier' THEN 1
+    WHEN c.COLUMN_NAME = 'Headers' AND c.DATA_TYPE IN ('nvarchar', 'varchar') THEN 1
+    WHEN c.COLUMN_NAME = 'Body' AND c.DATA_TYPE = 'varbinary' THEN 1
+    WHEN c.COLUMN_NAME IN ('Expires', 'RowVersion') THEN 1
+END) = 5;
+
+-- name: raise_attempts
+-- $1 int, $2 none or text, $3 text, $4 int, $5 int, $6 text, $7 text, $8 text, $9 text, $10 text, $11 text, $12 none or text, $13 none or text, $14 text, $15 int, $16 int, $17 int, $18 text, $19 text
+SET NOCOUNT ON;
+UPDATE [nsb].[dbo].[duesweep_attempts]
+SET attempts = ?,
+    destination = ?,
+    due_at = CONVERT(datetime2(7), ?, 121),
+    last_failed_at = SYSUTCDATETIME(),
+    next_attempt_at = DATEADD(
+        millisecond, ?, DATEADD(second, ?, SYSUTCDATETIME())
+    ),
+    error_class = ?,
+    error_text = ?
+WHERE source = ? AND message_key = ?;
+IF @@ROWCOUNT = 0
+INSERT INTO [nsb].[dbo].[duesweep_attempts] (
+    source, message_key, message_id, destination, due_at, attempts,
+    first_failed_at, last_failed_at, next_attempt_at, error_class, error_text
+) VALUES (
+    ?, ?, ?, ?, CONVERT(datetime2(7), ?, 121), ?,
+    SYSUTCDATETIME(), SYSUTCDATETIME(),
+    DATEADD(millisecond, ?, DATEADD(second, ?, SYSUTCDATETIME())),
+    ?, ?
+);
+SET NOCOUNT OFF;
+
+-- name: read_attempts
+-- $1 text, $2 text, $3 text
+SELECT a.message_key, a.attempts,
+       CASE WHEN a.next_attempt_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_eligible
+FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k
+JOIN [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK)
+  ON a.source = ? AND a.message_key = k.[value] COLLATE DATABASE_DEFAULT;
+
+-- name: read_batches
+-- $1 text, $2 int, $3 text, $4 int, $5 int
+SELECT j.id, j.outcomes
+FROM (
+    SELECT b.id, b.outcomes, ROW_NUMBER() OVER (ORDER BY b.id) AS position
+    FROM [nsb].[dbo].[duesweep_journal] b
+    WHERE b.sweep_id = ? AND b.kind = 'batch' AND b.outcomes IS NOT NULL AND b.id > ?
+) j
+CROSS JOIN (
+    SELECT MAX(m.dispatched) AS longest
+    FROM [nsb].[dbo].[duesweep_journal] m
+    WHERE m.sweep_id = ? AND m.kind = 'batch'
+) l
+WHERE j.position <= CASE WHEN l.longest > 0 AND ? / l.longest > 1 THEN ? / l.longest ELSE 1 END
+ORDER BY j.id;
+
+-- name: read_binding
+-- $1 text
+SELECT b.delayed, LOWER(CONVERT(varchar(36), b.ledger_id)) AS ledger_id FROM [nsb].[dbo].[duesweep_bindings] b WHERE b.source = ?;
+
+-- name: read_command
+-- $1 text
+SELECT s.command, s.given_by, s.given_reason, CASE WHEN EXISTS (
+    SELECT 1 FROM [nsb].[dbo].[duesweep_changes] c
+    WHERE c.sweep_id = s.sweep_id AND c.attempts > 0 AND c.change IN ('cancelled', 'rescheduled')
+) THEN 1 ELSE 0 END AS attempts_changed
+FROM [nsb].[dbo].[duesweep_sweeps] s
+WHERE s.sweep_id = ? AND s.command IS NOT NULL;
+
+-- name: read_commands
+-- $1 text
+SELECT LOWER(CONVERT(varchar(36), s.sweep_id)) AS sweep_id, s.command
+FROM [nsb].[dbo].[duesweep_sweeps] s
+WHERE s.source = ? AND s.command IS NOT NULL;
+
+-- name: read_failures
+-- $1 text, $2 text, $3 text
+SELECT a.message_key, a.attempts,
+       CONVERT(varchar(27), CONVERT(datetime2(7), a.next_attempt_at), 121) AS next_attempt_at,
+       a.error_text
+FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k
+JOIN [nsb].[dbo].[duesweep_attempts] a WITH (NOLOCK)
+  ON a.source = ? AND a.message_key = k.[value] COLLATE DATABASE_DEFAULT;
+
+-- name: read_lists
+-- $1 text, $2 text
+SELECT s.[value] FROM STRING_SPLIT(?, ',') s
+UNION ALL
+SELECT j.[value] FROM OPENJSON(?) j;
+
+-- name: read_page
+-- $1 int, $2 int or text
+SELECT TOP (?) * FROM (
+SELECT a.message_key, a.message_id, a.destination, a.attempts,
+       DATEDIFF_BIG(microsecond, '19700101', a.first_failed_at) AS first_failed_at,
+       DATEDIFF_BIG(microsecond, '19700101', a.last_failed_at) AS last_failed_at,
+       DATEDIFF_BIG(microsecond, '19700101', a.next_attempt_at) AS next_attempt_at,
+       a.error_class, a.error_text
+FROM [nsb].[dbo].[duesweep_attempts] a
+WHERE a.source = N'nsb/Sales.Orders.Delayed'
+) AS page WHERE message_key > ? ORDER BY message_key;
+
+-- name: read_pauses
+-- $1 text
+SELECT p.pattern, p.paused_at, p.until_at, p.given_by, p.reason
+FROM [nsb].[dbo].[duesweep_pauses] p WITH (NOLOCK)
+WHERE p.source = ? AND (p.until_at IS NULL OR p.until_at > SYSUTCDATETIME())
+ORDER BY p.pattern;
+
+-- name: read_slice
+SELECT claim_keys, sizes, total FROM (
+SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total
+FROM (VALUES (0, CAST(CONVERT(datetime2(7), N'2026-11-24 14:07:02.4700000', 121) AS datetime), CONVERT(bigint, N'-9223372036854775808'), CAST(CONVERT(datetime2(7), N'9999-12-31 23:59:59.997', 121) AS datetime), CONVERT(bigint, N'-9223372036854775808'))) AS s (slice, first_due, first_key, end_due, end_key)
+OUTER APPLY (
+    SELECT STRING_AGG(CONVERT(varchar(max), CONVERT(varchar(27), CONVERT(datetime2(7), k.due), 121)), ',')
+               WITHIN GROUP (ORDER BY k.position) AS claim_keys,
+           STRING_AGG(CONVERT(varchar(max), k.bytes), ',')
+               WITHIN GROUP (ORDER BY k.position) AS sizes,
+           SUM(COUNT_BIG(*)) OVER () AS total
+    FROM (
+        SELECT m.[Due] AS due,
+               COALESCE(DATALENGTH(m.Headers), 0) + COALESCE(DATALENGTH(m.[Body]), 0) AS bytes,
+               ROW_NUMBER() OVER (ORDER BY m.[Due], m.[RowVersion]) - 1 AS position
+        FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (READPAST, READCOMMITTEDLOCK)
+        WHERE m.[Due] < CAST(CONVERT(datetime2(7), N'2026-11-24 14:09:32.5600000', 121) AS datetime)
+          AND m.[Due] >= s.first_due AND m.[Due] <= s.end_due
+          AND (m.[Due] > s.first_due OR m.[RowVersion] >= s.first_key)
+          AND (m.[Due] < s.end_due OR m.[RowVersion] < s.end_key)
+          AND (N'[{"fits": "%\"NServiceBus.SqlServer.ForwardDestination\":\"Shipping\"%"}, {"fits": "%\"NServiceBus.SqlServer.ForwardDestination\":\"Shipping@%"}]' = N'[]' OR NOT EXISTS (
+            SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), N'[{"fits": "%\"NServiceBus.SqlServer.ForwardDestination\":\"Shipping\"%"}, {"fits": "%\"NServiceBus.SqlServer.ForwardDestination\":\"Shipping@%"}]')) WITH (fits nvarchar(max) '$.fits') p
+            WHERE COALESCE(m.[Headers], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
+          ))
+          AND NOT EXISTS (
+            SELECT 1 FROM [nsb].[dbo].[duesweep_attempts] a
+            WHERE a.source = N'nsb/Sales.Orders.Delayed' AND a.message_key = CONVERT(nvarchar(250), m.[RowVersion]) COLLATE DATABASE_DEFAULT
+              AND a.next_attempt_at > SYSUTCDATETIME()
+          )
+    ) k
+    GROUP BY k.position / 1000
+) chunk
+) AS due_messages WHERE slice = 0;
+
+-- name: read_slice_ends
+-- $1 text
+SELECT slice, given, claimed, skipped, gone, later, held, [left], reason, breakers
+FROM [nsb].[dbo].[duesweep_journal]
+WHERE sweep_id = ? AND kind = 'slice'
+ORDER BY id;
+
+-- name: read_some_attempts
+-- $1 int, $2 text
+SELECT TOP (?) a.message_key, a.attempts,
+       CASE WHEN a.next_attempt_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_eligible
+FROM [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK)
+WHERE a.source = ?;
+
+-- name: read_sweep
+-- $1 text
+SELECT LOWER(CONVERT(varchar(36), sweep_id)) AS sweep_id, source, started_at, closed_at,
+       CONVERT(datetime2(3), horizon) AS horizon, planned, over_limit, attempts_changed, abandoned,
+       remaining, reason, engine, stop_at
+FROM [nsb].[dbo].[duesweep_sweeps]
+WHERE sweep_id = ?;
+
+-- name: receive_with_columns
+DECLARE @Nocount varchar(3) = 'OFF';
+IF ((512 & @@OPTIONS) = 512) SET @Nocount = 'ON';
+SET NOCOUNT ON;
+DECLARE @Now datetime = GETUTCDATE();
+DELETE q
+OUTPUT deleted.Id AS id, deleted.Headers AS headers, deleted.Body AS body,
+    deleted.Expires AS expires, @Now AS utc_now,
+    deleted.CorrelationId AS correlation_id, deleted.ReplyToAddress AS reply_to_address
+FROM [nsb].[dbo].[Own] AS q WITH (ROWLOCK)
+WHERE q.RowVersion = (
+    SELECT TOP (1) RowVersion FROM [nsb].[dbo].[Own] WITH (UPDLOCK, READPAST, ROWLOCK) ORDER BY RowVersion
+);
+IF @Nocount = 'OFF' SET NOCOUNT OFF;
+
+-- name: remove
+-- $1 text
+DELETE d
+FROM [nsb].[dbo].[Sales.Orders.Delayed] d WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
+JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
+    due varchar(27) '$.due', message_key bigint '$.key'
+) k
+  ON d.[Due] = CAST(CONVERT(datetime2(7), k.due, 121) AS datetime) AND d.[RowVersion] = k.message_key;
+
+-- name: reschedule
+-- $1 text
+UPDATE d
+SET [Due] = CAST(CONVERT(datetime2(7), k.new_due, 121) AS datetime)
+FROM [nsb].[dbo].[Sales.Orders.Delayed] d WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
+JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
+    due varchar(27) '$.due', message_key bigint '$.key', new_due varchar(27) '$.new_due'
+) k
+  ON d.[Due] = CAST(CONVERT(datetime2(7), k.due, 121) AS datetime) AND d.[RowVersion] = k.message_key;
+
+-- name: reserve
+-- $1 float, $2 text, $3 text, $4 text, $5 text, $6 text, $7 text, $8 text, $9 text
+DECLARE @Now bigint = DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME());
+DECLARE @Length bigint = CONVERT(bigint, CONVERT(float, ?) * 1000000);
+INSERT INTO [nsb].[dbo].[duesweep_limits] (source, pattern, free_us)
+SELECT ?, ?, @Now
+WHERE NOT EXISTS (
+    SELECT 1 FROM [nsb].[dbo].[duesweep_limits] l WITH (UPDLOCK, HOLDLOCK) WHERE l.source = ? AND l.pattern = ?
+);
+UPDATE [nsb].[dbo].[duesweep_limits] WITH (UPDLOCK)
+SET free_us = CASE WHEN free_us > @Now THEN free_us ELSE @Now END + @Length
+WHERE source = ? AND pattern = ?;
+SELECT CASE WHEN l.free_us - @Length > @Now THEN (l.free_us - @Length - @Now) / 1000000.0 ELSE 0.0 END
+           AS wait_seconds
+FROM [nsb].[dbo].[duesweep_limits] l
+WHERE l.source = ? AND l.pattern = ?;
+
+-- name: resume
+-- $1 text, $2 text
+DELETE FROM [nsb].[dbo].[duesweep_pauses] WHERE source = ? AND pattern = ?;
+
+-- name: seal
+-- $1 text
+UPDATE [nsb].[dbo].[duesweep_sweeps]
+SET sealed_at = SYSUTCDATETIME()
+WHERE sweep_id = ? AND sealed_at IS NULL AND closed_at IS NOT NULL;
+
+-- name: send_later
+-- $1 int, $2 int, $3 int, $4 int, $5 int, $6 text, $7 bytes
+DECLARE @Nocount varchar(3) = 'OFF';
+IF ((512 & @@OPTIONS) = 512) SET @Nocount = 'ON';
+SET NOCOUNT ON;
+DECLARE @Due datetime = GETUTCDATE();
+SET @Due = DATEADD(ms, ?, @Due);
+SET @Due = DATEADD(s, ?, @Due);
+SET @Due = DATEADD(n, ?, @Due);
+SET @Due = DATEADD(hh, ?, @Due);
+SET @Due = DATEADD(d, ?, @Due);
+INSERT INTO [nsb].[dbo].[Sales.Orders.Delayed] (Headers, Body, Due)
+VALUES (?, CAST(? AS varbinary(max)), @Due);
+IF @Nocount = 'OFF' SET NOCOUNT OFF;
+
+-- name: send_recoverable
+-- $1 none, $2 none, $3 text, $4 text, $5 bytes
+DECLARE @Nocount varchar(3) = 'OFF';
+IF ((512 & @@OPTIONS) = 512) SET @Nocount = 'ON';
+SET NOCOUNT ON;
+DECLARE @Seconds int = ?, @Milliseconds int = ?;
+INSERT INTO [nsb].[dbo].[Own] (Id, Recoverable, Expires, Headers, Body)
+VALUES (
+    ?, 1, DATEADD(ms, @Milliseconds, DATEADD(s, @Seconds, GETUTCDATE())), ?,
+    CAST(? AS varbinary(max))
+);
+IF @Nocount = 'OFF' SET NOCOUNT OFF;
+
+-- name: set_planned
+-- $1 text, $2 text, $3 text
+UPDATE [nsb].[dbo].[duesweep_sweeps] SET planned = ?, horizon = CONVERT(datetime2(7), ?, 121)
+WHERE sweep_id = ? AND closed_at IS NULL;
+
+-- name: stop_sweep
+-- $1 int, $2 text, $3 int
+UPDATE [nsb].[dbo].[duesweep_sweeps]
+SET stop_at = DATEADD(millisecond, CONVERT(int, ?), SYSUTCDATETIME())
+WHERE sweep_id = ? AND closed_at IS NULL
+  AND (stop_at IS NULL OR stop_at > DATEADD(millisecond, CONVERT(int, ?), SYSUTCDATETIME()));
+
+-- name: store_message
+-- $1 text, $2 bytes, $3 text
+INSERT INTO [nsb].[dbo].[Sales.Orders.Delayed] (Headers, Body, Due)
+OUTPUT inserted.RowVersion AS message_key
+VALUES (?, CONVERT(varbinary(max), ?), CONVERT(datetime, ?, 121));
+
+-- name: stored_keys
+SELECT CONVERT(nvarchar(250), m.[RowVersion]) AS message_key FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (NOLOCK);
+
+-- name: subscribe
+-- $1 text, $2 text, $3 text
+DECLARE @Address nvarchar(200) = ?, @Endpoint nvarchar(200) = ?,
+    @Topic nvarchar(200) = ?;
+UPDATE [nsb].[dbo].[SubscriptionRouting] WITH (UPDLOCK, SERIALIZABLE, ROWLOCK) SET QueueAddress = @Address
+WHERE Endpoint = @Endpoint AND Topic = @Topic;
+IF @@ROWCOUNT = 0
+    INSERT INTO [nsb].[dbo].[SubscriptionRouting] (QueueAddress, Endpoint, Topic)
+    VALUES (@Address, @Endpoint, @Topic);
+
+-- name: total_batches
+-- $1 text
+SELECT slice,
+       SUM(CONVERT(bigint, COALESCE(dispatched, 0))) AS dispatched,
+       SUM(CONVERT(bigint, COALESCE(failed, 0))) AS failed,
+       SUM(CONVERT(bigint, CASE WHEN kind = 'exhausted' THEN 1 ELSE 0 END)) AS exhausted,
+       SUM(COALESCE(body_bytes, 0)) AS bytes,
+       MAX(CASE WHEN attempts_changed = 1 OR kind = 'exhausted' THEN 1 ELSE 0 END) AS attempts_changed
+FROM [nsb].[dbo].[duesweep_journal]
+WHERE sweep_id = ? AND kind <> 'slice'
+GROUP BY slice;
+
+-- name: try_lock
+-- $1 text
+DECLARE @Answer int;
+EXEC @Answer = sp_getapplock @Resource = ?, @LockMode = 'Exclusive', @LockOwner = 'Session',
+    @LockTimeout = 0;
+SELECT CASE WHEN @Answer >= 0 THEN 1 ELSE 0 END AS locked;
+
+-- name: unbind or forget_pauses or forget_limits
+-- $1 text
+DELETE FROM [nsb].[dbo].[duesweep_bindings] WHERE source = ?;
+
+-- name: unlock
+-- $1 text
+EXEC sp_releaseapplock @Resource = ?, @LockOwner = 'Session';
+
+-- name: unsettled_sweeps
+-- $1 text
+SELECT LOWER(CONVERT(varchar(36), s.sweep_id)) AS sweep_id,
+       CASE WHEN s.closed_at IS NULL THEN 0 ELSE 1 END AS is_closed, s.sealed_at,
+       CASE WHEN s.command IS NULL THEN 0 ELSE 1 END AS is_command
+FROM [nsb].[dbo].[duesweep_sweeps] s
+WHERE s.source = ?
+ORDER BY s.started_at;
+
+-- name: unsettled_work
+-- $1 text
+SELECT LOWER(CONVERT(varchar(36), s.sweep_id)) AS sweep_id, s.started_at
+FROM [nsb].[dbo].[duesweep_sweeps] s
+WHERE s.source = ?
+ORDER BY s.started_at;
+
+-- name: unsubscribe
+-- $1 text, $2 text
+DELETE FROM [nsb].[dbo].[SubscriptionRouting] WITH (ROWLOCK) WHERE Endpoint = ? AND Topic = ?;
