@@ -30,7 +30,9 @@ class Server:
     def rows(self, name: str, /, **_: object) -> list[Any]:
         if name == "describe_table":
             columns = self.kind.columns.items()
-            return [SimpleNamespace(name=n, type=t, kind="BASE TABLE") for n, t in columns]
+            return [
+                SimpleNamespace(name=n, type=t, kind="BASE TABLE", mark=None) for n, t in columns
+            ]
         assert name == "describe_indexes"
         # Some servers tell the column in lower case.
         column = (self.indexed or "").lower()
