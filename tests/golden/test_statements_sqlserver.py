@@ -42,6 +42,7 @@ def _rendered(name: str, kind: str) -> str:
         "index": bracket_name(KINDS[kind].index),
         **dict.fromkeys(("horizon", "source", "sweep_id", "first_id", "last_id"), "N''"),
         **dict.fromkeys(("paused", "query", "slice", "key"), "<sql>"),
+        "format": "<format>",
         **KINDS[kind].names,
     }
     values = {found: found for found in _VALUE.findall(_code(name))}
