@@ -319,9 +319,8 @@ IF NOT EXISTS (
       AND p.name = N'duesweep.format'
 )
 BEGIN
-    EXEC sys.sp_addextendedproperty @name = N'duesweep.format', @value = N'{format}',
-        @level0type = N'SCHEMA', @level0name = N'{journal_schema}',
-        @level1type = N'TABLE', @level1name = N'duesweep_journal';
+    EXEC sys.sp_addextendedproperty N'duesweep.format', N'{format}', N'SCHEMA', N'{journal_schema}', N'TABLE',
+        N'duesweep_journal';
 END;
 
 -- name: read_binding
