@@ -321,6 +321,7 @@ ALTER TABLE "public"."duesweep_journal"
     ADD COLUMN IF NOT EXISTS breakers text;
 ALTER TABLE "public"."duesweep_journal" ALTER COLUMN outcomes SET STORAGE EXTERNAL;
 ALTER TABLE "public"."duesweep_journal" ALTER COLUMN lateness_ms SET STORAGE EXTERNAL;
+DO 'BEGIN IF obj_description(''"public"."duesweep_journal"''::regclass, ''pg_class'') IS NULL THEN COMMENT ON TABLE "public"."duesweep_journal" IS ''duesweep format 1 (0.1.0 or newer)''; END IF; END';
 
 -- name: create_queue
 DO $$BEGIN PERFORM pg_advisory_xact_lock(hashtextextended('duesweep/create', 0)); END$$;
@@ -390,7 +391,7 @@ SELECT current_setting('transaction_read_only') = 'on' AS is_read_only,
 
 -- name: describe_table
 -- $1 ?, $2 ?, $3 ?
-SELECT c.relkind::text AS kind, pg_get_userbyid(c.relowner) AS owner,
+SELECT c.relkind::text AS kind, pg_get_userbyid(c.relowner) AS owner, obj_description(c.oid, 'pg_class') AS mark,
        ARRAY(
            SELECT a.attname::text
            FROM pg_attribute a

@@ -396,6 +396,15 @@ IF COL_LENGTH(N'[nsb].[dbo].[journal]', 'given') IS NULL
 ALTER TABLE [nsb].[dbo].[journal] ADD given bigint, claimed bigint, skipped bigint, gone bigint, later bigint, [left] bigint;
 IF COL_LENGTH(N'[nsb].[dbo].[journal]', 'breakers') IS NULL
 ALTER TABLE [nsb].[dbo].[journal] ADD breakers nvarchar(max);
+IF NOT EXISTS (
+    SELECT 1 FROM sys.extended_properties p
+    WHERE p.class = 1 AND p.major_id = OBJECT_ID(N'[nsb].[dbo].[journal]', 'U') AND p.minor_id = 0
+      AND p.name = N'duesweep.format'
+)
+BEGIN
+    EXEC sys.sp_addextendedproperty N'duesweep.format', N'<format>', N'SCHEMA', N'dbo', N'TABLE',
+        N'duesweep_journal';
+END;
 
 -- name: create_msmq_delayed
 IF OBJECT_ID(N'[nsb].[dbo].[delayed]', 'U') IS NULL
@@ -520,8 +529,12 @@ SELECT CASE WHEN CONVERT(int, SERVERPROPERTY('babelfish')) = 1 THEN 0 ELSE 1 END
 SELECT CONVERT(nvarchar(60), DATABASEPROPERTYEX(DB_NAME(), 'Updateability')) AS updateability;
 
 -- name: describe_table
--- schema, table
-SELECT c.COLUMN_NAME AS name, c.DATA_TYPE AS type, t.TABLE_TYPE AS kind
+-- name, schema, table
+SELECT c.COLUMN_NAME AS name, c.DATA_TYPE AS type, t.TABLE_TYPE AS kind,
+       (SELECT CONVERT(nvarchar(200), p.[value])
+        FROM [nsb].sys.extended_properties p
+        WHERE p.class = 1 AND p.major_id = OBJECT_ID(?, 'U') AND p.minor_id = 0
+          AND p.name = N'duesweep.format') AS mark
 FROM [nsb].INFORMATION_SCHEMA.COLUMNS c
 JOIN [nsb].INFORMATION_SCHEMA.TABLES t
   ON t.TABLE_SCHEMA = c.TABLE_SCHEMA AND t.TABLE_NAME = c.TABLE_NAME
