@@ -211,6 +211,27 @@ def test_queue_of_its_own_transaction_gets_a_batch_that_was_cut_once_more_only()
     assert world.ends(run) == [slice_end("the disk is full", given=2)]
 
 
+def test_batch_that_finds_nothing_does_not_let_the_next_one_be_sent_twice() -> None:
+    rows = [delayed_row() for _ in range(4)]
+    world, store = _world(rows, own_transaction=True)
+    sent: list[str] = []
+    world.queue.trouble["Billing"] = lambda m: sent.append(m.key)
+
+    def refuse_batches() -> None:
+        if store.holders:
+            # Another sweep takes the first batch before this one claims it again.
+            for row in rows[:2]:
+                store.rows.pop(row.key, None)
+            raise StoreError("the disk is full", transient=True)
+
+    store.refuse_if_away = refuse_batches  # type: ignore[method-assign]
+
+    run = world.sweep(limits=TWO)
+
+    assert sent == [row.key for row in rows]
+    assert world.ends(run) == [slice_end("the disk is full", given=4, gone=2)]
+
+
 class _RestartedDueKeyStore(DueKeyStore):
     """Its session ends with an error in the third batch."""
 

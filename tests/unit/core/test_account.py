@@ -46,6 +46,12 @@ def test_what_came_between_the_count_and_the_read_was_found() -> None:
     assert slice_account(10, 12, [end(given=12, claimed=12)]) == SweepAccount(12, 12)
 
 
+def test_what_came_between_the_count_and_the_read_was_found_where_it_was_locked() -> None:
+    account = slice_account(10, 5, [end(given=12, claimed=5, skipped=7)])
+
+    assert account == SweepAccount(12, 5, skipped=7)
+
+
 def test_slice_without_an_end_is_cut_and_what_nobody_claimed_is_left() -> None:
     expected = SweepAccount(10, 4, left=6, is_complete=False, reason=CUT)
     assert slice_account(10, 4, []) == expected
@@ -67,6 +73,13 @@ def test_read_that_broke_off_is_made_good_by_a_run_that_is_complete() -> None:
 
     assert slice_account(10, 9, [broken, again]) == SweepAccount(10, 9, skipped=1)
     assert slice_account(10, 9, [again, broken]) == SweepAccount(10, 9, skipped=1)
+
+
+def test_what_another_run_had_claimed_before_the_read_is_not_gone() -> None:
+    cut = end("The task read 3 of 10 keys", given=3, claimed=3)
+    again = end(given=7, claimed=2, left=5)
+
+    assert slice_account(10, 5, [cut, again]) == SweepAccount(10, 5, left=5)
 
 
 def test_message_that_one_run_saw_locked_while_another_claimed_it_counts_as_claimed() -> None:
