@@ -37,7 +37,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--detection", type=Path, required=True, help="write a JSON line for each event"
     )
     parser.addoption("--to-the-end", action="store_true", help="do not end at the first detection")
-    parser.addoption("--select", type=Path, help="run only the tests of this file, an id a line")
+    parser.addoption(
+        "--select", type=Path, help="run only the tests, classes and files in this file"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -49,8 +51,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what is not selected. As an argument, a test that is gone would end the session."""
     if file := config.getoption("select"):
-        selected = set(file.read_text("utf-8").splitlines())
-        items[:] = [item for item in items if item.nodeid in selected]
+        selected = file.read_text("utf-8").splitlines()
+        parts = tuple(name + part for name in selected for part in ("::", "["))
+        items[:] = [one for one in items if one.nodeid in selected or one.nodeid.startswith(parts)]
 
 
 class Detection:

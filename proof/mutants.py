@@ -33,13 +33,21 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from queue import SimpleQueue
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "mutants"
 KEYS = {"id", "promise", "file", "old", "new", "needs", "test"}
-OF_TEXTS = ("tests/unit/sql", "tests/unit/security", "tests/unit/pages", "tests/golden")
+# Tests of statements, sources, pages, the list of mutants, and recorded outputs.
+OF_TEXTS = (
+    "tests/unit/sql",
+    "tests/unit/security",
+    "tests/unit/pages",
+    "tests/unit/proof",
+    "tests/golden",
+)
 FAST = "not slow and not long and not nightly and not spark"
 RESULTS = ("detected", "not detected", "private only", "not run")
 # pytest's exit codes: passed, failed, no such test, no test selected; and interrupted.
@@ -133,19 +141,25 @@ def servers() -> set[str]:
 
 
 def stages(mutant: Mutant, root: Path) -> Iterator[list[str]]:
-    """Arguments of pytest, stage by stage; tests named like the changed file come first."""
+    """Arguments of pytest, stage by stage. Tests that import the changed module, or are named like
+    it, come first.
+    """
+    is_import = _import_of(mutant.file)
+
+    def kinship(file: str) -> int:
+        imports = is_import.search((root / file).read_text("utf-8")) is not None
+        return 2 * imports + len(_words(file) & _words(mutant.file))
+
     found = (file.relative_to(root).as_posix() for file in (root / "tests").rglob("test_*.py"))
-    files = [file for file in sorted(found) if not file.startswith(OF_TEXTS)]
-    files.sort(key=lambda file: len(_words(file) & _words(mutant.file)), reverse=True)
+    kin = {file: kinship(file) for file in sorted(found) if not file.startswith(OF_TEXTS)}
+    files = sorted(kin, key=lambda file: -kin[file])
     unit = [file for file in files if file.startswith("tests/unit/")]
     contract = [file for file in files if file.startswith("tests/contract/")]
     rest = [file for file in files if file not in {*unit, *contract}]
     # Only servers execute the statements of SQL files.
     if mutant.file.endswith(".py"):
-        is_import = _import_of(mutant.file)
-        yield [
-            file for file in unit + contract if is_import.search((root / file).read_text("utf-8"))
-        ]
+        yield [file for file in unit if kin[file]]
+        yield [file for file in contract if kin[file] > 1]
         yield unit
     yield [*contract, "-k", "Memory"] if contract else []
     yield contract
@@ -277,8 +291,9 @@ def _environment() -> dict[str, str]:
 class Examination:
     """Looks for a test that detects a fault."""
 
-    def __init__(self, mutant: Mutant, worktree: Worktree) -> None:
+    def __init__(self, mutant: Mutant, worktree: Worktree, stages: int | None) -> None:
         self._mutant = mutant
+        self._stages = stages
         self._worktree = worktree
         self._log = BUILD / f"{mutant.id}.log"
         self._private: dict[str, str] = {}
@@ -301,7 +316,7 @@ class Examination:
     def _detect(self) -> str | None:
         if self._mutant.test and (test := self._detect_by([self._mutant.test])):
             return test
-        for files in stages(self._mutant, self._worktree.folder):
+        for files in islice(stages(self._mutant, self._worktree.folder), self._stages):
             if files and (test := self._detect_by([*files, "-m", FAST])):
                 return test
         return None
@@ -331,7 +346,7 @@ def passing(tests: Sequence[str], worktree: Worktree) -> set[str]:
     return {one["test"] for one in events if one["event"] == "passed"}
 
 
-def examine(mutants: Sequence[Mutant], *, jobs: int, timeout: int) -> Iterator[Result]:
+def examine(mutants: Sequence[Mutant], options: argparse.Namespace) -> Iterator[Result]:
     """The results as they come. Several worktrees are used side by side."""
     there = servers()
     todo = [one for one in mutants if one.needs is None or one.needs in there]
@@ -341,8 +356,8 @@ def examine(mutants: Sequence[Mutant], *, jobs: int, timeout: int) -> Iterator[R
     if not todo:
         return
     with ExitStack() as stack:
-        folders = [BUILD / f"worktree-{number}" for number in range(min(jobs, len(todo)))]
-        worktrees = [stack.enter_context(Worktree(folder, timeout)) for folder in folders]
+        folders = [BUILD / f"worktree-{number}" for number in range(min(options.jobs, len(todo)))]
+        worktrees = [stack.enter_context(Worktree(folder, options.timeout)) for folder in folders]
         known = passing([one.test for one in todo if one.test], worktrees[0])
         free: SimpleQueue[Worktree] = SimpleQueue()
         for worktree in worktrees:
@@ -352,7 +367,7 @@ def examine(mutants: Sequence[Mutant], *, jobs: int, timeout: int) -> Iterator[R
         def examine_one(mutant: Mutant) -> Result:
             worktree = free.get()
             try:
-                return Examination(mutant, worktree).run()
+                return Examination(mutant, worktree, options.stages).run()
             finally:
                 free.put(worktree)
 
@@ -373,6 +388,9 @@ def main() -> int:
     parser.add_argument("--timeout", type=int, default=120, help="seconds for a test (120)")
     parser.add_argument(
         "--record", action="store_true", help="write the detecting tests to the list"
+    )
+    parser.add_argument(
+        "--stages", type=int, help="end after so many (0: the recorded tests, 1: unit tests near)"
     )
     options = parser.parse_args()
     BUILD.mkdir(parents=True, exist_ok=True)
@@ -397,7 +415,7 @@ def run(options: argparse.Namespace) -> int:
     chosen = [one for one in places if not options.ids or one.id in options.ids]
     began = time.monotonic()
     count: Counter[str] = Counter()
-    for result in examine(chosen, jobs=options.jobs, timeout=options.timeout):
+    for result in examine(chosen, options):
         count[result.name] += 1
         print(result, flush=True)
         if options.record and result.name == "detected" and result.test is not None:

@@ -1,7 +1,10 @@
 """The ledger's writer by delta-rs."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from uuid import UUID, uuid4
 
 import pyarrow as pa
@@ -10,13 +13,18 @@ from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import CommitFailedError
 from deltalake.table import TableOptimizer
 
+from duesweep.core.outcome import Delivered
+from duesweep.core.patience import Patience
 from duesweep.errors import LedgerError
 from duesweep.ledger.base import AppTransaction
 from duesweep.ledger.delta_rs import tables
-from duesweep.ledger.delta_rs.rows import ArrowRows, _column
+from duesweep.ledger.delta_rs.rows import ArrowRows, ArrowSweepRows
 from duesweep.ledger.delta_rs.tables import DeltaRsTables
 from duesweep.ledger.ledger import Ledger
-from duesweep.ledger.schemas import ERRORS, RETRIES, SWEEPS
+from duesweep.ledger.schemas import ERRORS, RETRIES, SWEEPS, TOMBSTONES
+from duesweep.stores.journal import ExhaustedPiece, JournalBatch, SweepSummary
+from duesweep.testing.builders import DUE, delayed_row, message
+from duesweep.tombstone import encode, micros
 from support.ledger_reader import LedgerReader
 
 # The microseconds of the years 1 and 9999.
@@ -58,6 +66,27 @@ def test_transaction_is_taken_once(ledger: Ledger) -> None:
             ledger.append("retries", _rows("a", f"{version}"), AppTransaction(sweep_id, version))
 
     assert _keys(ledger) == [("a", "1"), ("a", "2")]
+
+
+def test_all_pieces_of_a_sweep_are_written_once(ledger: Ledger) -> None:
+    sweep_id, rows = uuid4(), [delayed_row() for _ in range(3)]
+    delivered = [encode([Delivered(message(row), "q")], [0], micros(DUE), "Sales") for row in rows]
+    journal: Any = SimpleNamespace(
+        source="a", batches=lambda _: ([JournalBatch(sweep_id, one)] for one in delivered)
+    )
+    values: dict[str, Any] = dict.fromkeys((field.name for field in fields(SweepSummary)), 0)
+    texts = dict.fromkeys(("source", "outcome", "reason", "engine"), "a")
+    times = dict.fromkeys(("start", "end", "horizon"), DUE)
+    summary = SweepSummary(**values | texts | times | {"sweep_id": str(sweep_id)})
+
+    for _ in range(2):
+        ledger.write_sweep(journal, summary, [], Patience(60), retries_changed=False)
+
+    reader = LedgerReader(Path(ledger.root))
+    assert sorted(row.message_key for row in reader.rows("tombstones")) == sorted(
+        row.key for row in rows
+    )
+    assert [row.sweep_id for row in reader.rows("sweeps")] == [str(sweep_id)]
 
 
 def test_race_for_a_transaction_is_won_once(ledger: Ledger) -> None:
@@ -102,8 +131,14 @@ def test_table_that_is_gone_is_not_begun_anew(ledger: Ledger) -> None:
 def test_headers_of_any_depth_are_text_or_nothing(depth: int) -> None:
     nested = '{"k":' + "[" * depth + "]" * depth + "}"
 
-    (pairs,) = _column(ERRORS.field("headers"), [nested]).to_pylist()
+    row = SimpleNamespace(**dict.fromkeys([*TOMBSTONES.names, *ERRORS.names]))
+    row.headers = nested
+    journal: Any = SimpleNamespace(source="a", exhausted_rows=lambda *_: [row])
 
+    _, errors = ArrowSweepRows(journal, uuid4()).exhausted(ExhaustedPiece(1, 1, 1, 100))
+
+    (batch,) = errors.batches()
+    (pairs,) = batch.column("headers").to_pylist()
     assert pairs is None or pairs == [("k", "[" * depth + "]" * depth)]
 
 
