@@ -157,5 +157,12 @@ def test_part_has_a_time_of_its_own_and_is_stopped_with_the_whole() -> None:
     assert part.is_wanted
 
 
+def test_first_slices_which_have_the_oldest_messages_get_all_that_a_sweep_may_claim() -> None:
+    part = Stop().part(most=5)
+
+    assert part.shares([3, 4, 2]) == (3, 2, 0)
+    assert part.shares([3, 2]) is None
+
+
 def _passed_on_nothing(stop: Stop, run: SweepRun) -> Any:
     return stop.passed_on(object(), _Unstoppable(), run)  # type: ignore[arg-type]
