@@ -48,12 +48,20 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Detection(file, goes_on=config.getoption("to_the_end")))
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is not selected. As an argument, a test that is gone would end the session."""
+    """Leave out what is not asked for. As an argument, a test that is gone would end this."""
     if file := config.getoption("select"):
         selected = file.read_text("utf-8").splitlines()
         parts = tuple(name + part for name in selected for part in ("::", "["))
         items[:] = [one for one in items if one.nodeid in selected or one.nodeid.startswith(parts)]
+    if config.getoption("fast"):
+        items[:] = [one for one in items if not _is_long(one)]
+
+
+def _is_long(item: pytest.Item) -> bool:
+    is_on_spark = "spark" in getattr(item, "fixturenames", ())
+    return is_on_spark or item.get_closest_marker("long") is not None
 
 
 class Detection:

@@ -13,7 +13,7 @@ assertion or time-out ends that (proof/detection.py). Results:
 The exit code is 1 if a fault is not detected or only by private names, and 2 if one cannot be made.
 
 Tests that read sources or compare recorded texts do not run: they notice any change, whatever it
-does. Tests on Spark and slow ones run only if they are a fault's recorded test.
+does. Tests on Spark and long ones run only if they are a fault's recorded test.
 """
 
 import argparse
@@ -48,7 +48,6 @@ OF_TEXTS = (
     "tests/unit/proof",
     "tests/golden",
 )
-FAST = "not slow and not long and not nightly and not spark"
 RESULTS = ("detected", "not detected", "private only", "not run")
 # pytest's exit codes: passed, failed, no such test, no test selected; and interrupted.
 _ENDED, _INTERRUPTED = {0, 1, 4, 5}, 2
@@ -317,7 +316,7 @@ class Examination:
         if self._mutant.test and (test := self._detect_by([self._mutant.test])):
             return test
         for files in islice(stages(self._mutant, self._worktree.folder), self._stages):
-            if files and (test := self._detect_by([*files, "-m", FAST])):
+            if files and (test := self._detect_by([*files, "--fast"])):
                 return test
         return None
 
