@@ -79,18 +79,17 @@ def _routed(near: MemoryQueue | None = None, far: MemoryQueue | None = None) -> 
     return RoutedQueue(queues, ROUTES, ("Sales.Orders",))
 
 
-def _refuse(queue: Queue, session: object, *, is_of_due: bool = True) -> None:
+def _refusal(queue: Queue, session: object, *, is_of_due: bool = True) -> str | None:
+    """Why a sweep may not begin; None: it may."""
     context = SweepContext(
         MemoryStore(), queue, "", LedgerWriter.SPARK, BatchLimits(), Retry(), 1_000, None
     )
     horizon = Horizon(DUE, DUE) if is_of_due else None
-    refuse_missing_queues(context, cast("DriverSession", session), horizon)
-
-
-def _refusal(queue: Queue, session: _Session, *, is_of_due: bool = True) -> str:
-    with pytest.raises(ConfigError) as refused:
-        _refuse(queue, session, is_of_due=is_of_due)
-    return str(refused.value)
+    try:
+        refuse_missing_queues(context, cast("DriverSession", session), horizon)
+    except ConfigError as error:
+        return str(error)
+    return None
 
 
 def test_connection_with_none_of_the_queues_is_refused_in_one_sentence() -> None:
@@ -123,7 +122,7 @@ def test_all_connections_that_have_none_are_named() -> None:
 def test_one_queue_that_is_there_is_enough_for_its_connection() -> None:
     session = _Session(["A@HOST-1", "B@HOST-1", "Shipping@HOST-1"])
 
-    _refuse(_routed(), session)
+    assert _refusal(_routed(), session) is None
 
     assert not session.asked_all, "all messages were read without need"
 
@@ -136,17 +135,17 @@ def test_one_queue_that_is_there_is_not_enough_for_another_connection() -> None:
 
 
 def test_queue_of_messages_that_wait_is_enough() -> None:
-    _refuse(_routed(), _Session(["Gone@HOST-1"], waiting=["Billing@HOST-1"]))
+    assert _refusal(_routed(), _Session(["Gone@HOST-1"], waiting=["Billing@HOST-1"])) is None
 
 
 def test_what_only_waits_holds_up_nobody() -> None:
-    _refuse(_routed(), _Session(["Billing@HOST-1"], waiting=["Gone@HOST-2"]))
+    assert _refusal(_routed(), _Session(["Billing@HOST-1"], waiting=["Gone@HOST-2"])) is None
 
 
 def test_nothing_due_is_refused_never() -> None:
     session = _Session([], waiting=["Gone@HOST-1"])
 
-    _refuse(_routed(), session)
+    assert _refusal(_routed(), session) is None
 
     assert not session.asked_all
 
@@ -161,7 +160,7 @@ def test_what_waits_is_refused_where_somebody_asks_for_all() -> None:
     "far", [_Unreachable(own_transaction=True), _Closed(own_transaction=True)], ids=["down", "shut"]
 )
 def test_connection_that_cannot_be_asked_is_not_refused(far: MemoryQueue) -> None:
-    _refuse(_routed(far=far), _Session(["Billing@HOST-2", "Billing@HOST-1"]))
+    assert _refusal(_routed(far=far), _Session(["Billing@HOST-2", "Billing@HOST-1"])) is None
 
 
 def test_connection_out_of_reach_is_no_excuse_for_another() -> None:
@@ -177,8 +176,8 @@ def test_destinations_that_no_route_takes_are_refused_where_there_are_no_others(
         "No [[route]] takes any of the messages' destinations: Billing@FAR, Shipping@FAR. Nothing "
         "was claimed; add a [[route]] that takes them"
     )
-    _refuse(_routed(), _Session(["Billing@FAR", "Billing@HOST-1"]))
-    _refuse(_routed(), _Session(["Billing@FAR"], waiting=["Billing@HOST-1"]))
+    assert _refusal(_routed(), _Session(["Billing@FAR", "Billing@HOST-1"])) is None
+    assert _refusal(_routed(), _Session(["Billing@FAR"], waiting=["Billing@HOST-1"])) is None
 
 
 def test_store_whose_session_does_not_know_destinations_is_not_asked() -> None:
@@ -188,7 +187,7 @@ def test_store_whose_session_does_not_know_destinations_is_not_asked() -> None:
             raise QueueNotFoundError(f"asked for {store}")
             yield
 
-    _refuse(Broken(), object())
+    assert _refusal(Broken(), object()) is None
 
 
 class _PoisonSession(MemoryQueueSession):
@@ -205,4 +204,4 @@ class _Poison(MemoryQueue):
 
 
 def test_destination_that_cannot_be_read_is_one_messages_fault_and_stops_no_sweep() -> None:
-    _refuse(_Poison(), _Session(["a[b"]))
+    assert _refusal(_Poison(), _Session(["a[b"])) is None

@@ -120,6 +120,7 @@ def test_returned_early_message_closes_its_level_and_is_charged_nothing() -> Non
 
     assert answer.confirmation.refused == {}
     assert answer.confirmation.unconfirmed == {"k"}
+    assert list(answer.closed) == ["nsb.v2.delay-level-02"]
     assert "delays verify" in answer.closed["nsb.v2.delay-level-02"]
 
 
