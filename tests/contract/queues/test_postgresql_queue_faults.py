@@ -4,6 +4,7 @@ import time
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from duesweep.core.timeouts import Limits
 from duesweep.errors import (
@@ -16,6 +17,7 @@ from duesweep.errors import (
 from support.contract import queue_steps
 from support.contract.queue_steps import LOCK_WAIT_SECONDS
 from support.endpoint import Endpoint
+from support.proxy import proxied
 
 
 def _blocked(text: str) -> pytest.RaisesExc[DestinationError]:
@@ -192,6 +194,22 @@ def test_table_that_lost_a_column_since_is_the_messages_fault(endpoint: Endpoint
 
     assert {type(error) for error in refused.values()} == {NotAQueueError}
     assert len(refused) == 2
+
+
+def test_connection_that_breaks_off_is_a_passing_fault_of_the_service(endpoint: Endpoint) -> None:
+    def deliver_over_a_connection_that_breaks() -> None:
+        with proxied(endpoint.server.admin.info.port) as proxy:
+            dsn = make_conninfo(endpoint.dsn, host="127.0.0.1", port=proxy.port)
+            with queue_steps.batch(endpoint, dsn) as (_, queue):
+                destination = queue.resolve("Billing")
+                proxy.cut()
+                queue.deliver(destination, queue_steps.with_bodies(b"x"))
+
+    with pytest.raises(StoreError) as failure:
+        deliver_over_a_connection_that_breaks()
+
+    assert failure.value.transient
+    assert not isinstance(failure.value, DestinationError)
 
 
 def test_connection_that_is_killed_is_a_passing_fault_of_the_service(endpoint: Endpoint) -> None:
