@@ -37,6 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--detection", type=Path, required=True, help="write a JSON line for each event"
     )
     parser.addoption("--to-the-end", action="store_true", help="do not end at the first detection")
+    parser.addoption("--fast", action="store_true", help="leave out long tests and those on Spark")
     parser.addoption(
         "--select", type=Path, help="run only the tests, classes and files in this file"
     )

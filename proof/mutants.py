@@ -342,6 +342,9 @@ def passing(tests: Sequence[str], worktree: Worktree) -> set[str]:
     selection.write_text("\n".join(tests), "utf-8")
     options = [f"--select={selection}", "--to-the-end"]
     events = worktree.run([*there, *options], BUILD / "recorded.log") if there else []
+    for one in events:
+        if one["event"] == "broken":
+            raise ProofError(one["text"])
     return {one["test"] for one in events if one["event"] == "passed"}
 
 
