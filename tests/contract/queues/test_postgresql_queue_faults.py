@@ -1,6 +1,7 @@
 """What a queue table of PostgreSQL refuses, and when it takes nothing."""
 
 import time
+from contextlib import suppress
 
 import psycopg
 import pytest
@@ -17,7 +18,7 @@ from duesweep.errors import (
 from support.contract import queue_steps
 from support.contract.queue_steps import LOCK_WAIT_SECONDS
 from support.endpoint import Endpoint
-from support.proxy import proxied
+from support.proxy import Way, proxied
 
 
 def _blocked(text: str) -> pytest.RaisesExc[DestinationError]:
@@ -196,17 +197,17 @@ def test_table_that_lost_a_column_since_is_the_messages_fault(endpoint: Endpoint
     assert len(refused) == 2
 
 
-def test_connection_that_breaks_off_is_a_passing_fault_of_the_service(endpoint: Endpoint) -> None:
-    def deliver_over_a_connection_that_breaks() -> None:
-        with proxied(endpoint.server.admin.info.port) as proxy:
-            dsn = make_conninfo(endpoint.dsn, host="127.0.0.1", port=proxy.port)
-            with queue_steps.batch(endpoint, dsn) as (_, queue):
-                destination = queue.resolve("Billing")
-                proxy.cut()
-                queue.deliver(destination, queue_steps.with_bodies(b"x"))
-
-    with pytest.raises(StoreError) as failure:
-        deliver_over_a_connection_that_breaks()
+def test_connection_that_breaks_off_within_a_message_is_a_passing_fault_of_the_service(
+    endpoint: Endpoint,
+) -> None:
+    with proxied(endpoint.server.admin.info.port) as proxy:
+        dsn = make_conninfo(endpoint.dsn, host="127.0.0.1", port=proxy.port)
+        proxy.cut_after(500_000, Way.TO_SERVER)
+        # Nothing can be committed afterwards.
+        with suppress(StoreError), queue_steps.batch(endpoint, dsn) as (_, queue):
+            destination = queue.resolve("Billing")
+            with pytest.raises(StoreError) as failure:
+                queue.deliver(destination, queue_steps.with_bodies(b"x" * 1_000_000))
 
     assert failure.value.transient
     assert not isinstance(failure.value, DestinationError)
