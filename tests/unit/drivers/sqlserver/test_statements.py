@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from duesweep.drivers.sqlserver import key_list, literal
 from duesweep.drivers.sqlserver.statements import SqlServerStatements
 from duesweep.drivers.sqlserver.transactions import RawSession
 
@@ -130,3 +131,16 @@ def test_statements_with_other_names_share_the_sessions_transaction() -> None:
         "COMMIT TRANSACTION",
     ]
     assert not statements.is_in_transaction
+
+
+def test_separator_of_keys_is_in_none_of_them() -> None:
+    keys = ["1", "2,3", "4;5"]
+
+    text, separator = key_list(keys)
+
+    assert text is not None
+    assert text.split(separator) == keys
+
+
+def test_literal_of_a_query_for_spark_is_of_all_characters() -> None:
+    assert literal("Größe d'été") == "N'Größe d''été'"
