@@ -153,6 +153,7 @@ def test_part_has_a_time_of_its_own_and_is_stopped_with_the_whole() -> None:
 
     assert (part.is_wanted, over.is_wanted, whole.is_wanted) == (False, True, False)
     assert part.shares([5]) == (2,)
+    assert Stop(time.time() - 1).part(at=time.time() + 3_600).is_wanted
     whole.ask()
     assert part.is_wanted
 

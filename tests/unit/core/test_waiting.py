@@ -61,6 +61,7 @@ def test_all_conditions_hold(conditions: Mapping[str, Any]) -> None:
         {"message_type": "Other"},
         {"saga_id": "another"},
         {"message_ids": ("another",)},
+        {"is_failing": True},
         {"headers": (("Colour", "bl*"), ("NServiceBus.Version", "9.*"))},
         {"headers": (("Absent", "*"),)},
         {"headers": (("Null", "*"),)},
