@@ -116,7 +116,9 @@ def test_command_that_fails_prints_one_document_and_one_sentence(
 def test_option_that_is_not_known_is_a_document_too(capsys: Capture) -> None:
     assert app.main(["sweep", "--json", "--fast"]) == 2
 
-    assert "--fast" in json.loads(capsys.readouterr().out)["error"]
+    told = capsys.readouterr().out.splitlines()
+    assert len(told) == 1
+    assert "--fast" in json.loads(told[0])["error"]
 
 
 def test_unforeseen_error_is_a_document_and_keeps_its_stack(capsys: Capture, meet: Meet) -> None:

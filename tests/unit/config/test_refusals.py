@@ -1,5 +1,6 @@
 """Configuration: which settings are refused, and with which text."""
 
+import traceback
 from pathlib import Path
 
 import pytest
@@ -204,3 +205,11 @@ def test_section_that_is_given_as_a_value_names_the_variables_of_its_settings(
 
     with pytest.raises(ConfigError, match="as DUESWEEP_LEDGER__ROOT"):
         load(file)
+
+
+def test_stack_of_a_refusal_tells_no_secrets() -> None:
+    with pytest.raises(ConfigError) as refusal:
+        load(file_of(MINIMAL.replace(":5432", ":x")))
+
+    assert "s3cret" in MINIMAL
+    assert "s3cret" not in "".join(traceback.format_exception(refusal.value))

@@ -31,7 +31,7 @@ from duesweep.watch.metrics import FiguresFile, Metrics, metrics_page
 from duesweep.watch.server import Page, json_page, serving
 from duesweep.watch.systemd import Systemd
 from duesweep.watch.tick import Tick
-from support.ticks import IDLE, MOVED, REPORT, UNREACHED
+from support.ticks import IDLE, MOVED, REPORT, UNREACHED, UNWRITTEN
 from support.waiting import until
 
 _MUCH = Tick(REPORT, is_much=True)
@@ -143,6 +143,14 @@ def test_health_is_bad_while_messages_stay_that_could_leave(
         clock[0] += 5
 
     assert health.is_well is is_well
+
+
+def test_health_tells_why_the_ledger_has_not_got_all() -> None:
+    health = Health("nsb", 5)
+
+    health.ticked(UNWRITTEN)
+
+    assert (health.is_well, health.document()["error"]) == (True, "the disk is full")
 
 
 def test_long_wait_is_told_once_with_its_end_and_shown(monkeypatch: pytest.MonkeyPatch) -> None:

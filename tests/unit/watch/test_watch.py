@@ -89,7 +89,11 @@ def test_ledger_that_cannot_be_written_delays_no_message(waits: list[float]) -> 
 
 @pytest.mark.parametrize("error", [UNREACHED, ConfigError("there is no table")])
 def test_error_is_told_and_waited_out(waits: list[float], error: DuesweepError) -> None:
-    assert _run(MOVED, error, error, MOVED) == [MOVED, error, error, MOVED]
+    try:
+        told = _run(MOVED, error, error, MOVED)
+    except DuesweepError as ended:
+        pytest.fail(f"it ended the watcher: {ended}")
+    assert told == [MOVED, error, error, MOVED]
     assert waits[:4] == pytest.approx([0.3, 0.6, 1.2, 0.3])
 
 
