@@ -165,6 +165,10 @@ def _wrong_count(scene: Scene) -> None:
     scene.table("sweeps").update({"dispatched": "dispatched + 1"}, predicate="exhausted = 3")
 
 
+def _wrong_sum(scene: Scene) -> None:
+    scene.table("sweeps").update({"found": "found + 1"}, predicate="exhausted = 3")
+
+
 def _lost_sweep(scene: Scene) -> None:
     scene.table("sweeps").delete("exhausted = 3")
 
@@ -206,6 +210,7 @@ LEDGER_HARMS: dict[Harm, set[str]] = {
     _lost_tombstone: {"tombstone-missing"},
     _waiting_but_dispatched: {"stored-and-gone", "tombstone-unexpected"},
     _wrong_count: {"sweep-sums"},
+    _wrong_sum: {"sweep-sums"},
     _lost_sweep: {"sweep-missing"},
     _doubled_sweep: {"sweep-twice"},
     _tombstone_of_unknown_sweep: {"sweep-missing"},

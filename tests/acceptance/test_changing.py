@@ -1,9 +1,11 @@
 """The commands `cancel`, `reschedule` and `restore`: what they change, say and exit with."""
 
 import json
+import os
 import re
 import signal
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import psycopg
@@ -19,6 +21,7 @@ from duesweep.testing.builders import BODY, headers_text
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.sweeps import run_sweep
+from support.waiting import until
 
 HOUR = 3_600
 REASON = ("--reason", "a test")
@@ -210,6 +213,53 @@ def test_row_that_another_session_holds_stays_and_is_told(
     assert (document["changed"], document["held"], document["gone"]) == (2, 1, 0)
     assert (document["exit_code"], document["command"]) == (3, "cancel")
     assert endpoint.waiting() == [due_later[0]]
+
+
+def test_command_that_is_stopped_ends_after_the_batch_in_hand_and_says_so(
+    endpoint: Endpoint, due_later: Sequence[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    blocked = "SELECT FROM pg_locks WHERE NOT granted"
+    # Python's own, whatever a test before this has left.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def interrupt(other: psycopg.Connection) -> None:
+        until(lambda: endpoint.fetch(blocked))
+        os.kill(os.getpid(), signal.SIGINT)
+        other.rollback()
+
+    try:
+        with psycopg.connect(endpoint.dsn) as other, ThreadPoolExecutor(1) as pool:
+            other.execute(f"LOCK TABLE {endpoint.own_table('changes')}")
+            interrupted = pool.submit(interrupt, other)
+            code = run(endpoint, "cancel", *due_later, "--json", *REASON, sweep__batch_rows=1)
+            interrupted.result()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+    document = json.loads(capsys.readouterr().out)
+    assert (document["changed"], document["is_stopped"], code) == (1, True, 3)
+    assert len(endpoint.waiting()) == 2
+
+
+def test_message_that_was_rescheduled_while_the_question_was_asked_stays(
+    monkeypatch: pytest.MonkeyPatch,
+    endpoint: Endpoint,
+    due_later: Sequence[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def confirm(_: str) -> bool:
+        endpoint.execute(
+            f"UPDATE {endpoint.delayed} SET due = due + interval '1 day' WHERE id = '{first}'"
+        )
+        return True
+
+    first = due_later[0]
+    monkeypatch.setattr(commands, "confirm", confirm)
+
+    assert run(endpoint, "cancel", "--due-before", "+2h", *REASON) == 3
+
+    assert "cancelled 2 messages" in capsys.readouterr().out
+    assert endpoint.waiting() == [first]
 
 
 def test_rescheduled_messages_are_due_then(

@@ -190,7 +190,7 @@ def test_plan_tells_what_a_sweep_would_do_and_changes_nothing(
     endpoint.delay_many(120, ["Billing"], due_in_seconds=-7_200)
     _run(endpoint, "sweep")
     endpoint.delay_many(3, ["Billing"])
-    endpoint.delay_many(4, ["Shipping"])
+    endpoint.delay_many(4, ["Shipping"], due_in_seconds=-7_200)
     endpoint.delay(None, due_in_seconds=3_600)
     _run(endpoint, "pause", "Shipping", *LONG)
     capsys.readouterr()
@@ -202,6 +202,8 @@ def test_plan_tells_what_a_sweep_would_do_and_changes_nothing(
     assert {
         one["destination"]: tuple(one[name] for name in COUNTS) for one in planned["destinations"]
     } == {"Billing": (3, 0, 0), "Shipping": (0, 0, 4), "Nowhere": (0, 2, 0)}
+    late = {one["destination"]: one["late"] for one in planned["destinations"]}
+    assert (late["Billing"]["up_to_1_h"], late["Shipping"]["up_to_1_d"]) == (3, 4)
     assert {one["holder"]: one["messages"] for one in planned["held_back"]} == {
         "paused": 4,
         "back-off": 2,
