@@ -128,11 +128,19 @@ def test_source_is_forgotten_where_its_table_is_gone_and_somebody_says_so(
 
     told = _document(capsys, endpoint)
     refused = _document(capsys, endpoint, "--forget", row.source, code=2)
+    sweeps = endpoint.own_table("sweeps")
+    endpoint.execute(
+        f"INSERT INTO {sweeps} (sweep_id, source, horizon)"
+        f" VALUES ('{uuid.uuid4()}', 'Old', '2020-01-01')"
+    )
+    unsettled = _document(capsys, endpoint, "--forget", "Old", code=2)
+    endpoint.execute(f"DELETE FROM {sweeps} WHERE source = 'Old'")
     done = _document(capsys, endpoint, "--forget", "Old")
 
     assert [one["source"] for one in told["dropped"]] == ["Old"]
     assert told["rows_forgotten"] == 0
     assert "these are: Old" in refused["error"]
+    assert "1 sweeps or commands that its ledger may lack" in unsettled["error"]
     assert done["rows_forgotten"] == 2
     assert _document(capsys, endpoint)["dropped"] == []
 

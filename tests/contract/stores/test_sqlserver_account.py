@@ -74,3 +74,22 @@ def test_message_without_a_time_is_never_due_and_noticed(
 
     assert "no Time" in notice.text
     assert subject.waiting() == {timeless.key}
+
+
+@pytest.mark.parametrize("subject", ["sqlserver", "msmq", "sql-persistence"], indirect=True)
+def test_message_that_failed_takes_no_claim_key_of_another_one_with_its_due(
+    subject: DelayedTableUnderTest,
+) -> None:
+    due = subject.now() - steps.MINUTE
+    run, rows = steps.load(subject, *[delayed_row(due=due) for _ in range(2)])
+
+    with subject.store.open_task() as session:
+        with session.transaction():
+            claim = steps.claim(subject, session, run, rows[0])
+            (failing,) = claim.messages
+            # It is eligible again at once.
+            session.finish(run, 0, steps.failed(failing, retry_seconds=0), claim.server_us)
+        with session.transaction():
+            (other,) = steps.claim(subject, session, run, rows[1]).messages
+
+    assert {failing.key, other.key} == {row.key for row in rows}
