@@ -65,8 +65,9 @@ def test_gateway_that_is_down_is_one_sentence_and_changes_nothing(
 
     assert main(["sweep", "--config", str(endpoint.config_file(metrics__pushgateway=url))]) == 0
 
-    (sentence,) = capsys.readouterr().err.splitlines()
-    assert sentence.startswith("duesweep: The Pushgateway at http://127.0.0.1:1 did not get")
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 1
+    assert told[0].startswith("duesweep: The Pushgateway at http://127.0.0.1:1 did not get")
     assert endpoint.waiting() == []
 
 

@@ -265,3 +265,9 @@ def test_destination_that_is_not_allowed_fails_and_others_arrive(
     swept = json.loads(capsys.readouterr().out)
     assert (swept["dispatched"], swept["failed"]) == (2, 1)
     assert "does not allow the destination 'Shipping'" in swept["failures"][0]["reason"]
+    endpoint.end_back_off()
+    last = endpoint.config_file(**settings, retry__max_attempts=1)
+    assert main(["sweep", "--config", str(last)]) == 3
+    # The error queue need not be among them.
+    assert len(endpoint.queue_rows("error")) == 1
+    assert endpoint.waiting() == []
