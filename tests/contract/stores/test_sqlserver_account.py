@@ -1,12 +1,15 @@
 """What stores on SQL Server note of a message beyond the contract."""
 
+from concurrent.futures import ThreadPoolExecutor, wait
+from datetime import timedelta
+
 import pytest
 
 from duesweep.core.headers import json as headers_json
 from duesweep.core.outcome import Exhausted, Outcomes
 from duesweep.errors import QueueNotFoundError
 from duesweep.testing.builders import delayed_row
-from duesweep.testing.contract.stores import steps
+from duesweep.testing.contract.stores import change, steps
 from support.contract.store_subjects import DelayedTableUnderTest
 from support.sqlserver_server import SqlServerEndpoint
 
@@ -93,3 +96,32 @@ def test_message_that_failed_takes_no_claim_key_of_another_one_with_its_due(
             (other,) = steps.claim(subject, session, run, rows[1]).messages
 
     assert {failing.key, other.key} == {row.key for row in rows}
+
+
+@pytest.mark.parametrize("subject", ["sqlserver"], indirect=True)
+def test_sweep_is_not_closed_beside_a_batch(subject: DelayedTableUnderTest) -> None:
+    run, [row] = steps.load(subject, steps.row(subject))
+
+    with subject.store.open_driver() as driver, ThreadPoolExecutor(1) as pool:
+        with steps.batch(subject) as session:
+            claim = steps.claim(subject, session, run, row)
+            closing = pool.submit(driver.close_sweep, run.sweep_id, abandoned=True, remaining=0)
+            # The session is open: without the batch, it would take milliseconds.
+            assert wait([closing], timeout=2).not_done
+            session.finish(run, 0, steps.delivered(*claim.messages), claim.server_us)
+        assert closing.result(timeout=60)
+
+    assert len(subject.journal(run)) == 1
+
+
+@pytest.mark.parametrize("subject", ["sqlserver", "msmq"], indirect=True)
+def test_new_due_is_not_before_the_one_that_was_asked_for(subject: DelayedTableUnderTest) -> None:
+    (row,) = subject.load([steps.row(subject)])
+    # Between two ticks of the column.
+    due = subject.server_time().replace(microsecond=1_000) + timedelta(hours=30)
+
+    change.reschedule(subject, row, due)
+
+    (after,) = change.found(subject, row)
+    assert after.due is not None
+    assert due <= after.due < due + subject.abilities.tick
