@@ -80,6 +80,11 @@ def test_sighup_takes_over_what_may_change_and_keeps_the_settings_if_the_file_is
         until(lambda: watcher.events("reload_failed"))
         endpoint.delay()
         until(lambda: len(endpoint.queue_rows("Other")) == 2)
+        file.write_text("no TOML")
+        watcher.process.send_signal(signal.SIGHUP)
+        until(lambda: len(watcher.events("reload_failed")) == 2)
+        endpoint.delay()
+        until(lambda: len(endpoint.queue_rows("Other")) == 3)
         assert watcher.end() == 0
 
     (kept,) = watcher.events("reloaded")

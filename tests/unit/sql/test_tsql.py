@@ -12,7 +12,6 @@ from sqlglot import exp
 from duesweep.core.address import SqlServerTable, bracket_name
 from duesweep.core.policy import MAX_BATCH_ROWS, SCANNED_ROWS
 from duesweep.drivers.sqlserver.binding import bind, key_list
-from duesweep.drivers.sqlserver.connection import _decode_utf16
 from duesweep.drivers.sqlserver.names import creation, table_names
 from duesweep.sql import statement
 from duesweep.stores.sqlserver.kinds import KINDS
@@ -234,18 +233,3 @@ def test_list_of_keys_is_split_where_no_key_has_the_separator(keys: list[str]) -
 
 def test_list_of_no_keys_is_null() -> None:
     assert key_list([])[0] is None
-
-
-@pytest.mark.parametrize(
-    ("stored", "text"),
-    [
-        ("Grüße 😀".encode("utf-16-le"), "Grüße 😀"),
-        (b"\x00\xd8", r"\x00\xd8"),
-        (b"a\x00\x00\xdc", r"a\x00\xdc"),
-        (None, None),
-    ],
-)
-def test_half_a_surrogate_pair_is_shown_and_fails_no_task(
-    stored: bytes | None, text: str | None
-) -> None:
-    assert _decode_utf16(stored) == text
