@@ -258,8 +258,12 @@ SELECT CASE WHEN CONVERT(int, SERVERPROPERTY('babelfish')) = 1 THEN 0 ELSE 1 END
 SELECT CONVERT(nvarchar(60), DATABASEPROPERTYEX(DB_NAME(), 'Updateability')) AS updateability;
 
 -- name: describe_table
--- $1 text, $2 text
-SELECT c.COLUMN_NAME AS name, c.DATA_TYPE AS type, t.TABLE_TYPE AS kind
+-- $1 text, $2 text, $3 text
+SELECT c.COLUMN_NAME AS name, c.DATA_TYPE AS type, t.TABLE_TYPE AS kind,
+       (SELECT CONVERT(nvarchar(200), p.[value])
+        FROM [nsb].sys.extended_properties p
+        WHERE p.class = 1 AND p.major_id = OBJECT_ID(?, 'U') AND p.minor_id = 0
+          AND p.name = N'duesweep.format') AS mark
 FROM [nsb].INFORMATION_SCHEMA.COLUMNS c
 JOIN [nsb].INFORMATION_SCHEMA.TABLES t
   ON t.TABLE_SCHEMA = c.TABLE_SCHEMA AND t.TABLE_NAME = c.TABLE_NAME
