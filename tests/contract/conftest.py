@@ -2,6 +2,7 @@
 for every one of them takes most of the time.
 """
 
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,12 +34,14 @@ def shared_database(server: EmbeddedServer) -> Callable[[str], str]:
 
 @pytest.fixture
 def open_endpoint(shared_database: Callable[[str], str], tmp_path: Path) -> OpenEndpoint:
-    """Endpoint Sales.Orders in the database of a time zone and a schema, without tables as yet."""
+    """Endpoint Sales.Orders in the database of a time zone, without tables as yet."""
 
     @contextmanager
-    def opened(zone: str, schema: str) -> Iterator[PostgreSqlEndpoint]:
+    def opened(zone: str, schema: str | None = None) -> Iterator[PostgreSqlEndpoint]:
         dsn = shared_database(zone)
         with psycopg.connect(dsn, autocommit=True) as admin:
-            yield endpoint_in_postgresql(dsn, tmp_path, admin, schema)
+            yield endpoint_in_postgresql(
+                dsn, tmp_path, admin, schema or f"s{uuid.uuid4().hex[:12]}"
+            )
 
     return opened

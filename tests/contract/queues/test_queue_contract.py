@@ -20,7 +20,7 @@ class TestMemory(QueueContract):
 class TestPostgreSql(QueueContract):
     @pytest.fixture
     def subject(self, open_endpoint: OpenEndpoint) -> Iterator[QueueTablesUnderTest]:
-        with open_endpoint("UTC", f"s{uuid.uuid4().hex[:12]}") as endpoint:
+        with open_endpoint("UTC") as endpoint:
             yield QueueTablesUnderTest(endpoint)
 
 

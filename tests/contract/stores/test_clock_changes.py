@@ -1,15 +1,17 @@
-"""When messages are due, and how late they are, whose writers' clocks have changed meanwhile.
+"""When messages are due, and how late they are, if the writers' clocks change before or after.
 
-A zone of the server's own making, with a clock change when a test needs it, stands for the two days
-in a year on which real zones have one. It is west of UTC, 5 hours in winter, 4 in summer.
+Where a change has to be near, a zone of the server's own making stands for the two days in a year
+on which real zones have one. It is west of UTC, 5 hours in winter, 4 in summer.
 """
 
-import uuid
 from datetime import UTC, datetime, timedelta
+
+import pytest
 
 from duesweep.core.outcome import Exhausted, Outcomes
 from duesweep.core.store_clock import StoreClock, late_ms
 from duesweep.errors import QueueNotFoundError
+from duesweep.stores.abilities import KnowsNextDue
 from duesweep.testing.contract.stores import steps
 from duesweep.testing.journal import ExhaustedEntry
 from duesweep.tombstone import micros
@@ -31,11 +33,40 @@ def _stored(endpoint: Endpoint, due: datetime) -> datetime:
     return stored
 
 
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Kolkata"])
+def test_instants_are_those_of_the_writers_zone_on_their_day(
+    open_endpoint: OpenEndpoint, zone: str
+) -> None:
+    """In New York, one of the two is on the other side of a clock change, whatever day it is."""
+    now = datetime.now(UTC)
+    noons = [datetime(now.year + 2, month, 1, 12, tzinfo=UTC) for month in (7, 1)]
+    with open_endpoint(zone) as endpoint:
+        subject = DelayedTableUnderTest(endpoint.set_up("Billing"))
+        rows = []
+        for noon in noons:
+            rows += subject.load([steps.row(subject, due=_stored(endpoint, noon))])
+            with subject.store.open_driver() as driver, subject.store.open_messages() as messages:
+                assert isinstance(driver, KnowsNextDue)
+                assert driver.next_due(driver.horizon()) == messages.next_due() == noon
+        with subject.store.open_driver() as driver:
+            run = driver.open_sweep(driver.horizon().looking_ahead(24 * 3_650 * _HOUR))
+            with steps.batch(subject) as session:
+                claim = steps.claim(subject, session, run, *rows)
+
+    assert [message.key for message in claim.messages] == [row.key for row in reversed(rows)]
+    assert [message.instant_us for message in claim.messages] == [
+        micros(noon) for noon in reversed(noons)
+    ]
+    clock = StoreClock(claim.server_us)
+    left_us = [clock.microseconds_until(message) for message in claim.messages]
+    assert left_us == [micros(noon) - claim.server_us for noon in reversed(noons)]
+
+
 def test_message_stored_for_a_time_before_a_clock_change_is_as_late_as_it_is(
     open_endpoint: OpenEndpoint,
 ) -> None:
     now = datetime.now(UTC).replace(microsecond=0)
-    with open_endpoint(_going_back(now - 26 * _HOUR), f"s{uuid.uuid4().hex[:12]}") as endpoint:
+    with open_endpoint(_going_back(now - 26 * _HOUR)) as endpoint:
         subject = DelayedTableUnderTest(endpoint.set_up("Billing"))
         due = now - 48 * _HOUR
         run, [row] = steps.load(subject, steps.row(subject, due=_stored(endpoint, due)))
@@ -60,7 +91,7 @@ def test_message_that_is_due_while_clocks_go_back_is_not_due_later_than_now(
     open_endpoint: OpenEndpoint,
 ) -> None:
     now = datetime.now(UTC)
-    with open_endpoint(_going_back(now), f"s{uuid.uuid4().hex[:12]}") as endpoint:
+    with open_endpoint(_going_back(now)) as endpoint:
         subject = DelayedTableUnderTest(endpoint.set_up("Billing"))
         # The last second before the change: the clock shows the end of an hour, and then that hour
         # once more. So the transport takes it for due, though UTC's clock is not there yet.

@@ -1,6 +1,5 @@
 """A look at a PostgreSQL store sorts nothing, and no mover waits for it."""
 
-import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -31,7 +30,7 @@ def full(
     request: pytest.FixtureRequest, open_endpoint: OpenEndpoint
 ) -> Iterator[PostgreSqlEndpoint]:
     """An endpoint with many messages, which all came due at the same time."""
-    with open_endpoint("UTC", f"s{uuid.uuid4().hex[:12]}") as in_schema:
+    with open_endpoint("UTC") as in_schema:
         endpoint = in_schema.of_kind(request.param)
         endpoint.set_up("Billing").delay_many(MANY)
         yield endpoint
@@ -59,7 +58,7 @@ def test_look_holds_no_lock_but_the_weakest_and_a_mover_moves_meanwhile(
 
 
 def test_nservicebus_moves_all_while_a_look_is_open(open_endpoint: OpenEndpoint) -> None:
-    with open_endpoint("UTC", f"s{uuid.uuid4().hex[:12]}") as endpoint:
+    with open_endpoint("UTC") as endpoint:
         endpoint.set_up("Billing").delay_many(1_500)
         with DelayedTableUnderTest(endpoint).store.open_driver() as session:
             assert isinstance(session, LooksAtMessages)
@@ -107,7 +106,7 @@ def test_span_is_that_of_instants_where_clocks_change_within_it(
     """New York's clocks go forward in March; in November they show an hour twice, so that the
     order of Dues is not that of the instants.
     """
-    with open_endpoint("America/New_York", f"s{uuid.uuid4().hex[:12]}") as endpoint:
+    with open_endpoint("America/New_York") as endpoint:
         subject = DelayedTableUnderTest(endpoint.set_up())
         dues = [change + timedelta(minutes=minutes) for minutes in range(-150, 151, 30)]
         subject.load([delayed_row(due=due) for due in dues])
@@ -121,7 +120,7 @@ def test_span_is_that_of_instants_where_clocks_change_within_it(
 
 
 def test_row_is_shown_whose_due_no_clock_of_python_knows(open_endpoint: OpenEndpoint) -> None:
-    with open_endpoint("America/New_York", f"s{uuid.uuid4().hex[:12]}") as endpoint:
+    with open_endpoint("America/New_York") as endpoint:
         subject = DelayedTableUnderTest(endpoint.set_up())
         subject.load([steps.row(subject) for _ in range(4)])
         keys = endpoint.waiting()

@@ -9,7 +9,7 @@ import pytest
 
 from duesweep.core.outcome import Delivered, Outcomes
 from duesweep.core.timeouts import Timeouts
-from duesweep.drivers.postgresql import TASK_LIMITS, connect
+from duesweep.drivers.postgresql import TASK_LIMITS, connect, statements
 from duesweep.errors import ConfigError, StoreError
 from duesweep.stores.base import TaskSession
 from duesweep.stores.values import SweepRun
@@ -199,3 +199,21 @@ def test_setup_lets_no_server_compress_tombstones_again(endpoint: Endpoint) -> N
     )
 
     assert [row.attname for row in stored] == ["lateness_ms", "outcomes"]
+
+
+def test_index_on_due_finds_the_next_one(
+    subject: DelayedTableUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint = subject.endpoint
+    endpoint.delay_many(2_000, due_in_seconds=3_600)
+    endpoint.execute(f"ANALYZE {endpoint.delayed}")
+    original = statements.statement
+    monkeypatch.setattr(statements, "statement", lambda *of: f"EXPLAIN {original(*of)}")
+
+    with subject.store.open_task() as session:
+        named = session.connection.named(subject.store.names)
+        plan = named.rows("next_due", since=subject.server_time(), zone="UTC")
+
+    lines = [line for (line,) in plan]
+    assert any("Index" in line and "_Due" in line for line in lines), lines
+    assert not any("Seq Scan" in line for line in lines), lines

@@ -7,6 +7,7 @@ import pytest
 
 from duesweep.testing.contract import StoreContract
 from duesweep.testing.contract.memory import MemoryUnderTest
+from duesweep.testing.contract.stores import PlanContract
 from support.contract.due_keys import DueKeysUnderTest
 from support.contract.store_subjects import DelayedTableUnderTest, OpenEndpoint
 
@@ -28,33 +29,45 @@ class TestMemoryWithDuesAsKeys(StoreContract):
         return DueKeysUnderTest()
 
 
-class TestPostgreSql(StoreContract):
+class _InPostgreSql:
+    kind = "postgresql"
+    zone = "UTC"
+
     @pytest.fixture
     def subject(self, open_endpoint: OpenEndpoint) -> Iterator[DelayedTableUnderTest]:
-        with open_endpoint("UTC", f"s{uuid.uuid4().hex[:12]}") as endpoint:
-            yield DelayedTableUnderTest(endpoint.set_up("Billing"))
+        with open_endpoint(self.zone) as endpoint:
+            yield DelayedTableUnderTest(endpoint.of_kind(self.kind).set_up("Billing"))
 
 
-class TestTimeouts(StoreContract):
-    @pytest.fixture
-    def subject(self, open_endpoint: OpenEndpoint) -> Iterator[DelayedTableUnderTest]:
-        with open_endpoint("UTC", f"s{uuid.uuid4().hex[:12]}") as endpoint:
-            yield DelayedTableUnderTest(endpoint.of_kind("sql-persistence").set_up("Billing"))
-
-
-class TestTimeoutsInNewYorkWithOddNames(StoreContract):
+class _InNewYorkWithOddNames(_InPostgreSql):
     @pytest.fixture
     def subject(self, open_endpoint: OpenEndpoint) -> Iterator[DelayedTableUnderTest]:
         schema = f"{ODD_SCHEMA} s{uuid.uuid4().hex[:12]}"
         with open_endpoint("America/New_York", schema) as endpoint:
             odd = endpoint.named(ODD_ENDPOINT, endpoint.schema, LONGEST_TABLE)
-            yield DelayedTableUnderTest(odd.of_kind("sql-persistence").set_up("Billing"))
+            yield DelayedTableUnderTest(odd.of_kind(self.kind).set_up("Billing"))
 
 
-class TestPostgreSqlInNewYorkWithOddNames(StoreContract):
-    @pytest.fixture
-    def subject(self, open_endpoint: OpenEndpoint) -> Iterator[DelayedTableUnderTest]:
-        schema = f"{ODD_SCHEMA} s{uuid.uuid4().hex[:12]}"
-        with open_endpoint("America/New_York", schema) as endpoint:
-            odd = endpoint.named(ODD_ENDPOINT, endpoint.schema, LONGEST_TABLE)
-            yield DelayedTableUnderTest(odd.set_up("Billing"))
+class TestPostgreSql(_InPostgreSql, StoreContract):
+    pass
+
+
+class TestPostgreSqlInNewYorkWithOddNames(_InNewYorkWithOddNames, StoreContract):
+    pass
+
+
+class TestPostgreSqlInKolkata(_InPostgreSql, PlanContract):
+    zone = "Asia/Kolkata"
+
+
+class TestTimeouts(_InPostgreSql, StoreContract):
+    kind = "sql-persistence"
+
+
+class TestTimeoutsInNewYorkWithOddNames(_InNewYorkWithOddNames, StoreContract):
+    kind = "sql-persistence"
+
+
+class TestTimeoutsInKolkata(_InPostgreSql, PlanContract):
+    kind = "sql-persistence"
+    zone = "Asia/Kolkata"

@@ -1,6 +1,5 @@
 """What the store of SQL persistence's timeouts does in PostgreSQL beyond the contract."""
 
-import uuid
 from collections.abc import Iterator
 from datetime import UTC, timedelta
 
@@ -26,7 +25,7 @@ def endpoint(
     request: pytest.FixtureRequest, open_endpoint: OpenEndpoint
 ) -> Iterator[PostgreSqlEndpoint]:
     """An endpoint without tables as yet, in databases of these time zones."""
-    with open_endpoint(request.param, f"s{uuid.uuid4().hex[:12]}") as endpoint:
+    with open_endpoint(request.param) as endpoint:
         yield endpoint.of_kind("sql-persistence")
 
 

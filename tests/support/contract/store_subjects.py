@@ -1,10 +1,10 @@
 """The stores of this project under test, but for the one in memory."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields
 from datetime import datetime
-from typing import Any, Generic
+from typing import Any, Generic, Protocol
 
 from duesweep.core.account import SliceAccount, SliceEnd
 from duesweep.core.breaker_report import report_from_text
@@ -26,8 +26,13 @@ from duesweep.testing.journal import (
 from support.endpoint import Endpoint, S
 from support.postgresql_server import PostgreSqlEndpoint
 
-# By the time zone of a database and a schema in it.
-OpenEndpoint = Callable[[str, str], AbstractContextManager[PostgreSqlEndpoint]]
+
+class OpenEndpoint(Protocol):
+    """Opens an endpoint in a database of this time zone, in a new schema unless one is named."""
+
+    def __call__(
+        self, zone: str, schema: str | None = None
+    ) -> AbstractContextManager[PostgreSqlEndpoint]: ...
 
 
 class DelayedTableUnderTest(Generic[S]):

@@ -22,7 +22,7 @@ from duesweep.testing.memory_queue import MemoryQueue
 class MemoryUnderTest(JsonHeaders):
     """The store in memory."""
 
-    abilities = Abilities()
+    abilities = Abilities(has_driver=False)
 
     store: MemoryStore = field(default_factory=MemoryStore)
     queue: MemoryQueue = field(default_factory=lambda: MemoryQueue("Billing"))

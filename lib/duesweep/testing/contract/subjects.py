@@ -26,13 +26,15 @@ class Abilities:
     """The differences between stores.
 
     `tick` is the smallest difference between two Dues, `first_due` the earliest Due that the store
-    can hold. If a server stands in for the real one and does not skip locked rows, `skips_locked`
-    is False. Then such tests are skipped, and the reason names `stand_in`.
+    can hold. `has_driver` is False if the store opens no driver session, as the one in memory: no
+    sweep can be planned then. If a server stands in for the real one and does not skip locked rows,
+    `skips_locked` is False. Then such tests are skipped, and the reason names `stand_in`.
     """
 
     tick: timedelta = timedelta(microseconds=1)
     first_due: datetime = datetime(1, 1, 2, tzinfo=UTC)
     has_infinite_due: bool = True
+    has_driver: bool = True
     skips_locked: bool = True
     stand_in: str | None = None
 

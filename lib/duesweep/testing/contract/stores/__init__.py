@@ -10,6 +10,7 @@ from duesweep.testing.contract.stores.held import HeldContract
 from duesweep.testing.contract.stores.locks import LockContract
 from duesweep.testing.contract.stores.look import LookContract
 from duesweep.testing.contract.stores.messages import MessageContract
+from duesweep.testing.contract.stores.plan import PlanContract
 from duesweep.testing.contract.stores.retry import RetryContract
 from duesweep.testing.contract.stores.stop import StopContract
 from duesweep.testing.contract.stores.sweep import SweepContract
@@ -17,6 +18,7 @@ from duesweep.testing.contract.stores.take import TakeContract
 
 
 class StoreContract(
+    PlanContract,
     ClaimContract,
     DueContract,
     LockContract,
