@@ -12,9 +12,10 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 from duesweep.core.message import MESSAGE_ID
 from duesweep.engines.in_process import InProcessEngine
 from duesweep.engines.spark import SparkEngine
+from duesweep.ledger.schemas import SWEEPS
 from duesweep.testing.builders import BODY, MESSAGE_TYPE, DelayedRow, delayed_row
 from support.endpoint import Endpoint
-from support.ledger_reader import COLUMNS, LedgerReader, retry_rows
+from support.ledger_reader import LedgerReader, retry_rows
 from support.sweeps import run_sweep
 
 FIRST_FAILED = datetime(2026, 11, 20, 8, 0, 0, 123_456, tzinfo=UTC)
@@ -45,7 +46,7 @@ def test_delivered_failed_and_exhausted_messages_are_all_that_the_ledger_holds(
     engine = SparkEngine(spark) if writer == "spark" else InProcessEngine()
     summary = run_sweep(context, engine)
 
-    sweep_row = {name: getattr(summary, name) for name in COLUMNS["sweeps"]}
+    sweep_row = {name: getattr(summary, name) for name in SWEEPS.names}
     assert sweep_row | {"dispatched": 1, "failed": 1, "exhausted": 1, "found": 3} == sweep_row
     ledger.assert_holds("sweeps", [sweep_row])
     same = {"sweep_id": summary.sweep_id, "source": source, "message_type": MESSAGE_TYPE}
