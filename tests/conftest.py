@@ -142,13 +142,17 @@ def database(server: EmbeddedServer) -> Iterator[str]:
 
 @pytest.fixture
 def endpoint(request: pytest.FixtureRequest, tmp_path: Path) -> "Iterator[Endpoint[Any]]":
-    """Endpoint Sales.Orders in a new database, without tables as yet; see `ON_BOTH_SERVERS`."""
-    if getattr(request, "param", "postgresql") == "sqlserver":
-        yield request.getfixturevalue("sqlserver_endpoint")
+    """Endpoint Sales.Orders in a new database, without tables as yet. Parameters are a server and,
+    if it is not the transport's own, the kind of its delayed table; see also `ON_BOTH_SERVERS`.
+    """
+    server, _, kind = getattr(request, "param", "postgresql").partition(" ")
+    if server == "sqlserver":
+        in_sqlserver: SqlServerEndpoint = request.getfixturevalue("sqlserver_endpoint")
+        yield in_sqlserver.of_kind(kind or server)
         return
     database: str = request.getfixturevalue("database")
     with psycopg.connect(database, autocommit=True) as admin:
-        yield endpoint_in_postgresql(database, tmp_path, admin)
+        yield endpoint_in_postgresql(database, tmp_path, admin).of_kind(kind or server)
 
 
 @pytest.fixture(scope="session")
