@@ -13,13 +13,14 @@ import psycopg
 import pytest
 
 from support.endpoint import Endpoint
+from support.faults.slow_queue import slow_down, speed_up
 from support.ledger_reader import LedgerReader
 from support.sweeps import run_sweep
 from support.waiting import until
 
 _ROOT = Path(__file__).parents[2]
 _BATCHES = "SELECT FROM duesweep_journal WHERE kind = 'batch'"
-_MESSAGES = 20_000
+_MESSAGES = 1_000
 _STOP_WAITS = (
     "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%stop_at = least%'"
 )
@@ -97,6 +98,7 @@ def test_sweep_that_is_ended_says_so_in_a_sentence(
     spark_from, signalled, code, expected = ENDS[end]
     endpoint.set_up("Billing")
     endpoint.delay_many(_MESSAGES)
+    slow_down(endpoint)
     file = endpoint.config_file(sweep__batch_rows=5, sweep__spark_from=spark_from)
     process = subprocess.Popen(
         [str(_ROOT / "spark-submit.sh"), "sweep", "--json", "--config", str(file)],
@@ -119,6 +121,7 @@ def test_sweep_that_is_ended_says_so_in_a_sentence(
     assert (told["exit_code"], told["outcome"]) in {(code, "error"), (4, "incomplete")}
     assert re.search(expected, told["error"])
 
+    speed_up(endpoint)
     run_sweep(endpoint)
 
     tombstones = ledger.rows("tombstones")

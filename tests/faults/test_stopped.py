@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from duesweep.cli.app import main
 from support.endpoint import Endpoint
+from support.faults.slow_queue import slow_down, speed_up
 from support.ledger_reader import LedgerReader
 from support.standalone_cluster import standalone_cluster
 from support.sweeps import run_sweep
@@ -21,15 +24,6 @@ _ROOT = Path(__file__).parents[2]
 _BATCHES = "SELECT FROM duesweep_journal WHERE kind = 'batch'"
 _MESSAGES = 5_000
 _BATCH_ROWS = 5
-# A batch takes a while, so that no sweep is done before it is stopped.
-_SLOW = """
-CREATE FUNCTION wait_a_while() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM pg_sleep(0.2);
-    RETURN NULL;
-END $$;
-CREATE TRIGGER slow BEFORE INSERT ON "Billing" FOR EACH STATEMENT EXECUTE FUNCTION wait_a_while();
-"""
 _ENGINES = ["in-process", "spark"]
 # How long a stop may take at most, on a busy machine: a batch, settling, and the end of the JVM.
 _STOP_SECONDS = 180
@@ -75,7 +69,7 @@ def slow(endpoint: Endpoint) -> Endpoint:
     """5,000 messages for a slow queue."""
     endpoint.set_up("Billing")
     endpoint.delay_many(_MESSAGES)
-    endpoint.execute(_SLOW)
+    slow_down(endpoint)
     return endpoint
 
 
@@ -119,7 +113,7 @@ def _check_account(stopped: _Stopped, endpoint: Endpoint, ledger: LedgerReader) 
 
 def _check_next_sweep(endpoint: Endpoint, ledger: LedgerReader) -> None:
     """It takes the rest: nothing is lost, and nothing doubled."""
-    endpoint.execute('DROP TRIGGER slow ON "Billing"')
+    speed_up(endpoint)
 
     run_sweep(endpoint)
 
@@ -154,11 +148,30 @@ def test_signal_finishes_the_batches_in_hand_settles_and_exits_0(
     _check_next_sweep(slow, ledger)
 
 
-@pytest.mark.parametrize(("engine", "seconds"), [("in-process", 20), ("spark", 60)])
 def test_time_that_is_over_finishes_the_batches_in_hand_settles_and_exits_0(
-    engine: str, seconds: int, slow: Endpoint, ledger: LedgerReader
+    slow: Endpoint,
+    ledger: LedgerReader,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    stopped = _end_of(_start(slow, engine, "--max-seconds", str(seconds)), seconds + _STOP_SECONDS)
+    # As from spark-submit.sh: the time counts from the start of the command.
+    monkeypatch.setenv("DUESWEEP_STARTED", str(time.time()))
+    file = str(slow.config_file(sweep__batch_rows=_BATCH_ROWS, sweep__spark_from=1_000_000))
+
+    code = main(["sweep", "--json", "--config", file, "--max-seconds", "4"])
+
+    output, said = capsys.readouterr()
+    stopped = _Stopped(code, json.loads(output), said.splitlines())
+    assert (stopped.code, stopped.said) == (0, [])
+    _check_account(stopped, slow, ledger)
+    _check_next_sweep(slow, ledger)
+
+
+@pytest.mark.long
+def test_time_that_is_over_stops_the_tasks_of_spark_too(
+    slow: Endpoint, ledger: LedgerReader
+) -> None:
+    stopped = _end_of(_start(slow, "spark", "--max-seconds", "60"), 60 + _STOP_SECONDS)
 
     assert (stopped.code, stopped.said) == (0, [])
     _check_account(stopped, slow, ledger)
