@@ -5,11 +5,14 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from duesweep.cli.app import main as run_command
 from support.endpoint import Endpoint
 
 _ROOT = Path(__file__).parents[2]
@@ -83,7 +86,14 @@ def _set_up(endpoint: Endpoint) -> str:
 
 
 def _run_and_kill(after: tuple[str, ...], *arguments: str) -> None:
-    done = _python("-c", _KILLED, *after, *arguments)
+    done = subprocess.run(
+        [sys.executable, "-c", _KILLED, *after, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=os.environ | {"PYTHONPATH": str(_ROOT / "lib")},
+        check=False,
+    )
     assert done.returncode == -signal.SIGKILL, done.stderr
 
 
@@ -92,17 +102,7 @@ def _paused(file: str) -> list[str]:
 
 
 def _document(*arguments: str) -> Any:
-    done = _python("-m", "duesweep", *arguments, "--json")
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-def _python(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env=os.environ | {"PYTHONPATH": str(_ROOT / "lib")},
-        check=False,
-    )
+    """What a command of another process prints that lives: this one."""
+    with redirect_stdout(StringIO()) as printed:
+        assert run_command([*arguments, "--json"]) == 0
+    return json.loads(printed.getvalue())
