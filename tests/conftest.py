@@ -58,6 +58,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         is_variant = _is_variant_on_spark(item)
         if is_variant and item.get_closest_marker("on_spark") is None:
             item.add_marker(pytest.mark.long)
+        if item.get_closest_marker("xdist_group") is not None:
+            continue
         fixtures = set(getattr(item, "fixturenames", ()))
         if is_variant or "spark" in fixtures:
             item.add_marker(pytest.mark.xdist_group("spark"))

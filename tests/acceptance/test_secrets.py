@@ -82,6 +82,8 @@ def _load(endpoint: Endpoint) -> None:
     endpoint.delay(headers="not JSON")
 
 
+# The sweep on Spark has a JVM of its own, and the broker of the others.
+@pytest.mark.xdist_group("rabbitmq")
 @pytest.mark.on_spark
 @pytest.mark.parametrize("engine", ["in-process", "spark"])
 def test_password_shows_nowhere_in_a_whole_sweep(

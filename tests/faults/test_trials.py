@@ -34,6 +34,8 @@ def _trials() -> Iterator[object]:
     for seed in (*_SEEDS, *_LONG_SEEDS):
         trial = draw(seed, _WITHOUT_SQL_SERVER)
         marks = [pytest.mark.long] * (seed in _LONG_SEEDS)
+        if trial.place == BROKER:
+            marks.append(pytest.mark.xdist_group("rabbitmq"))
         yield pytest.param(trial, id=str(trial), marks=marks)
 
 
