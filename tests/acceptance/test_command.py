@@ -13,17 +13,20 @@ from support.spark_submit import run
 from support.standalone_cluster import WORKER_PATH, standalone_cluster
 
 
-def test_sweep_prints_its_summary_and_tells_its_exit_code(
+def test_sweep_of_many_messages_prints_its_summary_and_tells_its_exit_code(
     endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
     endpoint.set_up("Billing")
     endpoint.delay_many(2_500, ["Billing"])
     endpoint.delay("Nowhere")
-    file = str(endpoint.config_file(sweep__spark_from=0))
+    later = endpoint.delay(due_in_seconds=3_600)
+    file = str(endpoint.config_file(sweep__spark_from=2_501))
 
-    # A JVM in another zone than server, process and writers.
+    # The process becomes the one that starts Spark, with all that it was told. And a JVM in another
+    # zone than server, process and writers.
     done = run(
-        "sweep", "--config", file, "--json", "--conf", "spark.app.name=x",
+        "sweep", "--config", file, "--set", "store.name=a b'c", "--json",
+        "--conf", "spark.app.name=x",
         JAVA_TOOL_OPTIONS="-Duser.timezone=Asia/Kolkata", TZ="Asia/Kolkata", PGTZ="Asia/Tokyo",
     )  # fmt: skip
 
@@ -32,13 +35,16 @@ def test_sweep_prints_its_summary_and_tells_its_exit_code(
     assert done.stderr == ""
     assert (summary.pop("exit_code"), summary["error"], summary["ledger_error"]) == (3, None, None)
     assert (summary["found"], summary["dispatched"], summary["failed"]) == (2_501, 2_500, 1)
+    assert (summary["source"], summary["engine"]) == ("a b'c", "spark")
     assert summary["outcome"] == "failures"
     (row,) = ledger.rows("sweeps")
     assert {name: str(value) for name, value in row.asDict().items() if isinstance(value, int)} == {
         name: str(value) for name, value in summary.items() if isinstance(value, int)
     }
+    assert row.engine == "spark"
     assert row.horizon.isoformat() == summary["horizon"].removesuffix("+00:00")
     assert len(endpoint.queue_rows("Billing")) == 2_500
+    assert later in endpoint.waiting()
 
 
 def test_few_messages_need_no_java(endpoint: Endpoint, ledger: LedgerReader) -> None:
@@ -58,20 +64,6 @@ def test_few_messages_need_no_java(endpoint: Endpoint, ledger: LedgerReader) -> 
     )
     assert ledger.count("tombstones") == 101
     assert [row.engine for row in ledger.rows("sweeps")] == ["in-process"]
-
-
-def test_many_messages_are_sparks(endpoint: Endpoint, ledger: LedgerReader) -> None:
-    endpoint.set_up("Billing")
-    endpoint.delay_many(100)
-    file = str(endpoint.config_file(sweep__spark_from=100))
-
-    # The process becomes the one that starts Spark, with all that it was told.
-    done = run("sweep", "--config", file, "--set", "store.name=a b'c", "--json")
-
-    assert done.returncode == 0, done.stderr
-    summary = json.loads(done.stdout)
-    assert (summary["source"], summary["engine"]) == ("a b'c", "spark")
-    assert [row.engine for row in ledger.rows("sweeps")] == ["spark"]
 
 
 def test_nothing_due_needs_no_java(endpoint: Endpoint) -> None:

@@ -15,6 +15,7 @@ from duesweep.doctor.spark import Needs, spark_findings
 from support.diagnosis import diagnosed
 from support.endpoint import Endpoint
 from support.ports import SPARK_CONNECT, one_at_a_time
+from support.spark_submit import run
 
 _ROOT = Path(__file__).parents[2]
 
@@ -103,12 +104,29 @@ def test_session_is_asked_for_what_it_is_set_to(spark: SparkSession) -> None:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
-_ALONE = """
-import json, sys
+def test_session_of_the_command_that_is_set_up_badly(endpoint: Endpoint) -> None:
+    endpoint.set_up()
+    file = str(endpoint.config_file())
+
+    done = run(
+        "doctor", "--json", "--config", file, "--conf", "spark.speculation=true",
+        MASTER="local[2]", JAVA_TOOL_OPTIONS="-Duser.timezone=Asia/Kolkata",
+    )  # fmt: skip
+
+    assert (done.returncode, done.stderr) == (3, "")
+    found = {finding["check"]: finding for finding in json.loads(done.stdout)["findings"]}
+    # A session that duesweep opens itself is without, whatever it is told.
+    assert found["spark-speculation"]["severity"] == "ok"
+    assert found["spark-task-retries"]["severity"] == "warning"
+    assert "A task is tried once" in found["spark-task-retries"]["found"]
+    assert "Asia/Kolkata" in found["jvm-time-zone"]["found"]
+    assert found["executor-drivers"]["severity"] == "ok"
+
+
+_OVER_CONNECT = """
+import json
 from pyspark.sql import SparkSession
-builder = SparkSession.builder
-builder = builder.remote("local[2]") if sys.argv[1] == "connect" else builder.master("local[2]")
-spark = builder.config("spark.speculation", "true").getOrCreate()
+spark = SparkSession.builder.remote("local[2]").config("spark.speculation", "true").getOrCreate()
 from dataclasses import asdict
 from duesweep.doctor.cluster import spark_facts
 from duesweep.doctor.spark import Needs
@@ -116,11 +134,11 @@ print(json.dumps(asdict(spark_facts(spark, Needs(["duesweep", "psycopg", "pyarro
 """
 
 
-@pytest.mark.parametrize("kind", ["classic", pytest.param("connect", marks=pytest.mark.long)])
-def test_session_that_is_set_up_badly(kind: str) -> None:
+@pytest.mark.long
+def test_session_over_connect_that_is_set_up_badly() -> None:
     with one_at_a_time(SPARK_CONNECT):
         done = subprocess.run(
-            [sys.executable, "-c", _ALONE, kind],
+            [sys.executable, "-c", _OVER_CONNECT],
             capture_output=True,
             text=True,
             timeout=600,

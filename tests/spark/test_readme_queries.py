@@ -74,6 +74,7 @@ def test_queries_about_one_message_run(
     assert endpoint.fetch(unsettled) == []
 
 
+@pytest.mark.long
 def test_command_for_the_queries_runs_from_the_checkout(ledger: Path, tmp_path: Path) -> None:
     (command,) = _blocks("", ledger)
     (block,) = _blocks("sql", ledger)

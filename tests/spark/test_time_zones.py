@@ -200,6 +200,7 @@ def test_owner_that_sweeps_is_a_writer_too(endpoint: Endpoint) -> None:
         session.horizon()
 
 
+@pytest.mark.long
 def test_command_with_a_jvm_in_kolkata_sweeps_a_server_in_new_york(open_folder: Path) -> None:
     with endpoint_in("America/New_York", open_folder / "server") as endpoint:
         endpoint.set_up("Billing")
@@ -207,7 +208,7 @@ def test_command_with_a_jvm_in_kolkata_sweeps_a_server_in_new_york(open_folder: 
         stored, expected = set(endpoint.waiting()), predicate_moves(endpoint)
 
         done = subprocess.run(
-            [str(_COMMAND), "sweep", "--config", str(endpoint.config_file())],
+            [str(_COMMAND), "sweep", "--config", str(endpoint.config_file(sweep__spark_from=0))],
             env=os.environ | {"JAVA_TOOL_OPTIONS": "-Duser.timezone=Asia/Kolkata"},
             capture_output=True,
             timeout=600,
