@@ -38,13 +38,14 @@ def for_each(files: Sequence[Path], run: Run, *, as_json: bool, heading: str = "
     for each in settings:
         if not as_json:
             print(make_printable(f"{heading}{each.label}"), flush=True)
-        with redirect_stdout(StringIO() if as_json else sys.stdout) as out:
+        printed = StringIO()
+        with redirect_stdout(printed if as_json else sys.stdout):
             code, error = _run(run, each)
         codes.append(code)
         if error is not None:
             print(make_printable(f"duesweep: {each.label}: {error}"), file=sys.stderr)
-        if isinstance(out, StringIO):
-            documents.append(_document(out.getvalue(), each.label, code, error))
+        if as_json:
+            documents.append(_document(printed.getvalue(), each.label, code, error))
     if as_json:
         print(json.dumps({"exit_code": int(worst(codes)), "sources": documents}))
     return worst(codes)
