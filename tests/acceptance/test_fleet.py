@@ -1,34 +1,37 @@
 """Several endpoints with one command."""
 
 import json
-import os
-import subprocess
-import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from duesweep.cli.app import main
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
 from support.ledger_reader import LedgerReader
 from support.spark_submit import run as run_on_shell
 from support.waiting import until
 from support.watcher import watching
 
-_ROOT = Path(__file__).parents[2]
 _NAMES = ("Sales", "Billing", "Shipping")
 pytestmark = ON_BOTH_SERVERS
 
 
-def _run(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "duesweep", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=280,
-        env=os.environ | {"PYTHONPATH": str(_ROOT / "lib")},
-        check=False,
-    )
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def _run(*arguments: str) -> _Ended:
+    """Run a command in this process."""
+    with redirect_stdout(StringIO()) as output, redirect_stderr(StringIO()) as said:
+        code = main(arguments)
+    return _Ended(code, output.getvalue(), said.getvalue())
 
 
 @pytest.fixture
