@@ -1,16 +1,11 @@
-"""A store in memory that removes messages as it claims them, and queues without savepoints."""
+"""A store in memory that removes messages as it claims them."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from duesweep.core.message import Message
 from duesweep.core.outcome import Outcomes
-from duesweep.errors import UnusualBatchError
-from duesweep.queues.base import Destination
-from duesweep.stores.base import TaskSession
 from duesweep.stores.values import Claim, SweepRun
 from duesweep.testing.memory import MemoryStore
-from duesweep.testing.memory_queue import MemoryQueue, MemoryQueueSession
 from duesweep.testing.memory_sessions import MemoryTaskSession
 
 
@@ -46,20 +41,3 @@ class TakingSession(MemoryTaskSession):
         self, run: SweepRun, slice_number: int, outcomes: Outcomes, server_us: int
     ) -> None:
         self.finish(run, slice_number, outcomes, server_us)
-
-
-class AppendingQueue(MemoryQueue):
-    """Its sessions append."""
-
-    @contextmanager
-    def open(self, store: TaskSession) -> Iterator["AppendingSession"]:
-        assert isinstance(store, MemoryTaskSession)
-        yield AppendingSession(self, None if not self.shares_transaction else store)
-
-
-class AppendingSession(MemoryQueueSession):
-    """All or nothing."""
-
-    def append(self, destination: Destination, messages: Sequence[Message]) -> None:
-        if self.deliver(destination, messages):
-            raise UnusualBatchError("a message was refused")

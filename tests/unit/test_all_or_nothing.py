@@ -19,16 +19,14 @@ from duesweep.errors import (
     UnusualBatchError,
 )
 from duesweep.testing.builders import DelayedRow, delayed_row
+from duesweep.testing.memory_queue import MemoryQueue
 from support.dispatch_world import World, one, slice_end
-from support.taking import AppendingQueue, TakingSession, TakingStore
-
-_QUEUES = ("Billing", "Shipping", "error")
+from support.taking import TakingSession, TakingStore
 
 
-def _world(*rows: DelayedRow, own_transaction: bool = False) -> tuple[World, TakingStore]:
+def _world(*rows: DelayedRow) -> tuple[World, TakingStore]:
     store = TakingStore(*rows)
-    queue = AppendingQueue(*_QUEUES, own_transaction=own_transaction)
-    return World(store, queue), store
+    return World(store), store
 
 
 def _rows(count: int, destination: str = "Billing") -> list[DelayedRow]:
@@ -102,7 +100,8 @@ def test_one_unusual_batch_does_not_end_the_short_form() -> None:
 
 def test_queue_with_a_transaction_of_its_own_never_takes() -> None:
     """A rollback of the store would not undo what it has delivered."""
-    world, store = _world(*_rows(3), own_transaction=True)
+    store = TakingStore(*_rows(3))
+    world = World(store, MemoryQueue("Billing", own_transaction=True))
 
     world.sweep()
 
@@ -152,7 +151,7 @@ def test_derived_session_does_not_inherit_the_short_form_unawares() -> None:
 
     store = DerivedStore(*_rows(2))
 
-    World(store, AppendingQueue(*_QUEUES)).sweep()
+    World(store).sweep()
 
     assert (store.taken, store.claimed) == ([], [2])
 

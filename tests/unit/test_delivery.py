@@ -12,8 +12,7 @@ from duesweep.errors import (
     UnreadableHeadersError,
 )
 from duesweep.testing.builders import DUE, DelayedRow, message
-from support.delivery_world import World, due, early
-from support.late_queue import LateQueue
+from support.delivery_world import LateQueue, World, due, early
 
 REFUSED = RefusedMessageError("too long")
 SHUT = DestinationError("the ladder is gone")

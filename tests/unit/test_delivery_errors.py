@@ -7,8 +7,7 @@ import pytest
 
 from duesweep.core.policy import CLAIM_SECONDS
 from duesweep.errors import DestinationError, QueueNotFoundError, RefusedMessageError
-from support.delivery_world import World, due, early
-from support.late_queue import LateQueue
+from support.delivery_world import LateQueue, World, due, early
 
 REFUSED = RefusedMessageError("too long")
 

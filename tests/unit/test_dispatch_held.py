@@ -12,7 +12,7 @@ from duesweep.testing.builders import ENDPOINT, DelayedRow, delayed_row
 from duesweep.testing.memory import MemoryStore
 from duesweep.testing.memory_pauses import MemoryPauses
 from support.dispatch_world import World, one, slice_end, world_of
-from support.taking import AppendingQueue, TakingStore
+from support.taking import TakingStore
 
 
 def _rows(count: int, destination: str | None = "Billing") -> list[DelayedRow]:
@@ -84,7 +84,7 @@ def test_pause_while_a_slice_runs_counts_from_the_next_batch_on() -> None:
 def test_short_form_gives_way_to_a_pause() -> None:
     paused, free = _rows(1), _rows(1, "Shipping")
     store = TakingStore(*paused, *free)
-    world = World(store, AppendingQueue("Billing", "Shipping", "error", own_transaction=False))
+    world = World(store)
     _pause(world, "Billing")
 
     run = world.sweep()

@@ -14,7 +14,7 @@ from duesweep.errors import (
 from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import DelayedRow, delayed_row
 from support.dispatch_world import World, one, slice_end, world_of
-from support.taking import AppendingQueue, TakingStore
+from support.taking import TakingStore
 
 _LIMITS = BatchLimits(rows=2)
 
@@ -40,7 +40,7 @@ def _careful(rows: Sequence[DelayedRow]) -> World:
 
 
 def _short(rows: Sequence[DelayedRow]) -> World:
-    return World(TakingStore(*rows), AppendingQueue("Billing", "Shipping", "error"))
+    return World(TakingStore(*rows))
 
 
 @pytest.mark.parametrize("form", [_careful, _short])

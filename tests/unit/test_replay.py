@@ -35,7 +35,7 @@ from duesweep.testing.builders import DUE, ENDPOINT, MESSAGE_TYPE, headers_text
 from duesweep.testing.memory import MemoryStore
 from duesweep.testing.memory_changes import MemoryChangeSession
 from duesweep.testing.memory_queue import MemoryQueue
-from support.late_queue import LateQueue
+from support.delivery_world import LateQueue
 
 _FATE = Fate(ChangeKind.REPLAYED, DUE, "me", None, None, "command")
 

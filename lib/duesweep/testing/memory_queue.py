@@ -6,7 +6,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from duesweep.core.message import Message
-from duesweep.errors import ConfigError, DuesweepError, MessageError, QueueNotFoundError
+from duesweep.errors import (
+    ConfigError,
+    DuesweepError,
+    MessageError,
+    QueueNotFoundError,
+    UnusualBatchError,
+)
 from duesweep.queues.base import Destination, PromptQueueSession
 from duesweep.stores.base import TaskSession
 from duesweep.testing.builders import ENDPOINT
@@ -98,6 +104,11 @@ class MemoryQueueSession(PromptQueueSession):
         else:
             self._sent.append(send)
         return refused
+
+    def append(self, destination: Destination, messages: Sequence[Message]) -> None:
+        """Deliver all of the messages, or raise `UnusualBatchError`."""
+        if self.deliver(destination, messages):
+            raise UnusualBatchError("a message was refused")
 
     def commit(self) -> None:
         """Send the deliveries since the last commit."""
