@@ -1,141 +1,130 @@
-"""One clear sentence, the right exit code, and nothing written."""
+"""A sweep that cannot start ends with one sentence, the right exit code, and nothing written.
+
+Mistakes in settings, logins and names are in test_mistakes.py, missing rights in test_rights.py.
+"""
 
 import json
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from duesweep.cli.app import main
 from duesweep.demo.server import EmbeddedServer
 from duesweep.stores.journal import SweepReport
 from support.endpoint import Endpoint
-from support.refusals import assert_refused, run
+
+Capture = pytest.CaptureFixture[str]
+NOWHERE = "postgresql://postgres@127.0.0.1:1/postgres"
+STORE, QUEUES = "store__dsn", "queues__default__dsn"
+# The settings of an endpoint that is set up, and that the preparation may have harmed.
+Prepare = Callable[[Endpoint], Mapping[str, object]]
 
 
-def test_unknown_setting_is_named_with_the_nearest(
-    capsys: pytest.CaptureFixture[str], endpoint: Endpoint
-) -> None:
-    file = str(endpoint.config_file(retry__max_atempts=3))
+def _harmed(*statements: str) -> Prepare:
+    def prepare(endpoint: Endpoint) -> Mapping[str, object]:
+        for statement in statements:
+            endpoint.execute(statement)
+        return {}
 
-    assert_refused(capsys, endpoint, 2, "did you mean retry.max_attempts?", "--config", file)
-
-
-def test_file_that_is_not_toml(
-    capsys: pytest.CaptureFixture[str], endpoint: Endpoint, tmp_path: Path
-) -> None:
-    file = tmp_path / "broken.toml"
-    file.write_text("[store\n")
-
-    assert_refused(capsys, endpoint, 2, "is not valid TOML", "--config", str(file))
+    return prepare
 
 
-def test_file_that_is_not_there(capsys: pytest.CaptureFixture[str], endpoint: Endpoint) -> None:
-    assert_refused(capsys, endpoint, 2, "no configuration file", "--config", "absent.toml")
+def _connecting(setting: str, **parameters: str) -> Prepare:
+    return lambda endpoint: {setting: make_conninfo(endpoint.dsn, **parameters)}
 
 
-def test_option_that_is_not_known(capsys: pytest.CaptureFixture[str], endpoint: Endpoint) -> None:
-    assert_refused(capsys, endpoint, 2, "--fast", "--fast")
+def _set(**settings: object) -> Prepare:
+    return lambda _: settings
 
 
-def test_server_that_does_not_answer(
-    capsys: pytest.CaptureFixture[str], endpoint: Endpoint
-) -> None:
-    file = str(endpoint.config_file(store__dsn="postgresql://postgres@127.0.0.1:1/postgres"))
+READ_ONLY = {"options": "-c default_transaction_read_only=on"}
+DELAYED = '"public"."Sales.Orders.Delayed"'
+REFUSED: dict[str, tuple[Prepare, int, str]] = {
+    "no delayed table": (_harmed(f"DROP TABLE {DELAYED}"), 2, f"no delayed table {DELAYED}"),
+    "no journal": (_harmed("DROP TABLE duesweep_journal"), 2, "run the command `setup` once"),
+    "delayed table of another server": (
+        _harmed(
+            f"DROP TABLE {DELAYED}",
+            "CREATE FOREIGN DATA WRAPPER nowhere",
+            "CREATE SERVER other FOREIGN DATA WRAPPER nowhere",
+            f"CREATE FOREIGN TABLE {DELAYED} (id uuid, headers text, body bytea, due timestamptz)"
+            " SERVER other",
+        ),
+        2,
+        "cannot be the delayed table",
+    ),
+    "read-only store": (
+        _connecting(STORE, **READ_ONLY),
+        2,
+        "store.dsn opens is read-only; connect to the primary",
+    ),
+    "read-only queues": (
+        _connecting(QUEUES, **READ_ONLY),
+        2,
+        "queues.default.dsn opens is read-only; connect to the primary",
+    ),
+    "unknown time zone": (
+        _set(store__writer_time_zone="Mars/Olympus"),
+        2,
+        "store.writer_time_zone is",
+    ),
+    "queues on a server that does not answer": (_set(**{QUEUES: NOWHERE}), 4, "127.0.0.1:1/"),
+    "queues in an absent database": (
+        _connecting(QUEUES, dbname="absent"),
+        2,
+        '"absent" does not exist',
+    ),
+    "queues in a wrong database": (
+        _connecting(QUEUES, dbname="postgres"),
+        2,
+        'no queue table "public"."Sales.Orders"',
+    ),
+    "dsn of queues that cannot be read": (
+        _set(**{QUEUES: "nonsense"}),
+        2,
+        "queues.default.dsn: ",
+    ),
+}
 
-    assert_refused(capsys, endpoint, 4, "127.0.0.1:1/postgres", "--config", file)
 
-
-def test_database_that_does_not_exist(
-    capsys: pytest.CaptureFixture[str], endpoint: Endpoint
-) -> None:
-    file = str(endpoint.config_file(store__dsn=make_conninfo(endpoint.dsn, dbname="absent")))
-
-    assert_refused(capsys, endpoint, 2, '"absent" does not exist', "--config", file)
-
-
-def test_role_that_does_not_exist(capsys: pytest.CaptureFixture[str], endpoint: Endpoint) -> None:
-    file = str(endpoint.config_file(store__dsn=make_conninfo(endpoint.dsn, user="absent")))
-
-    assert_refused(capsys, endpoint, 2, 'role "absent" does not exist', "--config", file)
-
-
-def test_missing_delayed_table(capsys: pytest.CaptureFixture[str], endpoint: Endpoint) -> None:
-    expected = 'no delayed table "public"."Sales.Orders.Delayed"'
-
-    assert_refused(capsys, endpoint, 2, expected, "--config", str(endpoint.config_file()))
-
-
-def test_missing_journal(capsys: pytest.CaptureFixture[str], endpoint: Endpoint) -> None:
+@pytest.mark.parametrize("what", REFUSED)
+def test_sweep_that_cannot_start_is_refused(what: str, capsys: Capture, endpoint: Endpoint) -> None:
     endpoint.set_up()
-    endpoint.execute("DROP TABLE duesweep_journal")
+    prepare, code, expected = REFUSED[what]
 
-    assert_refused(
-        capsys, endpoint, 2, "run the command `setup` once", "--config", str(endpoint.config_file())
-    )
+    _assert_refused(capsys, endpoint, prepare(endpoint), code, expected)
 
 
-@pytest.mark.parametrize("right", ["SELECT", "UPDATE", "DELETE"])
-def test_missing_right(right: str, capsys: pytest.CaptureFixture[str], endpoint: Endpoint) -> None:
-    endpoint.set_up()
-    rights = ", ".join({"SELECT", "UPDATE", "DELETE"} - {right})
-    dsn = endpoint.server.role("sweeper", f"{rights} ON {endpoint.delayed}")
-    file = str(endpoint.config_file(store__dsn=dsn))
-
-    assert_refused(capsys, endpoint, 2, f"lacks {right} on", "--config", file)
-
-
-@pytest.mark.parametrize("setting", ["store__dsn", "queues__default__dsn"])
-def test_database_that_is_read_only(
-    capsys: pytest.CaptureFixture[str], endpoint: Endpoint, setting: str
-) -> None:
-    endpoint.set_up()
-    dsn = make_conninfo(endpoint.dsn, options="-c default_transaction_read_only=on")
-    file = str(endpoint.config_file(**{setting: dsn}))
-    expected = f"{setting.replace('__', '.')} opens is read-only; connect to the primary"
-
-    assert_refused(capsys, endpoint, 2, expected, "--config", file)
-
-
-def test_delayed_table_of_another_server(
-    capsys: pytest.CaptureFixture[str], endpoint: Endpoint
+def test_socket_that_jdbc_cannot_use_is_refused(
+    capsys: Capture, endpoint: Endpoint, server: EmbeddedServer
 ) -> None:
     endpoint.set_up()
-    endpoint.execute(f"DROP TABLE {endpoint.delayed}")
-    endpoint.execute("CREATE FOREIGN DATA WRAPPER nowhere")
-    endpoint.execute("CREATE SERVER other FOREIGN DATA WRAPPER nowhere")
-    endpoint.execute(
-        f"CREATE FOREIGN TABLE {endpoint.delayed} (id uuid, headers text, body bytea,"
-        " due timestamptz) SERVER other"
-    )
+    settings = {STORE: make_conninfo(endpoint.dsn, host=str(server.sockets))}
 
-    assert_refused(
-        capsys, endpoint, 2, "cannot be the delayed table", "--config", str(endpoint.config_file())
-    )
+    _assert_refused(capsys, endpoint, settings, 2, "JDBC cannot use")
 
 
-def test_database_whose_text_has_no_encoding(
-    capsys: pytest.CaptureFixture[str], endpoint: Endpoint
+def test_database_whose_text_has_no_encoding_is_refused(
+    capsys: Capture, endpoint: Endpoint
 ) -> None:
     name = f"{endpoint.server.admin.info.dbname}_ascii"
     endpoint.execute(f"CREATE DATABASE {name} ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0")
     try:
-        dsn = make_conninfo(endpoint.dsn, dbname=name)
-        file = str(endpoint.config_file(store__dsn=dsn))
-        assert_refused(capsys, endpoint, 2, "is encoded in SQL_ASCII", "--config", file)
+        settings = {STORE: make_conninfo(endpoint.dsn, dbname=name)}
+        _assert_refused(capsys, endpoint, settings, 2, "is encoded in SQL_ASCII")
     finally:
         endpoint.execute(f"DROP DATABASE {name}")
 
 
-def test_nothing_due_is_0_and_writes_nothing(
-    capsys: pytest.CaptureFixture[str], endpoint: Endpoint
-) -> None:
+def test_nothing_due_is_0_and_writes_nothing(capsys: Capture, endpoint: Endpoint) -> None:
     endpoint.set_up()
     endpoint.delay(due_in_seconds=3_600)
 
-    assert run("sweep", "--json", "--config", str(endpoint.config_file())) == 0
+    assert main(["sweep", "--json", "--config", str(endpoint.config_file())]) == 0
 
     summary = json.loads(capsys.readouterr().out)
     names = [field.name for field in fields(SweepReport)]
@@ -146,13 +135,13 @@ def test_nothing_due_is_0_and_writes_nothing(
     wait = datetime.fromisoformat(summary["next_due"]) - datetime.now(UTC)
     assert timedelta(minutes=50) < wait <= timedelta(hours=1)
     assert not (endpoint.folder / "ledger").exists()
-    assert run("sweep", "--config", str(endpoint.config_file())) == 0
+    assert main(["sweep", "--config", str(endpoint.config_file())]) == 0
     assert re.search("next message is due in (1 h 0|59) min", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("store", ["ForgetfulStore", "SlowStore"])
 def test_nothing_due_is_0_too_where_the_store_cannot_tell_the_next_message(
-    store: str, capsys: pytest.CaptureFixture[str], endpoint: Endpoint
+    store: str, capsys: Capture, endpoint: Endpoint
 ) -> None:
     custom = {
         "store__kind": f"support.acme_stores:{store}",
@@ -161,32 +150,23 @@ def test_nothing_due_is_0_too_where_the_store_cannot_tell_the_next_message(
     }
     endpoint.set_up(**custom).delay(due_in_seconds=3_600)
 
-    assert run("sweep", "--json", "--config", str(endpoint.config_file(**custom))) == 0
+    assert main(["sweep", "--json", "--config", str(endpoint.config_file(**custom))]) == 0
 
     told = json.loads(capsys.readouterr().out)
     assert (told["outcome"], told["next_due"]) == ("idle", None)
 
 
-def test_time_zone_that_nobody_knows(
-    capsys: pytest.CaptureFixture[str], endpoint: Endpoint
+def _assert_refused(
+    capsys: Capture, endpoint: Endpoint, settings: Mapping[str, object], code: int, expected: str
 ) -> None:
-    endpoint.set_up()
-    file = str(endpoint.config_file(store__writer_time_zone="Mars/Olympus"))
+    catalog = "SELECT relname FROM pg_class ORDER BY 1"
+    before = endpoint.fetch(catalog)
 
-    assert_refused(capsys, endpoint, 2, "store.writer_time_zone is", "--config", file)
+    assert main(["sweep", "--config", str(endpoint.config_file(**settings))]) == code
 
-
-def test_socket_that_jdbc_cannot_use(
-    capsys: pytest.CaptureFixture[str], endpoint: Endpoint, server: EmbeddedServer
-) -> None:
-    endpoint.set_up()
-    dsn = make_conninfo(endpoint.dsn, host=str(server.sockets))
-
-    assert_refused(
-        capsys,
-        endpoint,
-        2,
-        "JDBC cannot use",
-        "--config",
-        str(endpoint.config_file(store__dsn=dsn)),
-    )
+    output = capsys.readouterr()
+    assert output.out == ""
+    (sentence,) = output.err.strip().splitlines()
+    assert expected in sentence
+    assert not (endpoint.folder / "ledger").exists()
+    assert endpoint.fetch(catalog) == before

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
+from duesweep.cli.app import main
 from support.endpoint import Endpoint
-from support.refusals import run
 from support.waiting import until
 
 Capture = pytest.CaptureFixture[str]
@@ -50,7 +50,7 @@ def test_signal_before_the_sweep_begins_is_a_stop(
     file = str(endpoint.config_file(sweep__spark_from=spark_from))
 
     with signal_during_the_look(endpoint, number):
-        assert run("sweep", "--gate", "--json", "--config", file) == 0
+        assert main(["sweep", "--gate", "--json", "--config", file]) == 0
 
     told = json.loads(capsys.readouterr().out)
     assert (told["outcome"], told["exit_code"], told["error"]) == ("stopped", 0, None)
@@ -71,7 +71,7 @@ def test_time_counts_from_the_start_of_the_command(
     monkeypatch.setenv("DUESWEEP_STARTED", "1000.5")
 
     file = str(endpoint.config_file())
-    assert run("sweep", "--json", "--max-seconds", "60", "--config", file) == 0
+    assert main(["sweep", "--json", "--max-seconds", "60", "--config", file]) == 0
 
     assert json.loads(capsys.readouterr().out)["outcome"] == outcome
     assert len(endpoint.waiting()) == 1
@@ -79,6 +79,6 @@ def test_time_counts_from_the_start_of_the_command(
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "604801", "1.5"])
 def test_time_that_makes_no_sense_is_refused(seconds: str, capsys: Capture) -> None:
-    assert run("sweep", "--max-seconds", seconds) == 2
+    assert main(["sweep", "--max-seconds", seconds]) == 2
 
     assert "--max-seconds" in capsys.readouterr().err
