@@ -1,6 +1,7 @@
 """What `duesweep doctor --json` says."""
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,8 @@ from typing import Any
 import pytest
 
 from duesweep.cli.app import main
+
+_STATEMENT = re.compile(r"(?:CREATE|ALTER|GRANT) .+?(?=; |, while |, in database |$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,15 @@ class Diagnosis:
             for finding in self.document["findings"]
             if finding["severity"] in {"fault", "warning"}
         }
+
+    def all_of(self, check: str) -> list[dict[str, Any]]:
+        """The findings of a check."""
+        return [f for f in self.document["findings"] if f["check"] == check]
+
+    def statements(self, check: str) -> list[str]:
+        """The statements in the advice of a check's findings, without the words around them."""
+        advice = [finding["advice"] or "" for finding in self.all_of(check)]
+        return [each for text in advice for each in _STATEMENT.findall(text)]
 
     def of(self, check: str) -> dict[str, Any]:
         """The worst finding of a check."""

@@ -51,7 +51,15 @@ class Endpoint(Generic[S]):
     @property
     def delayed(self) -> str:
         """Its delayed table, quoted."""
-        return self.server.sql(self.schema, self._delayed_name)
+        return self.table(self._delayed_name)
+
+    def table(self, name: str) -> str:
+        """A table of its schema, quoted."""
+        return self.server.sql(self.schema, name)
+
+    def within(self, name: str) -> str:
+        """The same without the database, as GRANT and DROP INDEX take it."""
+        return self.server.sql_within(self.schema, name)
 
     @property
     def addresses(self) -> Any:
@@ -184,7 +192,7 @@ class Endpoint(Generic[S]):
 
     def own_table(self, name: str) -> str:
         """One of duesweep's own tables, quoted: `journal`, `attempts`, `sweeps`, `bindings`."""
-        return self.server.sql(self.schema, f"duesweep_{name}")
+        return self.table(f"duesweep_{name}")
 
     @property
     def _delayed_name(self) -> str:

@@ -79,6 +79,14 @@ class EndpointServer(Protocol):
         """A table of this database, quoted."""
         ...
 
+    def sql_within(self, schema: str, table: str) -> str:
+        """The same without the database, as GRANT and DROP INDEX take it."""
+        ...
+
+    def user(self, suffix: str) -> AbstractContextManager[tuple[str, str]]:
+        """A login of the test's own that may do nothing yet: its dsn, and its name, quoted."""
+        ...
+
     def quoted(self, table: Any) -> str:
         """What an address was read as, quoted."""
         ...

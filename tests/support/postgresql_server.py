@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 import psycopg
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import namedtuple_row
 
 from duesweep.core.address import PostgreSqlAddresses, TableName, quote_name
@@ -45,6 +45,14 @@ class PostgreSqlServer:
 
     def sql(self, schema: str, table: str) -> str:
         return str(TableName(schema, table))
+
+    def sql_within(self, schema: str, table: str) -> str:
+        return self.sql(schema, table)
+
+    @contextmanager
+    def user(self, suffix: str) -> Iterator[tuple[str, str]]:
+        dsn = self.role(suffix)
+        yield dsn, quote_name(str(conninfo_to_dict(dsn)["user"]))
 
     def quoted(self, table: TableName) -> str:
         return str(table)

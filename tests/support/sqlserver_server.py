@@ -9,7 +9,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from duesweep.core.address import SqlServerAddresses, SqlServerTable
+from duesweep.core.address import SqlServerAddresses, SqlServerTable, bracket_name
+from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.testing.builders import DelayedRow
 from duesweep.testing.contract import Abilities
 from support.endpoint import Endpoint
@@ -67,6 +68,24 @@ class SqlServer:
 
     def sql(self, schema: str, table: str) -> str:
         return SqlServerTable(self.database.name, schema, table).sql
+
+    def sql_within(self, schema: str, table: str) -> str:
+        return f"{bracket_name(schema)}.{bracket_name(table)}"
+
+    @contextmanager
+    def user(self, suffix: str) -> Iterator[tuple[str, str]]:
+        name, password = f"{suffix}_{uuid.uuid4().hex[:12]}", f"Throw-away-{uuid.uuid4().hex}"
+        quoted = bracket_name(name)
+        self.execute(f"CREATE LOGIN {quoted} WITH PASSWORD = '{password}'")
+        try:
+            self.execute(f"CREATE USER {quoted} FOR LOGIN {quoted}")
+            pairs = OdbcDsn.parse(self.dsn).pairs
+            yield OdbcDsn(pairs | {"uid": name, "pwd": password}).text(), quoted
+        finally:
+            # A stand-in drops no user that has been granted something.
+            self.database.drop_tables()
+            self.execute(f"DROP USER IF EXISTS {quoted}")
+            self.execute(f"DROP LOGIN {quoted}")
 
     def quoted(self, table: SqlServerTable) -> str:
         return table.sql
