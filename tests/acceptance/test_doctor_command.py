@@ -38,14 +38,6 @@ def test_ignored_check_is_said_but_not_counted(capsys: Capture, healthy: Endpoin
     assert found.of("table-index")["severity"] == "ignored"
 
 
-def test_ignored_check_that_there_is_not(capsys: Capture, healthy: Endpoint) -> None:
-    file = str(healthy.config_file())
-
-    assert main(["doctor", "--config", file, "--ignore", "table-indexes"]) == 2
-
-    assert "did you mean table-index?" in capsys.readouterr().err
-
-
 def test_table_begins_with_the_worst_and_says_what_to_do(
     capsys: Capture, healthy: Endpoint
 ) -> None:
@@ -123,21 +115,6 @@ def test_finding_that_no_statement_mends_is_on_standard_error(
     assert "Run the command `setup`" in output.err
 
 
-@pytest.mark.parametrize("below", ["", "new", "new/and/deeper"])
-def test_ledger_that_cannot_be_written_is_a_fault(
-    capsys: Capture, healthy: Endpoint, below: str
-) -> None:
-    # Not by rights, which root does not need: neither files nor folders can be made there.
-    root = f"/proc/tty/{below}".rstrip("/")
-    file = healthy.config_file(retry__error_queue="error", ledger__root=root)
-
-    found = diagnosed(capsys, file)
-
-    assert (found.code, found.to_mend()) == (3, {("ledger", root): "fault"})
-    assert "cannot be written" in found.of("ledger")["found"]
-    assert "ledger.root" in found.of("ledger")["advice"]
-
-
 def test_table_of_the_ledger_that_cannot_be_written_is_a_fault(
     capsys: Capture, healthy: Endpoint
 ) -> None:
@@ -147,17 +124,6 @@ def test_table_of_the_ledger_that_cannot_be_written_is_a_fault(
     file = healthy.config_file(retry__error_queue="error")
 
     assert diagnosed(capsys, file).to_mend() == {("ledger", str(root)): "fault"}
-
-
-def test_ledger_that_is_not_there_yet_is_no_fault_and_is_not_made(
-    capsys: Capture, healthy: Endpoint
-) -> None:
-    file = healthy.config_file(retry__error_queue="error")
-    before = sorted(healthy.folder.rglob("*"))
-
-    assert diagnosed(capsys, file).code == 0
-
-    assert sorted(healthy.folder.rglob("*")) == before
 
 
 def _newcomer(healthy: Endpoint) -> str:

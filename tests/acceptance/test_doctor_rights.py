@@ -1,14 +1,14 @@
 """The doctor on PostgreSQL: what setup has not made, what a role may not do, and its time-outs."""
 
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from duesweep.cli.app import main
-from duesweep.core.address import quote_name
-from support.diagnosis import Diagnosis, diagnosed
+from support.diagnosis import diagnosed
 from support.endpoint import Endpoint
+from support.routes import add_routes
+from support.users import User, new_user
 
 DELAYED = '"public"."Sales.Orders.Delayed"'
 OWN = '"public"."Sales.Orders"'
@@ -21,6 +21,15 @@ Capture = pytest.CaptureFixture[str]
 @pytest.fixture
 def healthy(endpoint: Endpoint) -> Endpoint:
     return endpoint.set_up("Billing")
+
+
+@pytest.fixture
+def sweeper(healthy: Endpoint) -> Iterator[User]:
+    """A user with all rights on the tables that are there."""
+    tables = ("ALL ON ALL TABLES", "USAGE ON ALL SEQUENCES")
+    rights = [f"{right} IN SCHEMA public" for right in tables]
+    with new_user(healthy, *rights, "USAGE ON SCHEMA public") as user:
+        yield user
 
 
 def test_before_setup_the_setup_is_what_is_missing(capsys: Capture, endpoint: Endpoint) -> None:
@@ -42,16 +51,16 @@ def test_each_table_has_one_finding_with_the_grants_that_mend_it(
     healthy.execute("REVOKE ALL ON SCHEMA public FROM PUBLIC")
     file = healthy.config_file(store__dsn=dsn)
 
-    found = _rights(diagnosed(capsys, file))
+    found = diagnosed(capsys, file)
 
+    rights = found.all_of("table-rights")
     names = ("journal", "sweeps", "attempts", "bindings", "changes", "pauses", "limits")
     journal = {f'"public"."duesweep_{name}"' for name in names}
-    assert {f["about"] for f in found} == {DELAYED, OWN, *journal}
-    assert len(found) == len(journal) + 2
-    assert all(f["severity"] == "fault" for f in found)
-    for finding in found:
-        for grant in finding["advice"].split("; "):
-            healthy.execute(grant)
+    assert {f["about"] for f in rights} == {DELAYED, OWN, *journal}
+    assert len(rights) == len(journal) + 2
+    assert all(f["severity"] == "fault" for f in rights)
+    for statement in found.statements("table-rights"):
+        healthy.execute(statement)
     assert diagnosed(capsys, file).code == 0
 
 
@@ -67,19 +76,34 @@ def test_rights_are_told_with_the_tables_that_they_are_on(
 
 @pytest.mark.parametrize("due_in_seconds", [-60, 86_400])
 def test_queue_that_messages_wait_for_is_looked_at(
-    capsys: Capture, healthy: Endpoint, due_in_seconds: float
+    capsys: Capture, healthy: Endpoint, sweeper: User, due_in_seconds: float
 ) -> None:
-    dsn = _sweeper(healthy)
     healthy.delay_many(3, due_in_seconds=due_in_seconds)
-    file = healthy.config_file(store__dsn=dsn)
+    file = healthy.config_file(store__dsn=sweeper.dsn)
     assert diagnosed(capsys, file).code == 0
-    healthy.execute(f"REVOKE INSERT ON {BILLING} FROM {_role_of(dsn)}")
+    sweeper.revoke(f"INSERT ON {BILLING}")
 
     found = diagnosed(capsys, file)
 
     assert (found.code, found.to_mend()) == (3, {("table-rights", BILLING): "fault"})
-    healthy.execute(found.of("table-rights")["advice"].split("; ")[0])
+    grant, *_ = found.statements("table-rights")
+    healthy.execute(grant)
     assert diagnosed(capsys, file).code == 0
+
+
+def test_sequence_that_may_not_be_drawn_from(
+    capsys: Capture, healthy: Endpoint, sweeper: User
+) -> None:
+    sweeper.revoke('ALL ON SEQUENCE "Sales.Orders_seq_seq"')
+
+    found = diagnosed(capsys, healthy.config_file(store__dsn=sweeper.dsn))
+
+    assert found.to_mend() == {("table-rights", OWN): "fault"}
+    assert (
+        'GRANT USAGE ON SEQUENCE public."Sales.Orders_seq_seq"'
+        in found.of("table-rights")["advice"]
+    )
+    assert "1 queue tables are closed" in found.of("seq-headroom")["found"]
 
 
 def test_queue_that_messages_wait_for_and_is_not_there(capsys: Capture, healthy: Endpoint) -> None:
@@ -94,15 +118,14 @@ def test_queue_that_messages_wait_for_and_is_not_there(capsys: Capture, healthy:
 
 
 def test_queues_on_connections_of_their_own_are_looked_at_there(
-    capsys: Capture, healthy: Endpoint
+    capsys: Capture, healthy: Endpoint, sweeper: User
 ) -> None:
-    other = _sweeper(healthy)
     healthy.create_queue("Shipping")
     healthy.delay_many(2, ["Billing", "Nobody's"])
-    file = healthy.config_file(queues__east__dsn=other, queues__here__schema="public")
-    _add_routes(file, ("Sales.Orders", "here"), ("Billing", "east"), ("Shipping", "east"))
-    for table in (BILLING, '"public"."Shipping"'):
-        healthy.execute(f"REVOKE INSERT ON {table} FROM {_role_of(other)}")
+    file = healthy.config_file(queues__east__dsn=sweeper.dsn, queues__here__schema="public")
+    for queue, connection in (("Sales.Orders", "here"), ("Billing", "east"), ("Shipping", "east")):
+        add_routes(file, (queue, connection, "{destination}"))
+    sweeper.revoke(f"INSERT ON {BILLING}")
 
     found = diagnosed(capsys, file)
 
@@ -124,18 +147,19 @@ def test_as_many_queues_as_there_may_be_are_looked_at_and_the_rest_is_named(
 
     missing = [about for check, about in found.to_mend() if check == "table-exists"]
     assert len(missing) == 50
-    (rest,) = [f for f in _of(found, "route") if f["severity"] == "skipped"]
+    (rest,) = [f for f in found.all_of("route") if f["severity"] == "skipped"]
     assert "3 more" in rest["found"]
 
 
-def test_time_outs_of_the_role_are_told_and_do_no_harm(capsys: Capture, healthy: Endpoint) -> None:
-    dsn = _sweeper(healthy)
-    role = _role_of(dsn)
-    healthy.execute(f"ALTER ROLE {role} SET idle_in_transaction_session_timeout = '1s'")
-    healthy.execute(f"ALTER ROLE {role} SET statement_timeout = '90s'")
+def test_time_outs_of_the_role_are_told_and_do_no_harm(
+    capsys: Capture, healthy: Endpoint, sweeper: User
+) -> None:
+    alter = f"ALTER ROLE {sweeper.name} SET"
+    healthy.execute(f"{alter} idle_in_transaction_session_timeout = '1s'")
+    healthy.execute(f"{alter} statement_timeout = '90s'")
     healthy.execute(f"ALTER DATABASE {_database(healthy)} SET lock_timeout = 250")
 
-    found = diagnosed(capsys, healthy.config_file(store__dsn=dsn))
+    found = diagnosed(capsys, healthy.config_file(store__dsn=sweeper.dsn))
 
     finding = found.of("session-time-outs")
     assert (found.code, finding["severity"]) == (0, "ok")
@@ -155,33 +179,5 @@ def test_role_without_time_outs_is_told_so(capsys: Capture, healthy: Endpoint) -
     assert "Neither this role" in finding["found"]
 
 
-def _of(found: Diagnosis, check: str) -> list[dict[str, Any]]:
-    return [f for f in found.document["findings"] if f["check"] == check]
-
-
-def _rights(found: Diagnosis) -> list[dict[str, Any]]:
-    return _of(found, "table-rights")
-
-
-def _add_routes(file: Any, *routes: tuple[str, str]) -> None:
-    text = "".join(
-        f'[[route]]\ndestination = "{pattern}"\nconnection = "{name}"\n' for pattern, name in routes
-    )
-    file.write_text(file.read_text(encoding="utf-8") + text, encoding="utf-8")
-
-
-def _sweeper(endpoint: Endpoint) -> str:
-    return endpoint.server.role(
-        "sweeper",
-        "ALL ON ALL TABLES IN SCHEMA public",
-        "USAGE ON ALL SEQUENCES IN SCHEMA public",
-        "USAGE ON SCHEMA public",
-    )
-
-
-def _role_of(dsn: str) -> str:
-    return quote_name(str(conninfo_to_dict(dsn)["user"]))
-
-
 def _database(endpoint: Endpoint) -> str:
-    return quote_name(str(conninfo_to_dict(make_conninfo(endpoint.dsn))["dbname"]))
+    return str(endpoint.server.admin.info.dbname)
