@@ -11,7 +11,7 @@ from duesweep.cli.app import main
 from duesweep.core.headers.json import FORWARD_DESTINATION
 from duesweep.core.rate_limits import RateLimit, RateLimits
 from duesweep.testing.builders import DelayedRow
-from support.endpoint import Endpoint
+from support.endpoint import ON_BOTH_SERVERS, Endpoint
 from support.ledger_reader import LedgerReader
 
 Captured = pytest.CaptureFixture[str]
@@ -55,6 +55,24 @@ def test_paused_destination_gets_nothing_and_costs_no_attempt_until_it_is_resume
     assert _document(capsys, endpoint, "resume", "Bill*", code=3)["exit_code"] == 3
     assert _document(capsys, endpoint, "sweep")["dispatched"] == 3
     assert len(ledger.rows("tombstones")) == 5
+
+
+# SQL Server's claims are by Due.
+@ON_BOTH_SERVERS
+@pytest.mark.parametrize("pattern", ["Billing", "B*g"])
+def test_messages_that_share_a_due_with_paused_ones_arrive(
+    capsys: Captured, endpoint: Endpoint, pattern: str
+) -> None:
+    endpoint.set_up("Billing", "Shipping")
+    endpoint.delay_many(12, ["Billing", "Shipping"])
+    _run(endpoint, "pause", pattern, *LONG)
+    capsys.readouterr()
+
+    swept = _document(capsys, endpoint, "sweep")
+
+    assert (swept["outcome"], swept["dispatched"]) == ("done", 6)
+    assert swept["found"] == 6 + swept["held"]
+    assert (len(endpoint.waiting()), endpoint.attempts()) == (6, {})
 
 
 def test_messages_that_the_plan_cannot_tell_are_paused_are_counted_as_held(
