@@ -63,21 +63,7 @@ def test_setup_creates_what_the_transport_would(
     }
 
 
-def test_printed_setup_is_what_a_dba_can_run(
-    capsys: pytest.CaptureFixture[str], endpoint: Endpoint
-) -> None:
-    file = str(endpoint.config_file(retry__error_queue="error"))
-    assert run("setup", "--print-sql", "--config", file) == 0
-    script = capsys.readouterr().out
-    assert endpoint.fetch("SELECT FROM pg_class WHERE relname = 'error'") == []
-
-    with psycopg.connect(endpoint.dsn) as dba:
-        dba.execute(script.encode())
-
-    assert run("sweep", "--config", file) == 0
-
-
-def test_printed_setup_is_quiet_also_where_everything_exists(
+def test_printed_setup_is_what_a_dba_can_run_quietly_and_again(
     capsys: pytest.CaptureFixture[str], endpoint: Endpoint
 ) -> None:
     file = str(
@@ -85,6 +71,7 @@ def test_printed_setup_is_quiet_also_where_everything_exists(
     )
     assert run("setup", "--print-sql", "--config", file) == 0
     script = capsys.readouterr().out.encode()
+    assert _tables(endpoint.dsn) == set()
     notices: list[str | None] = []
 
     with psycopg.connect(endpoint.dsn) as dba:
@@ -97,6 +84,7 @@ def test_printed_setup_is_quiet_also_where_everything_exists(
     assert notices == []
     assert len(tables) > 20
     assert set(tables) == {None}
+    assert run("sweep", "--config", file) == 0
 
 
 def test_grants_without_print_sql_are_refused(

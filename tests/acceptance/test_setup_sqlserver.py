@@ -3,7 +3,6 @@
 import pytest
 
 from duesweep.cli.app import main
-from duesweep.core.address import SqlServerTable
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from support.sqlserver_server import SqlServerEndpoint
 
@@ -14,13 +13,8 @@ def _run(*arguments: str) -> int:
     return int(main(list(arguments)))
 
 
-def _sql(endpoint: SqlServerEndpoint, table: str) -> str:
-    return SqlServerTable(endpoint.server.database.name, endpoint.schema, table).sql
-
-
-def _beside(table: str) -> str:
-    """A table's name within its own database, as DROP INDEX takes it."""
-    return table.partition("].")[2]
+def _delayed(endpoint: SqlServerEndpoint) -> str:
+    return endpoint.within(endpoint.rows.table(endpoint.name))
 
 
 @pytest.fixture(params=["sqlserver", "msmq"])
@@ -35,7 +29,7 @@ def test_setup_creates_the_table_of_subscriptions_once(
 ) -> None:
     sqlserver_endpoint.server.create_schema(sqlserver_endpoint.schema)
     file = str(sqlserver_endpoint.config_file())
-    table = _sql(sqlserver_endpoint, "SubscriptionRouting")
+    table = sqlserver_endpoint.table("SubscriptionRouting")
 
     assert _run("setup", "--config", file) == 0
     assert "created SubscriptionRouting@" in capsys.readouterr().out
@@ -50,7 +44,7 @@ def test_setup_creates_an_index_on_due_that_a_table_lacks_and_no_second_one(
 ) -> None:
     endpoint.set_up()
     index = f"Index_{endpoint.rows.due}"
-    endpoint.execute(f"DROP INDEX [{index}] ON {_beside(endpoint.delayed)}")
+    endpoint.execute(f"DROP INDEX [{index}] ON {_delayed(endpoint)}")
     file = str(endpoint.config_file())
 
     assert _run("setup", "--config", file) == 0
@@ -63,9 +57,9 @@ def test_setup_leaves_an_index_of_another_name_as_it_is(
     capsys: Capture, endpoint: SqlServerEndpoint
 ) -> None:
     endpoint.set_up()
-    beside, column = _beside(endpoint.delayed), endpoint.rows.due
-    endpoint.execute(f"DROP INDEX [Index_{column}] ON {beside}")
-    endpoint.execute(f"CREATE INDEX [Of another name] ON {beside} ([{column}])")
+    delayed, column = _delayed(endpoint), endpoint.rows.due
+    endpoint.execute(f"DROP INDEX [Index_{column}] ON {delayed}")
+    endpoint.execute(f"CREATE INDEX [Of another name] ON {delayed} ([{column}])")
 
     assert _run("setup", "--config", str(endpoint.config_file())) == 0
 
