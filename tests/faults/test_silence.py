@@ -1,164 +1,203 @@
-"""A store that accepts what it is sent and never answers, at each point of a sweep."""
+"""A store or a broker that takes what it is sent and never answers, at each point of a sweep.
 
-import threading
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+The trials fall silent at a COMMIT or a confirm of any batch.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 from psycopg.conninfo import make_conninfo
 from pyspark.sql import SparkSession
 
+from duesweep import wiring
 from duesweep.api.look import look_at
 from duesweep.context import SweepContext
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS
+from duesweep.drivers.sqlserver import OdbcDsn
 from duesweep.engines.base import Engine
 from duesweep.engines.spark import SparkEngine
 from duesweep.errors import ExitCode, StoreError
-from duesweep.stores.journal import SweepSummary
-from support.endpoint import Endpoint
+from support.endpoint import ON_BOTH_SERVERS, Endpoint
 from support.ledger_reader import LedgerReader
 from support.proxy import Moment, Proxy, proxied
+from support.rabbitmq.broker import Broker
+from support.rabbitmq.settings import set_up, settings
 from support.sweeps import exit_code, run_sweep
+from support.waiting import in_time
 
-SILENCE_SECONDS = 12
-MESSAGES = 400
-# For ever, next to the above; but a test must end.
+_MESSAGES = 400
+_CUT = {"sweep__batch_rows": 50, "sweep__slices": 2}
+# To open a session of SQL Server, and to send it an array of parameters, takes long.
+_SILENCE_SECONDS = {"postgresql": 6, "sqlserver": 30}
+# Without limits a sweep would hang; a machine with much to do takes its time.
 _DEADLINE_SECONDS = 240
 
+_GATE = {"postgresql": ["ORDER BY d.due\nLIMIT 1"], "sqlserver": ["SELECT TOP (1) CONVERT("]}
+# By the kind of the store, what the sweep has sent when its store falls silent.
+_POINTS: dict[str, dict[str, list[str]]] = {
+    "postgresql": {
+        "plan": ["row_number()"],
+        "read of the plan": ["slice = 0"],
+        "take": ["g.tgtype & 11 = 11"],
+        "batch": ["PGCOPY"],
+        "COMMIT": ["PGCOPY", "COMMIT"],
+        "settle": ["SET sealed_at"],
+    },
+    "sqlserver": {
+        "plan": ["AS position"],
+        "read of the plan": ["slice = 0"],
+        "transaction": ["slice = 0", "BEGIN TRANSACTION"],
+        "claim": ["AS tick"],
+        "batch": ["Billing] (Id"],
+        "COMMIT": ["'batch'", "COMMIT TRANSACTION"],
+        "settle": ["SET sealed_at"],
+    },
+}
 
-@pytest.fixture
-def proxy(endpoint: Endpoint) -> Iterator[Proxy]:
-    with proxied(endpoint.server.admin.info.port) as proxy:
-        yield proxy
 
-
-@pytest.fixture
-def context(endpoint: Endpoint, proxy: Proxy) -> SweepContext:
-    """A sweep of 400 messages in two slices, in batches of 50, whose store is behind the proxy."""
-    endpoint.set_up("Billing")
-    endpoint.delay_many(MESSAGES)
-    dsn = make_conninfo(endpoint.dsn, host="127.0.0.1", port=proxy.port)
-    source = endpoint.context().store.source
-    return endpoint.context(
-        store__dsn=dsn,
-        store__name=source,
-        sweep__batch_rows=50,
-        sweep__slices=2,
-        timeouts__silence_seconds=SILENCE_SECONDS,
-    )
-
-
-@dataclass
+@dataclass(frozen=True)
 class Stage:
-    """What the tests sweep."""
+    """Due messages with these keys, and a sweep of them whose store is behind the proxy."""
 
-    engine: Engine
-    context: SweepContext
-    endpoint: Endpoint
+    endpoint: Endpoint[Any]
     proxy: Proxy
-    ledger: LedgerReader
+    context: SweepContext
+    keys: Sequence[str]
 
-    def assert_next_sweep_completes(self) -> None:
+    def fall_silent_at(self, texts: Sequence[str], **how: Any) -> None:
+        """When the sweep has sent these to its store."""
+        encoding = "utf-16-le" if self.endpoint.kind == "sqlserver" else "utf-8"
+        self.proxy.fall_silent_at(*(text.encode(encoding) for text in texts), **how)
+
+    def assert_next_sweep_completes(self, ledger: LedgerReader) -> None:
+        """Each message arrives once."""
+        # The store's fault costs no message an attempt.
+        assert self.endpoint.attempts() == {}
         self.proxy.heal()
-
-        summary = run_sweep(self.endpoint)
-
-        assert summary.outcome == "done"
-        assert self.endpoint.waiting() == []
-        assert len(self.endpoint.queue_rows("Billing")) == MESSAGES
-        tombstones = self.ledger.rows("tombstones")
-        assert len(tombstones) == len({row.message_key for row in tombstones}) == MESSAGES
+        done = run_sweep(self.endpoint)
+        assert (done.outcome, self.endpoint.waiting()) == ("done", [])
+        times = Counter(row.message_id for row in self.endpoint.queue_rows("Billing"))
+        assert (len(times), times.total()) == (_MESSAGES, _MESSAGES)
+        assert sorted(row.message_key for row in ledger.rows("tombstones")) == sorted(self.keys)
 
 
 @pytest.fixture
-def stage(
-    engine: Engine,
-    context: SweepContext,
-    endpoint: Endpoint,
-    proxy: Proxy,
-    ledger: LedgerReader,
-) -> Stage:
-    return Stage(engine, context, endpoint, proxy, ledger)
+def stage(endpoint: Endpoint[Any]) -> Iterator[Stage]:
+    endpoint.set_up("Billing")
+    keys = endpoint.delay_many(_MESSAGES)
+    with _proxied(endpoint) as (proxy, dsn):
+        context = endpoint.context(
+            store__dsn=dsn,
+            store__name=endpoint.context().store.source,
+            timeouts__silence_seconds=_SILENCE_SECONDS[endpoint.kind],
+            **_CUT,
+        )
+        yield Stage(endpoint, proxy, context, keys)
 
 
-@dataclass
-class Attempt:
-    """A sweep on a thread of its own, and its result."""
+@contextmanager
+def _proxied(endpoint: Endpoint[Any]) -> Iterator[tuple[Proxy, str]]:
+    """A proxy before the endpoint's database, and the dsn that leads through it."""
+    if endpoint.kind == "sqlserver":
+        parsed = OdbcDsn.parse(endpoint.dsn)
+        with proxied(parsed.port) as proxy:
+            yield proxy, OdbcDsn(parsed.pairs | {"server": f"127.0.0.1,{proxy.port}"}).text()
+    else:
+        with proxied(endpoint.server.admin.info.port) as proxy:
+            yield proxy, make_conninfo(endpoint.dsn, host="127.0.0.1", port=proxy.port)
 
-    engine: Engine
-    context: SweepContext
-    summary: SweepSummary | None = None
-    errors: list[BaseException] = field(default_factory=list)
 
-    def run(self) -> "Attempt":
-        thread = threading.Thread(target=self._sweep, daemon=True)
-        thread.start()
-        thread.join(_DEADLINE_SECONDS)
-        assert not thread.is_alive(), "it hangs"
-        return self
-
-    def _sweep(self) -> None:
+def _swept(context: SweepContext, engine: Engine) -> tuple[ExitCode, str]:
+    """The exit code and the reason of a sweep, which ends within the stated time."""
+    with in_time(_DEADLINE_SECONDS):
         try:
-            self.summary = run_sweep(self.context, self.engine)
-        except BaseException as error:  # noqa: BLE001 - the test looks at it
-            self.errors.append(error)
-
-    @property
-    def exit_code(self) -> ExitCode:
-        if self.summary is not None:
-            return exit_code(self.summary)
-        (error,) = self.errors
-        assert isinstance(error, StoreError), error
-        return error.exit_code
-
-    @property
-    def text(self) -> str:
-        return str(self.summary.reason if self.summary is not None else self.errors[0])
+            report = run_sweep(context, engine)
+        except StoreError as error:
+            return error.exit_code, str(error)
+    return exit_code(report), str(report.reason)
 
 
-def test_gate_that_is_not_answered_ends_with_work_left(context: SweepContext, proxy: Proxy) -> None:
-    assert look_at(context).has_work
-    proxy.fall_silent_at(b"ORDER BY d.due\nLIMIT 1")
+@ON_BOTH_SERVERS
+def test_gate_that_is_not_answered_ends_with_work_left(stage: Stage) -> None:
+    assert look_at(stage.context).has_work
+    stage.fall_silent_at(_GATE[stage.endpoint.kind])
 
-    with pytest.raises(StoreError, match="has not answered for 8 s") as failure:
-        look_at(context)
+    seconds = stage.context.timeouts.driver_seconds
+    with pytest.raises(StoreError, match=f"has not answered for {seconds:.0f} s") as failure:
+        look_at(stage.context)
 
     assert failure.value.exit_code == ExitCode.WORK_LEFT
 
 
 @pytest.mark.parametrize(
-    ("awaited", "moment"),
+    ("endpoint", "texts", "moment"),
     [
-        pytest.param([b"row_number()"], Moment.BEFORE, id="plan"),
-        pytest.param([b"slice = 0"], Moment.BEFORE, id="read of the plan"),
-        pytest.param([b"PGCOPY"], Moment.BEFORE, id="batch"),
-        pytest.param([b"PGCOPY", b"COMMIT"], Moment.BEFORE, id="COMMIT"),
-        pytest.param([b"PGCOPY", b"COMMIT"], Moment.AFTER, id="answer to COMMIT"),
-        pytest.param([b"SET sealed_at"], Moment.BEFORE, id="settle"),
+        pytest.param(kind, texts, moment, id=f"{kind}, {moment.name.lower()} {point}")
+        for kind, points in _POINTS.items()
+        for point, texts in points.items()
+        for moment in Moment
+        if moment is Moment.BEFORE or point == "COMMIT"
     ],
+    indirect=["endpoint"],
 )
 def test_sweep_whose_store_falls_silent_ends_and_the_next_one_completes(
-    awaited: list[bytes], moment: Moment, stage: Stage
+    texts: Sequence[str], moment: Moment, engine: Engine, stage: Stage, ledger: LedgerReader
 ) -> None:
-    stage.proxy.fall_silent_at(*awaited, moment=moment)
+    stage.fall_silent_at(texts, moment=moment)
 
     # Its watchdog has more patience: a slow machine is to come as far as the silence.
-    attempt = Attempt(stage.engine, replace(stage.context, timeouts=DEFAULT_TIMEOUTS)).run()
+    ended, reason = _swept(replace(stage.context, timeouts=DEFAULT_TIMEOUTS), engine)
 
     assert stage.proxy.has_sprung.is_set()
-    assert attempt.exit_code == ExitCode.WORK_LEFT
-    assert "has not answered" in attempt.text
-    stage.assert_next_sweep_completes()
+    assert ended == ExitCode.WORK_LEFT
+    assert "has not answered" in reason
+    stage.assert_next_sweep_completes(ledger)
 
 
 def test_read_of_a_slice_that_is_never_answered_ends_and_is_told(
-    spark: SparkSession, stage: Stage
+    spark: SparkSession, stage: Stage, ledger: LedgerReader
 ) -> None:
-    stage.proxy.fall_silent_at(b"WHERE slice = ", for_all=False)
+    stage.fall_silent_at(["WHERE slice = "], for_all=False)
 
-    attempt = Attempt(SparkEngine(spark), stage.context).run()
+    report = run_sweep(stage.context, SparkEngine(spark))
 
-    assert attempt.exit_code == ExitCode.WORK_LEFT
-    assert attempt.summary is not None
-    assert (attempt.summary.outcome, attempt.summary.left) == ("incomplete", MESSAGES)
-    stage.assert_next_sweep_completes()
+    assert exit_code(report) == ExitCode.WORK_LEFT
+    assert (report.outcome, report.left) == ("incomplete", _MESSAGES)
+    stage.assert_next_sweep_completes(ledger)
+
+
+# Confirms that do not come: see the trials.
+@pytest.mark.parametrize("awaited", [b"AMQP", b"EnclosedMessageTypes"], ids=["opening", "messages"])
+def test_sweep_whose_broker_falls_silent_ends_and_the_next_one_completes(
+    awaited: bytes, engine: Engine, endpoint: Endpoint, broker: Broker, ledger: LedgerReader
+) -> None:
+    set_up(endpoint, broker, "Billing")
+    keys = endpoint.delay_many(_MESSAGES)
+    with proxied(broker.server.amqp) as proxy:
+        through = {
+            "queues__default__url": broker.server.url(broker.vhost, proxy.port),
+            "timeouts__silence_seconds": 6,
+            "breaker__trigger_seconds": 6,
+        }
+        context = wiring.sweep_context(endpoint.config(**settings(broker) | _CUT | through))
+        proxy.fall_silent_at(awaited)
+
+        ended, reason = _swept(context, engine)
+
+        assert proxy.has_sprung.is_set()
+    assert ended == ExitCode.WORK_LEFT
+    assert reason != "None"
+    # The broker's fault costs no message an attempt.
+    assert endpoint.attempts() == {}
+    assert endpoint.waiting() == sorted(keys)
+
+    done = run_sweep(endpoint, engine, **settings(broker))
+
+    assert (done.outcome, endpoint.waiting()) == ("done", [])
+    times = Counter(one.message_id for one in broker.drain("Billing"))
+    assert (len(times), times.total()) == (_MESSAGES, _MESSAGES)
+    assert sorted(row.message_key for row in ledger.rows("tombstones")) == sorted(keys)
