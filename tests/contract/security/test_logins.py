@@ -165,6 +165,7 @@ def test_postgresql_server_that_is_another_one_is_refused(
 
     # A session with the right settings, which are made wrong for JDBC only.
     dsn = _dsn(front, sslmode=asked.mode, sslrootcert=authority.certificate)
+    assert _jdbc_user(spark, dsn) == "postgres"
     url, properties = _address(dsn)
     with pytest.raises(SPARK_ERRORS, match=asked.jdbc):
         _read(
