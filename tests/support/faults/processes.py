@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 _SCRIPT = Path(__file__).with_name("sweep_process.py")
-_LIBRARY = Path(__file__).parents[3] / "lib"
+_TESTS = Path(__file__).parents[2]
+_PATHS = f"{_TESTS.parent / 'lib'}{os.pathsep}{_TESTS}"
 
 
 @dataclass
@@ -29,7 +30,7 @@ class SweepProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=os.environ | {"PYTHONPATH": str(_LIBRARY), "PYSPARK_PYTHON": sys.executable},
+            env=os.environ | {"PYTHONPATH": _PATHS, "PYSPARK_PYTHON": sys.executable},
             start_new_session=True,
         )
         return cls(process)

@@ -23,8 +23,6 @@ from duesweep.stores.base import Store
 from duesweep.stores.postgresql.store import PostgreSqlStore
 from support.sweeps import exit_code, run_sweep
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
 
 def main(master: str, moment: str, batch: str, file: str, *overrides: str) -> int:
     os.environ["PYSPARK_PYTHON"] = sys.executable
