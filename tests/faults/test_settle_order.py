@@ -11,13 +11,13 @@ from duesweep.context import SweepContext
 from duesweep.core.outcome import Delivered, Outcomes
 from duesweep.core.policy import Slicing
 from duesweep.dispatch import dispatch_slice
-from duesweep.dispatch_job import DispatchJob
 from duesweep.ledger.opening import open_ledger
 from duesweep.settle import settle_sweep
 from duesweep.stores.values import SweepRun
 from support.endpoint import Endpoint
 from support.faults.dead_sweeps import Dead, assert_settled_once, settle
 from support.ledger_reader import LedgerReader
+from support.sweeps import job_of
 from support.waiting import until
 
 _WAITING = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
@@ -77,15 +77,7 @@ def test_late_task_of_a_dead_sweep_is_fenced(
 ) -> None:
     settle(spark, dead)
     late = endpoint.delay()
-    job = DispatchJob(
-        store=dead.context.store,
-        queue=dead.context.queue,
-        run=dead.run,
-        limits=dead.context.limits,
-        retry=dead.context.retry,
-        max_exhausted=1,
-        error_queue=None,
-    )
+    job = job_of(dead.context, dead.run, max_exhausted=1, error_queue=None)
 
     dispatch_slice(job, 0, ClaimKeys([late], [100], 1))
 

@@ -1,18 +1,21 @@
 """Whole sweeps, for tests: the only place in which they start one."""
 
+from dataclasses import replace
 from typing import Any
 
 from duesweep import wiring
 from duesweep.config import Config
 from duesweep.context import SweepContext
+from duesweep.dispatch_job import DispatchJob
 from duesweep.engines.base import Engine
 from duesweep.engines.in_process import InProcessEngine
 from duesweep.stop import Stop
 from duesweep.stores.journal import SweepReport
+from duesweep.stores.values import SweepRun
 from duesweep.sweep import Reach, Watch, exit_code, sweep
 from support.endpoint import Endpoint
 
-__all__ = ["exit_code", "run_sweep"]
+__all__ = ["exit_code", "job_of", "run_sweep"]
 
 
 def run_sweep(
@@ -37,3 +40,17 @@ def run_sweep(
         case _:
             context = swept.context(**settings)
     return sweep(engine or InProcessEngine(), context, watch, reach, stop)
+
+
+def job_of(context: SweepContext, run: SweepRun, **settings: Any) -> DispatchJob:
+    """What a sweep gives its slices; `settings` are the job's own, as in `max_exhausted=1`."""
+    job = DispatchJob(
+        store=context.store,
+        queue=context.queue,
+        run=run,
+        limits=context.limits,
+        retry=context.retry,
+        max_exhausted=context.max_exhausted,
+        error_queue=context.error_queue,
+    )
+    return replace(job, **settings)

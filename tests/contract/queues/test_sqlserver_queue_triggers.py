@@ -7,12 +7,12 @@ import pytest
 
 from duesweep.claim_keys import ClaimKeys
 from duesweep.dispatch import dispatch_slice
-from duesweep.dispatch_job import DispatchJob
 from duesweep.stores.values import SweepRun
 from duesweep.testing.builders import delayed_row
 from duesweep.testing.journal import BatchEntry, SliceEntry
 from support.contract.store_subjects import DelayedTableUnderTest
 from support.sqlserver_server import SqlServerEndpoint
+from support.sweeps import job_of
 
 Dispatch = Callable[[], SweepRun]
 
@@ -41,15 +41,7 @@ def _dispatch(endpoint: SqlServerEndpoint) -> tuple[DelayedTableUnderTest, Sweep
     rows = subject.load([delayed_row("Billing", due=due), delayed_row("Shipping", due=due)])
     context = endpoint.context()
     run = subject.open_sweep()
-    job = DispatchJob(
-        store=context.store,
-        queue=context.queue,
-        run=run,
-        limits=context.limits,
-        retry=context.retry,
-        max_exhausted=1_000,
-        error_queue=None,
-    )
+    job = job_of(context, run, max_exhausted=1_000, error_queue=None)
     claim_keys = ClaimKeys(subject.claim_keys(rows), [100] * len(rows), len(rows))
     dispatch_slice(job, 0, claim_keys)
     return subject, run

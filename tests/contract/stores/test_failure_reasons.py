@@ -5,9 +5,9 @@ from duesweep.claim_keys import ClaimKeys
 from duesweep.context import SweepContext
 from duesweep.core.policy import Slicing
 from duesweep.dispatch import dispatch_slice
-from duesweep.dispatch_job import DispatchJob
 from duesweep.stores.journal import FailureReason, SweepSummary
 from support.endpoint import Endpoint
+from support.sweeps import job_of
 
 NOWHERE = 'There is no queue table "public"."Nowhere'
 
@@ -85,15 +85,7 @@ def _swept(context: SweepContext, claim_keys: list[str]) -> SweepSummary:
     with context.store.open_driver() as session:
         run = session.open_sweep(session.horizon())
         session.plan(run, Slicing(1))
-        job = DispatchJob(
-            store=context.store,
-            queue=context.queue,
-            run=run,
-            limits=context.limits,
-            retry=context.retry,
-            max_exhausted=context.max_exhausted,
-            error_queue=context.error_queue,
-        )
+        job = job_of(context, run)
         dispatch_slice(job, 0, ClaimKeys(claim_keys, [1_000] * len(claim_keys), len(claim_keys)))
         session.close_sweep(run.sweep_id, abandoned=False, remaining=0)
         session.seal(run.sweep_id)

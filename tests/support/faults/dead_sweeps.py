@@ -7,7 +7,6 @@ from pyspark.sql import SparkSession
 from duesweep.context import SweepContext
 from duesweep.core.patience import Patience
 from duesweep.core.policy import Slicing
-from duesweep.dispatch_job import DispatchJob
 from duesweep.engines.in_process import InProcessEngine
 from duesweep.ledger import opening
 from duesweep.settle import settle_leftovers
@@ -15,6 +14,7 @@ from duesweep.stores.base import DriverSession
 from duesweep.stores.values import SweepRun
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader, retry_rows
+from support.sweeps import job_of
 from support.waiting import until
 
 _HELD = b"""
@@ -37,15 +37,7 @@ def dispatch_without_settling(
     """`engine` None: as versions did that did not note it."""
     run = session.open_sweep(session.horizon(), engine=engine)
     plan = session.plan(run, Slicing(1))
-    job = DispatchJob(
-        store=context.store,
-        queue=context.queue,
-        run=run,
-        limits=context.limits,
-        retry=context.retry,
-        max_exhausted=context.max_exhausted,
-        error_queue=context.error_queue,
-    )
+    job = job_of(context, run)
     assert InProcessEngine().dispatch(session, plan, job) is None
     return run
 
