@@ -44,7 +44,9 @@ class _KeyAndDue:
     """What all kinds share: the server's clock is UTC's."""
 
     key_text: str
-    due: str
+    due: str = "Time"
+    create: str | None = None
+    unreadable: Sequence[str] = JsonHeaders.unreadable
 
     def due_in(self, server: "SqlServer", seconds: float) -> datetime:
         return server.time() + timedelta(seconds=seconds)
@@ -63,8 +65,6 @@ class TransportRows(_KeyAndDue):
 
     key_text: str = "RowVersion"
     due: str = "Due"
-    create: str | None = None
-    unreadable: Sequence[str] = JsonHeaders.unreadable
 
     def table(self, endpoint: str) -> str:
         return f"{endpoint}.Delayed"
@@ -104,8 +104,6 @@ class MsmqRows(_KeyAndDue):
     """
 
     key_text: str = "Id"
-    due: str = "Time"
-    create: str | None = None
     unreadable: Sequence[str] = _NOT_XML
 
     def table(self, endpoint: str) -> str:
@@ -148,9 +146,7 @@ class TimeoutRows(_KeyAndDue):
     """SQL persistence's table of timeouts."""
 
     key_text: str = "LOWER(CONVERT(nvarchar(36), Id))"
-    due: str = "Time"
     create: str | None = SQL_SERVER_TABLE
-    unreadable: Sequence[str] = JsonHeaders.unreadable
 
     def table(self, endpoint: str) -> str:
         return f"{endpoint.replace('.', '_')}_TimeoutData"
