@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Brings what Python's packages do not: scripts/services.sh odbc|openssl|rabbitmq ...
+# Brings what Python's packages do not: scripts/services.sh odbc|rabbitmq ...
 # What the machine has is used. Where it lacks something and has apt-get, Debian's packages are
 # unpacked into .cache/services/<name>; nothing is installed, and nobody has to be root.
 # The driver of SQL Server (drivers/sqlserver/library.py) and the tests (tests/support/services.py)
@@ -18,7 +18,6 @@ machine_has() {
   case $1 in
     odbc) "$python" -P -c 'import pyodbc, ctypes, sys
 if sys.platform == "linux": ctypes.CDLL("libgssapi_krb5.so.2")' 2> /dev/null ;;
-    openssl) command -v openssl > /dev/null ;;
     # As tests/support/rabbitmq/broker_server.py looks for it.
     rabbitmq) [[ -n $(find /usr/lib/rabbitmq /opt/rabbitmq /usr/local/rabbitmq \
       -path '*/sbin/rabbitmq-server' -print -quit 2> /dev/null) ]] ;;
@@ -28,9 +27,8 @@ if sys.platform == "linux": ctypes.CDLL("libgssapi_krb5.so.2")' 2> /dev/null ;;
 packages_of() {
   case $1 in
     odbc) echo libodbc2 libgssapi-krb5-2 ;;
-    openssl) echo openssl ;;
     rabbitmq) echo rabbitmq-server ;;
-    *) die "services.sh knows odbc, openssl and rabbitmq, not $1." ;;
+    *) die "services.sh knows odbc and rabbitmq, not $1." ;;
   esac
 }
 

@@ -1,17 +1,17 @@
 """A collector for traces over OTLP/HTTP, which reads them with OpenTelemetry's own schema."""
 
 import gzip
-import threading
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from pytest_httpserver import HTTPServer
+from werkzeug import Request, Response
 
 
 class Collector:
@@ -64,26 +64,16 @@ def collecting() -> Iterator[Collector]:
     """A collector within the block, at its `url`."""
     collector = Collector()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            if self.headers["Content-Encoding"] == "gzip":
-                body = gzip.decompress(body)
-            collector.take(self.path, body)
-            collector.paths.append(self.path)
-            collector.headers.append({name.lower(): v for name, v in self.headers.items()})
-            self.send_response(collector.status)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+    def take(request: Request) -> Response:
+        body = request.data
+        if request.content_encoding == "gzip":
+            body = gzip.decompress(body)
+        collector.take(request.path, body)
+        collector.paths.append(request.path)
+        collector.headers.append({name.lower(): value for name, value in request.headers})
+        return Response(status=collector.status)
 
-        def log_message(self, *_: Any) -> None: ...
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        collector.url = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield collector
-        finally:
-            server.shutdown()
-            thread.join()
+    with HTTPServer(threaded=True) as server:
+        server.expect_request(re.compile("/.*"), method="POST").respond_with_handler(take)
+        collector.url = server.url_for("")
+        yield collector

@@ -1,7 +1,6 @@
 """What scripts/services.sh has brought: the machine's own, else what it unpacked."""
 
 import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
@@ -9,11 +8,6 @@ from typing import NoReturn
 import pytest
 
 UNPACKED = Path(__file__).parents[2] / ".cache" / "services"
-
-
-def find_program(name: str, service: str) -> str | None:
-    """The machine's program of this name, else that of an unpacked service."""
-    return shutil.which(name) or shutil.which(name, path=UNPACKED / service / "usr" / "bin")
 
 
 def environment_of(service: str) -> Mapping[str, str]:

@@ -13,6 +13,12 @@ from urllib.parse import quote
 
 import psycopg
 import pytest
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from pyspark.sql import SparkSession
@@ -24,7 +30,7 @@ from duesweep.drivers.sqlserver import OdbcDsn
 from duesweep.drivers.sqlserver.connection import jdbc_properties
 from duesweep.errors import ConfigError, DuesweepError, StoreError
 from duesweep.spark_errors import SPARK_ERRORS
-from support.certificates import Authority, run_openssl
+from support.certificates import Authority
 from support.needle import ODD
 from support.password_server import create_role, password_server
 from support.tds_listener import TdsListener, tds_listener
@@ -223,7 +229,9 @@ def test_certificate_for_clients_is_sent_where_the_server_asks(
     tls = {"sslmode": "verify-full", "sslrootcert": authority.certificate}
     file, key = authority.sign("sweeper")
     binary = key.with_suffix(".pk8")
-    run_openssl("pkcs8", "-topk8", "-nocrypt", "-outform", "DER", "-in", key, "-out", binary)
+    # As `openssl pkcs8 -topk8 -nocrypt -outform DER` does it.
+    read = load_pem_private_key(key.read_bytes(), None)
+    binary.write_bytes(read.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption()))
     binary.chmod(0o600)
     with tls_front(server.port, certificate, clients=authority) as front:
         assert "certificate required" in _refusal(_dsn(front, **tls)).text

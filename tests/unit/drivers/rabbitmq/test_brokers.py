@@ -5,6 +5,12 @@ from pathlib import Path
 
 import pika.exceptions
 import pytest
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 from pika.adapters.utils.connection_workflow import (
     AMQPConnectionWorkflowFailed,
     AMQPConnectorAMQPHandshakeError,
@@ -15,7 +21,7 @@ from duesweep.drivers.rabbitmq import Brokers, ChannelClosedError
 from duesweep.drivers.rabbitmq.brokers import describe_broker
 from duesweep.drivers.rabbitmq.errors import channel_error, connect_error, lost_error
 from duesweep.errors import ConfigError, DuesweepError, QueueError
-from support.certificates import run_openssl
+from support.certificates import Authority
 
 
 def _parameters(url: str, **files: str) -> pika.connection.Parameters:
@@ -112,19 +118,10 @@ def test_certificates_that_are_not_there_are_named() -> None:
 
 
 def test_encrypted_key_is_refused_instead_of_asking_for_its_password(tmp_path: Path) -> None:
-    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    files = ("-keyout", key, "-out", certificate)
-    run_openssl(
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-passout",
-        "pass:s3cret",
-        "-subj",
-        "/CN=client",
-        *files,
-    )
+    certificate, key = Authority(tmp_path).sign("client")
+    plain = load_pem_private_key(key.read_bytes(), None)
+    locked = BestAvailableEncryption(b"s3cret")
+    key.write_bytes(plain.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, locked))
 
     with pytest.raises(ConfigError, match=r"client_key"):
         _parameters("amqps://u:p@host/v", certificate=str(certificate), key=str(key))
