@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 import tempfile
 import uuid
 from collections.abc import Generator, Iterator
@@ -97,6 +98,16 @@ def _no_settings_from_outside() -> Iterator[None]:
         for name in [n for n in os.environ if n.startswith("DUESWEEP_") and "__" in n]:
             patch.delenv(name)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _signals_work() -> None:
+    """Where a shell started the tests in the background, or by nohup, they and the processes that
+    they start would ignore these.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True)

@@ -43,7 +43,10 @@ def _signalled(command: Sequence[str], number: int, seconds: float) -> tuple[int
             process.kill()
             return None
         process.send_signal(number)
-        out, err = process.communicate(timeout=60)
+        try:
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
     return process.returncode, out, err
 
 

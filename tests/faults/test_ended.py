@@ -6,7 +6,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
@@ -73,15 +73,6 @@ ENDS = {
 _LONG = {"Ctrl-C on Spark", "JVM terminated", "terminated on Spark"}
 
 
-@pytest.fixture
-def _ctrl_c_works() -> Iterator[None]:
-    """Where a shell started the tests in the background, they and their processes ignore it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("_ctrl_c_works")
 @pytest.mark.parametrize(
     "end",
     [

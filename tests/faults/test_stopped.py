@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,14 +54,6 @@ class _Stopped:
     code: int
     summary: dict[str, Any]
     said: Sequence[str]
-
-
-@pytest.fixture
-def _ctrl_c_works() -> Iterator[None]:
-    """Where a shell started the tests in the background, they and their processes ignore it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture
@@ -122,7 +114,6 @@ def _check_next_sweep(endpoint: Endpoint, ledger: LedgerReader) -> None:
     assert len(endpoint.queue_rows("Billing")) == _MESSAGES
 
 
-@pytest.mark.usefixtures("_ctrl_c_works")
 @pytest.mark.parametrize(
     ("stop", "engine"),
     [
