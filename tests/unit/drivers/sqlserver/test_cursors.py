@@ -13,6 +13,9 @@ pytestmark = pytest.mark.usefixtures("odbc")
 class _Cursor:
     is_closed = False
 
+    def __init__(self, timeout: int) -> None:
+        self.timeout = timeout
+
     def close(self) -> None:
         self.is_closed = True
 
@@ -24,7 +27,7 @@ class _Raw:
         self.made: list[_Cursor] = []
 
     def cursor(self) -> _Cursor:
-        self.made.append(_Cursor())
+        self.made.append(_Cursor(self.timeout))
         return self.made[-1]
 
 
@@ -47,6 +50,24 @@ def test_statement_that_runs_again_has_the_cursor_that_is_prepared_for_it(
             pass
 
     assert len(raw.made) == 1
+
+
+def test_statement_within_itself_has_another_cursor(raw: _Raw, session: RawSession) -> None:
+    # Or the inner one would end the results of the outer one.
+    with session.keep_cursor("SELECT 1"):
+        pass
+    with session.keep_cursor("SELECT 1") as outer, session.keep_cursor("SELECT 1") as inner:
+        assert outer.cursor is not inner.cursor
+
+
+def test_statement_has_no_cursor_with_another_time_out(raw: _Raw, session: RawSession) -> None:
+    # The driver gives a cursor the time-out that its session has when it is made.
+    found = []
+    for raw.timeout in (30, 10, 30):
+        with session.keep_cursor("SELECT 1") as prepared:
+            found.append(prepared.cursor.timeout)
+
+    assert found == [30, 10, 30]
 
 
 @pytest.mark.parametrize("has_failed", [False, True])
