@@ -3,6 +3,7 @@
 import logging
 import os
 import signal
+import sys
 import tempfile
 import uuid
 from collections.abc import Generator, Iterator
@@ -228,6 +229,12 @@ def broker(broker_server: "BrokerServer") -> "Iterator[Broker]":
     broker = Broker(broker_server, f"v{uuid.uuid4().hex[:12]}")
     yield broker
     broker.close()
+
+
+@pytest.fixture
+def no_spark_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another test of this process may have started a session; this one finds none."""
+    monkeypatch.delitem(sys.modules, "pyspark.sql", raising=False)
 
 
 @pytest.fixture(scope="session")

@@ -52,7 +52,7 @@ def test_statement_that_runs_again_has_the_cursor_that_is_prepared_for_it(
     assert len(raw.made) == 1
 
 
-def test_statement_within_itself_has_another_cursor(raw: _Raw, session: RawSession) -> None:
+def test_statement_within_itself_has_another_cursor(session: RawSession) -> None:
     # Or the inner one would end the results of the outer one.
     with session.keep_cursor("SELECT 1"):
         pass
