@@ -1,10 +1,12 @@
 """What a difference looks like, and who may renew."""
 
+import re
 from pathlib import Path
 
 import pytest
 
-from support.golden.recorded import RENEW, compare
+from support.golden.recorded import RENEW, ROOT, compare
+from support.golden.statement_world import FORMS
 
 RECORDED = {"1-list.txt": "$ duesweep list\ndue  messages\nall  3\n--- exit code 0\n"}
 
@@ -42,6 +44,17 @@ def test_changed_word_is_a_readable_difference(folder: Path) -> None:
 def test_file_that_is_missing_or_left_over_is_named(folder: Path) -> None:
     assert "1-list.txt" in _failure(folder, {})
     assert "+++ now/2-show.txt" in _failure(folder, {**RECORDED, "2-show.txt": "$ duesweep show\n"})
+
+
+def test_each_recorded_folder_is_compared_by_a_test() -> None:
+    """A test that is gone, or that pytest no longer finds by its file's name, would leave one."""
+    others = set(Path(__file__).parent.glob("test_*.py")) - {Path(__file__)}
+    tests = "".join(file.read_text("utf-8") for file in others)
+    compared = {f"sweep_{form}" for form in FORMS} | set(re.findall(r'"([\w-]+)"', tests))
+    recorded = {file.parent for file in ROOT.rglob("*") if file.is_file()}
+
+    assert len(recorded) > 1
+    assert [folder for folder in sorted(recorded) if folder.name not in compared] == []
 
 
 def test_long_difference_is_cut(folder: Path) -> None:
