@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from support.golden.commands import Printed
 from support.golden.recorded import RENEW, ROOT, compare
 from support.golden.statement_world import FORMS
 
@@ -55,6 +56,13 @@ def test_each_recorded_folder_is_compared_by_a_test() -> None:
 
     assert len(recorded) > 1
     assert [folder for folder in sorted(recorded) if folder.name not in compared] == []
+
+
+def test_output_whose_last_line_has_no_end_is_another_one() -> None:
+    for out, is_told in (("[]\n", False), ("[]", True)):
+        printed = Printed(["list"], out, "", 0)
+        assert ("no end of line" in printed.text) is is_told
+        assert ("no end of line" in printed.document) is is_told
 
 
 def test_long_difference_is_cut(folder: Path) -> None:

@@ -58,12 +58,15 @@ class Printed:
     @property
     def document(self) -> str:
         """The same of a command that prints JSON documents, one to a line: laid out for people."""
-        return self._with("\n".join(lay_out(json.loads(line)) for line in self.out.splitlines()))
+        documents = "\n".join(lay_out(json.loads(line)) for line in self.out.splitlines())
+        return self._with(documents + "\n" * self.out.endswith("\n"))
 
     def _with(self, out: str) -> str:
-        line = f"$ {shlex.join(['duesweep', *self.arguments])}"
-        err = [f"--- standard error\n{self.err}"] if self.err else []
-        return "".join(_ended(part) for part in (line, out, *err, f"--- exit code {self.code}"))
+        line = f"$ {shlex.join(['duesweep', *self.arguments])}\n"
+        # A question ends its line with what is typed, so that of standard error may have no end.
+        missing = "" if self.err.endswith("\n") else "\n"
+        err = f"--- standard error\n{self.err}{missing}" if self.err else ""
+        return f"{line}{_ended(out)}{err}--- exit code {self.code}\n"
 
 
 def lay_out(value: Any, indent: str = "") -> str:
@@ -83,7 +86,7 @@ def lay_out(value: Any, indent: str = "") -> str:
 
 
 def _ended(part: str) -> str:
-    return part if not part or part.endswith("\n") else f"{part}\n"
+    return part if not part or part.endswith("\n") else f"{part}\n--- no end of line\n"
 
 
 def run(
