@@ -18,7 +18,7 @@ def compare(folder: Path, printed: Mapping[str, str]) -> None:
     """Fail unless `folder` has just these files, by name, with these texts. With
     DUESWEEP_RENEW_GOLDEN=1, write them instead; never on CI, where nobody reads what changed.
     """
-    if os.environ.get(RENEW):
+    if os.environ.get(RENEW) == "1":
         if os.environ.get("CI"):
             pytest.fail(f"{RENEW} is set on CI, which compares and never renews", pytrace=False)
         _renew(folder, printed)
