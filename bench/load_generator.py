@@ -15,7 +15,7 @@ _FOLDER = _ROOT / ".cache" / "perf-test"
 _RATE = re.compile(r"sending rate avg: (\d+) msg/s")
 
 
-def publish(url: str, queue: str, count: int, size: int, headers: Mapping[str, str]) -> float:
+def publish(url: str, queue: str, count: int, size: int, *, headers: Mapping[str, str]) -> float:
     """Publish `count` persistent, mandatory messages with 2,000 confirms in flight. Returns its own
     figure, messages a second, which leaves out the start of its JVM.
     """

@@ -110,7 +110,7 @@ def _one_by_one(url: str, count: int) -> None:
 
 
 def _perf_test(url: str, count: int) -> float:
-    return load_generator.publish(url, _QUEUE, count, len(_BODY), _HEADERS)
+    return load_generator.publish(url, _QUEUE, count, len(_BODY), headers=_HEADERS)
 
 
 @contextmanager

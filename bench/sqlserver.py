@@ -57,12 +57,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         clear_folder(folder)
         try:
             with _database(options.dsn) as dsn, closing(_connect(dsn)) as connection:
-                return _compare(connection, dsn, folder, options.rows, options.rounds)
+                return _compare(connection, dsn, folder, options.rows, rounds=options.rounds)
         finally:
             clear_folder(folder)
 
 
-def _compare(connection: pyodbc.Connection, dsn: str, folder: Path, rows: int, rounds: int) -> int:
+def _compare(
+    connection: pyodbc.Connection, dsn: str, folder: Path, rows: int, *, rounds: int
+) -> int:
     settings = {
         "store": {"kind": "sqlserver", "dsn": dsn, "endpoint": ENDPOINT},
         "ledger": {"root": str(folder / "ledger")},

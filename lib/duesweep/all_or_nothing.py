@@ -43,6 +43,7 @@ class AllOrNothing:
         slice_number: int,
         store: TaskSession,
         queue: QueueSession,
+        *,
         limits: SliceLimits,
     ) -> None:
         self._job = job

@@ -36,6 +36,7 @@ class SliceDelivery:
         clock: Clock,
         breakers: DestinationBreakers,
         limits: SliceLimits,
+        *,
         tracing: Tracing,
     ) -> None:
         self._queue = queue

@@ -107,8 +107,12 @@ class _Batches:
         """Run what is left of the slice, batch after batch, and journal its end."""
         job = self._job
         self._store, self._queue = store, queue
-        self._delivery = SliceDelivery(queue, job.clock, self._breakers, self._rates, job.tracing)
-        self._all_or_nothing = AllOrNothing(job, self.slice_number, store, queue, self._rates)
+        self._delivery = SliceDelivery(
+            queue, job.clock, self._breakers, self._rates, tracing=job.tracing
+        )
+        self._all_or_nothing = AllOrNothing(
+            job, self.slice_number, store, queue, limits=self._rates
+        )
         self._blocked.exclude_all(store)
         try:
             self._run_all()
@@ -201,7 +205,7 @@ class _Batches:
             result.held += held
             decision = self._decide(result.faulty)
             sent = self._deliver_error_messages(decision)
-            outcomes = conclude(result.delivered, decision, sent, job.retry, self._rng)
+            outcomes = conclude(result.delivered, decision, sent, job.retry, rng=self._rng)
             released = [store.claim_key(m) for m in result.released + result.unreached]
             # A Due may lead to another message, now that these are excluded.
             found = [(store.claim_key(message), message.key) for message in result.held]

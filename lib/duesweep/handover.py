@@ -43,6 +43,7 @@ def handover(
     context: SweepContext,
     cutoff: datetime | None = None,
     watch: Watch | None = None,
+    *,
     stop: Stop | None = None,
 ) -> Handover:
     """Hand over the messages that are due at `cutoff` or later (None: all messages).
@@ -50,7 +51,7 @@ def handover(
     Raises `ConfigError` where no queue can hold messages until they are due, and what `sweep`
     raises.
     """
-    summary = sweep(engine, context, watch, _reach(longest_delay(context), cutoff), stop)
+    summary = sweep(engine, context, watch, _reach(longest_delay(context), cutoff), stop=stop)
     with context.store.open_driver() as session:
         since = session.horizon().cut_off(cutoff).since if cutoff else None
         return Handover(summary, session.count_stored(since))

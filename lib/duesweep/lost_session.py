@@ -21,7 +21,7 @@ _log = structlog.get_logger(__name__)
 
 @contextmanager
 def living_session(
-    store: Store, session: DriverSession, run: SweepRun, limits: BreakerLimits, stop: Stop
+    store: Store, session: DriverSession, run: SweepRun, limits: BreakerLimits, *, stop: Stop
 ) -> Iterator[DriverSession]:
     """The driver's session, or a new one that holds the sweep if that session was lost.
 
@@ -33,7 +33,7 @@ def living_session(
         yield session
         return
     _log.warning("driver_session_lost", sweep_id=str(run.sweep_id), error=str(loss))
-    with _resume(store, run, limits, loss, stop) as living:
+    with _resume(store, run, limits, loss, stop=stop) as living:
         yield living
 
 
@@ -49,7 +49,7 @@ def _loss(session: DriverSession, run: SweepRun) -> StoreError | None:
 
 
 def _resume(
-    store: Store, run: SweepRun, limits: BreakerLimits, loss: StoreError, stop: Stop
+    store: Store, run: SweepRun, limits: BreakerLimits, loss: StoreError, *, stop: Stop
 ) -> DriverSession:
     """A new session, which holds the sweep's lock unless another process does."""
     breaker = CircuitBreaker(limits, SystemClock())

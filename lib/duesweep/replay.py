@@ -106,7 +106,7 @@ class Replay:
             yield PutBack(session, run, due.at(run.horizon.server_time))
             return
         with self.context.queue.open(session) as queue:
-            yield Delivery(session, run, queue, self.context, self.clock)
+            yield Delivery(session, run, queue, self.context, clock=self.clock)
 
     def _batches(self, todo: dict[ErrorId, ErrorRow]) -> Iterator[list[Item]]:
         """Batches within the sweep's limits, taken out of `todo`. A key is in a batch once: answers

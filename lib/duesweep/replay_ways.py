@@ -82,6 +82,7 @@ class Delivery:
         run: SweepRun,
         queue: QueueSession,
         context: SweepContext,
+        *,
         clock: Clock,
     ) -> None:
         self._session, self._run, self._queue = session, run, queue
@@ -89,7 +90,7 @@ class Delivery:
         breakers = DestinationBreakers(context.breaker, clock)
         # This waits for limits itself.
         no_limits = SliceLimits(RateLimits(), clock)
-        self._delivery = SliceDelivery(queue, clock, breakers, no_limits, context.tracing)
+        self._delivery = SliceDelivery(queue, clock, breakers, no_limits, tracing=context.tracing)
         self._rng = random.Random()
 
     def run(self, batch: Sequence[Item], account: Account) -> Iterator[Tally]:

@@ -54,6 +54,7 @@ def settle_last(
     ledger: Ledger,
     sweep_id: UUID,
     patience: Patience,
+    *,
     seconds: float = inf,
 ) -> SweepReport:
     """Settle a sweep that its own driver has closed, and then what dead sweeps left; begin none of

@@ -70,7 +70,7 @@ class CommandReport:
 
 
 def run_command(
-    context: SweepContext, ledger: Ledger, command: Command, work: Work, stop: Stop | None = None
+    context: SweepContext, ledger: Ledger, command: Command, work: Work, *, stop: Stop | None = None
 ) -> CommandReport:
     """Carry a command out, and settle it into the context's ledger.
 
@@ -95,7 +95,9 @@ def run_command(
             with done.told_with_errors():
                 with store.open_changes() as changing:
                     done.carry_out(work(changing, run), stop)
-                with living_session(context.store, session, run, context.breaker, stop) as living:
+                with living_session(
+                    context.store, session, run, context.breaker, stop=stop
+                ) as living:
                     ledger_error = _end(living, ledger, run)
     return CommandReport(str(run.sweep_id), source, done.tally, ledger_error, done.is_stopped)
 

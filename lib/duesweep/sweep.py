@@ -68,6 +68,7 @@ def sweep(
     context: SweepContext,
     watch: Watch | None = None,
     reach: Reach | None = None,
+    *,
     stop: Stop | None = None,
 ) -> SweepReport:
     """Sweep once. Returns the sweep's row of the ledger's `sweeps`, with the error if the ledger
@@ -80,13 +81,13 @@ def sweep(
     """
     attributes = {"duesweep.source": context.store.source, "duesweep.engine": engine.name}
     with context.tracing.recording("sweep", attributes):
-        report = _sweep(engine, context, watch, reach or context.reach, stop or Stop())
+        report = _sweep(engine, context, watch, reach or context.reach, stop=stop or Stop())
         context.tracing.note(_attributes(report))
         return report
 
 
 def _sweep(
-    engine: Engine, context: SweepContext, watch: Watch | None, reach: Reach, stop: Stop
+    engine: Engine, context: SweepContext, watch: Watch | None, reach: Reach, *, stop: Stop
 ) -> SweepReport:
     ledger = open_ledger(context.ledger_root, context.ledger_writer, engine.spark, context.timeouts)
     with context.store.open_driver() as session:
@@ -111,13 +112,13 @@ def _sweep(
             if not is_stopped:
                 cut_short = dispatching.run(run)
             if context.repeats and ledger_error is not None and not cut_short:
-                run, cut_short = _go_on(dispatching, run, reach, ledger, ledger_error)
-        with living_session(context.store, session, run, context.breaker, stop) as living:
+                run, cut_short = _go_on(dispatching, run, reach, ledger, ledger_error=ledger_error)
+        with living_session(context.store, session, run, context.breaker, stop=stop) as living:
             _close(living, run, cut_short, is_planned=not is_stopped)
             with context.tracing.span("settle", {}), stop.waits.waiting(STORAGE, _UNANSWERED):
                 patience = _patience(context, stop, _AFTER_SECONDS)
                 seconds = BRIEFLY_SECONDS if context.repeats else inf
-                report = settle_last(living, ledger, run.sweep_id, patience, seconds)
+                report = settle_last(living, ledger, run.sweep_id, patience, seconds=seconds)
             _note(stop, report.ledger_error)
             return report
 
@@ -210,6 +211,7 @@ def _go_on(
     run: SweepRun,
     reach: Reach,
     ledger: Ledger,
+    *,
     ledger_error: LedgerError,
 ) -> tuple[SweepRun, str | None]:
     """Dispatch what comes due in the same sweep, until the ledger can be written or the sweep is to

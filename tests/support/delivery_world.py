@@ -108,7 +108,11 @@ class World:
         self.queue = queue
         self.breakers = DestinationBreakers(BreakerLimits(), self.clock)
         self.delivery = SliceDelivery(
-            queue, self.clock, self.breakers, SliceLimits(RateLimits(), self.clock), NoTracing()
+            queue,
+            self.clock,
+            self.breakers,
+            SliceLimits(RateLimits(), self.clock),
+            tracing=NoTracing(),
         )
 
     def deliver_all(self, *messages: Message) -> DeliveryResult:

@@ -39,7 +39,7 @@ def run_sweep(
             context = wiring.sweep_context(swept)
         case _:
             context = swept.context(**settings)
-    return sweep(engine or InProcessEngine(), context, watch, reach, stop)
+    return sweep(engine or InProcessEngine(), context, watch, reach, stop=stop)
 
 
 def job_of(context: SweepContext, run: SweepRun, **settings: Any) -> DispatchJob:

@@ -61,6 +61,7 @@ def find_messages(
     own_queue: str,
     wanted: FilterAt,
     scan_limit: int,
+    *,
     tell: Callable[[int], None] | None = None,
 ) -> FoundMessages:
     """The messages that wait and that a filter means, as it is at the server's time. `tell` is told

@@ -138,7 +138,7 @@ class Duesweep:
         """
         _refuse_unclear(wanted.is_empty, everything=everything)
         command = Command(CommandName.REPLAY, given_by(), reason)
-        return replay(self.config, wanted, Target(to, due), command, self.spark)
+        return replay(self.config, wanted, Target(to, due), command, spark=self.spark)
 
     def audit(self) -> AuditReport:
         """Compare store, journal and ledger. What does not agree is in `suspects`."""

@@ -37,6 +37,7 @@ def replay(
     wanted: ErrorFilter,
     target: Target,
     command: Command,
+    *,
     spark: "SparkSession | None" = None,
 ) -> ErrorsReport:
     """Replay the errors that a filter means, except those that were replayed or discarded."""

@@ -88,14 +88,14 @@ def ok(check: Check, about: str, found: str) -> Finding:
 
 
 def warning(
-    check: Check, about: str, found: str, advice: str, statements: Sequence[str] = ()
+    check: Check, about: str, found: str, advice: str, *, statements: Sequence[str] = ()
 ) -> Finding:
     """Sweeps work, but they are slow, restricted or at risk."""
     return Finding(check, Severity.WARNING, about, found, advice, statements)
 
 
 def fault(
-    check: Check, about: str, found: str, advice: str, statements: Sequence[str] = ()
+    check: Check, about: str, found: str, advice: str, *, statements: Sequence[str] = ()
 ) -> Finding:
     """Sweeps, or some of their messages, fail."""
     return Finding(check, Severity.FAULT, about, found, advice, statements)

@@ -96,7 +96,7 @@ def _read_committed_snapshot(facts: SqlServerFacts) -> Finding:
         "batches wait for theirs. Sweeps work either way, because a claim skips locked rows; "
         "plans, counts and other queries wait",
         f"{capitalized(when)}: {statement}; or accept it with --ignore {check}",
-        [f"-- Only {when}:\n{statement}"],
+        statements=[f"-- Only {when}:\n{statement}"],
     )
 
 

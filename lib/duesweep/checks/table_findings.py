@@ -131,10 +131,14 @@ def _rights(facts: TableFacts, found: FoundTable) -> Finding:
     text = f"This user lacks {' and '.join(lacking)}"
     advice, database = "; ".join(grants), facts.database
     if database is None:
-        return fault(Check.TABLE_RIGHTS, wanted.name, text, advice, grants)
+        return fault(Check.TABLE_RIGHTS, wanted.name, text, advice, statements=grants)
     statements = [f"USE {bracket_name(database)}; {grant}" for grant in grants]
     return fault(
-        Check.TABLE_RIGHTS, wanted.name, text, f"{advice}, in database {database}", statements
+        Check.TABLE_RIGHTS,
+        wanted.name,
+        text,
+        f"{advice}, in database {database}",
+        statements=statements,
     )
 
 
@@ -142,7 +146,9 @@ def _index(wanted: WantedTable, difference: Difference, index: WantedIndex) -> F
     if index not in difference.missing_indexes:
         return ok(Check.TABLE_INDEX, wanted.name, f"An index begins with {index.column}")
     text = f"No index that can be used begins with {index.column}: {index.harm}"
-    return warning(Check.TABLE_INDEX, wanted.name, text, index.statement, [index.statement])
+    return warning(
+        Check.TABLE_INDEX, wanted.name, text, index.statement, statements=[index.statement]
+    )
 
 
 def _unicode(wanted: WantedTable, found: FoundTable, difference: Difference) -> Finding:

@@ -58,7 +58,7 @@ def run(file: Path | None, overrides: Sequence[str], options: ChangeOptions) -> 
     config = configuration.load(file, overrides)
     context, own_queue = wiring.sweep_context(config), config.store.endpoint
     with counting("looked at") as tell:
-        found = find_messages(context, own_queue, options.chosen.at, options.scan_limit, tell)
+        found = find_messages(context, own_queue, options.chosen.at, options.scan_limit, tell=tell)
     refuse_unknown(context, found.unknown, "waiting message", "`duesweep list` shows the messages")
     asked = len(found.lock_keys) + found.missing
     common = options.common
@@ -67,7 +67,11 @@ def run(file: Path | None, overrides: Sequence[str], options: ChangeOptions) -> 
         return ExitCode.DONE
     if not found.lock_keys:
         return print_nothing(
-            context.store.source, options.words, asked, common, unknown_document(found.unknown)
+            context.store.source,
+            options.words,
+            asked,
+            common,
+            unknown=unknown_document(found.unknown),
         )
     require_reason(common.reason, len(found.lock_keys))
     if not _is_exact(found.wanted) or options.everything:
@@ -87,7 +91,7 @@ def run(file: Path | None, overrides: Sequence[str], options: ChangeOptions) -> 
         command_ledger(context) as ledger,
         counting(options.words.done) as tell,
     ):
-        report = run_command(context, ledger, command, counted(work, tell), stop)
+        report = run_command(context, ledger, command, counted(work, tell), stop=stop)
     return finish(report.with_gone(found.missing), options.words, asked, common)
 
 

@@ -38,6 +38,7 @@ def print_nothing(
     words: Words,
     asked: int,
     options: CommandOptions,
+    *,
     unknown: Mapping[str, Any] | None = None,
 ) -> int:
     """Tell that no message was found, where `asked` were asked for by name. `unknown`: a

@@ -115,7 +115,7 @@ def _run(call: Call, opened: _Opened, found: Found, act: Act) -> int:
             command = Command(act.name, given_by(), common.reason)
             with stop_on_signals(stop := Stop(), DONE_STAYS_DONE), counting(act.done) as tell:
                 work = counted(act.work, tell)
-                done = run_command(opened.context, opened.ledger, command, work, stop)
+                done = run_command(opened.context, opened.ledger, command, work, stop=stop)
             end = replace(end, done=done)
         else:
             end = replace(end, is_declined=True)

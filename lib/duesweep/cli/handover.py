@@ -101,7 +101,9 @@ def _run(context: SweepContext, cutoff: datetime | None, options: HandoverOption
     with map_spark_errors():
         engine = SparkEngine(spark_session(configuration.jars()), context.timeouts)
         with stop_on_signals(stop := Stop()):
-            done = handover(engine, context, cutoff, progress.create_watch(context.store), stop)
+            done = handover(
+                engine, context, cutoff, progress.create_watch(context.store), stop=stop
+            )
     if options.as_json:
         document = documents.end_document(summary.as_json(done.summary), done.exit_code)
         print(json.dumps({**document, "left_in_store": done.left}))

@@ -35,6 +35,7 @@ def run(
     overrides: Sequence[str],
     max_wait: float,
     until_idle: float,
+    *,
     figures: Path | None,
 ) -> int:
     """Sweep on Spark until for `until_idle` seconds no tick was enough for Spark. `figures` is the

@@ -70,7 +70,7 @@ def list_waiting(  # noqa: PLR0913 - its options
     return command.run(config, settings or [], options)
 
 
-def show(  # noqa: PLR0913 - its options
+def show(
     key: Annotated[
         str | None, typer.Argument(metavar="KEY", help="Its key, as `duesweep list` prints it.")
     ] = None,

@@ -34,7 +34,7 @@ def add_to(app: typer.Typer) -> None:
     app.command(short_help="List the pauses.")(paused)
 
 
-def pause(  # noqa: PLR0913 - its options
+def pause(
     destination: Pattern,
     *,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why, for those who meet the pause.")],

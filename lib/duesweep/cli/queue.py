@@ -28,7 +28,7 @@ BatchSize = Annotated[
 
 
 @app.command()
-def create(  # noqa: PLR0913 - its options
+def create(
     address: Address,
     *,
     readable_body: Annotated[
@@ -106,7 +106,7 @@ def send(  # noqa: PLR0913 - its options
 
 
 @app.command()
-def receive(  # noqa: PLR0913 - its options
+def receive(
     address: Address,
     *,
     count: Annotated[int, typer.Option(min=1, help="The maximum number of messages.")] = 1,
@@ -127,7 +127,7 @@ def receive(  # noqa: PLR0913 - its options
 
 
 @app.command()
-def peek(  # noqa: PLR0913 - its options
+def peek(
     address: Address,
     *,
     batch_size: Annotated[
@@ -152,7 +152,7 @@ def peek(  # noqa: PLR0913 - its options
 
 
 @app.command()
-def purge(  # noqa: PLR0913 - its options
+def purge(
     address: Address,
     *,
     yes: Annotated[bool, typer.Option("--yes", help="Confirm: the messages are lost.")] = False,
@@ -176,7 +176,7 @@ def purge(  # noqa: PLR0913 - its options
 
 
 @app.command()
-def purge_expired(  # noqa: PLR0913 - its options
+def purge_expired(
     address: Address,
     *,
     batch_size: BatchSize = 1_000,

@@ -81,7 +81,7 @@ def _run(context: SweepContext, ledger: Ledger, options: RestoreOptions) -> int:
     restore = Restore(messages, chosen, context.limits, options.due, again=options.again)
     command = Command(CommandName.RESTORE, given_by(), common.reason)
     with stop_on_signals(stop := Stop(), DONE_STAYS_DONE), counting(_WORDS.done) as tell:
-        report = run_command(context, ledger, command, counted(restore.work(), tell), stop)
+        report = run_command(context, ledger, command, counted(restore.work(), tell), stop=stop)
     for change, reason in restore.refused:
         text = f"duesweep: {change.message.key} was not restored: {reason}"
         print(make_printable(text), file=sys.stderr)

@@ -28,7 +28,7 @@ _DEFAULT_TABLE = "SubscriptionRouting"
 
 
 @app.command()
-def create(  # noqa: PLR0913 - its options
+def create(
     *,
     table: Table = _DEFAULT_TABLE,
     print_sql: PrintSql = False,
@@ -53,7 +53,7 @@ def create(  # noqa: PLR0913 - its options
 
 
 @app.command("list")
-def list_subscribers(  # noqa: PLR0913 - its options
+def list_subscribers(
     topics: Annotated[list[str], typer.Argument(help="Topics: full names of message types.")],
     *,
     as_json: AsJson = False,
@@ -75,7 +75,7 @@ def list_subscribers(  # noqa: PLR0913 - its options
 
 
 @app.command()
-def add(  # noqa: PLR0913 - its options
+def add(
     topic: Topic,
     address: Annotated[str, typer.Argument(help="The queue for its messages.")],
     *,
@@ -105,7 +105,7 @@ def add(  # noqa: PLR0913 - its options
 
 
 @app.command()
-def remove(  # noqa: PLR0913 - its options
+def remove(
     topic: Topic,
     *,
     endpoint: Endpoint,

@@ -141,7 +141,7 @@ def _sweep(
     watch = progress.create_watch(context.store)
     try:
         with opened_engine(context, on_spark=look.needs_spark) as engine:
-            done = sweep(engine, context, watch, look.reach(context), stop)
+            done = sweep(engine, context, watch, look.reach(context), stop=stop)
             is_late = misses_objective(context, done)
     except NothingDueError as error:
         if not as_json:

@@ -109,6 +109,6 @@ def watch(
     from duesweep.cli import helping, watching
 
     if until_idle is not None:
-        return helping.run(config or [], settings or [], max_wait, until_idle, figures)
+        return helping.run(config or [], settings or [], max_wait, until_idle, figures=figures)
     options = watching.WatchOptions(max_wait, spark_idle, health_file, host, port)
     return watching.run(config or [], settings or [], options)

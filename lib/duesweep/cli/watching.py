@@ -64,7 +64,7 @@ def run(files: Sequence[Path], overrides: Sequence[str], options: WatchOptions) 
             return reload(members, tickers, files, overrides) if is_hung_up() else None
 
         with TemporaryDirectory(prefix="duesweep-watch-") as folder:
-            codes = _watch(members, stop, options, Path(folder) / "helper.prom", renew)
+            codes = _watch(members, stop, options, Path(folder) / "helper.prom", renew=renew)
     return worst([*(failure.error.exit_code for failure in failures), *codes])
 
 
@@ -73,6 +73,7 @@ def _watch(
     stop: Stop,
     options: WatchOptions,
     figures: Path,
+    *,
     renew: Callable[[Sequence[Ticker]], bool | None],
 ) -> Sequence[int]:
     """Watch all members. `renew` reads the configuration again if that is wanted, and says whether

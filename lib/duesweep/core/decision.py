@@ -59,6 +59,7 @@ def conclude(
     decision: Decision,
     sent: SentErrors | None,
     retry: Retry,
+    *,
     rng: random.Random,
 ) -> Outcomes:
     """The outcomes of a batch. An exhausted message whose error message did not arrive stays in the

@@ -38,10 +38,10 @@ class Tracing(Protocol):
 class NoTracing:
     """Records nothing."""
 
-    def recording(self, name: str, attributes: Attributes) -> AbstractContextManager[None]:  # noqa: ARG002, D102
+    def recording(self, name: str, attributes: Attributes) -> AbstractContextManager[None]:  # noqa: ARG002
         return nullcontext()
 
-    def span(  # noqa: D102
+    def span(
         self,
         name: str,  # noqa: ARG002
         attributes: Attributes,  # noqa: ARG002
@@ -52,5 +52,5 @@ class NoTracing:
     def note(self, attributes: Attributes) -> None:
         """Nothing."""
 
-    def for_tasks(self) -> Tracing:  # noqa: D102
+    def for_tasks(self) -> Tracing:
         return self

@@ -109,7 +109,7 @@ class Comparison:
 
 
 def account(
-    ledger: SparkTables, dsn: str, delayed: TableName, queues: Sequence[TableName], loaded: int
+    ledger: SparkTables, dsn: str, delayed: TableName, queues: Sequence[TableName], *, loaded: int
 ) -> Sequence[Comparison]:
     """Compare each queue table with its tombstones, and the messages in the store with those that
     have no tombstone. The table `errors` has to hold all failed messages, and `retries` none.

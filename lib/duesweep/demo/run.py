@@ -124,7 +124,9 @@ def _is_as_expected(
     stage: Stage, ledger: SparkTables, first: SweepSummary, second: SweepSummary
 ) -> bool:
     traffic = stage.traffic
-    entries = ledger_view.account(ledger, stage.dsn, stage.delayed, stage.queues, traffic.messages)
+    entries = ledger_view.account(
+        ledger, stage.dsn, stage.delayed, stage.queues, loaded=traffic.messages
+    )
     say("8. Check: the tables in the database and the ledger:")
     ledger_view.show_account(entries)
     expected = (traffic.due, traffic.faulty, traffic.faulty)

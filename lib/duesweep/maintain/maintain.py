@@ -61,7 +61,7 @@ def maintain(session: Maintained, ledger: Ledger, rules: Rules) -> MaintainRepor
         settled=settled,
         counters=counters,
         kept_from=ledger.kept_from(session.source),
-        tables=list(_tables(session.source, ledger, upkeep, rules, cut)),
+        tables=list(_tables(session.source, ledger, upkeep, rules, cut=cut)),
         dropped=dropped,
         forgotten=_forget(session.upkeep(), rules),
     )
@@ -100,7 +100,7 @@ def _cut(source: str, ledger: Ledger, rules: Rules) -> datetime | None:
 
 
 def _tables(
-    source: str, ledger: Ledger, upkeep: LedgerUpkeep, rules: Rules, cut: datetime | None
+    source: str, ledger: Ledger, upkeep: LedgerUpkeep, rules: Rules, *, cut: datetime | None
 ) -> Iterator[TableReport]:
     for name in (*TABLES, CHANGES):
         before = upkeep.size(name)

@@ -56,7 +56,7 @@ def lay_out(columns: Sequence[Column], rows: Sequence[Row], width: int | None) -
     widths = [max(cell_len(row[i].text) for row in cells) for i in range(len(columns))]
     parts = [range(len(columns))] if width is None else _fit(columns, widths, width)
     return [
-        _line(columns, row, widths, part, _GAP if number else "")
+        _line(columns, row, widths, part, indent=_GAP if number else "")
         for row in cells
         for number, part in enumerate(parts)
     ]
@@ -113,7 +113,12 @@ def _gaps(part: range) -> int:
 
 
 def _line(
-    columns: Sequence[Column], row: Sequence[Cell], widths: Sequence[int], part: range, indent: str
+    columns: Sequence[Column],
+    row: Sequence[Cell],
+    widths: Sequence[int],
+    part: range,
+    *,
+    indent: str,
 ) -> Text:
     line = Text(indent)
     for i in part:

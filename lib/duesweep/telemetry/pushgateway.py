@@ -40,7 +40,7 @@ class Pushgateway:
         """What former runs left. Raises `OSError`, `HTTPException`, and `ValueError` for another
         format.
         """
-        with self._open("GET", f"{self._address}/metrics", _PATIENCE_SECONDS) as answer:
+        with self._open("GET", f"{self._address}/metrics", timeout=_PATIENCE_SECONDS) as answer:
             text = answer.read(_MOST_BYTES + 1)
         if len(text) > _MOST_BYTES:
             raise ValueError(f"it holds more than {_MOST_BYTES:,} bytes of metrics")
@@ -79,6 +79,7 @@ class Pushgateway:
         self,
         method: str,
         url: str,
+        *,
         timeout: float | None,
         headers: Headers = (),
         data: bytes | None = None,
@@ -90,7 +91,7 @@ class Pushgateway:
             request.add_unredirected_header("Authorization", self._authorisation)
         return urllib.request.urlopen(request, timeout=timeout)
 
-    def _send(
+    def _send(  # noqa: PLR0917 - what prometheus-client's handlers take
         self, url: str, method: str, timeout: float | None, headers: Headers, data: bytes
     ) -> Callable[[], None]:
-        return lambda: self._open(method, url, timeout, headers, data).close()
+        return lambda: self._open(method, url, timeout=timeout, headers=headers, data=data).close()

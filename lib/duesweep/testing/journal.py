@@ -105,6 +105,7 @@ def exhausted_entry(
     exhausted: Exhausted,
     row: DelayedRow,
     server_us: int,
+    *,
     own_queue: str = ENDPOINT,
 ) -> ExhaustedEntry:
     """The entry of one exhausted message, whose row is `row`."""

@@ -21,7 +21,7 @@ def _read(*arguments: str) -> MessageFilter:
     app, found = typer.Typer(), list[MessageFilter]()
 
     @app.command()
-    def command(  # noqa: PLR0913 - its options
+    def command(
         *,
         key: filters.Keys = None,
         message_id: filters.MessageIds = None,

@@ -28,7 +28,7 @@ def faulty(attempts: int = 0, error: QueueNotFoundError | RefusedMessageError = 
 
 
 def concluded(decision: Decision, sent: SentErrors | None = None) -> Outcomes:
-    return conclude((), decision, sent, RETRY, random.Random(1))
+    return conclude((), decision, sent, RETRY, rng=random.Random(1))
 
 
 def test_messages_at_their_last_attempt_and_non_retryable_ones_are_out_of_attempts() -> None:
@@ -54,7 +54,7 @@ def test_batch_without_faults_decides_nothing() -> None:
     assert count_exhausted([], RETRY) == 0
     decision = decide([], RETRY, 0)
     assert decision == Decision([], [], 0)
-    assert conclude(sent, decision, None, RETRY, random.Random()) == Outcomes(tuple(sent))
+    assert conclude(sent, decision, None, RETRY, rng=random.Random()) == Outcomes(tuple(sent))
 
 
 def test_error_messages_are_the_exhausted_ones_with_their_fault() -> None:

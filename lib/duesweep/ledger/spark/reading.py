@@ -31,6 +31,7 @@ def count_rows(
     name: str,
     columns: Sequence[str],
     conditions: Sequence[Condition],
+    *,
     least: int,
 ) -> Iterator[LedgerRow]:
     """Each combination of values of the columns that occurs `least` times or more, with `COUNT`."""

@@ -98,7 +98,7 @@ class SparkTables:
         """How many rows have the same values in these columns; none if there is no table."""
         with self._reading(name):
             table_df = self.spark.read.table(self.table(name))
-            yield from count_rows(table_df, name, columns, conditions, least)
+            yield from count_rows(table_df, name, columns, conditions, least=least)
 
     def upkeep(self) -> SparkUpkeep:
         """The upkeep of the same tables."""

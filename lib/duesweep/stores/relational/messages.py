@@ -9,7 +9,7 @@ from duesweep.errors import MessageError, UnreadableHeadersError
 from duesweep.stores.values import NewMessage
 
 
-def json_message(
+def json_message(  # noqa: PLR0917 - TableKind.read_message
     key: str, due_us: int | None, instant_us: int | None, row: Any, attempts: int
 ) -> Message:
     """The message in a claimed row; one whose headers cannot be read has the reason in their
@@ -27,7 +27,7 @@ def json_message(
     return Message(key, due_us, headers, text, body, destination, attempts, instant_us)
 
 
-def json_message_with_destination(
+def json_message_with_destination(  # noqa: PLR0917 - TableKind.read_message
     key: str, due_us: int | None, instant_us: int | None, row: Any, attempts: int
 ) -> Message:
     """The message in a claimed row with a column `destination`; its headers are sent unchanged."""

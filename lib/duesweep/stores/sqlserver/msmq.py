@@ -18,7 +18,7 @@ def msmq_tables(endpoint: str, prefix: str | None) -> Sequence[str]:  # noqa: AR
     return [f"{endpoint}.delayed", f"{endpoint}.timeouts"]
 
 
-def msmq_message(
+def msmq_message(  # noqa: PLR0917 - TableKind.read_message
     key: str, due_us: int | None, instant_us: int | None, row: Any, attempts: int
 ) -> Message:
     """The message in a claimed row; its headers travel as JSON."""

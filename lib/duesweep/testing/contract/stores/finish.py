@@ -163,4 +163,4 @@ def _account(
     subject: StoreUnderTest, exhausted: Exhausted, row: DelayedRow, server_us: int
 ) -> ExhaustedEntry:
     stored = replace(row, headers=subject.stored_headers(row))
-    return exhausted_entry(7, exhausted, stored, server_us, subject.own_queue)
+    return exhausted_entry(7, exhausted, stored, server_us, own_queue=subject.own_queue)
