@@ -21,8 +21,6 @@ from pathlib import Path
 import pytest
 
 PRODUCT = Path("lib", "duesweep")
-# The contracts of stores and queues are tests that come with the product.
-CONTRACTS = PRODUCT / "testing"
 _OWN = {"self", "cls"}
 # Public methods of named tuples, whose underscore only keeps them apart from the fields.
 _PUBLIC = {"_asdict", "_fields", "_make", "_replace"}
@@ -129,7 +127,7 @@ def _is_of_the_product(error: AssertionError) -> bool:
     if trace is None:
         return False
     file = trace.tb_frame.f_code.co_filename
-    return f"/{PRODUCT}/" in file and f"/{CONTRACTS}/" not in file
+    return f"/{PRODUCT}/" in file
 
 
 def private_names(file: Path, test: str | None) -> list[str]:

@@ -31,7 +31,8 @@ PROOF = Path(__file__).resolve().parent
 ROOT = PROOF.parent
 BEFORE = "d91097e"
 PACKAGE = Path("lib", "duesweep")
-# Test code that is shipped: the contracts of stores and queues, and a store in memory.
+# Test code that is shipped: the contracts of stores and queues, and a store in memory. The first
+# name is that of d91097e, the second today's.
 TESTING = (PACKAGE / "testing", Path("lib", "duesweep_testing"))
 SMALL_LINES = 120
 NOT_MEASURED = "not measured"

@@ -1,4 +1,4 @@
-"""Build build/duesweep.zip, the package for executors: the same bytes for the same sources."""
+"""Build build/duesweep.zip, both packages for executors: the same bytes for the same sources."""
 
 import io
 import marshal  # noqa: TID251 - it writes byte code, and reads none
@@ -9,7 +9,8 @@ from importlib.util import MAGIC_NUMBER, source_hash
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGE = ROOT / "lib" / "duesweep"
+LIB = ROOT / "lib"
+PACKAGES = ("duesweep", "duesweep_testing")
 ARCHIVE = ROOT / "build" / "duesweep.zip"
 SUFFIXES = {".py", ".sql", ".toml"}
 
@@ -18,10 +19,10 @@ def package() -> bytes:
     """The archive's content."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
-        for file in sorted(PACKAGE.rglob("*")):
+        for file in sorted(file for name in PACKAGES for file in (LIB / name).rglob("*")):
             if file.suffix in SUFFIXES:
                 # A ZipInfo of its own has a fixed date; stored, not packed, it imports faster.
-                name = file.relative_to(PACKAGE.parent).as_posix()
+                name = file.relative_to(LIB).as_posix()
                 archive.writestr(zipfile.ZipInfo(name), file.read_bytes())
             if file.suffix == ".py":
                 # Each worker would compile the sources. Another version of Python ignores these.

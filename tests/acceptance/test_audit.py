@@ -16,7 +16,7 @@ from duesweep import Duesweep
 from duesweep.cli.app import main
 from duesweep.ledger.base import AppTransaction
 from duesweep.ledger.opening import open_ledger
-from duesweep.testing.builders import delayed_row
+from duesweep_testing.builders import delayed_row
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
 from support.faults.dead_sweeps import dispatch_without_settling
 

@@ -17,7 +17,7 @@ from duesweep.core.message import MESSAGE_ID
 from duesweep.errors import LedgerError
 from duesweep.ledger.delta_rs.tables import DeltaRsTables
 from duesweep.stores.journal import SweepReport
-from duesweep.testing.builders import BODY, headers_text
+from duesweep_testing.builders import BODY, headers_text
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.sweeps import run_sweep

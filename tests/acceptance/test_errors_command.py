@@ -12,7 +12,7 @@ import pytest
 from duesweep.cli.app import main
 from duesweep.core.headers import json as headers_json
 from duesweep.core.message import MESSAGE_ID
-from duesweep.testing.builders import MESSAGE_TYPE, DelayedRow, delayed_row
+from duesweep_testing.builders import MESSAGE_TYPE, DelayedRow, delayed_row
 from support.endpoint import Endpoint
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from duesweep.cli.app import main
-from duesweep.testing.builders import delayed_row
+from duesweep_testing.builders import delayed_row
 from support.endpoint import Endpoint
 
 Captured = pytest.CaptureFixture[str]

@@ -16,7 +16,7 @@ import pytest
 from duesweep.api.caller import given_by
 from duesweep.cli.app import main
 from duesweep.core.message import MESSAGE_ID
-from duesweep.testing.builders import DelayedRow, headers_text
+from duesweep_testing.builders import DelayedRow, headers_text
 from support.endpoint import Endpoint
 
 PAGE = Path(__file__).parents[2] / "docs" / "operations.md"

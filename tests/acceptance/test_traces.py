@@ -11,8 +11,8 @@ from duesweep.cli.app import main
 from duesweep.core.tracing import NoTracing
 from duesweep.engines.base import Engine
 from duesweep.telemetry.tracing import OtlpTracing
-from duesweep.testing.builders import delayed_row
 from duesweep.wiring.tracing import tracing as made_tracing
+from duesweep_testing.builders import delayed_row
 from support.endpoint import Endpoint
 from support.otlp import Collector, attributes, collecting
 from support.sweeps import run_sweep

@@ -15,11 +15,11 @@ def test_wheel_has_its_files_and_its_entry_point_runs(tmp_path: Path) -> None:
     subprocess.run(build, check=True, timeout=250)
     (wheel,) = tmp_path.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    packed = {name for name in names if name.startswith("duesweep/")}
-    package = _ROOT / "lib" / "duesweep"
+    packed = {name for name in names if name.startswith(("duesweep/", "duesweep_testing/"))}
+    lib = _ROOT / "lib"
     files = {
-        f"duesweep/{file.relative_to(package)}"
-        for file in package.rglob("*")
+        file.relative_to(lib).as_posix()
+        for file in lib.rglob("*")
         if file.is_file() and "__pycache__" not in file.parts
     }
     assert packed == files

@@ -5,7 +5,7 @@ import inspect
 
 import pytest
 
-from duesweep.testing.contract import QueueContract, StoreContract
+from duesweep_testing.contract import QueueContract, StoreContract
 
 PARTS = [
     part

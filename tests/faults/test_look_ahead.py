@@ -19,7 +19,7 @@ import pika
 import pytest
 
 from duesweep.engines.base import Engine
-from duesweep.testing.builders import delayed_row, message
+from duesweep_testing.builders import delayed_row, message
 from support.endpoint import Endpoint
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.settings import set_up, settings

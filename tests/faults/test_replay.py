@@ -19,7 +19,7 @@ from duesweep.exhausted import ExhaustedMessages
 from duesweep.ledger import opening
 from duesweep.replay import Choice, Found, Replay, Target, find_errors
 from duesweep.steer import CommandReport, run_command
-from duesweep.testing.builders import DelayedRow, delayed_row
+from duesweep_testing.builders import DelayedRow, delayed_row
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.sweeps import run_sweep

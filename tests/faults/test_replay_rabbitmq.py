@@ -9,7 +9,7 @@ from duesweep.api.replaying import ErrorsReport
 from duesweep.core.headers import json as headers_json
 from duesweep.core.message import MESSAGE_ID
 from duesweep.errors import StoreError
-from duesweep.testing.builders import DelayedRow, delayed_row
+from duesweep_testing.builders import DelayedRow, delayed_row
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.proxy import Way, proxied

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from duesweep.errors import SweepClosedError
-from duesweep.testing.builders import delayed_row
+from duesweep_testing.builders import delayed_row
 from support.sweeps import run_sweep
 from support.trials.armed import following
 from support.trials.faults import STAGES, points

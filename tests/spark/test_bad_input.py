@@ -12,8 +12,8 @@ from duesweep.cli.app import main
 from duesweep.core.headers.json import FORWARD_DESTINATION, remove_forward_destination, write
 from duesweep.core.message import MESSAGE_ID
 from duesweep.drivers.postgresql.connection import PostgreSqlConnection
-from duesweep.testing.builders import DelayedRow, delayed_row
 from duesweep.texts import make_printable
+from duesweep_testing.builders import DelayedRow, delayed_row
 from support.bad_input import corpus
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader

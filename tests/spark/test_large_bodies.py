@@ -6,7 +6,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from duesweep.engines.spark import SparkEngine
-from duesweep.testing.builders import delayed_row
+from duesweep_testing.builders import delayed_row
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.sweeps import run_sweep

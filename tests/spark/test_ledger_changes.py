@@ -12,7 +12,7 @@ from duesweep.core.waiting import DueSpan
 from duesweep.ledger.opening import open_ledger
 from duesweep.restore import CancelledId, CancelledMessages, Restore
 from duesweep.steer import run_command
-from duesweep.testing.builders import BODY, delayed_row
+from duesweep_testing.builders import BODY, delayed_row
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 

@@ -13,7 +13,7 @@ from duesweep.core.message import MESSAGE_ID
 from duesweep.engines.in_process import InProcessEngine
 from duesweep.engines.spark import SparkEngine
 from duesweep.ledger.schemas import SWEEPS
-from duesweep.testing.builders import BODY, MESSAGE_TYPE, DelayedRow, delayed_row
+from duesweep_testing.builders import BODY, MESSAGE_TYPE, DelayedRow, delayed_row
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader, retry_rows
 from support.sweeps import run_sweep

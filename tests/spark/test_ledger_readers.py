@@ -23,8 +23,8 @@ from duesweep.ledger.opening import open_ledger
 from duesweep.ledger.schemas import SCHEMAS
 from duesweep.ledger.spark.tables import TIMESTAMP_TYPE
 from duesweep.stores.journal import Journal, JournalBatch
-from duesweep.testing.builders import Due, delayed_row, message
 from duesweep.tombstone import encode, micros
+from duesweep_testing.builders import Due, delayed_row, message
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.sweeps import run_sweep

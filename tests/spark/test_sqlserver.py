@@ -11,7 +11,7 @@ from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.engines.base import Engine
 from duesweep.engines.spark import SparkEngine
-from duesweep.testing.builders import delayed_row
+from duesweep_testing.builders import delayed_row
 from support import recordings
 from support.ledger_reader import LedgerReader
 from support.routes import add_routes

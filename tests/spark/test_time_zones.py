@@ -21,7 +21,7 @@ from duesweep.context import SweepContext
 from duesweep.demo.server import EmbeddedServer
 from duesweep.engines.base import Engine
 from duesweep.errors import ConfigError
-from duesweep.testing.builders import DelayedRow, delayed_row
+from duesweep_testing.builders import DelayedRow, delayed_row
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.ports import free_port

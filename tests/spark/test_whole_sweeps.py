@@ -11,7 +11,7 @@ import pytest
 from duesweep.engines.base import Engine
 from duesweep.errors import ConfigError
 from duesweep.stores.journal import SweepSummary
-from duesweep.testing.builders import DelayedRow
+from duesweep_testing.builders import DelayedRow
 from support import recordings
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
 from support.ledger_reader import LedgerReader

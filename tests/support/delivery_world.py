@@ -14,8 +14,8 @@ from duesweep.core.tracing import NoTracing
 from duesweep.delivery import DeliveryResult, SliceDelivery
 from duesweep.errors import DuesweepError, MessageError
 from duesweep.queues.base import Confirmation, Destination
-from duesweep.testing.builders import DUE, delayed_row, message
 from duesweep.tombstone import micros
+from duesweep_testing.builders import DUE, delayed_row, message
 
 
 @dataclass(slots=True)

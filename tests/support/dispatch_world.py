@@ -16,10 +16,10 @@ from duesweep.errors import (
     DuesweepError,
 )
 from duesweep.stores.values import SweepRun
-from duesweep.testing.builders import DelayedRow
-from duesweep.testing.journal import BatchEntry, ExhaustedEntry, SliceEntry
-from duesweep.testing.memory import MemoryStore
-from duesweep.testing.memory_queue import ArrivedMessage, MemoryQueue
+from duesweep_testing.builders import DelayedRow
+from duesweep_testing.journal import BatchEntry, ExhaustedEntry, SliceEntry
+from duesweep_testing.memory import MemoryStore
+from duesweep_testing.memory_queue import ArrivedMessage, MemoryQueue
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from duesweep import wiring
 from duesweep.config import Config
 from duesweep.context import SweepContext
 from duesweep.core.address import quote_name
-from duesweep.testing.builders import BODY, ENDPOINT, DelayedRow, delayed_row
+from duesweep_testing.builders import BODY, ENDPOINT, DelayedRow, delayed_row
 from support.endpoint_server import EndpointServer, StoredRows
 from support.recordings import QueueRow
 

@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import Any, ClassVar, Protocol
 
 from duesweep.core.message import Message
-from duesweep.testing.builders import DelayedRow
-from duesweep.testing.contract import Abilities
+from duesweep_testing.builders import DelayedRow
+from duesweep_testing.contract import Abilities
 from support.recordings import QueueRow
 
 

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from duesweep.core.message import Message
-from duesweep.testing.builders import DelayedRow, message
-from duesweep.testing.contract import JsonHeaders
+from duesweep_testing.builders import DelayedRow, message
+from duesweep_testing.contract import JsonHeaders
 from support.endpoint_server import StoredRows
 from support.timeouts import POSTGRESQL_TABLE, destination_of, timeout_headers, timeout_of
 

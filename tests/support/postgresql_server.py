@@ -14,8 +14,8 @@ from psycopg.rows import namedtuple_row
 
 from duesweep.core.address import PostgreSqlAddresses, TableName, quote_name
 from duesweep.sql import statement
-from duesweep.testing.builders import DelayedRow
-from duesweep.testing.contract import Abilities
+from duesweep_testing.builders import DelayedRow
+from duesweep_testing.contract import Abilities
 from support.endpoint import Endpoint
 from support.endpoint_server import StoredRows
 from support.postgresql_rows import KINDS

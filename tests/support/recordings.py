@@ -11,7 +11,7 @@ from typing import Any
 from duesweep.core.headers import json as headers_json
 from duesweep.core.message import MESSAGE_ID, Message
 from duesweep.core.transport_message import TIME_TO_BE_RECEIVED
-from duesweep.testing.builders import DelayedRow
+from duesweep_testing.builders import DelayedRow
 
 _FOLDER = Path(__file__).parents[1] / "fixtures"
 

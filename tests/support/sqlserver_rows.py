@@ -12,8 +12,8 @@ from duesweep.core.headers import json as headers_json
 from duesweep.core.headers import xml as headers_xml
 from duesweep.core.message import Message
 from duesweep.errors import UnreadableHeadersError, make_storable
-from duesweep.testing.builders import DelayedRow, message
-from duesweep.testing.contract import JsonHeaders
+from duesweep_testing.builders import DelayedRow, message
+from duesweep_testing.contract import JsonHeaders
 from support.endpoint_server import StoredRows
 from support.timeouts import SQL_SERVER_TABLE, destination_of, timeout_headers, timeout_of
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from duesweep.core.address import SqlServerAddresses, SqlServerTable, bracket_name
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
-from duesweep.testing.builders import DelayedRow
-from duesweep.testing.contract import Abilities
+from duesweep_testing.builders import DelayedRow
+from duesweep_testing.contract import Abilities
 from support.endpoint import Endpoint
 from support.endpoint_server import StoredRows
 from support.recordings import QueueRow

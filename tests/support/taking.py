@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 from duesweep.core.outcome import Outcomes
 from duesweep.stores.values import Claim, SweepRun
-from duesweep.testing.memory import MemoryStore
-from duesweep.testing.memory_sessions import MemoryTaskSession
+from duesweep_testing.memory import MemoryStore
+from duesweep_testing.memory_sessions import MemoryTaskSession
 
 
 class TakingStore(MemoryStore):

@@ -9,7 +9,7 @@ from dataclasses import replace
 from duesweep.core.headers import json as headers_json
 from duesweep.core.message import Message
 from duesweep.errors import UnreadableHeadersError
-from duesweep.testing.builders import DelayedRow, message
+from duesweep_testing.builders import DelayedRow, message
 
 # Where nothing can be read, the destination column still has one.
 UNREADABLE_DESTINATION = "Billing"

@@ -18,8 +18,8 @@ from duesweep.errors import (
     TransactionLostError,
     UnusualBatchError,
 )
-from duesweep.testing.builders import DelayedRow, delayed_row
-from duesweep.testing.memory_queue import MemoryQueue
+from duesweep_testing.builders import DelayedRow, delayed_row
+from duesweep_testing.memory_queue import MemoryQueue
 from support.dispatch_world import World, one, slice_end
 from support.taking import TakingSession, TakingStore
 

@@ -11,7 +11,7 @@ from duesweep.errors import (
     RefusedMessageError,
     UnreadableHeadersError,
 )
-from duesweep.testing.builders import DUE, DelayedRow, message
+from duesweep_testing.builders import DUE, DelayedRow, message
 from support.delivery_world import LateQueue, World, due, early
 
 REFUSED = RefusedMessageError("too long")

@@ -13,8 +13,8 @@ from duesweep.core.message import Message
 from duesweep.core.policy import BatchLimits, Retry
 from duesweep.errors import DestinationError, DuesweepError
 from duesweep.stores.values import Claim
-from duesweep.testing.builders import DUE, DelayedRow, delayed_row
-from duesweep.testing.memory_sessions import MemoryTaskSession
+from duesweep_testing.builders import DUE, DelayedRow, delayed_row
+from duesweep_testing.memory_sessions import MemoryTaskSession
 from support.contract.due_keys import DueKeyStore
 from support.dispatch_world import World, one, slice_end, world_of
 

@@ -12,8 +12,8 @@ from duesweep.errors import (
     DuesweepError,
     RefusedMessageError,
 )
-from duesweep.testing.builders import DelayedRow, delayed_row
-from duesweep.testing.journal import BatchEntry
+from duesweep_testing.builders import DelayedRow, delayed_row
+from duesweep_testing.journal import BatchEntry
 from support.dispatch_world import one, slice_end, world_of
 
 

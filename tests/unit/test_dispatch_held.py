@@ -8,9 +8,9 @@ import pytest
 from duesweep.core.message import Message
 from duesweep.core.policy import BatchLimits
 from duesweep.core.rate_limits import RateLimit, RateLimits
-from duesweep.testing.builders import ENDPOINT, DelayedRow, delayed_row
-from duesweep.testing.memory import MemoryStore
-from duesweep.testing.memory_pauses import MemoryPauses
+from duesweep_testing.builders import ENDPOINT, DelayedRow, delayed_row
+from duesweep_testing.memory import MemoryStore
+from duesweep_testing.memory_pauses import MemoryPauses
 from support.dispatch_world import World, one, slice_end, world_of
 from support.taking import TakingStore
 

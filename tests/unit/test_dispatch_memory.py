@@ -13,10 +13,10 @@ from duesweep.core.policy import CLAIM_SECONDS, BatchLimits
 from duesweep.errors import (
     RefusedMessageError,
 )
-from duesweep.testing.builders import BODY, DelayedRow, delayed_row
-from duesweep.testing.journal import BatchEntry
-from duesweep.testing.memory import MemoryStore
-from duesweep.testing.memory_queue import MemoryQueue
+from duesweep_testing.builders import BODY, DelayedRow, delayed_row
+from duesweep_testing.journal import BatchEntry
+from duesweep_testing.memory import MemoryStore
+from duesweep_testing.memory_queue import MemoryQueue
 from support.dispatch_world import World, one, slice_end, world_of
 
 

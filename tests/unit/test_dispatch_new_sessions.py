@@ -19,9 +19,9 @@ from duesweep.errors import (
     StoreError,
 )
 from duesweep.stores.values import SweepRun
-from duesweep.testing.builders import DUE, DelayedRow, delayed_row
-from duesweep.testing.memory import MemoryStore, MemoryTaskSession
-from duesweep.testing.memory_queue import MemoryQueue
+from duesweep_testing.builders import DUE, DelayedRow, delayed_row
+from duesweep_testing.memory import MemoryStore, MemoryTaskSession
+from duesweep_testing.memory_queue import MemoryQueue
 from support.contract.due_keys import DueKeySession, DueKeyStore
 from support.dispatch_world import World, one, slice_end
 

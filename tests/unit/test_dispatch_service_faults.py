@@ -16,9 +16,9 @@ from duesweep.errors import (
     TransactionLostError,
 )
 from duesweep.lost import MAX_LOST_TRANSACTIONS
-from duesweep.testing.builders import DelayedRow, delayed_row
-from duesweep.testing.memory import MemoryStore
-from duesweep.testing.memory_queue import MemoryQueue
+from duesweep_testing.builders import DelayedRow, delayed_row
+from duesweep_testing.memory import MemoryStore
+from duesweep_testing.memory_queue import MemoryQueue
 from support.dispatch_world import World, one, slice_end, world_of
 
 # What fails is not tried again in the slice.

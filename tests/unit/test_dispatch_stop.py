@@ -12,7 +12,7 @@ from duesweep.errors import (
     TransactionLostError,
 )
 from duesweep.stores.values import SweepRun
-from duesweep.testing.builders import DelayedRow, delayed_row
+from duesweep_testing.builders import DelayedRow, delayed_row
 from support.dispatch_world import World, one, slice_end, world_of
 from support.taking import TakingStore
 

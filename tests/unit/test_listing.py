@@ -10,9 +10,9 @@ from duesweep.choose import choose
 from duesweep.core.buckets import BUCKETS
 from duesweep.core.waiting import DueSpan, MessageFilter, WaitingMessage
 from duesweep.listing import Listing, Question, list_waiting
-from duesweep.testing.builders import delayed_row
-from duesweep.testing.memory import MemoryStore
-from duesweep.testing.memory_look import MemoryLook
+from duesweep_testing.builders import delayed_row
+from duesweep_testing.memory import MemoryStore
+from duesweep_testing.memory_look import MemoryLook
 
 NOW = datetime(2026, 12, 1, 8, tzinfo=UTC)
 BILLING = MessageFilter(destination="Billing")

@@ -22,9 +22,9 @@ from duesweep.queues.base import Queue
 from duesweep.queues.routed import RoutedQueue
 from duesweep.stores.base import DriverSession, TaskSession
 from duesweep.stores.values import Horizon
-from duesweep.testing.builders import DUE
-from duesweep.testing.memory import MemoryStore
-from duesweep.testing.memory_queue import MemoryQueue, MemoryQueueSession
+from duesweep_testing.builders import DUE
+from duesweep_testing.memory import MemoryStore
+from duesweep_testing.memory_queue import MemoryQueue, MemoryQueueSession
 
 ROUTES = (
     Route("*@HOST-1", "near", "{queue}"),

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from duesweep.outlook import estimate_seconds
-from duesweep.testing.builders import DUE
+from duesweep_testing.builders import DUE
 
 # Ten usual sweeps, the newest first: the median of their rates is 100 messages a second.
 LAST = [{"rows_per_second": rate} for rate in (90, 110, 100, 100, 100, 100, 100, 100, 120, 80)]

@@ -31,10 +31,10 @@ from duesweep.exhausted import ExhaustedMessages, Fate
 from duesweep.replay import Choice, Discard, Replay, Target
 from duesweep.steer import Tally
 from duesweep.stores.values import SweepRun
-from duesweep.testing.builders import DUE, ENDPOINT, MESSAGE_TYPE, headers_text
-from duesweep.testing.memory import MemoryStore
-from duesweep.testing.memory_changes import MemoryChangeSession
-from duesweep.testing.memory_queue import MemoryQueue
+from duesweep_testing.builders import DUE, ENDPOINT, MESSAGE_TYPE, headers_text
+from duesweep_testing.memory import MemoryStore
+from duesweep_testing.memory_changes import MemoryChangeSession
+from duesweep_testing.memory_queue import MemoryQueue
 from support.delivery_world import LateQueue
 
 _FATE = Fate(ChangeKind.REPLAYED, DUE, "me", None, None, "command")

@@ -12,7 +12,7 @@ from duesweep import stop as module
 from duesweep.errors import ConfigError, StoreError
 from duesweep.stop import Stop
 from duesweep.stores.values import SweepRun
-from duesweep.testing.memory import MemoryStore
+from duesweep_testing.memory import MemoryStore
 from support.waiting import until
 
 

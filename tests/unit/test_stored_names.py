@@ -10,7 +10,7 @@ from duesweep.core.error_rows import ErrorId, ErrorRow
 from duesweep.core.fault_headers import EXCEPTION_TYPE, fault_headers
 from duesweep.core.policy import Retry
 from duesweep.errors import DuesweepError, MessageError, QueueNotFoundError
-from duesweep.testing.builders import MESSAGE_TYPE, delayed_row
+from duesweep_testing.builders import MESSAGE_TYPE, delayed_row
 from support.dispatch_world import world_of
 
 _NOW = datetime(2026, 11, 24, tzinfo=UTC)

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duesweep.core.outcome import Delivered
-from duesweep.testing.builders import BODY, DUE, MESSAGE_TYPE, DelayedRow, delayed_row, message
 from duesweep.tombstone import decode, encode, measure_lateness, micros, schema
+from duesweep_testing.builders import BODY, DUE, MESSAGE_TYPE, DelayedRow, delayed_row, message
 
 NOW = DUE + timedelta(seconds=90, microseconds=1_999)
 NOW_US = micros(NOW)

@@ -12,7 +12,7 @@ from duesweep.queues.operations import (
     TransportSession,
     open_session,
 )
-from duesweep.testing.builders import BODY
+from duesweep_testing.builders import BODY
 from support.operations.steps import (
     BILLING,
     HOUR,

@@ -9,8 +9,8 @@ import pytest
 from duesweep.core.headers.json import FORWARD_DESTINATION
 from duesweep.errors import ConfigError
 from duesweep.queues.operations import OutgoingMessage, TransportSession, open_session
-from duesweep.testing.builders import BODY, ENDPOINT
 from duesweep.wiring import operations
+from duesweep_testing.builders import BODY, ENDPOINT
 from support.endpoint import Endpoint
 from support.operations.steps import BILLING, fill, message, receive_all
 from support.operations.subjects import Subject

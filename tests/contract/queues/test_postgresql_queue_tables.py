@@ -6,7 +6,7 @@ from duesweep.errors import (
     NotAQueueError,
     QueueNotFoundError,
 )
-from duesweep.testing.builders import message
+from duesweep_testing.builders import message
 from support import recordings
 from support.contract import queue_steps
 from support.endpoint import Endpoint

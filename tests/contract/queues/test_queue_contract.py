@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from duesweep.testing.contract import QueueContract
-from duesweep.testing.contract.memory import MemoryQueueUnderTest
+from duesweep_testing.contract import QueueContract
+from duesweep_testing.contract.memory import MemoryQueueUnderTest
 from support.contract.queue_subjects import QueueTablesUnderTest
 from support.contract.store_subjects import OpenEndpoint
 

@@ -8,9 +8,9 @@ from duesweep.core.headers import json as headers_json
 from duesweep.drivers.rabbitmq import Brokers, Channel, RabbitMqConnection
 from duesweep.queues.rabbitmq import declare, ladder
 from duesweep.queues.rabbitmq.topology import Style
-from duesweep.testing.builders import ENDPOINT
-from duesweep.testing.contract import ArrivedMessages, BrokerContract
-from duesweep.testing.memory import MemoryStore
+from duesweep_testing.builders import ENDPOINT
+from duesweep_testing.contract import ArrivedMessages, BrokerContract
+from duesweep_testing.memory import MemoryStore
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.broker_server import BrokerServer
 from support.rabbitmq.sessions import queue_of

@@ -10,8 +10,8 @@ from duesweep.core.message import Message
 from duesweep.errors import QueueNotFoundError
 from duesweep.queues.base import QueueSession
 from duesweep.stores.base import TaskSession
-from duesweep.testing.builders import delayed_row, message
-from duesweep.testing.contract import roll_back
+from duesweep_testing.builders import delayed_row, message
+from duesweep_testing.contract import roll_back
 from support.sqlserver_server import SqlServerEndpoint
 
 

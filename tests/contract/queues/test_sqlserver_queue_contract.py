@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
-from duesweep.testing.contract import QueueContract
+from duesweep_testing.contract import QueueContract
 from support.contract.queue_steps import LOCK_WAIT_SECONDS
 from support.contract.queue_subjects import QueueTablesUnderTest
 from support.sqlserver_server import SqlServer, SqlServerEndpoint

@@ -8,8 +8,8 @@ import pytest
 from duesweep.claim_keys import ClaimKeys
 from duesweep.dispatch import dispatch_slice
 from duesweep.stores.values import SweepRun
-from duesweep.testing.builders import delayed_row
-from duesweep.testing.journal import BatchEntry, SliceEntry
+from duesweep_testing.builders import delayed_row
+from duesweep_testing.journal import BatchEntry, SliceEntry
 from support.contract.store_subjects import DelayedTableUnderTest
 from support.sqlserver_server import SqlServerEndpoint
 from support.sweeps import job_of

@@ -5,7 +5,7 @@ import pytest
 from duesweep.core.headers import json as headers_json
 from duesweep.errors import UnreadableHeadersError
 from duesweep.queues.rabbitmq.topology import Style
-from duesweep.testing.builders import DelayedRow
+from duesweep_testing.builders import DelayedRow
 from support.bad_input import corpus
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.sessions import arrived, bodies, numbered, queue_of, world_on

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from duesweep.testing.builders import DelayedRow, delayed_row
+from duesweep_testing.builders import DelayedRow, delayed_row
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.sessions import arrived, bodies, numbered, queue_of, world_on
 

@@ -14,7 +14,7 @@ from duesweep.drivers.rabbitmq import Brokers, Channel, RabbitMqConnection
 from duesweep.queues.rabbitmq import declare, ladder
 from duesweep.queues.rabbitmq.punctuality import LadderEntry, Punctuality
 from duesweep.queues.rabbitmq.topology import Style
-from duesweep.testing.builders import DelayedRow, delayed_row
+from duesweep_testing.builders import DelayedRow, delayed_row
 from support.dispatch_world import World
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.sessions import (

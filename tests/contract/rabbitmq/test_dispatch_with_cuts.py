@@ -11,8 +11,8 @@ from duesweep import tombstone
 from duesweep.core.policy import BatchLimits
 from duesweep.queues.base import Confirmation
 from duesweep.queues.rabbitmq.session import RabbitMqQueueSession
-from duesweep.testing.builders import DelayedRow
-from duesweep.testing.journal import BatchEntry
+from duesweep_testing.builders import DelayedRow
+from duesweep_testing.journal import BatchEntry
 from support.proxy import Proxy
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.sessions import arrived, numbered, queue_of, world_on

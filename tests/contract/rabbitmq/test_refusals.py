@@ -5,7 +5,7 @@ import pytest
 from duesweep.core.message import Message
 from duesweep.errors import QueueNotFoundError, RefusedMessageError, UnreadableAddressError
 from duesweep.queues.rabbitmq.topology import Style
-from duesweep.testing.builders import delayed_row, message
+from duesweep_testing.builders import delayed_row, message
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.sessions import (
     arrived,

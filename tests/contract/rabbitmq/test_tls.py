@@ -8,7 +8,7 @@ from duesweep.drivers.rabbitmq import Brokers
 from duesweep.errors import ConfigError, DuesweepError
 from duesweep.queues.rabbitmq.queue import RabbitMqQueue
 from duesweep.queues.rabbitmq.topology import Style
-from duesweep.testing.builders import ENDPOINT
+from duesweep_testing.builders import ENDPOINT
 from support.certificates import Authority
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.sessions import sent, session_of

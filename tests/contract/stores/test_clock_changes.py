@@ -12,9 +12,9 @@ from duesweep.core.outcome import Exhausted, Outcomes
 from duesweep.core.store_clock import StoreClock, late_ms
 from duesweep.errors import QueueNotFoundError
 from duesweep.stores.abilities import KnowsNextDue
-from duesweep.testing.contract.stores import steps
-from duesweep.testing.journal import ExhaustedEntry
 from duesweep.tombstone import micros
+from duesweep_testing.contract.stores import steps
+from duesweep_testing.journal import ExhaustedEntry
 from support.contract.store_subjects import DelayedTableUnderTest, OpenEndpoint
 from support.endpoint import Endpoint
 

@@ -10,8 +10,8 @@ import pytest
 from duesweep.core.waiting import DueSpan
 from duesweep.drivers.postgresql import statements as driver
 from duesweep.stores.steering import LooksAtMessages
-from duesweep.testing.builders import delayed_row
-from duesweep.testing.contract.stores import steps
+from duesweep_testing.builders import delayed_row
+from duesweep_testing.contract.stores import steps
 from support.contract.store_subjects import DelayedTableUnderTest, OpenEndpoint
 from support.faults.mover import Mover
 from support.postgresql_server import PostgreSqlEndpoint

@@ -13,7 +13,7 @@ from duesweep.drivers.postgresql import TASK_LIMITS, connect, statements
 from duesweep.errors import ConfigError, StoreError
 from duesweep.stores.base import TaskSession
 from duesweep.stores.values import SweepRun
-from duesweep.testing.builders import DelayedRow
+from duesweep_testing.builders import DelayedRow
 from support.contract.store_subjects import DelayedTableUnderTest
 from support.endpoint import Endpoint
 

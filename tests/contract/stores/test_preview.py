@@ -3,9 +3,9 @@
 import pytest
 
 from duesweep.preview import PreviewEntry, count_batches
-from duesweep.testing.builders import delayed_row
-from duesweep.testing.memory import MemoryStore
-from duesweep.testing.memory_queue import MemoryQueue
+from duesweep_testing.builders import delayed_row
+from duesweep_testing.memory import MemoryStore
+from duesweep_testing.memory_queue import MemoryQueue
 from support.contract.due_keys import DueKeyStore
 
 

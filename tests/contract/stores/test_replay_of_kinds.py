@@ -14,7 +14,7 @@ from duesweep.exhausted import ExhaustedMessages
 from duesweep.ledger.opening import open_ledger
 from duesweep.replay import Choice, Replay, Target, find_errors
 from duesweep.steer import run_command
-from duesweep.testing.builders import DelayedRow, delayed_row
+from duesweep_testing.builders import DelayedRow, delayed_row
 from support.endpoint import Endpoint
 from support.sweeps import run_sweep
 

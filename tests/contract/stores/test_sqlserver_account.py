@@ -8,8 +8,8 @@ import pytest
 from duesweep.core.headers import json as headers_json
 from duesweep.core.outcome import Exhausted, Outcomes
 from duesweep.errors import QueueNotFoundError
-from duesweep.testing.builders import delayed_row
-from duesweep.testing.contract.stores import change, steps
+from duesweep_testing.builders import delayed_row
+from duesweep_testing.contract.stores import change, steps
 from support.contract.store_subjects import DelayedTableUnderTest
 from support.sqlserver_server import SqlServerEndpoint
 

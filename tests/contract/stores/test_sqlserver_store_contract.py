@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from duesweep.testing.contract import StoreContract
-from duesweep.testing.contract.stores import FinishContract
+from duesweep_testing.contract import StoreContract
+from duesweep_testing.contract.stores import FinishContract
 from support.contract.store_subjects import DelayedTableUnderTest
 from support.sqlserver_server import SqlServerEndpoint
 

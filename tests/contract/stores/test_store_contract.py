@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from duesweep.testing.contract import StoreContract
-from duesweep.testing.contract.memory import MemoryUnderTest
-from duesweep.testing.contract.stores import PlanContract
+from duesweep_testing.contract import StoreContract
+from duesweep_testing.contract.memory import MemoryUnderTest
+from duesweep_testing.contract.stores import PlanContract
 from support.contract.due_keys import DueKeysUnderTest
 from support.contract.store_subjects import DelayedTableUnderTest, OpenEndpoint
 

@@ -14,8 +14,8 @@ from duesweep.drivers.postgresql import statements as driver
 from duesweep.errors import ConfigError, UnreadableAddressError
 from duesweep.stores.relational.wanted import JOURNAL_TABLES
 from duesweep.stores.values import NewMessage
-from duesweep.testing.builders import delayed_row
-from duesweep.testing.contract.stores import steps
+from duesweep_testing.builders import delayed_row
+from duesweep_testing.contract.stores import steps
 from support.contract.store_subjects import DelayedTableUnderTest, OpenEndpoint
 from support.postgresql_server import PostgreSqlEndpoint
 

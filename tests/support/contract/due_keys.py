@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from duesweep.core.message import Message
 from duesweep.stores.values import Claim, Excluded, SweepRun
-from duesweep.testing.builders import DelayedRow
-from duesweep.testing.contract.memory import MemoryUnderTest
-from duesweep.testing.memory import MemoryStore, MemoryTaskSession
 from duesweep.tombstone import micros
+from duesweep_testing.builders import DelayedRow
+from duesweep_testing.contract.memory import MemoryUnderTest
+from duesweep_testing.memory import MemoryStore, MemoryTaskSession
 
 
 class DueKeyStore(MemoryStore):

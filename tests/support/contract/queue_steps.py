@@ -7,7 +7,7 @@ from duesweep.core.message import Message
 from duesweep.errors import MessageError
 from duesweep.queues.base import QueueSession
 from duesweep.stores.base import TaskSession
-from duesweep.testing.builders import delayed_row, message
+from duesweep_testing.builders import delayed_row, message
 from support.endpoint import Endpoint
 
 # What the sessions of these tests wait for locks, instead of seconds.

@@ -3,7 +3,7 @@
 from contextlib import AbstractContextManager
 from typing import Generic
 
-from duesweep.testing.contract import REFUSED_BODY, ArrivedMessages
+from duesweep_testing.contract import REFUSED_BODY, ArrivedMessages
 from support.endpoint import Endpoint, S
 
 

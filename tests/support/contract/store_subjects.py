@@ -14,9 +14,9 @@ from duesweep.stores.abilities import StopsSweeps
 from duesweep.stores.auditing import AuditedStore, CanBeAudited
 from duesweep.stores.steering import KeepsCommands, LooksAtMessages, PausesDestinations
 from duesweep.stores.values import SweepRun
-from duesweep.testing.builders import DelayedRow
-from duesweep.testing.contract import Abilities
-from duesweep.testing.journal import (
+from duesweep_testing.builders import DelayedRow
+from duesweep_testing.contract import Abilities
+from duesweep_testing.journal import (
     BatchEntry,
     ChangeEntry,
     ExhaustedEntry,

@@ -11,7 +11,7 @@ from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.cli.app import main
 from duesweep.core.message import MESSAGE_ID
-from duesweep.testing.builders import DelayedRow, headers_text
+from duesweep_testing.builders import DelayedRow, headers_text
 from support.endpoint import Endpoint
 
 # Of every sweep: three batches of ten.

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID
-from duesweep.testing.builders import DelayedRow, headers_text
+from duesweep_testing.builders import DelayedRow, headers_text
 from support.endpoint import Endpoint
 
 COUNT = 300

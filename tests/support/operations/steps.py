@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 from duesweep.queues.operations import OutgoingMessage, QueueTable, ReceivedMessage
-from duesweep.testing.builders import BODY
+from duesweep_testing.builders import BODY
 
 BILLING = "Billing"
 HOUR = timedelta(hours=1)

@@ -12,8 +12,8 @@ from duesweep.drivers.rabbitmq import Brokers
 from duesweep.queues.rabbitmq.queue import RabbitMqQueue
 from duesweep.queues.rabbitmq.session import RabbitMqQueueSession
 from duesweep.queues.rabbitmq.topology import Style
-from duesweep.testing.builders import ENDPOINT, DelayedRow, delayed_row, message
-from duesweep.testing.memory import MemoryStore
+from duesweep_testing.builders import ENDPOINT, DelayedRow, delayed_row, message
+from duesweep_testing.memory import MemoryStore
 from support.dispatch_world import World
 from support.rabbitmq.broker import Broker
 

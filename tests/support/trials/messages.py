@@ -9,7 +9,7 @@ from enum import Enum
 
 from duesweep.core.message import MESSAGE_ID
 from duesweep.core.transport_message import TIME_TO_BE_RECEIVED
-from duesweep.testing.builders import DelayedRow, delayed_row
+from duesweep_testing.builders import DelayedRow, delayed_row
 from support.recordings import delayed_rows
 
 DESTINATION = "NServiceBus.SqlServer.ForwardDestination"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from duesweep.testing.builders import delayed_row
+from duesweep_testing.builders import delayed_row
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.trials.messages import Expected, Kind, identity, write

@@ -12,7 +12,7 @@ from duesweep.core.breaker_report import (
     report_of,
 )
 from duesweep.core.clock import SettableClock
-from duesweep.testing.builders import DUE
+from duesweep_testing.builders import DUE
 
 EARLY, LATE = "2026-11-01T08:00:00+00:00", "2026-11-01T08:00:05+00:00"
 

@@ -17,7 +17,7 @@ from duesweep.core.fault_headers import FAILED_QUEUE, TIME_OF_FAILURE
 from duesweep.core.outcome import Delivered, Exhausted, Fault, Outcomes
 from duesweep.core.policy import Retry
 from duesweep.errors import QueueNotFoundError, RefusedMessageError
-from duesweep.testing.builders import DUE, delayed_row, message
+from duesweep_testing.builders import DUE, delayed_row, message
 
 RETRY = Retry(max_attempts=3, initial_seconds=100, non_retryable=(RefusedMessageError,))
 NOT_FOUND = QueueNotFoundError("There is no queue Nowhere")

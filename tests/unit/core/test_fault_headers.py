@@ -20,7 +20,7 @@ from duesweep.core.fault_headers import (
 from duesweep.core.headers.json import FORWARD_DESTINATION
 from duesweep.core.message import Headers
 from duesweep.errors import MessageError, QueueNotFoundError, UnreadableHeadersError
-from duesweep.testing.builders import DelayedRow, delayed_row, message
+from duesweep_testing.builders import DelayedRow, delayed_row, message
 from support import recordings
 
 NOW = datetime(2026, 11, 21, 9, 21, 21, 394302, tzinfo=UTC)

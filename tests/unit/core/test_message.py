@@ -6,7 +6,7 @@ import pytest
 
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Message, first_type
 from duesweep.errors import UnreadableHeadersError
-from duesweep.testing.builders import DelayedRow, delayed_row, message
+from duesweep_testing.builders import DelayedRow, delayed_row, message
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from duesweep.core.headers import xml as headers_xml
 from duesweep.core.message import MESSAGE_ID
 from duesweep.core.replay import KeptMessage, make_replayable
 from duesweep.errors import QueueNotFoundError, UnreadableHeadersError
-from duesweep.testing.builders import BODY, DUE, ENDPOINT, headers_text, message
+from duesweep_testing.builders import BODY, DUE, ENDPOINT, headers_text, message
 from support import recordings
 
 # With unusual white space, escapes and a null, which all have to stay.

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from duesweep.core.clock import SettableClock
 from duesweep.core.message import Message
 from duesweep.core.store_clock import StoreClock, late_ms
-from duesweep.testing.builders import message
+from duesweep_testing.builders import message
 
 microseconds = st.integers(-(2**62), 2**62)
 

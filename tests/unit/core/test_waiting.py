@@ -7,7 +7,7 @@ import pytest
 
 from duesweep.core.patterns import fits_pattern
 from duesweep.core.waiting import MessageFilter, WaitingMessage
-from duesweep.testing.builders import DelayedRow, delayed_row, message
+from duesweep_testing.builders import DelayedRow, delayed_row, message
 
 OWN = "Sales.Orders"
 SAGA = "c0ffee00-0000-0000-0000-000000000000"

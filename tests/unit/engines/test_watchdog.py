@@ -12,8 +12,8 @@ from duesweep.engines import watchdog as module
 from duesweep.engines.watchdog import Watchdog
 from duesweep.errors import StoreError
 from duesweep.stores.values import SweepRun
-from duesweep.testing.builders import DelayedRow
-from duesweep.testing.memory import MemoryStore
+from duesweep_testing.builders import DelayedRow
+from duesweep_testing.memory import MemoryStore
 from support.waiting import until
 
 

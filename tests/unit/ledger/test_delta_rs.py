@@ -23,8 +23,8 @@ from duesweep.ledger.delta_rs.tables import DeltaRsTables
 from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.schemas import ERRORS, RETRIES, SWEEPS, TOMBSTONES
 from duesweep.stores.journal import ExhaustedPiece, JournalBatch, SweepSummary
-from duesweep.testing.builders import DUE, delayed_row, message
 from duesweep.tombstone import encode, micros
+from duesweep_testing.builders import DUE, delayed_row, message
 from support.ledger_reader import LedgerReader
 
 # The microseconds of the years 1 and 9999.

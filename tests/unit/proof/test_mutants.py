@@ -68,7 +68,7 @@ def _raised(source: str, file: str) -> BaseException:
         ("pytest.fail('Timeout (>120.0s) from pytest-timeout.')", "tests/test_a.py", "time-out"),
         ("raise ExceptionGroup('', [KeyError(), AssertionError()])", "a.py", "assertion"),
         ("raise ExceptionGroup('', [KeyError(), NameError()])", "a.py", None),
-        ("assert 1 == 2", "/x/lib/duesweep/testing/contract/a.py", "assertion"),
+        ("assert 1 == 2", "/x/lib/duesweep_testing/contract/a.py", "assertion"),
         ("assert 1 == 2", "/x/lib/duesweep/a.py", None),
         ("None.name", "tests/unit/test_a.py", None),
         ("name", "tests/unit/test_a.py", None),

@@ -20,9 +20,9 @@ from duesweep.errors import (
 )
 from duesweep.queues.routed import RoutedQueue
 from duesweep.stores.base import TaskSession
-from duesweep.testing.builders import DelayedRow, delayed_row
-from duesweep.testing.memory import MemoryStore
-from duesweep.testing.memory_queue import MemoryQueue
+from duesweep_testing.builders import DelayedRow, delayed_row
+from duesweep_testing.memory import MemoryStore
+from duesweep_testing.memory_queue import MemoryQueue
 from support.dispatch_world import World, one, slice_end
 
 ROUTES = (

@@ -15,7 +15,7 @@ from duesweep.stores.sqlserver.claimed import ClaimedRows
 from duesweep.stores.sqlserver.location import SqlServerLocation
 from duesweep.stores.sqlserver.removal import RemovalByDue
 from duesweep.stores.values import Excluded
-from duesweep.testing.builders import message
+from duesweep_testing.builders import message
 
 DUE = "2026-11-21 09:21:19.0033333"
 CLAIMED = [str(number) for number in range(10, 20)]

@@ -3,7 +3,7 @@
 import pytest
 
 from duesweep.stores.values import Claim
-from duesweep.testing.builders import DelayedRow, delayed_row, message
+from duesweep_testing.builders import DelayedRow, delayed_row, message
 
 
 def test_claim_has_to_say_when_a_message_is_due() -> None:

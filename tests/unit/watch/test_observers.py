@@ -23,7 +23,6 @@ from duesweep.core.waits import Waits
 from duesweep.errors import ConfigError, StoreError
 from duesweep.stores.journal import SweepReport
 from duesweep.telemetry.run import Due
-from duesweep.testing.memory import MemoryStore
 from duesweep.watch.health import Health, HealthFile
 from duesweep.watch.helper import Helper
 from duesweep.watch.log import Log
@@ -31,6 +30,7 @@ from duesweep.watch.metrics import FiguresFile, Metrics, metrics_page
 from duesweep.watch.server import Page, json_page, serving
 from duesweep.watch.systemd import Systemd
 from duesweep.watch.tick import Tick
+from duesweep_testing.memory import MemoryStore
 from support.ticks import IDLE, MOVED, REPORT, UNREACHED, UNWRITTEN
 from support.waiting import until
 

@@ -17,7 +17,7 @@ from duesweep.core.headers.json import (
 )
 from duesweep.core.message import Headers
 from duesweep.errors import UnreadableHeadersError
-from duesweep.testing.builders import DelayedRow
+from duesweep_testing.builders import DelayedRow
 from support import recordings
 
 FORWARD = f'"{FORWARD_DESTINATION}":"Billing"'

@@ -13,7 +13,7 @@ from duesweep.errors import RefusedMessageError
 from duesweep.queues.rabbitmq import ladder
 from duesweep.queues.rabbitmq.topology import Style
 from duesweep.queues.rabbitmq.wire import delayed_publication, direct_publication
-from duesweep.testing.builders import delayed_row, message
+from duesweep_testing.builders import delayed_row, message
 from support.recordings import cases
 
 NON_PERSISTENT = "NServiceBus.Transport.RabbitMQ.UseNonPersistentDelivery"

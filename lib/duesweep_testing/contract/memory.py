@@ -1,0 +1,147 @@
+"""The store and the queues in memory under test: an example for authors."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from duesweep.core.change import Command
+from duesweep.core.message import Message
+from duesweep.errors import DestinationError, DuesweepError, RefusedMessageError
+from duesweep.stores.values import SweepRun
+from duesweep_testing.builders import ENDPOINT, DelayedRow
+from duesweep_testing.contract.subjects import REFUSED_BODY, Abilities, ArrivedMessages, JsonHeaders
+from duesweep_testing.journal import ChangeEntry, JournalEntry
+from duesweep_testing.memory import MemoryStore
+from duesweep_testing.memory_look import MemoryLook
+from duesweep_testing.memory_pauses import MemoryPauses
+from duesweep_testing.memory_queue import MemoryQueue
+
+
+@dataclass(slots=True)
+class MemoryUnderTest(JsonHeaders):
+    """The store in memory."""
+
+    abilities = Abilities(has_driver=False)
+
+    store: MemoryStore = field(default_factory=MemoryStore)
+    queue: MemoryQueue = field(default_factory=lambda: MemoryQueue("Billing"))
+    own_queue: str = ENDPOINT
+
+    def now(self) -> datetime:
+        """Its clock's time."""
+        return self.store.now
+
+    def server_time(self) -> datetime:
+        """Its clock's time."""
+        return self.store.now
+
+    def load(self, rows: Iterable[DelayedRow]) -> list[DelayedRow]:
+        """Rows keep their keys."""
+        stored = list(rows)
+        self.store.rows.update({row.key: row for row in stored})
+        return stored
+
+    def claim_keys(self, rows: Iterable[DelayedRow]) -> list[str]:
+        """Claim keys are the keys."""
+        return [row.key for row in rows]
+
+    def waiting(self) -> set[str]:
+        """The keys in its dictionary."""
+        return set(self.store.rows)
+
+    def reschedule(self, key: str, due: datetime) -> None:
+        """Put another row in its place."""
+        self.store.rows[key] = replace(self.store.rows[key], due=due)
+
+    def open_sweep(self) -> SweepRun:
+        """The store's own method: there is no driver session."""
+        return self.store.open_sweep()
+
+    def close_sweep(self, run: SweepRun) -> None:
+        """The store's own method."""
+        self.store.close_sweep(run)
+
+    def stop_sweep(self, run: SweepRun, after_seconds: float) -> None:
+        """The store's own method."""
+        self.store.stop_sweep(run.sweep_id, after_seconds)
+
+    def open_command(self, command: Command) -> SweepRun:  # noqa: ARG002 - nobody settles it
+        """The store's own method: there is no driver session."""
+        return self.store.open_command()
+
+    def changes(self, run: SweepRun) -> list[ChangeEntry]:
+        """The entries as they are."""
+        return self.store.changes[run.sweep_id]
+
+    @contextmanager
+    def open_look(self) -> Iterator[MemoryLook]:
+        """A session of its own: there is no driver session."""
+        yield MemoryLook(self.store)
+
+    @contextmanager
+    def open_pauses(self) -> Iterator[MemoryPauses]:
+        """A session of its own: there is no driver session."""
+        yield MemoryPauses(self.store)
+
+    def attempts(self) -> dict[str, int]:
+        """The counters without their times."""
+        return {key: count for key, (count, _) in self.store.attempts.items()}
+
+    def end_back_off(self) -> None:
+        """Set all times to long ago."""
+        self.store.attempts = {key: (n, 0) for key, (n, _) in self.store.attempts.items()}
+
+    def journal(self, run: SweepRun) -> list[JournalEntry]:
+        """The entries as they are."""
+        return self.store.journal[run.sweep_id]
+
+    def counters(self, run: SweepRun) -> tuple[int, int]:
+        """The sweep's own counters."""
+        sweep = self.store.sweeps[run.sweep_id]
+        return sweep.exhausted, sweep.over_limit
+
+    def delivered(self) -> list[str]:
+        """The headers of what arrived."""
+        return [one.headers for one in self.queue.arrived["Billing"]]
+
+
+@dataclass(slots=True)
+class MemoryQueueUnderTest:
+    """Queues in memory."""
+
+    has_null_bodies = True
+
+    has_own_transaction: bool
+    queue: MemoryQueue = field(init=False)
+    store: MemoryStore = field(default_factory=MemoryStore)
+
+    def __post_init__(self) -> None:
+        self.queue = MemoryQueue("Billing", own_transaction=self.has_own_transaction)
+
+    def create(self, address: str) -> None:
+        """Add an empty list."""
+        self.queue.arrived[address] = []
+
+    def drop(self, address: str) -> None:
+        """Remove the list."""
+        del self.queue.arrived[address]
+
+    def arrived(self, address: str) -> ArrivedMessages:
+        """The messages in the list."""
+        return [(one.headers, one.body) for one in self.queue.arrived[address]]
+
+    def refuse(self, address: str) -> None:
+        """Let the queue's `trouble` refuse messages."""
+        self.queue.trouble[address] = _refuse
+
+    @contextmanager
+    def locked(self, address: str) -> Iterator[None]:
+        """Let the queue's `trouble` take nothing."""
+        self.queue.trouble[address] = lambda _: DestinationError(f"{address} is locked")
+        yield
+        del self.queue.trouble[address]
+
+
+def _refuse(message: Message) -> DuesweepError | None:
+    return RefusedMessageError("unwanted") if message.body == REFUSED_BODY else None

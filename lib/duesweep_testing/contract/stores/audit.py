@@ -1,0 +1,56 @@
+"""Tests of what is compared with the ledger, for stores that can be audited."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain
+
+import pytest
+
+from duesweep.stores.auditing import AuditedStore
+from duesweep_testing.contract.stores import steps
+from duesweep_testing.contract.subjects import AuditedStoreUnderTest, StoreUnderTest
+
+
+class AuditContract:
+    """All that is stored is told, whoever holds it, and what the journal still has."""
+
+    def test_keys_of_all_messages_are_told_whoever_holds_them(
+        self, subject: StoreUnderTest
+    ) -> None:
+        run, rows = steps.load(subject, *(steps.row(subject) for _ in range(3)))
+
+        with audited(subject) as store, steps.batch(subject) as task:
+            steps.claim(subject, task, run)
+            with store.keys() as pages:
+                found = sorted(chain.from_iterable(pages))
+
+        assert found == sorted(row.key for row in rows)
+
+    def test_counter_of_a_stored_message_is_not_gone(self, subject: StoreUnderTest) -> None:
+        run, [row] = steps.load(subject, steps.row(subject))
+        steps.fail(subject, run, row)
+
+        with audited(subject) as store:
+            assert list(store.gone_counters(10)) == []
+
+    def test_sweep_whose_driver_is_gone_is_unsettled_and_not_alive(
+        self, subject: StoreUnderTest
+    ) -> None:
+        before = subject.server_time()
+        run = subject.open_sweep()
+
+        with audited(subject) as store:
+            [work] = store.unsettled_work()
+            assert list(store.orphaned_journal()) == []
+
+        assert (work.sweep_id, work.is_alive) == (run.sweep_id, False)
+        assert abs(work.started_at - before) < steps.MINUTE
+
+
+@contextmanager
+def audited(subject: StoreUnderTest) -> Iterator[AuditedStore]:
+    """What is compared; skips the test where the store cannot be audited."""
+    if not isinstance(subject, AuditedStoreUnderTest):
+        pytest.skip("the store cannot be audited")
+    with subject.open_audit() as store:
+        yield store

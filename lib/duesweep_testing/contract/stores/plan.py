@@ -1,0 +1,123 @@
+"""Tests of the driver's session: how far it looks, and the slices of its plans."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from itertools import product
+
+import pytest
+
+from duesweep.claim_keys import read_claim_keys
+from duesweep.core.policy import Slicing
+from duesweep.stores.abilities import KnowsNextDue
+from duesweep.stores.base import DriverSession
+from duesweep_testing.builders import DelayedRow, delayed_row
+from duesweep_testing.contract.stores import steps
+from duesweep_testing.contract.subjects import StoreUnderTest
+
+_HOUR = timedelta(hours=1)
+_TEN_YEARS = 24 * 3_650 * _HOUR
+_MESSAGES = 25
+
+
+class PlanContract:
+    """A driver's session finds the messages within a horizon, and cuts them into equal slices."""
+
+    def test_horizon_is_counted_and_planned_alike_however_far_it_reaches(
+        self, subject: StoreUnderTest
+    ) -> None:
+        _load_due_in(subject, -1, 1, 3, 24 * 365 * 9)
+        with _driver(subject) as session:
+            now = session.horizon()
+            from_now = now.cut_off(now.server_time)
+            in_two_hours = now.cut_off(now.server_time + 2 * _HOUR)
+            reaches = {
+                "now": now,
+                "two hours": now.looking_ahead(2 * _HOUR),
+                "two hours, without those due now": from_now.looking_ahead(2 * _HOUR),
+                "ten years, from two hours on": in_two_hours.looking_ahead(_TEN_YEARS),
+                "ten years": now.looking_ahead(_TEN_YEARS),
+            }
+            found = {}
+            for name, reach in reaches.items():
+                run = session.open_sweep(reach)
+                planned = session.plan(run, Slicing(2)).found
+                found[name] = (planned, session.count_pending(reach))
+                session.close_sweep(run.sweep_id, abandoned=False, remaining=0)
+            stored = session.count_stored(None), session.count_stored(in_two_hours.since)
+
+        assert found == {
+            "now": (1, 1),
+            "two hours": (2, 2),
+            "two hours, without those due now": (1, 1),
+            "ten years, from two hours on": (2, 2),
+            "ten years": (4, 4),
+        }
+        assert stored == (4, 2)
+        with _driver(subject) as session:
+            assert not session.sweeps_under_way()
+
+    def test_next_due_is_the_first_beyond_the_horizon(self, subject: StoreUnderTest) -> None:
+        with _driver(subject) as session:
+            if not isinstance(session, KnowsNextDue):
+                pytest.skip("the store does not find the next Due cheaply")
+            if subject.abilities.has_infinite_due:
+                subject.load([delayed_row(due="infinity")])
+            assert session.next_due(session.horizon()) is None
+            instant = subject.server_time()
+            _load_due_in(subject, -1)
+            assert session.next_due(session.horizon()) is None
+            _load_due_in(subject, 3, 2, 24 * 365 * 9)
+
+            found = session.next_due(session.horizon())
+
+        assert found is not None
+        assert found.utcoffset() == timedelta()
+        assert abs(found - instant - 2 * _HOUR) < steps.MINUTE
+
+    def test_slices_are_equal_and_hold_each_claim_key_once(self, subject: StoreUnderTest) -> None:
+        rows = _load_with_shared_dues(subject)
+        with _driver(subject) as session:
+            plan = session.plan(session.open_sweep(session.horizon()), Slicing(4))
+            slices = [
+                read_claim_keys(session.claim_keys(plan, number))
+                for number in range(len(plan.planned))
+            ]
+
+        assert plan.planned == (7, 7, 7, 4)
+        assert (
+            [keys.total for keys in slices] == [len(keys.keys) for keys in slices] == [7, 7, 7, 4]
+        )
+        assert all(keys.fault is None for keys in slices)
+        read = [key for keys in slices for key in keys.keys]
+        assert sorted(read) == sorted(subject.claim_keys(rows))
+        assert all(size > 0 for keys in slices for size in keys.sizes)
+
+    def test_server_counts_slices_as_the_driver_does(self, subject: StoreUnderTest) -> None:
+        _load_with_shared_dues(subject)
+        with _driver(subject) as session:
+            run = session.open_sweep(session.horizon())
+            for slicing in (Slicing(*of) for of in product((1, 3, 40), (1, 7), (2, 9, 25))):
+                size = -(-_MESSAGES // slicing.count(_MESSAGES))
+                rest = [_MESSAGES % size] if _MESSAGES % size else []
+                planned = session.plan(run, slicing).planned
+                assert planned == (*[size] * (_MESSAGES // size), *rest), slicing
+
+
+@contextmanager
+def _driver(subject: StoreUnderTest) -> Iterator[DriverSession]:
+    if not subject.abilities.has_driver:
+        pytest.skip("the store has no driver session")
+    with subject.store.open_driver() as session:
+        yield session
+
+
+def _load_due_in(subject: StoreUnderTest, *hours: int) -> None:
+    now = subject.now()
+    subject.load([steps.row(subject, due=now + hour * _HOUR) for hour in hours])
+
+
+def _load_with_shared_dues(subject: StoreUnderTest) -> list[DelayedRow]:
+    past = subject.now() - _HOUR
+    dues = [past + number // 10 * steps.MINUTE for number in range(_MESSAGES)]
+    return subject.load([steps.row(subject, due=due) for due in dues])

@@ -1,0 +1,105 @@
+"""The steps of the store tests."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from duesweep.core.message import Message
+from duesweep.core.outcome import Delivered, Failed, Outcomes
+from duesweep.errors import QueueNotFoundError
+from duesweep.stores.base import TaskSession
+from duesweep.stores.values import Claim, Excluded, SweepRun
+from duesweep_testing.builders import DelayedRow, delayed_row
+from duesweep_testing.contract.subjects import StoreUnderTest
+from duesweep_testing.journal import BatchEntry
+
+MINUTE = timedelta(minutes=1)
+# How long a test checks that a session waits: less than its lock time-out.
+WHILE_SECONDS = 0.3
+
+_APART = timedelta(milliseconds=10)
+_numbers = itertools.count(1)
+
+
+def row(subject: StoreUnderTest, destination: str | None = "Billing", **values: Any) -> DelayedRow:
+    """A row that was due a minute ago or earlier. No other row has its Due, unless `values` do."""
+    return delayed_row(destination, **{"due": _own_due(subject)} | values)
+
+
+def poison(subject: StoreUnderTest, text: str | None = None, **values: Any) -> DelayedRow:
+    """A row whose headers cannot be read. `text` None: any such headers."""
+    headers = subject.unreadable[0] if text is None else text
+    return DelayedRow(headers=headers, **{"due": _own_due(subject)} | values)
+
+
+def load(subject: StoreUnderTest, *rows: DelayedRow) -> tuple[SweepRun, list[DelayedRow]]:
+    """Store rows and open a sweep. Returns the sweep and the rows as they are stored."""
+    stored = subject.load(rows)
+    return subject.open_sweep(), stored
+
+
+@contextmanager
+def batch(subject: StoreUnderTest) -> Iterator[TaskSession]:
+    """A session with an open transaction."""
+    with subject.store.open_task() as session, session.transaction():
+        yield session
+
+
+def claim(subject: StoreUnderTest, session: TaskSession, run: SweepRun, *rows: DelayedRow) -> Claim:
+    """Claim by the rows' claim keys."""
+    return session.claim(run, subject.claim_keys(rows))
+
+
+def excluded(session: TaskSession, messages: Sequence[Message]) -> list[Excluded]:
+    """Claimed messages as `exclude` and `include` take them."""
+    return [Excluded(session.claim_key(message), message.key) for message in messages]
+
+
+def claimable(subject: StoreUnderTest, run: SweepRun, *rows: DelayedRow) -> list[str]:
+    """The keys that a new session can claim now."""
+    with batch(subject) as session:
+        return keys(claim(subject, session, run, *rows))
+
+
+def keys(claim: Claim) -> list[str]:
+    """The keys of the claimed messages."""
+    return [message.key for message in claim.messages]
+
+
+def delivered(*messages: Message) -> Outcomes:
+    """Outcomes in which all messages are delivered."""
+    return Outcomes(delivered=tuple(Delivered(message, "Billing") for message in messages))
+
+
+def failed(*messages: Message, retry_seconds: float = 3600) -> Outcomes:
+    """Outcomes in which all messages fail."""
+    error = QueueNotFoundError("There is no queue")
+    return Outcomes(failed=tuple(Failed(message, error, retry_seconds) for message in messages))
+
+
+def fail(subject: StoreUnderTest, run: SweepRun, row: DelayedRow) -> None:
+    """Run a batch in which the message fails."""
+    with batch(subject) as session:
+        claimed = claim(subject, session, run, row)
+        session.finish(run, 0, failed(*claimed.messages), claimed.server_us)
+
+
+def batches(subject: StoreUnderTest, run: SweepRun) -> list[BatchEntry]:
+    """What the sweep's batches have journalled."""
+    return [entry for entry in subject.journal(run) if isinstance(entry, BatchEntry)]
+
+
+def need_skipping(subject: StoreUnderTest) -> None:
+    """Skip the test if claims do not skip locked rows."""
+    if not subject.abilities.skips_locked:
+        pytest.skip(f"{subject.abilities.stand_in} stands in, and does not skip locked rows")
+
+
+def _own_due(subject: StoreUnderTest) -> datetime:
+    # Counted from the full hour: the time between two calls must not make their Dues equal.
+    hour = subject.now().replace(minute=0, second=0, microsecond=0)
+    return hour - MINUTE - next(_numbers) * max(_APART, 2 * subject.abilities.tick)

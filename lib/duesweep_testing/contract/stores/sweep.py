@@ -1,0 +1,199 @@
+"""Tests of a sweep as a whole: its limit, its end, and two sweeps at once."""
+
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+
+import pytest
+
+from duesweep import tombstone
+from duesweep.claim_keys import ClaimKeys
+from duesweep.core.account import SliceAccount, SliceEnd
+from duesweep.core.breaker_report import BreakerReport
+from duesweep.core.outcome import Exhausted, Outcomes
+from duesweep.core.policy import BatchLimits, Retry
+from duesweep.dispatch import dispatch_slice
+from duesweep.dispatch_job import DispatchJob
+from duesweep.errors import QueueNotFoundError, SweepClosedError
+from duesweep.stores.values import SweepRun
+from duesweep_testing.builders import DelayedRow, delayed_row
+from duesweep_testing.contract.stores import steps
+from duesweep_testing.contract.subjects import StoreUnderTest
+from duesweep_testing.journal import BatchEntry, SliceEntry
+
+
+class SweepContract:
+    """The slices of a sweep share its counters and its end. Sweeps do not disturb each other."""
+
+    def test_sweep_grants_exhausted_messages_up_to_its_limit(self, subject: StoreUnderTest) -> None:
+        run, rows = steps.load(subject, *[steps.row(subject) for _ in range(9)])
+
+        batches = [rows[:3], rows[3:4], rows[4:7], rows[7:]]
+        assert [_exhaust(subject, run, batch) for batch in batches] == [3, 1, 1, 0]
+        assert subject.counters(run) == (5, 4)
+
+    def test_grant_that_is_not_used_is_not_counted(self, subject: StoreUnderTest) -> None:
+        run, rows = steps.load(subject, *[steps.row(subject) for _ in range(5)])
+
+        with steps.batch(subject) as session:
+            assert session.grant_exhausted(run, 5, limit=5) == 5
+
+        assert _exhaust(subject, run, rows) == 5
+        assert subject.counters(run) == (5, 0)
+
+    def test_limit_is_each_sweeps_own(self, subject: StoreUnderTest) -> None:
+        run, rows = steps.load(subject, *[steps.row(subject) for _ in range(10)])
+        other = subject.open_sweep()
+
+        assert _exhaust(subject, run, rows[:5]) == _exhaust(subject, other, rows[5:]) == 5
+
+    def test_slices_that_exhaust_at_once_count_one_after_the_other(
+        self, subject: StoreUnderTest
+    ) -> None:
+        run, rows = steps.load(subject, *[steps.row(subject) for _ in range(6)])
+
+        with ThreadPoolExecutor() as pool:
+            with steps.batch(subject) as session:
+                assert session.grant_exhausted(run, 3, limit=5) == 3
+                second = pool.submit(_exhaust, subject, run, rows[:3])
+                assert wait([second], timeout=steps.WHILE_SECONDS).not_done
+            assert second.result(timeout=60) == 3
+
+    def test_closed_sweep_claims_nothing_and_journals_nothing(
+        self, subject: StoreUnderTest
+    ) -> None:
+        run, [row] = steps.load(subject, steps.row(subject))
+        other_run = subject.open_sweep()
+        subject.close_sweep(run)
+
+        with pytest.raises(SweepClosedError), steps.batch(subject) as session:
+            steps.claim(subject, session, run, row)
+        with pytest.raises(SweepClosedError), subject.store.open_task() as session:
+            session.end_slice(run, 0, SliceEnd(SliceAccount(given=1, claimed=1), None))
+
+        assert subject.journal(run) == []
+        assert steps.claimable(subject, other_run, row) == [row.key]
+
+    def test_sweep_is_closed_only_when_its_batches_in_flight_have_ended(
+        self, subject: StoreUnderTest
+    ) -> None:
+        run, [row] = steps.load(subject, steps.row(subject))
+
+        with ThreadPoolExecutor() as pool:
+            with steps.batch(subject) as session:
+                claim = steps.claim(subject, session, run, row)
+                closing = pool.submit(subject.close_sweep, run)
+                assert wait([closing], timeout=steps.WHILE_SECONDS).not_done
+                session.finish(run, 0, steps.delivered(*claim.messages), claim.server_us)
+            closing.result(timeout=60)
+
+        assert len(subject.journal(run)) == 1
+
+    def test_end_of_a_slice_is_journalled_at_once(self, subject: StoreUnderTest) -> None:
+        run = subject.open_sweep()
+        account = SliceAccount(2_000, claimed=900, skipped=80, gone=7, later=13, left=1_000)
+        breaker = BreakerReport(
+            "Billing", "open", "2026-11-01T08:00:00+00:00", 30.0, 7, "locked \0"
+        )
+        whole = SliceEnd(SliceAccount(1_000, claimed=1_000), None, (breaker,))
+
+        with subject.store.open_task() as session:
+            session.end_slice(run, 3, whole)
+            session.end_slice(run, 4, SliceEnd(account, "Billing is locked \0"))
+
+        assert [type(entry) for entry in subject.journal(run)] == [SliceEntry, SliceEntry]
+        first, second = subject.journal(run)
+        assert first == SliceEntry(3, whole)
+        assert isinstance(second, SliceEntry)
+        assert (second.slice_number, second.end.account) == (4, account)
+        assert str(second.end.reason).startswith("Billing is locked")
+
+    def test_sweep_in_many_batches_delivers_each_message_once(
+        self, subject: StoreUnderTest
+    ) -> None:
+        rows = subject.load(_rows(subject, 300))
+        run = subject.open_sweep()
+
+        _sweep(subject, run, subject.claim_keys(rows), threading.Barrier(1))
+
+        _assert_each_delivered_once(subject, rows, [run])
+        account = SliceAccount(given=len(rows), claimed=len(rows))
+        assert subject.journal(run)[-1] == SliceEntry(0, SliceEnd(account, None))
+
+    def test_two_sweeps_side_by_side_deliver_each_of_several_thousand_messages_once(
+        self, subject: StoreUnderTest
+    ) -> None:
+        steps.need_skipping(subject)
+        rows = subject.load(_rows(subject, 4_000))
+        runs = [subject.open_sweep(), subject.open_sweep()]
+        claim_keys = subject.claim_keys(rows)
+
+        with ThreadPoolExecutor() as pool:
+            # From both ends: both have work, and they meet in the middle.
+            start = threading.Barrier(2)
+            list(pool.map(_sweep, [subject] * 2, runs, [claim_keys, claim_keys[::-1]], [start] * 2))
+
+        _assert_each_delivered_once(subject, rows, runs)
+
+
+def _rows(subject: StoreUnderTest, count: int) -> list[DelayedRow]:
+    """Ten rows with different Dues, and `count` rows with one Due, some without a queue."""
+    due = subject.now() - steps.MINUTE
+    return [steps.row(subject) for _ in range(10)] + [
+        delayed_row("Nowhere" if n % 100 == 0 else "Billing", due=due) for n in range(count)
+    ]
+
+
+def _assert_each_delivered_once(
+    subject: StoreUnderTest, rows: Sequence[DelayedRow], runs: Sequence[SweepRun]
+) -> None:
+    """Assert that the runs delivered all that they can, and each journalled its own part."""
+    messages = [subject.message(row) for row in rows]
+    unknown = {m.key for m in messages if m.destination == "Nowhere"}
+    expected = [m.headers_text for m in messages if m.key not in unknown]
+    assert sorted(subject.delivered()) == sorted(expected)
+    assert subject.waiting() == unknown
+    assert subject.attempts() == dict.fromkeys(unknown, 1)
+    journals = [_batches(subject, run) for run in runs]
+    assert all(sum(entry.dispatched for entry in journal) for journal in journals)
+    accounts = [key for journal in journals for entry in journal for key in _accounts(entry)]
+    assert sorted(accounts) == sorted({m.key for m in messages} - unknown)
+
+
+def _exhaust(subject: StoreUnderTest, run: SweepRun, rows: Sequence[DelayedRow]) -> int:
+    """Exhaust as many of `rows` as a sweep's limit of 5 grants, in one batch."""
+    with steps.batch(subject) as session:
+        claim = steps.claim(subject, session, run, *rows)
+        granted = session.grant_exhausted(run, len(rows), limit=5)
+        error = QueueNotFoundError("There is no queue")
+        gone = tuple(Exhausted(m, error, None) for m in claim.messages[:granted])
+        outcomes = Outcomes(exhausted=gone, over_limit=len(rows) - granted)
+        session.finish(run, 0, outcomes, claim.server_us)
+        return granted
+
+
+def _sweep(
+    subject: StoreUnderTest, run: SweepRun, claim_keys: Sequence[str], start: threading.Barrier
+) -> None:
+    job = DispatchJob(
+        store=subject.store,
+        queue=subject.queue,
+        run=run,
+        limits=BatchLimits(rows=50),
+        retry=Retry(),
+        max_exhausted=0,
+        error_queue=None,
+    )
+    start.wait(10)
+    dispatch_slice(job, 0, ClaimKeys(claim_keys, [1_000] * len(claim_keys), len(claim_keys)))
+
+
+def _batches(subject: StoreUnderTest, run: SweepRun) -> list[BatchEntry]:
+    return [entry for entry in subject.journal(run) if isinstance(entry, BatchEntry)]
+
+
+def _accounts(entry: BatchEntry) -> list[str]:
+    if entry.outcomes is None:
+        return []
+    keys: list[str] = tombstone.decode(entry.outcomes).column("message_key").to_pylist()
+    return keys

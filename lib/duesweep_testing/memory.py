@@ -1,0 +1,50 @@
+"""A store in memory, with the contract of real ones.
+
+Changes are noted during a transaction and made when it commits; row locks are held until then.
+Several threads may have sessions on one store.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from duesweep.errors import StoreError
+from duesweep.stores.base import DriverSession
+from duesweep.stores.modes import refuse_distributed
+from duesweep.stores.values import TransactionMode
+from duesweep_testing.builders import ENDPOINT
+from duesweep_testing.memory_changes import MemoryChangeSession
+from duesweep_testing.memory_sessions import MemoryMessageSession, MemoryTaskSession
+from duesweep_testing.memory_state import MemoryState
+
+
+class MemoryStore(MemoryState):
+    """The store. Sessions share its state."""
+
+    source = "memory"
+    own_queue = ENDPOINT
+
+    def initialise(self, endpoint: str, mode: TransactionMode) -> None:
+        """Be the store of `endpoint`. A transaction covers this store only."""
+        refuse_distributed(self.source, mode)
+        self.own_queue = endpoint
+
+    @contextmanager
+    def open_task(self) -> Iterator[MemoryTaskSession]:
+        """A session for one slice."""
+        yield MemoryTaskSession(self)
+
+    @contextmanager
+    def open_messages(self) -> Iterator[MemoryMessageSession]:
+        """A session for one message at a time."""
+        yield MemoryMessageSession(self)
+
+    @contextmanager
+    def open_changes(self) -> Iterator[MemoryChangeSession]:
+        """A session for an operator's command."""
+        yield MemoryChangeSession(self)
+
+    def open_driver(self) -> DriverSession:
+        """Raises `StoreError`: Spark makes plans, and it cannot read this memory."""
+        raise StoreError(
+            "A store in memory has no driver session: Spark cannot read it", transient=False
+        )

@@ -1,0 +1,121 @@
+"""Queues in memory, with the contract of real ones."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from duesweep.core.message import Message
+from duesweep.errors import (
+    ConfigError,
+    DuesweepError,
+    MessageError,
+    QueueNotFoundError,
+    UnusualBatchError,
+)
+from duesweep.queues.base import Destination, PromptQueueSession
+from duesweep.stores.base import TaskSession
+from duesweep_testing.builders import ENDPOINT
+from duesweep_testing.memory_sessions import MemoryTaskSession
+
+Trouble = Callable[[Message], DuesweepError | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ArrivedMessage:
+    """A message in a queue."""
+
+    headers: str
+    body: bytes | None
+
+
+class MemoryQueue:
+    """Queues `names`. Messages are in `arrived` after their transaction commits: the store's, or
+    with `own_transaction` the queue's own.
+
+    `trouble` has a function for a queue that may return an error for a message: a `MessageError`
+    refuses this message, any other error is raised.
+    """
+
+    def __init__(self, *names: str, own_transaction: bool = False) -> None:
+        self.arrived: dict[str, list[ArrivedMessage]] = {name: [] for name in (ENDPOINT, *names)}
+        self.trouble: dict[str, Trouble] = {}
+        self._own_transaction = own_transaction
+
+    @property
+    def longest_delay(self) -> int:
+        """0: they cannot defer messages."""
+        return 0
+
+    @property
+    def shares_transaction(self) -> bool:
+        """Whether deliveries are part of the store's transaction."""
+        return not self._own_transaction
+
+    @contextmanager
+    def open(self, store: TaskSession) -> Iterator["MemoryQueueSession"]:
+        """A session beside a store's."""
+        assert isinstance(store, MemoryTaskSession)
+        yield MemoryQueueSession(self, None if self._own_transaction else store)
+
+    def check(self, error_queue: str | None) -> None:
+        """Raise `ConfigError` unless `error_queue` is one of the queues. With `own_transaction`,
+        the endpoint's own queue has to be one too.
+        """
+        for name in [ENDPOINT if self._own_transaction else None, error_queue]:
+            if name is not None and name not in self.arrived:
+                raise ConfigError(f"There is no queue {name}")
+
+
+class MemoryQueueSession(PromptQueueSession):
+    """Delivers in the transaction of `store`; if that is None, in one that `commit` ends."""
+
+    def __init__(self, queue: MemoryQueue, store: MemoryTaskSession | None) -> None:
+        self._queue = queue
+        self._store = store
+        self._sent: list[Callable[[], object]] = []
+
+    def resolve(self, address: str | None) -> str:
+        """The queue's name."""
+        name = ENDPOINT if address is None else address
+        if name not in self._queue.arrived:
+            raise QueueNotFoundError(f"There is no queue {name}")
+        return name
+
+    def deliver(
+        self, destination: Destination, messages: Sequence[Message]
+    ) -> dict[str, MessageError]:
+        """Deliver the messages for which `trouble` returns no error."""
+        name = str(destination)
+        refused: dict[str, MessageError] = {}
+        sent = []
+        trouble = self._queue.trouble.get(name)
+        for message in messages:
+            error = trouble(message) if trouble else None
+            if isinstance(error, MessageError):
+                refused[message.key] = error
+            elif error is not None:
+                raise error
+            else:
+                sent.append(ArrivedMessage(message.headers_text, message.body))
+        send = partial(self._queue.arrived[name].extend, sent)
+        if self._store is not None:
+            self._store.enlist(send)
+        else:
+            self._sent.append(send)
+        return refused
+
+    def append(self, destination: Destination, messages: Sequence[Message]) -> None:
+        """Deliver all of the messages, or raise `UnusualBatchError`."""
+        if self.deliver(destination, messages):
+            raise UnusualBatchError("a message was refused")
+
+    def commit(self) -> None:
+        """Send the deliveries since the last commit."""
+        for send in self._sent:
+            send()
+        self._sent.clear()
+
+    def rollback(self) -> None:
+        """Drop the deliveries since the last commit."""
+        self._sent.clear()

@@ -1,0 +1,217 @@
+"""Sessions on the store in memory."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from functools import partial
+
+from duesweep.core.account import SliceEnd
+from duesweep.core.headers import json as headers_json
+from duesweep.core.message import Message
+from duesweep.core.outcome import Outcomes
+from duesweep.core.rate_limits import RateLimit
+from duesweep.errors import SweepClosedError, SweepStoppedError
+from duesweep.stores.values import Claim, Excluded, NewMessage, SweepRun
+from duesweep.tombstone import micros
+from duesweep_testing.builders import DelayedRow, message
+from duesweep_testing.journal import JournalEntry, SliceEntry, batch_entry, exhausted_entry
+from duesweep_testing.memory_state import MemoryState, MemorySweep
+
+
+class MemoryTaskSession:
+    """A task's session, on dictionaries."""
+
+    def __init__(self, store: MemoryState) -> None:
+        self._store = store
+        self._depth = 0
+        self._changes: list[Callable[[], object]] = []
+        self._locked: list[str] = []
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """A transaction; nested, a savepoint. A rollback to a savepoint frees locks too."""
+        changes, locked = len(self._changes), len(self._locked)
+        self._depth += 1
+        try:
+            yield
+        except BaseException:
+            del self._changes[changes:]
+            self._release(locked)
+            raise
+        finally:
+            self._depth -= 1
+            if not self._depth:
+                self._end()
+
+    def enlist(self, change: Callable[[], object]) -> None:
+        """Make `change` when the transaction commits."""
+        assert self._depth, "outside a transaction"
+        self._changes.append(change)
+
+    def claim(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
+        """Lock the eligible messages among these keys."""
+        store, now_us = self._store, micros(self._store.now)
+        with store.changed:
+            self._fence(run)
+            stop_at = store.sweeps[run.sweep_id].stop_at
+            if stop_at is not None and stop_at <= store.now:
+                raise SweepStoppedError(f"Sweep {run.sweep_id} is to stop")
+            rows = [store.rows[key] for key in dict.fromkeys(claim_keys) if key in store.rows]
+            due = [row for row in rows if row.is_due(run.horizon.before)]
+            free = [row for row in due if store.holders.get(row.key, self) is self]
+            counted = [(row, *store.attempts.get(row.key, (0, now_us))) for row in free]
+            messages = [
+                message(row, attempts)
+                for row, attempts, eligible_us in counted
+                if eligible_us <= now_us
+            ]
+            self._locked += [m.key for m in messages]
+            store.holders.update(dict.fromkeys(self._locked, self))
+        return Claim(
+            tuple(sorted(messages, key=lambda m: m.due_us or 0)),
+            now_us,
+            skipped=len(due) - len(free),
+            gone=len(claim_keys) - len(rows),
+            later=len(rows) - len(due) + len(free) - len(messages),
+            paused=tuple(one.pattern for one in store.pauses_in_force()),
+        )
+
+    def reserve(self, limit: RateLimit, messages: int) -> float:
+        """Reserve so many messages of a limit; after how many seconds they may go."""
+        now = self._store.clock.seconds()
+        with self._store.changed:
+            start = max(now, self._store.reserved.get(limit.pattern, now))
+            self._store.reserved[limit.pattern] = start + messages * limit.seconds_each
+        return start - now
+
+    def claim_key(self, message: Message) -> str:
+        """The message's key."""
+        return message.key
+
+    def exclude(self, messages: Sequence[Excluded]) -> None:
+        """Does nothing: a key finds its own message only."""
+
+    def include(self, messages: Sequence[Excluded]) -> None:
+        """Does nothing, either."""
+
+    def grant_exhausted(self, run: SweepRun, wanted: int, limit: int) -> int:
+        """How many more messages the sweep may exhaust. Called once in a transaction."""
+        sweep = self._store.sweeps[run.sweep_id]
+        with self._store.changed:
+            self._store.wait_until(lambda: sweep.counting is None)
+            sweep.counting = self
+        return max(0, min(wanted, limit - sweep.exhausted))
+
+    def finish(self, run: SweepRun, slice_number: int, outcomes: Outcomes, server_us: int) -> None:
+        """Note the outcomes of the claimed messages."""
+        store = self._store
+        entries: list[JournalEntry] = [
+            exhausted_entry(slice_number, e, store.rows[e.message.key], server_us)
+            for e in outcomes.exhausted
+        ]
+        entries.append(batch_entry(slice_number, outcomes, server_us))
+        counted = (len(outcomes.exhausted), outcomes.over_limit)
+        self.enlist(partial(_count_exhausted, store.sweeps[run.sweep_id], *counted))
+        self.enlist(partial(store.journal[run.sweep_id].extend, entries))
+        gone = [d.message.key for d in outcomes.delivered]
+        for key in gone + [e.message.key for e in outcomes.exhausted]:
+            self.enlist(partial(store.rows.pop, key))
+            self.enlist(partial(store.attempts.pop, key, None))
+        now_us = micros(store.now)
+        counters = {
+            failed.key: (failed.attempts + 1, now_us + int(seconds * 1_000_000))
+            for failed, _, seconds in outcomes.failed
+        }
+        self.enlist(partial(store.attempts.update, counters))
+        errors = {failed.key: str(error) for failed, error, _ in outcomes.failed}
+        self.enlist(partial(store.errors.update, errors))
+
+    def end_slice(self, run: SweepRun, slice_number: int, end: SliceEnd) -> None:
+        """Journal the end of a slice."""
+        with self.transaction():
+            with self._store.changed:
+                self._fence(run)
+            entry = SliceEntry(slice_number, end)
+            self.enlist(partial(self._store.journal[run.sweep_id].append, entry))
+
+    def _fence(self, run: SweepRun) -> None:
+        sweep = self._store.sweeps[run.sweep_id]
+        if not sweep.is_open:
+            raise SweepClosedError(f"Another process closed sweep {run.sweep_id}")
+        sweep.in_flight.add(self)
+
+    def _end(self) -> None:
+        with self._store.changed:
+            for change in self._changes:
+                change()
+            self._changes.clear()
+            self._release(0)
+            for sweep in self._store.sweeps.values():
+                sweep.in_flight.discard(self)
+                sweep.counting = None if sweep.counting is self else sweep.counting
+            self._store.changed.notify_all()
+
+    def _release(self, kept: int) -> None:
+        with self._store.changed:
+            for key in self._locked[kept:]:
+                self._store.holders.pop(key, None)
+            del self._locked[kept:]
+
+
+def _count_exhausted(sweep: MemorySweep, granted: int, over_limit: int) -> None:
+    sweep.exhausted += granted
+    sweep.over_limit += over_limit
+
+
+class MemoryMessageSession(MemoryTaskSession):
+    """A session for one message at a time, on the same dictionaries."""
+
+    def store(self, message: NewMessage) -> str:
+        """Store a message until it is due. Returns its key."""
+        text = message.stored_headers
+        if text is None:
+            headers = headers_json.set_forward_destination(message.headers, message.destination)
+            text = headers_json.write(headers)
+        row = DelayedRow(headers=text, body=message.body, due=message.due)
+        with self.transaction():
+            self.enlist(partial(self._store.rows.update, {row.key: row}))
+        return row.key
+
+    def fetch_next_due(self) -> Message | None:
+        """The message that has been due for the longest and is eligible, locked."""
+        store, now = self._store, self._store.now
+        with store.changed:
+            for row in sorted(store.rows.values(), key=lambda row: row.due_us or 0):
+                attempts, eligible_us = store.attempts.get(row.key, (0, micros(now)))
+                is_free = store.holders.get(row.key, self) is self
+                if is_free and row.is_due(now) and eligible_us <= micros(now):
+                    self._locked.append(row.key)
+                    store.holders[row.key] = self
+                    return message(row, attempts)
+        return None
+
+    def remove(self, message: Message) -> bool:
+        """Remove a message; False where it is gone already."""
+        store = self._store
+        if message.key not in store.rows:
+            return False
+        with self.transaction():
+            self.enlist(partial(store.rows.pop, message.key))
+            self.enlist(partial(store.attempts.pop, message.key, None))
+        return True
+
+    def raise_failure_count(self, message: Message) -> bool:
+        """Count a failure for a message; False where it is gone already."""
+        store = self._store
+        if message.key not in store.rows:
+            return False
+        counter = {message.key: (message.attempts + 1, micros(store.now))}
+        with self.transaction():
+            self.enlist(partial(store.attempts.update, counter))
+            self.enlist(partial(store.errors.update, {message.key: "It was not delivered"}))
+        return True
+
+    def next_due(self) -> datetime | None:
+        """When the next message is or was due."""
+        dues = [row.due for row in self._store.rows.values() if isinstance(row.due, datetime)]
+        return min(dues, default=None)
