@@ -2,19 +2,18 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from duesweep.core.message import Message
 from duesweep.core.moment import Moment
 from duesweep.core.policy import BatchLimits
+from duesweep.core.store_clock import instant_of, micros
 from duesweep.core.waiting import DueSpan
 from duesweep.lost import retry_lost_transactions
 from duesweep.steer import Tally, Work
 from duesweep.stores.steering import ChangesMessages
 from duesweep.stores.values import Claim, SweepRun
-from duesweep.tombstone import micros
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # The rest of a message's row, besides its body.
 _USUAL_BYTES = 2_000
 
@@ -47,7 +46,7 @@ class NewDue:
         if message.instant_us is None:
             return None
         try:
-            return _EPOCH + timedelta(microseconds=message.instant_us) + self.by
+            return instant_of(message.instant_us) + self.by
         except OverflowError:
             return None
 

@@ -5,7 +5,6 @@ only the task knows. 1,000 tombstones are about 50 kB.
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +14,6 @@ from duesweep.core.store_clock import late_ms
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @cache
@@ -89,8 +86,3 @@ def decode(stream: bytes) -> "pa.RecordBatch":
 
     with pa.ipc.open_stream(stream) as reader:
         return reader.read_next_batch()
-
-
-def micros(moment: datetime) -> int:
-    """Microseconds since 1970-01-01 UTC of an aware datetime, exactly."""
-    return (moment - _EPOCH) // timedelta(microseconds=1)

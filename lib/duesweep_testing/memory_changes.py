@@ -7,8 +7,8 @@ from functools import partial
 
 from duesweep.core.change import Change, ChangeKind
 from duesweep.core.message import Message
+from duesweep.core.store_clock import micros
 from duesweep.stores.values import Claim, NewMessage, SweepRun
-from duesweep.tombstone import micros
 from duesweep_testing.builders import DelayedRow, message
 from duesweep_testing.journal import change_entry
 from duesweep_testing.memory_sessions import MemoryMessageSession

@@ -4,14 +4,13 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
+from duesweep.core.store_clock import instant_of, micros
 from duesweep.core.waiting import DueSpan, WaitingMessage
-from duesweep.tombstone import micros
 from duesweep_testing.builders import DelayedRow, message
 from duesweep_testing.memory_state import MemoryState
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PAGE_ROWS = 1_000
 _NEVER = float("inf")
 
@@ -61,7 +60,7 @@ class MemoryLook:
         if not attempts:
             return waiting
         return waiting._replace(
-            next_attempt_at=_EPOCH + timedelta(microseconds=eligible_us),
+            next_attempt_at=instant_of(eligible_us),
             error=self._store.errors[row.key],
         )
 

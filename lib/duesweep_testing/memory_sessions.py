@@ -10,9 +10,9 @@ from duesweep.core.headers import json as headers_json
 from duesweep.core.message import Message
 from duesweep.core.outcome import Outcomes
 from duesweep.core.rate_limits import RateLimit
+from duesweep.core.store_clock import micros
 from duesweep.errors import SweepClosedError, SweepStoppedError
 from duesweep.stores.values import Claim, Excluded, NewMessage, SweepRun
-from duesweep.tombstone import micros
 from duesweep_testing.builders import DelayedRow, message
 from duesweep_testing.journal import JournalEntry, SliceEntry, batch_entry, exhausted_entry
 from duesweep_testing.memory_state import MemoryState, MemorySweep

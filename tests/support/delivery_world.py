@@ -9,12 +9,11 @@ from duesweep.core.clock import SettableClock
 from duesweep.core.destination_breakers import DestinationBreakers
 from duesweep.core.message import Message
 from duesweep.core.rate_limits import RateLimits, SliceLimits
-from duesweep.core.store_clock import StoreClock
+from duesweep.core.store_clock import StoreClock, micros
 from duesweep.core.tracing import NoTracing
 from duesweep.delivery import DeliveryResult, SliceDelivery
 from duesweep.errors import DuesweepError, MessageError
 from duesweep.queues.base import Confirmation, Destination
-from duesweep.tombstone import micros
 from duesweep_testing.builders import DUE, delayed_row, message
 
 

@@ -1,9 +1,25 @@
-"""Computes by the store server's time when a message is due, and how late it is."""
+"""Computes by the store server's time when a message is due, and how late it is.
+
+Instants cross contracts as microseconds since 1970-01-01 UTC, so that no time zone changes them.
+"""
 
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 
 from duesweep.core.clock import Clock, SettableClock
 from duesweep.core.message import Message
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def micros(instant: datetime) -> int:
+    """Microseconds since 1970-01-01 UTC of an aware datetime, exactly."""
+    return (instant - _EPOCH) // timedelta(microseconds=1)
+
+
+def instant_of(microseconds: int) -> datetime:
+    """The instant, in UTC, of microseconds since 1970-01-01 UTC."""
+    return _EPOCH + timedelta(microseconds=microseconds)
 
 
 class StoreClock:

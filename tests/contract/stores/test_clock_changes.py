@@ -9,10 +9,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from duesweep.core.outcome import Exhausted, Outcomes
-from duesweep.core.store_clock import StoreClock, late_ms
+from duesweep.core.store_clock import StoreClock, late_ms, micros
 from duesweep.errors import QueueNotFoundError
 from duesweep.stores.abilities import KnowsNextDue
-from duesweep.tombstone import micros
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.journal import ExhaustedEntry
 from support.contract.store_subjects import DelayedTableUnderTest, OpenEndpoint

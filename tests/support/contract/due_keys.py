@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from duesweep.core.message import Message
+from duesweep.core.store_clock import micros
 from duesweep.stores.values import Claim, Excluded, SweepRun
-from duesweep.tombstone import micros
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.contract.memory import MemoryUnderTest
 from duesweep_testing.memory import MemoryStore, MemoryTaskSession

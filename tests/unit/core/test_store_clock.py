@@ -1,11 +1,13 @@
 """The store's clock: how long until a message is due, and how late it is."""
 
+from datetime import UTC, datetime, timedelta
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from duesweep.core.clock import SettableClock
 from duesweep.core.message import Message
-from duesweep.core.store_clock import StoreClock, late_ms
+from duesweep.core.store_clock import StoreClock, instant_of, late_ms, micros
 from duesweep_testing.builders import message
 
 microseconds = st.integers(-(2**62), 2**62)
@@ -96,3 +98,13 @@ def test_wait_is_never_too_short_and_less_than_a_second_too_long(
     left_us = due_us - server_us - shift_us
     assert wait * 1_000_000 >= left_us
     assert wait == 0 or (wait - 1) * 1_000_000 < left_us
+
+
+@given(
+    st.integers(micros(datetime.min.replace(tzinfo=UTC)), micros(datetime.max.replace(tzinfo=UTC)))
+)
+def test_instants_are_exact_in_microseconds(microseconds: int) -> None:
+    instant = instant_of(microseconds)
+
+    assert instant - datetime(1970, 1, 1, tzinfo=UTC) == timedelta(microseconds=microseconds)
+    assert micros(instant) == microseconds

@@ -15,6 +15,7 @@ from deltalake.table import TableOptimizer
 
 from duesweep.core.outcome import Delivered
 from duesweep.core.patience import Patience
+from duesweep.core.store_clock import micros
 from duesweep.errors import LedgerError
 from duesweep.ledger.base import AppTransaction
 from duesweep.ledger.delta_rs import tables
@@ -23,7 +24,7 @@ from duesweep.ledger.delta_rs.tables import DeltaRsTables
 from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.schemas import ERRORS, RETRIES, SWEEPS, TOMBSTONES
 from duesweep.stores.journal import ExhaustedPiece, JournalBatch, SweepSummary
-from duesweep.tombstone import encode, micros
+from duesweep.tombstone import encode
 from duesweep_testing.builders import DUE, delayed_row, message
 from support.ledger_reader import LedgerReader
 

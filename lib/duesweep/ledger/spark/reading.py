@@ -1,19 +1,19 @@
 """Reads rows of the ledger's tables by Spark, for ledgers in a catalog."""
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
+from duesweep.core.store_clock import instant_of, micros
 from duesweep.ledger.reading import COUNT, ENCLOSED_TYPES, Among, Condition, LedgerRow
 from duesweep.ledger.schemas import SCHEMAS
 
 # More values than that are joined: a plan with so many literals takes long.
 _MOST_LITERALS = 1_000
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def read_rows(
@@ -89,8 +89,8 @@ def _value(value: Any) -> Any:
     return bytes(value) if isinstance(value, bytearray) else value
 
 
-def _instant(micros: int | None) -> datetime | None:
-    return None if micros is None else _EPOCH + timedelta(microseconds=micros)
+def _instant(microseconds: int | None) -> datetime | None:
+    return None if microseconds is None else instant_of(microseconds)
 
 
 def _predicates(condition: Condition) -> Iterator[Column]:
@@ -98,10 +98,6 @@ def _predicates(condition: Condition) -> Iterator[Column]:
         yield F.col(condition.column).isin(list(condition.values))
     else:
         if condition.start is not None:
-            yield F.unix_micros(condition.column) >= _micros(condition.start)
+            yield F.unix_micros(condition.column) >= micros(condition.start)
         if condition.end is not None:
-            yield F.unix_micros(condition.column) < _micros(condition.end)
-
-
-def _micros(instant: datetime) -> int:
-    return (instant - _EPOCH) // timedelta(microseconds=1)
+            yield F.unix_micros(condition.column) < micros(condition.end)

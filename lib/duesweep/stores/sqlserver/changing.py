@@ -7,6 +7,7 @@ from typing import Any
 
 from duesweep.core.change import Change
 from duesweep.core.message import Message
+from duesweep.core.store_clock import micros
 from duesweep.drivers.sqlserver import bound_text, due_of, due_text, row_errors
 from duesweep.stores.relational.changing import RelationalChanges, instant_of
 from duesweep.stores.relational.kinds import store_row
@@ -14,7 +15,6 @@ from duesweep.stores.sqlserver.account import listed
 from duesweep.stores.sqlserver.lock_keys import split_lock_key
 from duesweep.stores.sqlserver.task import SqlServerTaskSession
 from duesweep.stores.values import NewMessage, SweepRun
-from duesweep.tombstone import micros
 
 
 class SqlServerChangeSession(SqlServerTaskSession, RelationalChanges):

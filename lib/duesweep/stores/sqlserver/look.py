@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from duesweep.core.store_clock import micros
 from duesweep.core.waiting import DueSpan, WaitingMessage
 from duesweep.drivers.sqlserver import SqlServerStatements, bound_text, due_of, last_text
 from duesweep.stores.relational.waiting import PAGE_ROWS, StoredRow, waiting_messages
 from duesweep.stores.sqlserver.account import listed
 from duesweep.stores.sqlserver.kinds import SqlServerTableKind
 from duesweep.stores.sqlserver.lock_keys import lock_key
-from duesweep.tombstone import micros
 
 # Before the first Due that a `datetime` can hold.
 _EVER = datetime.min.replace(tzinfo=UTC)

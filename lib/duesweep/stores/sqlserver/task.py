@@ -14,6 +14,7 @@ from typing import Any
 
 from duesweep.core.message import Message
 from duesweep.core.policy import SCANNED_ROWS
+from duesweep.core.store_clock import micros
 from duesweep.drivers.sqlserver import (
     SqlServerConnection,
     SqlServerStatements,
@@ -29,7 +30,6 @@ from duesweep.stores.sqlserver.driver import batches_lock
 from duesweep.stores.sqlserver.location import SqlServerLocation
 from duesweep.stores.sqlserver.removal import RemovalByDue
 from duesweep.stores.values import Claim, Excluded, SweepRun
-from duesweep.tombstone import micros
 
 
 class SqlServerTaskSession(RelationalTaskSession):

@@ -7,9 +7,8 @@ import pytest
 
 from duesweep.core.clock import SystemClock
 from duesweep.core.message import Message
-from duesweep.core.store_clock import StoreClock
+from duesweep.core.store_clock import StoreClock, micros
 from duesweep.queues.base import QueueSession
-from duesweep.tombstone import micros
 from duesweep_testing.builders import DUE, delayed_row, message
 from duesweep_testing.contract.queues import steps
 from duesweep_testing.contract.subjects import BrokerUnderTest

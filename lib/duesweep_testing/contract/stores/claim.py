@@ -2,8 +2,7 @@
 
 import pytest
 
-from duesweep import tombstone
-from duesweep.core.store_clock import late_ms
+from duesweep.core.store_clock import late_ms, micros
 from duesweep.errors import MessageError, UnreadableHeadersError
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.contract.stores import steps
@@ -43,7 +42,7 @@ class ClaimContract:
             claim = steps.claim(subject, session, run, row)
 
         (claimed,) = claim.messages
-        passed_us = claim.server_us - tombstone.micros(run.horizon.server_time)
+        passed_us = claim.server_us - micros(run.horizon.server_time)
         assert 0 <= passed_us < 60_000_000
         late = late_ms(claimed, claim.server_us)
         assert late is not None
