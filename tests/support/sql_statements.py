@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from duesweep.sql import TOPICS, read_topic, split_statements
+from duesweep.sql import TOPICS, read_topic, statement
 
 DIALECTS = ("postgresql", "sqlserver")
 
@@ -28,10 +28,10 @@ class SqlStatement:
 
 
 ALL = [
-    SqlStatement(dialect, topic, name, text)
+    SqlStatement(dialect, topic, name, statement(dialect, name))
     for dialect in DIALECTS
     for topic in TOPICS
-    for name, text in split_statements(read_topic(dialect, topic))
+    for name in re.findall(r"^-- name: (\w+)$", read_topic(dialect, topic), re.MULTILINE)
 ]
 POSTGRESQL = [each for each in ALL if each.dialect == "postgresql"]
 SQL_SERVER = [each for each in ALL if each.dialect == "sqlserver"]

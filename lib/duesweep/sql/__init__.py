@@ -1,12 +1,20 @@
 """The statements by topic: a line like `-- name: claim` begins each.
 
-Names are the same in every dialect.
+Names are the same in every dialect. What several statements of a dialect repeat is a fragment. A
+line like `-- fragment: tick` begins it, and `{{tick: @due}}` stands for it; `$1`, `$2` … in it are
+what follows the colon, separated by semicolons. Lines before `}}` are the last of them, as what a
+frame is put around:
+
+    {{under_lock: queue; changing
+        ALTER TABLE …
+    }}
 """
 
 import re
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
+from textwrap import dedent
 
 TOPICS = (
     "setup",
@@ -22,7 +30,11 @@ TOPICS = (
     "audit",
     "upkeep",
 )
-_NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+_MARK = re.compile(r"^-- (name|fragment): (\w+)\n", re.MULTILINE)
+# Those within others first: what is in the braces has none.
+_USE = re.compile(r"\{\{(\w+)(?:: ((?:(?!\{\{).)*?))? *(?:\n((?:(?!\{\{)[\s\S])*?)\n *)?\}\}(?!\})")
+_ARGUMENT = re.compile(r"\$(\d)")
+_HEAD = re.compile(r"\A(?:--.*\n)*")
 
 
 def statement(dialect: str, name: str) -> str:
@@ -36,18 +48,48 @@ def statement(dialect: str, name: str) -> str:
 @cache
 def statements(dialect: str) -> Mapping[str, str]:
     """The texts of all statements of `dialect` by their names."""
-    return dict(each for topic in TOPICS for each in split_statements(read_topic(dialect, topic)))
+    return read_statements(*(read_topic(dialect, topic) for topic in TOPICS))
 
 
-def split_statements(text: str) -> list[tuple[str, str]]:
-    """The names and texts of the statements in a file's `text`, in its order.
+def read_statements(*texts: str) -> Mapping[str, str]:
+    """The statements in the texts of files by their names, with the fragments that they use.
 
-    What stands before the first name is for readers, and left out.
+    What stands before the first mark in a text is for readers, and left out; so are the comments
+    at the head of a fragment.
     """
-    _, *parts = _NAME.split(text)
-    return [
-        (name, part.strip("\n") + "\n") for name, part in zip(parts[::2], parts[1::2], strict=True)
-    ]
+    marked: dict[str, dict[str, str]] = {"name": {}, "fragment": {}}
+    for text in texts:
+        _, *parts = _MARK.split(text)
+        for kind, name, part in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+            marked[kind][name] = part.strip("\n")
+    fragments = {name: _HEAD.sub("", text) for name, text in marked["fragment"].items()}
+    return {name: _expanded(text, fragments) + "\n" for name, text in marked["name"].items()}
+
+
+def _expanded(text: str, fragments: Mapping[str, str]) -> str:
+    count = 1
+    while count:
+        text, count = _USE.subn(partial(_fragment, fragments), text)
+    return text
+
+
+def _fragment(fragments: Mapping[str, str], use: re.Match[str]) -> str:
+    name, listed, block = use.groups()
+    arguments = [*(listed.split("; ") if listed else []), *([dedent(block)] if block else [])]
+    taken = set(_ARGUMENT.findall(fragments[name]))
+    if len(taken) != len(arguments):
+        raise ValueError(f"fragment {name} takes {len(taken)} texts, not {arguments}")
+    text = _ARGUMENT.sub(lambda at: _at_margin(arguments[int(at[1]) - 1], at), fragments[name])
+    return _at_margin(text, use)
+
+
+def _at_margin(text: str, place: re.Match[str]) -> str:
+    """`text` for this place, with its lines from the second on as far to the right as the line
+    in which the place is.
+    """
+    line = place.string[place.string.rfind("\n", 0, place.start()) + 1 : place.start()]
+    margin = line[: len(line) - len(line.lstrip(" "))]
+    return text.replace("\n", f"\n{margin}")
 
 
 def read_topic(dialect: str, topic: str) -> str:

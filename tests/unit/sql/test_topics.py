@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import duesweep
-from duesweep.sql import TOPICS, read_topic, split_statements, statement, statements
+from duesweep.sql import TOPICS, read_statements, read_topic, statement, statements
 from support.sql_statements import ALL, DIALECTS, broken
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -21,10 +21,72 @@ FOLDER = Path(duesweep.__file__).parent / "sql"
 def test_names_and_texts_are_told_apart() -> None:
     text = "-- For readers.\n\n-- name: a\n-- Returns 1.\nSELECT 1;\n\n-- name: b_2\nSELECT\n\n2;\n"
 
-    assert split_statements(text) == [
-        ("a", "-- Returns 1.\nSELECT 1;\n"),
-        ("b_2", "SELECT\n\n2;\n"),
-    ]
+    assert read_statements(text) == {
+        "a": "-- Returns 1.\nSELECT 1;\n",
+        "b_2": "SELECT\n\n2;\n",
+    }
+
+
+def test_fragment_stands_in_each_statement_with_its_values_at_the_margin_of_its_line() -> None:
+    fragments = """
+-- fragment: lock
+-- For readers.
+BEGIN $1;
+    $2
+END;
+
+-- fragment: old
+(
+  {due} < $1
+)
+
+-- fragment: one
+1
+"""
+    statements = """
+-- name: a
+IF x
+    {{lock: mine
+        DELETE FROM t
+        WHERE {{old: {now} }}
+          AND {{old: {{one}} }};
+    }}
+
+-- name: b
+SELECT {{old: 2}};
+"""
+
+    assert read_statements(statements, fragments) == {
+        "a": """IF x
+    BEGIN mine;
+        DELETE FROM t
+        WHERE (
+          {due} < {now}
+        )
+          AND (
+            {due} < 1
+          );
+    END;
+""",
+        "b": "SELECT (\n  {due} < 2\n);\n",
+    }
+
+
+@pytest.mark.parametrize("use", ["{{old}}", "{{old: 1; 2}}", "{{old: 1\n  2\n}}"])
+def test_fragment_with_other_values_than_it_takes_is_refused(use: str) -> None:
+    with pytest.raises(ValueError, match="fragment old takes 1 texts"):
+        read_statements(f"-- fragment: old\n$1 < $1\n\n-- name: a\n{use}\n")
+
+
+def test_every_fragment_is_used_by_several_statements_or_fragments() -> None:
+    for dialect in DIALECTS:
+        text = "".join(read_topic(dialect, topic) for topic in TOPICS)
+        for name in re.findall(r"^-- fragment: (\w+)$", text, re.MULTILINE):
+            assert len(re.findall(rf"\{{\{{{name}\b", text)) > 1, f"{dialect}: {name}"
+
+
+def test_no_mark_of_a_fragment_is_left_in_a_statement() -> None:
+    assert broken(lambda each: re.findall(r"\{\{|\}\}|\$\d|fragment", each.text)) == []
 
 
 def test_unknown_name_is_refused_with_its_dialect() -> None:
@@ -45,7 +107,7 @@ def test_no_name_stands_twice() -> None:
 
 def test_only_comments_stand_before_the_first_name() -> None:
     for dialect, topic in product(DIALECTS, TOPICS):
-        head, *_ = read_topic(dialect, topic).split("-- name: ", 1)
+        head, *_ = re.split("-- (?:name|fragment): ", read_topic(dialect, topic), maxsplit=1)
         others = [line for line in head.splitlines() if line and not line.startswith("-- ")]
         assert head, f"sql/{dialect}/{topic}.sql does not say what it is about"
         assert not others, f"sql/{dialect}/{topic}.sql: {others}"

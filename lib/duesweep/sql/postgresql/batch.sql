@@ -1,6 +1,26 @@
 -- Batch: what one transaction of a task does, in its order: fence, claim, finish. The last
 -- statement ends a slice.
 
+-- fragment: micros
+(extract(epoch FROM $1) * 1000000)::bigint
+
+-- fragment: as_utc
+($1 AT TIME ZONE %(zone)s::text) AT TIME ZONE 'UTC'
+
+-- fragment: instant
+CASE
+    WHEN $1 < timestamptz '4713-01-01 00:00:00+00 BC' THEN $1
+    ELSE $2
+END
+
+-- fragment: due_and_instant
+CASE WHEN isfinite(d.{due}) THEN {{micros: d.{due}}} END AS due_us,
+CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM {{instant: d.{due}{utc}
+    least(
+        {{as_utc: d.{due}{utc}}}, %(latest)s::timestamptz
+    )
+}}) * 1000000)::bigint END AS instant_us
+
 -- name: fence
 -- Returns whether the sweep is still open, whether it is to stop, whether the source has pauses, and
 -- the server's time in microseconds since 1970-01-01 UTC. Locks the sweep's row until this transaction ends: closing
@@ -21,13 +41,7 @@ FOR KEY SHARE OF s;
 -- `latest`, if that is given. In the first year that the server knows it is Due itself: clocks of zones
 -- west of UTC would show a time before that year, which is an error.
 SELECT d.{id}::text AS id, d.{headers} AS headers, d.{body} AS body, {destination} AS destination,
-       CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM d.{due}) * 1000000)::bigint END AS due_us,
-       CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM CASE
-           WHEN d.{due}{utc} < timestamptz '4713-01-01 00:00:00+00 BC' THEN d.{due}{utc}
-           ELSE least(
-               (d.{due}{utc} AT TIME ZONE %(zone)s::text) AT TIME ZONE 'UTC', %(latest)s::timestamptz
-           )
-       END) * 1000000)::bigint END AS instant_us
+       {{due_and_instant}}
 FROM {delayed} d
 WHERE d.{id} = ANY(%(keys)s::uuid[]) AND d.{due} < %(horizon)s::timestamptz{utc}
 FOR UPDATE OF d SKIP LOCKED;
@@ -43,13 +57,7 @@ SET CONSTRAINTS ALL IMMEDIATE;
 DELETE FROM {delayed} d
 WHERE d.{id} = ANY(%(keys)s::uuid[]) AND d.{due} < %(horizon)s::timestamptz{utc}
 RETURNING d.{id}::text AS id, d.{headers} AS headers, d.{body} AS body, {destination} AS destination,
-    CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM d.{due}) * 1000000)::bigint END AS due_us,
-    CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM CASE
-        WHEN d.{due}{utc} < timestamptz '4713-01-01 00:00:00+00 BC' THEN d.{due}{utc}
-        ELSE least(
-            (d.{due}{utc} AT TIME ZONE %(zone)s::text) AT TIME ZONE 'UTC', %(latest)s::timestamptz
-        )
-    END) * 1000000)::bigint END AS instant_us;
+    {{due_and_instant}};
 
 -- name: find_delete_hooks
 -- Returns whether a rule, or a trigger on each row, has a say in what `take` removes: it could move the

@@ -27,11 +27,8 @@ WHERE s.sweep_id = %(sweep_id)s AND s.command IS NOT NULL;
 -- year 290,000, whose microseconds no bigint holds, as in that year. Locks them until this transaction
 -- ends; skips rows that others hold.
 SELECT d.{id}::text AS id, d.{headers} AS headers, d.{body} AS body, {destination} AS destination,
-       CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM c.due) * 1000000)::bigint END AS due_us,
-       CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM CASE
-           WHEN c.due < timestamptz '4713-01-01 00:00:00+00 BC' THEN c.due
-           ELSE (c.due AT TIME ZONE %(zone)s::text) AT TIME ZONE 'UTC'
-       END) * 1000000)::bigint END AS instant_us
+       CASE WHEN isfinite(d.{due}) THEN {{micros: c.due}} END AS due_us,
+       CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM {{instant: c.due; {{as_utc: c.due}} }}) * 1000000)::bigint END AS instant_us
 FROM {delayed} d
 CROSS JOIN LATERAL (SELECT least(d.{due}{utc}, timestamptz '290000-01-01 00:00:00+00') AS due) c
 WHERE d.{id} = ANY(%(keys)s::uuid[])
@@ -66,13 +63,13 @@ SET {due} = ((n.due AT TIME ZONE 'UTC') AT TIME ZONE %(zone)s::text){utc}
 FROM unnest(%(keys)s::uuid[], %(dues)s::timestamptz[]) AS n (message_key, due)
 WHERE d.{id} = n.message_key
 RETURNING d.{id}::text AS id,
-          (extract(epoch FROM (d.{due}{utc} AT TIME ZONE %(zone)s::text) AT TIME ZONE 'UTC') * 1000000)::bigint
+          {{micros: {{as_utc: d.{due}{utc}}} }}
               AS instant_us;
 
 -- name: read_instants
 -- Returns the instant at which each of these messages is due. Takes no locks.
 SELECT d.{id}::text AS id,
-       (extract(epoch FROM (d.{due}{utc} AT TIME ZONE %(zone)s::text) AT TIME ZONE 'UTC') * 1000000)::bigint
+       {{micros: {{as_utc: d.{due}{utc}}} }}
            AS instant_us
 FROM {delayed} d
 WHERE d.{id} = ANY(%(keys)s::uuid[]);
@@ -105,19 +102,12 @@ FROM unnest(
 -- Returns what a sealed command changed, in pieces of about so many bytes: the first and the last id of
 -- each, its changes, and the size of its longest one. Nobody changes a sealed command, so the pieces are
 -- the same each time. Takes no locks.
-SELECT min(m.id) AS first_id, max(m.id) AS last_id, count(*) AS rows, max(m.bytes) AS longest
-FROM (
-    SELECT s.id, s.bytes, div(sum(s.bytes) OVER (ORDER BY s.id) - s.bytes, %(piece_bytes)s::bigint) AS piece
-    FROM (
-        -- Headers are written twice, and the rest of a row takes about 1 kB.
-        SELECT c.id,
-               1000 + 2 * coalesce(octet_length(c.headers), 0)::bigint + coalesce(octet_length(c.body), 0) AS bytes
-        FROM {changes} c
-        WHERE c.sweep_id = %(sweep_id)s
-    ) s
-) m
-GROUP BY m.piece
-ORDER BY m.piece;
+{{pieces
+    SELECT c.id,
+           1000 + 2 * coalesce(octet_length(c.headers), 0)::bigint + coalesce(octet_length(c.body), 0) AS bytes
+    FROM {changes} c
+    WHERE c.sweep_id = %(sweep_id)s
+}}
 
 -- name: read_changes
 -- Returns a piece of what a sealed command changed. Times are microseconds since 1970-01-01 UTC. Spark

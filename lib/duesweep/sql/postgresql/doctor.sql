@@ -50,13 +50,7 @@ ORDER BY s.name;
 -- role may use it. Takes no locks.
 WITH queue_tables AS (
     SELECT c.oid, n.nspname AS schema, c.relname AS table
-    FROM pg_class c
-    JOIN pg_namespace n ON n.oid = c.relnamespace
-    JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-    WHERE c.relkind IN ('r', 'p')
-    GROUP BY c.oid, n.nspname, c.relname
-    HAVING array_agg(a.attname || ' ' || format_type(a.atttypid, NULL)) @> %(typed)s::text[]
-       AND array_agg(a.attname::text) @> %(named)s::text[]
+    {{from_queue_tables: c.oid, n.nspname, c.relname}}
 )
 SELECT q.schema, q.table, format_type(a.atttypid, NULL) AS column_type, s.seqmax AS most,
        quote_ident(sn.nspname) || '.' || quote_ident(sc.relname) AS sequence,

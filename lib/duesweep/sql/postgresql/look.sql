@@ -6,6 +6,13 @@
 -- could sort all messages, although the index on Due has them in order. Returns the new value.
 SELECT set_config('cursor_tuple_fraction', '0.00001', true) AS fraction;
 
+-- fragment: from_with_instants
+FROM {delayed} d
+CROSS JOIN LATERAL (SELECT least(d.{due}{utc}, '290000-01-01 00:00:00+00'::timestamptz) AS due) c
+CROSS JOIN LATERAL (
+    SELECT {{instant: c.due; {{as_utc: c.due}} }} AS instant
+) i
+
 -- name: look
 -- Returns the messages that are due in a span, those with the earliest Due first, without those that have
 -- none. There is no other order within one Due: then the server would have to sort all messages that
@@ -16,16 +23,9 @@ SELECT set_config('cursor_tuple_fraction', '0.00001', true) AS fraction;
 -- locks on rows.
 SELECT d.{id}::text AS id, d.{headers} AS headers, NULL::bytea AS body, {destination} AS destination,
        coalesce(octet_length(d.{body}), 0) AS body_bytes,
-       CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM c.due) * 1000000)::bigint END AS due_us,
-       CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM i.instant) * 1000000)::bigint END AS instant_us
-FROM {delayed} d
-CROSS JOIN LATERAL (SELECT least(d.{due}{utc}, '290000-01-01 00:00:00+00'::timestamptz) AS due) c
-CROSS JOIN LATERAL (
-    SELECT CASE
-        WHEN c.due < timestamptz '4713-01-01 00:00:00+00 BC' THEN c.due
-        ELSE (c.due AT TIME ZONE %(zone)s::text) AT TIME ZONE 'UTC'
-    END AS instant
-) i
+       CASE WHEN isfinite(d.{due}) THEN {{micros: c.due}} END AS due_us,
+       CASE WHEN isfinite(d.{due}) THEN {{micros: i.instant}} END AS instant_us
+{{from_with_instants}}
 WHERE d.{due} IS NOT NULL
   AND (%(first)s::timestamptz IS NULL OR (
         d.{due} >= ((%(first)s::timestamptz AT TIME ZONE 'UTC' - interval '3 hours')
@@ -51,16 +51,9 @@ WHERE d.{due} IS NULL;
 -- no locks on rows.
 SELECT d.{id}::text AS id, d.{headers} AS headers, CASE WHEN %(with_body)s THEN d.{body} END AS body,
        {destination} AS destination, coalesce(octet_length(d.{body}), 0) AS body_bytes,
-       CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM c.due) * 1000000)::bigint END AS due_us,
-       CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM i.instant) * 1000000)::bigint END AS instant_us
-FROM {delayed} d
-CROSS JOIN LATERAL (SELECT least(d.{due}{utc}, '290000-01-01 00:00:00+00'::timestamptz) AS due) c
-CROSS JOIN LATERAL (
-    SELECT CASE
-        WHEN c.due < timestamptz '4713-01-01 00:00:00+00 BC' THEN c.due
-        ELSE (c.due AT TIME ZONE %(zone)s::text) AT TIME ZONE 'UTC'
-    END AS instant
-) i
+       CASE WHEN isfinite(d.{due}) THEN {{micros: c.due}} END AS due_us,
+       CASE WHEN isfinite(d.{due}) THEN {{micros: i.instant}} END AS instant_us
+{{from_with_instants}}
 WHERE d.{id} = ANY(%(keys)s::uuid[]);
 
 -- name: read_failures

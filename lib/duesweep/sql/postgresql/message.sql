@@ -18,19 +18,10 @@ FROM (
 -- Returns the eligible message that has been due longest. Locks it until this transaction ends;
 -- skips rows that others hold. `instant_us` is the instant at which it is due, as in a claim.
 SELECT d.{id}::text AS id, d.{headers} AS headers, d.{body} AS body, {destination} AS destination,
-       CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM d.{due}) * 1000000)::bigint END AS due_us,
-       CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM CASE
-           WHEN d.{due}{utc} < timestamptz '4713-01-01 00:00:00+00 BC' THEN d.{due}{utc}
-           ELSE least(
-               (d.{due}{utc} AT TIME ZONE %(zone)s::text) AT TIME ZONE 'UTC', %(latest)s::timestamptz
-           )
-       END) * 1000000)::bigint END AS instant_us
+       {{due_and_instant}}
 FROM {delayed} d
 WHERE d.{due} < %(horizon)s::timestamptz{utc}
-  AND NOT EXISTS (
-    SELECT FROM {attempts} a
-    WHERE a.source = %(source)s AND a.message_key = d.{id} AND a.next_attempt_at > clock_timestamp()
-  )
+  AND {{not_in_back_off: clock_timestamp()}}
 ORDER BY d.{due}
 LIMIT 1
 FOR UPDATE OF d SKIP LOCKED;

@@ -34,19 +34,28 @@ SELECT set_config('TimeZone', %(zone)s, true) AS zone;
 -- session's time zone, so this must run in the writers' time zone. Takes no locks.
 SELECT timezone('UTC', now())::timestamptz AS horizon, now() AS server_time;
 
+-- fragment: not_paused
+($1::text = '[]' OR NOT coalesce({pausable}, '') LIKE ANY (ARRAY(
+  SELECT convert_to(p, 'UTF8') FROM jsonb_array_elements_text($1::jsonb) p
+)))
+
+-- fragment: not_in_back_off
+NOT EXISTS (
+  SELECT FROM {attempts} a
+  WHERE a.source = %(source)s AND a.message_key = d.{id} AND a.next_attempt_at > $1
+)
+
+-- fragment: eligible
+{{not_paused: %(paused)s}}
+AND {{not_in_back_off: $1}}
+
 -- name: find_pending
 -- Returns the Due, as an instant, of the message that is due and eligible and has been due longest; NULL
 -- if that is before the year 1. No row: there is none. Takes no locks.
 SELECT CASE WHEN d.{due}{utc} >= timestamptz '0001-01-02 00:00:00+00' THEN d.{due}{utc} END AS due
 FROM {delayed} d
 WHERE d.{due} < %(horizon)s::timestamptz{utc}
-  AND (%(paused)s::text = '[]' OR NOT coalesce({pausable}, '') LIKE ANY (ARRAY(
-    SELECT convert_to(p, 'UTF8') FROM jsonb_array_elements_text(%(paused)s::jsonb) p
-  )))
-  AND NOT EXISTS (
-    SELECT FROM {attempts} a
-    WHERE a.source = %(source)s AND a.message_key = d.{id} AND a.next_attempt_at > clock_timestamp()
-  )
+  AND {{eligible: clock_timestamp()}}
 ORDER BY d.{due}
 LIMIT 1;
 
@@ -57,13 +66,7 @@ FROM (
     SELECT
     FROM {delayed} d
     WHERE d.{due} < %(horizon)s::timestamptz{utc} AND d.{due} >= %(since)s::timestamptz{utc}
-      AND (%(paused)s::text = '[]' OR NOT coalesce({pausable}, '') LIKE ANY (ARRAY(
-        SELECT convert_to(p, 'UTF8') FROM jsonb_array_elements_text(%(paused)s::jsonb) p
-      )))
-      AND NOT EXISTS (
-        SELECT FROM {attempts} a
-        WHERE a.source = %(source)s AND a.message_key = d.{id} AND a.next_attempt_at > statement_timestamp()
-      )
+      AND {{eligible: statement_timestamp()}}
     LIMIT %(most)s
 ) eligible;
 
@@ -89,13 +92,7 @@ FROM (
     FROM {delayed} d
     WHERE d.{due} < %(horizon)s::timestamptz{utc} AND d.{due} >= %(since)s::timestamptz{utc}
       AND {destination} <> ''
-      AND (%(paused)s::text = '[]' OR NOT coalesce({pausable}, '') LIKE ANY (ARRAY(
-        SELECT convert_to(p, 'UTF8') FROM jsonb_array_elements_text(%(paused)s::jsonb) p
-      )))
-      AND NOT EXISTS (
-        SELECT FROM {attempts} a
-        WHERE a.source = %(source)s AND a.message_key = d.{id} AND a.next_attempt_at > clock_timestamp()
-      )
+      AND {{eligible: clock_timestamp()}}
     ORDER BY d.{due}
     LIMIT 10000
 ) oldest
@@ -142,13 +139,7 @@ FROM (
                count(*) OVER () AS total
         FROM {delayed} d
         WHERE d.{due} < %(horizon)s::timestamptz{utc} AND d.{due} >= %(since)s::timestamptz{utc}
-          AND (%(paused)s::text = '[]' OR NOT coalesce({pausable}, '') LIKE ANY (ARRAY(
-            SELECT convert_to(p, 'UTF8') FROM jsonb_array_elements_text(%(paused)s::jsonb) p
-          )))
-          AND NOT EXISTS (
-            SELECT FROM {attempts} a
-            WHERE a.source = %(source)s AND a.message_key = d.{id} AND a.next_attempt_at > statement_timestamp()
-          )
+          AND {{eligible: statement_timestamp()}}
     ) pending
 ) sliced
 WHERE position %% ((total - 1) / slices + 1) = 0
@@ -177,9 +168,7 @@ LEFT JOIN LATERAL (
             FROM {delayed} d
             WHERE d.{due} < {horizon}::timestamptz{utc}
               AND (d.{due}, d.{id}) >= (s.first_due, s.first_id) AND (d.{due}, d.{id}) < (s.end_due, s.end_id)
-              AND ({paused}::text = '[]' OR NOT coalesce({pausable}, '') LIKE ANY (ARRAY(
-                SELECT convert_to(p, 'UTF8') FROM jsonb_array_elements_text({paused}::jsonb) p
-              )))
+              AND {{not_paused: {paused}}}
               AND NOT EXISTS (
                 SELECT FROM {attempts} a
                 WHERE a.source = {source} AND a.message_key = d.{id}

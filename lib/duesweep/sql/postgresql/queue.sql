@@ -1,26 +1,33 @@
 -- Queue: queue tables, what is put into them and taken from them, and subscriptions.
 
--- name: queue_tables
--- Returns all tables of the database that have the columns of a queue table. Takes no locks.
-SELECT n.nspname AS schema, c.relname AS table
+-- fragment: from_queue_tables
 FROM pg_class c
 JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 WHERE c.relkind IN ('r', 'p')
-GROUP BY n.nspname, c.relname
+GROUP BY $1
 HAVING array_agg(a.attname || ' ' || format_type(a.atttypid, NULL)) @> %(typed)s::text[]
-   AND array_agg(a.attname::text) @> %(named)s::text[];
+   AND array_agg(a.attname::text) @> %(named)s::text[]
+
+-- name: queue_tables
+-- Returns all tables of the database that have the columns of a queue table. Takes no locks.
+SELECT n.nspname AS schema, c.relname AS table
+{{from_queue_tables: n.nspname, c.relname}};
 
 -- name: lock_creation
 -- Waits for an advisory lock, and holds it until this transaction ends. What it returns means
 -- nothing.
 SELECT pg_advisory_xact_lock(%(lock_key)s);
 
+-- fragment: one_creates
+-- IF NOT EXISTS alone fails when two sessions create one table at once.
+DO $$BEGIN PERFORM pg_advisory_xact_lock(hashtextextended('duesweep/create', 0)); END$$;
+
 -- name: create_queue
 -- Creates a queue table as the transport does, unless it exists. An advisory lock, which its
 -- transaction holds, lets one session at a time do so: IF NOT EXISTS alone fails when two sessions
 -- create one table at once.
-DO $$BEGIN PERFORM pg_advisory_xact_lock(hashtextextended('duesweep/create', 0)); END$$;
+{{one_creates}}
 CREATE TABLE IF NOT EXISTS {queue} (
     id uuid NOT NULL PRIMARY KEY,
     expires timestamp,
@@ -79,7 +86,7 @@ WHERE id = ANY(ARRAY(
 -- name: create_subscriptions
 -- Creates the table of subscriptions as the transport does, unless it exists. An advisory lock,
 -- which its transaction holds, lets one session at a time do so.
-DO $$BEGIN PERFORM pg_advisory_xact_lock(hashtextextended('duesweep/create', 0)); END$$;
+{{one_creates}}
 CREATE TABLE IF NOT EXISTS {subscriptions} (
     queueaddress varchar(200) NOT NULL,
     endpoint varchar(200) NOT NULL,

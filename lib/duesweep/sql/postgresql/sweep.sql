@@ -175,23 +175,28 @@ LIMIT (
     WHERE sweep_id = %(sweep_id)s AND kind = 'batch'
 );
 
--- name: exhausted_pieces
--- Returns the messages that a sealed sweep exhausted, in pieces of about so many bytes: the first and
--- the last id of each, its messages, and the size of its longest message. Nobody changes a sealed
--- sweep, so the pieces are the same each time. Takes no locks.
+-- fragment: pieces
 SELECT min(m.id) AS first_id, max(m.id) AS last_id, count(*) AS rows, max(m.bytes) AS longest
 FROM (
     SELECT s.id, s.bytes, div(sum(s.bytes) OVER (ORDER BY s.id) - s.bytes, %(piece_bytes)s::bigint) AS piece
     FROM (
         -- Headers are written twice, and the rest of a row takes about 1 kB.
-        SELECT j.id, 1000 + 2 * coalesce(octet_length(j.headers), 0)::bigint + coalesce(octet_length(j.body), 0)
-                   + coalesce(octet_length(j.error_text), 0) + coalesce(octet_length(j.stack), 0) AS bytes
-        FROM {journal} j
-        WHERE j.sweep_id = %(sweep_id)s AND j.kind = 'exhausted'
+        $1
     ) s
 ) m
 GROUP BY m.piece
 ORDER BY m.piece;
+
+-- name: exhausted_pieces
+-- Returns the messages that a sealed sweep exhausted, in pieces of about so many bytes: the first and
+-- the last id of each, its messages, and the size of its longest message. Nobody changes a sealed
+-- sweep, so the pieces are the same each time. Takes no locks.
+{{pieces
+    SELECT j.id, 1000 + 2 * coalesce(octet_length(j.headers), 0)::bigint + coalesce(octet_length(j.body), 0)
+               + coalesce(octet_length(j.error_text), 0) + coalesce(octet_length(j.stack), 0) AS bytes
+    FROM {journal} j
+    WHERE j.sweep_id = %(sweep_id)s AND j.kind = 'exhausted'
+}}
 
 -- name: read_exhausted
 -- Returns a piece of the messages that a sealed sweep exhausted. Times are microseconds since
@@ -199,12 +204,12 @@ ORDER BY m.piece;
 -- subquery and can bind no values, so the ids are literals. Takes no locks.
 SELECT j.id, j.sweep_id::text AS sweep_id, j.message_key::text AS message_key, j.message_id,
        j.message_type, j.destination, j.queue,
-       (extract(epoch FROM j.due) * 1000000)::bigint AS due,
-       (extract(epoch FROM j.dispatched_at) * 1000000)::bigint AS dispatched_at,
+       {{micros: j.due}} AS due,
+       {{micros: j.dispatched_at}} AS dispatched_at,
        floor((extract(epoch FROM j.dispatched_at) - extract(epoch FROM j.due)) * 1000)::bigint AS lateness_ms,
        j.attempts, coalesce(octet_length(j.body), 0)::bigint AS body_bytes,
-       (extract(epoch FROM j.first_failed_at) * 1000000)::bigint AS first_failed_at,
-       (extract(epoch FROM j.dispatched_at) * 1000000)::bigint AS last_failed_at,
+       {{micros: j.first_failed_at}} AS first_failed_at,
+       {{micros: j.dispatched_at}} AS last_failed_at,
        j.error_class, j.error_text, j.stack, j.headers, j.headers AS headers_text, j.body
 FROM {journal} j
 WHERE j.sweep_id = {sweep_id}::uuid AND j.kind = 'exhausted'
@@ -214,9 +219,9 @@ WHERE j.sweep_id = {sweep_id}::uuid AND j.kind = 'exhausted'
 -- Returns the retry counters of a source. Spark runs this over JDBC as a subquery and can bind no
 -- values, so the source is a literal. Takes no locks.
 SELECT message_key::text AS message_key, message_id, destination, attempts,
-       (extract(epoch FROM first_failed_at) * 1000000)::bigint AS first_failed_at,
-       (extract(epoch FROM last_failed_at) * 1000000)::bigint AS last_failed_at,
-       (extract(epoch FROM next_attempt_at) * 1000000)::bigint AS next_attempt_at,
+       {{micros: first_failed_at}} AS first_failed_at,
+       {{micros: last_failed_at}} AS last_failed_at,
+       {{micros: next_attempt_at}} AS next_attempt_at,
        error_class, error_text
 FROM {attempts}
 WHERE source = {source}

@@ -6,15 +6,45 @@
 -- each is cast in a subquery with TOP, beforehand: Babelfish uses no index for a value that is cast in
 -- the comparison.
 
+-- fragment: tick
+CAST(CONVERT(datetime2(7), $1, 121) AS datetime)
+
+-- fragment: tick_text
+CONVERT(varchar(27), CONVERT(datetime2(7), $1), 121)
+
+-- fragment: get_lock
+DECLARE @Answer int;
+EXEC @Answer = sp_getapplock @Resource = @lock, @LockMode = '$1', @LockOwner = '$2',
+    @LockTimeout = $3;
+
+-- fragment: listed
+-- A list of keys, see `key_list`.
+STRING_SPLIT(CONVERT(nvarchar(max), $1), CONVERT(nchar(1), @separator))
+
+-- fragment: typed_keys
+(
+    SELECT CONVERT({key_type}, k.[value]){collate}
+    FROM {{listed: @keys}} k
+)
+
+-- fragment: locked_rows
+SELECT TOP (2000) {key_text} AS message_key, m.{due} AS due, m.Headers AS headers,
+       m.{body} AS body, {destination} AS destination, {retry_count} AS attempts
+FROM {delayed} m WITH (UPDLOCK, READPAST, ROWLOCK)
+
+-- fragment: back_off_of
+SELECT 1 FROM {attempts} a WITH (READPAST, READCOMMITTEDLOCK)
+WHERE a.source = @source
+  AND a.message_key = $1 COLLATE DATABASE_DEFAULT
+  AND a.next_attempt_at > SYSUTCDATETIME()
+
 -- name: fence
 -- Returns whether the sweep is still open, whether it is to stop, whether the source has pauses, and
 -- the server's time in microseconds since 1970-01-01 UTC. Shares the sweep's application lock until this transaction
 -- ends: closing takes that lock alone, so nobody closes the sweep before that. An application lock
 -- works under every isolation level. It is the only thing that is waited for: the row is read with
 -- NOLOCK, because another slice may be counting in it.
-DECLARE @Answer int;
-EXEC @Answer = sp_getapplock @Resource = @lock, @LockMode = 'Shared', @LockOwner = 'Transaction',
-    @LockTimeout = 10000;
+{{get_lock: Shared; Transaction; 10000}}
 SELECT CASE WHEN s.closed_at IS NULL AND @Answer >= 0 THEN 1 ELSE 0 END AS is_open,
        CASE WHEN s.stop_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_stopping,
        CASE WHEN EXISTS (SELECT 1 FROM {pauses} p WITH (NOLOCK) WHERE p.source = s.source)
@@ -47,32 +77,24 @@ FROM (
 -- and what is paused as far as this server can tell. Locks rows only, until
 -- this transaction ends; skips rows that others hold. Looks at no more than 2,000 rows of a Due:
 -- with their pages, they stay below the 5,000 locks at which SQL Server locks the whole table.
-SELECT d.message_key, CONVERT(varchar(27), CONVERT(datetime2(7), d.due), 121) AS due,
+SELECT d.message_key, {{tick_text: d.due}} AS due,
        d.headers, d.body, d.destination, d.attempts
 FROM (
-    SELECT TOP (2147483647) CAST(CONVERT(datetime2(7), j.due, 121) AS datetime) AS tick, j.wanted
+    SELECT TOP (2147483647) {{tick: j.due}} AS tick, j.wanted
     FROM OPENJSON(CONVERT(nvarchar(max), @dues)) WITH (due varchar(27) '$.due', wanted int '$.wanted') j
 ) t
 CROSS APPLY (
     SELECT TOP (t.wanted) l.message_key, l.due, l.headers, l.body, l.destination, l.attempts
     FROM (
-        SELECT TOP (2000) {key_text} AS message_key, m.{due} AS due, m.Headers AS headers,
-               m.{body} AS body, {destination} AS destination, {retry_count} AS attempts
-        FROM {delayed} m WITH (UPDLOCK, READPAST, ROWLOCK)
-        WHERE m.{due} = t.tick AND m.{due} < CAST(CONVERT(datetime2(7), @horizon, 121) AS datetime)
-          AND (@paused = N'[]' OR NOT EXISTS (
-            SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), @paused)) WITH (fits nvarchar(max) '$.fits') p
-            WHERE COALESCE({pausable}, N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
-          ))
+        {{locked_rows}}
+        WHERE m.{due} = t.tick AND m.{due} < {{tick: @horizon}}
+          AND {{not_paused: @paused}}
     ) l
     WHERE NOT EXISTS (
-        SELECT 1 FROM {attempts} a WITH (READPAST, READCOMMITTEDLOCK)
-        WHERE a.source = @source
-          AND a.message_key = l.message_key COLLATE DATABASE_DEFAULT
-          AND a.next_attempt_at > SYSUTCDATETIME()
+        {{back_off_of: l.message_key}}
       )
       AND NOT EXISTS (
-        SELECT 1 FROM STRING_SPLIT(CONVERT(nvarchar(max), @excluded), CONVERT(nchar(1), @separator)) p
+        SELECT 1 FROM {{listed: @excluded}} p
         WHERE p.[value] = l.message_key COLLATE DATABASE_DEFAULT
       )
 ) d;
@@ -84,7 +106,7 @@ CROSS APPLY (
 -- as a statement of its own. Reads what others have not committed yet; keeps no locks.
 SELECT t.due, here.present, failures.waiting, failures.failed_since
 FROM (
-    SELECT TOP (2147483647) j.due, CAST(CONVERT(datetime2(7), j.due, 121) AS datetime) AS tick
+    SELECT TOP (2147483647) j.due, {{tick: j.due}} AS tick
     FROM OPENJSON(CONVERT(nvarchar(max), @dues)) WITH (due varchar(27) '$.due') j
 ) t
 CROSS JOIN (SELECT started_at FROM {sweeps} WHERE sweep_id = @sweep_id) s
@@ -101,7 +123,7 @@ CROSS APPLY (
     WHERE a.source = @source AND a.due_at = CONVERT(datetime2(7), t.due, 121)
       AND a.next_attempt_at > SYSUTCDATETIME()
       AND NOT EXISTS (
-        SELECT 1 FROM STRING_SPLIT(CONVERT(nvarchar(max), @excluded), CONVERT(nchar(1), @separator)) p
+        SELECT 1 FROM {{listed: @excluded}} p
         WHERE p.[value] = a.message_key COLLATE DATABASE_DEFAULT
       )
 ) failures;
@@ -122,7 +144,7 @@ WHERE a.source = @source;
 -- its counter. Keeps no locks.
 SELECT a.message_key, a.attempts,
        CASE WHEN a.next_attempt_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_eligible
-FROM STRING_SPLIT(CONVERT(nvarchar(max), @keys), CONVERT(nchar(1), @separator)) k
+FROM {{listed: @keys}} k
 JOIN {attempts} a WITH (READPAST, READCOMMITTEDLOCK)
   ON a.source = @source AND a.message_key = k.[value] COLLATE DATABASE_DEFAULT;
 
@@ -130,9 +152,7 @@ JOIN {attempts} a WITH (READPAST, READCOMMITTEDLOCK)
 -- Returns how many messages the sweep has exhausted. Holds an application lock until this
 -- transaction ends, so that the sweep's slices count one after another. Waits at most 10 s;
 -- `answer` is negative if that was not enough.
-DECLARE @Answer int;
-EXEC @Answer = sp_getapplock @Resource = @lock, @LockMode = 'Exclusive', @LockOwner = 'Transaction',
-    @LockTimeout = 10000;
+{{get_lock: Exclusive; Transaction; 10000}}
 SELECT @Answer AS answer, s.exhausted FROM {sweeps} s WHERE s.sweep_id = @sweep_id;
 
 -- name: journal_exhausted
@@ -159,16 +179,13 @@ SELECT @sweep_id, @slice, 'exhausted', @message_key, @message_id, @message_type,
 -- allows no other OUTPUT.
 SET NOCOUNT ON;
 DECLARE @Gone TABLE (message_key nvarchar(250));
-DECLARE @Tick datetime = CAST(CONVERT(datetime2(7), @due, 121) AS datetime);
+DECLARE @Tick datetime = {{tick: @due}};
 WITH firsts AS (
     SELECT TOP (@rows) m.{key}
     FROM {delayed} m WITH (UPDLOCK, READPAST, ROWLOCK)
     WHERE m.{due} = @Tick
       AND NOT EXISTS (
-        SELECT 1 FROM {attempts} a WITH (READPAST, READCOMMITTEDLOCK)
-        WHERE a.source = @source
-          AND a.message_key = {key_text} COLLATE DATABASE_DEFAULT
-          AND a.next_attempt_at > SYSUTCDATETIME()
+        {{back_off_of: {key_text}}}
       )
       AND NOT EXISTS (
         SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), @kept)) WITH (message_key {key_type} '$') k
@@ -188,22 +205,19 @@ FROM {delayed} d WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
 JOIN OPENJSON(CONVERT(nvarchar(max), @messages)) WITH (
     due varchar(27) '$.due', message_key {key_type} '$.key'
 ) k
-  ON d.{due} = CAST(CONVERT(datetime2(7), k.due, 121) AS datetime) AND d.{key} = k.message_key;
+  ON d.{due} = {{tick: k.due}} AND d.{key} = k.message_key;
 
 -- name: remove_by_id
 -- Removes claimed messages by their keys, which are indexed. This transaction holds their locks.
 DELETE FROM {delayed} WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
-WHERE {key} IN (
-    SELECT CONVERT({key_type}, k.[value]){collate}
-    FROM STRING_SPLIT(CONVERT(nvarchar(max), @keys), CONVERT(nchar(1), @separator)) k
-);
+WHERE {key} IN {{typed_keys}};
 
 -- name: clear_attempts
 -- Deletes the retry counters of messages that leave the store. This transaction holds the messages'
 -- locks.
 DELETE a
 FROM {attempts} a
-JOIN STRING_SPLIT(CONVERT(nvarchar(max), @keys), CONVERT(nchar(1), @separator)) k
+JOIN {{listed: @keys}} k
   ON a.message_key = k.[value] COLLATE DATABASE_DEFAULT
 WHERE a.source = @source;
 
@@ -240,7 +254,7 @@ SET NOCOUNT OFF;
 UPDATE {delayed} WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
 SET RetryCount = RetryCount + 1
 WHERE {key} IN (
-    SELECT k.[value] COLLATE DATABASE_DEFAULT FROM STRING_SPLIT(CONVERT(nvarchar(max), @keys), CONVERT(nchar(1), @separator)) k
+    SELECT k.[value] COLLATE DATABASE_DEFAULT FROM {{listed: @keys}} k
 );
 
 -- name: add_exhausted

@@ -22,42 +22,37 @@ SELECT s.command, s.given_by, s.given_reason, CASE WHEN EXISTS (
 FROM {sweeps} s
 WHERE s.sweep_id = @sweep_id AND s.command IS NOT NULL;
 
+-- fragment: wanted
+(
+    SELECT TOP (2147483647) {{tick: j.due}} AS tick, j.message_key
+    FROM OPENJSON(CONVERT(nvarchar(max), @messages)) WITH (
+        due varchar(27) '$.due', message_key {key_type} '$.key'
+    ) j
+)
+
 -- name: hold
 -- Returns the messages with these Dues and keys that are still there, due or not, as `claim` does. Locks
 -- them until this transaction ends; skips rows that others hold. The key is not indexed, so all messages
 -- with that Due are looked at, and may be locked with it for as long: one batch of a command.
 SELECT CONVERT(nvarchar(250), m.{key}) AS message_key,
-       CONVERT(varchar(27), CONVERT(datetime2(7), m.{due}), 121) AS due, m.Headers AS headers,
+       {{tick_text: m.{due}}} AS due, m.Headers AS headers,
        m.{body} AS body, {destination} AS destination, {retry_count} AS attempts
-FROM (
-    SELECT TOP (2147483647) CAST(CONVERT(datetime2(7), j.due, 121) AS datetime) AS tick, j.message_key
-    FROM OPENJSON(CONVERT(nvarchar(max), @messages)) WITH (
-        due varchar(27) '$.due', message_key {key_type} '$.key'
-    ) j
-) t
+FROM {{wanted}} t
 JOIN {delayed} m WITH (UPDLOCK, READPAST, ROWLOCK) ON m.{due} = t.tick AND m.{key} = t.message_key;
 
 -- name: hold_by_id
 -- Returns the messages with these keys, which are indexed, as `hold` does. Locks them until this
 -- transaction ends; skips rows that others hold.
-SELECT {key_text} AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.{due}), 121) AS due,
+SELECT {key_text} AS message_key, {{tick_text: m.{due}}} AS due,
        m.Headers AS headers, m.{body} AS body, {destination} AS destination, {retry_count} AS attempts
 FROM {delayed} m WITH (UPDLOCK, READPAST, ROWLOCK)
-WHERE m.{key} IN (
-    SELECT CONVERT({key_type}, k.[value]){collate}
-    FROM STRING_SPLIT(CONVERT(nvarchar(max), @keys), CONVERT(nchar(1), @separator)) k
-);
+WHERE m.{key} IN {{typed_keys}};
 
 -- name: count_present
 -- Returns how many messages with these Dues and keys are there, whoever holds them. Runs after `hold`, as
 -- a statement of its own. Reads what others have not committed yet; keeps no locks.
 SELECT COUNT_BIG(*) AS present
-FROM (
-    SELECT TOP (2147483647) CAST(CONVERT(datetime2(7), j.due, 121) AS datetime) AS tick, j.message_key
-    FROM OPENJSON(CONVERT(nvarchar(max), @messages)) WITH (
-        due varchar(27) '$.due', message_key {key_type} '$.key'
-    ) j
-) t
+FROM {{wanted}} t
 JOIN {delayed} m WITH (NOLOCK) ON m.{due} = t.tick AND m.{key} = t.message_key;
 
 -- name: count_present_by_id
@@ -65,10 +60,7 @@ JOIN {delayed} m WITH (NOLOCK) ON m.{due} = t.tick AND m.{key} = t.message_key;
 -- no locks.
 SELECT COUNT_BIG(*) AS present
 FROM {delayed} m WITH (NOLOCK)
-WHERE m.{key} IN (
-    SELECT CONVERT({key_type}, k.[value]){collate}
-    FROM STRING_SPLIT(CONVERT(nvarchar(max), @keys), CONVERT(nchar(1), @separator)) k
-);
+WHERE m.{key} IN {{typed_keys}};
 
 -- name: journal_cancelled
 -- Journals a message that is cancelled, with its headers and body. Locks the new row only.
@@ -84,18 +76,18 @@ INSERT INTO {changes} (
 -- Gives messages a new Due. Each is found by its Due and its key. This transaction holds the messages'
 -- locks; rows that others hold are skipped.
 UPDATE d
-SET {due} = CAST(CONVERT(datetime2(7), k.new_due, 121) AS datetime)
+SET {due} = {{tick: k.new_due}}
 FROM {delayed} d WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
 JOIN OPENJSON(CONVERT(nvarchar(max), @messages)) WITH (
     due varchar(27) '$.due', message_key {key_type} '$.key', new_due varchar(27) '$.new_due'
 ) k
-  ON d.{due} = CAST(CONVERT(datetime2(7), k.due, 121) AS datetime) AND d.{key} = k.message_key;
+  ON d.{due} = {{tick: k.due}} AND d.{key} = k.message_key;
 
 -- name: reschedule_by_id
 -- Gives a message a new Due. The message is found by its key, which is indexed. This transaction holds
 -- its lock.
 UPDATE {delayed} WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
-SET {due} = CAST(CONVERT(datetime2(7), @new_due, 121) AS datetime)
+SET {due} = {{tick: @new_due}}
 WHERE {key} = CONVERT({key_type}, @message_key){collate};
 
 -- name: postpone_attempts
@@ -118,21 +110,13 @@ INSERT INTO {changes} (
 -- Returns what a sealed command changed, in pieces of about so many bytes: the first and the last id of
 -- each, its changes, and the size of its longest one. Nobody changes a sealed command, so the pieces are
 -- the same each time. Keeps no locks.
-SELECT MIN(m.id) AS first_id, MAX(m.id) AS last_id, COUNT_BIG(*) AS rows, MAX(m.bytes) AS longest
-FROM (
-    SELECT s.id, s.bytes,
-           (SUM(s.bytes) OVER (ORDER BY s.id ROWS UNBOUNDED PRECEDING) - s.bytes) / @piece_bytes AS piece
-    FROM (
-        -- The rest of a row takes about 1 kB.
-        SELECT c.id,
-               CONVERT(bigint, 1000 + COALESCE(DATALENGTH(c.headers_text), 0)
-                   + COALESCE(DATALENGTH(c.headers), 0) + COALESCE(DATALENGTH(c.body), 0)) AS bytes
-        FROM {changes} c
-        WHERE c.sweep_id = @sweep_id
-    ) s
-) m
-GROUP BY m.piece
-ORDER BY m.piece;
+{{pieces
+    SELECT c.id,
+           CONVERT(bigint, 1000 + COALESCE(DATALENGTH(c.headers_text), 0)
+               + COALESCE(DATALENGTH(c.headers), 0) + COALESCE(DATALENGTH(c.body), 0)) AS bytes
+    FROM {changes} c
+    WHERE c.sweep_id = @sweep_id
+}}
 
 -- name: read_changes
 -- Returns a piece of what a sealed command changed. Times are microseconds since 1970-01-01 UTC. Spark

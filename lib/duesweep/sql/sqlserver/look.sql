@@ -8,12 +8,12 @@
 -- first. There is no other order within one Due: then the server would have to sort all messages that
 -- share it. The hint has it read the index on Due, for the first rows matter. `body` is NULL. Reads
 -- what others have not committed yet; keeps no locks.
-SELECT {key_text} AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.{due}), 121) AS due,
+SELECT {key_text} AS message_key, {{tick_text: m.{due}}} AS due,
        m.Headers AS headers, CONVERT(varbinary(max), NULL) AS body, {destination} AS destination,
        {retry_count} AS attempts, COALESCE(DATALENGTH(m.{body}), 0) AS body_bytes
 FROM {delayed} m WITH (NOLOCK)
-WHERE m.{due} >= CAST(CONVERT(datetime2(7), @first, 121) AS datetime)
-  AND m.{due} <= CAST(CONVERT(datetime2(7), @last, 121) AS datetime)
+WHERE m.{due} >= {{tick: @first}}
+  AND m.{due} <= {{tick: @last}}
 ORDER BY m.{due}
 OPTION (FAST 1000);
 
@@ -29,23 +29,20 @@ WHERE m.{due} IS NULL;
 -- name: find
 -- Returns the messages with these keys, as `look` does; with their bodies if @with_body is 1. Reads the
 -- whole table where keys are not indexed. Reads what others have not committed yet; keeps no locks.
-SELECT {key_text} AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.{due}), 121) AS due,
+SELECT {key_text} AS message_key, {{tick_text: m.{due}}} AS due,
        m.Headers AS headers, CASE WHEN @with_body = 1 THEN m.{body} END AS body,
        {destination} AS destination, {retry_count} AS attempts,
        COALESCE(DATALENGTH(m.{body}), 0) AS body_bytes
 FROM {delayed} m WITH (NOLOCK)
-WHERE m.{key} IN (
-    SELECT CONVERT({key_type}, k.[value]){collate}
-    FROM STRING_SPLIT(CONVERT(nvarchar(max), @keys), CONVERT(nchar(1), @separator)) k
-);
+WHERE m.{key} IN {{typed_keys}};
 
 -- name: read_failures
 -- Returns the retry counters of these messages: how often each has failed, when it is eligible again,
 -- and its last error. Reads what others have not committed yet; keeps no locks.
 SELECT a.message_key, a.attempts,
-       CONVERT(varchar(27), CONVERT(datetime2(7), a.next_attempt_at), 121) AS next_attempt_at,
+       {{tick_text: a.next_attempt_at}} AS next_attempt_at,
        a.error_text
-FROM STRING_SPLIT(CONVERT(nvarchar(max), @keys), CONVERT(nchar(1), @separator)) k
+FROM {{listed: @keys}} k
 JOIN {attempts} a WITH (NOLOCK)
   ON a.source = @source AND a.message_key = k.[value] COLLATE DATABASE_DEFAULT;
 
@@ -56,8 +53,8 @@ JOIN {attempts} a WITH (NOLOCK)
 SELECT s.bucket, here.messages
 FROM (
     SELECT TOP (2147483647) j.bucket,
-           CAST(CONVERT(datetime2(7), j.first, 121) AS datetime) AS first,
-           CAST(CONVERT(datetime2(7), j.last, 121) AS datetime) AS last
+           {{tick: j.first}} AS first,
+           {{tick: j.last}} AS last
     FROM OPENJSON(CONVERT(nvarchar(max), @spans))
         WITH (bucket int '$.bucket', first varchar(27) '$.first', last varchar(27) '$.last') j
 ) s

@@ -3,28 +3,23 @@
 -- name: next_due
 -- Returns the earliest Due from `since` on. NULL: there is none. Skips rows that others hold; keeps no
 -- locks.
-SELECT CONVERT(varchar(27), CONVERT(datetime2(7), MIN(d.{due})), 121) AS due
+SELECT {{tick_text: MIN(d.{due})}} AS due
 FROM {delayed} d WITH (READPAST, READCOMMITTEDLOCK)
-WHERE d.{due} >= CAST(CONVERT(datetime2(7), @since, 121) AS datetime);
+WHERE d.{due} >= {{tick: @since}};
 
 -- name: fetch_next_due
 -- Returns the eligible message that has been due longest. Locks rows only, until this transaction
 -- ends; skips rows that others hold. Looks at no more than 2,000 rows: with their pages, they stay
 -- below the 5,000 locks at which SQL Server locks the whole table.
-SELECT TOP (1) l.message_key, CONVERT(varchar(27), CONVERT(datetime2(7), l.due), 121) AS due,
+SELECT TOP (1) l.message_key, {{tick_text: l.due}} AS due,
        l.headers, l.body, l.destination, l.attempts
 FROM (
-    SELECT TOP (2000) {key_text} AS message_key, m.{due} AS due, m.Headers AS headers,
-           m.{body} AS body, {destination} AS destination, {retry_count} AS attempts
-    FROM {delayed} m WITH (UPDLOCK, READPAST, ROWLOCK)
+    {{locked_rows}}
     WHERE m.{due} < GETUTCDATE()
     ORDER BY m.{due}
 ) l
 WHERE NOT EXISTS (
-    SELECT 1 FROM {attempts} a WITH (READPAST, READCOMMITTEDLOCK)
-    WHERE a.source = @source
-      AND a.message_key = l.message_key COLLATE DATABASE_DEFAULT
-      AND a.next_attempt_at > SYSUTCDATETIME()
+    {{back_off_of: l.message_key}}
   )
 ORDER BY l.due;
 
@@ -33,7 +28,7 @@ ORDER BY l.due;
 -- transaction ends; waits for others that hold it.
 SELECT d.{key} AS message_key
 FROM {delayed} d WITH (UPDLOCK, ROWLOCK)
-WHERE d.{due} = CAST(CONVERT(datetime2(7), @due, 121) AS datetime) AND d.{key} = CONVERT({key_type}, @message_key){collate};
+WHERE d.{due} = {{tick: @due}} AND d.{key} = CONVERT({key_type}, @message_key){collate};
 
 -- name: store_message
 -- Stores a message until an instant, and returns its key. Locks the new row only.
@@ -59,15 +54,13 @@ VALUES (
 
 -- name: send_later
 -- Stores a message until a delay has passed, as the transport does. Locks the new row only.
-DECLARE @Nocount varchar(3) = 'OFF';
-IF ((512 & @@OPTIONS) = 512) SET @Nocount = 'ON';
-SET NOCOUNT ON;
-DECLARE @Due datetime = GETUTCDATE();
-SET @Due = DATEADD(ms, @milliseconds, @Due);
-SET @Due = DATEADD(s, @seconds, @Due);
-SET @Due = DATEADD(n, @minutes, @Due);
-SET @Due = DATEADD(hh, @hours, @Due);
-SET @Due = DATEADD(d, @days, @Due);
-INSERT INTO {delayed} (Headers, Body, Due)
-VALUES (@headers, CAST(@body AS varbinary(max)), @Due);
-IF @Nocount = 'OFF' SET NOCOUNT OFF;
+{{without_counts
+    DECLARE @Due datetime = GETUTCDATE();
+    SET @Due = DATEADD(ms, @milliseconds, @Due);
+    SET @Due = DATEADD(s, @seconds, @Due);
+    SET @Due = DATEADD(n, @minutes, @Due);
+    SET @Due = DATEADD(hh, @hours, @Due);
+    SET @Due = DATEADD(d, @days, @Due);
+    INSERT INTO {delayed} (Headers, Body, Due)
+    VALUES (@headers, CAST(@body AS varbinary(max)), @Due);
+}}

@@ -3,23 +3,30 @@
 -- name: horizon
 -- Returns the horizon, which is the server's time, as text that is exact to the tick. NServiceBus's
 -- own predicate (Due < GETUTCDATE()) treats a message as due if its Due is before the horizon.
-SELECT CONVERT(varchar(27), CONVERT(datetime2(7), GETUTCDATE()), 121) AS horizon;
+SELECT {{tick_text: GETUTCDATE()}} AS horizon;
+
+-- fragment: not_paused
+-- What is paused as far as this server can tell is left out.
+($1 = N'[]' OR NOT EXISTS (
+  SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), $1)) WITH (fits nvarchar(max) '$.fits') p
+  WHERE COALESCE({pausable}, N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
+))
+
+-- fragment: eligible
+{{not_paused: $1}}
+AND NOT EXISTS (
+  SELECT 1 FROM {attempts} a
+  WHERE a.source = $2 AND a.message_key = {key_text} COLLATE DATABASE_DEFAULT
+    AND a.next_attempt_at > SYSUTCDATETIME()
+)
 
 -- name: find_pending
 -- Returns the Due of the message that is due and eligible and has been due longest. No row: there is
 -- none. Skips rows that others hold; keeps no locks.
-SELECT TOP (1) CONVERT(varchar(27), CONVERT(datetime2(7), m.{due}), 121) AS due
+SELECT TOP (1) {{tick_text: m.{due}}} AS due
 FROM {delayed} m WITH (READPAST, READCOMMITTEDLOCK)
-WHERE m.{due} < CAST(CONVERT(datetime2(7), @horizon, 121) AS datetime)
-  AND (@paused = N'[]' OR NOT EXISTS (
-    SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), @paused)) WITH (fits nvarchar(max) '$.fits') p
-    WHERE COALESCE({pausable}, N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
-  ))
-  AND NOT EXISTS (
-    SELECT 1 FROM {attempts} a
-    WHERE a.source = @source AND a.message_key = {key_text} COLLATE DATABASE_DEFAULT
-      AND a.next_attempt_at > SYSUTCDATETIME()
-  )
+WHERE m.{due} < {{tick: @horizon}}
+  AND {{eligible: @paused; @source}}
 ORDER BY m.{due};
 
 -- name: count_pending
@@ -29,17 +36,9 @@ SELECT COUNT_BIG(*) AS pending
 FROM (
     SELECT TOP (@most) 1 AS found
     FROM {delayed} m WITH (READPAST, READCOMMITTEDLOCK)
-    WHERE m.{due} < CAST(CONVERT(datetime2(7), @horizon, 121) AS datetime)
-      AND m.{due} >= CAST(CONVERT(datetime2(7), @since, 121) AS datetime)
-      AND (@paused = N'[]' OR NOT EXISTS (
-        SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), @paused)) WITH (fits nvarchar(max) '$.fits') p
-        WHERE COALESCE({pausable}, N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
-      ))
-      AND NOT EXISTS (
-        SELECT 1 FROM {attempts} a
-        WHERE a.source = @source AND a.message_key = {key_text} COLLATE DATABASE_DEFAULT
-          AND a.next_attempt_at > SYSUTCDATETIME()
-      )
+    WHERE m.{due} < {{tick: @horizon}}
+      AND m.{due} >= {{tick: @since}}
+      AND {{eligible: @paused; @source}}
 ) eligible;
 
 -- name: count_timeless
@@ -57,7 +56,7 @@ SELECT COUNT_BIG(*) AS stored FROM {delayed} m WITH (NOLOCK);
 -- committed yet. Takes no locks on rows.
 SELECT COUNT_BIG(*) AS stored
 FROM {delayed} m WITH (NOLOCK)
-WHERE m.{due} >= CAST(CONVERT(datetime2(7), @since, 121) AS datetime);
+WHERE m.{due} >= {{tick: @since}};
 
 -- name: due_destinations
 -- Returns where due and eligible messages go, and how many go there. Looks at the 10,000 of them
@@ -67,18 +66,10 @@ SELECT TOP (100) oldest.destination, COUNT_BIG(*) AS messages
 FROM (
     SELECT TOP (10000) {destination} AS destination
     FROM {delayed} m WITH (READPAST, READCOMMITTEDLOCK)
-    WHERE m.{due} < CAST(CONVERT(datetime2(7), @horizon, 121) AS datetime)
-      AND m.{due} >= CAST(CONVERT(datetime2(7), @since, 121) AS datetime)
+    WHERE m.{due} < {{tick: @horizon}}
+      AND m.{due} >= {{tick: @since}}
       AND {destination} <> N''
-      AND (@paused = N'[]' OR NOT EXISTS (
-        SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), @paused)) WITH (fits nvarchar(max) '$.fits') p
-        WHERE COALESCE({pausable}, N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
-      ))
-      AND NOT EXISTS (
-        SELECT 1 FROM {attempts} a
-        WHERE a.source = @source AND a.message_key = {key_text} COLLATE DATABASE_DEFAULT
-          AND a.next_attempt_at > SYSUTCDATETIME()
-      )
+      AND {{eligible: @paused; @source}}
     ORDER BY m.{due}
 ) oldest
 GROUP BY oldest.destination
@@ -108,7 +99,7 @@ WHERE p.object_id = OBJECT_ID(@table) AND p.index_id IN (0, 1);
 -- There are at most so many slices, and fewer if they would have less than `least_rows`; but none has
 -- more than `most_rows`. They have equal size. The order is by Due and key, so that messages with one
 -- Due can go to several slices. Skips rows that others hold; keeps no locks.
-SELECT CONVERT(varchar(27), CONVERT(datetime2(7), sliced.due), 121) AS due,
+SELECT {{tick_text: sliced.due}} AS due,
        CONVERT(nvarchar(250), sliced.message_key) AS id, sliced.total
 FROM (
     SELECT useful.due, useful.message_key, useful.position, useful.total,
@@ -123,17 +114,9 @@ FROM (
                    ROW_NUMBER() OVER (ORDER BY m.{due}, m.{key}) - 1 AS position,
                    COUNT_BIG(*) OVER () AS total
             FROM {delayed} m WITH (READPAST, READCOMMITTEDLOCK)
-            WHERE m.{due} < CAST(CONVERT(datetime2(7), @horizon, 121) AS datetime)
-              AND m.{due} >= CAST(CONVERT(datetime2(7), @since, 121) AS datetime)
-              AND (@paused = N'[]' OR NOT EXISTS (
-                SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), @paused)) WITH (fits nvarchar(max) '$.fits') p
-                WHERE COALESCE({pausable}, N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
-              ))
-              AND NOT EXISTS (
-                SELECT 1 FROM {attempts} a
-                WHERE a.source = @source AND a.message_key = {key_text} COLLATE DATABASE_DEFAULT
-                  AND a.next_attempt_at > SYSUTCDATETIME()
-              )
+            WHERE m.{due} < {{tick: @horizon}}
+              AND m.{due} >= {{tick: @since}}
+              AND {{eligible: @paused; @source}}
         ) pending
     ) useful
 ) sliced
@@ -151,7 +134,7 @@ ORDER BY sliced.position;
 SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total
 FROM (VALUES /* bounds */) AS s (slice, first_due, first_key, end_due, end_key)
 OUTER APPLY (
-    SELECT STRING_AGG(CONVERT(varchar(max), CONVERT(varchar(27), CONVERT(datetime2(7), k.due), 121)), ',')
+    SELECT STRING_AGG(CONVERT(varchar(max), {{tick_text: k.due}}), ',')
                WITHIN GROUP (ORDER BY k.position) AS claim_keys,
            STRING_AGG(CONVERT(varchar(max), k.bytes), ',')
                WITHIN GROUP (ORDER BY k.position) AS sizes,
@@ -161,19 +144,11 @@ OUTER APPLY (
                COALESCE(DATALENGTH(m.Headers), 0) + COALESCE(DATALENGTH(m.{body}), 0) AS bytes,
                ROW_NUMBER() OVER (ORDER BY m.{due}, m.{key}) - 1 AS position
         FROM {delayed} m WITH (READPAST, READCOMMITTEDLOCK)
-        WHERE m.{due} < CAST(CONVERT(datetime2(7), {horizon}, 121) AS datetime)
+        WHERE m.{due} < {{tick: {horizon}}}
           AND m.{due} >= s.first_due AND m.{due} <= s.end_due
           AND (m.{due} > s.first_due OR m.{key} >= s.first_key)
           AND (m.{due} < s.end_due OR m.{key} < s.end_key)
-          AND ({paused} = N'[]' OR NOT EXISTS (
-            SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), {paused})) WITH (fits nvarchar(max) '$.fits') p
-            WHERE COALESCE({pausable}, N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
-          ))
-          AND NOT EXISTS (
-            SELECT 1 FROM {attempts} a
-            WHERE a.source = {source} AND a.message_key = {key_text} COLLATE DATABASE_DEFAULT
-              AND a.next_attempt_at > SYSUTCDATETIME()
-          )
+          AND {{eligible: {paused}; {source}}}
     ) k
     GROUP BY k.position / 1000
 ) chunk

@@ -32,53 +32,29 @@ WHERE i.is_disabled = 0 AND i.type IN (1, 2) AND ic.key_ordinal = 1
 -- name: create_queue
 -- Creates a queue table as the transport does, unless it exists. An application lock lets one
 -- session at a time create it.
-IF OBJECT_ID(N'{queue_literal}', 'U') IS NULL
-BEGIN
-    DECLARE @Answer int;
-    EXEC @Answer = sp_getapplock @Resource = N'{queue_lock}', @LockMode = 'Exclusive',
-        @LockOwner = 'Session', @LockTimeout = 30000;
-    IF @Answer < 0 THROW 50000, N'Another session has been creating this table for too long', 1;
-    BEGIN TRY
-        IF OBJECT_ID(N'{queue_literal}', 'U') IS NULL
-        BEGIN
-            CREATE TABLE {queue} (
-                Id uniqueidentifier NOT NULL,
-                CorrelationId varchar(255),
-                ReplyToAddress varchar(255),
-                Recoverable bit NOT NULL,
-                Expires datetime,
-                Headers nvarchar(max) NOT NULL,
-                Body varbinary(max),
-                RowVersion bigint IDENTITY(1,1) NOT NULL
-            );
-            CREATE NONCLUSTERED INDEX [Index_RowVersion] ON {queue} ([RowVersion] ASC);
-            CREATE NONCLUSTERED INDEX [Index_Expires] ON {queue} ([Expires]) INCLUDE ([Id], [RowVersion])
-                WHERE [Expires] IS NOT NULL;
-        END
-    END TRY
-    BEGIN CATCH
-        EXEC sp_releaseapplock @Resource = N'{queue_lock}', @LockOwner = 'Session';
-        THROW;
-    END CATCH;
-    EXEC sp_releaseapplock @Resource = N'{queue_lock}', @LockOwner = 'Session';
-END;
+{{create_once: queue
+    CREATE TABLE {queue} (
+        Id uniqueidentifier NOT NULL,
+        CorrelationId varchar(255),
+        ReplyToAddress varchar(255),
+        Recoverable bit NOT NULL,
+        Expires datetime,
+        Headers nvarchar(max) NOT NULL,
+        Body varbinary(max),
+        RowVersion bigint IDENTITY(1,1) NOT NULL
+    );
+    CREATE NONCLUSTERED INDEX [Index_RowVersion] ON {queue} ([RowVersion] ASC);
+    CREATE NONCLUSTERED INDEX [Index_Expires] ON {queue} ([Expires]) INCLUDE ([Id], [RowVersion])
+        WHERE [Expires] IS NOT NULL;
+}}
 
 -- name: add_body_string
 -- Adds the column that shows bodies as text, unless it exists. An application lock lets one session
 -- at a time do so. The table is locked for a moment.
-DECLARE @Answer int;
-EXEC @Answer = sp_getapplock @Resource = N'{queue_lock}', @LockMode = 'Exclusive',
-    @LockOwner = 'Session', @LockTimeout = 30000;
-IF @Answer < 0 THROW 50000, N'Another session has been changing this table for too long', 1;
-BEGIN TRY
+{{under_lock: queue; changing
     IF COL_LENGTH(N'{queue_literal}', 'BodyString') IS NULL
         ALTER TABLE {queue} ADD BodyString AS CAST(Body AS nvarchar(max));
-END TRY
-BEGIN CATCH
-    EXEC sp_releaseapplock @Resource = N'{queue_lock}', @LockOwner = 'Session';
-    THROW;
-END CATCH;
-EXEC sp_releaseapplock @Resource = N'{queue_lock}', @LockOwner = 'Session';
+}}
 
 -- name: probe_queue
 -- Inserts nothing. An error tells whether the queue table is missing or this user may not insert
@@ -106,68 +82,67 @@ FROM {queue} q WITH (READPAST, READCOMMITTEDLOCK)
 JOIN OPENJSON(CONVERT(nvarchar(max), @ids)) WITH (id uniqueidentifier '$') i ON i.id = q.Id
 WHERE q.RowVersion > @number;
 
--- name: send
--- Appends a message to a queue table. Without a time to be received, the message never expires.
--- Locks the new row only.
+-- fragment: without_counts
 DECLARE @Nocount varchar(3) = 'OFF';
 IF ((512 & @@OPTIONS) = 512) SET @Nocount = 'ON';
 SET NOCOUNT ON;
-DECLARE @Seconds int = @seconds, @Milliseconds int = @milliseconds;
-INSERT INTO {queue} (Id, Expires, Headers, Body)
-VALUES (
-    @id, DATEADD(ms, @Milliseconds, DATEADD(s, @Seconds, GETUTCDATE())), @headers,
-    CAST(@body AS varbinary(max))
-);
+$1
 IF @Nocount = 'OFF' SET NOCOUNT OFF;
+
+-- name: send
+-- Appends a message to a queue table. Without a time to be received, the message never expires.
+-- Locks the new row only.
+{{without_counts
+    DECLARE @Seconds int = @seconds, @Milliseconds int = @milliseconds;
+    INSERT INTO {queue} (Id, Expires, Headers, Body)
+    VALUES (
+        @id, DATEADD(ms, @Milliseconds, DATEADD(s, @Seconds, GETUTCDATE())), @headers,
+        CAST(@body AS varbinary(max))
+    );
+}}
 
 -- name: send_recoverable
 -- Appends a message to a queue table of the older shape. Without a time to be received, the message
 -- never expires. Locks the new row only.
-DECLARE @Nocount varchar(3) = 'OFF';
-IF ((512 & @@OPTIONS) = 512) SET @Nocount = 'ON';
-SET NOCOUNT ON;
-DECLARE @Seconds int = @seconds, @Milliseconds int = @milliseconds;
-INSERT INTO {queue} (Id, Recoverable, Expires, Headers, Body)
-VALUES (
-    @id, 1, DATEADD(ms, @Milliseconds, DATEADD(s, @Seconds, GETUTCDATE())), @headers,
-    CAST(@body AS varbinary(max))
-);
-IF @Nocount = 'OFF' SET NOCOUNT OFF;
+{{without_counts
+    DECLARE @Seconds int = @seconds, @Milliseconds int = @milliseconds;
+    INSERT INTO {queue} (Id, Recoverable, Expires, Headers, Body)
+    VALUES (
+        @id, 1, DATEADD(ms, @Milliseconds, DATEADD(s, @Seconds, GETUTCDATE())), @headers,
+        CAST(@body AS varbinary(max))
+    );
+}}
 
 -- name: receive
 -- Returns the first message that nobody holds, its expiry and the server's time, and removes the
 -- message. No row: there is nothing to receive. Locks the message's row; skips locked rows; never
 -- waits. The update lock on the row that the subquery finds is held until the transaction ends. No
 -- other session finds that row meanwhile, so the DELETE cannot miss it.
-DECLARE @Nocount varchar(3) = 'OFF';
-IF ((512 & @@OPTIONS) = 512) SET @Nocount = 'ON';
-SET NOCOUNT ON;
-DECLARE @Now datetime = GETUTCDATE();
-DELETE q
-OUTPUT deleted.Id AS id, deleted.Headers AS headers, deleted.Body AS body,
-    deleted.Expires AS expires, @Now AS utc_now
-FROM {queue} AS q WITH (ROWLOCK)
-WHERE q.RowVersion = (
-    SELECT TOP (1) RowVersion FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK) ORDER BY RowVersion
-);
-IF @Nocount = 'OFF' SET NOCOUNT OFF;
+{{without_counts
+    DECLARE @Now datetime = GETUTCDATE();
+    DELETE q
+    OUTPUT deleted.Id AS id, deleted.Headers AS headers, deleted.Body AS body,
+        deleted.Expires AS expires, @Now AS utc_now
+    FROM {queue} AS q WITH (ROWLOCK)
+    WHERE q.RowVersion = (
+        SELECT TOP (1) RowVersion FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK) ORDER BY RowVersion
+    );
+}}
 
 -- name: receive_with_columns
 -- Returns what `receive` does, and the two columns of the older shape in which senders of version 1
 -- put what others put into headers. Removes and locks as that does.
-DECLARE @Nocount varchar(3) = 'OFF';
-IF ((512 & @@OPTIONS) = 512) SET @Nocount = 'ON';
-SET NOCOUNT ON;
-DECLARE @Now datetime = GETUTCDATE();
-DELETE q
-OUTPUT deleted.Id AS id, deleted.Headers AS headers, deleted.Body AS body,
-    deleted.Expires AS expires, @Now AS utc_now,
-    deleted.CorrelationId AS correlation_id, deleted.ReplyToAddress AS reply_to_address
-FROM {queue} AS q WITH (ROWLOCK)
-WHERE q.RowVersion = (
-    SELECT TOP (1) RowVersion FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK) ORDER BY RowVersion
-);
-IF @Nocount = 'OFF' SET NOCOUNT OFF;
+{{without_counts
+    DECLARE @Now datetime = GETUTCDATE();
+    DELETE q
+    OUTPUT deleted.Id AS id, deleted.Headers AS headers, deleted.Body AS body,
+        deleted.Expires AS expires, @Now AS utc_now,
+        deleted.CorrelationId AS correlation_id, deleted.ReplyToAddress AS reply_to_address
+    FROM {queue} AS q WITH (ROWLOCK)
+    WHERE q.RowVersion = (
+        SELECT TOP (1) RowVersion FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK) ORDER BY RowVersion
+    );
+}}
 
 -- name: peek
 -- Returns how many messages nobody holds, at most a batch. Skips locked rows. Locks each row only
@@ -188,29 +163,14 @@ DELETE TOP (@batch) FROM {queue} WITH (ROWLOCK, READPAST, READCOMMITTEDLOCK) WHE
 -- name: create_subscriptions
 -- Creates the table of subscriptions as the transport does, unless it exists. An application lock
 -- lets one session at a time create it.
-IF OBJECT_ID(N'{subscriptions_literal}', 'U') IS NULL
-BEGIN
-    DECLARE @Answer int;
-    EXEC @Answer = sp_getapplock @Resource = N'{subscriptions_lock}', @LockMode = 'Exclusive',
-        @LockOwner = 'Session', @LockTimeout = 30000;
-    IF @Answer < 0 THROW 50000, N'Another session has been creating this table for too long', 1;
-    BEGIN TRY
-        IF OBJECT_ID(N'{subscriptions_literal}', 'U') IS NULL
-        BEGIN
-            CREATE TABLE {subscriptions} (
-                QueueAddress nvarchar(200) NOT NULL,
-                Endpoint nvarchar(200) NOT NULL,
-                Topic nvarchar(200) NOT NULL,
-                PRIMARY KEY CLUSTERED (Endpoint, Topic)
-            );
-        END
-    END TRY
-    BEGIN CATCH
-        EXEC sp_releaseapplock @Resource = N'{subscriptions_lock}', @LockOwner = 'Session';
-        THROW;
-    END CATCH;
-    EXEC sp_releaseapplock @Resource = N'{subscriptions_lock}', @LockOwner = 'Session';
-END;
+{{create_once: subscriptions
+    CREATE TABLE {subscriptions} (
+        QueueAddress nvarchar(200) NOT NULL,
+        Endpoint nvarchar(200) NOT NULL,
+        Topic nvarchar(200) NOT NULL,
+        PRIMARY KEY CLUSTERED (Endpoint, Topic)
+    );
+}}
 
 -- name: subscribe
 -- Subscribes an endpoint to a topic, or replaces the address of its subscription. Must run in a

@@ -63,73 +63,65 @@ GROUP BY i.index_id, c.name;
 SELECT r.[value] AS name, HAS_PERMS_BY_NAME(@name, 'OBJECT', r.[value]) AS is_granted
 FROM STRING_SPLIT(@rights, ',') r;
 
+-- fragment: under_lock
+-- The transport's lock for creating the table $1.
+DECLARE @Answer int;
+EXEC @Answer = sp_getapplock @Resource = N'{$1_lock}', @LockMode = 'Exclusive',
+    @LockOwner = 'Session', @LockTimeout = 30000;
+IF @Answer < 0 THROW 50000, N'Another session has been $2 this table for too long', 1;
+BEGIN TRY
+    $3
+END TRY
+BEGIN CATCH
+    EXEC sp_releaseapplock @Resource = N'{$1_lock}', @LockOwner = 'Session';
+    THROW;
+END CATCH;
+EXEC sp_releaseapplock @Resource = N'{$1_lock}', @LockOwner = 'Session';
+
+-- fragment: create_once
+IF OBJECT_ID(N'{$1_literal}', 'U') IS NULL
+BEGIN
+    {{under_lock: $1; creating
+        IF OBJECT_ID(N'{$1_literal}', 'U') IS NULL
+        BEGIN
+            $2
+        END
+    }}
+END;
+
 -- name: create_delayed
 -- Creates the delayed table as the transport does, unless it exists. An application lock lets one
 -- session at a time create it.
-IF OBJECT_ID(N'{delayed_literal}', 'U') IS NULL
-BEGIN
-    DECLARE @Answer int;
-    EXEC @Answer = sp_getapplock @Resource = N'{delayed_lock}', @LockMode = 'Exclusive',
-        @LockOwner = 'Session', @LockTimeout = 30000;
-    IF @Answer < 0 THROW 50000, N'Another session has been creating this table for too long', 1;
-    BEGIN TRY
-        IF OBJECT_ID(N'{delayed_literal}', 'U') IS NULL
-        BEGIN
-            CREATE TABLE {delayed} (
-                Headers nvarchar(max) NOT NULL,
-                Body varbinary(max),
-                Due datetime NOT NULL,
-                RowVersion bigint IDENTITY(1,1) NOT NULL
-            );
-            CREATE NONCLUSTERED INDEX [Index_Due] ON {delayed} ([Due]);
-        END
-    END TRY
-    BEGIN CATCH
-        EXEC sp_releaseapplock @Resource = N'{delayed_lock}', @LockOwner = 'Session';
-        THROW;
-    END CATCH;
-    EXEC sp_releaseapplock @Resource = N'{delayed_lock}', @LockOwner = 'Session';
-END;
+{{create_once: delayed
+    CREATE TABLE {delayed} (
+        Headers nvarchar(max) NOT NULL,
+        Body varbinary(max),
+        Due datetime NOT NULL,
+        RowVersion bigint IDENTITY(1,1) NOT NULL
+    );
+    CREATE NONCLUSTERED INDEX [Index_Due] ON {delayed} ([Due]);
+}}
 
 -- name: create_msmq_delayed
 -- Creates the MSMQ transport's table of delayed messages as its installer does, unless it exists.
 -- An application lock lets one session at a time create it.
-IF OBJECT_ID(N'{delayed_literal}', 'U') IS NULL
-BEGIN
-    DECLARE @Answer int;
-    EXEC @Answer = sp_getapplock @Resource = N'{delayed_lock}', @LockMode = 'Exclusive',
-        @LockOwner = 'Session', @LockTimeout = 30000;
-    IF @Answer < 0 THROW 50000, N'Another session has been creating this table for too long', 1;
-    BEGIN TRY
-        IF OBJECT_ID(N'{delayed_literal}', 'U') IS NULL
-        BEGIN
-            CREATE TABLE {delayed} (
-                Id nvarchar(250) NOT NULL PRIMARY KEY,
-                Destination nvarchar(200),
-                State varbinary(max),
-                Time datetime,
-                Headers varbinary(max) NOT NULL,
-                RetryCount int NOT NULL DEFAULT 0
-            );
-            CREATE INDEX [Index_Time] ON {delayed} ([Time]);
-        END
-    END TRY
-    BEGIN CATCH
-        EXEC sp_releaseapplock @Resource = N'{delayed_lock}', @LockOwner = 'Session';
-        THROW;
-    END CATCH;
-    EXEC sp_releaseapplock @Resource = N'{delayed_lock}', @LockOwner = 'Session';
-END;
+{{create_once: delayed
+    CREATE TABLE {delayed} (
+        Id nvarchar(250) NOT NULL PRIMARY KEY,
+        Destination nvarchar(200),
+        State varbinary(max),
+        Time datetime,
+        Headers varbinary(max) NOT NULL,
+        RetryCount int NOT NULL DEFAULT 0
+    );
+    CREATE INDEX [Index_Time] ON {delayed} ([Time]);
+}}
 
 -- name: create_due_index
 -- Creates the index on Due of a delayed table, as the installers do, unless an index that can be
 -- used begins with that column. An application lock lets one session at a time do so. Meanwhile
 -- nobody can write to the table.
-DECLARE @Answer int;
-EXEC @Answer = sp_getapplock @Resource = N'{delayed_lock}', @LockMode = 'Exclusive',
-    @LockOwner = 'Session', @LockTimeout = 30000;
-IF @Answer < 0 THROW 50000, N'Another session has been changing this table for too long', 1;
-BEGIN TRY
+{{under_lock: delayed; changing
     IF NOT EXISTS (
         SELECT 1
         FROM sys.indexes i
@@ -139,12 +131,7 @@ BEGIN TRY
           AND i.type IN (1, 2) AND ic.key_ordinal = 1 AND LOWER(QUOTENAME(c.name)) = LOWER(N'{due}')
     )
         CREATE NONCLUSTERED INDEX {index} ON {delayed} ({due});
-END TRY
-BEGIN CATCH
-    EXEC sp_releaseapplock @Resource = N'{delayed_lock}', @LockOwner = 'Session';
-    THROW;
-END CATCH;
-EXEC sp_releaseapplock @Resource = N'{delayed_lock}', @LockOwner = 'Session';
+}}
 
 -- name: create_journal
 -- Creates the tables that duesweep keeps beside the store: the ledger that each source is bound to,

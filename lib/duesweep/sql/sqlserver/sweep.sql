@@ -2,9 +2,7 @@
 
 -- name: try_lock
 -- Returns whether the session now holds this application lock. Never waits.
-DECLARE @Answer int;
-EXEC @Answer = sp_getapplock @Resource = @lock, @LockMode = 'Exclusive', @LockOwner = 'Session',
-    @LockTimeout = 0;
+{{get_lock: Exclusive; Session; 0}}
 SELECT CASE WHEN @Answer >= 0 THEN 1 ELSE 0 END AS locked;
 
 -- name: unlock
@@ -106,9 +104,7 @@ WHERE j.sweep_id = @sweep_id;
 -- Returns whether the sweep is still open. Waits for batches in flight; then holds the sweep's
 -- application lock alone until this transaction ends, so that no other batch can begin. Waits at
 -- most 25 s; `answer` is negative if that was not enough.
-DECLARE @Answer int;
-EXEC @Answer = sp_getapplock @Resource = @lock, @LockMode = 'Exclusive', @LockOwner = 'Transaction',
-    @LockTimeout = 25000;
+{{get_lock: Exclusive; Transaction; 25000}}
 SELECT @Answer AS answer, CASE WHEN s.closed_at IS NULL THEN 1 ELSE 0 END AS is_open
 FROM {sweeps} s
 WHERE s.sweep_id = @sweep_id;
@@ -116,9 +112,7 @@ WHERE s.sweep_id = @sweep_id;
 -- name: are_batches_over
 -- Returns whether the sweep is still open. Waits for no batch: `answer` is negative if one is in flight;
 -- else holds the sweep's application lock alone until this transaction ends. Takes no other locks.
-DECLARE @Answer int;
-EXEC @Answer = sp_getapplock @Resource = @lock, @LockMode = 'Exclusive', @LockOwner = 'Transaction',
-    @LockTimeout = 0;
+{{get_lock: Exclusive; Transaction; 0}}
 SELECT @Answer AS answer, CASE WHEN s.closed_at IS NULL THEN 1 ELSE 0 END AS is_open
 FROM {sweeps} s
 WHERE s.sweep_id = @sweep_id;
@@ -208,26 +202,31 @@ CROSS JOIN (
 WHERE j.position <= CASE WHEN l.longest > 0 AND @messages / l.longest > 1 THEN @messages / l.longest ELSE 1 END
 ORDER BY j.id;
 
--- name: exhausted_pieces
--- Returns the messages that a sealed sweep exhausted, in pieces of about so many bytes: the first and
--- the last id of each, its messages, and the size of its longest message. Nobody changes a sealed
--- sweep, so the pieces are the same each time. Keeps no locks.
+-- fragment: pieces
 SELECT MIN(m.id) AS first_id, MAX(m.id) AS last_id, COUNT_BIG(*) AS rows, MAX(m.bytes) AS longest
 FROM (
     SELECT s.id, s.bytes,
            (SUM(s.bytes) OVER (ORDER BY s.id ROWS UNBOUNDED PRECEDING) - s.bytes) / @piece_bytes AS piece
     FROM (
         -- The rest of a row takes about 1 kB.
-        SELECT j.id,
-               CONVERT(bigint, 1000 + COALESCE(DATALENGTH(j.headers_text), 0)
-                   + COALESCE(DATALENGTH(j.headers), 0) + COALESCE(DATALENGTH(j.body), 0)
-                   + COALESCE(DATALENGTH(j.error_text), 0) + COALESCE(DATALENGTH(j.stack), 0)) AS bytes
-        FROM {journal} j
-        WHERE j.sweep_id = @sweep_id AND j.kind = 'exhausted'
+        $1
     ) s
 ) m
 GROUP BY m.piece
 ORDER BY m.piece;
+
+-- name: exhausted_pieces
+-- Returns the messages that a sealed sweep exhausted, in pieces of about so many bytes: the first and
+-- the last id of each, its messages, and the size of its longest message. Nobody changes a sealed
+-- sweep, so the pieces are the same each time. Keeps no locks.
+{{pieces
+    SELECT j.id,
+           CONVERT(bigint, 1000 + COALESCE(DATALENGTH(j.headers_text), 0)
+               + COALESCE(DATALENGTH(j.headers), 0) + COALESCE(DATALENGTH(j.body), 0)
+               + COALESCE(DATALENGTH(j.error_text), 0) + COALESCE(DATALENGTH(j.stack), 0)) AS bytes
+    FROM {journal} j
+    WHERE j.sweep_id = @sweep_id AND j.kind = 'exhausted'
+}}
 
 -- name: read_exhausted
 -- Returns a piece of the messages that a sealed sweep exhausted. Times are microseconds since
