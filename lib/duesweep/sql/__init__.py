@@ -16,20 +16,7 @@ from functools import cache, partial
 from importlib.resources import files
 from textwrap import dedent
 
-TOPICS = (
-    "setup",
-    "plan",
-    "batch",
-    "sweep",
-    "command",
-    "message",
-    "queue",
-    "doctor",
-    "look",
-    "held",
-    "audit",
-    "upkeep",
-)
+TOPICS = ("setup", "plan", "batch", "sweep", "queue", "operators")
 _MARK = re.compile(r"^-- (name|fragment): (\w+)\n", re.MULTILINE)
 # Those within others first: what is in the braces has none.
 _USE = re.compile(r"\{\{(\w+)(?:: ((?:(?!\{\{).)*?))? *(?:\n((?:(?!\{\{)[\s\S])*?)\n *)?\}\}(?!\})")

@@ -105,6 +105,19 @@ SELECT message_key::text AS message_key, attempts, next_attempt_at <= clock_time
 FROM {attempts}
 WHERE source = %(source)s AND message_key = ANY(%(keys)s::uuid[]);
 
+-- name: reserve
+-- Reserves so many seconds of a limit, after those that are reserved already. Returns after how many
+-- seconds they begin. Locks the limit's row; waits for others that reserve.
+INSERT INTO {limits} AS l (source, pattern, free_at)
+VALUES (
+    %(source)s, %(pattern)s, clock_timestamp() + %(seconds)s::float8 * interval '1 second'
+)
+ON CONFLICT (source, pattern) DO UPDATE SET
+    free_at = greatest(l.free_at, clock_timestamp()) + %(seconds)s::float8 * interval '1 second'
+RETURNING greatest(
+    0, extract(epoch FROM free_at - clock_timestamp())::float8 - %(seconds)s::float8
+) AS wait_seconds;
+
 -- name: set_lock_wait
 -- Sets how long this transaction waits for a lock from now on. Returns the value before and the new
 -- one.
@@ -200,4 +213,53 @@ INSERT INTO {journal} (
 ) VALUES (
     %(sweep_id)s, %(slice)s, 'slice', %(given)s, %(claimed)s, %(skipped)s, %(gone)s, %(later)s, %(held)s, %(left)s,
     %(reason)s, %(breakers)s
+);
+
+-- name: fetch_next_due
+-- Returns the eligible message that has been due longest. Locks it until this transaction ends;
+-- skips rows that others hold. `instant_us` is the instant at which it is due, as in a claim.
+SELECT d.{id}::text AS id, d.{headers} AS headers, d.{body} AS body, {destination} AS destination,
+       {{due_and_instant}}
+FROM {delayed} d
+WHERE d.{due} < %(horizon)s::timestamptz{utc}
+  AND {{not_in_back_off: clock_timestamp()}}
+ORDER BY d.{due}
+LIMIT 1
+FOR UPDATE OF d SKIP LOCKED;
+
+-- name: find_message
+-- Returns a message's key if the message is still there. Locks it until this transaction ends;
+-- waits for others that hold it.
+SELECT d.{id}::text AS id FROM {delayed} d WHERE d.{id} = %(key)s::uuid FOR UPDATE OF d;
+
+-- name: store_message
+-- Stores a message until an instant, as the transport does, and returns its key. The cast to
+-- timestamptz depends on the session's time zone, so this must run in the writers' time zone. Locks
+-- the new row only.
+INSERT INTO {delayed} (headers, body, due)
+VALUES (%(headers)s, %(body)s, timestamptz (%(due)s::timestamptz AT TIME ZONE 'UTC'))
+RETURNING id::text AS id;
+
+-- name: store_timeout
+-- Stores a timeout until an instant, as SQL persistence does: its Time is the clock time in UTC.
+-- Locks the new row only.
+INSERT INTO {delayed} (
+    "Id", "Destination", "SagaId", "State", "Time", "Headers", "PersistenceVersion"
+)
+VALUES (
+    %(message_key)s::uuid, %(destination)s, %(saga_id)s::uuid, %(body)s,
+    %(due)s::timestamptz AT TIME ZONE 'UTC', %(headers)s, %(version)s
+);
+
+-- name: send_later
+-- Stores a message until a delay has passed, as the transport does. The cast to timestamptz and
+-- whole days depend on the session's time zone, so this must run in the writers' time zone. Locks
+-- the new row only.
+INSERT INTO {delayed} (headers, body, due)
+VALUES (
+    %(headers)s, %(body)s,
+    timestamptz (now() AT TIME ZONE 'UTC') + make_interval(
+        days => %(days)s, hours => %(hours)s, mins => %(minutes)s,
+        secs => %(seconds)s + %(milliseconds)s / 1000.0
+    )
 );

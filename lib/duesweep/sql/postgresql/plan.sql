@@ -74,6 +74,20 @@ FROM (
 -- Returns how many messages have no Time. They never become due. Takes no locks.
 SELECT count(*) AS timeless FROM {delayed} d WHERE d.{due} IS NULL;
 
+-- name: next_due
+-- Returns the earliest Due from `since` on, as the instant at which it is due. NULL: there is none.
+-- Python's times end at the years 1 and 9999, so no Due is told as earlier or later than that, with
+-- two days for time zones. Takes no locks.
+SELECT CASE WHEN earliest.due IS NOT NULL THEN
+           (least(greatest(earliest.due, '0001-01-03 00:00:00+00'), '9999-12-29 00:00:00+00')
+               AT TIME ZONE %(zone)s::text) AT TIME ZONE 'UTC'
+       END AS due
+FROM (
+    SELECT min(d.{due}){utc} AS due
+    FROM {delayed} d
+    WHERE d.{due} >= %(since)s::timestamptz{utc} AND isfinite(d.{due})
+) earliest;
+
 -- name: count_stored
 -- Returns how many messages the store holds. Takes no locks.
 SELECT count(*) AS stored FROM {delayed};

@@ -1,4 +1,5 @@
--- Sweep: its life from open to closed, and how it is settled. In that order.
+-- Sweep: its life from open to closed, and how it is settled. In that order. An operator's command has
+-- a row in the same table, and lives and is settled like a sweep.
 
 -- name: try_lock
 -- Returns whether the session now holds this advisory lock. Never waits.
@@ -22,6 +23,10 @@ SELECT sweep_id, closed_at IS NOT NULL AS is_closed, sealed_at, command IS NOT N
 FROM {sweeps}
 WHERE source = %(source)s
 ORDER BY started_at;
+
+-- name: read_commands
+-- Returns the commands of a source that are not settled. Takes no locks.
+SELECT sweep_id, command FROM {sweeps} WHERE source = %(source)s AND command IS NOT NULL;
 
 -- name: measure_unsettled
 -- Returns how much the journal holds of a source: messages, bytes, and sweeps and commands. Reads the
@@ -65,6 +70,13 @@ WHERE a.source = gone.source AND a.message_key = gone.message_key;
 -- Opens a sweep. Its row is the fence: every batch of the sweep locks it. Locks the new row only.
 INSERT INTO {sweeps} (sweep_id, source, horizon, engine, attempts_changed)
 VALUES (%(sweep_id)s, %(source)s, %(horizon)s, %(engine)s, %(attempts_changed)s);
+
+-- name: open_command
+-- Opens an operator's command. Its row is the fence, as a sweep's is. Locks the new row only.
+INSERT INTO {sweeps} (sweep_id, source, horizon, command, given_by, given_reason)
+VALUES (
+    %(sweep_id)s, %(source)s, %(horizon)s, %(command)s, %(given_by)s, %(given_reason)s
+);
 
 -- name: set_planned
 -- Stores how many messages each slice was planned with, and by which horizon. Locks the sweep's row.
@@ -114,6 +126,16 @@ SELECT sweep_id, source, started_at, closed_at, horizon, planned, over_limit, at
        remaining, reason, engine, stop_at
 FROM {sweeps}
 WHERE sweep_id = %(sweep_id)s;
+
+-- name: read_command
+-- Returns what a command is, and whether it changed retry counters. No row: it is a sweep. Takes no
+-- locks.
+SELECT s.command, s.given_by, s.given_reason, EXISTS (
+    SELECT FROM {changes} c
+    WHERE c.sweep_id = s.sweep_id AND c.attempts > 0 AND c.change IN ('cancelled', 'rescheduled')
+) AS attempts_changed
+FROM {sweeps} s
+WHERE s.sweep_id = %(sweep_id)s AND s.command IS NOT NULL;
 
 -- name: total_batches
 -- Returns what the batches of a sweep did, one row for each slice. Takes no locks.
@@ -198,6 +220,17 @@ ORDER BY m.piece;
     WHERE j.sweep_id = %(sweep_id)s AND j.kind = 'exhausted'
 }}
 
+-- name: changes_pieces
+-- Returns what a sealed command changed, in pieces of about so many bytes: the first and the last id of
+-- each, its changes, and the size of its longest one. Nobody changes a sealed command, so the pieces are
+-- the same each time. Takes no locks.
+{{pieces
+    SELECT c.id,
+           1000 + 2 * coalesce(octet_length(c.headers), 0)::bigint + coalesce(octet_length(c.body), 0) AS bytes
+    FROM {changes} c
+    WHERE c.sweep_id = %(sweep_id)s
+}}
+
 -- name: read_exhausted
 -- Returns a piece of the messages that a sealed sweep exhausted. Times are microseconds since
 -- 1970-01-01 UTC, so that no session's time zone changes them. Spark runs this over JDBC as a
@@ -214,6 +247,17 @@ SELECT j.id, j.sweep_id::text AS sweep_id, j.message_key::text AS message_key, j
 FROM {journal} j
 WHERE j.sweep_id = {sweep_id}::uuid AND j.kind = 'exhausted'
   AND j.id BETWEEN {first_id}::bigint AND {last_id}::bigint
+
+-- name: read_changes
+-- Returns a piece of what a sealed command changed. Times are microseconds since 1970-01-01 UTC. Spark
+-- runs this over JDBC as a subquery and can bind no values, so the ids are literals. Takes no locks.
+SELECT c.id, c.sweep_id::text AS sweep_id, s.command, c.change, c.changed_us AS changed_at, s.given_by,
+       s.given_reason AS reason, c.message_key, c.message_id, c.message_type, c.destination,
+       c.due_before_us AS due_before, c.due_after_us AS due_after, c.queue, c."of", c.new_key, c.attempts,
+       c.headers, c.headers AS headers_text, c.body, c.body_bytes
+FROM {changes} c
+JOIN {sweeps} s ON s.sweep_id = c.sweep_id
+WHERE c.sweep_id = {sweep_id}::uuid AND c.id BETWEEN {first_id}::bigint AND {last_id}::bigint
 
 -- name: read_retries
 -- Returns the retry counters of a source. Spark runs this over JDBC as a subquery and can bind no
@@ -234,6 +278,11 @@ SELECT * FROM ({query}) AS page WHERE {key} > %(after)s ORDER BY {key} LIMIT %(m
 -- Deletes journal rows of a settled sweep, at most 500 at a time. Locks these rows.
 DELETE FROM {journal}
 WHERE id IN (SELECT id FROM {journal} WHERE sweep_id = %(sweep_id)s LIMIT 500);
+
+-- name: delete_changes
+-- Deletes changes of a settled command, at most 500 at a time. Locks these rows.
+DELETE FROM {changes}
+WHERE id IN (SELECT id FROM {changes} WHERE sweep_id = %(sweep_id)s LIMIT 500);
 
 -- name: delete_sweep
 -- Deletes a settled sweep, after its journal rows. Locks that row.

@@ -6,12 +6,6 @@
 -- each is cast in a subquery with TOP, beforehand: Babelfish uses no index for a value that is cast in
 -- the comparison.
 
--- fragment: tick
-CAST(CONVERT(datetime2(7), $1, 121) AS datetime)
-
--- fragment: tick_text
-CONVERT(varchar(27), CONVERT(datetime2(7), $1), 121)
-
 -- fragment: get_lock
 DECLARE @Answer int;
 EXEC @Answer = sp_getapplock @Resource = @lock, @LockMode = '$1', @LockOwner = '$2',
@@ -148,6 +142,25 @@ FROM {{listed: @keys}} k
 JOIN {attempts} a WITH (READPAST, READCOMMITTEDLOCK)
   ON a.source = @source AND a.message_key = k.[value] COLLATE DATABASE_DEFAULT;
 
+-- name: reserve
+-- Reserves so many seconds of a limit, after those that are reserved already. Returns after how
+-- many seconds they begin. Locks the limit's row until this transaction ends; waits for others that
+-- reserve.
+DECLARE @Now bigint = DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME());
+DECLARE @Length bigint = CONVERT(bigint, CONVERT(float, @seconds) * 1000000);
+INSERT INTO {limits} (source, pattern, free_us)
+SELECT @source, @pattern, @Now
+WHERE NOT EXISTS (
+    SELECT 1 FROM {limits} l WITH (UPDLOCK, HOLDLOCK) WHERE l.source = @source AND l.pattern = @pattern
+);
+UPDATE {limits} WITH (UPDLOCK)
+SET free_us = CASE WHEN free_us > @Now THEN free_us ELSE @Now END + @Length
+WHERE source = @source AND pattern = @pattern;
+SELECT CASE WHEN l.free_us - @Length > @Now THEN (l.free_us - @Length - @Now) / 1000000.0 ELSE 0.0 END
+           AS wait_seconds
+FROM {limits} l
+WHERE l.source = @source AND l.pattern = @pattern;
+
 -- name: lock_sweep_counters
 -- Returns how many messages the sweep has exhausted. Holds an application lock until this
 -- transaction ends, so that the sweep's slices count one after another. Waits at most 10 s;
@@ -280,3 +293,61 @@ INSERT INTO {journal} (
 ) VALUES (
     @sweep_id, @slice, 'slice', @given, @claimed, @skipped, @gone, @later, @held, @left, @reason, @breakers
 );
+
+-- name: fetch_next_due
+-- Returns the eligible message that has been due longest. Locks rows only, until this transaction
+-- ends; skips rows that others hold. Looks at no more than 2,000 rows: with their pages, they stay
+-- below the 5,000 locks at which SQL Server locks the whole table.
+SELECT TOP (1) l.message_key, {{tick_text: l.due}} AS due,
+       l.headers, l.body, l.destination, l.attempts
+FROM (
+    {{locked_rows}}
+    WHERE m.{due} < GETUTCDATE()
+    ORDER BY m.{due}
+) l
+WHERE NOT EXISTS (
+    {{back_off_of: l.message_key}}
+  )
+ORDER BY l.due;
+
+-- name: find_message
+-- Returns a message's key if the message is still there with this Due. Locks it until this
+-- transaction ends; waits for others that hold it.
+SELECT d.{key} AS message_key
+FROM {delayed} d WITH (UPDLOCK, ROWLOCK)
+WHERE d.{due} = {{tick: @due}} AND d.{key} = CONVERT({key_type}, @message_key){collate};
+
+-- name: store_message
+-- Stores a message until an instant, and returns its key. Locks the new row only.
+INSERT INTO {delayed} (Headers, Body, Due)
+OUTPUT inserted.RowVersion AS message_key
+VALUES (@headers, CONVERT(varbinary(max), @body), CONVERT(datetime, @due, 121));
+
+-- name: store_msmq_message
+-- Stores a message until an instant, in the MSMQ transport's table. Locks the new row only.
+INSERT INTO {delayed} (Id, Destination, Time, Headers, State)
+VALUES (
+    @message_key, @destination, CONVERT(datetime, @due, 121), CONVERT(varbinary(max), @headers),
+    CONVERT(varbinary(max), @body)
+);
+
+-- name: store_timeout
+-- Stores a timeout until an instant, as SQL persistence does. Locks the new row only.
+INSERT INTO {delayed} (Id, Destination, SagaId, State, Time, Headers, PersistenceVersion)
+VALUES (
+    CONVERT(uniqueidentifier, @message_key), @destination, CONVERT(uniqueidentifier, @saga_id),
+    CONVERT(varbinary(max), @body), CONVERT(datetime, @due, 121), @headers, @version
+);
+
+-- name: send_later
+-- Stores a message until a delay has passed, as the transport does. Locks the new row only.
+{{without_counts
+    DECLARE @Due datetime = GETUTCDATE();
+    SET @Due = DATEADD(ms, @milliseconds, @Due);
+    SET @Due = DATEADD(s, @seconds, @Due);
+    SET @Due = DATEADD(n, @minutes, @Due);
+    SET @Due = DATEADD(hh, @hours, @Due);
+    SET @Due = DATEADD(d, @days, @Due);
+    INSERT INTO {delayed} (Headers, Body, Due)
+    VALUES (@headers, CAST(@body AS varbinary(max)), @Due);
+}}

@@ -1,5 +1,11 @@
 -- Plan: the horizon, what is due and eligible, and how it is cut into slices. In a sweep's order.
 
+-- fragment: tick
+CAST(CONVERT(datetime2(7), $1, 121) AS datetime)
+
+-- fragment: tick_text
+CONVERT(varchar(27), CONVERT(datetime2(7), $1), 121)
+
 -- name: horizon
 -- Returns the horizon, which is the server's time, as text that is exact to the tick. NServiceBus's
 -- own predicate (Due < GETUTCDATE()) treats a message as due if its Due is before the horizon.
@@ -45,6 +51,13 @@ FROM (
 -- Returns how many messages have no Time. They never become due. Skips rows that others hold; keeps
 -- no locks.
 SELECT COUNT_BIG(*) AS timeless FROM {delayed} d WITH (READPAST, READCOMMITTEDLOCK) WHERE d.{due} IS NULL;
+
+-- name: next_due
+-- Returns the earliest Due from `since` on. NULL: there is none. Skips rows that others hold; keeps no
+-- locks.
+SELECT {{tick_text: MIN(d.{due})}} AS due
+FROM {delayed} d WITH (READPAST, READCOMMITTEDLOCK)
+WHERE d.{due} >= {{tick: @since}};
 
 -- name: count_stored
 -- Returns how many messages the store holds, with those that others hold or have not committed yet.

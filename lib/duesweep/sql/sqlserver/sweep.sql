@@ -1,4 +1,5 @@
--- Sweep: its life from open to closed, and how it is settled. In that order.
+-- Sweep: its life from open to closed, and how it is settled. In that order. An operator's command has
+-- a row in the same table, and lives and is settled like a sweep.
 
 -- name: try_lock
 -- Returns whether the session now holds this application lock. Never waits.
@@ -17,6 +18,12 @@ SELECT LOWER(CONVERT(varchar(36), s.sweep_id)) AS sweep_id,
 FROM {sweeps} s
 WHERE s.source = @source
 ORDER BY s.started_at;
+
+-- name: read_commands
+-- Returns the commands of a source that are not settled. Keeps no locks.
+SELECT LOWER(CONVERT(varchar(36), s.sweep_id)) AS sweep_id, s.command
+FROM {sweeps} s
+WHERE s.source = @source AND s.command IS NOT NULL;
 
 -- name: measure_unsettled
 -- Returns how much the journal holds of a source: messages, bytes, and sweeps and commands. Reads the
@@ -75,6 +82,11 @@ WHERE source = @source
 -- Opens a sweep under a new id. Locks the new row only.
 INSERT INTO {sweeps} (sweep_id, source, horizon, engine, attempts_changed)
 VALUES (@sweep_id, @source, CONVERT(datetime2(7), @horizon, 121), @engine, @attempts_changed);
+
+-- name: open_command
+-- Opens an operator's command. Its row is the fence, as a sweep's is. Locks the new row only.
+INSERT INTO {sweeps} (sweep_id, source, horizon, command, given_by, given_reason)
+VALUES (@sweep_id, @source, CONVERT(datetime2(7), @horizon, 121), @command, @given_by, @given_reason);
 
 -- name: set_planned
 -- Stores how many messages each slice was planned with, as a JSON array, and by which horizon. Locks
@@ -136,6 +148,16 @@ SELECT LOWER(CONVERT(varchar(36), sweep_id)) AS sweep_id, source, started_at, cl
        remaining, reason, engine, stop_at
 FROM {sweeps}
 WHERE sweep_id = @sweep_id;
+
+-- name: read_command
+-- Returns what a command is, and whether it changed retry counters. No row: it is a sweep. Keeps no
+-- locks.
+SELECT s.command, s.given_by, s.given_reason, CASE WHEN EXISTS (
+    SELECT 1 FROM {changes} c
+    WHERE c.sweep_id = s.sweep_id AND c.attempts > 0 AND c.change IN ('cancelled', 'rescheduled')
+) THEN 1 ELSE 0 END AS attempts_changed
+FROM {sweeps} s
+WHERE s.sweep_id = @sweep_id AND s.command IS NOT NULL;
 
 -- name: total_batches
 -- Returns what the batches of a sweep did, one row for each slice. Keeps no locks.
@@ -228,6 +250,18 @@ ORDER BY m.piece;
     WHERE j.sweep_id = @sweep_id AND j.kind = 'exhausted'
 }}
 
+-- name: changes_pieces
+-- Returns what a sealed command changed, in pieces of about so many bytes: the first and the last id of
+-- each, its changes, and the size of its longest one. Nobody changes a sealed command, so the pieces are
+-- the same each time. Keeps no locks.
+{{pieces
+    SELECT c.id,
+           CONVERT(bigint, 1000 + COALESCE(DATALENGTH(c.headers_text), 0)
+               + COALESCE(DATALENGTH(c.headers), 0) + COALESCE(DATALENGTH(c.body), 0)) AS bytes
+    FROM {changes} c
+    WHERE c.sweep_id = @sweep_id
+}}
+
 -- name: read_exhausted
 -- Returns a piece of the messages that a sealed sweep exhausted. Times are microseconds since
 -- 1970-01-01 UTC, so that no session's time zone changes them. Spark runs this over JDBC as a
@@ -241,6 +275,18 @@ SELECT j.id, LOWER(CONVERT(varchar(36), j.sweep_id)) AS sweep_id, j.message_key,
 FROM {journal} j
 WHERE j.sweep_id = CONVERT(uniqueidentifier, {sweep_id}) AND j.kind = 'exhausted'
   AND j.id BETWEEN CONVERT(bigint, {first_id}) AND CONVERT(bigint, {last_id})
+
+-- name: read_changes
+-- Returns a piece of what a sealed command changed. Times are microseconds since 1970-01-01 UTC. Spark
+-- runs this over JDBC as a subquery and can bind no values, so the ids are literals. Keeps no locks.
+SELECT c.id, LOWER(CONVERT(varchar(36), c.sweep_id)) AS sweep_id, s.command, c.change,
+       c.changed_us AS changed_at, s.given_by, s.given_reason AS reason, c.message_key, c.message_id,
+       c.message_type, c.destination, c.due_before_us AS due_before, c.due_after_us AS due_after, c.queue,
+       c.[of], c.new_key, c.attempts, c.headers, c.headers_text, c.body, c.body_bytes
+FROM {changes} c
+JOIN {sweeps} s ON s.sweep_id = c.sweep_id
+WHERE c.sweep_id = CONVERT(uniqueidentifier, {sweep_id})
+  AND c.id BETWEEN CONVERT(bigint, {first_id}) AND CONVERT(bigint, {last_id})
 
 -- name: read_retries
 -- Returns the retry counters of a source. Spark runs this over JDBC as a subquery and can bind no
@@ -261,6 +307,11 @@ SELECT TOP (@most) * FROM ({query}) AS page WHERE {key} > @after ORDER BY {key};
 -- Deletes journal rows of a settled sweep. Locks these rows: at most 1,000 at a time, fewer than
 -- make SQL Server lock the whole table.
 DELETE TOP (1000) FROM {journal} WHERE sweep_id = @sweep_id;
+
+-- name: delete_changes
+-- Deletes changes of a settled command. Locks these rows: at most 1,000 at a time, fewer than make SQL
+-- Server lock the whole table.
+DELETE TOP (1000) FROM {changes} WHERE sweep_id = @sweep_id;
 
 -- name: delete_sweep
 -- Deletes a settled sweep, after its journal rows. Locks that row.
