@@ -23,7 +23,6 @@ from duesweep.errors import (
     TransactionLostError,
     UnusualBatchError,
 )
-from duesweep.queues.abilities import AppendsMessages
 from duesweep.queues.base import QueueSession
 from duesweep.stores.abilities import TakesMessages
 from duesweep.stores.base import TaskSession
@@ -55,41 +54,39 @@ class AllOrNothing:
         self._paused = Paused()
         # Not where the methods are inherited: see `TakesMessages`.
         self._can_take = job.queue.shares_transaction and "take" in vars(type(store))
+        # The contract's own answer would roll back each batch.
+        self._can_append = type(queue).append is not QueueSession.append
 
     def run(self, keys: Sequence[str]) -> SliceAccount | None:
         """Run a batch. None: nothing was done, it has to be run in the careful form."""
-        store, queue = self._store, self._queue
+        store = self._store
         if (
             self._unusual >= _MOST_UNUSUAL
             or not self._can_take
             or not isinstance(store, TakesMessages)
-            or not isinstance(queue, AppendsMessages)
+            or not self._can_append
         ):
             return None
         try:
             with self._store.transaction():
-                return self._run(store, queue, keys)
+                return self._run(store, keys)
         except (DestinationError, UnusualBatchError, TransactionLostError) as error:
             self._unusual += 1
             reason = str(error)
         _log.info("Slice %d: the careful form, because of: %s", self._slice_number, reason)
         return None
 
-    def _run(
-        self, store: TakesMessages, queue: AppendsMessages, keys: Sequence[str]
-    ) -> SliceAccount:
+    def _run(self, store: TakesMessages, keys: Sequence[str]) -> SliceAccount:
         job = self._job
         claim = store.take(job.run, keys)
         clock = StoreClock(claim.server_us, job.clock)
         self._paused = Paused(claim.paused, job.own_name)
-        outcomes = Outcomes(delivered=tuple(self._deliver(queue, claim.messages, clock)))
+        outcomes = Outcomes(delivered=tuple(self._deliver(claim.messages, clock)))
         if outcomes.claimed:
             store.finish_taken(job.run, self._slice_number, outcomes, clock.now_us())
         return SliceAccount(claimed=outcomes.claimed, gone=claim.gone, later=claim.later)
 
-    def _deliver(
-        self, queue: AppendsMessages, messages: Sequence[Message], store_clock: StoreClock
-    ) -> list[Delivered]:
+    def _deliver(self, messages: Sequence[Message], store_clock: StoreClock) -> list[Delivered]:
         deadline = self._job.clock.seconds() + CLAIM_SECONDS
         unreadable, groups = group_by_destination(messages)
         if unreadable:
@@ -107,7 +104,7 @@ class AllOrNothing:
             except MessageError as error:
                 raise UnusualBatchError(str(error)) from error
             with self._job.tracing.span(*send_span(destination, group)):
-                queue.append(destination, group)
+                self._queue.append(destination, group)
             name = str(destination)
             delivered += [Delivered(message, name) for message in group]
         return delivered

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from duesweep.context import SweepContext
 from duesweep.errors import ConfigError, MessageError, StoreError, UnreadableAddressError
-from duesweep.queues.base import Queue, QueueSession, Routing
+from duesweep.queues.base import Queue, QueueSession
 from duesweep.stores.abilities import KnowsDestinations
 from duesweep.stores.base import DriverSession
 from duesweep.stores.values import Horizon
@@ -84,9 +84,7 @@ def _find_connections_without_queues(
     unrouted: dict[str, str] = {}
     for address in destinations:
         try:
-            name, target = (
-                queue.resolve_route(address) if isinstance(queue, Routing) else ("", address)
-            )
+            name, target = queue.route(address)
         except UnreadableAddressError:
             # The message is at fault, not a setting.
             continue

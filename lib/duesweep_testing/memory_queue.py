@@ -13,7 +13,7 @@ from duesweep.errors import (
     QueueNotFoundError,
     UnusualBatchError,
 )
-from duesweep.queues.base import Destination, PromptQueueSession
+from duesweep.queues.base import Destination, Queue, QueueSession
 from duesweep.stores.base import TaskSession
 from duesweep_testing.builders import ENDPOINT
 from duesweep_testing.memory_sessions import MemoryTaskSession
@@ -29,7 +29,7 @@ class ArrivedMessage:
     body: bytes | None
 
 
-class MemoryQueue:
+class MemoryQueue(Queue):
     """Queues `names`. Messages are in `arrived` after their transaction commits: the store's, or
     with `own_transaction` the queue's own.
 
@@ -41,11 +41,6 @@ class MemoryQueue:
         self.arrived: dict[str, list[ArrivedMessage]] = {name: [] for name in (ENDPOINT, *names)}
         self.trouble: dict[str, Trouble] = {}
         self._own_transaction = own_transaction
-
-    @property
-    def longest_delay(self) -> int:
-        """0: they cannot defer messages."""
-        return 0
 
     @property
     def shares_transaction(self) -> bool:
@@ -67,7 +62,7 @@ class MemoryQueue:
                 raise ConfigError(f"There is no queue {name}")
 
 
-class MemoryQueueSession(PromptQueueSession):
+class MemoryQueueSession(QueueSession):
     """Delivers in the transaction of `store`; if that is None, in one that `commit` ends."""
 
     def __init__(self, queue: MemoryQueue, store: MemoryTaskSession | None) -> None:

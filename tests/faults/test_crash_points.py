@@ -12,8 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from duesweep.engines.spark import SparkEngine
-from duesweep.queues import abilities as of_queues
-from duesweep.queues import base as queues
+from duesweep.queues.base import QueueSession
 from duesweep.stores import abilities as of_stores
 from duesweep.stores import steering
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
@@ -42,7 +41,7 @@ _FAILURES = {"LedgerTables.append(errors)", "LedgerTables.replace_source(retries
 _TWO_ATTEMPTS = {"retry__max_attempts": 2, "retry__initial_seconds": 0}
 _ABILITIES = [
     ability
-    for module in (of_stores, steering, of_queues, queues)
+    for module in (of_stores, steering)
     for _, ability in inspect.getmembers(module, inspect.isclass)
     if getattr(ability, "_is_runtime_protocol", False)
 ]
@@ -223,3 +222,7 @@ def test_wrappers_have_the_classes_and_abilities_of_what_they_wrap(
             assert isinstance(wrapped, type(plain))
             for ability in _ABILITIES:
                 assert isinstance(wrapped, ability) == isinstance(plain, ability), ability
+        plainly, armed = (
+            type(each).append is QueueSession.append for each in (session, armed_session)
+        )
+        assert plainly == armed, "a sweep would use another form of a batch"

@@ -13,12 +13,12 @@ from duesweep.core.store_clock import StoreClock, micros
 from duesweep.core.tracing import NoTracing
 from duesweep.delivery import DeliveryResult, SliceDelivery
 from duesweep.errors import DuesweepError, MessageError
-from duesweep.queues.base import Confirmation, Destination
+from duesweep.queues.base import Confirmation, Destination, QueueSession
 from duesweep_testing.builders import DUE, delayed_row, message
 
 
 @dataclass(slots=True)
-class LateQueue:
+class LateQueue(QueueSession):
     """`late` are the answers to the keys that were sent; the keys in `silent` get none. `delivered`
     and `deferred` is what was asked for. What `trouble` names is raised: `resolve`, `deliver` or
     `defer` of a destination. `on_step` is called at the beginning of each step.
@@ -65,12 +65,6 @@ class LateQueue:
             {key: self.late[key] for key in asked if key in self.late},
             frozenset(key for key in asked if key in self.silent),
         )
-
-    def commit(self) -> None:
-        """Nothing to do."""
-
-    def rollback(self) -> None:
-        """Nothing to do."""
 
     def _meet(self, step: str, name: str) -> None:
         self.on_step(step)

@@ -18,8 +18,11 @@ from duesweep.errors import (
     TransactionLostError,
     UnusualBatchError,
 )
+from duesweep.queues.base import QueueSession
+from duesweep.stores.base import TaskSession
 from duesweep_testing.builders import DelayedRow, delayed_row
-from duesweep_testing.memory_queue import MemoryQueue
+from duesweep_testing.memory_queue import MemoryQueue, MemoryQueueSession
+from duesweep_testing.memory_sessions import MemoryTaskSession
 from support.dispatch_world import World, one, slice_end
 from support.taking import TakingSession, TakingStore
 
@@ -102,6 +105,29 @@ def test_queue_with_a_transaction_of_its_own_never_takes() -> None:
     """A rollback of the store would not undo what it has delivered."""
     store = TakingStore(*_rows(3))
     world = World(store, MemoryQueue("Billing", own_transaction=True))
+
+    world.sweep()
+
+    assert (store.taken, store.claimed) == ([], [3])
+    assert len(world.queue.arrived["Billing"]) == 3
+
+
+class _CarefulSession(MemoryQueueSession):
+    """Has the contract's own answer to `append`."""
+
+    append = QueueSession.append
+
+
+class _CarefulQueue(MemoryQueue):
+    @contextmanager
+    def open(self, store: TaskSession) -> Iterator[MemoryQueueSession]:
+        assert isinstance(store, MemoryTaskSession)
+        yield _CarefulSession(self, store)
+
+
+def test_queue_that_cannot_do_without_savepoints_never_takes() -> None:
+    store = TakingStore(*_rows(3))
+    world = World(store, _CarefulQueue("Billing"))
 
     world.sweep()
 

@@ -1,6 +1,6 @@
 """Asks the store whether there is work, before Spark starts."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -82,15 +82,13 @@ def look(
     on_spark = (for_spark or needs_spark)(
         context, lambda: _count(context, session, horizon, stop or Stop())
     )
-    notices = [*session.notices(), *_table_notices(session, context.queue)]
+    notices = [*session.notices(), *_table_notices(session), *context.queue.notices()]
     pauses, since = pauses_of(session), horizon.since
     return Look(True, on_spark, notices, pauses=pauses, since=since)  # noqa: FBT003 - two answers
 
 
-def _table_notices(*tested: object) -> Iterator[Problem]:
-    for each in tested:
-        if isinstance(each, NoticesTables):
-            yield from each.table_notices()
+def _table_notices(session: DriverSession) -> Sequence[Problem]:
+    return session.table_notices() if isinstance(session, NoticesTables) else ()
 
 
 def _find_next_due(session: DriverSession) -> NextDue | None:

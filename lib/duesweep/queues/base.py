@@ -1,20 +1,20 @@
-"""The contract of a queue: deliver a group of messages to one destination."""
+"""The contract of a queue: deliver a group of messages to one destination.
 
-from collections.abc import Collection, Mapping, Sequence
+A queue and its sessions inherit it: what few of them do has its answer here.
+"""
+
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from duesweep.core.message import Message
 from duesweep.core.store_clock import StoreClock
-from duesweep.errors import MessageError
+from duesweep.errors import MessageError, Problem, UnusualBatchError
 from duesweep.stores.base import TaskSession
 
-
-class Destination(Protocol):
-    """Where messages go; its text is the queue's name in the ledger. Hashable."""
-
-    def __str__(self) -> str: ...
+# Where messages go; its text is the queue's name in the ledger.
+Destination = Hashable
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,19 @@ class QueueSession(Protocol):
         """
         ...
 
-    def longest_delay(self, destination: Destination) -> int:
+    def append(self, destination: Destination, messages: Sequence[Message]) -> None:  # noqa: ARG002 - for all
+        """Deliver all of these messages in the store's transaction, without a savepoint. The short
+        form of a batch runs only where the session's class has this method.
+
+        Raises `UnusualBatchError` where the destination refuses one of them, `DestinationError`
+        where it takes nothing now: then the transaction has to be rolled back. Raises another
+        `StoreError` when the service is out of reach.
+        """
+        raise UnusualBatchError(f"{destination} cannot do without savepoints")
+
+    def longest_delay(self, destination: Destination) -> int:  # noqa: ARG002 - for all
         """For how many seconds the queue can defer a message; 0 where it cannot."""
-        ...
+        return 0
 
     def defer(
         self, destination: Destination, messages: Sequence[Message], clock: StoreClock
@@ -60,43 +70,25 @@ class QueueSession(Protocol):
         never earlier. Otherwise like `deliver`. `clock` says how long each message has to wait.
         That is never longer than `longest_delay`.
         """
-        ...
+        raise AssertionError(f"{destination} cannot defer {len(messages)} messages at {clock}")
 
-    def confirm(self, seconds: float) -> Confirmation:
+    def confirm(self, seconds: float) -> Confirmation:  # noqa: ARG002 - there is nothing to wait for
         """Wait, about `seconds` at most, for the queue's answers to all deliveries since the last
         call. Returns at once where `deliver` returns all answers.
         """
-        ...
+        return Confirmation()
 
     def commit(self) -> None:
         """Make deliveries durable, right before the store commits the removal of their messages.
-        Does nothing where the queue shares the store's transaction.
+        Does nothing where the queue shares the store's transaction, or its answers are final.
         """
-        ...
+        return
 
     def rollback(self) -> None:
         """Undo deliveries since the last commit: the store's transaction is lost. Does nothing
         where the queue shares that transaction.
         """
-        ...
-
-
-class PromptQueueSession:
-    """Base class for a queue that answers at once and cannot defer messages."""
-
-    def longest_delay(self, destination: Destination) -> int:  # noqa: ARG002 - the same for all
-        """0: it cannot defer messages."""
-        return 0
-
-    def defer(
-        self, destination: Destination, messages: Sequence[Message], clock: StoreClock
-    ) -> dict[str, MessageError]:
-        """Never called, since `longest_delay` is 0."""
-        raise AssertionError(f"{destination} cannot defer {len(messages)} messages at {clock}")
-
-    def confirm(self, seconds: float) -> Confirmation:  # noqa: ARG002 - there is nothing to wait for
-        """Nothing is pending."""
-        return Confirmation()
+        return
 
 
 class Queue(Protocol):
@@ -110,7 +102,7 @@ class Queue(Protocol):
     @property
     def longest_delay(self) -> int:
         """The most seconds for which one of its queues can defer a message; 0: none can."""
-        ...
+        return 0
 
     def open(self, store: TaskSession) -> AbstractContextManager[QueueSession]:
         """Open a session beside a store's session."""
@@ -124,14 +116,14 @@ class Queue(Protocol):
         """
         ...
 
-
-@runtime_checkable
-class Routing(Protocol):
-    """What a `Queue` of several connections can do besides."""
-
-    def resolve_route(self, address: str) -> tuple[str, str]:
-        """The connection that an address leads to, and the queue's address there.
+    def route(self, address: str) -> tuple[str, str]:
+        """The connection that an address leads to, and the queue's address there. The connection
+        has no name where there is only one.
 
         Raises a `MessageError` where it leads nowhere.
         """
-        ...
+        return "", address
+
+    def notices(self) -> Sequence[Problem]:
+        """What is wrong with its queues although they take messages, and what to do."""
+        return ()

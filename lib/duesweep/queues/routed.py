@@ -19,12 +19,9 @@ from duesweep.errors import (
     Problem,
     StoreError,
     TransactionLostError,
-    UnusualBatchError,
     may_pass,
 )
-from duesweep.queues.abilities import AppendsMessages
 from duesweep.queues.base import Confirmation, Destination, Queue, QueueSession
-from duesweep.stores.abilities import NoticesTables
 from duesweep.stores.base import TaskSession
 
 # For so long nobody opens a broken connection again, so that one try serves all destinations.
@@ -32,7 +29,7 @@ _REST_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class RoutedQueue:
+class RoutedQueue(Queue):
     """`connections` by name. `own_names` are the names of the endpoint's own queue in routes. To
     destinations that are not `allowed` nothing is delivered.
     """
@@ -44,27 +41,23 @@ class RoutedQueue:
 
     @property
     def shares_transaction(self) -> bool:
-        """Whether all deliveries are part of the store's transaction."""
         return all(queue.shares_transaction for queue in self.connections.values())
 
     @property
     def longest_delay(self) -> int:
-        """The longest time in seconds for which any of its connections can defer a message."""
         return max(queue.longest_delay for queue in self.connections.values())
 
-    def table_notices(self) -> Sequence[Problem]:
-        """What is wrong with the tables of its connections. One that is out of reach has none: it
-        only blocks its own destinations.
+    def notices(self) -> Sequence[Problem]:
+        """What is wrong on its connections. One that is out of reach has none: it only blocks its
+        own destinations.
         """
         found: list[Problem] = []
         for queue in self.connections.values():
-            if isinstance(queue, NoticesTables):
-                with suppress(StoreError):
-                    found += queue.table_notices()
+            with suppress(StoreError):
+                found += queue.notices()
         return found
 
-    def resolve_route(self, address: str) -> tuple[str, str]:
-        """The connection that an address is routed to, and the queue's address there."""
+    def route(self, address: str) -> tuple[str, str]:
         route = first_route(self.routes, address)
         return route.connection, route.name_of(address)
 
@@ -86,7 +79,7 @@ class RoutedQueue:
         holder, name = None, None
         if error_queue is not None:
             try:
-                holder, name = self.resolve_route(error_queue)
+                holder, name = self.route(error_queue)
             except NoRouteError as error:
                 raise ConfigError(
                     f"retry.error_queue: {error}", advice="add a [[route]] for it"
@@ -119,7 +112,7 @@ class _Blocked:
     until: float
 
 
-class RoutedQueueSession:
+class RoutedQueueSession(QueueSession):
     """One task's session on all its queues. `sessions` are the open ones, by connection;
     `open_session` opens one.
     """
@@ -156,7 +149,6 @@ class RoutedQueueSession:
         self._blocked[connection] = _Blocked(text, time.monotonic() + rest_seconds)
 
     def resolve(self, address: str | None) -> RoutedDestination:
-        """The destination of `address` by its route."""
         routes = self._queue.routes
         if address is None:
             route, written = own_route(routes, self._queue.own_names)
@@ -167,28 +159,22 @@ class RoutedQueueSession:
         return RoutedDestination(route.connection, session.resolve(route.name_of(written)))
 
     def longest_delay(self, destination: Destination) -> int:
-        """For how many seconds the destination's connection can defer a message."""
         session, own = self._session_of(destination)
         return session.longest_delay(own)
 
     def deliver(
         self, destination: Destination, messages: Sequence[Message]
     ) -> dict[str, MessageError]:
-        """Deliver to the destination's connection."""
         session, own = self._session_of(destination)
         return self._send(destination, lambda: session.deliver(own, messages))
 
     def append(self, destination: Destination, messages: Sequence[Message]) -> None:
-        """Deliver to the destination's connection, which shares the store's transaction."""
         session, own = self._session_of(destination)
-        if not isinstance(session, AppendsMessages):
-            raise UnusualBatchError(f"{destination} cannot do without savepoints")
         session.append(own, messages)
 
     def defer(
         self, destination: Destination, messages: Sequence[Message], clock: StoreClock
     ) -> dict[str, MessageError]:
-        """Defer on the destination's connection."""
         session, own = self._session_of(destination)
         return self._send(destination, lambda: session.defer(own, messages, clock))
 
@@ -204,11 +190,9 @@ class RoutedQueueSession:
         return Confirmation(refused, frozenset(unconfirmed))
 
     def commit(self) -> None:
-        """Commit on each connection that has delivered something."""
         self._end(lambda session: session.commit())
 
     def rollback(self) -> None:
-        """Forget what was delivered, on each connection."""
         self._end(lambda session: session.rollback())
 
     def _end(self, end: Callable[[QueueSession], None]) -> None:

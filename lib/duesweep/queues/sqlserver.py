@@ -2,16 +2,22 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import ClassVar
 
-from duesweep.checks.tables import SQL_SERVER_QUEUE_RIGHTS, wrong_columns
+from duesweep.checks.tables import (
+    SQL_SERVER_QUEUE_RIGHTS,
+    Columns,
+    WantedIndex,
+    WantedTable,
+    wrong_columns,
+)
 from duesweep.core.address import SqlServerAddresses, SqlServerTable
+from duesweep.core.headers import json as headers_json
 from duesweep.core.message import Message
-from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.sqlserver import SqlServerConnection, connect
 from duesweep.drivers.sqlserver.catalog import find_table, missing_rights
 from duesweep.errors import (
-    ConfigError,
     DestinationError,
     MessageError,
     NotAQueueError,
@@ -21,93 +27,97 @@ from duesweep.errors import (
     TransactionLostError,
 )
 from duesweep.queues.base import Destination
-from duesweep.queues.columns import SQL_SERVER
-from duesweep.queues.sqlserver_notices import queue_table_notices
-from duesweep.queues.sqlserver_shape import QueueShape, shape_of
-from duesweep.queues.tables import QueueTableSession
+from duesweep.queues.tables import CREATE, WAITED_FOR, QueueTables, QueueTableSession
 from duesweep.stores.base import TaskSession
 from duesweep.stores.sqlserver.check import check_session
 from duesweep.stores.sqlserver.task import SqlServerTaskSession
 
+# The columns of a queue, each with its allowed types.
+COLUMNS: Columns = {
+    "Id": frozenset({"uniqueidentifier"}),
+    "Headers": frozenset({"nvarchar", "varchar", "ntext"}),
+    "Body": frozenset({"varbinary", "image"}),
+    "Expires": frozenset({"datetime", "datetime2"}),
+    "RowVersion": frozenset({"bigint", "int"}),
+}
+# In tables of the older shape this column is NOT NULL and has no default.
+_RECOVERABLE = "Recoverable"
+_HEADERS, _NARROW = "Headers", "varchar"
 # Errors: no right on a table, no right on a column.
 _NO_RIGHT = {229, 230}
+# How many tables a notice names.
+_SHOWN = 3
+
+
+def sqlserver_queue(role: str, table: SqlServerTable) -> WantedTable:
+    """What delivery needs of a queue table, and the transport's indexes."""
+    name = table.sql
+    return WantedTable(
+        role=role,
+        name=name,
+        columns=COLUMNS,
+        rights=SQL_SERVER_QUEUE_RIGHTS,
+        create=CREATE[role],
+        unicode=_HEADERS,
+        indexes=(
+            WantedIndex(
+                "Expires",
+                "removing what has expired reads the whole queue",
+                f"CREATE NONCLUSTERED INDEX [Index_Expires] ON {name} ([Expires]) INCLUDE ([Id], "
+                "[RowVersion]) WHERE [Expires] IS NOT NULL",
+                partial=True,
+            ),
+            WantedIndex(
+                "RowVersion",
+                "its receiver looks for the oldest message in the whole queue",
+                f"CREATE NONCLUSTERED INDEX [Index_RowVersion] ON {name} ([RowVersion] ASC)",
+            ),
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class SqlServerQueue:
-    """All queue tables of one server.
+class SqlServerQueue(QueueTables):
+    """All queue tables of one server."""
 
-    `dsn` None: the store's own server and transaction. `setting` is the section that names the
-    server; `holds_own_queue`: the endpoint's own queue has to be there.
-    """
+    _GRANTEE: ClassVar[str] = "user"
+    _GRANT: ClassVar[str] = "grant it"
+    _SERVER: ClassVar[str] = "SQL Server"
 
     addresses: SqlServerAddresses
-    store_dsn: str = field(repr=False)
-    dsn: str | None = field(default=None, repr=False)
-    setting: str = "queues.default"
-    holds_own_queue: bool = True
-    timeouts: Timeouts = DEFAULT_TIMEOUTS
 
-    @property
-    def longest_delay(self) -> int:
-        """0: a table cannot defer messages."""
-        return 0
-
-    @property
-    def shares_transaction(self) -> bool:
-        """Whether deliveries are part of the store's transaction."""
-        return self.dsn is None
-
-    @contextmanager
-    def open(self, store: TaskSession) -> Iterator["SqlServerQueueSession"]:
-        """A session in the store's transaction, or on a connection of its own."""
-        if self.dsn is None:
-            if not isinstance(store, SqlServerTaskSession):
-                raise ConfigError(
-                    f"{self.setting} has no dsn, but the store is not in SQL Server",
-                    advice="give it one",
-                )
-            yield SqlServerQueueSession(store.connection, self.addresses)
-        else:
-            with connect(self.dsn, self.timeouts.task) as connection:
-                yield SqlServerQueueSession(connection, self.addresses, own_transaction=True)
-
-    def check(self, error_queue: str | None) -> None:
-        """Raise `ConfigError` where the server of `dsn` is not that of the endpoint's queues, or
-        `error_queue` is not a queue table that this user may insert into.
-        """
-        if self.dsn is None and error_queue is None:
-            return  # the store's own check covers this
-        with self._connect() as connection:
-            if self.dsn is not None:
-                check_session(connection, f"{self.setting}.dsn")
-                self._check_own_queue(connection)
-            if error_queue is not None:
-                _check_error_queue(connection, self.addresses, error_queue)
-
-    def table_notices(self) -> Sequence[Problem]:
-        """What is wrong with the queue tables of the database."""
-        with self._connect() as connection:
+    def notices(self) -> Sequence[Problem]:
+        with connect(self.dsn or self.store_dsn, self.timeouts.task) as connection:
             return list(queue_table_notices(connection, self.addresses.default_catalog))
 
-    def _check_own_queue(self, connection: SqlServerConnection) -> None:
-        if not self.holds_own_queue:
-            return
-        try:
-            describe_queue(connection, self.addresses.own_queue)
-        except MessageError as error:
-            raise ConfigError(
-                f"{self.setting}.dsn does not lead to the endpoint's queues: {error}",
-                advice="correct the dsn, or create the queue with the command `setup`",
-            ) from error
+    def _beside(self, store: TaskSession) -> "SqlServerQueueSession | None":
+        if not isinstance(store, SqlServerTaskSession):
+            return None
+        return SqlServerQueueSession(store.connection, self.addresses, own_transaction=False)
 
-    def _connect(self) -> SqlServerConnection:
-        if self.dsn is None:
-            return connect(self.store_dsn, self.timeouts.task)
-        try:
-            return connect(self.dsn, self.timeouts.task)
-        except ConfigError as error:
-            raise ConfigError(f"{self.setting}.dsn: {error.text}", advice=error.advice) from error
+    @contextmanager
+    def _connect(self, dsn: str) -> Iterator["SqlServerQueueSession"]:
+        with connect(dsn, self.timeouts.task) as connection:
+            yield SqlServerQueueSession(connection, self.addresses, own_transaction=True)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueShape:
+    """How a queue table is made. `has_recoverable`: it is of the older shape. `is_narrow`: its
+    headers hold the characters of one code page only, and any other would become a question mark.
+    """
+
+    has_recoverable: bool
+    is_narrow: bool
+
+    def headers(self, text: str) -> str:
+        """Headers as the table can hold them."""
+        return headers_json.escape_non_ascii(text) if self.is_narrow else text
+
+
+def shape_of(columns: Mapping[str, str]) -> QueueShape:
+    """The shape of a queue table with these columns and types."""
+    return QueueShape(_RECOVERABLE in columns, columns[_HEADERS] == _NARROW)
 
 
 class SqlServerQueueSession(QueueTableSession):
@@ -118,27 +128,43 @@ class SqlServerQueueSession(QueueTableSession):
         connection: SqlServerConnection,
         addresses: SqlServerAddresses,
         *,
-        own_transaction: bool = False,
+        own_transaction: bool,
     ) -> None:
-        super().__init__(connection, own_transaction=own_transaction)
+        super().__init__(connection, addresses, own_transaction=own_transaction)
         self._connection = connection
-        self._addresses = addresses
-        catalog = addresses.default_catalog
-        # Read before anything is claimed: a query during a claim would make it longer. Tables in
-        # other databases are read at their first use.
+        self._catalog = addresses.default_catalog
+        self._shapes: dict[Destination, QueueShape] = {}
+
+    def read_tables(self) -> None:
+        """Read those of the session's database. Tables in others are read at their first use."""
         self._shapes = {
-            SqlServerTable(catalog, row.schema, row.table): QueueShape(
+            SqlServerTable(self._catalog, row.schema, row.table): QueueShape(
                 bool(row.has_recoverable), bool(row.is_narrow)
             )
-            for row in connection.rows("queue_tables")
+            for row in self._connection.rows("queue_tables")
         }
+        self._known = set(self._shapes)
 
-    def resolve(self, address: str | None) -> SqlServerTable:
-        """The queue table that `address` names."""
-        table = self._addresses.parse(address)
-        if table not in self._shapes:
-            self._look_up(table)
-        return table
+    def check_database(self, setting: str) -> None:
+        check_session(self._connection, setting)
+
+    def missing_rights(self, table: Destination) -> Sequence[str]:
+        self._look_up(table)
+        assert isinstance(table, SqlServerTable)  # from `addresses`
+        return missing_rights(self._connection, table, SQL_SERVER_QUEUE_RIGHTS)
+
+    def _look_up(self, table: Destination) -> None:
+        assert isinstance(table, SqlServerTable)  # from `addresses`
+        try:
+            found = _columns_of(self._connection, table)
+        except TransactionLostError:
+            raise
+        except StoreError as error:
+            raise DestinationError(f"Queue table {table} cannot be read: {error}") from error
+        absent = wrong_columns(COLUMNS, found)
+        if absent:
+            raise NotAQueueError(f"{table} is not a queue table: it lacks {', '.join(absent)}")
+        self._shapes[table] = shape_of(found)
 
     def _insert(self, destination: Destination, messages: Sequence[Message]) -> None:
         assert isinstance(destination, SqlServerTable)  # from `resolve`
@@ -151,35 +177,11 @@ class SqlServerQueueSession(QueueTableSession):
         )
 
     def _find_fault(self, destination: Destination) -> MessageError | None:
-        """The error for the messages if the table is not a queue table any more; else None."""
-        assert isinstance(destination, SqlServerTable)
         try:
-            self._look_up(destination)
-        except MessageError as error:
-            return error
+            return super()._find_fault(destination)
         except StoreError:
             # The catalog is locked, because somebody alters the table. So the table exists.
             return None
-        return None
-
-    def _look_up(self, table: SqlServerTable) -> None:
-        self._shapes[table] = describe_queue(self._connection, table)
-
-
-def describe_queue(connection: SqlServerConnection, table: SqlServerTable) -> QueueShape:
-    """How a queue table is made. Raises `MessageError` if `table` is not a queue table,
-    `DestinationError` if that cannot be read now.
-    """
-    try:
-        found = _columns_of(connection, table)
-    except TransactionLostError:
-        raise
-    except StoreError as error:
-        raise DestinationError(f"Queue table {table} cannot be read: {error}") from error
-    absent = wrong_columns(SQL_SERVER, found)
-    if absent:
-        raise NotAQueueError(f"{table} is not a queue table: it lacks {', '.join(absent)}")
-    return shape_of(found)
 
 
 def _columns_of(connection: SqlServerConnection, table: SqlServerTable) -> Mapping[str, str]:
@@ -216,20 +218,48 @@ def _refuse_hidden(connection: SqlServerConnection, table: SqlServerTable) -> No
         )
 
 
-def _check_error_queue(
-    connection: SqlServerConnection, addresses: SqlServerAddresses, address: str
-) -> None:
-    try:
-        table = addresses.parse(address)
-        describe_queue(connection, table)
-    except (MessageError, DestinationError) as error:
-        raise ConfigError(
-            f"retry.error_queue is {address!r}: {error}", advice="create it or correct the setting"
-        ) from error
-    missing = missing_rights(connection, table, SQL_SERVER_QUEUE_RIGHTS)
-    if missing:
-        raise ConfigError(
-            f"retry.error_queue is {address!r}: the sweeper's user lacks {', '.join(missing)} on "
-            f"{table}",
-            advice="grant it",
-        )
+def queue_table_notices(connection: SqlServerConnection, catalog: str) -> Iterator[Problem]:
+    """Queue tables of the session's database, which is `catalog`, whose headers are varchar, or
+    that lack an index: they take messages, but the transport warns of its own.
+    """
+    rows = connection.rows("queue_tables")
+    narrow = [SqlServerTable(catalog, r.schema, r.table) for r in rows if r.is_narrow]
+    if narrow:
+        yield _narrow_headers(narrow)
+    # Some servers give names in lower case here.
+    indexed = {
+        (row.schema.lower(), row.table.lower(), row.column_name)
+        for row in connection.rows("queue_indexes")
+    }
+    lacking: dict[str, list[tuple[SqlServerTable, WantedIndex]]] = {}
+    for row in rows:
+        table = SqlServerTable(catalog, row.schema, row.table)
+        for index in sqlserver_queue(WAITED_FOR, table).indexes:
+            if (row.schema.lower(), row.table.lower(), index.column.lower()) not in indexed:
+                lacking.setdefault(index.column, []).append((table, index))
+    for column, found in lacking.items():
+        yield _missing_index(column, found)
+
+
+def _narrow_headers(tables: Sequence[SqlServerTable]) -> Problem:
+    return Problem(
+        f"The column Headers is varchar in {_names(tables)}: characters outside its code page "
+        "become question marks in what endpoints send there, while sweeps write them as escapes",
+        f"ALTER TABLE {tables[0].sql} ALTER COLUMN Headers nvarchar(max) NOT NULL, while its "
+        "endpoint is stopped",
+    )
+
+
+def _missing_index(column: str, found: Sequence[tuple[SqlServerTable, WantedIndex]]) -> Problem:
+    _, index = found[0]
+    return Problem(
+        f"No index that can be used begins with {column} in {_names([t for t, _ in found])}: "
+        f"{index.harm}",
+        f"run {index.statement}",
+    )
+
+
+def _names(tables: Sequence[SqlServerTable]) -> str:
+    more = len(tables) - _SHOWN
+    shown = ", ".join(table.sql for table in tables[:_SHOWN])
+    return shown + (f" and {more} more queue tables" if more > 0 else "")

@@ -1,13 +1,44 @@
-"""Delivers into queue tables of all dialects, in groups, under savepoints."""
+"""Queue tables of every dialect: where they are, and deliveries in groups, under savepoints."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from typing import Protocol
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol
 
 from duesweep.core.message import Message
-from duesweep.errors import DestinationError, MessageError, RefusedMessageError
-from duesweep.queues.base import Destination, PromptQueueSession
+from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
+from duesweep.errors import ConfigError, DestinationError, MessageError, RefusedMessageError
+from duesweep.queues.base import Destination, Queue, QueueSession
+from duesweep.stores.base import TaskSession
+
+# The default, in the default schema. All endpoints of a system use the same table.
+SUBSCRIPTION_TABLE = "SubscriptionRouting"
+# Columns that the queues of all dialects have, in lower case.
+SHARED_COLUMNS = frozenset({"id", "headers", "body", "expires"})
+
+OWN, ERROR = "endpoint's own queue", "error queue"
+WAITED_FOR, ROUTED = "queue that messages wait for", "queue that a [[route]] names"
+_SETUP = "run the command `setup`, or correct the setting that names it"
+_ELSEWHERE = (
+    "let its endpoint create it (NServiceBus's installers do), or add or correct a [[route]] that "
+    "says which queue is meant"
+)
+# What to do where the queue of a role is missing.
+CREATE = {OWN: _SETUP, ERROR: _SETUP, WAITED_FOR: _ELSEWHERE, ROUTED: _ELSEWHERE}
+
+
+class Addresses(Protocol):
+    """How an endpoint reads addresses."""
+
+    @property
+    def own_queue(self) -> Destination:
+        """The endpoint's own input queue."""
+        ...
+
+    def parse(self, address: str | None) -> Destination:
+        """The table that `address` names; None is the endpoint's own queue."""
+        ...
 
 
 class TransactedConnection(Protocol):
@@ -30,14 +61,25 @@ class TransactedConnection(Protocol):
         ...
 
 
-class QueueTableSession(PromptQueueSession, ABC):
+class QueueTableSession(QueueSession):
     """Delivers in the store's transaction: exactly once. With `own_transaction` it has its own,
     which is committed right before the store's: at least once.
     """
 
-    def __init__(self, connection: TransactedConnection, *, own_transaction: bool) -> None:
+    def __init__(
+        self, connection: TransactedConnection, addresses: Addresses, *, own_transaction: bool
+    ) -> None:
+        self.addresses = addresses
         self._transacted = connection
         self._own_transaction = own_transaction
+        self._known: set[Destination] = set()
+
+    def resolve(self, address: str | None) -> Destination:
+        table = self.addresses.parse(address)
+        if table not in self._known:
+            self._look_up(table)
+            self._known.add(table)
+        return table
 
     def deliver(
         self, destination: Destination, messages: Sequence[Message]
@@ -48,22 +90,45 @@ class QueueTableSession(PromptQueueSession, ABC):
         return self._deliver(destination, messages)
 
     def commit(self) -> None:
-        """Commit the deliveries, if they are not in the store's transaction."""
         if self._own_transaction:
             self._transacted.commit()
 
     def rollback(self) -> None:
-        """Roll back the deliveries, if they are not in the store's transaction."""
         if self._own_transaction:
             self._transacted.rollback()
+
+    @abstractmethod
+    def read_tables(self) -> None:
+        """Read which queue tables there are, before anything is claimed: a query during a claim
+        would make it longer.
+        """
+
+    @abstractmethod
+    def check_database(self, setting: str) -> None:
+        """Raise `ConfigError` for a database, which `setting` names, that takes no messages."""
+
+    @abstractmethod
+    def missing_rights(self, table: Destination) -> Sequence[str]:
+        """The rights that the sweeper lacks on a queue table. Raises as `_look_up` does."""
+
+    @abstractmethod
+    def _look_up(self, table: Destination) -> None:
+        """Raise `MessageError` if `table` is not a queue table, `StoreError` if that cannot be
+        read now.
+        """
 
     @abstractmethod
     def _insert(self, destination: Destination, messages: Sequence[Message]) -> None:
         """Insert the messages, all or none."""
 
-    @abstractmethod
     def _find_fault(self, destination: Destination) -> MessageError | None:
         """The error for the messages if the table is not a queue table any more; else None."""
+        try:
+            self._look_up(destination)
+        except MessageError as error:
+            self._known.discard(destination)
+            return error
+        return None
 
     def _deliver(
         self, destination: Destination, messages: Sequence[Message]
@@ -91,3 +156,94 @@ class QueueTableSession(PromptQueueSession, ABC):
         with self._transacted.transaction():
             refused = self._deliver(destination, messages[:half])
             return refused | self._deliver(destination, messages[half:])
+
+
+@dataclass(frozen=True, slots=True)
+class QueueTables(Queue):
+    """All queue tables of one database or server.
+
+    `dsn` None: the store's own, in the store's transaction. `setting` is the section that names the
+    database; `holds_own_queue`: the endpoint's own queue has to be there.
+    """
+
+    # Whom a server grants rights, what else to grant, and what the store has to be in.
+    _GRANTEE: ClassVar[str]
+    _GRANT: ClassVar[str]
+    _SERVER: ClassVar[str]
+
+    addresses: Addresses
+    store_dsn: str = field(repr=False)
+    dsn: str | None = field(default=None, repr=False)
+    setting: str = "queues.default"
+    holds_own_queue: bool = True
+    timeouts: Timeouts = DEFAULT_TIMEOUTS
+
+    @property
+    def shares_transaction(self) -> bool:
+        return self.dsn is None
+
+    @contextmanager
+    def open(self, store: TaskSession) -> Iterator[QueueTableSession]:
+        with ExitStack() as stack:
+            if self.dsn is None:
+                session = self._beside(store)
+                if session is None:
+                    raise ConfigError(
+                        f"{self.setting} has no dsn, but the store is not in {self._SERVER}",
+                        advice="give it one",
+                    )
+            else:
+                session = stack.enter_context(self._connect(self.dsn))
+            session.read_tables()
+            yield session
+
+    def check(self, error_queue: str | None) -> None:
+        if self.dsn is None and error_queue is None:
+            return  # the store's own check covers this
+        with ExitStack() as stack:
+            try:
+                session = stack.enter_context(self._connect(self.dsn or self.store_dsn))
+            except ConfigError as error:
+                if self.dsn is None:
+                    raise
+                text = f"{self.setting}.dsn: {error.text}"
+                raise ConfigError(text, advice=error.advice) from error
+            if self.dsn is not None:
+                self._check_database(session)
+            if error_queue is not None:
+                self._check_error_queue(session, error_queue)
+
+    @abstractmethod
+    def _beside(self, store: TaskSession) -> QueueTableSession | None:
+        """A session in the transaction of `store`; None if it is in another kind of database."""
+
+    @abstractmethod
+    def _connect(self, dsn: str) -> AbstractContextManager[QueueTableSession]:
+        """A session on a connection of its own."""
+
+    def _check_database(self, session: QueueTableSession) -> None:
+        session.check_database(f"{self.setting}.dsn")
+        if not self.holds_own_queue:
+            return
+        try:
+            session.resolve(None)
+        except MessageError as error:
+            raise ConfigError(
+                f"{self.setting}.dsn does not lead to the endpoint's queues: {error}",
+                advice="correct the dsn, or create the queue with the command `setup`",
+            ) from error
+
+    def _check_error_queue(self, session: QueueTableSession, address: str) -> None:
+        what = f"retry.error_queue is {address!r}"
+        try:
+            table = self.addresses.parse(address)
+            missing = session.missing_rights(table)
+        except (MessageError, DestinationError) as error:
+            raise ConfigError(
+                f"{what}: {error}", advice="create it or correct the setting"
+            ) from error
+        if missing:
+            raise ConfigError(
+                f"{what}: the sweeper's {self._GRANTEE} lacks {', '.join(missing)} on {table}",
+                advice=self._GRANT,
+            )

@@ -42,8 +42,8 @@ class KnowsDestinations(Protocol):
 
 @runtime_checkable
 class NoticesTables(Protocol):
-    """A driver's session, or a queue, that can tell what is wrong with its tables although sweeps
-    work. The doctor finds that by itself.
+    """A driver's session that can tell what is wrong with its tables although sweeps work. The
+    doctor finds that by itself.
     """
 
     def table_notices(self) -> Sequence[Problem]:

@@ -9,7 +9,7 @@ from duesweep.core.routing import NoRouteError, Route, first_route, own_route
 from duesweep.doctor.examine import Examination, Service
 from duesweep.doctor.spark import Needs
 from duesweep.errors import ConfigError
-from duesweep.queues.wanted import ERROR, OWN
+from duesweep.queues.tables import ERROR, OWN
 from duesweep.wiring.context import own_names, sweep_context
 from duesweep.wiring.destinations import Destinations
 from duesweep.wiring.dialects import QueueConnection, connections, queue_kind

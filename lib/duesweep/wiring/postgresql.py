@@ -6,8 +6,8 @@ from duesweep.config import Config
 from duesweep.core.address import PostgreSqlAddresses, TableName
 from duesweep.drivers.postgresql import database_of
 from duesweep.errors import ConfigError, MessageError
-from duesweep.queues.columns import SUBSCRIPTION_TABLE
 from duesweep.queues.postgresql import PostgreSqlQueue
+from duesweep.queues.tables import SUBSCRIPTION_TABLE
 from duesweep.stores.base import Store
 from duesweep.stores.postgresql.kinds import KINDS
 from duesweep.stores.postgresql.setup import PostgreSqlSetup

@@ -6,8 +6,8 @@ from duesweep.config import Config
 from duesweep.core.address import SqlServerAddresses, SqlServerTable
 from duesweep.drivers.sqlserver import database_of
 from duesweep.errors import ConfigError, MessageError
-from duesweep.queues.columns import SUBSCRIPTION_TABLE
 from duesweep.queues.sqlserver import SqlServerQueue
+from duesweep.queues.tables import SUBSCRIPTION_TABLE
 from duesweep.stores.base import Store
 from duesweep.stores.sqlserver.kinds import KINDS
 from duesweep.stores.sqlserver.setup import SqlServerSetup

@@ -21,7 +21,6 @@ from duesweep.context import SweepContext
 from duesweep.ledger import opening
 from duesweep.ledger.base import LedgerTables
 from duesweep.ledger.ledger import Ledger
-from duesweep.queues.abilities import AppendsMessages
 from duesweep.queues.base import Queue, QueueSession
 from duesweep.stores.abilities import TakesMessages
 from duesweep.stores.base import DriverSession, Store, TaskSession
@@ -112,7 +111,7 @@ def armed_queue(queue: Queue) -> Queue:
     @contextmanager
     def open_session(_: Queue, store: TaskSession) -> Iterator[QueueSession]:
         with queue.open(store) as session:
-            yield _armed(session, QueueSession, AppendsMessages)
+            yield _armed(session, QueueSession)
 
     return _derived(
         copy.copy(queue), open=open_session, __reduce__=lambda _: (armed_queue, (queue,))
@@ -128,6 +127,8 @@ def _armed(subject: Any, *contracts: type) -> Any:
         for name in METHODS[contract]
         # To inherit `take` does not count (see `TakesMessages`), so it must not seem to be its own.
         if name in (vars(kind) if name == "take" else dir(kind))
+        # Nor must the contract's own answer, which says that the session cannot do it.
+        and getattr(kind, name) is not QueueSession.append
     }
     return _derived(subject, **methods)
 

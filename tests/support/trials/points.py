@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import ClassVar
 
 from duesweep.ledger.base import LedgerTables
-from duesweep.queues.abilities import AppendsMessages
 from duesweep.queues.base import QueueSession
 from duesweep.stores.abilities import TakesMessages
 from duesweep.stores.base import DriverSession, TaskSession
@@ -36,8 +35,7 @@ WHEN = ("before", "after")
 _OF_SWEEPS: Mapping[type, Sequence[str]] = {
     TaskSession: ("claim", "finish", "transaction", "end_slice"),
     TakesMessages: ("take", "finish_taken"),
-    QueueSession: ("deliver", "confirm", "commit"),
-    AppendsMessages: ("append",),
+    QueueSession: ("deliver", "confirm", "commit", "append"),
     DriverSession: ("open_sweep", "plan", "close_sweep", "seal", "bind", "delete_settled"),
     LedgerTables: ("create", "append", "replace_source"),
 }
@@ -67,7 +65,7 @@ _TABLES_OF_COMMANDS: Mapping[str, Sequence[str]] = {
 SHORT_FORM = {
     "TakesMessages.take": "TaskSession.claim",
     "TakesMessages.finish_taken": "TaskSession.finish",
-    "AppendsMessages.append": "QueueSession.deliver",
+    "QueueSession.append": "QueueSession.deliver",
 }
 
 

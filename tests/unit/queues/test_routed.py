@@ -185,19 +185,19 @@ def test_deliveries_are_exactly_once_where_all_connections_share_the_stores_tran
 class _Noticing(MemoryQueue):
     """Has something to tell of its tables, or is out of reach."""
 
-    notices: tuple[Problem, ...] | StoreError = ()
+    found: tuple[Problem, ...] | StoreError = ()
 
-    def table_notices(self) -> tuple[Problem, ...]:
-        if isinstance(self.notices, StoreError):
-            raise self.notices
-        return self.notices
+    def notices(self) -> tuple[Problem, ...]:
+        if isinstance(self.found, StoreError):
+            raise self.found
+        return self.found
 
 
 def test_notices_on_tables_are_those_of_all_connections_that_are_in_reach() -> None:
     near, far, silent = _Noticing(), _Noticing(), MemoryQueue()
-    near.notices = StoreError("nobody listens", transient=True)
-    far.notices = (Problem("a", "b"),)
+    near.found = StoreError("nobody listens", transient=True)
+    far.found = (Problem("a", "b"),)
 
     routed = RoutedQueue({"near": near, "far": far, "silent": silent}, ROUTES, ("x",))
 
-    assert routed.table_notices() == [Problem("a", "b")]
+    assert routed.notices() == [Problem("a", "b")]

@@ -3,8 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from duesweep.queues.sqlserver_notices import queue_table_notices
-from duesweep.queues.sqlserver_shape import QueueShape, shape_of
+from duesweep.queues.sqlserver import QueueShape, queue_table_notices, shape_of
 
 
 class Catalog:

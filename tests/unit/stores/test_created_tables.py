@@ -7,7 +7,8 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from duesweep.queues import columns as queue_columns
+from duesweep.queues import postgresql as postgresql_queues
+from duesweep.queues import sqlserver as sqlserver_queues
 from duesweep.sql import statement
 from duesweep.stores.postgresql import journal_columns as postgresql
 from duesweep.stores.postgresql import kinds as postgresql_kinds
@@ -22,7 +23,7 @@ KINDS: dict[str, Mapping[str, TableKind]] = {
     "postgresql": postgresql_kinds.KINDS,
     "sqlserver": sqlserver_kinds.KINDS,
 }
-QUEUES = {"postgresql": queue_columns.POSTGRESQL, "sqlserver": queue_columns.SQL_SERVER}
+QUEUES = {"postgresql": postgresql_queues.COLUMNS, "sqlserver": sqlserver_queues.COLUMNS}
 # A serial is an integer with a sequence.
 SERIAL = {"serial": "integer"}
 CREATED_KINDS = [

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from duesweep.drivers.statements import Statements
 from duesweep.queues.base import Destination
+from duesweep.queues.tables import Addresses
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,19 +16,6 @@ class QueueStatements:
 
     send: str = "send"
     receive: str = "receive"
-
-
-class Addresses(Protocol):
-    """How an endpoint reads addresses."""
-
-    @property
-    def own_queue(self) -> Destination:
-        """The endpoint's own input queue."""
-        ...
-
-    def parse(self, address: str | None) -> Destination:
-        """The table that `address` names; None is the endpoint's own queue."""
-        ...
 
 
 class QueueDialect(Protocol):

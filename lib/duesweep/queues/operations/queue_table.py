@@ -12,8 +12,8 @@ from duesweep.core.message import Headers
 from duesweep.core.transport_message import OutgoingMessage, ReceivedMessage
 from duesweep.errors import ConfigError, NotAQueueError, QueueNotFoundError, StoreError
 from duesweep.queues.base import Destination
-from duesweep.queues.columns import SHARED_NAMES
 from duesweep.queues.operations.base import QueueDialect, QueueStatements
+from duesweep.queues.tables import SHARED_COLUMNS
 
 PURGE_BATCH_SIZE = 1_000
 PEEK_BATCH_SIZE = 100
@@ -133,7 +133,7 @@ class QueueTable:
                     f"There is no queue table {self.destination}",
                     advice="correct the address, or create it",
                 )
-            if absent := SHARED_NAMES - columns:
+            if absent := SHARED_COLUMNS - columns:
                 raise NotAQueueError(
                     f"{self.destination} is not a queue table: it lacks {', '.join(sorted(absent))}"
                 )

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from duesweep.errors import ConfigError
 from duesweep.queues.base import Destination
-from duesweep.queues.columns import SUBSCRIPTION_TABLE
 from duesweep.queues.operations.base import QueueDialect
+from duesweep.queues.tables import SUBSCRIPTION_TABLE
 
 __all__ = ["SUBSCRIPTION_TABLE", "Subscriptions"]
 

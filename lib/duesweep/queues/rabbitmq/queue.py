@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from duesweep.drivers.rabbitmq import Brokers
 from duesweep.errors import ConfigError, DestinationError, MessageError
+from duesweep.queues.base import Queue
 from duesweep.queues.rabbitmq import ladder
 from duesweep.queues.rabbitmq.link import Link, service_error
 from duesweep.queues.rabbitmq.punctuality import Punctuality
@@ -15,7 +16,7 @@ from duesweep.stores.base import TaskSession
 
 
 @dataclass(frozen=True, slots=True)
-class RabbitMqQueue:
+class RabbitMqQueue(Queue):
     """Endpoints of a vhost. Delivers at least once: what a broker confirmed cannot be taken back.
 
     `needs_ladder`: early messages are deferred. `is_punctual`: the first of them arrive at the

@@ -14,7 +14,7 @@ from duesweep.errors import (
     QueueNotFoundError,
     UnreadableAddressError,
 )
-from duesweep.queues.base import Confirmation, Destination
+from duesweep.queues.base import Confirmation, Destination, QueueSession
 from duesweep.queues.rabbitmq import ladder
 from duesweep.queues.rabbitmq.answers import Sent, answer_of, suspects
 from duesweep.queues.rabbitmq.declare import bind, find
@@ -39,7 +39,7 @@ class LadderMissingError(DestinationError):
     stored_name = "duesweep.queues.rabbitmq.session.LadderMissingError"
 
 
-class RabbitMqQueueSession:
+class RabbitMqQueueSession(QueueSession):
     """Publishes without waiting, with thousands in flight. `confirm` says what became of them."""
 
     def __init__(self, link: Link, style: Style, own_queue: str, punctuality: Punctuality) -> None:
@@ -127,9 +127,6 @@ class RabbitMqQueueSession:
         self._in_ladder -= answer.missing
         self._link.note(publisher.fault, is_fruitful=answer.is_fruitful)
         return answer.confirmation
-
-    def commit(self) -> None:
-        """Does nothing: what was confirmed is durable."""
 
     def rollback(self) -> None:
         """Forget the publications since the last `confirm`. They cannot be taken back."""

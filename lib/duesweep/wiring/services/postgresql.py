@@ -7,8 +7,7 @@ from duesweep.config import Config
 from duesweep.core.address import TableName
 from duesweep.doctor.examine import Service
 from duesweep.doctor.spark import Needs
-from duesweep.queues.columns import POSTGRESQL
-from duesweep.queues.wanted import postgresql_queue
+from duesweep.queues.postgresql import COLUMNS, postgresql_queue
 from duesweep.stores.postgresql.facts import PostgreSqlQuestion, gather, waiting_destinations
 from duesweep.wiring.dialects import QueueConnection, timeouts_of
 from duesweep.wiring.postgresql import store
@@ -25,7 +24,7 @@ def service(
         setting=f"{connection.setting}.dsn" if connection else "store.dsn",
         dsn=(own or config.store.dsn).get_secret_value(),
         queues=lambda: [(table, postgresql_queue(role, table)) for role, table in queues()],
-        queue_columns=POSTGRESQL,
+        queue_columns=COLUMNS,
         store=store(config) if connection is None else None,
         timeouts=timeouts_of(config),
     )

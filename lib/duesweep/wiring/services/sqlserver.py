@@ -8,7 +8,7 @@ from duesweep.core.address import SqlServerTable
 from duesweep.doctor.examine import Service
 from duesweep.doctor.spark import Needs
 from duesweep.drivers.sqlserver import OdbcDsn
-from duesweep.queues.wanted import sqlserver_queue
+from duesweep.queues.sqlserver import sqlserver_queue
 from duesweep.stores.sqlserver.facts import SqlServerQuestion, gather, waiting_destinations
 from duesweep.wiring.dialects import QueueConnection, timeouts_of
 from duesweep.wiring.sqlserver import store
