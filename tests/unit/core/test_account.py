@@ -1,5 +1,8 @@
 """Accounts of slices are closed by arithmetic, whatever the runs of a task saw."""
 
+from collections.abc import Sequence
+from dataclasses import fields
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,94 +25,78 @@ def end(reason: str | None = None, **counts: int) -> SliceEnd:
     return SliceEnd(SliceAccount(**counts), reason)
 
 
-def test_slice_that_claimed_all_is_complete() -> None:
-    assert slice_account(5, 5, [end(given=5, claimed=5)]) == SweepAccount(5, 5)
+_AWAY = "the server went away"
+# How many messages were planned, how many were claimed, what its runs told, and the account.
+_SLICES: dict[str, tuple[int, int, Sequence[SliceEnd], SweepAccount]] = {
+    "all were claimed": (5, 5, [end(given=5, claimed=5)], SweepAccount(5, 5)),
+    "each reason for not claiming has its own name": (
+        *(10, 4, [end(given=10, claimed=4, skipped=3, gone=2, later=1)]),
+        SweepAccount(10, 4, skipped=3, gone=2, later=1),
+    ),
+    "what nobody can explain is counted as such": (
+        *(10, 4, [end(given=10, claimed=4, skipped=3)]),
+        SweepAccount(10, 4, skipped=3, unexplained=3),
+    ),
+    "what left between the count and the read is gone": (
+        *(10, 7, [end(given=7, claimed=7)]),
+        SweepAccount(10, 7, gone=3),
+    ),
+    "what came between the count and the read was found": (
+        *(10, 12, [end(given=12, claimed=12)]),
+        SweepAccount(12, 12),
+    ),
+    "and was found where it was locked": (
+        *(10, 5, [end(given=12, claimed=5, skipped=7)]),
+        SweepAccount(12, 5, skipped=7),
+    ),
+    "without an end, what nobody claimed is left": (
+        *(10, 4, []),
+        SweepAccount(10, 4, left=6, is_complete=False, reason=CUT),
+    ),
+    "a slice that was cut has left what it has not seen": (
+        *(10, 4, [end(_AWAY, given=8, claimed=4, skipped=1, gone=2)]),
+        SweepAccount(10, 4, skipped=1, gone=2, left=3, is_complete=False, reason=_AWAY),
+    ),
+    "a complete run makes a read that broke off good": (
+        *(10, 9, [end("3 of 10", given=3, claimed=3), end(given=7, claimed=6, skipped=1)]),
+        SweepAccount(10, 9, skipped=1),
+    ),
+    "and so it does before it": (
+        *(10, 9, [end(given=7, claimed=6, skipped=1), end("3 of 10", given=3, claimed=3)]),
+        SweepAccount(10, 9, skipped=1),
+    ),
+    "what another run had claimed before the read is not gone": (
+        *(10, 5, [end("3 of 10", given=3, claimed=3), end(given=7, claimed=2, left=5)]),
+        SweepAccount(10, 5, left=5),
+    ),
+    "what one run saw locked while another claimed it counts as claimed": (
+        *(10, 10, [end(given=10, claimed=6, skipped=4), end("cut", given=10, claimed=4)]),
+        SweepAccount(10, 10),
+    ),
+    "what an unanswered commit had claimed does not hide what was left": (
+        *(100, 85, [end(given=100, claimed=65, gone=20, left=15)]),
+        SweepAccount(100, 85, left=15),
+    ),
+    "nor does what another run had claimed": (
+        *(100, 60, [end(given=100, claimed=10, gone=50, left=40)]),
+        SweepAccount(100, 60, left=40),
+    ),
+    "nor does what was locked by an unanswered commit": (
+        *(10, 5, [end(given=10, skipped=5, left=5)]),
+        SweepAccount(10, 5, left=5),
+    ),
+    "nor do its failures": (
+        *(10, 7, [end(given=10, claimed=4, later=3, left=3)]),
+        SweepAccount(10, 7, left=3),
+    ),
+}
 
 
-def test_each_reason_for_not_claiming_is_told_by_its_own_name() -> None:
-    ended = end(given=10, claimed=4, skipped=3, gone=2, later=1)
+@pytest.mark.parametrize("case", _SLICES)
+def test_account_of_a_slice(case: str) -> None:
+    planned, claimed, ends, expected = _SLICES[case]
 
-    assert slice_account(10, 4, [ended]) == SweepAccount(10, 4, skipped=3, gone=2, later=1)
-
-
-def test_messages_that_nobody_can_explain_are_counted_as_such() -> None:
-    account = slice_account(10, 4, [end(given=10, claimed=4, skipped=3)])
-
-    assert account == SweepAccount(10, 4, skipped=3, unexplained=3)
-
-
-def test_what_left_between_the_count_and_the_read_is_gone() -> None:
-    assert slice_account(10, 7, [end(given=7, claimed=7)]) == SweepAccount(10, 7, gone=3)
-
-
-def test_what_came_between_the_count_and_the_read_was_found() -> None:
-    assert slice_account(10, 12, [end(given=12, claimed=12)]) == SweepAccount(12, 12)
-
-
-def test_what_came_between_the_count_and_the_read_was_found_where_it_was_locked() -> None:
-    account = slice_account(10, 5, [end(given=12, claimed=5, skipped=7)])
-
-    assert account == SweepAccount(12, 5, skipped=7)
-
-
-def test_slice_without_an_end_is_cut_and_what_nobody_claimed_is_left() -> None:
-    expected = SweepAccount(10, 4, left=6, is_complete=False, reason=CUT)
-    assert slice_account(10, 4, []) == expected
-
-
-def test_slice_that_was_cut_has_left_what_it_has_not_seen() -> None:
-    ended = end("the server went away", given=8, claimed=4, skipped=1, gone=2)
-
-    account = slice_account(10, 4, [ended])
-
-    assert account == SweepAccount(
-        10, 4, skipped=1, gone=2, left=3, is_complete=False, reason="the server went away"
-    )
-
-
-def test_read_that_broke_off_is_made_good_by_a_run_that_is_complete() -> None:
-    broken = end("The task read 3 of 10 keys", given=3, claimed=3)
-    again = end(given=7, claimed=6, skipped=1)
-
-    assert slice_account(10, 9, [broken, again]) == SweepAccount(10, 9, skipped=1)
-    assert slice_account(10, 9, [again, broken]) == SweepAccount(10, 9, skipped=1)
-
-
-def test_what_another_run_had_claimed_before_the_read_is_not_gone() -> None:
-    cut = end("The task read 3 of 10 keys", given=3, claimed=3)
-    again = end(given=7, claimed=2, left=5)
-
-    assert slice_account(10, 5, [cut, again]) == SweepAccount(10, 5, left=5)
-
-
-def test_message_that_one_run_saw_locked_while_another_claimed_it_counts_as_claimed() -> None:
-    ends = [end(given=10, claimed=6, skipped=4), end("cut", given=10, claimed=4)]
-
-    assert slice_account(10, 10, ends) == SweepAccount(10, 10)
-
-
-def test_what_an_unanswered_commit_had_claimed_does_not_hide_what_was_left() -> None:
-    ended = end(given=100, claimed=65, gone=20, left=15)
-
-    assert slice_account(100, 85, [ended]) == SweepAccount(100, 85, left=15)
-
-
-def test_what_another_run_had_claimed_does_not_hide_what_the_last_one_left() -> None:
-    ended = end(given=100, claimed=10, gone=50, left=40)
-
-    assert slice_account(100, 60, [ended]) == SweepAccount(100, 60, left=40)
-
-
-def test_what_was_locked_by_an_unanswered_commit_does_not_hide_what_was_left() -> None:
-    account = slice_account(10, 5, [end(given=10, skipped=5, left=5)])
-
-    assert account == SweepAccount(10, 5, left=5)
-
-
-def test_failures_of_an_unanswered_commit_do_not_hide_what_was_left() -> None:
-    ended = end(given=10, claimed=4, later=3, left=3)
-
-    assert slice_account(10, 7, [ended]) == SweepAccount(10, 7, left=3)
+    assert slice_account(planned, claimed, ends) == expected
 
 
 def test_sweep_is_complete_only_if_all_its_slices_are() -> None:
@@ -132,8 +119,11 @@ def test_account_adds_up_whatever_was_seen(
     assert a.is_complete == (a.reason is None) == any(e.reason is None for e in ends)
 
 
-@pytest.mark.parametrize("name", ["claimed", "skipped", "gone", "later", "left"])
-def test_sum_of_accounts_is_that_of_each_count(name: str) -> None:
-    both = SliceAccount(**{"given": 3, name: 3}) + SliceAccount(**{"given": 4, name: 4})
+def test_sum_of_accounts_is_that_of_each_count() -> None:
+    names = [field.name for field in fields(SliceAccount)]
+    one, other = (SliceAccount(**dict(zip(names, range(at, 99), strict=False))) for at in (1, 20))
 
-    assert both == SliceAccount(**{"given": 7, name: 7})
+    both = one + other
+
+    for name in names:
+        assert getattr(both, name) == getattr(one, name) + getattr(other, name), name

@@ -1,19 +1,34 @@
-"""The states of a circuit breaker."""
+"""The states of a circuit breaker, and what is told of breakers."""
 
 import random
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from duesweep.core.breaker import BreakerLimits, BreakerState, CircuitBreaker
+from duesweep.core.breaker_report import (
+    MOST_REPORTED,
+    BreakerReport,
+    merge_reports,
+    report_as_text,
+    report_from_text,
+    report_of,
+)
 from duesweep.core.clock import SettableClock
+from duesweep_testing.builders import DUE
 
 LIMITS = BreakerLimits(trigger_seconds=30, failures_per_second=1)
+OPEN, TRIGGERED = BreakerState.OPEN, BreakerState.TRIGGERED
 
 
-def _breaker(limits: BreakerLimits = LIMITS) -> tuple[CircuitBreaker, SettableClock]:
+def _breaker(
+    limits: BreakerLimits = LIMITS, *, forgives_at_once: bool = True
+) -> tuple[CircuitBreaker, SettableClock]:
     clock = SettableClock(100)
-    return CircuitBreaker(limits, clock), clock
+    return CircuitBreaker(limits, clock, forgives_at_once=forgives_at_once), clock
 
 
 def test_breaker_is_closed_until_something_fails() -> None:
@@ -41,94 +56,57 @@ def test_breaker_that_failed_is_tried_again_after_a_pause_and_closed_by_a_succes
     assert breaker.reason == "locked"
 
 
-def test_pause_after_a_try_that_took_long_is_three_times_as_long() -> None:
+@pytest.mark.parametrize(("took_seconds", "pause"), [(0, 1), (2, 6), (15, 30)])
+def test_pause_is_three_times_as_long_as_the_try_and_ends_when_the_breaker_is_triggered(
+    took_seconds: float, pause: float
+) -> None:
     breaker, _ = _breaker()
-    breaker.fail("locked", took_seconds=2)
+    breaker.fail("locked", took_seconds=took_seconds)
 
-    assert breaker.seconds_to_try == 6
-
-
-def test_nobody_waits_for_longer_than_until_the_breaker_is_triggered() -> None:
-    breaker, _ = _breaker()
-    breaker.fail("locked", took_seconds=15)
-
-    assert breaker.seconds_to_try == 30
+    assert breaker.seconds_to_try == pause
 
 
-def test_breaker_that_takes_one_message_and_refuses_the_next_is_triggered_all_the_same() -> None:
-    clock = SettableClock(100)
-    breaker = CircuitBreaker(LIMITS, clock, forgives_at_once=False)
-    for _ in range(10):
-        breaker.fail("slow")
-        clock.advance(3)
-        breaker.succeed()
-        clock.advance(2)
-    breaker.fail("slow")
+# What happens: "x" is a failure, "ok" a success, and a number the seconds that pass.
+@pytest.mark.parametrize(
+    ("steps", "state", "open_seconds", "forgives_at_once"),
+    [
+        pytest.param(["x", 29.9, "x"], OPEN, 29.9, True, id="not yet"),
+        pytest.param(["x", 29.9, "x", 0.2], TRIGGERED, 30.1, True, id="after its time"),
+        pytest.param(["x", 29, "ok", "x", 29], OPEN, 29, True, id="a success begins it again"),
+        pytest.param([*["x", 3, "ok", 2] * 10, "x"], TRIGGERED, 30, False, id="it flaps"),
+        pytest.param(["x", 18, "ok", 14, "x"], OPEN, 18, False, id="what worked does not count"),
+        pytest.param(["x", 3, "ok", 28, "x"], OPEN, 0, False, id="worked longer than it failed"),
+    ],
+)
+def test_breaker_is_triggered_when_it_has_failed_for_so_long(
+    steps: Sequence[str | float],
+    state: BreakerState,
+    open_seconds: float,
+    *,
+    forgives_at_once: bool,
+) -> None:
+    breaker, clock = _breaker(forgives_at_once=forgives_at_once)
+    for number, step in enumerate(steps):
+        match step:
+            case "x":
+                breaker.fail(f"locked {number}")
+                last = number
+            case "ok":
+                breaker.succeed()
+            case _:
+                clock.advance(step)
 
-    assert breaker.state is BreakerState.TRIGGERED
-    assert breaker.open_seconds == 30
-
-
-def test_time_in_which_it_worked_does_not_count_as_failing() -> None:
-    clock = SettableClock(100)
-    breaker = CircuitBreaker(LIMITS, clock, forgives_at_once=False)
-    breaker.fail("locked")
-    clock.advance(18)
-    breaker.succeed()
-    clock.advance(14)
-    breaker.fail("locked again")
-
-    assert (breaker.state, breaker.open_seconds) == (BreakerState.OPEN, 18)
-
-
-def test_breaker_that_worked_for_longer_than_it_had_failed_has_its_whole_time_again() -> None:
-    clock = SettableClock(100)
-    breaker = CircuitBreaker(LIMITS, clock, forgives_at_once=False)
-    breaker.fail("locked")
-    clock.advance(3)
-    breaker.succeed()
-    clock.advance(28)
-    breaker.fail("locked again")
-
-    assert (breaker.state, breaker.open_seconds) == (BreakerState.OPEN, 0)
+    assert breaker.state is state
+    assert breaker.open_seconds == pytest.approx(open_seconds)
+    assert breaker.reason == f"locked {last}"
 
 
-def test_breaker_that_fails_for_the_time_to_trigger_is_triggered() -> None:
-    breaker, clock = _breaker()
-    breaker.fail("locked")
-    clock.advance(29.9)
-    breaker.fail("still locked")
-    before = breaker.state
-    clock.advance(0.2)
+def test_no_second_try_without_a_time_to_trigger_or_after_a_fault_that_does_not_pass() -> None:
+    (at_once, _), (lasting, _) = _breaker(BreakerLimits(trigger_seconds=0)), _breaker()
+    at_once.fail("locked")
+    lasting.fail("no right to insert", is_lasting=True)
 
-    assert (before, breaker.state) == (BreakerState.OPEN, BreakerState.TRIGGERED)
-    assert breaker.reason == "still locked"
-
-
-def test_success_makes_the_next_failure_the_first() -> None:
-    breaker, clock = _breaker()
-    breaker.fail("locked")
-    clock.advance(29)
-    breaker.succeed()
-    breaker.fail("locked again")
-    clock.advance(29)
-
-    assert breaker.state is BreakerState.OPEN
-    assert breaker.open_seconds == 29
-
-
-def test_time_to_trigger_of_zero_gives_no_second_try() -> None:
-    breaker, _ = _breaker(BreakerLimits(trigger_seconds=0))
-    breaker.fail("locked")
-
-    assert breaker.state is BreakerState.TRIGGERED
-
-
-def test_fault_that_does_not_pass_triggers_at_once() -> None:
-    breaker, _ = _breaker()
-    breaker.fail("no right to insert", is_lasting=True)
-
-    assert breaker.state is BreakerState.TRIGGERED
+    assert at_once.state is lasting.state is TRIGGERED
 
 
 STEPS = st.lists(
@@ -179,3 +157,52 @@ def test_open_breaker_is_left_alone_for_a_while_wherever_its_clock_starts() -> N
             breaker.fail("locked")
             tries += 1
         assert 30 <= tries <= 31
+
+
+EARLY, LATE = "2026-11-01T08:00:00+00:00", "2026-11-01T08:00:05+00:00"
+
+
+def test_report_says_when_it_opened_by_this_machines_time() -> None:
+    clock = SettableClock(1_000)
+    breaker = CircuitBreaker(BreakerLimits(), clock)
+    breaker.fail("locked")
+    clock.advance(5)
+    breaker.succeed()
+    clock.advance(60)
+
+    report = report_of("Billing", breaker, 0, DUE.replace(microsecond=0))
+
+    assert datetime.fromisoformat(report.since) == DUE.replace(microsecond=0) - timedelta(
+        seconds=65
+    )
+    assert (report.state, report.seconds, report.reason) == ("closed", 5, "locked")
+
+
+def test_report_comes_back_from_its_text_as_it_was() -> None:
+    report = BreakerReport('"Ship"."x"', "triggered", EARLY, 30.0, 7, "locked \0 \udc80")
+
+    assert report_from_text(report_as_text([report])) == [report]
+    assert report_as_text([]) is None
+    assert report_from_text(None) == []
+
+
+def test_reports_of_slices_become_one_that_is_closed_if_all_are() -> None:
+    slices = [
+        BreakerReport("Billing", "closed", EARLY, 3.0, 0, "locked"),
+        BreakerReport("Billing", "triggered", LATE, 30.0, 5, "still locked"),
+        BreakerReport("Shipping", "closed", EARLY, 1.0, 0, "locked"),
+        BreakerReport("Billing", "triggered", LATE, 20.0, 6, "still locked"),
+    ]
+
+    assert merge_reports(slices) == (
+        BreakerReport("Billing", "triggered", EARLY, 30.0, 11, "still locked"),
+        BreakerReport("Shipping", "closed", EARLY, 1.0, 0, "locked"),
+    )
+
+
+def test_those_with_the_most_messages_are_told_where_there_are_many() -> None:
+    many = [BreakerReport(f"q{n:03}", "triggered", EARLY, 1.0, n, "x") for n in range(100)]
+
+    told = report_from_text(report_as_text(many))
+
+    assert [report.left for report in told] == list(range(99, 99 - MOST_REPORTED, -1))

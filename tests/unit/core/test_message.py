@@ -1,12 +1,18 @@
-"""What a claimed message says of itself."""
+"""What a claimed message says of itself, what can be sent, and what a received row says."""
 
 import tracemalloc
+from datetime import timedelta
+from uuid import UUID
 
 import pytest
 
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Message, first_type
-from duesweep.errors import UnreadableHeadersError
+from duesweep.core.transport_message import OutgoingMessage, ReceivedMessage
+from duesweep.errors import ConfigError, UnreadableHeadersError
 from duesweep_testing.builders import DelayedRow, delayed_row, message
+
+SECOND = timedelta(seconds=1)
+ID = UUID(int=1)
 
 
 @pytest.mark.parametrize(
@@ -27,25 +33,17 @@ def test_message_type_is_the_first_enclosed_type_without_its_assembly(
     assert message(delayed_row(more={ENCLOSED_MESSAGE_TYPES: types})).message_type == first
 
 
-def test_message_without_type_and_id_has_neither() -> None:
-    claimed = message(DelayedRow(headers="{}"))
-
-    assert (claimed.message_id, claimed.message_type) == (None, None)
-
-
-def test_message_id_is_that_of_the_headers() -> None:
+def test_id_and_type_are_those_of_the_headers_if_there_are_any() -> None:
     assert message(delayed_row(more={MESSAGE_ID: "order/42"})).message_id == "order/42"
+    unreadable = Message("1", 0, UnreadableHeadersError("no JSON"), "{", b"", None)
+    for claimed in (message(DelayedRow(headers="{}")), unreadable):
+        assert (claimed.message_id, claimed.message_type) == (None, None)
 
 
-def test_unreadable_headers_have_no_id_and_no_type() -> None:
-    claimed = Message("1", 0, UnreadableHeadersError("no JSON"), "{", b"", None)
+def test_body_bytes_are_the_bodys_length() -> None:
+    bodies = (None, b"", b"\0\1")
 
-    assert (claimed.message_id, claimed.message_type) == (None, None)
-
-
-@pytest.mark.parametrize(("body", "length"), [(None, 0), (b"", 0), (b"\0\1", 2)])
-def test_body_bytes_are_the_bodys_length(body: bytes | None, length: int) -> None:
-    assert message(delayed_row(body=body)).body_bytes == length
+    assert [message(delayed_row(body=body)).body_bytes for body in bodies] == [0, 0, 2]
 
 
 def test_types_of_300_kb_are_not_kept_in_memory() -> None:
@@ -59,3 +57,77 @@ def test_types_of_300_kb_are_not_kept_in_memory() -> None:
         tracemalloc.stop()
 
     assert kept < 2_000_000
+
+
+def test_delay_together_with_a_time_to_be_received_is_refused() -> None:
+    with pytest.raises(ConfigError, match="leave one of the two out"):
+        OutgoingMessage({}, None, time_to_be_received=SECOND, delay=SECOND)
+    with pytest.raises(ConfigError, match="leave one of the two out"):
+        OutgoingMessage({}, None, time_to_be_received=SECOND, delay=timedelta())
+
+
+@pytest.mark.parametrize("name", ["time_to_be_received", "delay"])
+@pytest.mark.parametrize("duration", [-SECOND, timedelta(days=24_856)])
+def test_times_that_no_server_takes_are_refused(name: str, duration: timedelta) -> None:
+    with pytest.raises(ConfigError, match="from 0 to 24855 days"):
+        OutgoingMessage({}, None, **{name: duration})
+
+
+def test_message_that_would_expire_at_once_is_refused() -> None:
+    with pytest.raises(ConfigError, match="below 1 ms"):
+        OutgoingMessage({}, None, time_to_be_received=timedelta(microseconds=999))
+    assert OutgoingMessage({}, None, delay=timedelta()).delay == timedelta()
+
+
+def test_headers_that_cannot_be_read_are_a_value() -> None:
+    message = ReceivedMessage.read(ID, '{"a":1}', b"body")
+
+    assert message.is_poison
+    assert isinstance(message.headers, UnreadableHeadersError)
+    assert message.headers_text == '{"a":1}'
+    assert message.forward_destination is None
+    assert message.time_to_be_received is None
+
+
+def test_received_message_says_where_it_goes_on_to_and_how_long_it_lived() -> None:
+    text = (
+        '{"NServiceBus.TimeToBeReceived":"00:00:30",'
+        '"NServiceBus.SqlServer.ForwardDestination":"Billing"}'
+    )
+    message = ReceivedMessage.read(ID, text, None)
+
+    assert not message.is_poison
+    assert message.forward_destination == "Billing"
+    assert message.time_to_be_received == timedelta(seconds=30)
+
+
+def test_columns_of_version_1_fill_what_the_headers_lack() -> None:
+    columns = {"NServiceBus.CorrelationId": "c1", "NServiceBus.ReplyToAddress": "Sales"}
+
+    message = ReceivedMessage.read(ID, '{"a":"b","NServiceBus.ReplyToAddress":null}', None, columns)
+
+    assert message.headers == {"a": "b", **columns}
+    assert message.headers_text == '{"a":"b","NServiceBus.ReplyToAddress":null}'
+
+
+@pytest.mark.parametrize(
+    ("headers", "column", "expected"),
+    [
+        ('{"NServiceBus.CorrelationId":"c2"}', "c1", {"NServiceBus.CorrelationId": "c2"}),
+        ('{"NServiceBus.CorrelationId":"c2"}', "", {"NServiceBus.CorrelationId": "c2"}),
+        ("{}", "", {}),
+        ("{}", None, {}),
+    ],
+)
+def test_columns_replace_no_headers_and_empty_ones_are_none(
+    headers: str, column: str | None, expected: dict[str, str]
+) -> None:
+    message = ReceivedMessage.read(ID, headers, None, {"NServiceBus.CorrelationId": column})
+
+    assert message.headers == expected
+
+
+def test_columns_make_no_poison_readable() -> None:
+    message = ReceivedMessage.read(ID, "[]", None, {"NServiceBus.CorrelationId": "c1"})
+
+    assert message.is_poison

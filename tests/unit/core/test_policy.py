@@ -1,17 +1,19 @@
-"""The pure rules: back-off, giving up, batches, slices."""
+"""The pure rules: back-off, giving up, batches, slices, how far a sweep looks ahead."""
 
 import random
 from array import array
+from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duesweep.core.policy import MAX_SLICE_ROWS, BatchLimits, Retry, Slicing
+from duesweep.core.policy import MAX_SLICE_ROWS, BatchLimits, LookAhead, Retry, Slicing
 from duesweep.errors import QueueNotFoundError
 
 RNG = st.integers().map(random.Random)
+_SECONDS = st.floats(0, 1e9)
 retries = st.builds(
     Retry,
     max_attempts=st.integers(1, 100),
@@ -38,21 +40,13 @@ def test_backoff_doubles_with_each_failure_up_to_the_cap(
 
 
 @given(retries, st.integers(0, 10_000), RNG)
-def test_backoff_is_between_three_quarters_of_the_full_one_and_the_full_one(
+def test_backoff_is_at_least_three_quarters_of_the_full_one_which_never_shrinks(
     retry: Retry, failures_before: int, rng: random.Random
 ) -> None:
     full = retry.backoff_seconds(failures_before, _Longest())
 
     assert 0.75 * full <= retry.backoff_seconds(failures_before, rng) <= full <= retry.max_seconds
-
-
-@given(retries, st.integers(0, 10_000))
-def test_full_backoff_never_shrinks_with_another_failure(
-    retry: Retry, failures_before: int
-) -> None:
-    now = retry.backoff_seconds(failures_before, _Longest())
-
-    assert retry.backoff_seconds(failures_before + 1, _Longest()) >= now
+    assert retry.backoff_seconds(failures_before + 1, _Longest()) >= full
 
 
 def test_messages_that_failed_together_do_not_come_back_together() -> None:
@@ -73,29 +67,35 @@ def test_failure_is_the_last_when_it_uses_up_the_attempts(
     )
 
 
-def test_message_over_the_limit_goes_alone() -> None:
-    limits = BatchLimits(rows=10, bytes=100)
-
-    batches = list(limits.batches(list("abcde"), [40, 500, 40, 60, 1]))
-
-    assert batches == [["a"], ["b"], ["c", "d"], ["e"]]
-
-
-def test_batch_is_full_at_its_number_of_rows() -> None:
-    limits = BatchLimits(rows=2, bytes=1_000)
-
-    assert list(limits.batches(list("abcde"), [0] * 5)) == [["a", "b"], ["c", "d"], ["e"]]
-
-
-def test_nothing_to_do_is_no_batch() -> None:
-    assert list(BatchLimits().batches([], array("q"))) == []
+@pytest.mark.parametrize(
+    ("limits", "sizes", "batches"),
+    [
+        pytest.param(
+            BatchLimits(rows=10, bytes=100),
+            [40, 500, 40, 60, 1],
+            [["a"], ["b"], ["c", "d"], ["e"]],
+            id="a message over the limit goes alone",
+        ),
+        pytest.param(
+            BatchLimits(rows=2, bytes=1_000),
+            [0] * 5,
+            [["a", "b"], ["c", "d"], ["e"]],
+            id="full at its number of rows",
+        ),
+        pytest.param(BatchLimits(), array("q"), [], id="nothing to do"),
+    ],
+)
+def test_batches_keep_their_limits(
+    limits: BatchLimits, sizes: Sequence[int], batches: list[list[str]]
+) -> None:
+    assert list(limits.batches(list("abcde"[: len(sizes)]), sizes)) == batches
 
 
 @given(
     st.lists(st.integers(0, 300)),
     st.builds(BatchLimits, rows=st.integers(1, 10), bytes=st.integers(1, 200)),
 )
-def test_batches_hold_every_key_once_in_order_and_keep_the_limits(
+def test_batches_hold_every_key_once_in_order_and_no_two_neighbours_would_fit_into_one(
     sizes: list[int], limits: BatchLimits
 ) -> None:
     keys = [str(index) for index in range(len(sizes))]
@@ -103,24 +103,12 @@ def test_batches_hold_every_key_once_in_order_and_keep_the_limits(
     batches = [list(batch) for batch in limits.batches(keys, array("q", sizes))]
 
     assert [key for batch in batches for key in batch] == keys
+    weigh = lambda some: sum(sizes[int(key)] for key in some)  # noqa: E731 - only here
     for batch in batches:
         assert 1 <= len(batch) <= limits.rows
-        assert len(batch) == 1 or sum(sizes[int(key)] for key in batch) <= limits.bytes
-
-
-@given(
-    st.lists(st.integers(0, 300), min_size=1),
-    st.builds(BatchLimits, rows=st.integers(1, 10), bytes=st.integers(1, 200)),
-)
-def test_no_two_neighbouring_batches_would_fit_into_one(
-    sizes: list[int], limits: BatchLimits
-) -> None:
-    keys = [str(index) for index in range(len(sizes))]
-    batches = [list(batch) for batch in limits.batches(keys, sizes)]
-
+        assert len(batch) == 1 or weigh(batch) <= limits.bytes
     for batch, following in pairwise(batches):
-        weight = sum(sizes[int(key)] for key in [*batch, following[0]])
-        assert len(batch) == limits.rows or weight > limits.bytes
+        assert len(batch) == limits.rows or weigh([*batch, following[0]]) > limits.bytes
 
 
 @pytest.mark.parametrize(
@@ -147,3 +135,27 @@ def test_no_slice_is_larger_than_a_task_may_hold(found: int, cores: int, rows: i
 
     assert count >= 1
     assert -(-found // count) <= MAX_SLICE_ROWS
+
+
+def test_without_a_period_nothing_is_looked_for_ahead() -> None:
+    assert LookAhead().seconds(1e9) == LookAhead().longest_seconds == 0
+
+
+@pytest.mark.parametrize(
+    ("starting", "seconds"),
+    [(0, 65), (2, 65), (10, 80), (30, 120), (31, 120), (86_400, 120), (-5, 65)],
+)
+def test_margin_is_twice_the_start_between_five_seconds_and_the_period(
+    starting: float, seconds: float
+) -> None:
+    assert LookAhead(60, started=1_000).seconds(1_000 + starting) == seconds
+
+
+@given(_SECONDS, _SECONDS, _SECONDS)
+def test_look_ahead_is_more_than_the_period_and_never_more_than_the_longest(
+    period: float, started: float, now: float
+) -> None:
+    look_ahead = LookAhead(period, started)
+
+    assert look_ahead.seconds(now) <= look_ahead.longest_seconds
+    assert look_ahead.seconds(now) >= period

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,31 +29,24 @@ def test_clock_goes_on_from_the_servers_time() -> None:
     assert store_clock.now_us() == 3_500_000
 
 
-def test_seconds_until_a_due_are_rounded_up() -> None:
-    store_clock = StoreClock(10_000_000)
-
-    waits = [
-        store_clock.seconds_until(due_at(10_000_000 + us))
-        for us in (1, 999_999, 1_000_000, 1_000_001)
-    ]
-
-    assert waits == [1, 1, 1, 2]
+_HOUR_US = 3_600_000_000
 
 
-def test_what_is_due_now_or_was_before_waits_for_nothing() -> None:
-    store_clock = StoreClock(10_000_000)
-
-    assert [store_clock.seconds_until(due_at(us)) for us in (10_000_000, 9_999_999, 0, None)] == [
-        0
-    ] * 4
-
-
-def test_dues_of_writers_in_another_zone_count_by_their_instant() -> None:
-    hour_us = 3_600_000_000
-    store_clock = StoreClock(10 * hour_us)
-
-    assert store_clock.seconds_until(due_at(10 * hour_us, due_us=5 * hour_us)) == 0
-    assert store_clock.seconds_until(due_at(11 * hour_us, due_us=6 * hour_us)) == 3_600
+@pytest.mark.parametrize(
+    ("instant_us", "due_us", "seconds"),
+    [
+        *((_HOUR_US + us, None, 1) for us in (1, 999_999, 1_000_000)),
+        (_HOUR_US + 1_000_001, None, 2),
+        *((due_us, None, 0) for due_us in (_HOUR_US, _HOUR_US - 1, 0, None)),
+        # Of writers in another zone.
+        (_HOUR_US, -5 * _HOUR_US, 0),
+        (2 * _HOUR_US, -4 * _HOUR_US, 3_600),
+    ],
+)
+def test_seconds_until_the_instant_of_a_due_are_rounded_up(
+    instant_us: int | None, due_us: int | None, seconds: int
+) -> None:
+    assert StoreClock(_HOUR_US).seconds_until(due_at(instant_us, due_us)) == seconds
 
 
 def test_time_that_passes_shortens_the_wait() -> None:
