@@ -13,7 +13,7 @@ import psycopg
 from processes import Job, Processes, serve
 
 from duesweep.core.address import TableName
-from duesweep.drivers.postgresql.copy import copy_chunks
+from duesweep.drivers.postgresql.wire import copy_chunks
 
 PROCESSES = 2
 _BATCH = 1_000

@@ -25,7 +25,7 @@ from duesweep.config import Config
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS
 from duesweep.demo.folder import clear_folder, lock_folder, write_config
 from duesweep.demo.messages import ENDPOINT, Traffic, generate
-from duesweep.drivers.sqlserver import connect
+from duesweep.drivers.sqlserver.session import connect
 from duesweep.engines.in_process import InProcessEngine
 from duesweep.sql import statement
 from duesweep.sweep import sweep

@@ -11,8 +11,7 @@ from psycopg.conninfo import make_conninfo
 
 from duesweep.core.address import TableName
 from duesweep.core.timeouts import Limits, Timeouts
-from duesweep.drivers import postgresql
-from duesweep.drivers.postgresql import bounded
+from duesweep.drivers.postgresql import session as postgresql
 from duesweep.drivers.rabbitmq import Brokers, RabbitMqConnection
 from duesweep.errors import DestinationError, SilentServiceError, StoreError
 from support.endpoint import Endpoint
@@ -81,7 +80,8 @@ def _postgresql(request: pytest.FixtureRequest) -> Iterator[Peer]:
 
 @contextmanager
 def _sqlserver(request: pytest.FixtureRequest) -> Iterator[Peer]:
-    from duesweep.drivers.sqlserver import OdbcDsn, connect  # noqa: PLC0415 - loads ODBC
+    from duesweep.drivers.sqlserver.dsn import OdbcDsn  # noqa: PLC0415 - loads ODBC
+    from duesweep.drivers.sqlserver.session import connect  # noqa: PLC0415 - loads ODBC
 
     database = request.getfixturevalue("sqlserver").database
     pairs = OdbcDsn.parse(database.dsn).pairs
@@ -212,7 +212,7 @@ _DATABASE = {
     "rows": Wait(lambda session: _many(session).rows("list_subscribers", topic="t"), silence=_hold),
 }
 _SQL_SERVER = _DATABASE | {
-    "state": Wait(lambda session: session.is_alive_in_transaction()),
+    "state": Wait(lambda session: session.require_transaction(), _begin),
     "insert": Wait(_insert),
     "row after row": Wait(
         lambda session: _many(session).read_while(lambda _: True, "list_subscribers", topic="t"),
@@ -360,9 +360,9 @@ def test_session_that_was_idle_is_asked_for_a_sign_of_life_first(
     limits = replace(_LIMITS, connect_seconds=3, answer_seconds=600)
     with in_time(), postgresql.connect(_dsn(endpoint, peer.proxy), limits) as session:
         # As if it had waited for its tasks.
-        monkeypatch.setattr(bounded, "monotonic", lambda: time.monotonic() + 30)
+        monkeypatch.setattr(postgresql, "monotonic", lambda: time.monotonic() + 30)
         _ask_database(session)
-        monkeypatch.setattr(bounded, "monotonic", lambda: time.monotonic() + 60)
+        monkeypatch.setattr(postgresql, "monotonic", lambda: time.monotonic() + 60)
         peer.proxy.fall_silent(hides_ends=True)
 
         with pytest.raises(SilentServiceError, match="has not answered for 3 s"):

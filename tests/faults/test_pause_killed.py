@@ -35,7 +35,7 @@ setattr(target, method, killed)
 from duesweep.cli.app import main
 main(arguments)
 """
-_STATEMENTS = ("duesweep.drivers.postgresql.statements", "PostgreSqlStatements", "execute")
+_STATEMENTS = ("duesweep.drivers.postgresql.session", "PostgreSqlSession", "execute")
 _COMMAND = ("duesweep.stores.relational.held", "HeldBack")
 
 

@@ -17,7 +17,7 @@ from duesweep import wiring
 from duesweep.api.look import look_at
 from duesweep.context import SweepContext
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS
-from duesweep.drivers.sqlserver import OdbcDsn
+from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.engines.base import Engine
 from duesweep.engines.spark import SparkEngine
 from duesweep.errors import ExitCode, StoreError

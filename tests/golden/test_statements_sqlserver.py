@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from duesweep.core.address import SqlServerTable, bracket_name
-from duesweep.drivers.sqlserver.binding import bind
-from duesweep.drivers.sqlserver.names import table_names
+from duesweep.drivers.sqlserver.binding import bind, table_names
 from duesweep.sql import statements
 from duesweep.stores.sqlserver.kinds import KINDS
 from support.endpoint import Endpoint

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from duesweep.cli.app import main
 from duesweep.core.headers.json import FORWARD_DESTINATION, remove_forward_destination, write
 from duesweep.core.message import MESSAGE_ID
-from duesweep.drivers.postgresql.connection import PostgreSqlConnection
+from duesweep.drivers.postgresql.session import PostgreSqlSession
 from duesweep.texts import make_printable
 from duesweep_testing.builders import DelayedRow, delayed_row
 from support.bad_input import corpus
@@ -157,15 +157,15 @@ def test_next_due_is_told_at_the_ends_of_its_type(endpoint: Endpoint, due: str, 
 def _counted(statement: str) -> Iterator[list[str]]:
     """Notes each time that a statement runs."""
     ran: list[str] = []
-    rows = PostgreSqlConnection.rows
+    rows = PostgreSqlSession.rows
 
-    def noting(self: PostgreSqlConnection, name: str, /, **values: object) -> list[object]:
+    def noting(self: PostgreSqlSession, name: str, /, **values: object) -> list[object]:
         if name == statement:
             ran.append(name)
         return rows(self, name, **values)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PostgreSqlConnection, "rows", noting)
+        patch.setattr(PostgreSqlSession, "rows", noting)
         yield ran
 
 

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from duesweep.core.address import PostgreSqlAddresses, TableName
-from duesweep.drivers.postgresql import connect
+from duesweep.drivers.postgresql.session import connect
 from duesweep.errors import StoreError
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
 from duesweep.stores.postgresql.store import PostgreSqlStore

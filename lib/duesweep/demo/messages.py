@@ -17,7 +17,8 @@ import psycopg
 from duesweep.core.address import TableName
 from duesweep.core.headers.json import FORWARD_DESTINATION, write
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Headers
-from duesweep.drivers.postgresql import DRIVER_LIMITS, connect_as_server
+from duesweep.core.timeouts import DEFAULT_TIMEOUTS
+from duesweep.drivers.postgresql.session import connect_as_server
 
 ENDPOINT = "Sales.Orders"
 UNKNOWN_QUEUE = "Nowhere"
@@ -98,7 +99,7 @@ def generate(traffic: Traffic, now: datetime) -> Iterator[DemoRow]:
 
 def stored_now(dsn: str) -> datetime:
     """The time now as the transport stores it: UTC's wall clock, read in the server's time zone."""
-    with connect_as_server(dsn, DRIVER_LIMITS) as connection:
+    with connect_as_server(dsn, DEFAULT_TIMEOUTS.driver) as connection:
         now: datetime = connection.row("horizon").horizon
     return now
 

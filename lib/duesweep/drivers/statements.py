@@ -1,35 +1,76 @@
 """How a session runs the statements of `duesweep.sql`, in every dialect alike."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from copy import copy
+from typing import Any, Self
+
+from duesweep.core.address import TableName
+from duesweep.core.timeouts import Limits
+
+# What statements have in braces: tables, or SQL that stands for a name.
+Names = Mapping[str, TableName | str]
 
 
-class Statements(Protocol):
-    """The named statements of one dialect on one session. The names that statements have in braces
-    are known already; `values` are bound. Raises `StoreError`.
+class Session(ABC):
+    """One session with a database, with a limit on each wait, closed at the end of its `with`. It
+    runs the named statements of its dialect. `names` are what they have in braces; values are
+    bound. Raises `StoreError`.
     """
 
-    def row(self, name: str, /, **values: object) -> Any:
-        """The only row that the named statement returns; its columns are attributes."""
-        ...
+    def __init__(self, limits: Limits, names: Names) -> None:
+        self.limits = limits
+        self.names = names
 
+    def __enter__(self) -> Self:
+        return self
+
+    @abstractmethod
+    def __exit__(self, *_: object) -> None: ...
+
+    def named(self, names: Names) -> Self:
+        """The same session with other names in the braces of its statements."""
+        other = copy(self)
+        other.names = names
+        return other
+
+    @abstractmethod
     def rows(self, name: str, /, **values: object) -> list[Any]:
-        """The rows that the named statement returns."""
-        ...
+        """The rows that the named statement returns, with their columns as attributes."""
 
+    def row(self, name: str, /, **values: object) -> Any:
+        """The only row that the named statement returns."""
+        (row,) = self.rows(name, **values)
+        return row
+
+    @abstractmethod
     def execute(self, name: str, /, **values: object) -> int:
         """Run the named statement; returns the number of rows that it touched."""
-        ...
 
-    def named(self, names: Mapping[str, str]) -> "Statements":
-        """The statements of the same session with other names in their braces."""
-        ...
-
+    @abstractmethod
     def query(self, name: str, /, **literals: str) -> str:
         """The text of a statement for JDBC, with `literals` quoted in it."""
-        ...
 
+    @abstractmethod
+    def script(self, text: str) -> None:
+        """Run statements that return nothing and take no values."""
+
+    @abstractmethod
     def transaction(self) -> AbstractContextManager[None]:
-        """A transaction; nested, a savepoint."""
-        ...
+        """A transaction, or within one a savepoint; committed at the end of the block.
+
+        Raises `TransactionLostError` if the server has rolled back more than the savepoint.
+        """
+
+    @abstractmethod
+    def wait_longer(self, seconds: float) -> AbstractContextManager[None]:
+        """In the block, one answer may take `seconds`."""
+
+
+def describe_statement(name: str, text: str, names: Names) -> str:
+    """The named statement and its tables, for error messages."""
+    named = [str(each) for key, each in names.items() if f"{{{key}}}" in text]
+    # Others are columns, or SQL.
+    tables = [each for each in named if each[:1] in {'"', "["} and ('"."' in each or "].[" in each)]
+    return f"{name} on {', '.join(tables)}" if tables else name

@@ -14,8 +14,8 @@ from duesweep.checks.tables import (
 )
 from duesweep.core.address import PostgreSqlAddresses, TableName
 from duesweep.core.message import Message
-from duesweep.drivers.postgresql import PostgreSqlConnection, connect
 from duesweep.drivers.postgresql.catalog import column_lists, find_table
+from duesweep.drivers.postgresql.session import PostgreSqlSession, connect
 from duesweep.errors import (
     ConfigError,
     NotAQueueError,
@@ -76,7 +76,7 @@ class PostgreSqlQueueSession(QueueTableSession):
 
     def __init__(
         self,
-        connection: PostgreSqlConnection,
+        connection: PostgreSqlSession,
         addresses: PostgreSqlAddresses,
         *,
         own_transaction: bool,

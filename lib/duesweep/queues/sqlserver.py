@@ -15,8 +15,8 @@ from duesweep.checks.tables import (
 from duesweep.core.address import SqlServerAddresses, SqlServerTable
 from duesweep.core.headers import json as headers_json
 from duesweep.core.message import Message
-from duesweep.drivers.sqlserver import SqlServerConnection, connect
 from duesweep.drivers.sqlserver.catalog import find_table, missing_rights
+from duesweep.drivers.sqlserver.session import SqlServerSession, connect
 from duesweep.errors import (
     DestinationError,
     MessageError,
@@ -125,7 +125,7 @@ class SqlServerQueueSession(QueueTableSession):
 
     def __init__(
         self,
-        connection: SqlServerConnection,
+        connection: SqlServerSession,
         addresses: SqlServerAddresses,
         *,
         own_transaction: bool,
@@ -184,7 +184,7 @@ class SqlServerQueueSession(QueueTableSession):
             return None
 
 
-def _columns_of(connection: SqlServerConnection, table: SqlServerTable) -> Mapping[str, str]:
+def _columns_of(connection: SqlServerSession, table: SqlServerTable) -> Mapping[str, str]:
     database = connection.row("describe_catalog", catalog=table.catalog)
     if not database.found:
         raise QueueNotFoundError(f"There is no queue table {table}: no database {table.catalog}")
@@ -204,7 +204,7 @@ def _columns_of(connection: SqlServerConnection, table: SqlServerTable) -> Mappi
     return found.columns
 
 
-def _refuse_hidden(connection: SqlServerConnection, table: SqlServerTable) -> None:
+def _refuse_hidden(connection: SqlServerSession, table: SqlServerTable) -> None:
     """Raise `DestinationError` for a table that exists, but on which this user has no right. SQL
     Server hides such a table. Without this, messages would be exhausted for a missing GRANT.
     """
@@ -218,7 +218,7 @@ def _refuse_hidden(connection: SqlServerConnection, table: SqlServerTable) -> No
         )
 
 
-def queue_table_notices(connection: SqlServerConnection, catalog: str) -> Iterator[Problem]:
+def queue_table_notices(connection: SqlServerSession, catalog: str) -> Iterator[Problem]:
     """Queue tables of the session's database, which is `catalog`, whose headers are varchar, or
     that lack an index: they take messages, but the transport warns of its own.
     """

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from duesweep.config import Config
 from duesweep.core.address import PostgreSqlAddresses, TableName
-from duesweep.drivers.postgresql import database_of
+from duesweep.drivers.postgresql.session import database_of
 from duesweep.errors import ConfigError, MessageError
 from duesweep.queues.postgresql import PostgreSqlQueue
 from duesweep.queues.tables import SUBSCRIPTION_TABLE

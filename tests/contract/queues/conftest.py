@@ -4,15 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from duesweep.core.timeouts import Timeouts
-from duesweep.drivers.postgresql import TASK_LIMITS
+from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from support.contract.queue_steps import LOCK_WAIT_SECONDS
 from support.endpoint import Endpoint
 
 
 @pytest.fixture(autouse=True)
 def _short_lock_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = replace(TASK_LIMITS, lock_seconds=LOCK_WAIT_SECONDS)
+    limits = replace(DEFAULT_TIMEOUTS.task, lock_seconds=LOCK_WAIT_SECONDS)
     monkeypatch.setattr(Timeouts, "task", limits)
 
 

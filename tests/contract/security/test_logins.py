@@ -25,9 +25,10 @@ from pyspark.sql import SparkSession
 
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS
 from duesweep.demo.server import EmbeddedServer
-from duesweep.drivers import postgresql, sqlserver
-from duesweep.drivers.sqlserver import OdbcDsn
-from duesweep.drivers.sqlserver.connection import jdbc_properties
+from duesweep.drivers.postgresql import session as postgresql
+from duesweep.drivers.sqlserver import session as sqlserver
+from duesweep.drivers.sqlserver.dsn import OdbcDsn
+from duesweep.drivers.sqlserver.session import jdbc_properties
 from duesweep.errors import ConfigError, DuesweepError, StoreError
 from duesweep.spark_errors import SPARK_ERRORS
 from support.certificates import Authority

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from duesweep.core.waiting import DueSpan
-from duesweep.drivers.postgresql import statements as driver
+from duesweep.drivers.postgresql import session as driver
 from duesweep.stores.steering import LooksAtMessages
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.contract.stores import steps

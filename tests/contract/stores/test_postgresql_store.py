@@ -8,8 +8,9 @@ import psycopg
 import pytest
 
 from duesweep.core.outcome import Delivered, Outcomes
-from duesweep.core.timeouts import Timeouts
-from duesweep.drivers.postgresql import TASK_LIMITS, connect, statements
+from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
+from duesweep.drivers.postgresql import session as driver
+from duesweep.drivers.postgresql.session import connect
 from duesweep.errors import ConfigError, StoreError
 from duesweep.stores.base import TaskSession
 from duesweep.stores.values import SweepRun
@@ -24,7 +25,7 @@ _LOCKED = r"claim on .*Sales\.Orders\.Delayed.*55P03.*somebody holds a lock"
 
 @pytest.fixture(autouse=True)
 def _short_lock_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = replace(TASK_LIMITS, lock_seconds=LOCK_WAIT_SECONDS)
+    limits = replace(DEFAULT_TIMEOUTS.task, lock_seconds=LOCK_WAIT_SECONDS)
     monkeypatch.setattr(Timeouts, "task", limits)
 
 
@@ -128,7 +129,7 @@ def test_sessions_are_in_utc_whatever_role_and_process_say(
     )
     monkeypatch.setenv("PGTZ", "America/New_York")
 
-    with connect(endpoint.dsn, TASK_LIMITS) as connection:
+    with connect(endpoint.dsn, DEFAULT_TIMEOUTS.task) as connection:
         assert connection.row("session_zone").zone == "UTC"
 
 
@@ -150,7 +151,7 @@ def test_role_with_no_connection_left_is_a_passing_fault(
     endpoint.execute(f"ALTER ROLE {name} CONNECTION LIMIT 1")
 
     with psycopg.connect(dsn), pytest.raises(StoreError) as failure:
-        connect(dsn, TASK_LIMITS)
+        connect(dsn, DEFAULT_TIMEOUTS.task)
 
     assert failure.value.transient
 
@@ -162,7 +163,7 @@ def test_database_with_no_connection_left_is_a_passing_fault(
     endpoint.execute(f"ALTER DATABASE {endpoint.server.admin.info.dbname} CONNECTION LIMIT 0")
 
     with pytest.raises(StoreError) as failure:
-        connect(dsn, TASK_LIMITS)
+        connect(dsn, DEFAULT_TIMEOUTS.task)
 
     assert failure.value.transient
 
@@ -174,17 +175,19 @@ def test_role_that_may_not_log_in_is_a_wrong_setting(
     endpoint.execute(f"ALTER ROLE {name} NOLOGIN")
 
     with pytest.raises(ConfigError, match="refuses the session"):
-        connect(dsn, TASK_LIMITS)
+        connect(dsn, DEFAULT_TIMEOUTS.task)
 
 
 def test_database_that_does_not_exist_is_a_wrong_setting(endpoint: Endpoint) -> None:
     with pytest.raises(ConfigError, match='database "nowhere" does not exist'):
-        connect(psycopg.conninfo.make_conninfo(endpoint.dsn, dbname="nowhere"), TASK_LIMITS)
+        connect(
+            psycopg.conninfo.make_conninfo(endpoint.dsn, dbname="nowhere"), DEFAULT_TIMEOUTS.task
+        )
 
 
 def test_server_that_does_not_answer_is_a_passing_fault(endpoint: Endpoint) -> None:
     with pytest.raises(StoreError, match=r"127\.0\.0\.1:1") as failure:
-        connect(psycopg.conninfo.make_conninfo(endpoint.dsn, port=1), TASK_LIMITS)
+        connect(psycopg.conninfo.make_conninfo(endpoint.dsn, port=1), DEFAULT_TIMEOUTS.task)
 
     assert failure.value.transient
 
@@ -207,8 +210,8 @@ def test_index_on_due_finds_the_next_one(
     endpoint = subject.endpoint
     endpoint.delay_many(2_000, due_in_seconds=3_600)
     endpoint.execute(f"ANALYZE {endpoint.delayed}")
-    original = statements.statement
-    monkeypatch.setattr(statements, "statement", lambda *of: f"EXPLAIN {original(*of)}")
+    original = driver.statement
+    monkeypatch.setattr(driver, "statement", lambda *of: f"EXPLAIN {original(*of)}")
 
     with subject.store.open_task() as session:
         named = session.connection.named(subject.store.names)

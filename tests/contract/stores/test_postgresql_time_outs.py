@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from duesweep.core.timeouts import Limits, Timeouts
-from duesweep.drivers.postgresql import PostgreSqlConnection, connect, connect_as_server
+from duesweep.drivers.postgresql.session import PostgreSqlSession, connect, connect_as_server
 from support.endpoint import Endpoint
 
 # By the name that PostgreSQL has for each; the last two are not known to all of its versions.
@@ -46,7 +46,7 @@ def _known(endpoint: Endpoint) -> set[str]:
 
 @pytest.mark.parametrize("opened", [connect, connect_as_server])
 def test_session_has_its_own_time_outs(
-    opened: Callable[[str, Limits], PostgreSqlConnection], endpoint: Endpoint, hurried: str
+    opened: Callable[[str, Limits], PostgreSqlSession], endpoint: Endpoint, hurried: str
 ) -> None:
     with opened(hurried, LIMITS) as connection:
         for name in _known(endpoint):

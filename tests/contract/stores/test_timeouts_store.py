@@ -10,7 +10,7 @@ from duesweep import wiring
 from duesweep.core.headers import json as headers_json
 from duesweep.core.message import MESSAGE_ID
 from duesweep.core.policy import Slicing
-from duesweep.drivers.postgresql import statements as driver
+from duesweep.drivers.postgresql import session as driver
 from duesweep.errors import ConfigError, UnreadableAddressError
 from duesweep.stores.relational.wanted import JOURNAL_TABLES
 from duesweep.stores.values import NewMessage

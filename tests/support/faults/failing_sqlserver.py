@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 from pyspark import TaskContext
 
-from duesweep.drivers.sqlserver import SqlServerConnection, connect
+from duesweep.drivers.sqlserver.session import SqlServerSession, connect
 from duesweep.stores.sqlserver.store import SqlServerStore
 from duesweep.stores.sqlserver.task import SqlServerTaskSession
 
@@ -38,7 +38,7 @@ class FailingSqlServerStore(SqlServerStore):
 
 
 class _FailingSession(SqlServerTaskSession):
-    def __init__(self, connection: SqlServerConnection, failing: FailingSqlServerStore) -> None:
+    def __init__(self, connection: SqlServerSession, failing: FailingSqlServerStore) -> None:
         super().__init__(connection, failing)
         self._failing = failing
         self._transactions = 0

@@ -10,7 +10,8 @@ from typing import Literal
 import psycopg
 from pyspark import TaskContext
 
-from duesweep.drivers.postgresql import TASK_LIMITS, PostgreSqlConnection, connect
+from duesweep.core.timeouts import DEFAULT_TIMEOUTS
+from duesweep.drivers.postgresql.session import PostgreSqlSession, connect
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
 from duesweep.stores.postgresql.store import PostgreSqlStore
 from duesweep.stores.postgresql.task import PostgreSqlTaskSession
@@ -45,7 +46,7 @@ class FailingStore:
 
     def open_task(self) -> PostgreSqlTaskSession:
         _wait_for(self.store.dsn, GATE)
-        connection = connect(self.store.dsn, TASK_LIMITS)
+        connection = connect(self.store.dsn, DEFAULT_TIMEOUTS.task)
         context = TaskContext.get()
         is_repeated = context is not None and context.attemptNumber() > 0
         if self.moment == "never" or is_repeated:
@@ -57,7 +58,7 @@ class FailingStore:
 
 
 class _FailingSession(PostgreSqlTaskSession):
-    def __init__(self, connection: PostgreSqlConnection, failing: FailingStore) -> None:
+    def __init__(self, connection: PostgreSqlSession, failing: FailingStore) -> None:
         super().__init__(connection, failing.store)
         self._failing = failing
         self._transactions = 0

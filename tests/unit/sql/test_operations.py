@@ -8,8 +8,7 @@ import sqlglot
 from sqlglot import exp
 
 from duesweep.core.address import SqlServerAddresses, SqlServerTable, TableName
-from duesweep.drivers.sqlserver.binding import bind
-from duesweep.drivers.sqlserver.names import LONGEST_LOCK, table_names
+from duesweep.drivers.sqlserver.binding import LONGEST_LOCK, bind, table_names
 from duesweep.stores.relational.locks import settle_lock, sweep_lock
 from duesweep.stores.sqlserver.driver import batches_lock
 from support.sql_statements import POSTGRESQL, SQL_SERVER, SqlStatement, broken

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from duesweep.checks.tables import Columns, FoundTable
 from duesweep.core.address import TableName
-from duesweep.drivers.postgresql.connection import PostgreSqlConnection
+from duesweep.drivers.postgresql.session import PostgreSqlSession
 
 # Ordinary and partitioned tables. Foreign tables know neither SKIP LOCKED nor a common
 # transaction; views have no rows of their own.
@@ -12,12 +12,12 @@ _TABLE_KINDS = {"r", "p"}
 
 
 def find_table(
-    connection: PostgreSqlConnection, table: TableName, rights: Sequence[str] = ()
+    session: PostgreSqlSession, table: TableName, rights: Sequence[str] = ()
 ) -> FoundTable | None:
     """The table, without its indexes, and which of `rights` the session lacks on it; None if it
     does not exist.
     """
-    rows = connection.rows(
+    rows = session.rows(
         "describe_table", schema=table.schema, table=table.table, rights=list(rights)
     )
     if not rows:
@@ -31,9 +31,9 @@ def find_table(
     )
 
 
-def similar_tables(connection: PostgreSqlConnection, table: TableName) -> Sequence[str]:
+def similar_tables(session: PostgreSqlSession, table: TableName) -> Sequence[str]:
     """Tables of the database whose names end as this one's."""
-    rows = connection.rows("similar_tables", ending=_ending(table.table))
+    rows = session.rows("similar_tables", ending=_ending(table.table))
     return [str(TableName(row.schema, row.name)) for row in rows]
 
 

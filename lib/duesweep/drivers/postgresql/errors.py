@@ -1,4 +1,5 @@
-"""Finds out whose fault a PostgreSQL error is, by its SQLSTATE.
+"""Finds out whose fault a PostgreSQL error is, by its SQLSTATE, and which GRANT a refused statement
+needs.
 
 https://www.postgresql.org/docs/current/errcodes-appendix.html
 """
@@ -10,8 +11,8 @@ from contextlib import contextmanager
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from duesweep.core.address import TableName
-from duesweep.drivers.postgresql.bounded import SilenceError
+from duesweep.core.address import TableName, quote_name
+from duesweep.drivers.statements import Names
 from duesweep.errors import (
     ConfigError,
     DestinationError,
@@ -52,6 +53,14 @@ _REFUSALS = {
 }
 _NO_RIGHT = "42501"
 _ASK_FOR_RIGHT = "have an administrator GRANT this right to the user of the dsn"
+_PERMISSION_DENIED = re.compile(r"permission denied for (?P<kind>\w+) (?P<name>.*)")
+# The rights that a statement needs on the table of a name in braces.
+_RIGHTS = {
+    "SELECT": r"(?<!DELETE )(?:FROM|JOIN|USING) {table}|(?:DELETE FROM|UPDATE) {table}",
+    "INSERT": r"INSERT INTO {table}",
+    "UPDATE": r"UPDATE {table}|FROM {table}.*FOR (?:NO KEY UPDATE|UPDATE|KEY SHARE|SHARE)",
+    "DELETE": r"DELETE FROM {table}",
+}
 # libpq's texts, which come without a SQLSTATE.
 _LOST_CONNECTIONS = (
     "server closed the connection",
@@ -72,6 +81,10 @@ _NAMELESS = {
     "57014": Problem("", "if the server is only slow, raise timeouts.silence_seconds"),
     "40P01": Problem(""),
 }
+
+
+class SilenceError(psycopg.OperationalError):
+    """The server has not answered in time."""
 
 
 @contextmanager
@@ -290,3 +303,30 @@ def _server_of(dsn: str) -> str:
     parts = conninfo_to_dict(dsn)
     server = f"{parts.get('host', 'the local socket')}:{parts.get('port', 5432)}"
     return f"{server}/{parts.get('dbname', '')}"
+
+
+def grant_of(refusal: str, user: str, text: str, names: Names) -> str | None:
+    """The advice that grants `user` what the server's refusal of the statement `text` misses; None
+    if the refusal does not say on what.
+    """
+    found = _PERMISSION_DENIED.search(refusal)
+    if found is None:
+        return None
+    role, thing = quote_name(user), quote_name(found["name"])
+    if found["kind"] == "schema":
+        rights = "USAGE, CREATE" if "CREATE TABLE" in text else "USAGE"
+        return f"run GRANT {rights} ON SCHEMA {thing} TO {role}"
+    if found["kind"] == "sequence":
+        return f"run GRANT USAGE ON SEQUENCE {thing} TO {role}"
+    for key, table in names.items():
+        if str(table).endswith(thing):
+            rights = ", ".join(_rights(text, key))
+            return f"run GRANT {rights or 'ALL'} ON {table} TO {role}"
+    return None
+
+
+def _rights(text: str, key: str) -> Iterator[str]:
+    for right, pattern in _RIGHTS.items():
+        of_table = pattern.replace("{table}", re.escape(f"{{{key}}}"))
+        if re.search(of_table, text, re.DOTALL):
+            yield right

@@ -1,15 +1,18 @@
-"""Turns a named statement and its values into text and parameters for ODBC."""
+"""Turns a named statement, its names and its values into text and parameters for ODBC."""
 
+import json
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import cache
+from types import MappingProxyType
+from uuid import UUID
 
-from duesweep.drivers.sqlserver.names import quoted
+from duesweep.core.address import SqlServerTable, bracket_name
+from duesweep.drivers.statements import Names
 from duesweep.errors import StoreError
 from duesweep.sql import statement
-
-Names = Mapping[str, str]
 
 _SIGNS = ",;|~^!#$%&*+=?@_/:<>{}[]()"
 
@@ -18,6 +21,17 @@ _VALUE = re.compile(r"(?<![@\w])@([a-z]\w*)")
 _COMMENT = re.compile(r"^ *--.*\n", re.MULTILINE)
 # The driver's buffer for one group of rows: the number of rows times the longest row.
 _GATHERED_BYTES = 16_000_000
+# The longest name of an application lock. The server cuts longer ones here, the transport's too.
+LONGEST_LOCK = 255
+# Command-line tools begin without the first, and then refuse an index with a condition.
+_PREAMBLE = """SET QUOTED_IDENTIFIER ON;
+SET ANSI_NULLS ON;
+USE {catalog};
+"""
+# Of a `datetime`, in a second.
+_TICKS = 300
+_FIRST = datetime(1753, 1, 1, tzinfo=UTC)
+_LAST = datetime(9999, 12, 31, 23, 59, 59, 996_666, tzinfo=UTC)
 
 
 def key_list(keys: Iterable[str]) -> tuple[str | None, str]:
@@ -62,13 +76,6 @@ def bind(name: str, names: Names, values: Mapping[str, object]) -> tuple[str, li
     return text.format(**names), [values[value] for value in order]
 
 
-def describe_statement(name: str, names: Names) -> str:
-    """The named statement and its tables, for error messages."""
-    text = statement("sqlserver", name)
-    tables = [value for key, value in names.items() if f"{{{key}}}" in text and "." in value]
-    return f"{name} on {', '.join(tables)}" if tables else name
-
-
 @cache
 def text_of(name: str, values: tuple[str, ...]) -> tuple[str, list[str]]:
     """The named statement with a `?` for each value, and the values' order."""
@@ -77,3 +84,92 @@ def text_of(name: str, values: tuple[str, ...]) -> tuple[str, list[str]]:
     if set(order) != set(values):
         raise ValueError(f"{name} takes {sorted(set(order))}, not {list(values)}")
     return _VALUE.sub("?", text), order
+
+
+def table_names(**tables: SqlServerTable) -> dict[str, str]:
+    """What statements have in braces: for each table its name, the same without its database, the
+    same and its schema for the inside of an N'...' literal, and the name of the lock that the
+    transport takes to create it.
+    """
+    names: dict[str, str] = {}
+    for key, table in tables.items():
+        names |= {
+            key: table.sql,
+            f"{key}_local": f"{bracket_name(table.schema)}.{bracket_name(table.table)}",
+            f"{key}_literal": quoted(table.sql),
+            f"{key}_schema": quoted(table.schema),
+            f"{key}_lock": quoted(f"{table.sql}_lock"[:LONGEST_LOCK]),
+        }
+    return names
+
+
+def creation(
+    name: str, columns: Mapping[str, str] = MappingProxyType({}), /, **tables: SqlServerTable
+) -> str:
+    """The text of a statement that creates or alters tables. `columns` are quoted already."""
+    return statement("sqlserver", name).format(**columns, **table_names(**tables))
+
+
+def script(catalog: str, texts: Iterable[str]) -> str:
+    """Statements for a database, in batches as the command-line tools of SQL Server take them."""
+    return "GO\n".join([_PREAMBLE.format(catalog=bracket_name(catalog)), *texts])
+
+
+def quoted(text: str) -> str:
+    """`text` for the inside of a literal."""
+    return text.replace("'", "''")
+
+
+def due_text(moment: datetime, timespec: str = "microseconds") -> str:
+    """`moment` as T-SQL's style 121. The server's own texts of a Due have a digit more, which makes
+    them exact: as a `datetime2(7)` it is one tick of a `datetime`, 1/300 s, and no other.
+    """
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(" ", timespec)
+
+
+def bound_text(moment: datetime) -> str:
+    """`moment`, or the first tick of a `datetime` after it. A Due is a tick, so it is before both
+    or before neither. A moment outside the range of `datetime` becomes its first or last tick.
+    """
+    return _tick_text(moment, 0)
+
+
+def last_text(end: datetime | None) -> str:
+    """The last tick of a `datetime` before `end`; None: the last of all. No tick is before the
+    first of all, which stands in.
+    """
+    if end is None:
+        return _tick_text(_LAST, 0)
+    return _tick_text(max(end, _FIRST + timedelta(microseconds=1)), -1)
+
+
+def _tick_text(moment: datetime, more: int) -> str:
+    """The first tick that is not before `moment`, and `more` ticks."""
+    moment = min(max(moment, _FIRST), _LAST)
+    ticks = -(-moment.microsecond * _TICKS // 1_000_000) + more
+    seconds = moment.replace(microsecond=0) + timedelta(seconds=ticks // _TICKS)
+    number = round(ticks % _TICKS * 10_000_000 / _TICKS)
+    return f"{due_text(seconds, 'seconds')}.{number:07}"
+
+
+def due_of(text: str) -> datetime:
+    """The moment that `due_text` wrote."""
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def adapted(values: Mapping[str, object]) -> dict[str, object]:
+    """`values` with instants, ids and flags as T-SQL reads them, and lists as JSON."""
+    return {name: _value(value) for name, value in values.items()}
+
+
+def _value(value: object) -> object:
+    match value:
+        case datetime():
+            return due_text(value)
+        case UUID():
+            return str(value)
+        case bool():
+            return int(value)
+        case list():
+            return json.dumps(value, ensure_ascii=False)
+    return value

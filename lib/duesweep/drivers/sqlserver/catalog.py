@@ -5,19 +5,19 @@ from dataclasses import replace
 
 from duesweep.checks.tables import FoundTable
 from duesweep.core.address import SqlServerTable, bracket_name
-from duesweep.drivers.sqlserver.connection import SqlServerConnection
+from duesweep.drivers.sqlserver.session import SqlServerSession
 
 
-def is_there(connection: SqlServerConnection, table: SqlServerTable) -> bool:
+def is_there(session: SqlServerSession, table: SqlServerTable) -> bool:
     """Whether a table of this name exists; a view is none."""
-    return bool(connection.row("find_table", name=table.sql).found)
+    return bool(session.row("find_table", name=table.sql).found)
 
 
-def find_table(connection: SqlServerConnection, table: SqlServerTable) -> FoundTable | None:
+def find_table(session: SqlServerSession, table: SqlServerTable) -> FoundTable | None:
     """The table, without its indexes; None if this user sees no such table. The table's database
     has to exist, and to be open to this user.
     """
-    catalog = connection.named({"catalog": bracket_name(table.catalog)})
+    catalog = session.named({"catalog": bracket_name(table.catalog)})
     rows = catalog.rows("describe_table", schema=table.schema, table=table.table, name=table.sql)
     if not rows:
         return None
@@ -28,19 +28,17 @@ def find_table(connection: SqlServerConnection, table: SqlServerTable) -> FoundT
     )
 
 
-def similar_tables(connection: SqlServerConnection, table: SqlServerTable) -> Sequence[str]:
+def similar_tables(session: SqlServerSession, table: SqlServerTable) -> Sequence[str]:
     """Tables of the database whose names end as this one's."""
-    catalog = connection.named({"catalog": bracket_name(table.catalog)})
+    catalog = session.named({"catalog": bracket_name(table.catalog)})
     ending = "." + table.table.rpartition(".")[2] if "." in table.table else table.table
     rows = catalog.rows("similar_tables", ending=ending)
     return [replace(table, schema=row.schema, table=row.name).sql for row in rows]
 
 
-def with_indexes(
-    connection: SqlServerConnection, table: SqlServerTable, found: FoundTable
-) -> FoundTable:
+def with_indexes(session: SqlServerSession, table: SqlServerTable, found: FoundTable) -> FoundTable:
     """`found` with the first columns of its indexes that can be used."""
-    catalog = connection.named({"catalog": bracket_name(table.catalog)})
+    catalog = session.named({"catalog": bracket_name(table.catalog)})
     rows = catalog.rows("describe_indexes", name=table.sql)
     # Some servers give the names of an index's columns in lower case.
     written = {name.lower(): name for name in found.columns}
@@ -53,8 +51,8 @@ def with_indexes(
 
 
 def missing_rights(
-    connection: SqlServerConnection, table: SqlServerTable, rights: Sequence[str]
+    session: SqlServerSession, table: SqlServerTable, rights: Sequence[str]
 ) -> Sequence[str]:
     """Those of `rights` that this user lacks on a table."""
-    rows = connection.rows("describe_rights", name=table.sql, rights=",".join(rights))
+    rows = session.rows("describe_rights", name=table.sql, rights=",".join(rights))
     return [row.name for row in rows if not row.is_granted]

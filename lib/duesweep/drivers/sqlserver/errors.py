@@ -69,7 +69,7 @@ _LOCK_TIMED_OUT = 1222
 _NAMELESS = {_LOCK_TIMED_OUT, *_ROLLED_BACK}
 _LOCKED = Problem("; somebody holds a lock there", "look for ALTER, TRUNCATE or an index rebuild")
 _NUMBER = re.compile(r"\((\d+)\) \(SQL\w+\)")
-_NOISE = re.compile(r"\[(?:\w{5}|Microsoft|ODBC Driver[^]]*|SQL Server|FreeTDS)\]\s*")
+_NOISE = re.compile(r"\[(?:\w{5}|Microsoft|ODBC Driver[^]]*|SQL Server)\]\s*")
 # Babelfish reports many errors with this number; only the text tells them apart.
 _STAND_IN = 33557097
 # Faults of one queue table that may pass: lock time-out, read-only database.

@@ -1,9 +1,12 @@
-"""Ends the wait for a server that accepts what it is sent and never answers.
+"""Finds out that a server is not there, and ends the wait for one that accepts what it is sent and
+never answers.
 
-Microsoft's driver does not end it. After a query time-out it asks the server to stop, and waits
-twice as long again for the answer to that. A fetch and a login wait without any limit. Only the end
-of the connection ends all these waits. So a thread shuts the session's socket down. The driver does
-not say which socket it uses, so the thread searches the sockets of this process.
+Microsoft's driver does neither. It tries a name that is unknown, or a port that refuses it, until
+its login time-out is over, and then does not say what was wrong. After a query time-out it asks the
+server to stop, and waits twice as long again for the answer to that. A fetch and a login wait
+without any limit. Only the end of the connection ends all these waits. So a thread shuts the
+session's socket down. The driver does not say which socket it uses, so the thread searches the
+sockets of this process.
 """
 
 import math
@@ -16,11 +19,16 @@ import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
+from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.drivers.sqlserver.library import odbc
 from duesweep.errors import SilentServiceError, StoreError
 
 _FOLDER = "/dev/fd"
 _LONGEST_PAUSE_SECONDS = 0.5
+# A refusal comes at once. For anything else, the driver has its own limits and texts.
+_PORT_SECONDS = 1.0
+# Not TCP.
+_PIPES = ("np:", "lpc:", "admin:")
 # Only one thread opens a session at a time: otherwise it could take another's socket for its own.
 _opening = threading.Lock()
 
@@ -194,3 +202,30 @@ def _port(one: socket.socket) -> int | None:
 def _close(sockets: Iterable[socket.socket]) -> None:
     for one in sockets:
         one.close()
+
+
+def refuse_closed_port(dsn: OdbcDsn) -> None:
+    """Raise a transient `StoreError` if the server's name is unknown, or if nobody listens at its
+    port.
+    """
+    is_tcp = not dsn.pairs.get("server", "").lower().startswith(_PIPES)
+    # A failover partner is another server.
+    if dsn.port is None or not is_tcp or "failover_partner" in dsn.pairs:
+        return
+    try:
+        socket.create_connection((dsn.host, dsn.port), _PORT_SECONDS).close()
+    except socket.gaierror as error:
+        raise _unreachable(dsn, f"{dsn.host} is unknown here ({error.strerror})") from error
+    except ConnectionRefusedError as error:
+        text = f"port {dsn.port} of {dsn.host} refuses the connection"
+        raise _unreachable(dsn, text) from error
+    except OSError:
+        return
+
+
+def _unreachable(dsn: OdbcDsn, text: str) -> StoreError:
+    return StoreError(
+        f"No SQL Server takes a session at {dsn.server}: {text}",
+        transient=True,
+        advice="check that it runs, and that its name and port in the dsn are right",
+    )

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from duesweep.drivers.statements import Statements
+from duesweep.drivers.statements import Session
 from duesweep.queues.base import Destination
 from duesweep.queues.tables import Addresses
 
@@ -35,7 +35,7 @@ class QueueDialect(Protocol):
         """A transaction; nested, a savepoint."""
         ...
 
-    def named(self, tables: Mapping[str, Destination]) -> Statements:
+    def named(self, tables: Mapping[str, Destination]) -> Session:
         """The session's statements, with these tables by the names that statements give them."""
         ...
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 from duesweep.core.address import PostgreSqlAddresses, TableName, quote_name
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
-from duesweep.drivers.postgresql import PostgreSqlConnection, connect, text_of
 from duesweep.drivers.postgresql.catalog import find_table
-from duesweep.drivers.statements import Statements
+from duesweep.drivers.postgresql.session import PostgreSqlSession, connect, text_of
+from duesweep.drivers.statements import Session
 from duesweep.errors import ConfigError
 from duesweep.queues.base import Destination
 from duesweep.queues.operations.base import QueueStatements
 
-FindZone = Callable[[PostgreSqlConnection], str]
+FindZone = Callable[[PostgreSqlSession], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class PostgreSqlTransport:
 class PostgreSqlDialect:
     """Names are quoted tables, values are bound."""
 
-    def __init__(self, connection: PostgreSqlConnection, transport: PostgreSqlTransport) -> None:
+    def __init__(self, connection: PostgreSqlSession, transport: PostgreSqlTransport) -> None:
         self.addresses = transport.addresses
         self.delayed = transport.delayed
         self._connection = connection
@@ -54,7 +54,7 @@ class PostgreSqlDialect:
         """A transaction; nested, a savepoint."""
         return self._connection.transaction()
 
-    def named(self, tables: Mapping[str, Destination]) -> Statements:
+    def named(self, tables: Mapping[str, Destination]) -> Session:
         """The session's statements, with these tables."""
         return self._connection.named(_tables(tables))
 

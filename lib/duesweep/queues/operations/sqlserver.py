@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 from duesweep.core.address import SqlServerAddresses, SqlServerTable, bracket_name
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
-from duesweep.drivers.sqlserver import SqlServerConnection, connect, creation, script, table_names
+from duesweep.drivers.sqlserver.binding import creation, script, table_names
 from duesweep.drivers.sqlserver.catalog import find_table
-from duesweep.drivers.statements import Statements
+from duesweep.drivers.sqlserver.session import SqlServerSession, connect
+from duesweep.drivers.statements import Session
 from duesweep.errors import ConfigError, StoreError
 from duesweep.queues.base import Destination
 from duesweep.queues.operations.base import QueueStatements
@@ -44,7 +45,7 @@ class SqlServerTransport:
 class SqlServerDialect:
     """Names are bracket_name three-part names, values are bound."""
 
-    def __init__(self, connection: SqlServerConnection, transport: SqlServerTransport) -> None:
+    def __init__(self, connection: SqlServerSession, transport: SqlServerTransport) -> None:
         self.addresses = transport.addresses
         self.delayed = transport.delayed
         self._connection = connection
@@ -53,7 +54,7 @@ class SqlServerDialect:
         """A transaction; nested, a savepoint."""
         return self._connection.transaction()
 
-    def named(self, tables: Mapping[str, Destination]) -> Statements:
+    def named(self, tables: Mapping[str, Destination]) -> Session:
         """The session's statements, with these tables."""
         return self._connection.named(table_names(**_tables(tables)))
 

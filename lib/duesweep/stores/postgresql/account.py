@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from duesweep.core.outcome import Exhausted, Failed
-from duesweep.drivers.postgresql import UuidArray, array_text
-from duesweep.drivers.statements import Statements
+from duesweep.drivers.postgresql.wire import UuidArray, array_text
+from duesweep.drivers.statements import Session
 from duesweep.errors import format_stack, make_storable, type_name
 from duesweep.stores.postgresql.location import PostgreSqlLocation
 from duesweep.stores.relational.account import FEW_COUNTERS, destination_of, storable_or_none
@@ -18,7 +18,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class PostgreSqlAccount:
     """A `BatchAccount`: many messages a statement."""
 
-    def __init__(self, statements: Statements, store: PostgreSqlLocation) -> None:
+    def __init__(self, statements: Session, store: PostgreSqlLocation) -> None:
         self._statements = statements
         self._source = store.source
         self._endpoint = store.addresses.endpoint

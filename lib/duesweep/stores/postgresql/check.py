@@ -5,14 +5,14 @@ from functools import partial
 
 from duesweep.checks.tables import WantedTable
 from duesweep.core.address import TableName
-from duesweep.drivers.postgresql import PostgreSqlConnection
 from duesweep.drivers.postgresql.catalog import find_table, similar_tables
+from duesweep.drivers.postgresql.session import PostgreSqlSession
 from duesweep.errors import ConfigError, StoreError
 from duesweep.stores.relational.check import refuse_wrong_table
 
 
 def check_tables(
-    connection: PostgreSqlConnection,
+    connection: PostgreSqlSession,
     tables: Iterable[tuple[TableName, WantedTable]],
     writer_time_zone: str | None = None,
 ) -> None:
@@ -27,7 +27,7 @@ def check_tables(
         refuse_wrong_table(wanted, found, partial(similar_tables, connection, table))
 
 
-def check_session(connection: PostgreSqlConnection, setting: str) -> None:
+def check_session(connection: PostgreSqlSession, setting: str) -> None:
     """Raise `ConfigError` for a database that takes no writes, or whose text has no encoding;
     `setting` is the one that names it.
     """
@@ -45,7 +45,7 @@ def check_session(connection: PostgreSqlConnection, setting: str) -> None:
         )
 
 
-def _check_zone(connection: PostgreSqlConnection, zone: str) -> None:
+def _check_zone(connection: PostgreSqlSession, zone: str) -> None:
     try:
         with connection.transaction():
             connection.row("set_zone", zone=zone)

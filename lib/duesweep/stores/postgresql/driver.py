@@ -9,7 +9,7 @@ from uuid import UUID
 
 from duesweep.core.policy import Slicing
 from duesweep.core.waiting import DueSpan, WaitingMessage
-from duesweep.drivers.postgresql import PostgreSqlConnection, literal
+from duesweep.drivers.postgresql.session import PostgreSqlSession, literal
 from duesweep.stores.journal import JdbcSource, SweepSummary
 from duesweep.stores.postgresql.check import check_tables
 from duesweep.stores.postgresql.location import PostgreSqlLocation
@@ -29,7 +29,7 @@ _END = ("infinity", "ffffffff-ffff-ffff-ffff-ffffffffffff")
 class PostgreSqlDriverSession(RelationalDriverSession):
     """Its sweep lives as long as this session."""
 
-    def __init__(self, connection: PostgreSqlConnection, store: PostgreSqlLocation) -> None:
+    def __init__(self, connection: PostgreSqlSession, store: PostgreSqlLocation) -> None:
         session = LockingSession(connection.named(store.names), PostgreSqlLocks(connection))
         super().__init__(session, store.source, str(store.delayed), store.kind)
         self._connection = connection

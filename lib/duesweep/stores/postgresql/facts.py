@@ -10,12 +10,8 @@ from duesweep.checks.tables import Columns, WantedTable
 from duesweep.checks.time_outs import TimeOut
 from duesweep.core.address import TableName, quote_name
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
-from duesweep.drivers.postgresql import (
-    PostgreSqlConnection,
-    connect,
-    connect_as_server,
-)
 from duesweep.drivers.postgresql.catalog import column_lists, find_table
+from duesweep.drivers.postgresql.session import PostgreSqlSession, connect, connect_as_server
 from duesweep.errors import ConfigError, StoreError
 from duesweep.stores.postgresql.location import PostgreSqlLocation
 from duesweep.stores.postgresql.wanted import wanted_tables
@@ -84,7 +80,7 @@ def waiting_destinations(location: PostgreSqlLocation, most: int) -> Sequence[st
 
 
 def _table(
-    connection: PostgreSqlConnection, role: str, table: TableName, wanted: WantedTable
+    connection: PostgreSqlSession, role: str, table: TableName, wanted: WantedTable
 ) -> TableFacts:
     found = find_table(connection, table, wanted.rights)
     if found is not None:
@@ -99,7 +95,7 @@ def _table(
     return TableFacts(wanted, found, f"ON {table} TO {user}", [usage])
 
 
-def _sequences(connection: PostgreSqlConnection, queue_columns: Columns) -> list[SequenceFacts]:
+def _sequences(connection: PostgreSqlSession, queue_columns: Columns) -> list[SequenceFacts]:
     return [
         SequenceFacts(
             table=str(TableName(row.schema, row.table)),
@@ -114,7 +110,7 @@ def _sequences(connection: PostgreSqlConnection, queue_columns: Columns) -> list
     ]
 
 
-def _zones(connection: PostgreSqlConnection, store: PostgreSqlLocation | None) -> ZoneFacts | None:
+def _zones(connection: PostgreSqlSession, store: PostgreSqlLocation | None) -> ZoneFacts | None:
     # Only if the time zone of the writers' sessions decides what a Due means.
     if store is None or store.kind.time_zone is not None:
         return None
@@ -133,7 +129,7 @@ def _zones(connection: PostgreSqlConnection, store: PostgreSqlLocation | None) -
     return ZoneFacts(server.zone, server.source, writers, problem, override, minutes)
 
 
-def _minutes(connection: PostgreSqlConnection, zone: str | None) -> tuple[int, int] | None:
+def _minutes(connection: PostgreSqlSession, zone: str | None) -> tuple[int, int] | None:
     if zone is None:
         return None
     try:

@@ -2,13 +2,13 @@
 
 import hashlib
 
-from duesweep.drivers.statements import Statements
+from duesweep.drivers.statements import Session
 
 
 class PostgreSqlLocks:
     """See `Locks`: advisory locks of the session."""
 
-    def __init__(self, statements: Statements) -> None:
+    def __init__(self, statements: Session) -> None:
         self._statements = statements
 
     def try_lock(self, name: str) -> bool:

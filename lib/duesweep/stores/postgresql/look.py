@@ -8,7 +8,8 @@ from typing import Any
 from uuid import UUID
 
 from duesweep.core.waiting import DueSpan, WaitingMessage
-from duesweep.drivers.postgresql import PostgreSqlStatements, UuidArray
+from duesweep.drivers.postgresql.session import PostgreSqlSession
+from duesweep.drivers.postgresql.wire import UuidArray
 from duesweep.stores.postgresql.kinds import PostgreSqlTableKind
 from duesweep.stores.relational.waiting import PAGE_ROWS, StoredRow, waiting_messages
 
@@ -17,7 +18,7 @@ from duesweep.stores.relational.waiting import PAGE_ROWS, StoredRow, waiting_mes
 class PostgreSqlLook:
     """Reads on a session. `zone` is the one whose clock Due shows."""
 
-    statements: PostgreSqlStatements
+    statements: PostgreSqlSession
     source: str
     kind: PostgreSqlTableKind
     zone: str

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from duesweep.core.message import Message
 from duesweep.core.outcome import Failed
-from duesweep.drivers.postgresql import PostgreSqlConnection
+from duesweep.drivers.postgresql.session import PostgreSqlSession
 from duesweep.errors import DeliveryFailedError
 from duesweep.stores.postgresql.location import PostgreSqlLocation
 from duesweep.stores.postgresql.task import PostgreSqlTaskSession, instant_values
@@ -19,7 +19,7 @@ _EVER = "-infinity"
 class PostgreSqlMessageSession(PostgreSqlTaskSession):
     """Stores and compares Due in the writers' time zone, as the transport does."""
 
-    def __init__(self, connection: PostgreSqlConnection, store: PostgreSqlLocation) -> None:
+    def __init__(self, connection: PostgreSqlSession, store: PostgreSqlLocation) -> None:
         super().__init__(connection, store)
         self._zone = zone_of(connection, store)
 

@@ -8,8 +8,8 @@ from duesweep.checks.tables import POSTGRESQL_QUEUE_RIGHTS
 from duesweep.core.address import TableName, quote_name
 from duesweep.core.format import FORMAT_MARK
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
-from duesweep.drivers.postgresql import PostgreSqlConnection, connect, literal, text_of
 from duesweep.drivers.postgresql.catalog import find_table
+from duesweep.drivers.postgresql.session import PostgreSqlSession, connect, literal, text_of
 from duesweep.errors import ConfigError
 from duesweep.stores.installed import Completed, Unbound
 from duesweep.stores.postgresql.check import check_session
@@ -104,7 +104,7 @@ class PostgreSqlSetup:
                 yield {queue: ()}, text
 
 
-def _unbind(connection: PostgreSqlConnection, store: PostgreSqlLocation) -> Unbound:
+def _unbind(connection: PostgreSqlSession, store: PostgreSqlLocation) -> Unbound:
     statements = connection.named(store.tables)
     rows = statements.rows("read_binding", source=store.source)
     statements.execute("unbind", source=store.source)
@@ -112,7 +112,7 @@ def _unbind(connection: PostgreSqlConnection, store: PostgreSqlLocation) -> Unbo
 
 
 def _create_missing(
-    connection: PostgreSqlConnection, creations: Sequence[_Creation]
+    connection: PostgreSqlSession, creations: Sequence[_Creation]
 ) -> list[TableName | Completed]:
     done: list[TableName | Completed] = []
     scripts = []
@@ -130,13 +130,13 @@ def _create_missing(
     return done
 
 
-def _columns(connection: PostgreSqlConnection, table: TableName) -> set[str]:
+def _columns(connection: PostgreSqlSession, table: TableName) -> set[str]:
     """The names of a table's columns; none if there is no such table."""
     found = find_table(connection, table)
     return set(found.columns) if found else set()
 
 
-def _check_schema(connection: PostgreSqlConnection, schema: str) -> None:
+def _check_schema(connection: PostgreSqlSession, schema: str) -> None:
     rows = connection.rows("describe_schema", schema=schema)
     if not rows:
         raise ConfigError(

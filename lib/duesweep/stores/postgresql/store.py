@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from duesweep.drivers.postgresql import connect
+from duesweep.drivers.postgresql.session import connect
 from duesweep.stores.modes import refuse_distributed
 from duesweep.stores.postgresql.changing import PostgreSqlChangeSession
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession

@@ -5,7 +5,8 @@ from datetime import datetime
 from typing import Any
 
 from duesweep.core.message import Message
-from duesweep.drivers.postgresql import PostgreSqlConnection, PostgreSqlStatements, UuidArray
+from duesweep.drivers.postgresql.session import PostgreSqlSession
+from duesweep.drivers.postgresql.wire import UuidArray
 from duesweep.errors import UnusualBatchError
 from duesweep.stores.postgresql.account import PostgreSqlAccount
 from duesweep.stores.postgresql.location import PostgreSqlLocation
@@ -24,9 +25,9 @@ class PostgreSqlTaskSession(RelationalTaskSession):
     database, which delivers in the claim's own transaction.
     """
 
-    _statements: PostgreSqlStatements
+    _statements: PostgreSqlSession
 
-    def __init__(self, connection: PostgreSqlConnection, store: PostgreSqlLocation) -> None:
+    def __init__(self, connection: PostgreSqlSession, store: PostgreSqlLocation) -> None:
         statements = connection.named(store.names)
         account = PostgreSqlAccount(statements, store)
         super().__init__(statements, account, store.source, store.addresses.endpoint)

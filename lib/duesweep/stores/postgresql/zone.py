@@ -10,8 +10,12 @@ from typing import Any
 
 from duesweep.core.address import TableName
 from duesweep.core.timeouts import Limits
-from duesweep.drivers.postgresql import PostgreSqlConnection, connect_as_server, server_time_zone
-from duesweep.drivers.statements import Statements
+from duesweep.drivers.postgresql.session import (
+    PostgreSqlSession,
+    connect_as_server,
+    server_time_zone,
+)
+from duesweep.drivers.statements import Session
 from duesweep.errors import ConfigError
 from duesweep.stores.postgresql.location import PostgreSqlLocation
 from duesweep.stores.values import Horizon
@@ -19,7 +23,7 @@ from duesweep.stores.values import Horizon
 _OVERRIDE = "set store.writer_time_zone to the time zone of the sessions that write to it"
 
 
-def zone_of(connection: PostgreSqlConnection, location: PostgreSqlLocation) -> str:
+def zone_of(connection: PostgreSqlSession, location: PostgreSqlLocation) -> str:
     """The zone whose clock Due shows: the table's own, else the writers', as it is configured or as
     it is found.
     """
@@ -29,7 +33,7 @@ def zone_of(connection: PostgreSqlConnection, location: PostgreSqlLocation) -> s
     return writer_time_zone(connection, location.dsn, location.delayed)
 
 
-def horizon_in(zone: str, statements: Statements) -> Horizon:
+def horizon_in(zone: str, statements: Session) -> Horizon:
     """What is due now by NServiceBus's predicate, evaluated by the server in the writers' zone."""
     with statements.transaction():
         statements.row("set_zone", zone=zone)
@@ -37,7 +41,7 @@ def horizon_in(zone: str, statements: Statements) -> Horizon:
     return Horizon(row.horizon, row.server_time, zone=zone)
 
 
-def writer_time_zone(connection: PostgreSqlConnection, dsn: str, delayed: TableName) -> str:
+def writer_time_zone(connection: PostgreSqlSession, dsn: str, delayed: TableName) -> str:
     """The writers' time zone; `ConfigError` where roles disagree or the server's is hidden."""
     rows = connection.rows("writer_zones", schema=delayed.schema, table=delayed.table)
     if not rows:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from duesweep.core.pauses import Pause
 from duesweep.core.rate_limits import RateLimit
-from duesweep.drivers.statements import Statements
+from duesweep.drivers.statements import Session
 from duesweep.lost import retry_lost_transactions
 from duesweep.stores.relational.pauses import pause_of
 
@@ -12,7 +12,7 @@ from duesweep.stores.relational.pauses import pause_of
 class HeldBack:
     """Of one source, on a session's statements. See `PausesDestinations` and `LimitsRates`."""
 
-    def __init__(self, statements: Statements, source: str) -> None:
+    def __init__(self, statements: Session, source: str) -> None:
         self._statements = statements
         self.source = source
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from duesweep.core.message import Message
-from duesweep.drivers.statements import Statements
+from duesweep.drivers.statements import Session
 from duesweep.stores.values import NewMessage
 
 _KEY = "message_key"
@@ -59,7 +59,7 @@ def delayed_tables(endpoint: str, prefix: str | None) -> Sequence[str]:  # noqa:
     return [f"{endpoint}.Delayed"]
 
 
-def store_row(statements: Statements, kind: TableKind, values: Mapping[str, object]) -> str:
+def store_row(statements: Session, kind: TableKind, values: Mapping[str, object]) -> str:
     """Store a row of these values; its key."""
     if _KEY in values:
         statements.execute(kind.store, **values)

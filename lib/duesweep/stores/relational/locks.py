@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
-from duesweep.drivers.statements import Statements
+from duesweep.drivers.statements import Session
 
 
 class Locks(Protocol):
@@ -28,7 +28,7 @@ class Locks(Protocol):
 class LockingSession:
     """A session's statements and its locks."""
 
-    statements: Statements
+    statements: Session
     locks: Locks
 
 

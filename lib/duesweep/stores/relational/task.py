@@ -12,7 +12,7 @@ from duesweep.core.breaker_report import report_as_text
 from duesweep.core.message import Message
 from duesweep.core.outcome import Outcomes
 from duesweep.core.rate_limits import RateLimit
-from duesweep.drivers.statements import Statements
+from duesweep.drivers.statements import Session
 from duesweep.errors import StoreError, SweepClosedError, SweepStoppedError, make_storable
 from duesweep.stores.relational.account import BatchAccount
 from duesweep.stores.relational.held import HeldBack
@@ -23,7 +23,7 @@ class RelationalTaskSession(ABC):
     """What is the same in every dialect. A dialect claims, removes, and has its own `account`."""
 
     def __init__(
-        self, statements: Statements, account: BatchAccount, source: str, endpoint: str
+        self, statements: Session, account: BatchAccount, source: str, endpoint: str
     ) -> None:
         self._statements = statements
         self._account = account

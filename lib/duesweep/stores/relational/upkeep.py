@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from duesweep.drivers.statements import Statements
+from duesweep.drivers.statements import Session
 from duesweep.lost import retry_lost_transactions
 from duesweep.stores.upkeep import DroppedSource
 
@@ -15,7 +15,7 @@ _ROWS = ("forget_attempts", "forget_pauses", "forget_limits", "unbind")
 class RelationalUpkeep:
     """See `SourceUpkeep`."""
 
-    statements: Statements
+    statements: Session
 
     def dropped(self) -> Sequence[DroppedSource]:
         """The sources whose delayed tables are gone."""

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from duesweep.core.outcome import Exhausted, Failed
-from duesweep.drivers.sqlserver import SqlServerStatements, key_list
+from duesweep.drivers.sqlserver.binding import key_list
+from duesweep.drivers.sqlserver.session import SqlServerSession
 from duesweep.errors import format_stack, make_storable, type_name
 from duesweep.stores.relational.account import FEW_COUNTERS, destination_of, storable_or_none
 from duesweep.stores.relational.summary import packed
@@ -19,7 +20,7 @@ class SqlServerAccount:
     """
 
     def __init__(
-        self, statements: SqlServerStatements, store: SqlServerLocation, claimed: ClaimedRows
+        self, statements: SqlServerSession, store: SqlServerLocation, claimed: ClaimedRows
     ) -> None:
         self._statements = statements
         self._kind = store.kind

@@ -8,7 +8,8 @@ from typing import Any
 from duesweep.core.change import Change
 from duesweep.core.message import Message
 from duesweep.core.store_clock import micros
-from duesweep.drivers.sqlserver import bound_text, due_of, due_text, row_errors
+from duesweep.drivers.sqlserver.binding import bound_text, due_of, due_text
+from duesweep.drivers.sqlserver.errors import row_errors
 from duesweep.stores.relational.changing import RelationalChanges, instant_of
 from duesweep.stores.relational.kinds import store_row
 from duesweep.stores.sqlserver.account import listed

@@ -6,13 +6,13 @@ from functools import partial
 
 from duesweep.checks.tables import index_notices
 from duesweep.core.address import SqlServerTable
-from duesweep.drivers.sqlserver import SqlServerConnection
 from duesweep.drivers.sqlserver.catalog import (
     find_table,
     missing_rights,
     similar_tables,
     with_indexes,
 )
+from duesweep.drivers.sqlserver.session import SqlServerSession
 from duesweep.errors import ConfigError, Problem, StoreError
 from duesweep.stores.relational.check import refuse_wrong_table
 from duesweep.stores.sqlserver.kinds import SqlServerTableKind
@@ -20,7 +20,7 @@ from duesweep.stores.sqlserver.wanted import wanted_tables
 
 
 def check_tables(
-    connection: SqlServerConnection, kind: SqlServerTableKind, delayed: SqlServerTable
+    connection: SqlServerSession, kind: SqlServerTableKind, delayed: SqlServerTable
 ) -> None:
     """Raise `ConfigError` for a session that cannot sweep, or for the first table that is missing,
     of another shape, or closed to this user.
@@ -35,7 +35,7 @@ def check_tables(
 
 
 def delayed_index_notices(
-    connection: SqlServerConnection, kind: SqlServerTableKind, delayed: SqlServerTable
+    connection: SqlServerSession, kind: SqlServerTableKind, delayed: SqlServerTable
 ) -> Sequence[Problem]:
     """What is missing of the delayed table's indexes: without them a sweep works, but slowly."""
     found = find_table(connection, delayed)
@@ -45,7 +45,7 @@ def delayed_index_notices(
     return index_notices(wanted, with_indexes(connection, delayed, found))
 
 
-def check_session(connection: SqlServerConnection, setting: str) -> None:
+def check_session(connection: SqlServerSession, setting: str) -> None:
     """Raise `ConfigError` for a database, which `setting` names, that is read-only or too old."""
     session = connection.row("describe_session")
     if session.updateability == "READ_ONLY":

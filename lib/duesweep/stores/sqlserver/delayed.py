@@ -1,13 +1,13 @@
 """Which of the tables that it may be is the delayed table."""
 
 from duesweep.core.address import SqlServerTable
-from duesweep.drivers.sqlserver import SqlServerConnection
 from duesweep.drivers.sqlserver.catalog import is_there
+from duesweep.drivers.sqlserver.session import SqlServerSession
 from duesweep.errors import ConfigError
 from duesweep.stores.sqlserver.location import SqlServerLocation
 
 
-def find_delayed(connection: SqlServerConnection, location: SqlServerLocation) -> SqlServerTable:
+def find_delayed(connection: SqlServerSession, location: SqlServerLocation) -> SqlServerTable:
     """The only candidate, or the one that exists.
 
     Raises `ConfigError` if two exist, because each may hold messages.

@@ -10,7 +10,8 @@ from uuid import UUID
 from duesweep.core.address import SqlServerTable
 from duesweep.core.policy import Slicing
 from duesweep.core.waiting import DueSpan, WaitingMessage
-from duesweep.drivers.sqlserver import SqlServerConnection, bound_text, connect, due_of, literal
+from duesweep.drivers.sqlserver.binding import bound_text, due_of, literal
+from duesweep.drivers.sqlserver.session import SqlServerSession, connect
 from duesweep.errors import Problem, StoreError
 from duesweep.stores.journal import JdbcSource, SweepSummary
 from duesweep.stores.relational.auditing import KEYS_PER_PAGE, RelationalAudit
@@ -32,7 +33,7 @@ _END = "9999-12-31 23:59:59.997"
 class SqlServerDriverSession(RelationalDriverSession):
     """Its sweep lives as long as this session, whose application lock says so."""
 
-    def __init__(self, connection: SqlServerConnection, store: SqlServerLocation) -> None:
+    def __init__(self, connection: SqlServerSession, store: SqlServerLocation) -> None:
         self._delayed_table: SqlServerTable = find_delayed(connection, store)
         self._names = store.names(self._delayed_table)
         session = LockingSession(connection.named(self._names), SqlServerLocks(connection))

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from duesweep.core.address import SqlServerTable, bracket_name
-from duesweep.drivers.sqlserver import SqlServerConnection, creation
+from duesweep.drivers.sqlserver.binding import creation
+from duesweep.drivers.sqlserver.session import SqlServerSession
 from duesweep.errors import Problem, StoreError
 from duesweep.stores.installed import IndexCreated
 from duesweep.stores.sqlserver.check import delayed_index_notices
@@ -18,7 +19,7 @@ def due_index_script(kind: SqlServerTableKind, delayed: SqlServerTable) -> str:
 
 
 def create_due_index(
-    connection: SqlServerConnection, store: SqlServerLocation, delayed: SqlServerTable
+    connection: SqlServerSession, store: SqlServerLocation, delayed: SqlServerTable
 ) -> Iterator[IndexCreated | Problem]:
     """Create the index if it is missing. Yields what was done; where this user may not create it,
     why not, and what to do: sweeps work without it.

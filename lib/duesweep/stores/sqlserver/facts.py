@@ -9,8 +9,8 @@ from duesweep.checks.table_findings import TableFacts
 from duesweep.checks.tables import FoundTable, WantedTable
 from duesweep.core.address import SqlServerTable, bracket_name
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
-from duesweep.drivers.sqlserver import SqlServerConnection, connect
 from duesweep.drivers.sqlserver.catalog import find_table, with_indexes
+from duesweep.drivers.sqlserver.session import SqlServerSession, connect
 from duesweep.errors import ConfigError, StoreError
 from duesweep.stores.relational.messages import destinations
 from duesweep.stores.relational.readings import read_clock
@@ -59,7 +59,7 @@ def gather(question: SqlServerQuestion) -> SqlServerFacts:
 
 
 def _delayed(
-    connection: SqlServerConnection, store: SqlServerLocation | None
+    connection: SqlServerSession, store: SqlServerLocation | None
 ) -> tuple[SqlServerTable | None, str | None]:
     """The delayed table, or why it is not known which one it is."""
     try:
@@ -90,7 +90,7 @@ def waiting_destinations(location: SqlServerLocation, most: int) -> Sequence[str
 
 
 def _table(
-    connection: SqlServerConnection, user: str, table: SqlServerTable, wanted: WantedTable
+    connection: SqlServerSession, user: str, table: SqlServerTable, wanted: WantedTable
 ) -> TableFacts:
     beside = f"{bracket_name(table.schema)}.{bracket_name(table.table)}"
     return TableFacts(
@@ -102,7 +102,7 @@ def _table(
 
 
 def _found(
-    connection: SqlServerConnection, table: SqlServerTable, rights: Sequence[str]
+    connection: SqlServerSession, table: SqlServerTable, rights: Sequence[str]
 ) -> FoundTable | None:
     database = connection.row("describe_catalog", catalog=table.catalog)
     if not (database.found and database.is_open):
@@ -120,7 +120,7 @@ def _found(
     )
 
 
-def _json_problem(connection: SqlServerConnection) -> str | None:
+def _json_problem(connection: SqlServerSession) -> str | None:
     try:
         connection.rows("doctor_json", numbers="[1]")
     except StoreError as error:
@@ -130,12 +130,12 @@ def _json_problem(connection: SqlServerConnection) -> str | None:
     return None
 
 
-def _now(connection: SqlServerConnection) -> datetime:
+def _now(connection: SqlServerSession) -> datetime:
     now: datetime = connection.row("doctor_clock").now
     return now.replace(tzinfo=UTC)
 
 
-def _lock_escalation(connection: SqlServerConnection, delayed: SqlServerTable | None) -> str | None:
+def _lock_escalation(connection: SqlServerSession, delayed: SqlServerTable | None) -> str | None:
     if delayed is None:
         return None
     catalog = connection.named({"catalog": bracket_name(delayed.catalog)})

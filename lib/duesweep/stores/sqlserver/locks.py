@@ -1,12 +1,12 @@
 """Locks of a session on SQL Server."""
 
-from duesweep.drivers.sqlserver import SqlServerConnection
+from duesweep.drivers.sqlserver.session import SqlServerSession
 
 
 class SqlServerLocks:
     """See `Locks`: application locks of the session."""
 
-    def __init__(self, connection: SqlServerConnection) -> None:
+    def __init__(self, connection: SqlServerSession) -> None:
         self._connection = connection
 
     def try_lock(self, name: str) -> bool:

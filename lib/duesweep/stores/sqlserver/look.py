@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from duesweep.core.store_clock import micros
 from duesweep.core.waiting import DueSpan, WaitingMessage
-from duesweep.drivers.sqlserver import SqlServerStatements, bound_text, due_of, last_text
+from duesweep.drivers.sqlserver.binding import bound_text, due_of, last_text
+from duesweep.drivers.sqlserver.session import SqlServerSession
 from duesweep.stores.relational.waiting import PAGE_ROWS, StoredRow, waiting_messages
 from duesweep.stores.sqlserver.account import listed
 from duesweep.stores.sqlserver.kinds import SqlServerTableKind
@@ -31,13 +32,13 @@ class _Failure(NamedTuple):
 class SqlServerLook:
     """Reads on a session."""
 
-    statements: SqlServerStatements
+    statements: SqlServerSession
     source: str
     kind: SqlServerTableKind
 
     @contextmanager
     def pages(
-        self, stream: SqlServerStatements, span: DueSpan
+        self, stream: SqlServerSession, span: DueSpan
     ) -> Iterator[Iterator[Sequence[WaitingMessage]]]:
         """The messages of a span in pages. `stream` are the statements of another session: a
         session that is sent rows takes no other statement meanwhile.
@@ -46,7 +47,7 @@ class SqlServerLook:
             yield pages
 
     def _pages(
-        self, stream: SqlServerStatements, span: DueSpan
+        self, stream: SqlServerSession, span: DueSpan
     ) -> Generator[Sequence[WaitingMessage]]:
         values = {"first": bound_text(span.start or _EVER), "last": last_text(span.end)}
         with stream.pages("look", PAGE_ROWS, values) as pages:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from duesweep.core.message import Message
-from duesweep.drivers.statements import Statements
+from duesweep.drivers.statements import Session
 from duesweep.stores.sqlserver.claimed import ClaimedRows
 
 # So many messages of one Due are removed by their keys, more of them as the Due's first.
@@ -23,7 +23,7 @@ class RemovalByDue:
 
     def __init__(
         self,
-        statements: Statements,
+        statements: Session,
         source: str,
         claimed: ClaimedRows,
         *,

@@ -8,8 +8,10 @@ from duesweep.checks.tables import SQL_SERVER_QUEUE_RIGHTS
 from duesweep.core.address import SqlServerTable, bracket_name
 from duesweep.core.format import FORMAT_MARK
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
-from duesweep.drivers.sqlserver import SqlServerConnection, connect, creation, database_of, script
+from duesweep.drivers.sqlserver.binding import creation, script
 from duesweep.drivers.sqlserver.catalog import find_table, is_there
+from duesweep.drivers.sqlserver.dsn import database_of
+from duesweep.drivers.sqlserver.session import SqlServerSession, connect
 from duesweep.errors import ConfigError, Problem, StoreError
 from duesweep.stores.installed import Completed, IndexCreated, Unbound
 from duesweep.stores.relational.check import refuse_newer_format
@@ -113,7 +115,7 @@ class SqlServerSetup:
 
 
 def _unbind(
-    connection: SqlServerConnection, store: SqlServerLocation, delayed: SqlServerTable
+    connection: SqlServerSession, store: SqlServerLocation, delayed: SqlServerTable
 ) -> Unbound:
     statements = connection.named(store.names(delayed))
     rows = statements.rows("read_binding", source=store.source)
@@ -122,7 +124,7 @@ def _unbind(
 
 
 def _create_missing(
-    connection: SqlServerConnection, creations: Iterator[_Creation]
+    connection: SqlServerSession, creations: Iterator[_Creation]
 ) -> list[SqlServerTable | Completed]:
     done: list[SqlServerTable | Completed] = []
     for tables, texts in creations:
@@ -139,7 +141,7 @@ def _create_missing(
 
 
 def _has_columns(
-    connection: SqlServerConnection, table: SqlServerTable, columns: Collection[str]
+    connection: SqlServerSession, table: SqlServerTable, columns: Collection[str]
 ) -> bool:
     if not columns:
         return True
@@ -148,7 +150,7 @@ def _has_columns(
 
 
 def _create(
-    connection: SqlServerConnection, tables: Sequence[SqlServerTable], texts: Sequence[str]
+    connection: SqlServerSession, tables: Sequence[SqlServerTable], texts: Sequence[str]
 ) -> None:
     try:
         for text in texts:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from duesweep.drivers.sqlserver import connect
+from duesweep.drivers.sqlserver.session import connect
 from duesweep.stores.modes import refuse_distributed
 from duesweep.stores.sqlserver.changing import SqlServerChangeSession
 from duesweep.stores.sqlserver.driver import SqlServerDriverSession

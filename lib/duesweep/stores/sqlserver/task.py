@@ -15,12 +15,8 @@ from typing import Any
 from duesweep.core.message import Message
 from duesweep.core.policy import SCANNED_ROWS
 from duesweep.core.store_clock import micros
-from duesweep.drivers.sqlserver import (
-    SqlServerConnection,
-    SqlServerStatements,
-    bound_text,
-    due_of,
-)
+from duesweep.drivers.sqlserver.binding import bound_text, due_of
+from duesweep.drivers.sqlserver.session import SqlServerSession
 from duesweep.errors import StoreError, TransactionLostError
 from duesweep.stores.relational.task import RelationalTaskSession
 from duesweep.stores.sqlserver.account import SqlServerAccount, listed, listed_as
@@ -37,9 +33,9 @@ class SqlServerTaskSession(RelationalTaskSession):
     server, which delivers in the claim's own transaction.
     """
 
-    _statements: SqlServerStatements
+    _statements: SqlServerSession
 
-    def __init__(self, connection: SqlServerConnection, store: SqlServerLocation) -> None:
+    def __init__(self, connection: SqlServerSession, store: SqlServerLocation) -> None:
         names = store.names(find_delayed(connection, store))
         statements, claimed = connection.named(names), ClaimedRows()
         account = SqlServerAccount(statements, store, claimed)

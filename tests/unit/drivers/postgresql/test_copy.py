@@ -3,7 +3,7 @@
 import time
 import uuid
 
-from duesweep.drivers.postgresql.copy import copy_chunks
+from duesweep.drivers.postgresql.wire import copy_chunks
 
 _BEFORE_FIRST_ID = 19 + 2 + 4
 

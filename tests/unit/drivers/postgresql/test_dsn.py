@@ -2,7 +2,8 @@
 
 import pytest
 
-from duesweep.drivers.postgresql import TASK_LIMITS, connect, database_of, literal
+from duesweep.core.timeouts import DEFAULT_TIMEOUTS
+from duesweep.drivers.postgresql.session import connect, database_of, literal
 from duesweep.errors import ConfigError
 from duesweep.stores.journal import JdbcSource
 
@@ -46,7 +47,7 @@ def test_database_of_the_environment_is_taken_where_the_dsn_names_none(
     ],
 )
 def test_dsn_that_cannot_be_read_is_refused_without_its_password(dsn: str) -> None:
-    for use in (database_of, lambda dsn: connect(dsn, TASK_LIMITS)):
+    for use in (database_of, lambda dsn: connect(dsn, DEFAULT_TIMEOUTS.task)):
         with pytest.raises(ConfigError) as refusal:
             use(dsn)
         assert "dsn" in str(refusal.value)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from psycopg.adapt import PyFormat, Transformer
 
-from duesweep.drivers.postgresql import UuidArray
+from duesweep.drivers.postgresql.wire import UuidArray
 
 
 @given(st.lists(st.uuids(), max_size=20))

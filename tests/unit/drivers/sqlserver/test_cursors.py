@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from duesweep.drivers.sqlserver.transactions import RawSession
+from duesweep.drivers.sqlserver.session import RawSession
 
 pytestmark = pytest.mark.usefixtures("odbc")
 
@@ -39,7 +39,7 @@ def raw() -> Any:
 @pytest.fixture
 def session(raw: Any) -> RawSession:
     watch: Any = None
-    return RawSession(raw, watch, sends_arrays=True)
+    return RawSession(raw, watch)
 
 
 def test_statement_that_runs_again_has_the_cursor_that_is_prepared_for_it(

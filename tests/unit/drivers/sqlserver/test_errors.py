@@ -2,9 +2,9 @@
 
 import pytest
 
-from duesweep.drivers.sqlserver.binding import describe_statement
 from duesweep.drivers.sqlserver.errors import connect_errors, destination_errors, map_errors
 from duesweep.drivers.sqlserver.library import odbc
+from duesweep.drivers.statements import describe_statement
 from duesweep.errors import (
     ConfigError,
     DestinationError,
@@ -14,6 +14,7 @@ from duesweep.errors import (
     StoreError,
     TransactionLostError,
 )
+from duesweep.sql import statement
 
 pytestmark = pytest.mark.usefixtures("odbc")
 
@@ -126,9 +127,8 @@ def test_session_that_is_not_had_is_a_settings_fault_or_the_servers(
 
 @pytest.mark.parametrize(("state", "number"), [("42000", 1222), ("40001", 1205), ("HYT00", 0)])
 def test_lock_or_time_out_says_which_statement_waited_and_for_what(state: str, number: int) -> None:
-    what = describe_statement(
-        "fence", {"sweeps": "[nsb].[dbo].[duesweep_sweeps]", "journal": "[a].[b].[c]"}
-    )
+    names = {"sweeps": "[nsb].[dbo].[duesweep_sweeps]", "journal": "[a].[b].[c]"}
+    what = describe_statement("fence", statement("sqlserver", "fence"), names)
 
     with pytest.raises(StoreError) as caught, map_errors(what):
         raise _error(state, number, "Lock request time out period exceeded.")

@@ -9,9 +9,10 @@ from uuid import UUID
 
 import pytest
 
-from duesweep.drivers.sqlserver import key_list, literal
-from duesweep.drivers.sqlserver.statements import SqlServerStatements
-from duesweep.drivers.sqlserver.transactions import RawSession
+from duesweep.core.timeouts import DEFAULT_TIMEOUTS
+from duesweep.drivers.sqlserver.binding import key_list, literal
+from duesweep.drivers.sqlserver.dsn import OdbcDsn
+from duesweep.drivers.sqlserver.session import RawSession, SqlServerSession
 
 pytestmark = pytest.mark.usefixtures("odbc")
 
@@ -63,10 +64,11 @@ class _Watch:
         return nullcontext()
 
 
-def _session() -> tuple[_Raw, SqlServerStatements]:
+def _session() -> tuple[_Raw, SqlServerSession]:
     raw, watch = _Raw(), _Watch()
-    session: Any = RawSession(raw, watch, sends_arrays=True)  # type: ignore[arg-type]
-    return raw, SqlServerStatements(session, {})
+    session: Any = RawSession(raw, watch)  # type: ignore[arg-type]
+    dsn = OdbcDsn({"server": "db.example"})
+    return raw, SqlServerSession(session, dsn, DEFAULT_TIMEOUTS.task, {})
 
 
 def test_names_are_put_into_the_text_and_values_are_bound() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from duesweep.drivers.sqlserver.connection import _decode_utf16
+from duesweep.drivers.sqlserver.session import _decode_utf16
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duesweep.drivers.sqlserver import bound_text, due_of, last_text
+from duesweep.drivers.sqlserver.binding import bound_text, due_of, last_text
 
 _DAY = datetime(2026, 11, 22, tzinfo=UTC)
 

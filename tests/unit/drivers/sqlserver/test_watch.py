@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from duesweep.core.timeouts import Limits
-from duesweep.drivers.sqlserver.connect import connect
+from duesweep.drivers.sqlserver.session import connect
 from duesweep.errors import StoreError
 from support.waiting import until
 

@@ -1,0 +1,428 @@
+"""One session with PostgreSQL: how it is opened, its waits, its statements, COPY, and the JDBC
+address of the same database.
+
+The server's own time-outs do not help if its answer never arrives. Keep-alives do not help if the
+peer's kernel still acknowledges. So each wait for the server has a limit here, too.
+"""
+
+import logging
+import os
+import socket
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
+from math import ceil
+from time import monotonic
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode
+
+import psycopg
+from psycopg import generators, sql
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import Conninfo, PipelineStatus, TransactionStatus
+from psycopg.rows import namedtuple_row
+
+from duesweep.core.address import TableName
+from duesweep.core.timeouts import Limits
+from duesweep.drivers.postgresql.errors import (
+    SilenceError,
+    connect_errors,
+    destination_errors,
+    grant_of,
+    map_errors,
+    unusual_errors,
+)
+from duesweep.drivers.postgresql.tls import channel_binding, jdbc_tls, tls_settings
+from duesweep.drivers.postgresql.wire import UuidArray, UuidArrayDumper, copy_chunks
+from duesweep.drivers.statements import Names, Session, describe_statement
+from duesweep.errors import ConfigError, RefusedMessageError
+from duesweep.sql import statement
+
+_T = TypeVar("_T")
+# It warns of a rollback or a pipeline that fails, after an error that is reported anyway.
+logging.getLogger("psycopg").setLevel(logging.ERROR)
+_AT_REST = {TransactionStatus.IDLE, TransactionStatus.INTRANS}
+# Half-open connections are noticed after about this long, not after the kernel's two hours.
+_KEEPALIVE = {"keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3}
+# These override the settings of the role and the database.
+_UTC_SETTINGS = {
+    "TimeZone": "UTC",
+    "DateStyle": "ISO",
+    "client_encoding": "UTF8",
+    "default_transaction_isolation": "read committed",
+}
+# For statements about all that is due: memory in which a million keys are sorted, and no nested
+# loops. Where the planner does not know yet how many retry counters there are, it would compare
+# each message with each of them. Servers up to 17 add a huge cost to a loop that cannot be avoided,
+# and would compile such a statement for a second.
+_LARGE_STATEMENTS = {"work_mem": "128MB", "enable_nestloop": "off", "jit": "off"}
+
+
+class BoundedConnection(psycopg.Connection[Any]):
+    """Raises and closes when the server has not sent or taken a byte for `answer_seconds`. After
+    an idle time longer than `ping_seconds` it first sends an empty query, and waits at most
+    `ping_seconds` for the answer.
+    """
+
+    answer_seconds: float
+    ping_seconds: float
+    _used = 0.0
+
+    def wait(self, gen: Generator[Any, Any, _T], *args: Any, **options: Any) -> _T:
+        """Run one exchange with the server. psycopg calls this for all that it does."""
+        idle_seconds = monotonic() - self._used
+        if self._used and idle_seconds > self.ping_seconds:
+            self._ping()
+        value = super().wait(self._limit_wait(gen, self.answer_seconds), *args, **options)
+        self._used = monotonic()
+        return value
+
+    def _ping(self) -> None:
+        # Not during a COPY or a pipeline, which consist of several exchanges.
+        at_rest = self.pgconn.transaction_status in _AT_REST
+        if at_rest and self.pgconn.pipeline_status == PipelineStatus.OFF:
+            self.pgconn.send_query(b"")
+            super().wait(self._limit_wait(generators.execute(self.pgconn), self.ping_seconds))
+
+    def _limit_wait(
+        self, exchange: Generator[Any, Any, _T], seconds: float
+    ) -> Generator[Any, Any, _T]:
+        try:
+            wanted = next(exchange)
+            deadline = monotonic() + seconds
+            while True:
+                # `ready` is 0 each time that psycopg's own interval has passed.
+                ready = yield wanted
+                now = monotonic()
+                if ready:
+                    deadline = now + seconds
+                elif now >= deadline:
+                    self._give_up(seconds)
+                wanted = exchange.send(ready)
+        except StopIteration as end:
+            value: _T = end.value
+            return value
+
+    def _give_up(self, seconds: float) -> None:
+        info = self.info
+        where = f"{info.host}:{info.port}"
+        # Otherwise the clean-up, a ROLLBACK for example, would wait as long again.
+        self.close()
+        raise SilenceError(
+            f"The server at {where} has not answered for {seconds:.3g} s; check whether "
+            "it, or a pooler or proxy before it, is stuck (timeouts.silence_seconds says how long "
+            "to wait)"
+        )
+
+
+class PostgreSqlSession(Session):
+    """See `Session`. It is in UTC, and commits each statement by itself, unless a transaction was
+    begun.
+    """
+
+    def __init__(self, raw: BoundedConnection, limits: Limits, names: Names) -> None:
+        super().__init__(limits, names)
+        self._raw = raw
+
+    def __exit__(self, *_: object) -> None:
+        self._raw.close()
+
+    def rows(self, name: str, /, **values: object) -> list[Any]:
+        with (
+            self._errors_of(name),
+            self._raw.cursor(row_factory=namedtuple_row, binary=True) as cursor,
+        ):
+            return cursor.execute(self._text(name), values).fetchall()
+
+    def execute(self, name: str, /, **values: object) -> int:
+        with self._errors_of(name):
+            return self._raw.execute(self._text(name), values, binary=True).rowcount
+
+    def query(self, name: str, /, **literals: str) -> str:
+        quoted = {key: literal(value) for key, value in literals.items()}
+        return text_of(name, {**self.names, **quoted})
+
+    def script(self, text: str) -> None:
+        """Run statements that return nothing and take no values, in one transaction."""
+        with map_errors(), self._raw.transaction():
+            self._raw.execute(text.encode())
+
+    def rows_of_each(self, what: str, *named: tuple[str, Mapping[str, object]]) -> list[list[Any]]:
+        """The rows of several named statements, each with its values, in one round trip. They run
+        in this order; after one that fails, none does. `what` is the one that errors name. Raises
+        `UnusualBatchError` where the server refuses one, and is itself well.
+        """
+        with self._errors_of(what), unusual_errors(), ExitStack() as stack:
+            cursors = [
+                stack.enter_context(self._raw.cursor(row_factory=namedtuple_row, binary=True))
+                for _ in named
+            ]
+            with self._raw.pipeline():
+                for cursor, (name, values) in zip(cursors, named, strict=True):
+                    cursor.execute(self._text(name), values)
+            return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
+
+    @contextmanager
+    def pages(
+        self, name: str, size: int, values: Mapping[str, object]
+    ) -> Iterator[Iterator[list[Any]]]:
+        """The rows of the named statement in pages of `size`, by a cursor of the server: it goes on
+        where the last page ended. Needs a transaction; within the block other statements can run.
+        """
+        with (
+            self._errors_of(name),
+            self._raw.cursor(f"duesweep_{name}", row_factory=namedtuple_row) as cursor,
+        ):
+            cursor.execute(self._text(name), values, binary=True)
+            yield iter(lambda: cursor.fetchmany(size), [])
+
+    def copy_messages(self, table: TableName, rows: Sequence[tuple[str, bytes | None]]) -> None:
+        """Append (headers, body) rows to a queue table by binary COPY, each under a new id.
+
+        Raises `RefusedMessageError` where a row is at fault, `DestinationError` where the table is.
+        """
+        text = f"COPY {table} (id, headers, body) FROM STDIN (FORMAT BINARY)"
+        with destination_errors(table), self._raw.cursor() as cursor:
+            with cursor.copy(text.encode()) as copy:
+                for chunk in copy_chunks(rows):
+                    copy.write(chunk)
+            if cursor.rowcount != len(rows):
+                raise RefusedMessageError(
+                    f"Queue table {table} took {cursor.rowcount} of {len(rows)} rows, and "
+                    "raised no error",
+                    advice="look for a trigger on it that drops rows",
+                )
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        with map_errors(), self._raw.transaction():
+            yield
+
+    def begin(self) -> None:
+        """Begin a transaction that `commit` ends, unless one is under way."""
+        if self._raw.info.transaction_status == TransactionStatus.IDLE:
+            with map_errors():
+                self._raw.execute("BEGIN")
+
+    def commit(self) -> None:
+        """Commit what was begun."""
+        with map_errors():
+            self._raw.execute("COMMIT")
+
+    def rollback(self) -> None:
+        """Roll back what was begun, if anything."""
+        with map_errors():
+            self._raw.rollback()
+
+    @contextmanager
+    def wait_longer(self, seconds: float) -> Iterator[None]:
+        """A transaction for large statements, in which one answer may take `seconds`."""
+        limits = replace(self.limits, answer_seconds=seconds)
+        settings = _time_outs(limits) | _LARGE_STATEMENTS
+        with self.transaction():
+            with map_errors():
+                self._raw.execute(_settings_query(settings, in_transaction=True).encode())
+            self._raw.answer_seconds = seconds
+            try:
+                yield
+            finally:
+                self._raw.answer_seconds = self.limits.answer_seconds
+
+    @property
+    def tls(self) -> dict[str, str]:
+        """What was asked for: see `tls_settings`."""
+        return tls_settings(self._raw)
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether this session uses TLS."""
+        return bool(self._raw.pgconn.ssl_in_use)
+
+    def jdbc_address(self, answer_seconds: float) -> tuple[str, dict[str, str]]:
+        """JDBC URL and connection properties of the server that this session is connected to.
+        `answer_seconds` is the limit for one answer over JDBC.
+        """
+        info = self._raw.info
+        if info.host.startswith("/"):
+            raise ConfigError(
+                f"The store's dsn names the Unix socket {info.host}, which JDBC cannot use",
+                advice="give a host name or 127.0.0.1",
+            )
+        limits = replace(self.limits, answer_seconds=answer_seconds)
+        properties = {
+            "driver": "org.postgresql.Driver",
+            "user": info.user,
+            "password": info.password,
+            "sessionInitStatement": _settings_query(_time_outs(limits) | _LARGE_STATEMENTS),
+            **jdbc_tls(self.tls),
+        }
+        host = f"[{info.host}]" if ":" in info.host else info.host
+        database = quote(info.dbname, safe="")
+        settings = _jdbc_settings(limits) | {"channelBinding": channel_binding(self._raw)}
+        url = f"jdbc:postgresql://{host}:{info.port}/{database}?{urlencode(settings)}"
+        return url, {name: value for name, value in properties.items() if value}
+
+    def _text(self, name: str) -> bytes:
+        # psycopg reads % as a placeholder wherever it stands, in a quoted name too.
+        escaped = {key: str(each).replace("%", "%%") for key, each in self.names.items()}
+        return text_of(name, escaped).encode()
+
+    def _errors_of(self, name: str) -> AbstractContextManager[None]:
+        """Maps the errors of the named statement."""
+        text = statement("postgresql", name)
+        return map_errors(
+            describe_statement(name, text, self.names),
+            lambda refusal: grant_of(refusal, self._raw.info.user, text, self.names),
+        )
+
+
+def connect(dsn: str, limits: Limits) -> PostgreSqlSession:
+    """Open a session in UTC, whatever the settings of role, server and process are.
+
+    Raises `ConfigError` for a dsn or credentials that are wrong, `StoreError` where the server
+    cannot be reached.
+    """
+    with connect_errors(dsn):
+        raw = _open(dsn, limits)
+        _set_up(raw, _UTC_SETTINGS | _time_outs(limits), limits)
+    return PostgreSqlSession(raw, limits, {})
+
+
+def connect_as_server(dsn: str, limits: Limits) -> PostgreSqlSession:
+    """Open a session that sets no time zone, so that it has the server's."""
+    with connect_errors(dsn), _hide_own_zone():
+        raw = _open(dsn, limits, options=" ")
+        _set_up(raw, _time_outs(limits), limits)
+    return PostgreSqlSession(raw, limits, {})
+
+
+def server_time_zone(dsn: str, limits: Limits) -> str | None:
+    """The server's default time zone, without the settings of roles and databases.
+
+    It takes a physical replication session: only to these no settings of a role or a database
+    apply. None where this role may not open one.
+    """
+    with _hide_own_zone():
+        try:
+            with _open(dsn, limits, options=" ", replication="true") as raw:
+                # Such a session speaks the simple protocol only.
+                raw.pgconn.send_query(b"SHOW TimeZone")
+                (result,) = raw.wait(generators.execute(raw.pgconn))
+                value = result.get_value(0, 0) if result.ntuples == 1 else None
+        except psycopg.Error:
+            return None
+    return value.decode() if value else None
+
+
+def database_of(dsn: str) -> str:
+    """The name of the database that `dsn` means; `ConfigError` where it cannot be read."""
+    with connect_errors(dsn):
+        defaults = {o.keyword.decode(): o.val for o in Conninfo.get_defaults() if o.val}
+        given = conninfo_to_dict(dsn)
+    name = given.get("dbname") or _decode(defaults.get("dbname")) or given.get("user")
+    return str(name or _decode(defaults.get("user")))
+
+
+def text_of(name: str, names: Names) -> str:
+    """The text of a statement that takes no values."""
+    return statement("postgresql", name).format(**names)
+
+
+def literal(value: str) -> str:
+    """`value` as an SQL literal, for the queries that Spark runs over JDBC."""
+    return sql.Literal(value).as_string(None)
+
+
+def _decode(value: bytes | None) -> str:
+    return value.decode() if value else ""
+
+
+def _open(dsn: str, limits: Limits, **overrides: str) -> BoundedConnection:
+    hosts = str(conninfo_to_dict(dsn).get("host") or "").count(",") + 1
+    # No prepared statements: a pooler may lose them, and the planner should see each batch's own
+    # keys.
+    raw = BoundedConnection.connect(
+        dsn,
+        autocommit=True,
+        prepare_threshold=None,
+        # libpq applies this to each host.
+        connect_timeout=max(2, int(limits.connect_seconds / hosts)),
+        **{
+            # The server cuts it at 63 bytes.
+            "application_name": f"duesweep, process {os.getpid()} on {socket.gethostname()}",
+            "tcp_user_timeout": round(limits.answer_seconds * 1_000),
+            **_KEEPALIVE,
+            **overrides,
+        },  # type: ignore[arg-type]
+    )
+    raw.answer_seconds = raw.ping_seconds = limits.connect_seconds
+    raw.adapters.register_dumper(UuidArray, UuidArrayDumper)
+    return raw
+
+
+def _set_up(raw: BoundedConnection, settings: dict[str, str], limits: Limits) -> None:
+    try:
+        # One round trip. The first statement removes a time-out that could end the second one.
+        raw.execute(f"SET statement_timeout = 0; {_settings_query(settings)}".encode())
+    except psycopg.Error:
+        raw.close()
+        raise
+    raw.answer_seconds = limits.answer_seconds
+
+
+@contextmanager
+def _hide_own_zone() -> Iterator[None]:
+    # libpq sends PGTZ with the start-up packet. There is no other way to keep it from that.
+    zone = os.environ.pop("PGTZ", None)
+    try:
+        yield
+    finally:
+        if zone is not None:
+            os.environ["PGTZ"] = zone
+
+
+def _time_outs(limits: Limits) -> dict[str, str]:
+    """All time-outs that a role or a database can set for its sessions."""
+    return {
+        "lock_timeout": _milliseconds(limits.lock_seconds),
+        "statement_timeout": _milliseconds(limits.statement_seconds),
+        "idle_in_transaction_session_timeout": _milliseconds(limits.idle_seconds),
+        # These would end a session while the driver waits for tasks or for the ledger.
+        "idle_session_timeout": "0",
+        "transaction_timeout": "0",
+        # If the driver's machine is lost, the server must not keep its sweep's lock for hours.
+        "tcp_keepalives_idle": "15",
+        "tcp_keepalives_interval": "5",
+        "tcp_keepalives_count": "3",
+    }
+
+
+def _settings_query(settings: Mapping[str, str], *, in_transaction: bool = False) -> str:
+    """A query that sets them, for the session or in this transaction only, except those that this
+    version of the server does not know.
+    """
+    rows = ", ".join(f"({literal(name)}, {literal(value)})" for name, value in settings.items())
+    return (
+        f"SELECT set_config(name, wanted.value, {str(in_transaction).lower()})"  # noqa: S608 - literals
+        f" FROM (VALUES {rows}) AS wanted (name, value)"
+        " JOIN pg_settings USING (name)"
+    )
+
+
+def _milliseconds(seconds: float) -> str:
+    return str(round(seconds * 1_000))
+
+
+def _jdbc_settings(limits: Limits) -> dict[str, str]:
+    """Settings of the JDBC driver, time-outs in whole seconds. They go into the URL: Spark turns
+    the names of properties into small letters, and the driver ignores such names.
+    """
+    connect = str(round(limits.connect_seconds))
+    return {
+        "ApplicationName": "duesweep plan",
+        "connectTimeout": connect,
+        "loginTimeout": connect,
+        "cancelSignalTimeout": connect,
+        "socketTimeout": str(ceil(limits.answer_seconds)),
+        "tcpKeepAlive": "true",
+    }
