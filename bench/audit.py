@@ -23,9 +23,9 @@ from duesweep import wiring
 from duesweep.demo.folder import clear_folder, lock_folder, write_config
 from duesweep.demo.messages import ENDPOINT
 from duesweep.demo.server import EmbeddedServer
-from duesweep.engines.in_process import InProcessEngine
 from duesweep.ledger.schemas import SWEEPS, TOMBSTONES
-from duesweep.sweep import sweep
+from duesweep.sweep.engines import InProcessEngine
+from duesweep.sweep.sweep import sweep
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results" / "audit.json"

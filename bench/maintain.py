@@ -20,8 +20,8 @@ from duesweep.config import Config
 from duesweep.demo.folder import clear_folder, lock_folder, write_config
 from duesweep.demo.messages import ENDPOINT
 from duesweep.demo.server import EmbeddedServer
-from duesweep.engines.base import Engine
-from duesweep.sweep import sweep
+from duesweep.sweep.engines import Engine
+from duesweep.sweep.sweep import sweep
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results" / "maintain.json"

@@ -26,9 +26,9 @@ from duesweep.core.timeouts import DEFAULT_TIMEOUTS
 from duesweep.demo.folder import clear_folder, lock_folder, write_config
 from duesweep.demo.messages import ENDPOINT, Traffic, generate
 from duesweep.drivers.sqlserver.session import connect
-from duesweep.engines.in_process import InProcessEngine
 from duesweep.sql import statement
-from duesweep.sweep import sweep
+from duesweep.sweep.engines import InProcessEngine
+from duesweep.sweep.sweep import sweep
 
 ROOT = Path(__file__).resolve().parent.parent
 _DATABASE = "duesweep_bench"

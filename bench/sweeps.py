@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import duesweep.engines.spark as engine
-import duesweep.sweep as pipeline
+import duesweep.sweep.spark as engine
+import duesweep.sweep.sweep as pipeline
 from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.config import Config

@@ -21,4 +21,5 @@ fi
 step -m ruff format --check .
 step -m ruff check .
 step -m mypy
-step "$venv/bin/lint-imports" ${without_cache:+"$without_cache"}
+# Of this checkout, even where a worktree shares the environment of another one.
+PYTHONPATH=lib step "$venv/bin/lint-imports" ${without_cache:+"$without_cache"}

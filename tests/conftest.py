@@ -17,7 +17,7 @@ import structlog
 from hypothesis import HealthCheck, settings
 
 from duesweep.demo.server import EmbeddedServer
-from duesweep.engines.in_process import InProcessEngine
+from duesweep.sweep.engines import InProcessEngine
 from support.ports import free_port
 from support.postgresql_server import endpoint_in_postgresql
 from support.services import is_missing
@@ -25,7 +25,7 @@ from support.services import is_missing
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from duesweep.engines.base import Engine
+    from duesweep.sweep.engines import Engine
     from support.endpoint import Endpoint
     from support.ledger_reader import LedgerReader
     from support.rabbitmq.broker import Broker
@@ -256,7 +256,7 @@ def spark() -> "SparkSession":
 def engine(request: pytest.FixtureRequest) -> "Engine":
     """What dispatches the slices. What a test shows of one has to be so of the other."""
     if request.param == "spark":
-        from duesweep.engines.spark import SparkEngine  # noqa: PLC0415 - loads Spark
+        from duesweep.sweep.spark import SparkEngine  # noqa: PLC0415 - loads Spark
 
         return SparkEngine(request.getfixturevalue("spark"))
     return InProcessEngine()

@@ -1,6 +1,6 @@
 """duesweep sweeps due delayed messages of NServiceBus endpoints to their queues, with Spark.
 
-Start reading at :mod:`duesweep.sweep`: it plans, dispatches and settles. For Python:
+Start reading at :mod:`duesweep.sweep.sweep`: it plans, dispatches and settles. For Python:
 `Duesweep(load_config("duesweep.toml")).sweep()`; see docs/python.md.
 """
 

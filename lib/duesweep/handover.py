@@ -9,14 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from duesweep.context import SweepContext
-from duesweep.engines.base import Engine
 from duesweep.errors import ConfigError, ExitCode
 from duesweep.preview import PreviewEntry, count_destinations
-from duesweep.stop import Stop
 from duesweep.stores.journal import SweepReport
 from duesweep.stores.values import Horizon
-from duesweep.sweep import Watch, exit_code, sweep
+from duesweep.sweep.engines import Engine
+from duesweep.sweep.job import SweepContext
+from duesweep.sweep.stop import Stop
+from duesweep.sweep.sweep import Watch, exit_code, sweep
 
 # 1,000 years: later than any real Due, and still a date that Python can represent.
 _ALL = timedelta(days=365 * 1_000)

@@ -1,10 +1,10 @@
 """Whether a sweep met the objective `slo.lateness_seconds`."""
 
-from duesweep.context import SweepContext
 from duesweep.errors import ConfigError, LedgerError
 from duesweep.ledger.opening import open_for_reading
 from duesweep.ledger.reading import Among, Condition
 from duesweep.stores.journal import SweepReport
+from duesweep.sweep.job import SweepContext
 
 _COLUMNS = ("lateness_ms", "attempts")
 

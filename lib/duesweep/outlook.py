@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from statistics import median
 from typing import NamedTuple
 
-from duesweep.context import SweepContext
 from duesweep.core.held import HeldBack, Holder, held_by_pause
 from duesweep.core.patterns import fits_destination
 from duesweep.core.pauses import Pause, Paused
@@ -17,6 +16,7 @@ from duesweep.core.waiting import DueSpan, WaitingMessage
 from duesweep.errors import MessageError
 from duesweep.ledger.ledger import Ledger
 from duesweep.stores.steering import LooksAtMessages
+from duesweep.sweep.job import SweepContext
 
 # So many messages are looked at, those that have been due for the longest: about two seconds.
 MOST_LOOKED_AT = 50_000

@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from duesweep.claim_keys import read_claim_keys
-from duesweep.context import SweepContext
 from duesweep.core.clock import SystemClock
 from duesweep.core.message import Message
 from duesweep.core.policy import delay_level
 from duesweep.core.store_clock import StoreClock
 from duesweep.errors import DestinationError, MessageError
-from duesweep.plan import plan_slices
 from duesweep.queues.base import Queue, QueueSession
 from duesweep.stores.base import Store, TaskSession
 from duesweep.stores.values import Claim, Excluded, Horizon, SweepRun
+from duesweep.sweep.job import SweepContext
+from duesweep.sweep.slice import read_claim_keys
+from duesweep.sweep.sweep import plan_slices
 
 _TOO_LATE = "It is due later than the delay ladder can hold it"
 _HOLDS_NOTHING = "It is not due, and its queue cannot hold a message until it is due"

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from duesweep.context import SweepContext
 from duesweep.core.change import Change, ChangeKind
 from duesweep.core.clock import Clock, SystemClock
 from duesweep.core.error_rows import ErrorFilter, ErrorId, ErrorRow
@@ -22,6 +21,7 @@ from duesweep.replay_ways import Account, Delivery, Item, PutBack
 from duesweep.steer import Tally
 from duesweep.stores.steering import ChangesMessages
 from duesweep.stores.values import SweepRun
+from duesweep.sweep.job import SweepContext
 
 _LOST = "The ledger does not have it any more"
 

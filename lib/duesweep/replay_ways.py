@@ -7,18 +7,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
-from duesweep.context import SweepContext
 from duesweep.core.change import Change, ChangeKind
 from duesweep.core.clock import Clock
-from duesweep.core.destination_breakers import DestinationBreakers
 from duesweep.core.error_rows import ErrorId
 from duesweep.core.message import Message
+from duesweep.core.outcome import DeliveryResult
 from duesweep.core.pauses import Paused
-from duesweep.core.rate_limits import RateLimit, RateLimits, SliceLimits
+from duesweep.core.policy import RateLimit, RateLimits
 from duesweep.core.replay import Replayable
 from duesweep.core.store_clock import StoreClock
-from duesweep.delivery import SliceDelivery, group_by_destination
-from duesweep.delivery_result import DeliveryResult
 from duesweep.errors import MessageError, TransactionLostError
 from duesweep.lost import MAX_LOST_TRANSACTIONS, wait_seconds
 from duesweep.put_back import put_back
@@ -26,6 +23,10 @@ from duesweep.queues.base import QueueSession
 from duesweep.steer import Tally
 from duesweep.stores.steering import ChangesMessages, LimitsRates, require
 from duesweep.stores.values import Claim, NewMessage, SweepRun
+from duesweep.sweep.breakers import DestinationBreakers
+from duesweep.sweep.delivery import SliceDelivery, group_by_destination
+from duesweep.sweep.job import SweepContext
+from duesweep.sweep.waiting import SliceLimits
 
 # So often a message that gets no answer is sent, and so often in a row none may be reached.
 _MOST_TRIES = 3

@@ -11,18 +11,18 @@ from dataclasses import dataclass, replace
 from math import inf
 from uuid import UUID
 
-from duesweep.context import SweepContext
 from duesweep.core.change import Command
 from duesweep.core.patience import Patience
 from duesweep.errors import ConfigError, DuesweepError, LedgerError, StoreError, SweepClosedError
 from duesweep.ledger.ledger import Ledger
-from duesweep.lost_session import living_session
-from duesweep.settle import BRIEFLY_SECONDS, settle_command, settle_first
-from duesweep.stop import Stop
 from duesweep.stores.abilities import refuse_outdated
 from duesweep.stores.base import DriverSession
 from duesweep.stores.steering import ChangesMessages, KeepsCommands, OpensChanges, require
 from duesweep.stores.values import SweepRun
+from duesweep.sweep.job import SweepContext
+from duesweep.sweep.lost_session import living_session
+from duesweep.sweep.settle import BRIEFLY_SECONDS, settle_command, settle_first
+from duesweep.sweep.stop import Stop
 
 # Another settler holds its locks for about as long as it takes to settle a sweep.
 _LOCK_SECONDS = 5.0

@@ -9,7 +9,7 @@ from duesweep.core.account import SliceEnd
 from duesweep.core.headers import json as headers_json
 from duesweep.core.message import Message
 from duesweep.core.outcome import Outcomes
-from duesweep.core.rate_limits import RateLimit
+from duesweep.core.policy import RateLimit
 from duesweep.core.store_clock import micros
 from duesweep.errors import SweepClosedError, SweepStoppedError
 from duesweep.stores.values import Claim, Excluded, NewMessage, SweepRun

@@ -9,7 +9,7 @@ import pytest
 from duesweep.api.planning import look_ahead
 from duesweep.cli.app import main
 from duesweep.core.headers.json import FORWARD_DESTINATION
-from duesweep.core.rate_limits import RateLimit, RateLimits
+from duesweep.core.policy import RateLimit, RateLimits
 from duesweep_testing.builders import DelayedRow
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
 from support.ledger_reader import LedgerReader

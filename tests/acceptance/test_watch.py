@@ -11,8 +11,8 @@ import pytest
 
 from duesweep.core import waits
 from duesweep.demo.server import EmbeddedServer
-from duesweep.stop import Stop
 from duesweep.stores.base import DriverSession, Store
+from duesweep.sweep.stop import Stop
 from duesweep.watch.tick import MOST_TICK_SECONDS, Ticker
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
 from support.ledger_reader import LedgerReader

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from duesweep.demo.server import EmbeddedServer
-from duesweep.engines.base import Engine
 from duesweep.errors import ExitCode
+from duesweep.sweep.engines import Engine
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.ports import free_port

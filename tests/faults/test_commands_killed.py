@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import pytest
 
 from duesweep.change_messages import Chosen, NewDue, cancel_chosen, reschedule_chosen
-from duesweep.context import SweepContext
 from duesweep.core.change import Command, CommandName
 from duesweep.core.moment import Moment
 from duesweep.core.policy import BatchLimits
@@ -21,6 +20,7 @@ from duesweep.ledger.ledger import Ledger
 from duesweep.restore import CancelledId, CancelledMessages, Restore
 from duesweep.steer import CommandReport, Work, run_command
 from duesweep.stores.postgresql.changing import PostgreSqlChangeSession
+from duesweep.sweep.job import SweepContext
 from support.endpoint import Endpoint
 from support.faults.dead_sweeps import await_end_of
 from support.ledger_reader import LedgerReader

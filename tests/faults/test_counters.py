@@ -1,6 +1,6 @@
 """Retry counters of messages that others took."""
 
-from duesweep.engines.base import Engine
+from duesweep.sweep.engines import Engine
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.sweeps import run_sweep

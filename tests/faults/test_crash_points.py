@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from duesweep.engines.spark import SparkEngine
 from duesweep.queues.base import QueueSession
 from duesweep.stores import abilities as of_stores
 from duesweep.stores import steering
+from duesweep.sweep.spark import SparkEngine
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
 from support.rabbitmq.broker import Broker
 from support.sweeps import run_sweep

@@ -13,13 +13,13 @@ from pyspark.sql import SparkSession
 
 from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.core.patience import Patience
-from duesweep.engines.base import Engine
 from duesweep.errors import ConfigError
 from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.opening import open_ledger
-from duesweep.settle import check_binding
 from duesweep.stores.journal import SweepSummary
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
+from duesweep.sweep.engines import Engine
+from duesweep.sweep.settle import check_binding
 from support.endpoint import Endpoint
 from support.faults.processes import SweepProcess
 from support.ledger_reader import LedgerReader

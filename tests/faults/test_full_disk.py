@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from duesweep import settle
-from duesweep.context import SweepContext
-from duesweep.engines.base import Engine
-from duesweep.engines.in_process import InProcessEngine
-from duesweep.engines.spark import SparkEngine
 from duesweep.errors import LedgerError
 from duesweep.ledger.ledger import Ledger
+from duesweep.sweep import settle
+from duesweep.sweep.engines import Engine, InProcessEngine
+from duesweep.sweep.job import SweepContext
+from duesweep.sweep.spark import SparkEngine
 from support.endpoint import Endpoint
 from support.faults.small_disk import SmallDisk, small_disk
 from support.ledger_reader import LedgerReader

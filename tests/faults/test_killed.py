@@ -5,9 +5,9 @@ import threading
 import pytest
 from pyspark.sql import SparkSession
 
-from duesweep.engines.base import Engine
-from duesweep.engines.spark import SparkEngine
 from duesweep.stores.journal import SweepSummary
+from duesweep.sweep.engines import Engine
+from duesweep.sweep.spark import SparkEngine
 from support.endpoint import Endpoint
 from support.faults.dead_sweeps import await_end_of
 from support.faults.failing_store import HOLD

@@ -9,13 +9,11 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from duesweep.claim_keys import read_claim_keys
-from duesweep.core.policy import BatchLimits
-from duesweep.core.rate_limits import RateLimit, RateLimits
-from duesweep.dispatch import dispatch_slice
-from duesweep.dispatch_job import DispatchJob
+from duesweep.core.policy import BatchLimits, RateLimit, RateLimits
 from duesweep.stores.base import DriverSession
 from duesweep.stores.values import Slices
+from duesweep.sweep.job import DispatchJob
+from duesweep.sweep.slice import dispatch_slice, read_claim_keys
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.sweeps import run_sweep

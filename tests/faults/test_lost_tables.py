@@ -10,14 +10,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from duesweep.cli.app import main
-from duesweep.context import SweepContext
 from duesweep.core.ledger_writer import LedgerWriter
-from duesweep.engines.base import Engine
 from duesweep.errors import ConfigError
 from duesweep.ledger.identity import ID_PROPERTY, ROLE_PROPERTY, TABLES
 from duesweep.ledger.opening import open_ledger
 from duesweep.ledger.spark.tables import SparkTables
 from duesweep.ledger.spark.types import SPARK_SCHEMAS
+from duesweep.sweep.engines import Engine
+from duesweep.sweep.job import SweepContext
 from support.diagnosis import diagnosed
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader

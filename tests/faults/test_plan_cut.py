@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
-from duesweep.engines import spark as engine_module
-from duesweep.engines.spark import SparkEngine
 from duesweep.errors import ExitCode
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
 from duesweep.stores.values import Slices, SweepRun
+from duesweep.sweep import spark as engine_module
+from duesweep.sweep.spark import SparkEngine
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.sweeps import exit_code, run_sweep

@@ -12,10 +12,9 @@ from contextlib import contextmanager
 import pytest
 
 from duesweep import wiring
-from duesweep.engines.base import Engine
-from duesweep.engines.in_process import InProcessEngine
 from duesweep.handover import handover
 from duesweep.queues.rabbitmq import ladder
+from duesweep.sweep.engines import Engine, InProcessEngine
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.proxy import Proxy, Way, proxied

@@ -3,9 +3,9 @@
 import pytest
 
 from duesweep.core.ledger_writer import LedgerWriter
-from duesweep.engines.base import Engine
 from duesweep.ledger.opening import open_ledger
 from duesweep.stores.relational.journal import RelationalJournal
+from duesweep.sweep.engines import Engine
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.sweeps import exit_code, run_sweep

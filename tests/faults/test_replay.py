@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from duesweep import steer
-from duesweep.context import SweepContext
 from duesweep.core.change import Command, CommandName
 from duesweep.core.error_rows import ErrorFilter
 from duesweep.core.headers import json as headers_json
@@ -19,6 +18,7 @@ from duesweep.exhausted import ExhaustedMessages
 from duesweep.ledger import opening
 from duesweep.replay import Choice, Found, Replay, Target, find_errors
 from duesweep.steer import CommandReport, run_command
+from duesweep.sweep.job import SweepContext
 from duesweep_testing.builders import DelayedRow, delayed_row
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader

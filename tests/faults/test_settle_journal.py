@@ -4,10 +4,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from duesweep.core.ledger_writer import LedgerWriter
-from duesweep.engines.spark import SparkEngine
 from duesweep.errors import ConfigError
 from duesweep.ledger.opening import open_ledger
-from duesweep.settle import settle_leftovers
+from duesweep.sweep.settle import settle_leftovers
+from duesweep.sweep.spark import SparkEngine
 from support.endpoint import Endpoint
 from support.faults.dead_sweeps import Dead, assert_settled_once, settle
 from support.ledger_reader import LedgerReader

@@ -6,14 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 from pyspark.sql import SparkSession
 
-from duesweep.claim_keys import ClaimKeys
-from duesweep.context import SweepContext
 from duesweep.core.outcome import Delivered, Outcomes
 from duesweep.core.policy import Slicing
-from duesweep.dispatch import dispatch_slice
 from duesweep.ledger.opening import open_ledger
-from duesweep.settle import settle_sweep
 from duesweep.stores.values import SweepRun
+from duesweep.sweep.job import SweepContext
+from duesweep.sweep.settle import settle_sweep
+from duesweep.sweep.slice import ClaimKeys, dispatch_slice
 from support.endpoint import Endpoint
 from support.faults.dead_sweeps import Dead, assert_settled_once, settle
 from support.ledger_reader import LedgerReader

@@ -15,12 +15,12 @@ from pyspark.sql import SparkSession
 
 from duesweep import wiring
 from duesweep.api.look import look_at
-from duesweep.context import SweepContext
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
-from duesweep.engines.base import Engine
-from duesweep.engines.spark import SparkEngine
 from duesweep.errors import ExitCode, StoreError
+from duesweep.sweep.engines import Engine
+from duesweep.sweep.job import SweepContext
+from duesweep.sweep.spark import SparkEngine
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
 from support.ledger_reader import LedgerReader
 from support.proxy import Moment, Proxy, proxied

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from duesweep.engines.base import Engine
-from duesweep.engines.in_process import InProcessEngine
+from duesweep.sweep.engines import Engine, InProcessEngine
 from support.faults.processes import SweepProcess
 from support.ledger_reader import LedgerReader
 from support.sweeps import run_sweep

@@ -15,8 +15,8 @@ import pytest
 from duesweep import Duesweep, ErrorFilter, MessageFilter, Moment, wiring
 from duesweep.audit.audit import AuditReport
 from duesweep.core.message import MESSAGE_ID
-from duesweep.engines.base import Engine
 from duesweep.errors import DuesweepError
+from duesweep.sweep.engines import Engine
 from support.endpoint import Endpoint
 from support.faults.mover import Mover
 from support.ledger_reader import LedgerReader

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from duesweep.all_or_nothing import AllOrNothing
 from duesweep.core.account import SliceAccount
 from duesweep.core.policy import Slicing
 from duesweep.errors import ExitCode
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
 from duesweep.stores.values import Slices, SweepRun
+from duesweep.sweep.batch import AllOrNothing
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.sweeps import exit_code, run_sweep

@@ -7,7 +7,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from duesweep.cli.app import main
-from duesweep.engines.spark import SparkEngine
+from duesweep.sweep.spark import SparkEngine
 from support import acme_stores
 from support.endpoint import Endpoint
 from support.sweeps import run_sweep

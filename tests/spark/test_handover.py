@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from duesweep import wiring
-from duesweep.engines.base import Engine
 from duesweep.errors import ConfigError, ExitCode
 from duesweep.handover import handover, preview
 from duesweep.preview import PreviewEntry
 from duesweep.queues.rabbitmq import ladder
+from duesweep.sweep.engines import Engine
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.rabbitmq.broker import Broker

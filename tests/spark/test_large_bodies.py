@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from duesweep.engines.spark import SparkEngine
+from duesweep.sweep.spark import SparkEngine
 from duesweep_testing.builders import delayed_row
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader

@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from duesweep.core.message import MESSAGE_ID
-from duesweep.engines.in_process import InProcessEngine
-from duesweep.engines.spark import SparkEngine
 from duesweep.ledger.schemas import SWEEPS
+from duesweep.sweep.engines import InProcessEngine
+from duesweep.sweep.spark import SparkEngine
 from duesweep_testing.builders import BODY, MESSAGE_TYPE, DelayedRow, delayed_row
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader, retry_rows

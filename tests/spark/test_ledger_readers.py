@@ -16,7 +16,6 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from duesweep.core.outcome import Delivered
 from duesweep.core.store_clock import micros
-from duesweep.engines.spark import SparkEngine
 from duesweep.ledger.base import AppTransaction
 from duesweep.ledger.identity import TABLES
 from duesweep.ledger.ledger import Ledger
@@ -24,6 +23,7 @@ from duesweep.ledger.opening import open_ledger
 from duesweep.ledger.schemas import SCHEMAS
 from duesweep.ledger.spark.tables import TIMESTAMP_TYPE
 from duesweep.stores.journal import Journal, JournalBatch
+from duesweep.sweep.spark import SparkEngine
 from duesweep.tombstone import encode
 from duesweep_testing.builders import Due, delayed_row, message
 from support.endpoint import Endpoint

@@ -5,9 +5,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from duesweep.core.policy import BatchLimits
-from duesweep.engines import spark as engine_module
-from duesweep.engines.spark import SparkEngine, claim_keys_df
-from duesweep.plan import plan_slices
+from duesweep.sweep import spark as engine_module
+from duesweep.sweep.spark import SparkEngine, claim_keys_df
+from duesweep.sweep.sweep import plan_slices
 from support.endpoint import Endpoint
 from support.sweeps import run_sweep
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from duesweep.engines.spark import SparkEngine
+from duesweep.sweep.spark import SparkEngine
 from support.endpoint import Endpoint
 from support.sweeps import run_sweep
 

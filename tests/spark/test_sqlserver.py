@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from duesweep import config as configuration
 from duesweep import wiring
-from duesweep.engines.base import Engine
-from duesweep.engines.spark import SparkEngine
+from duesweep.sweep.engines import Engine
+from duesweep.sweep.spark import SparkEngine
 from duesweep_testing.builders import delayed_row
 from support import recordings
 from support.ledger_reader import LedgerReader

@@ -17,10 +17,10 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from duesweep import wiring
-from duesweep.context import SweepContext
 from duesweep.demo.server import EmbeddedServer
-from duesweep.engines.base import Engine
 from duesweep.errors import ConfigError
+from duesweep.sweep.engines import Engine
+from duesweep.sweep.job import SweepContext
 from duesweep_testing.builders import DelayedRow, delayed_row
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader

@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from duesweep.engines.base import Engine
 from duesweep.errors import ConfigError
 from duesweep.stores.journal import SweepSummary
+from duesweep.sweep.engines import Engine
 from duesweep_testing.builders import DelayedRow
 from support import recordings
 from support.endpoint import ON_BOTH_SERVERS, Endpoint

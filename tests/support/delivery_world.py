@@ -4,16 +4,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from duesweep.core.breaker import BreakerLimits
 from duesweep.core.clock import SettableClock
-from duesweep.core.destination_breakers import DestinationBreakers
 from duesweep.core.message import Message
-from duesweep.core.rate_limits import RateLimits, SliceLimits
+from duesweep.core.policy import BreakerLimits, RateLimits
 from duesweep.core.store_clock import StoreClock, micros
 from duesweep.core.tracing import NoTracing
-from duesweep.delivery import DeliveryResult, SliceDelivery
 from duesweep.errors import DuesweepError, MessageError
 from duesweep.queues.base import Confirmation, Destination, QueueSession
+from duesweep.sweep.breakers import DestinationBreakers
+from duesweep.sweep.delivery import DeliveryResult, SliceDelivery
+from duesweep.sweep.waiting import SliceLimits
 from duesweep_testing.builders import DUE, delayed_row, message
 
 

@@ -4,18 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from duesweep.claim_keys import ClaimKeys
-from duesweep.core.account import SliceAccount, SliceEnd
-from duesweep.core.breaker_report import BreakerReport
+from duesweep.core.account import BreakerReport, SliceAccount, SliceEnd
 from duesweep.core.clock import SettableClock
 from duesweep.core.headers.json import remove_forward_destination
 from duesweep.core.policy import BatchLimits, Retry
-from duesweep.dispatch import dispatch_slice
-from duesweep.dispatch_job import DispatchJob
 from duesweep.errors import (
     DuesweepError,
 )
 from duesweep.stores.values import SweepRun
+from duesweep.sweep.job import DispatchJob
+from duesweep.sweep.slice import ClaimKeys, dispatch_slice
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.journal import BatchEntry, ExhaustedEntry, SliceEntry
 from duesweep_testing.memory import MemoryStore

@@ -12,8 +12,8 @@ import pytest
 from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.config import Config
-from duesweep.context import SweepContext
 from duesweep.core.address import quote_name
+from duesweep.sweep.job import SweepContext
 from duesweep_testing.builders import BODY, ENDPOINT, DelayedRow, delayed_row
 from support.endpoint_server import EndpointServer, StoredRows
 from support.recordings import QueueRow

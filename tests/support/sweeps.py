@@ -5,14 +5,12 @@ from typing import Any
 
 from duesweep import wiring
 from duesweep.config import Config
-from duesweep.context import SweepContext
-from duesweep.dispatch_job import DispatchJob
-from duesweep.engines.base import Engine
-from duesweep.engines.in_process import InProcessEngine
-from duesweep.stop import Stop
 from duesweep.stores.journal import SweepReport
 from duesweep.stores.values import SweepRun
-from duesweep.sweep import Reach, Watch, exit_code, sweep
+from duesweep.sweep.engines import Engine, InProcessEngine
+from duesweep.sweep.job import DispatchJob, SweepContext
+from duesweep.sweep.stop import Stop
+from duesweep.sweep.sweep import Reach, Watch, exit_code, sweep
 from support.endpoint import Endpoint
 
 __all__ = ["exit_code", "job_of", "run_sweep"]

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from duesweep.core.breaker_report import BreakerReport
+from duesweep.core.account import BreakerReport
 from duesweep.stores.journal import SweepReport
 from duesweep.telemetry.run import Due, Run
 

@@ -7,9 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from duesweep.core.breaker import BreakerLimits
 from duesweep.core.message import Message
-from duesweep.core.policy import CLAIM_SECONDS, BatchLimits
+from duesweep.core.policy import CLAIM_SECONDS, BatchLimits, BreakerLimits
 from duesweep.errors import (
     DestinationError,
     DuesweepError,

@@ -4,13 +4,13 @@ from datetime import timedelta
 
 from duesweep.core.outcome import Delivered
 from duesweep.core.policy import CLAIM_SECONDS
-from duesweep.delivery import DeliveryResult
 from duesweep.errors import (
     DestinationError,
     QueueNotFoundError,
     RefusedMessageError,
     UnreadableHeadersError,
 )
+from duesweep.sweep.delivery import DeliveryResult
 from duesweep_testing.builders import DUE, DelayedRow, message
 from support.delivery_world import LateQueue, World, due, early
 

@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from duesweep.core.breaker import BreakerLimits
 from duesweep.core.clock import SettableClock
-from duesweep.core.destination_breakers import DestinationBreakers
 from duesweep.core.message import Message
-from duesweep.core.policy import BatchLimits, Retry
+from duesweep.core.policy import BatchLimits, BreakerLimits, Retry
 from duesweep.errors import DestinationError, DuesweepError
 from duesweep.stores.values import Claim
+from duesweep.sweep.breakers import DestinationBreakers
 from duesweep_testing.builders import DUE, DelayedRow, delayed_row
 from duesweep_testing.memory_sessions import MemoryTaskSession
 from support.contract.due_keys import DueKeyStore

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from pyspark.sql import Row
 
-from duesweep.claim_keys import ClaimKeys, read_claim_keys
 from duesweep.core.account import CUT, slice_account
+from duesweep.sweep.slice import ClaimKeys, read_claim_keys
 from duesweep_testing.builders import delayed_row
 from support.dispatch_world import one, slice_end, world_of
 

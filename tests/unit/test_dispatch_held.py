@@ -6,8 +6,7 @@ from itertools import pairwise
 import pytest
 
 from duesweep.core.message import Message
-from duesweep.core.policy import BatchLimits
-from duesweep.core.rate_limits import RateLimit, RateLimits
+from duesweep.core.policy import BatchLimits, RateLimit, RateLimits
 from duesweep_testing.builders import ENDPOINT, DelayedRow, delayed_row
 from duesweep_testing.memory import MemoryStore
 from duesweep_testing.memory_pauses import MemoryPauses

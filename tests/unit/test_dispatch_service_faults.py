@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from duesweep.core.breaker import BreakerLimits
 from duesweep.core.message import Message
-from duesweep.core.policy import BatchLimits
+from duesweep.core.policy import BatchLimits, BreakerLimits
 from duesweep.errors import (
     ConfigError,
     DestinationError,

@@ -6,7 +6,6 @@ from typing import Any, cast
 
 import pytest
 
-from duesweep.context import SweepContext
 from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.core.policy import BatchLimits, Retry
 from duesweep.core.routing import Route
@@ -17,11 +16,12 @@ from duesweep.errors import (
     StoreError,
     UnreadableAddressError,
 )
-from duesweep.missing_queues import refuse_missing_queues
 from duesweep.queues.base import Queue
 from duesweep.queues.routed import RoutedQueue
 from duesweep.stores.base import DriverSession, TaskSession
 from duesweep.stores.values import Horizon
+from duesweep.sweep.job import SweepContext
+from duesweep.sweep.queues_check import refuse_missing_queues
 from duesweep_testing.builders import DUE
 from duesweep_testing.memory import MemoryStore
 from duesweep_testing.memory_queue import MemoryQueue, MemoryQueueSession

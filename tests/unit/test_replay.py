@@ -8,16 +8,13 @@ from typing import cast
 
 import pytest
 
-from duesweep.context import SweepContext
-from duesweep.core.breaker import BreakerLimits
 from duesweep.core.change import ChangeKind
 from duesweep.core.clock import SettableClock
 from duesweep.core.error_rows import ErrorId, ErrorRow
 from duesweep.core.message import Message
 from duesweep.core.moment import Moment
 from duesweep.core.pauses import Pause
-from duesweep.core.policy import CLAIM_SECONDS, BatchLimits
-from duesweep.core.rate_limits import RateLimit, RateLimits
+from duesweep.core.policy import CLAIM_SECONDS, BatchLimits, BreakerLimits, RateLimit, RateLimits
 from duesweep.core.replay import KeptMessage
 from duesweep.core.tracing import NoTracing
 from duesweep.errors import (
@@ -31,6 +28,7 @@ from duesweep.exhausted import ExhaustedMessages, Fate
 from duesweep.replay import Choice, Discard, Replay, Target
 from duesweep.steer import Tally
 from duesweep.stores.values import SweepRun
+from duesweep.sweep.job import SweepContext
 from duesweep_testing.builders import DUE, ENDPOINT, MESSAGE_TYPE, headers_text
 from duesweep_testing.memory import MemoryStore
 from duesweep_testing.memory_changes import MemoryChangeSession

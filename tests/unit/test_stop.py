@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from duesweep import stop as module
 from duesweep.errors import ConfigError, StoreError
-from duesweep.stop import Stop
 from duesweep.stores.values import SweepRun
+from duesweep.sweep import stop as module
+from duesweep.sweep.stop import Stop
 from duesweep_testing.memory import MemoryStore
 from support.waiting import until
 

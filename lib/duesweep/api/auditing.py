@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 from duesweep.api.ledgers import reading_ledger
 from duesweep.audit.audit import AuditReport, audit
-from duesweep.context import SweepContext
 from duesweep.stores.abilities import refuse_outdated
 from duesweep.stores.auditing import CanBeAudited
 from duesweep.stores.steering import require
+from duesweep.sweep.job import SweepContext
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,11 +7,11 @@ from datetime import datetime
 
 from duesweep.change_messages import Chosen
 from duesweep.choose import choose, open_look
-from duesweep.context import SweepContext
 from duesweep.core.patterns import UnknownDestination, find_unknown
 from duesweep.core.waiting import MessageFilter, WaitingMessage, spelled_alike
 from duesweep.errors import ConfigError
 from duesweep.report.waiting import destination_text
+from duesweep.sweep.job import SweepContext
 
 _SHOWN = 10
 # A filter, if it is this time on the server.

@@ -35,8 +35,8 @@ from duesweep.maintain.report import MaintainReport
 from duesweep.outlook import Outlook
 from duesweep.replay import Target, find_errors
 from duesweep.steer import CommandReport, Work, run_command
-from duesweep.stop import Stop
 from duesweep.stores.journal import SweepReport
+from duesweep.sweep.stop import Stop
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,7 +61,7 @@ class Duesweep:
         A report does not raise where messages failed or work is left: see its `outcome`, `failed`,
         `exhausted` and `ledger_error`.
         """
-        from duesweep.sweep import sweep  # noqa: PLC0415 - slow to load
+        from duesweep.sweep.sweep import sweep  # noqa: PLC0415 - slow to load
 
         at = None if max_seconds is None else time.time() + max_seconds
         stop = Stop(at, max_messages)

@@ -5,13 +5,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from duesweep import config as configuration
-from duesweep.context import SweepContext
-from duesweep.engines.in_process import InProcessEngine
+from duesweep.sweep.engines import InProcessEngine
+from duesweep.sweep.job import SweepContext
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from duesweep.engines.base import Engine
+    from duesweep.sweep.engines import Engine
 
 
 @contextmanager
@@ -28,9 +28,9 @@ def opened_engine(
     if not on_spark:
         yield InProcessEngine(progressed=progressed)
         return
-    from duesweep.engines.spark import SparkEngine  # noqa: PLC0415 - loads Spark
     from duesweep.session import spark_session  # noqa: PLC0415
     from duesweep.spark_errors import map_spark_errors  # noqa: PLC0415
+    from duesweep.sweep.spark import SparkEngine  # noqa: PLC0415 - loads Spark
 
     with map_spark_errors():
         session = spark or spark_session(configuration.jars())

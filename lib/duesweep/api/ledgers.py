@@ -5,13 +5,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from duesweep import config as configuration
-from duesweep.context import SweepContext
 from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.errors import ConfigError
 from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.locations import is_path, local_folder
 from duesweep.ledger.opening import open_for_reading, open_ledger
 from duesweep.ledger.writers import can_delta_rs_reach, resolve_writer
+from duesweep.sweep.job import SweepContext
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,18 +5,18 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from duesweep import config as configuration
-from duesweep.context import SweepContext
 from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.core.pauses import Pause
 from duesweep.errors import Problem, StoreError
 from duesweep.ledger.writers import resolve_writer
-from duesweep.missing_queues import refuse_missing_queues
 from duesweep.report.idle import NextDue
-from duesweep.stop import Stop
 from duesweep.stores.abilities import KnowsNextDue, NoticesTables, SkipsHeld, refuse_outdated
 from duesweep.stores.base import DriverSession
 from duesweep.stores.steering import pauses_of
 from duesweep.stores.values import Horizon
+from duesweep.sweep.job import SweepContext
+from duesweep.sweep.queues_check import refuse_missing_queues
+from duesweep.sweep.stop import Stop
 
 NeedsSpark = Callable[[SweepContext, Callable[[], int]], bool]
 

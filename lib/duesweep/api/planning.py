@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 from duesweep.api.ledgers import command_ledger
 from duesweep.api.look import needs_spark
 from duesweep.choose import open_look
-from duesweep.context import SweepContext
 from duesweep.errors import ConfigError, LedgerError
 from duesweep.ledger.locations import local_folder
-from duesweep.missing_queues import find_missing_queues
 from duesweep.outlook import DestinationOutlook, DueMessages, Outlook, estimate_seconds
 from duesweep.stores.abilities import TellsPlanSql
 from duesweep.stores.steering import pauses_of
+from duesweep.sweep.job import SweepContext
+from duesweep.sweep.queues_check import find_missing_queues
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

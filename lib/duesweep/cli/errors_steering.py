@@ -16,7 +16,6 @@ from duesweep.cli.errors_listing import ErrorOptions
 from duesweep.cli.errors_telling import Act, End, Named, print_groups, warn_of_copies
 from duesweep.cli.signals import DONE_STAYS_DONE, stop_on_signals
 from duesweep.cli.unknown import refuse_unknown
-from duesweep.context import SweepContext
 from duesweep.core.change import Command, CommandName
 from duesweep.core.error_rows import ErrorFilter
 from duesweep.errors import ConfigError
@@ -25,7 +24,8 @@ from duesweep.ledger.ledger import Ledger
 from duesweep.replay import Choice, Discard, Found, Replay, Target, find_errors
 from duesweep.report.quantities import count_text
 from duesweep.steer import run_command, settle_earlier
-from duesweep.stop import Stop
+from duesweep.sweep.job import SweepContext
+from duesweep.sweep.stop import Stop
 
 
 @dataclass(frozen=True, slots=True)

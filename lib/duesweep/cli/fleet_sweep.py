@@ -16,7 +16,7 @@ from duesweep.fleet.members import Failure, Member, members_of
 from duesweep.fleet.sweeping import Looked, Swept, look_at_all, sweep_all
 from duesweep.report.idle import idle_sentence
 from duesweep.report.quantities import count_text
-from duesweep.stop import Stop
+from duesweep.sweep.stop import Stop
 from duesweep.texts import make_printable
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _told(done: Swept | Failure) -> _Told:
     if done.report is None:
         return _idle(done, source)
     from duesweep.report import summary  # noqa: PLC0415 - where nothing is due it is not needed
-    from duesweep.sweep import exit_code  # noqa: PLC0415
+    from duesweep.sweep.sweep import exit_code  # noqa: PLC0415
 
     report = done.report
     code = exit_code(report, is_late=done.is_late)

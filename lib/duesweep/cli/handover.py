@@ -12,10 +12,10 @@ from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.cli import documents
 from duesweep.cli.signals import stop_on_signals
-from duesweep.context import SweepContext
 from duesweep.errors import ConfigError, ExitCode
 from duesweep.report.quantities import count_text
-from duesweep.stop import Stop
+from duesweep.sweep.job import SweepContext
+from duesweep.sweep.stop import Stop
 from duesweep.texts import make_printable
 
 # The format of NServiceBus's own migration tool.
@@ -91,11 +91,11 @@ def _abort(context: SweepContext) -> int:
 
 
 def _run(context: SweepContext, cutoff: datetime | None, options: HandoverOptions) -> int:
-    from duesweep.engines.spark import SparkEngine  # noqa: PLC0415
     from duesweep.handover import handover  # noqa: PLC0415
     from duesweep.report import progress, summary  # noqa: PLC0415
     from duesweep.session import spark_session  # noqa: PLC0415
     from duesweep.spark_errors import map_spark_errors  # noqa: PLC0415
+    from duesweep.sweep.spark import SparkEngine  # noqa: PLC0415
 
     progress.configure_logging()
     with map_spark_errors():

@@ -12,7 +12,6 @@ from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.choose import choose, find_by_keys, open_look
 from duesweep.cli.filters import DEFAULT_SCAN_LIMIT
-from duesweep.context import SweepContext
 from duesweep.core.waiting import MessageFilter, WaitingMessage
 from duesweep.errors import ConfigError, ExitCode, LedgerError, Problem
 from duesweep.history import Event, read_history
@@ -21,6 +20,7 @@ from duesweep.report import message as report
 from duesweep.report.bodies import BodyForm
 from duesweep.report.tables import print_table
 from duesweep.stores.steering import LooksAtMessages
+from duesweep.sweep.job import SweepContext
 from duesweep.texts import make_printable
 
 

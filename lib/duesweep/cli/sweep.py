@@ -17,13 +17,13 @@ from duesweep.cli import documents
 from duesweep.cli.documents import End
 from duesweep.cli.monitored import monitored
 from duesweep.cli.signals import stop_on_signals
-from duesweep.context import SweepContext
 from duesweep.core.held import held_in_sweep
 from duesweep.errors import DuesweepError, ExitCode, NothingDueError
 from duesweep.report.held import print_held
 from duesweep.report.idle import idle_sentence
 from duesweep.report.quantities import count_text
-from duesweep.stop import Stop
+from duesweep.sweep.job import SweepContext
+from duesweep.sweep.stop import Stop
 from duesweep.texts import make_printable
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def _sweep(
     from duesweep.api.engines import opened_engine  # noqa: PLC0415
     from duesweep.objective import misses_objective  # noqa: PLC0415
     from duesweep.report import progress, summary  # noqa: PLC0415
-    from duesweep.sweep import exit_code, sweep  # noqa: PLC0415
+    from duesweep.sweep.sweep import exit_code, sweep  # noqa: PLC0415
 
     progress.configure_logging()
     watch = progress.create_watch(context.store)

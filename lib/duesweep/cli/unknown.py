@@ -3,10 +3,10 @@
 import sys
 from typing import Any
 
-from duesweep.context import SweepContext
 from duesweep.core.patterns import UnknownDestination
 from duesweep.errors import ConfigError
-from duesweep.missing_queues import find_missing_queues
+from duesweep.sweep.job import SweepContext
+from duesweep.sweep.queues_check import find_missing_queues
 from duesweep.texts import make_printable, shorten
 
 

@@ -19,7 +19,7 @@ from duesweep.cli.signals import note_sighup, stop_on_signals
 from duesweep.core.waits import Waits
 from duesweep.fleet.members import Member, members_of
 from duesweep.report.progress import configure_logging
-from duesweep.stop import Stop
+from duesweep.sweep.stop import Stop
 from duesweep.texts import make_printable
 from duesweep.watch.health import Health, HealthFile
 from duesweep.watch.helper import Helper

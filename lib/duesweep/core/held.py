@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from duesweep.core.breaker_report import BreakerReport
+from duesweep.core.account import BreakerReport
 from duesweep.core.pauses import Pause
 
 

@@ -7,6 +7,8 @@ from typing import NamedTuple
 from duesweep.errors import MessageError
 
 Headers = Mapping[str, str | None]
+# Of a destination, as it was written; None: the endpoint's own queue.
+Address = str | None
 
 MESSAGE_ID = "NServiceBus.MessageId"
 ENCLOSED_MESSAGE_TYPES = "NServiceBus.EnclosedMessageTypes"

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from duesweep.core.destination_breakers import Address
-from duesweep.core.message import Message
+from duesweep.core.message import Address, Message
 from duesweep.core.patterns import EVERYTHING, fits_destination
 from duesweep.errors import MessageError
 

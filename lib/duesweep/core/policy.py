@@ -1,10 +1,12 @@
-"""Pure rules: batches, back-off, giving up, slices."""
+"""Pure rules: batches, back-off, giving up, slices, limits of breakers and of rates."""
 
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from duesweep.core.message import Address
+from duesweep.core.patterns import fits_destination
 from duesweep.errors import MessageError
 
 # A key and its size take some 100 bytes in a task, so this bounds a task's plan to about 50 MB.
@@ -18,6 +20,15 @@ MAX_BATCH_ROWS = 1_000
 # Where that does not matter: 1,000 cost a tenth more CPU a message, and 4,000 no less.
 BATCH_ROWS = 2_000
 _LEAST_MARGIN_SECONDS = 5.0
+
+# What is tried in vain may take its time, such as the wait for a lock. So much longer is the pause
+# after it: a slice spends at most a quarter of its time on what is dead.
+PAUSE_PER_TRY = 3.0
+# What is reserved reaches the queue a little earlier or later than planned. So less than the limit
+# is reserved, and no second has more.
+_SHARE_RESERVED = 0.94
+# How long the messages of one reservation take at the limit: short, so that slices take turns.
+_RESERVED_SECONDS = 0.04
 
 _T = TypeVar("_T")
 
@@ -115,3 +126,50 @@ class Slicing:
         """The number of slices for `found` messages; 1 if there are none."""
         useful = -(-found // self.least_rows)
         return max(1, min(self.slices, useful), -(-found // self.most_rows))
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerLimits:
+    """`trigger_seconds`: for how long a slice tries again what fails; 0: never again.
+    `failures_per_second`: how often it tries in vain at the most.
+    """
+
+    trigger_seconds: float = 30.0
+    failures_per_second: float = 1.0
+
+    def pause_seconds(self, took_seconds: float) -> float:
+        """How long to leave alone what has just failed, after so many seconds."""
+        return max(1 / self.failures_per_second, PAUSE_PER_TRY * took_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimit:
+    """At most `per_second` messages a second, for all destinations that fit `pattern` together."""
+
+    pattern: str
+    per_second: float
+
+    @property
+    def seconds_each(self) -> float:
+        """Seconds of the limit that one message takes up."""
+        return 1 / (self.per_second * _SHARE_RESERVED)
+
+    @property
+    def at_once(self) -> int:
+        """How many messages are reserved at once."""
+        return max(1, int(self.per_second * _RESERVED_SECONDS))
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimits:
+    """The limits of a configuration; the first that fits a destination counts. `own_name` is the
+    endpoint's, for messages to its own queue.
+    """
+
+    limits: tuple[RateLimit, ...] = ()
+    own_name: str = ""
+
+    def of(self, address: Address) -> RateLimit | None:
+        """The limit of a destination; None: it has none."""
+        name = self.own_name if address is None else address
+        return next((each for each in self.limits if fits_destination(name, each.pattern)), None)

@@ -17,14 +17,14 @@ from duesweep.checks.finding import (
 )
 from duesweep.checks.server import unreachable
 from duesweep.checks.table_findings import NOT_SET_UP
-from duesweep.context import SweepContext
 from duesweep.core.pauses import Pause
 from duesweep.doctor.spark import Needs
 from duesweep.errors import DuesweepError
 from duesweep.ledger.locations import probe_writable
-from duesweep.missing_queues import refuse_missing_queues
 from duesweep.stores.base import DriverSession
 from duesweep.stores.steering import pauses_of
+from duesweep.sweep.job import SweepContext
+from duesweep.sweep.queues_check import refuse_missing_queues
 
 _STORE = "store.dsn"
 _START = "the sweep"

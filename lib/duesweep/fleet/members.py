@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from duesweep.config import Config, EndpointSettings, load
-from duesweep.context import SweepContext
 from duesweep.errors import DuesweepError, QueueError, StoreError, TransactionLostError
+from duesweep.sweep.job import SweepContext
 from duesweep.wiring import sweep_context
 
 T = TypeVar("T")

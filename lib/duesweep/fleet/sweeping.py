@@ -16,9 +16,9 @@ from duesweep.api.look import Look, is_for_spark, look_at
 from duesweep.errors import DuesweepError
 from duesweep.fleet.members import Failure, Job, Member, side_by_side
 from duesweep.objective import misses_objective
-from duesweep.stop import Stop
 from duesweep.stores.journal import SweepReport
-from duesweep.sweep import sweep
+from duesweep.sweep.stop import Stop
+from duesweep.sweep.sweep import sweep
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

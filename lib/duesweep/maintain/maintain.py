@@ -18,10 +18,10 @@ from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.reading import Among
 from duesweep.ledger.upkeep import LedgerUpkeep, TableSize
 from duesweep.maintain.report import MaintainReport, TableReport
-from duesweep.settle import settle_leftovers, settle_sweep
 from duesweep.stores.auditing import CanBeAudited
 from duesweep.stores.base import DriverSession
 from duesweep.stores.upkeep import DroppedSource, ForgetsSources, SourceUpkeep
+from duesweep.sweep.settle import settle_leftovers, settle_sweep
 
 # The tables of which retention removes rows, with the instant that counts.
 _AGING = {"tombstones": "dispatched_at", "sweeps": "end"}

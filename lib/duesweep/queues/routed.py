@@ -7,8 +7,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 
 from duesweep.core.allowed import Allowed
-from duesweep.core.breaker import PAUSE_PER_TRY
 from duesweep.core.message import Message
+from duesweep.core.policy import PAUSE_PER_TRY
 from duesweep.core.routing import NoRouteError, Route, first_route, own_route
 from duesweep.core.store_clock import StoreClock
 from duesweep.errors import (

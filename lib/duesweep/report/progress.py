@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from duesweep.errors import StoreError
 from duesweep.stores.base import Store
 from duesweep.stores.values import SweepRun
-from duesweep.sweep import Watch
+from duesweep.sweep.sweep import Watch
 
 _POLL_SECONDS = 0.5
 

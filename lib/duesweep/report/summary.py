@@ -6,7 +6,7 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
-from duesweep.core.breaker_report import BreakerReport
+from duesweep.core.account import BreakerReport
 from duesweep.report.quantities import count_text, duration_text, size_text, time_text
 from duesweep.stores.journal import SweepSummary
 from duesweep.texts import make_printable, shorten

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
-from duesweep.core.breaker_report import BreakerReport
+from duesweep.core.account import BreakerReport
 
 
 @dataclass(frozen=True, slots=True)

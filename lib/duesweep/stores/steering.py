@@ -13,7 +13,7 @@ from uuid import UUID
 from duesweep.core.change import Change, Command, UnsettledCommand
 from duesweep.core.message import Message
 from duesweep.core.pauses import Pause
-from duesweep.core.rate_limits import RateLimit
+from duesweep.core.policy import RateLimit
 from duesweep.core.waiting import DueSpan, WaitingMessage
 from duesweep.errors import ConfigError
 from duesweep.stores.base import DriverSession, TaskSession

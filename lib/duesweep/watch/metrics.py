@@ -20,7 +20,7 @@ from duesweep.core.waits import STORE, Waits
 from duesweep.errors import DuesweepError, ExitCode
 from duesweep.stores.base import Store
 from duesweep.stores.journal import SweepReport
-from duesweep.sweep import exit_code
+from duesweep.sweep.sweep import exit_code
 from duesweep.telemetry.definitions import LABEL, OLDEST_DUE
 from duesweep.telemetry.figures import Figures, figures_after, with_counters_of
 from duesweep.telemetry.prometheus import SweepMetrics

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 
 from duesweep.api.engines import opened_engine
 from duesweep.api.look import Look, always_needs_spark, check, is_for_spark, look
-from duesweep.context import SweepContext
 from duesweep.core.policy import LookAhead
 from duesweep.core.waits import LEDGER, QUEUES, STORAGE, STORE
 from duesweep.errors import NothingDueError, StoreError
 from duesweep.report.idle import NextDue
-from duesweep.stop import Stop
 from duesweep.stores.base import DriverSession
 from duesweep.stores.journal import SweepReport
-from duesweep.sweep import sweep
+from duesweep.sweep.job import SweepContext
+from duesweep.sweep.stop import Stop
+from duesweep.sweep.sweep import sweep
 
 # So that no tick takes so long that a watcher which works looks like one that hangs.
 MOST_TICK_SECONDS = 60.0

@@ -17,7 +17,7 @@ from duesweep.core.watching import (
     wait_for_next,
 )
 from duesweep.errors import ConfigError, DuesweepError, LedgerError, SparkError
-from duesweep.stop import Stop
+from duesweep.sweep.stop import Stop
 from duesweep.watch.tick import Tick
 
 

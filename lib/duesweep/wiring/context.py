@@ -3,13 +3,19 @@
 from pathlib import Path
 
 from duesweep.config import Config, has_cluster_files, started
-from duesweep.context import SweepContext
 from duesweep.core.allowed import Allowed
-from duesweep.core.breaker import BreakerLimits
 from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.core.patterns import EVERYTHING
-from duesweep.core.policy import BATCH_ROWS, MAX_BATCH_ROWS, BatchLimits, LookAhead, Retry
-from duesweep.core.rate_limits import RateLimit, RateLimits
+from duesweep.core.policy import (
+    BATCH_ROWS,
+    MAX_BATCH_ROWS,
+    BatchLimits,
+    BreakerLimits,
+    LookAhead,
+    RateLimit,
+    RateLimits,
+    Retry,
+)
 from duesweep.core.routing import Route
 from duesweep.errors import ConfigError, QueueNotFoundError
 from duesweep.ledger.writers import require_delta_rs_root
@@ -17,6 +23,7 @@ from duesweep.queues.base import Queue
 from duesweep.queues.routed import RoutedQueue
 from duesweep.stores.base import Store
 from duesweep.stores.values import TransactionMode
+from duesweep.sweep.job import SweepContext
 from duesweep.wiring import custom
 from duesweep.wiring.dialects import (
     check_shared_transaction,

@@ -5,9 +5,8 @@ from typing import Literal
 
 import pytest
 
-from duesweep.claim_keys import ClaimKeys
-from duesweep.dispatch import dispatch_slice
 from duesweep.stores.values import SweepRun
+from duesweep.sweep.slice import ClaimKeys, dispatch_slice
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.journal import BatchEntry, SliceEntry
 from support.contract.store_subjects import DelayedTableUnderTest

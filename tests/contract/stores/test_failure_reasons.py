@@ -1,11 +1,10 @@
 """Why messages failed, as the summary of their sweep tells it."""
 
 from duesweep import wiring
-from duesweep.claim_keys import ClaimKeys
-from duesweep.context import SweepContext
 from duesweep.core.policy import Slicing
-from duesweep.dispatch import dispatch_slice
 from duesweep.stores.journal import FailureReason, SweepSummary
+from duesweep.sweep.job import SweepContext
+from duesweep.sweep.slice import ClaimKeys, dispatch_slice
 from support.endpoint import Endpoint
 from support.sweeps import job_of
 

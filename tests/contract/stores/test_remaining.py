@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from duesweep.engines.in_process import InProcessEngine
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
+from duesweep.sweep.engines import InProcessEngine
 from support.endpoint import Endpoint
 from support.sweeps import run_sweep
 

@@ -6,7 +6,6 @@ from uuid import uuid4
 
 import pytest
 
-from duesweep.context import SweepContext
 from duesweep.core.change import Command, CommandName
 from duesweep.core.error_rows import ErrorFilter
 from duesweep.core.moment import Moment
@@ -14,6 +13,7 @@ from duesweep.exhausted import ExhaustedMessages
 from duesweep.ledger.opening import open_ledger
 from duesweep.replay import Choice, Replay, Target, find_errors
 from duesweep.steer import run_command
+from duesweep.sweep.job import SweepContext
 from duesweep_testing.builders import DelayedRow, delayed_row
 from support.endpoint import Endpoint
 from support.sweeps import run_sweep

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from duesweep.errors import ExitCode
-from duesweep.stop import Stop
 from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
+from duesweep.sweep.stop import Stop
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.sweeps import exit_code, run_sweep

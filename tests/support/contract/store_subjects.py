@@ -6,8 +6,7 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any, Generic, Protocol
 
-from duesweep.core.account import SliceAccount, SliceEnd
-from duesweep.core.breaker_report import report_from_text
+from duesweep.core.account import SliceAccount, SliceEnd, report_from_text
 from duesweep.core.change import Command
 from duesweep.core.message import Message
 from duesweep.stores.abilities import StopsSweeps

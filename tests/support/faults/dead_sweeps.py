@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from duesweep.context import SweepContext
 from duesweep.core.patience import Patience
 from duesweep.core.policy import Slicing
-from duesweep.engines.in_process import InProcessEngine
 from duesweep.ledger import opening
-from duesweep.settle import settle_leftovers
 from duesweep.stores.base import DriverSession
 from duesweep.stores.values import SweepRun
+from duesweep.sweep.engines import InProcessEngine
+from duesweep.sweep.job import SweepContext
+from duesweep.sweep.settle import settle_leftovers
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader, retry_rows
 from support.sweeps import job_of

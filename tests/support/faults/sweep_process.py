@@ -13,14 +13,13 @@ from pyspark import cloudpickle
 
 from duesweep import config as configuration
 from duesweep import wiring
-from duesweep.engines.base import Engine
-from duesweep.engines.in_process import InProcessEngine
-from duesweep.engines.spark import SparkEngine
 from duesweep.errors import DuesweepError
 from duesweep.report.summary import as_json
 from duesweep.session import spark_session
 from duesweep.stores.base import Store
 from duesweep.stores.postgresql.store import PostgreSqlStore
+from duesweep.sweep.engines import Engine, InProcessEngine
+from duesweep.sweep.spark import SparkEngine
 from support.sweeps import exit_code, run_sweep
 
 

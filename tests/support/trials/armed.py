@@ -17,7 +17,6 @@ from typing import Any
 
 from duesweep import wiring
 from duesweep.config import Config
-from duesweep.context import SweepContext
 from duesweep.ledger import opening
 from duesweep.ledger.base import LedgerTables
 from duesweep.ledger.ledger import Ledger
@@ -25,6 +24,7 @@ from duesweep.queues.base import Queue, QueueSession
 from duesweep.stores.abilities import TakesMessages
 from duesweep.stores.base import DriverSession, Store, TaskSession
 from duesweep.stores.steering import ChangesMessages, KeepsCommands, OpensChanges
+from duesweep.sweep.job import SweepContext
 from support.trials.points import (
     DIE,
     METHODS,

@@ -60,7 +60,7 @@ _TABLES_OF_COMMANDS: Mapping[str, Sequence[str]] = {
     "append": ("changes",),
     "set_properties": ("tombstones",),
 }
-# What a batch in the short form (`duesweep.all_or_nothing`) calls instead of the careful form's
+# What a batch in the short form (`duesweep.sweep.sweep.batch`) calls instead of the careful form's
 # methods: a plan for a point of the one is followed at that of the other, too.
 SHORT_FORM = {
     "TakesMessages.take": "TaskSession.claim",

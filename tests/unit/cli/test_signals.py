@@ -11,7 +11,7 @@ from py4j.protocol import Py4JNetworkError
 from duesweep.cli.signals import TerminatedError, raise_on_signals, stop_on_signals
 from duesweep.errors import SparkError, raise_interruption
 from duesweep.spark_errors import map_spark_errors
-from duesweep.stop import Stop
+from duesweep.sweep.stop import Stop
 
 _SIGNALS = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: TerminatedError}
 _both = pytest.mark.parametrize("number", _SIGNALS)

@@ -8,16 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duesweep.core.breaker import BreakerLimits, BreakerState, CircuitBreaker
-from duesweep.core.breaker_report import (
+from duesweep.core.account import (
     MOST_REPORTED,
     BreakerReport,
+    BreakerState,
     merge_reports,
     report_as_text,
     report_from_text,
-    report_of,
 )
 from duesweep.core.clock import SettableClock
+from duesweep.core.policy import BreakerLimits
+from duesweep.sweep.breakers import CircuitBreaker, report_of
 from duesweep_testing.builders import DUE
 
 LIMITS = BreakerLimits(trigger_seconds=30, failures_per_second=1)

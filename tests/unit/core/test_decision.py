@@ -5,7 +5,11 @@ import random
 
 import pytest
 
-from duesweep.core.decision import (
+from duesweep.core.fault_headers import FAILED_QUEUE, TIME_OF_FAILURE
+from duesweep.core.outcome import Delivered, Exhausted, Fault, Outcomes
+from duesweep.core.policy import Retry
+from duesweep.errors import QueueNotFoundError, RefusedMessageError
+from duesweep.sweep.batch import (
     Decision,
     SentErrors,
     conclude,
@@ -13,10 +17,6 @@ from duesweep.core.decision import (
     decide,
     write_error_messages,
 )
-from duesweep.core.fault_headers import FAILED_QUEUE, TIME_OF_FAILURE
-from duesweep.core.outcome import Delivered, Exhausted, Fault, Outcomes
-from duesweep.core.policy import Retry
-from duesweep.errors import QueueNotFoundError, RefusedMessageError
 from duesweep_testing.builders import DUE, delayed_row, message
 
 RETRY = Retry(max_attempts=3, initial_seconds=100, non_retryable=(RefusedMessageError,))

@@ -3,7 +3,8 @@
 import pytest
 
 from duesweep.core.clock import SettableClock
-from duesweep.core.rate_limits import RateLimit, RateLimits, SliceLimits
+from duesweep.core.policy import RateLimit, RateLimits
+from duesweep.sweep.waiting import SliceLimits
 
 _LIMIT = RateLimit("Billing", 500)
 _WAITING = {"Billing": 100}

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from duesweep.engines import watchdog as module
-from duesweep.engines.watchdog import Watchdog
 from duesweep.errors import StoreError
 from duesweep.stores.values import SweepRun
+from duesweep.sweep import spark as module
+from duesweep.sweep.spark import Watchdog
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.memory import MemoryStore
 from support.waiting import until

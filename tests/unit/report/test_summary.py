@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from duesweep.core.breaker_report import BreakerReport
+from duesweep.core.account import BreakerReport
 from duesweep.report.summary import as_json, print_summary
 from duesweep.stores.journal import FailureReason, SweepSummary
 from duesweep.texts import make_printable

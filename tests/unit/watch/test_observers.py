@@ -18,7 +18,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
-from duesweep.core.breaker_report import BreakerReport
+from duesweep.core.account import BreakerReport
 from duesweep.core.waits import Waits
 from duesweep.errors import ConfigError, StoreError
 from duesweep.stores.journal import SweepReport

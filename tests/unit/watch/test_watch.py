@@ -7,7 +7,7 @@ import pytest
 
 from duesweep.core.watching import LEAST_WAIT_SECONDS, REST_SECONDS
 from duesweep.errors import ConfigError, DuesweepError, LedgerError, SparkError
-from duesweep.stop import Stop
+from duesweep.sweep.stop import Stop
 from duesweep.watch.tick import Tick
 from duesweep.watch.watch import watch
 from support.ticks import IDLE, LOCKED, MOVED, MOVED_NOTHING, UNREACHED, UNWRITTEN

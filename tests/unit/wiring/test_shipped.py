@@ -12,7 +12,7 @@ import pytest
 
 from duesweep import wiring
 from duesweep.config import load
-from duesweep.context import SweepContext
+from duesweep.sweep.job import SweepContext
 
 TESTS = Path(__file__).parents[2]
 POSTGRESQL = "postgresql://sweeper:s3cret@db.example:5432/sales"

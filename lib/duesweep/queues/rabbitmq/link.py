@@ -5,8 +5,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from duesweep.core.breaker import PAUSE_PER_TRY
-from duesweep.core.policy import CLAIM_SECONDS
+from duesweep.core.policy import CLAIM_SECONDS, PAUSE_PER_TRY
 from duesweep.drivers.rabbitmq import (
     Brokers,
     Channel,

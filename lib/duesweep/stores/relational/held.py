@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from duesweep.core.pauses import Pause
-from duesweep.core.rate_limits import RateLimit
+from duesweep.core.policy import RateLimit
 from duesweep.drivers.statements import Session
 from duesweep.lost import retry_lost_transactions
 from duesweep.stores.relational.pauses import pause_of

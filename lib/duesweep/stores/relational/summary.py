@@ -7,8 +7,16 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
 
-from duesweep.core.account import SliceAccount, SliceEnd, SweepAccount, add_accounts, slice_account
-from duesweep.core.breaker_report import BreakerReport, merge_reports, report_from_text
+from duesweep.core.account import (
+    BreakerReport,
+    SliceAccount,
+    SliceEnd,
+    SweepAccount,
+    add_accounts,
+    merge_reports,
+    report_from_text,
+    slice_account,
+)
 from duesweep.stores.journal import SweepSummary
 
 

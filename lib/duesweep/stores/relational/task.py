@@ -7,11 +7,10 @@ from dataclasses import asdict
 from typing import Any
 
 from duesweep import tombstone
-from duesweep.core.account import SliceEnd
-from duesweep.core.breaker_report import report_as_text
+from duesweep.core.account import SliceEnd, report_as_text
 from duesweep.core.message import Message
 from duesweep.core.outcome import Outcomes
-from duesweep.core.rate_limits import RateLimit
+from duesweep.core.policy import RateLimit
 from duesweep.drivers.statements import Session
 from duesweep.errors import StoreError, SweepClosedError, SweepStoppedError, make_storable
 from duesweep.stores.relational.account import BatchAccount

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from duesweep.core.pauses import Pause
-from duesweep.core.rate_limits import RateLimit
+from duesweep.core.policy import RateLimit
 from duesweep.stores.steering import LimitsRates, PausesDestinations
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.contract.subjects import PausingStoreUnderTest, StoreUnderTest

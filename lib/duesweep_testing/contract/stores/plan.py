@@ -7,10 +7,10 @@ from itertools import product
 
 import pytest
 
-from duesweep.claim_keys import read_claim_keys
 from duesweep.core.policy import Slicing
 from duesweep.stores.abilities import KnowsNextDue
 from duesweep.stores.base import DriverSession
+from duesweep.sweep.slice import read_claim_keys
 from duesweep_testing.builders import DelayedRow, delayed_row
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.contract.subjects import StoreUnderTest

@@ -7,15 +7,13 @@ from concurrent.futures import ThreadPoolExecutor, wait
 import pytest
 
 from duesweep import tombstone
-from duesweep.claim_keys import ClaimKeys
-from duesweep.core.account import SliceAccount, SliceEnd
-from duesweep.core.breaker_report import BreakerReport
+from duesweep.core.account import BreakerReport, SliceAccount, SliceEnd
 from duesweep.core.outcome import Exhausted, Outcomes
 from duesweep.core.policy import BatchLimits, Retry
-from duesweep.dispatch import dispatch_slice
-from duesweep.dispatch_job import DispatchJob
 from duesweep.errors import QueueNotFoundError, SweepClosedError
 from duesweep.stores.values import SweepRun
+from duesweep.sweep.job import DispatchJob
+from duesweep.sweep.slice import ClaimKeys, dispatch_slice
 from duesweep_testing.builders import DelayedRow, delayed_row
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.contract.subjects import StoreUnderTest

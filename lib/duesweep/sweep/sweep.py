@@ -13,13 +13,11 @@ from math import inf
 
 import structlog
 
-from duesweep.context import SweepContext
 from duesweep.core.patience import Patience
+from duesweep.core.policy import BatchLimits, Slicing
 from duesweep.core.tracing import Attributes
 from duesweep.core.waits import LEDGER, STORAGE
 from duesweep.core.watching import REST_SECONDS
-from duesweep.dispatch_job import DispatchJob
-from duesweep.engines.base import Engine
 from duesweep.errors import (
     ConfigError,
     ExitCode,
@@ -31,10 +29,16 @@ from duesweep.errors import (
 )
 from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.opening import open_ledger
-from duesweep.lost_session import living_session
-from duesweep.missing_queues import refuse_missing_queues
-from duesweep.plan import plan_slices
-from duesweep.settle import (
+from duesweep.stores.abilities import StopsSweeps, refuse_outdated
+from duesweep.stores.base import DriverSession
+from duesweep.stores.journal import SweepReport, SweepSummary
+from duesweep.stores.steering import LimitsRates, require
+from duesweep.stores.values import Horizon, Slices, SweepRun
+from duesweep.sweep.engines import Engine
+from duesweep.sweep.job import DispatchJob, SweepContext
+from duesweep.sweep.lost_session import living_session
+from duesweep.sweep.queues_check import refuse_missing_queues
+from duesweep.sweep.settle import (
     BRIEFLY_SECONDS,
     check_backlog,
     check_binding,
@@ -42,12 +46,7 @@ from duesweep.settle import (
     settle_first,
     settle_last,
 )
-from duesweep.stop import Stop
-from duesweep.stores.abilities import StopsSweeps, refuse_outdated
-from duesweep.stores.base import DriverSession
-from duesweep.stores.journal import SweepReport, SweepSummary
-from duesweep.stores.steering import LimitsRates, require
-from duesweep.stores.values import Horizon, Slices, SweepRun
+from duesweep.sweep.stop import Stop
 
 _log = structlog.get_logger(__name__)
 
@@ -287,3 +286,10 @@ def _close(
             "it, or it was taken for dead; messages that it dispatched stay dispatched, and the "
             "sweep counts as abandoned"
         )
+
+
+def plan_slices(session: DriverSession, run: SweepRun, slices: int, limits: BatchLimits) -> Slices:
+    """At most `slices` slices of equal size over what is eligible now; fewer if some would get less
+    than a batch.
+    """
+    return session.plan(run, Slicing(slices, least_rows=limits.rows))

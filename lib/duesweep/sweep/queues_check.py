@@ -11,12 +11,12 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from duesweep.context import SweepContext
 from duesweep.errors import ConfigError, MessageError, StoreError, UnreadableAddressError
 from duesweep.queues.base import Queue, QueueSession
 from duesweep.stores.abilities import KnowsDestinations
 from duesweep.stores.base import DriverSession
 from duesweep.stores.values import Horizon
+from duesweep.sweep.job import SweepContext
 
 _SHOWN = 3
 

@@ -8,16 +8,15 @@ from collections.abc import Iterable, Sequence
 from copy import copy
 
 from duesweep.core.clock import Clock
-from duesweep.core.destination_breakers import DestinationBreakers
 from duesweep.core.message import Message
-from duesweep.core.outcome import Delivered, Fault
+from duesweep.core.outcome import Delivered, DeliveryResult, Fault, separate_refused
 from duesweep.core.policy import CLAIM_SECONDS
-from duesweep.core.rate_limits import SliceLimits
 from duesweep.core.store_clock import StoreClock
 from duesweep.core.tracing import Attributes, Tracing
-from duesweep.delivery_result import DeliveryResult, separate_refused
 from duesweep.errors import DestinationError, MessageError, TransactionLostError
 from duesweep.queues.base import Destination, QueueSession
+from duesweep.sweep.breakers import DestinationBreakers
+from duesweep.sweep.waiting import SliceLimits
 
 # The queue gets at least this long to answer, even if the batch has used up its time.
 _LEAST_ANSWER_SECONDS = 1.0

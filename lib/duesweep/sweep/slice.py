@@ -1,37 +1,20 @@
-"""What is done with one slice: claim, deliver, decide, finish, batch by batch.
+"""The claim keys of a slice, as a task reads them."""
 
-A slice is safe to run twice: rows that are gone or locked are somebody else's work. If a service
-fails, the slice goes on with new sessions; if it fails for too long, the slice ends, and the reason
-is journalled. An unforeseen error is raised: Spark runs the slice again, up to four times.
-"""
-
+import gc
 import logging
 import random
-from collections.abc import Sequence
-from contextlib import suppress
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
-from duesweep.all_or_nothing import AllOrNothing
-from duesweep.blocked import BlockedMessages, find_left_alone
-from duesweep.claim_keys import ClaimKeys
-from duesweep.core.account import SliceAccount, SliceEnd
-from duesweep.core.decision import (
-    Decision,
-    SentErrors,
-    conclude,
-    count_exhausted,
-    decide,
-    write_error_messages,
-)
-from duesweep.core.destination_breakers import DestinationBreakers
+from duesweep.core.account import BreakerState, SliceAccount, SliceEnd
 from duesweep.core.outcome import Fault
 from duesweep.core.pauses import Paused
-from duesweep.core.rate_limits import SliceLimits
-from duesweep.core.share import Share
 from duesweep.core.store_clock import StoreClock
 from duesweep.core.tracing import Attributes
-from duesweep.delivery import SliceDelivery
-from duesweep.dispatch_job import DispatchJob
 from duesweep.errors import (
     ConfigError,
     DuesweepError,
@@ -39,14 +22,70 @@ from duesweep.errors import (
     SweepClosedError,
     SweepStoppedError,
     TransactionLostError,
+    may_pass,
 )
-from duesweep.garbage import collect_new, collect_rarely
 from duesweep.lost import MAX_LOST_TRANSACTIONS, wait_seconds
-from duesweep.new_sessions import SessionBreaker, run_on_sessions
 from duesweep.queues.base import QueueSession
+from duesweep.stores.abilities import EndsIdleClients
 from duesweep.stores.base import TaskSession
+from duesweep.sweep.batch import (
+    AllOrNothing,
+    Decision,
+    SentErrors,
+    conclude,
+    count_exhausted,
+    decide,
+    write_error_messages,
+)
+from duesweep.sweep.breakers import CircuitBreaker, DestinationBreakers
+from duesweep.sweep.delivery import SliceDelivery
+from duesweep.sweep.job import DispatchJob
+from duesweep.sweep.waiting import BlockedMessages, SliceLimits, Turns, find_left_alone
 from duesweep.texts import make_printable
-from duesweep.turns import Turns
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimKeys:
+    """The claim keys of a slice, and the sizes of their messages in bytes, in the same order.
+    `total` is how many keys the slice has. None: the read returned nothing, not even the row that
+    every slice has.
+    """
+
+    keys: Sequence[str]
+    sizes: Sequence[int]
+    total: int | None
+
+    @property
+    def fault(self) -> str | None:
+        """Why keys of the slice are missing; None where it is complete.
+
+        If the read breaks off in the JVM, the task sees an ordinary end of the data.
+        """
+        if self.total == len(self.keys):
+            return None
+        planned = "its" if self.total is None else f"{self.total}"
+        return (
+            f"The task read {len(self.keys)} of {planned} keys: the session that read them "
+            "from the store ended early (DUESWEEP_SPARK_LOG=warn shows why); the next sweep plans "
+            "the rest again"
+        )
+
+
+def read_claim_keys(rows: Iterable[Any]) -> ClaimKeys:
+    """All claim keys of a slice, from the rows of `Slices.claim_keys_query`. They are read to the
+    end before anything is claimed: an open JDBC cursor holds a snapshot, and the server cannot
+    vacuum what the sweep removes.
+    """
+    keys: list[str] = []
+    sizes = array("q")
+    total: int | None = None
+    for row in rows:
+        total = row.total or 0
+        if row.claim_keys:
+            keys += row.claim_keys.split(",")
+            sizes.extend(map(int, row.sizes.split(",")))
+    return ClaimKeys(keys, sizes, total)
+
 
 # The standard library's logger: it writes to the executor's stderr without any set-up in a worker.
 _log = logging.getLogger(__name__)
@@ -256,3 +295,121 @@ class _Batches:
             return SentErrors()
         messages = write_error_messages(decision, job.store.own_queue, datetime.now(UTC))
         return SentErrors(*self._delivery.deliver_error_messages(job.error_queue, messages))
+
+
+_STOP_POLL_SECONDS = 0.2
+
+
+class SessionBreaker:
+    """The circuit breaker of a slice's sessions with store and queues.
+
+    It also counts what a queue got in vain, if that cannot take it back: it gets a batch once more,
+    and not again until a batch succeeds.
+    """
+
+    def __init__(self, job: DispatchJob) -> None:
+        self.circuit = CircuitBreaker(job.breaker, job.clock)
+        self._doubles = not job.queue.shares_transaction
+        self._is_sending = False
+        self._sent_in_vain = 0
+
+    def begin_sending(self) -> None:
+        """Note that a batch begins to be delivered."""
+        self._is_sending = self._doubles
+
+    def succeed(self, claimed: int) -> None:
+        """Note that a batch is committed, with what became of so many messages."""
+        self._is_sending = False
+        if claimed:
+            self._sent_in_vain = 0
+        self.circuit.succeed()
+
+    def fail(self, error: StoreError) -> None:
+        """Note that the sessions have failed."""
+        self._sent_in_vain += self._is_sending
+        self._is_sending = False
+        may_go_on = may_pass(error) and self._sent_in_vain <= 1
+        self.circuit.fail(str(error), is_lasting=not may_go_on)
+
+
+def run_on_sessions(
+    job: DispatchJob, breaker: SessionBreaker, run: Callable[[TaskSession, QueueSession], None]
+) -> None:
+    """Call `run` with sessions with store and queues, and again with new ones if a service fails.
+    It has to go on where it was cut.
+
+    Raises the service's error when the breaker is triggered.
+    """
+    while True:
+        try:
+            with job.store.open_task() as store, job.queue.open(store) as queue:
+                # A batch for another server may wait for that one.
+                if job.queue.shares_transaction and isinstance(store, EndsIdleClients):
+                    store.expect_no_idle_client()
+                run(store, queue)
+            return
+        except StoreError as error:
+            breaker.fail(error)
+            if breaker.circuit.state is BreakerState.TRIGGERED or job.is_stopped():
+                raise
+            _log.warning(
+                "Sweep %s opens new sessions: %s", job.run.sweep_id, make_printable(str(error))
+            )
+        _wait(job, breaker.circuit.seconds_to_try)
+
+
+def _wait(job: DispatchJob, seconds: float) -> None:
+    """Let so much time pass, or less if the sweep is to stop: the next try is then the last."""
+    end = job.clock.seconds() + seconds
+    while (left := end - job.clock.seconds()) > 0 and not job.is_stopped():
+        job.clock.sleep(min(left, _STOP_POLL_SECONDS))
+
+
+@dataclass(slots=True)
+class Share:
+    """At most `most` messages; None: all that there are. `claimed`: so many have been.
+
+    Messages that are held back, locked or gone use up none of it: otherwise the same ones could use
+    up all of it in each sweep, and no other message would ever go.
+    """
+
+    most: int | None = None
+    claimed: int = 0
+
+    def room(self, wanted: int) -> int:
+        """How many of so many messages may still be claimed."""
+        return wanted if self.most is None else max(0, min(wanted, self.most - self.claimed))
+
+    def cut(self, batches: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
+        """The batches, in parts with no more messages than may still be claimed when each is asked
+        for; whole, if none may.
+        """
+        for batch in batches:
+            rest = batch
+            while rest:
+                end = self.room(len(rest)) or len(rest)
+                yield rest[:end]
+                rest = rest[end:]
+
+
+# A batch makes thousands of tuples and dictionaries. At Python's own 700, looking for circles among
+# them, again and again, took an eighth of a task's CPU.
+_NEW_OBJECTS = 100_000
+
+
+@contextmanager
+def collect_rarely() -> Iterator[None]:
+    """In the block, the collector runs once for so many new objects."""
+    before = gc.get_threshold()
+    gc.set_threshold(max(_NEW_OBJECTS, before[0]) if before[0] else 0, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+def collect_new() -> None:
+    """Collect among the objects that are new since the last batches. An error and the frames of its
+    traceback are a circle that holds its batch's bodies.
+    """
+    gc.collect(1)

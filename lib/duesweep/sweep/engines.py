@@ -1,19 +1,46 @@
-"""Slices in this process, one after another: for a few messages, without a JVM.
-
-A JVM takes seconds and half a gigabyte before the first message leaves.
-"""
+"""The contract of an engine."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
-from duesweep.claim_keys import read_claim_keys
-from duesweep.dispatch import dispatch_slice
-from duesweep.dispatch_job import DispatchJob
 from duesweep.errors import DuesweepError
 from duesweep.stores.base import DriverSession
 from duesweep.stores.values import Slices
+from duesweep.sweep.job import DispatchJob
+from duesweep.sweep.slice import dispatch_slice, read_claim_keys
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Engine(Protocol):
+    """Runs all slices of a plan. The guarantee does not depend on it: the store's transactions let
+    any slice run twice, or end anywhere.
+    """
+
+    @property
+    def name(self) -> str:
+        """As `sweeps` and the summary show it."""
+        ...
+
+    @property
+    def spark(self) -> "SparkSession | None":
+        """The session with which the ledger may be written; None: there is none."""
+        ...
+
+    def slices(self, wanted: int) -> int:
+        """How many slices a plan has at most; `wanted` is the setting, 0: not set."""
+        ...
+
+    def dispatch(self, session: DriverSession, plan: Slices, job: DispatchJob) -> str | None:
+        """Dispatch all slices. Returns why the engine ended before all were done; None where all
+        were.
+        """
+        ...
+
 
 _log = structlog.get_logger(__name__)
 

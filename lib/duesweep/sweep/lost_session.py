@@ -9,12 +9,14 @@ from contextlib import contextmanager
 
 import structlog
 
-from duesweep.core.breaker import BreakerLimits, BreakerState, CircuitBreaker
+from duesweep.core.account import BreakerState
 from duesweep.core.clock import SystemClock
+from duesweep.core.policy import BreakerLimits
 from duesweep.errors import StoreError, may_pass
-from duesweep.stop import Stop
 from duesweep.stores.base import DriverSession, Store
 from duesweep.stores.values import SweepRun
+from duesweep.sweep.breakers import CircuitBreaker
+from duesweep.sweep.stop import Stop
 
 _log = structlog.get_logger(__name__)
 

@@ -1,0 +1,1 @@
+"""Plan, dispatch, settle: `sweep.py` is one sweep, top to bottom."""
