@@ -25,8 +25,8 @@ from duesweep.config import Config
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS
 from duesweep.demo.folder import clear_folder, lock_folder, write_config
 from duesweep.demo.messages import ENDPOINT, Traffic, generate
+from duesweep.drivers.sql import statement
 from duesweep.drivers.sqlserver.session import connect
-from duesweep.sql import statement
 from duesweep.sweep.engines import InProcessEngine
 from duesweep.sweep.sweep import sweep
 

@@ -14,7 +14,7 @@ from duesweep.config import Config
 from duesweep.core.address import PostgreSqlAddresses, TableName
 from duesweep.demo.messages import ENDPOINT, Traffic, generate, load, stored_now
 from duesweep.demo.server import EmbeddedServer
-from duesweep.sql import statement
+from duesweep.drivers.sql import statement
 from duesweep.stores.steering import PausesDestinations
 
 ADDRESSES = ("Billing", '"public"."Shipping"', "Ship.ping", "Invoicing")

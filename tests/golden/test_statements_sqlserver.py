@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from duesweep.core.address import SqlServerTable, bracket_name
+from duesweep.drivers.sql import statements
 from duesweep.drivers.sqlserver.binding import bind, table_names
-from duesweep.sql import statements
 from duesweep.stores.sqlserver.kinds import KINDS
 from support.endpoint import Endpoint
 from support.golden import statement_world as use

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from duesweep.sql import TOPICS, read_topic, statement
+from duesweep.drivers.sql import TOPICS, read_topic, statement
 
 DIALECTS = ("postgresql", "sqlserver")
 

@@ -1,4 +1,4 @@
-"""How a session runs the statements of `duesweep.sql`, in every dialect alike."""
+"""How a session runs named statements, in every dialect alike."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 
 from duesweep.core.address import TableName
+from duesweep.drivers.sql import statement
 from duesweep.queues.operations import open_session
-from duesweep.sql import statement
 from support.endpoint import Endpoint
 from support.operations.steps import message, receive_all
 from support.operations.subjects import Subject

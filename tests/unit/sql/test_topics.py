@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-import duesweep
-from duesweep.sql import TOPICS, read_statements, read_topic, statement, statements
+from duesweep.drivers import sql
+from duesweep.drivers.sql import TOPICS, read_statements, read_topic, statement, statements
 from support.sql_statements import ALL, DIALECTS, broken
 
 ROOT = Path(__file__).resolve().parents[3]
-FOLDER = Path(duesweep.__file__).parent / "sql"
+FOLDER = Path(sql.__file__).parent
 
 
 def test_names_and_texts_are_told_apart() -> None:
@@ -141,7 +141,7 @@ def test_statements_are_read_out_of_the_archive(
 
     # Isolated: the checkout is not on the path.
     code = f"import json, sys; sys.path.insert(0, {str(archive)!r}); " + (
-        "from duesweep.sql import statements; "
+        "from duesweep.drivers.sql import statements; "
         f"print(json.dumps([dict(statements(d)) for d in {DIALECTS!r}]))"
     )
     ran = subprocess.run(

@@ -11,8 +11,8 @@ from sqlglot import exp
 
 from duesweep.core.address import SqlServerTable, bracket_name
 from duesweep.core.policy import MAX_BATCH_ROWS, SCANNED_ROWS
+from duesweep.drivers.sql import statement
 from duesweep.drivers.sqlserver.binding import bind, creation, key_list, table_names
-from duesweep.sql import statement
 from duesweep.stores.sqlserver.kinds import KINDS
 from support.sql_statements import SQL_SERVER, SqlStatement, broken
 

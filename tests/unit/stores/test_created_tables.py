@@ -7,9 +7,9 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
+from duesweep.drivers.sql import statement
 from duesweep.queues import postgresql as postgresql_queues
 from duesweep.queues import sqlserver as sqlserver_queues
-from duesweep.sql import statement
 from duesweep.stores.postgresql import journal_columns as postgresql
 from duesweep.stores.postgresql import kinds as postgresql_kinds
 from duesweep.stores.relational.kinds import TableKind

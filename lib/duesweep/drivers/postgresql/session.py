@@ -34,9 +34,9 @@ from duesweep.drivers.postgresql.errors import (
 )
 from duesweep.drivers.postgresql.tls import channel_binding, jdbc_tls, tls_settings
 from duesweep.drivers.postgresql.wire import UuidArray, UuidArrayDumper, copy_chunks
+from duesweep.drivers.sql import statement
 from duesweep.drivers.statements import Names, Session, describe_statement
 from duesweep.errors import ConfigError, RefusedMessageError
-from duesweep.sql import statement
 
 _T = TypeVar("_T")
 # It warns of a rollback or a pipeline that fails, after an error that is reported anyway.

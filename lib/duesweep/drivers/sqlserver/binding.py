@@ -10,9 +10,9 @@ from types import MappingProxyType
 from uuid import UUID
 
 from duesweep.core.address import SqlServerTable, bracket_name
+from duesweep.drivers.sql import statement
 from duesweep.drivers.statements import Names
 from duesweep.errors import StoreError
-from duesweep.sql import statement
 
 _SIGNS = ",;|~^!#$%&*+=?@_/:<>{}[]()"
 

@@ -12,6 +12,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from duesweep.core.timeouts import Limits
+from duesweep.drivers.sql import statement
 from duesweep.drivers.sqlserver.binding import adapted, bind, group_rows, literal, text_of
 from duesweep.drivers.sqlserver.dsn import OdbcDsn, split_jdbc_url
 from duesweep.drivers.sqlserver.errors import (
@@ -31,7 +32,6 @@ from duesweep.errors import (
     StoreError,
     TransactionLostError,
 )
-from duesweep.sql import statement
 
 if TYPE_CHECKING:
     import pyodbc

@@ -2,6 +2,7 @@
 
 import pytest
 
+from duesweep.drivers.sql import statement
 from duesweep.drivers.sqlserver.errors import connect_errors, destination_errors, map_errors
 from duesweep.drivers.sqlserver.library import odbc
 from duesweep.drivers.statements import describe_statement
@@ -14,7 +15,6 @@ from duesweep.errors import (
     StoreError,
     TransactionLostError,
 )
-from duesweep.sql import statement
 
 pytestmark = pytest.mark.usefixtures("odbc")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from duesweep.config import load
-from duesweep.sql import statement
+from duesweep.drivers.sql import statement
 from duesweep.stores.postgresql import kinds as postgresql
 from duesweep.stores.relational.kinds import TableKind
 from duesweep.stores.sqlserver import kinds as sqlserver
