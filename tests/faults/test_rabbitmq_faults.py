@@ -13,7 +13,7 @@ import pytest
 
 from duesweep import wiring
 from duesweep.handover import handover
-from duesweep.queues.rabbitmq import ladder
+from duesweep.queues.rabbitmq import topology
 from duesweep.sweep.engines import Engine, InProcessEngine
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
@@ -78,7 +78,7 @@ def test_handover_that_is_killed_continues_when_it_is_run_again(
     endpoint.delay_many(20_000, due_in_seconds=_YEAR_SECONDS)
     config = {"sweep__batch_rows": _BATCH_ROWS, "sweep__slices": _SLICES}
     file = endpoint.config_file(**settings(broker, **config))
-    level = ladder.level_name(24)
+    level = topology.level_name(24)
     process = subprocess.Popen(
         [sys.executable, "-m", "duesweep", "handover", "--config", str(file)],
         env=os.environ | {"PYTHONPATH": "lib"},

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from duesweep.queues.rabbitmq import ladder
+from duesweep.queues.rabbitmq import topology
 from duesweep.sweep.stop import Stop
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
@@ -57,4 +57,4 @@ def _asked_after_a_batch(stop: Stop, endpoint: Endpoint) -> Iterator[None]:
 
 
 def _in_ladder(broker: Broker) -> int:
-    return sum(broker.count(ladder.level_name(level)) for level in range(ladder.LEVELS))
+    return sum(broker.count(topology.level_name(level)) for level in range(topology.LEVELS))

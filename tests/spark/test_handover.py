@@ -9,7 +9,7 @@ from duesweep import wiring
 from duesweep.errors import ConfigError, ExitCode
 from duesweep.handover import handover, preview
 from duesweep.preview import PreviewEntry
-from duesweep.queues.rabbitmq import ladder
+from duesweep.queues.rabbitmq import topology
 from duesweep.sweep.engines import Engine
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
@@ -17,7 +17,7 @@ from support.rabbitmq.broker import Broker
 from support.rabbitmq.settings import set_up, settings
 from support.sweeps import run_sweep
 
-_BEYOND_SECONDS = ladder.LONGEST_DELAY_SECONDS + 3_600
+_BEYOND_SECONDS = topology.LONGEST_DELAY_SECONDS + 3_600
 _YEAR_SECONDS = 31_536_000
 _ON_EACH_KIND = pytest.mark.parametrize(
     "endpoint",
@@ -45,9 +45,9 @@ def test_due_messages_are_dispatched_and_the_others_deferred(
     assert endpoint.waiting() == [beyond]
     outcomes = Counter(row["outcome"] for row in ledger.rows("tombstones"))
     assert outcomes == {"dispatched": 30, "deferred": 21}
-    level = ladder.level_name(24)
+    level = topology.level_name(24)
     assert broker.count(level) == 20
-    assert broker.count(ladder.level_name(8)) == 1
+    assert broker.count(topology.level_name(8)) == 1
     assert len(broker.take_all("Billing", 15)) == 15
     assert broker.count("Shipping") == 15
     (late,) = [row for row in ledger.rows("tombstones") if row["message_key"] == soon]
@@ -119,7 +119,7 @@ def test_broker_without_a_ladder_is_refused_before_anything_is_moved(
     endpoint: Endpoint, broker: Broker
 ) -> None:
     endpoint.set_up(**settings(broker))
-    broker.api("exchanges/{vhost}/" + ladder.DELIVERY_EXCHANGE, "DELETE")
+    broker.api("exchanges/{vhost}/" + topology.DELIVERY_EXCHANGE, "DELETE")
 
     with pytest.raises(ConfigError, match="delays create"):
         wiring.handover_context(endpoint.config(**settings(broker))).queue.check(None)

@@ -6,7 +6,7 @@ import pytest
 
 from duesweep.config import QueueConfig
 from duesweep.core.policy import BATCH_ROWS, CLAIM_SECONDS, MAX_BATCH_ROWS, BatchLimits
-from duesweep.queues.rabbitmq.ladder import LONGEST_DELAY_SECONDS
+from duesweep.queues.rabbitmq.topology import LONGEST_DELAY_SECONDS
 
 _ROOT = Path(__file__).parents[2]
 

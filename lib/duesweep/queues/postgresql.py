@@ -63,7 +63,7 @@ class PostgreSqlQueue(QueueTables):
     def _beside(self, store: TaskSession) -> "PostgreSqlQueueSession | None":
         if not isinstance(store, PostgreSqlTaskSession):
             return None
-        return PostgreSqlQueueSession(store.connection, self.addresses, own_transaction=False)
+        return PostgreSqlQueueSession(store.connection, self.addresses)
 
     @contextmanager
     def _connect(self, dsn: str) -> Iterator["PostgreSqlQueueSession"]:
@@ -71,18 +71,8 @@ class PostgreSqlQueue(QueueTables):
             yield PostgreSqlQueueSession(connection, self.addresses, own_transaction=True)
 
 
-class PostgreSqlQueueSession(QueueTableSession):
+class PostgreSqlQueueSession(QueueTableSession[PostgreSqlSession]):
     """Delivers by binary COPY."""
-
-    def __init__(
-        self,
-        connection: PostgreSqlSession,
-        addresses: PostgreSqlAddresses,
-        *,
-        own_transaction: bool,
-    ) -> None:
-        super().__init__(connection, addresses, own_transaction=own_transaction)
-        self._connection = connection
 
     def append(self, destination: Destination, messages: Sequence[Message]) -> None:
         """Deliver the group without a savepoint, in a transaction that checks constraints at once:

@@ -93,7 +93,7 @@ class SqlServerQueue(QueueTables):
     def _beside(self, store: TaskSession) -> "SqlServerQueueSession | None":
         if not isinstance(store, SqlServerTaskSession):
             return None
-        return SqlServerQueueSession(store.connection, self.addresses, own_transaction=False)
+        return SqlServerQueueSession(store.connection, self.addresses)
 
     @contextmanager
     def _connect(self, dsn: str) -> Iterator["SqlServerQueueSession"]:
@@ -120,7 +120,7 @@ def shape_of(columns: Mapping[str, str]) -> QueueShape:
     return QueueShape(_RECOVERABLE in columns, columns[_HEADERS] == _NARROW)
 
 
-class SqlServerQueueSession(QueueTableSession):
+class SqlServerQueueSession(QueueTableSession[SqlServerSession]):
     """Delivers by arrays of parameters."""
 
     def __init__(
@@ -128,10 +128,9 @@ class SqlServerQueueSession(QueueTableSession):
         connection: SqlServerSession,
         addresses: SqlServerAddresses,
         *,
-        own_transaction: bool,
+        own_transaction: bool = False,
     ) -> None:
         super().__init__(connection, addresses, own_transaction=own_transaction)
-        self._connection = connection
         self._catalog = addresses.default_catalog
         self._shapes: dict[Destination, QueueShape] = {}
 

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from duesweep.core.message import Message
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
@@ -61,21 +61,24 @@ class TransactedConnection(Protocol):
         ...
 
 
-class QueueTableSession(QueueSession):
+Connection = TypeVar("Connection", bound=TransactedConnection)
+
+
+class QueueTableSession(QueueSession, Generic[Connection]):
     """Delivers in the store's transaction: exactly once. With `own_transaction` it has its own,
     which is committed right before the store's: at least once.
     """
 
     def __init__(
-        self, connection: TransactedConnection, addresses: Addresses, *, own_transaction: bool
+        self, connection: Connection, addresses: Addresses, *, own_transaction: bool = False
     ) -> None:
-        self.addresses = addresses
-        self._transacted = connection
+        self._connection = connection
+        self._addresses = addresses
         self._own_transaction = own_transaction
         self._known: set[Destination] = set()
 
     def resolve(self, address: str | None) -> Destination:
-        table = self.addresses.parse(address)
+        table = self._addresses.parse(address)
         if table not in self._known:
             self._look_up(table)
             self._known.add(table)
@@ -86,16 +89,16 @@ class QueueTableSession(QueueSession):
     ) -> dict[str, MessageError]:
         """Deliver the group. If a row is refused, deliver by halves: only that row fails."""
         if self._own_transaction:
-            self._transacted.begin()
+            self._connection.begin()
         return self._deliver(destination, messages)
 
     def commit(self) -> None:
         if self._own_transaction:
-            self._transacted.commit()
+            self._connection.commit()
 
     def rollback(self) -> None:
         if self._own_transaction:
-            self._transacted.rollback()
+            self._connection.rollback()
 
     @abstractmethod
     def read_tables(self) -> None:
@@ -134,7 +137,7 @@ class QueueTableSession(QueueSession):
         self, destination: Destination, messages: Sequence[Message]
     ) -> dict[str, MessageError]:
         try:
-            with self._transacted.transaction():
+            with self._connection.transaction():
                 self._insert(destination, messages)
         except RefusedMessageError as error:
             if len(messages) == 1:
@@ -153,7 +156,7 @@ class QueueTableSession(QueueSession):
         half = len(messages) // 2
         # Both halves are under one savepoint: if the table takes nothing for the second half, the
         # first half must be undone, since the whole group counts as not delivered.
-        with self._transacted.transaction():
+        with self._connection.transaction():
             refused = self._deliver(destination, messages[:half])
             return refused | self._deliver(destination, messages[half:])
 
@@ -183,7 +186,7 @@ class QueueTables(Queue):
         return self.dsn is None
 
     @contextmanager
-    def open(self, store: TaskSession) -> Iterator[QueueTableSession]:
+    def open(self, store: TaskSession) -> Iterator[QueueTableSession[Any]]:
         with ExitStack() as stack:
             if self.dsn is None:
                 session = self._beside(store)
@@ -214,14 +217,14 @@ class QueueTables(Queue):
                 self._check_error_queue(session, error_queue)
 
     @abstractmethod
-    def _beside(self, store: TaskSession) -> QueueTableSession | None:
+    def _beside(self, store: TaskSession) -> QueueTableSession[Any] | None:
         """A session in the transaction of `store`; None if it is in another kind of database."""
 
     @abstractmethod
-    def _connect(self, dsn: str) -> AbstractContextManager[QueueTableSession]:
+    def _connect(self, dsn: str) -> AbstractContextManager[QueueTableSession[Any]]:
         """A session on a connection of its own."""
 
-    def _check_database(self, session: QueueTableSession) -> None:
+    def _check_database(self, session: QueueTableSession[Any]) -> None:
         session.check_database(f"{self.setting}.dsn")
         if not self.holds_own_queue:
             return
@@ -233,7 +236,7 @@ class QueueTables(Queue):
                 advice="correct the dsn, or create the queue with the command `setup`",
             ) from error
 
-    def _check_error_queue(self, session: QueueTableSession, address: str) -> None:
+    def _check_error_queue(self, session: QueueTableSession[Any], address: str) -> None:
         what = f"retry.error_queue is {address!r}"
         try:
             table = self.addresses.parse(address)

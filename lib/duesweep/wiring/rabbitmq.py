@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 
 from duesweep.drivers.rabbitmq import Brokers
-from duesweep.queues.rabbitmq.queue import RabbitMqQueue
-from duesweep.queues.rabbitmq.setup import RabbitMqSetup
-from duesweep.queues.rabbitmq.topology import Style
+from duesweep.queues.rabbitmq.session import RabbitMqQueue
+from duesweep.queues.rabbitmq.topology import RabbitMqSetup, Style
 from duesweep.wiring.dialects import QueueConnection, timeouts_of
 
 

@@ -11,9 +11,8 @@ from duesweep.queues.rabbitmq.migration.report import (
     MigrationProgress,
     MigrationReport,
 )
-from duesweep.queues.rabbitmq.sender import RabbitMqSender, open_sender
-from duesweep.queues.rabbitmq.setup import RabbitMqSetup
-from duesweep.queues.rabbitmq.topology import Style
+from duesweep.queues.rabbitmq.session import RabbitMqSender, open_sender
+from duesweep.queues.rabbitmq.topology import RabbitMqSetup, Style
 from duesweep.queues.rabbitmq.verification.verify import Verification
 from duesweep.wiring.dialects import QueueConnection, connections
 from duesweep.wiring.rabbitmq import brokers, queue_step

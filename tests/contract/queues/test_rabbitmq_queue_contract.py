@@ -6,7 +6,7 @@ import pytest
 
 from duesweep.core.headers import json as headers_json
 from duesweep.drivers.rabbitmq import Brokers, Channel, RabbitMqConnection
-from duesweep.queues.rabbitmq import declare, ladder
+from duesweep.queues.rabbitmq import topology
 from duesweep.queues.rabbitmq.topology import Style
 from duesweep_testing.builders import ENDPOINT
 from duesweep_testing.contract import ArrivedMessages, BrokerContract
@@ -54,7 +54,7 @@ def broker_with_ladder(broker_server: BrokerServer) -> Iterator[Broker]:
     """A vhost with a delay ladder, which takes a second to make."""
     broker = Broker(broker_server, "contract")
     with RabbitMqConnection(Brokers((broker.url,), "queues.default")) as connection:
-        declare.create(Channel(connection), ladder.ladder())
+        topology.create(Channel(connection), topology.ladder())
     yield broker
     broker.close()
 

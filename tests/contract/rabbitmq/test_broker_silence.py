@@ -16,8 +16,7 @@ from duesweep.drivers.rabbitmq import Brokers
 from duesweep.drivers.rabbitmq.management import Management
 from duesweep.errors import QueueError
 from duesweep.queues.rabbitmq.migration.migrate import Migration
-from duesweep.queues.rabbitmq.setup import RabbitMqSetup
-from duesweep.queues.rabbitmq.topology import Style
+from duesweep.queues.rabbitmq.topology import RabbitMqSetup, Style
 from duesweep.queues.rabbitmq.verification.verify import Verification
 from support.proxy import Proxy, Way
 from support.rabbitmq.broker import Broker

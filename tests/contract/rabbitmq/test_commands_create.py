@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from duesweep.queues.rabbitmq import ladder
+from duesweep.queues.rabbitmq import topology
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.commands import run
 from support.recordings import broker_definitions
@@ -39,8 +39,8 @@ def test_topology_is_the_one_that_was_recorded(
     for kind, count in (("exchanges", 31), ("queues", 30), ("bindings", 60)):
         assert _comparable(made, kind) == _comparable(recorded, kind)
         assert len(made[kind]) == count
-    assert len(first) == 2 * ladder.LEVELS + 1
-    assert f"created exchange {ladder.DELIVERY_EXCHANGE}" in first
+    assert len(first) == 2 * topology.LEVELS + 1
+    assert f"created exchange {topology.DELIVERY_EXCHANGE}" in first
     assert sorted(second) == sorted(
         f"created {kind} {name}" for kind in ("exchange", "queue") for name in _ENDPOINTS
     )
@@ -57,20 +57,20 @@ def test_direct_endpoint_is_a_queue_bound_to_the_delivery_exchange(broker: Broke
         (one["source"], one["destination_type"], one["routing_key"])
         for one in found["bindings"]
         if one["destination"] == "Billing"
-    ] == [(ladder.DELIVERY_EXCHANGE, "queue", "#.Billing")]
+    ] == [(topology.DELIVERY_EXCHANGE, "queue", "#.Billing")]
 
 
 def test_what_is_there_but_different_is_refused(
     broker: Broker, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    broker.channel.exchange_declare(ladder.DELIVERY_EXCHANGE, "direct", durable=True)
+    broker.channel.exchange_declare(topology.DELIVERY_EXCHANGE, "direct", durable=True)
 
     assert run(broker, "delays", "create") == 2
 
     said = capsys.readouterr().err
-    assert ladder.DELIVERY_EXCHANGE in said
+    assert topology.DELIVERY_EXCHANGE in said
     assert "something of the same name exists already, but differs" in said
-    assert broker.api("exchanges/{vhost}/" + ladder.DELIVERY_EXCHANGE)["type"] == "direct"
+    assert broker.api("exchanges/{vhost}/" + topology.DELIVERY_EXCHANGE)["type"] == "direct"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from duesweep.queues.rabbitmq import ladder
+from duesweep.queues.rabbitmq import topology
 from duesweep.queues.rabbitmq.migration.plan import POISON_QUEUE
 from duesweep.queues.rabbitmq.migration.report import MigrationReport
 from support.rabbitmq.broker import Broker
@@ -27,7 +27,7 @@ def test_results_are_the_recorded_ones(shared: Broker) -> None:
     """Two and a quarter seconds after they were sent, as when NServiceBus's own tool moved them."""
     recorded = migrated_messages()
     for one in recorded:
-        seconds = one.headers[ladder.DELAY_HEADER]
+        seconds = one.headers[topology.DELAY_HEADER]
         assert isinstance(seconds, int)
         delay(
             shared,
@@ -43,7 +43,7 @@ def test_results_are_the_recorded_ones(shared: Broker) -> None:
     migration(shared, now).run(report, Onlooker())
 
     assert (report.moved, report.poison, report.left, report.redelivered) == (20, 0, 0, 0)
-    moved = shared.take_all(ladder.level_name(13), 20)
+    moved = shared.take_all(topology.level_name(13), 20)
     for (method, properties, body), one in zip(moved, recorded, strict=True):
         headers = {n: v for n, v in properties.headers.items() if not n.startswith("x-")}
         assert (method.exchange, method.routing_key) == (one.exchange, one.routing_key)
@@ -61,7 +61,7 @@ def test_messages_of_all_levels_arrive_once_and_expired_ones_at_once(
     shared: Broker, capsys: pytest.CaptureFixture[str]
 ) -> None:
     long_ago = {TIME_SENT: time_sent(datetime.now(UTC) - timedelta(days=4_000))}
-    levels = range(6, ladder.LEVELS, 3)
+    levels = range(6, topology.LEVELS, 3)
     for level in levels:
         delay(shared, "Billing", 2**level + 30, message_id=f"level {level}")
         delay(shared, "Billing", 2**level + 30, long_ago, message_id=f"expired {level}")
@@ -73,7 +73,7 @@ def test_messages_of_all_levels_arrive_once_and_expired_ones_at_once(
     assert {body.decode() for _, _, body in expired} == {f"expired {n}" for n in levels}
     assert all(method.routing_key == "0." * 28 + "Billing" for method, _, _ in expired)
     waiting = counts(shared)
-    assert {waiting[ladder.level_name(level)] for level in levels} == {1}
+    assert {waiting[topology.level_name(level)] for level in levels} == {1}
     assert sum(waiting.values()) == 8
 
 
@@ -98,7 +98,7 @@ def test_properties_and_headers_stay_as_they_are(
 
     assert migrate(shared, capsys)[0] == 0
 
-    ((_, after, _),) = shared.take_all(ladder.level_name(16), 1)
+    ((_, after, _),) = shared.take_all(topology.level_name(16), 1)
     for added in ("x-delivery-count", "x-dotnet-pub-seq-no"):
         after.headers.pop(added, None)
     assert after.headers == before.headers
@@ -117,9 +117,9 @@ def _peek(broker: Broker, queue: str) -> list[Any]:
     [
         {TIME_SENT: ...},
         {TIME_SENT: "yesterday"},
-        {ladder.DELAY_HEADER: ...},
-        {ladder.DELAY_HEADER: "soon", "x-death": [{"count": 1}]},
-        {ladder.DELAY_HEADER: ..., TIME_SENT: ...},
+        {topology.DELAY_HEADER: ...},
+        {topology.DELAY_HEADER: "soon", "x-death": [{"count": 1}]},
+        {topology.DELAY_HEADER: ..., TIME_SENT: ...},
     ],
 )
 def test_poison_goes_to_its_queue_as_it_is(
@@ -172,7 +172,7 @@ def test_message_without_a_destination_stays_and_enters_no_ladder(
     assert kind in reason or "queue" in reason
     assert count >= 60
     until(lambda: shared.count(first_name(16)) == 60)
-    assert shared.count(ladder.level_name(16)) == 30
+    assert shared.count(topology.level_name(16)) == 30
     shared.create_queue("Nowhere")
     shared.channel.exchange_declare("Nowhere", "fanout", durable=True)
     shared.channel.queue_bind("Nowhere", "Nowhere")
@@ -187,7 +187,7 @@ def test_message_without_a_destination_stays_and_enters_no_ladder(
 def test_destination_is_bound_before_anything_enters(
     shared: Broker, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shared.channel.exchange_unbind("Billing", ladder.DELIVERY_EXCHANGE, "#.Billing")
+    shared.channel.exchange_unbind("Billing", topology.DELIVERY_EXCHANGE, "#.Billing")
     delay(shared, "Billing", headers={TIME_SENT: time_sent(datetime.now(UTC) - timedelta(days=9))})
 
     assert migrate(shared, capsys)[0] == 0

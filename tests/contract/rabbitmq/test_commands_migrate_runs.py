@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from duesweep.queues.rabbitmq import ladder
+from duesweep.queues.rabbitmq import topology
 from duesweep.queues.rabbitmq.migration.report import LevelReport, MigrationReport
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.commands import run
@@ -31,7 +31,7 @@ def test_stop_finishes_what_is_on_its_way(shared: Broker) -> None:
     migration(shared).run(second, Onlooker())
 
     assert (first.moved + second.moved, second.left) == (100, 0)
-    bodies = Counter(body for _, _, body in shared.take_all(ladder.level_name(16), 100))
+    bodies = Counter(body for _, _, body in shared.take_all(topology.level_name(16), 100))
     assert bodies == Counter(str(number).encode() for number in range(100))
 
 
@@ -52,7 +52,7 @@ def test_messages_that_come_meanwhile_are_moved_but_not_for_ever(shared: Broker)
 
     assert report.moved >= 20
     assert report.moved + report.left == sender.sent
-    assert counts(shared)[ladder.level_name(16)] == report.moved
+    assert counts(shared)[topology.level_name(16)] == report.moved
 
 
 def test_dry_run_counts_and_moves_nothing(
@@ -103,6 +103,6 @@ def test_missing_second_ladder_is_created_first(
     until(lambda: broker.told_of_queues()[first_name(16)][2] == 1)
 
     assert migrate(broker, capsys)[0] == 0
-    assert broker.count(ladder.level_name(16)) == 1
+    assert broker.count(topology.level_name(16)) == 1
     until(lambda: broker.told_of_queues()[first_name(16)][2] == 0)
     assert run(broker, "delays", "verify") == 0

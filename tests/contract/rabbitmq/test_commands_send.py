@@ -9,7 +9,6 @@ from types import SimpleNamespace
 import pytest
 
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID
-from duesweep.queues.rabbitmq import ladder
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.commands import run
 
@@ -45,7 +44,7 @@ def test_message_with_a_delay_arrives_later_as_it_was_given(
         ENCLOSED_MESSAGE_TYPES: "Sales.Remind, Sales",
         "NServiceBus.CorrelationId": "c",
         "Colour": "a=b",
-        ladder.DELAY_HEADER: 1,
+        topology.DELAY_HEADER: 1,
     }
     assert (properties.message_id, properties.type) == ("order/42", "Sales.Remind")
     assert (properties.correlation_id, properties.delivery_mode) == ("c", 2)

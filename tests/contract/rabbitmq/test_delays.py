@@ -11,9 +11,9 @@ from duesweep.core.clock import SettableClock, SystemClock
 from duesweep.core.message import Message
 from duesweep.core.store_clock import StoreClock
 from duesweep.drivers.rabbitmq import Brokers, Channel, RabbitMqConnection
-from duesweep.queues.rabbitmq import declare, ladder
-from duesweep.queues.rabbitmq.punctuality import LadderEntry, Punctuality
+from duesweep.queues.rabbitmq import topology
 from duesweep.queues.rabbitmq.topology import Style
+from duesweep.queues.rabbitmq.wire import Punctuality
 from duesweep_testing.builders import DelayedRow, delayed_row
 from support.dispatch_world import World
 from support.rabbitmq.broker import Broker
@@ -34,7 +34,7 @@ DELAYS = (1, 2, 3, 5)
 def with_ladder(billing: Broker) -> Broker:
     """With the delay ladder."""
     with RabbitMqConnection(Brokers((billing.url,), "queues.default")) as connection:
-        declare.create(Channel(connection), ladder.ladder())
+        topology.create(Channel(connection), topology.ladder())
     return billing
 
 
@@ -87,7 +87,7 @@ def test_messages_are_never_early_and_wait_no_longer_than_they_have_to(with_ladd
     assert len(late) == 2 * len(DELAYS)
     assert min(late.values()) >= 0
     waits = {
-        body.decode(): p.headers[ladder.DELAY_HEADER] for body, p in arrivals.properties.items()
+        body.decode(): p.headers[topology.DELAY_HEADER] for body, p in arrivals.properties.items()
     }
     assert waits == {f"{name} {s}": s for name in ("Billing", "Direct") for s in DELAYS}
     assert {p.expiration for p in arrivals.properties.values()} == {None}
@@ -111,16 +111,14 @@ def test_punctual_messages_enter_when_whole_seconds_are_left(with_ladder: Broker
     late = [arrivals.seconds[str(seconds).encode()] - started - seconds for seconds in delays]
     assert min(late) >= 0
     found = [arrivals.properties[str(s).encode()].headers for s in delays]
-    assert [headers.get(ladder.DELAY_HEADER, 0) for headers in found] == [0, 1, 2]
+    assert [headers.get(topology.DELAY_HEADER, 0) for headers in found] == [0, 1, 2]
 
 
 def test_what_is_still_held_when_time_is_up_was_not_sent(
     with_ladder: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # For longer than a fraction of a second, in which a busy machine may do nothing at all.
-    monkeypatch.setattr(
-        Punctuality, "entry", lambda _, left_us: LadderEntry(0, left_us / 1_000_000)
-    )
+    monkeypatch.setattr(Punctuality, "entry", lambda _, left_us: (0, left_us / 1_000_000))
     punctual = replace(queue_of(with_ladder.url), is_punctual=True)
     clock = StoreClock(0, SettableClock())
     with session_of(punctual) as session:
@@ -147,7 +145,7 @@ def test_what_comes_due_before_it_is_sent_goes_straight(with_ladder: Broker) -> 
 
     ((method, properties, body),) = with_ladder.take_all("Billing", 1)
     assert (method.exchange, body) == ("Billing", b"late")
-    assert ladder.DELAY_HEADER not in properties.headers
+    assert topology.DELAY_HEADER not in properties.headers
 
 
 def _ahead(world: World, seconds: int) -> Any:
@@ -187,9 +185,9 @@ def test_broken_level_charges_no_message_and_due_messages_are_delivered(
     with_ladder: Broker, what: str
 ) -> None:
     if what == "exchange":
-        with_ladder.channel.exchange_delete(ladder.level_name(4))
+        with_ladder.channel.exchange_delete(topology.level_name(4))
     else:
-        with_ladder.channel.queue_delete(ladder.level_name(4))
+        with_ladder.channel.queue_delete(topology.level_name(4))
     world = world_on(queue_of(with_ladder.url))
     due, below, broken, above = _rows(world, -1, 10, 20, 40)
 

@@ -20,7 +20,7 @@ from duesweep.drivers.rabbitmq import (
     RabbitMqConnection,
 )
 from duesweep.drivers.rabbitmq.exact import Consumer, ExactRabbitMqConnection
-from duesweep.queues.rabbitmq import ladder
+from duesweep.queues.rabbitmq import topology
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.broker_server import BrokerServer
 from support.rabbitmq.commands import LIB, process, run
@@ -28,7 +28,7 @@ from support.rabbitmq.first_ladder import TIME_SENT, create_first_ladder, first_
 from support.waiting import until
 
 _COUNT, _IN_FLIGHT, _SECONDS = 8_000, 100, 100_000
-_FIRST, _SECOND = first_name(16), ladder.level_name(16)
+_FIRST, _SECOND = first_name(16), topology.level_name(16)
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +46,8 @@ def _brokers(broker: Broker) -> Brokers:
 
 
 def _load(broker: Broker) -> None:
-    headers = {TIME_SENT: time_sent(datetime.now(UTC)), ladder.DELAY_HEADER: _SECONDS}
-    key = ladder.routing_key(_SECONDS, "Billing")
+    headers = {TIME_SENT: time_sent(datetime.now(UTC)), topology.DELAY_HEADER: _SECONDS}
+    key = topology.routing_key(_SECONDS, "Billing")
     with RabbitMqConnection(_brokers(broker)) as connection:
         publisher = Publisher(connection, 2_000)
         publisher.publish(

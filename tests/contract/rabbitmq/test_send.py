@@ -20,11 +20,9 @@ from duesweep.errors import (
     RefusedMessageError,
     UnreadableAddressError,
 )
-from duesweep.queues.rabbitmq import ladder
-from duesweep.queues.rabbitmq.sender import open_sender
-from duesweep.queues.rabbitmq.session import RabbitMqQueueSession
-from duesweep.queues.rabbitmq.setup import RabbitMqSetup
-from duesweep.queues.rabbitmq.topology import Style
+from duesweep.queues.rabbitmq import topology
+from duesweep.queues.rabbitmq.session import RabbitMqQueueSession, open_sender
+from duesweep.queues.rabbitmq.topology import RabbitMqSetup, Style
 from support.rabbitmq.broker import Broker
 from support.recordings import BrokerMessage, broker_messages, cases
 
@@ -52,7 +50,7 @@ def _later(delay: timedelta = _LATER, **headers: str) -> OutgoingMessage:
 
 
 def _in_ladder(broker: Broker) -> int:
-    return sum(broker.count(ladder.level_name(level)) for level in range(ladder.LEVELS))
+    return sum(broker.count(topology.level_name(level)) for level in range(topology.LEVELS))
 
 
 def _comparable(queue: str, one: Any) -> BrokerMessage:
@@ -72,7 +70,7 @@ def test_delayed_messages_equal_the_recorded_ones_and_are_not_early(
     recorded = {
         one.headers[_CONVERSATION]: one
         for one in broker_messages()
-        if ladder.DELAY_HEADER in one.headers
+        if topology.DELAY_HEADER in one.headers
     }
     sent = {case.name: case for case in cases() if case.conversation_id in recorded}
     assert sent.keys() == {"fraction-delay", "sub-second", "year", "level27", "max"}
@@ -92,7 +90,7 @@ def test_delayed_messages_equal_the_recorded_ones_and_are_not_early(
     assert after_both >= 1.5
     found = [_comparable("Billing", one) for one in arrived]
     for level, count in ((24, 1), (27, 2)):
-        queue = ladder.level_name(level)
+        queue = topology.level_name(level)
         found += [_comparable(queue, one) for one in broker.take_all(queue, count)]
     assert len(found) == len(recorded)
     assert {one.headers[_CONVERSATION]: one for one in found} == recorded
@@ -163,7 +161,7 @@ def test_broker_without_a_ladder_is_a_setting_and_gets_nothing(billing: Broker) 
 def test_level_that_lost_its_bindings_is_said_and_the_message_was_not_sent(billing: Broker) -> None:
     _with_ladder(billing, Style.CONVENTIONAL)
     # An hour begins on level 11.
-    name, bit = ladder.level_name(11), "*." * 16
+    name, bit = topology.level_name(11), "*." * 16
     billing.channel.queue_unbind(name, name, f"{bit}1.#")
 
     with pytest.raises(ConfigError, match=r"was not sent: nsb\.v2\.delay-level-11 .* verify"):

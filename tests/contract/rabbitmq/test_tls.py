@@ -6,7 +6,7 @@ import pytest
 
 from duesweep.drivers.rabbitmq import Brokers
 from duesweep.errors import ConfigError, DuesweepError
-from duesweep.queues.rabbitmq.queue import RabbitMqQueue
+from duesweep.queues.rabbitmq.session import RabbitMqQueue
 from duesweep.queues.rabbitmq.topology import Style
 from duesweep_testing.builders import ENDPOINT
 from support.certificates import Authority

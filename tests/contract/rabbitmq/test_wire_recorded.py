@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from duesweep.queues.rabbitmq import ladder
+from duesweep.queues.rabbitmq import topology
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.sessions import queue_session
 from support.recordings import BrokerMessage, broker_messages, cases
@@ -32,7 +32,7 @@ def _arrived(properties: Any) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
 
 
 def _wanted(one: BrokerMessage, name: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    headers = {n: v for n, v in one.headers.items() if n != ladder.DELAY_HEADER}
+    headers = {n: v for n, v in one.headers.items() if n != topology.DELAY_HEADER}
     return headers, one.properties | ({"message_id": _IDS[name]} if name in _IDS else {})
 
 

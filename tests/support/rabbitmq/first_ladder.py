@@ -9,7 +9,7 @@ import pika
 
 from duesweep.core.policy import delay_level
 from duesweep.drivers.rabbitmq import Brokers, Channel, RabbitMqConnection
-from duesweep.queues.rabbitmq import declare, ladder
+from duesweep.queues.rabbitmq import topology
 from duesweep.queues.rabbitmq.topology import BrokerQueue, Topology
 from support.rabbitmq.broker import Broker
 
@@ -17,12 +17,12 @@ TIME_SENT = "NServiceBus.TimeSent"
 
 
 def first_name(level: int) -> str:
-    return ladder.level_name(level, ladder.FIRST_PREFIX)
+    return topology.level_name(level, topology.FIRST_PREFIX)
 
 
 def create_first_ladder(broker: Broker) -> None:
     """As the second one, under other names and of classic queues."""
-    second = ladder.ladder()
+    second = topology.ladder()
     first = Topology(
         tuple(replace(one, name=_first(one.name)) for one in second.exchanges),
         tuple(BrokerQueue(_first(one.name), _classic(one.arguments)) for one in second.queues),
@@ -32,7 +32,7 @@ def create_first_ladder(broker: Broker) -> None:
         ),
     )
     with RabbitMqConnection(Brokers((broker.url,), "queues.default")) as connection:
-        declare.create(Channel(connection), first)
+        topology.create(Channel(connection), first)
 
 
 def time_sent(at: datetime) -> str:
@@ -51,18 +51,18 @@ def delay(
     `...` are left out.
     """
     sent = time_sent(datetime.now(UTC) - timedelta(seconds=10))
-    named = {TIME_SENT: sent, ladder.DELAY_HEADER: seconds, **(headers or {})}
+    named = {TIME_SENT: sent, topology.DELAY_HEADER: seconds, **(headers or {})}
     kept = {name: value for name, value in named.items() if value is not ...}
     broker.channel.basic_publish(
         first_name(delay_level(seconds)),
-        ladder.routing_key(seconds, destination),
+        topology.routing_key(seconds, destination),
         str(properties.get("message_id")).encode(),
         pika.BasicProperties(headers=kept, delivery_mode=2, **properties),
     )
 
 
 def _first(name: str) -> str:
-    return name.replace(ladder.PREFIX, ladder.FIRST_PREFIX)
+    return name.replace(topology.PREFIX, topology.FIRST_PREFIX)
 
 
 def _classic(arguments: Mapping[str, str | int]) -> dict[str, str | int]:

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from duesweep.queues.rabbitmq import ladder
+from duesweep.queues.rabbitmq import topology
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.commands import run
 from support.waiting import until
 
-_LEVEL, _BELOW = ladder.level_name(3), ladder.level_name(2)
-_FIRST = ladder.level_name(3, ladder.FIRST_PREFIX)
+_LEVEL, _BELOW = topology.level_name(3), topology.level_name(2)
+_FIRST = topology.level_name(3, topology.FIRST_PREFIX)
 _KEY = "*." * 24 + "1.#"
 
 
@@ -30,7 +30,7 @@ def _delete_queue(broker: Broker) -> None:
 
 
 def _replace_queue(broker: Broker, **changed: Any) -> None:
-    wanted = {queue.name: queue.arguments for queue in ladder.ladder().queues}[_LEVEL]
+    wanted = {queue.name: queue.arguments for queue in topology.ladder().queues}[_LEVEL]
     arguments = {**wanted, **{name.replace("_", "-"): value for name, value in changed.items()}}
     kept = {name: value for name, value in arguments.items() if value is not None}
     broker.channel.queue_delete(_LEVEL)
@@ -39,9 +39,11 @@ def _replace_queue(broker: Broker, **changed: Any) -> None:
 
 
 def _replace_delivery(broker: Broker) -> None:
-    broker.channel.exchange_delete(ladder.DELIVERY_EXCHANGE)
-    broker.channel.exchange_declare(ladder.DELIVERY_EXCHANGE, "fanout", durable=True)
-    broker.channel.exchange_bind(ladder.DELIVERY_EXCHANGE, ladder.level_name(0), "*." * 27 + "0.#")
+    broker.channel.exchange_delete(topology.DELIVERY_EXCHANGE)
+    broker.channel.exchange_declare(topology.DELIVERY_EXCHANGE, "fanout", durable=True)
+    broker.channel.exchange_bind(
+        topology.DELIVERY_EXCHANGE, topology.level_name(0), "*." * 27 + "0.#"
+    )
 
 
 def _policy(broker: Broker) -> None:
@@ -66,7 +68,7 @@ HARMS = [
         {
             ("ladder-exchange", _LEVEL),
             ("ladder-binding", _LEVEL),
-            ("ladder-binding", ladder.level_name(4)),
+            ("ladder-binding", topology.level_name(4)),
         },
     ),
     Harm(
@@ -110,8 +112,8 @@ HARMS = [
     Harm(
         "delivery exchange of another type",
         _replace_delivery,
-        {("ladder-exchange", ladder.DELIVERY_EXCHANGE)},
-        lambda broker: broker.channel.exchange_delete(ladder.DELIVERY_EXCHANGE),
+        {("ladder-exchange", topology.DELIVERY_EXCHANGE)},
+        lambda broker: broker.channel.exchange_delete(topology.DELIVERY_EXCHANGE),
     ),
     Harm(
         "destination without a queue",
@@ -128,9 +130,9 @@ HARMS = [
     ),
     Harm(
         "a key for everything",
-        lambda broker: broker.channel.exchange_bind("Billing", ladder.DELIVERY_EXCHANGE, "#"),
+        lambda broker: broker.channel.exchange_bind("Billing", topology.DELIVERY_EXCHANGE, "#"),
         {("delivery-binding", "Billing")},
-        lambda broker: broker.channel.exchange_unbind("Billing", ladder.DELIVERY_EXCHANGE, "#"),
+        lambda broker: broker.channel.exchange_unbind("Billing", topology.DELIVERY_EXCHANGE, "#"),
         by_amqp=False,
     ),
     Harm(

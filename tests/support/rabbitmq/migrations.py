@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from duesweep.drivers.rabbitmq import Brokers
-from duesweep.queues.rabbitmq import ladder
+from duesweep.queues.rabbitmq import topology
 from duesweep.queues.rabbitmq.migration.migrate import Migration
 from duesweep.queues.rabbitmq.migration.report import LevelReport
 from duesweep.queues.rabbitmq.topology import Style
@@ -18,9 +18,9 @@ from support.rabbitmq.commands import run
 def counts(broker: Broker) -> dict[str, int]:
     """Messages by the queues of both ladders, and Billing's."""
     levels = [
-        ladder.level_name(level, prefix)
-        for level in range(ladder.LEVELS)
-        for prefix in (ladder.PREFIX, ladder.FIRST_PREFIX)
+        topology.level_name(level, prefix)
+        for level in range(topology.LEVELS)
+        for prefix in (topology.PREFIX, topology.FIRST_PREFIX)
     ]
     return {name: broker.count(name) for name in (*levels, "Billing")}
 

@@ -1,8 +1,7 @@
 """What the tests of sweeps to RabbitMQ share."""
 
 from duesweep.drivers.rabbitmq import Brokers
-from duesweep.queues.rabbitmq.setup import RabbitMqSetup
-from duesweep.queues.rabbitmq.topology import Style
+from duesweep.queues.rabbitmq.topology import RabbitMqSetup, Style
 from support.endpoint import Endpoint
 from support.rabbitmq.broker import Broker
 

@@ -21,9 +21,9 @@ from duesweep.errors import (
     UnreadableHeadersError,
 )
 from duesweep.queues.rabbitmq.link import Link
-from duesweep.queues.rabbitmq.punctuality import Punctuality
 from duesweep.queues.rabbitmq.session import RabbitMqQueueSession
 from duesweep.queues.rabbitmq.topology import Style
+from duesweep.queues.rabbitmq.wire import Punctuality
 from duesweep.texts import make_printable
 from support.bad_input import BadInput, each_of
 from support.config_files import MINIMAL, file_of

@@ -1,9 +1,12 @@
-"""What a broker's answers to a batch of publications mean for the messages. No I/O."""
+"""What a broker's answers to a batch of publications mean for the messages, and which messages make
+it close the channel, if it does not name them.
+"""
 
 import re
+import time
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from duesweep.drivers.rabbitmq import (
     ACCESS_REFUSED,
@@ -13,9 +16,16 @@ from duesweep.drivers.rabbitmq import (
     Publication,
     PublishResult,
 )
-from duesweep.errors import MessageError, QueueError, QueueNotFoundError, RefusedMessageError
+from duesweep.errors import (
+    DestinationError,
+    MessageError,
+    QueueError,
+    QueueNotFoundError,
+    RefusedMessageError,
+)
 from duesweep.queues.base import Confirmation
-from duesweep.queues.rabbitmq.ladder import DELAY_HEADER
+from duesweep.queues.rabbitmq.link import Link
+from duesweep.queues.rabbitmq.topology import DELAY_HEADER
 
 _TOO_LONG = re.compile(r"message size (\d+) is larger than")
 _LADDER_BROKEN = "{} lets nothing into the delay ladder: run `duesweep rabbitmq delays verify`"
@@ -25,6 +35,9 @@ _ARE_ANSWERS = {
     PublishResult.RETURNED,
     PublishResult.UNSENDABLE,
 }
+# How many copies are published together; after a closed channel, half as many.
+_AT_ONCE = 50
+_HARMLESS = {PublishResult.RETURNED, PublishResult.CONFIRMED, PublishResult.UNSENDABLE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +115,6 @@ def suspects(
     return [one for one, result in zip(sent, results, strict=True) if result in open_results]
 
 
-def culprit_error(fault: QueueError) -> MessageError:
-    """The error of a message that made the broker close the channel when it was alone on it."""
-    return RefusedMessageError(f"RabbitMQ closes the channel when it gets this message: {fault}")
-
-
 def _closed_exchanges(sent: Sequence[Sent], fault: QueueError | None) -> dict[str, str]:
     if not isinstance(fault, ChannelClosedError):
         return {}
@@ -152,3 +160,53 @@ def _closing_error(sent: Sent, fault: ChannelClosedError) -> MessageError | None
             RefusedMessageError(f"The message is too long for RabbitMQ: {fault}") if is_it else None
         )
     return None
+
+
+class Probe:
+    """Looks for culprits on a link, until `deadline` (of the monotonic clock) at the latest.
+
+    A broker checks a message before it routes it. So a copy that is routed to no queue makes it
+    close the channel as the message itself does, and nobody receives the copy.
+    """
+
+    def __init__(self, link: Link, deadline: float) -> None:
+        self._link = link
+        self._deadline = deadline
+
+    def culprits(self, suspects: Sequence[Sent]) -> dict[str, MessageError]:
+        """The culprits that were found, by key, each with its error."""
+        found: dict[str, MessageError] = {}
+        try:
+            for start in range(0, len(suspects), _AT_ONCE):
+                found |= self._find_among(suspects[start : start + _AT_ONCE])
+        except (DestinationError, TimeoutError):
+            # The others come again in the next batch.
+            return found
+        return found
+
+    def _find_among(self, suspects: Sequence[Sent]) -> dict[str, MessageError]:
+        closed = self._publish_copies(suspects)
+        if closed is None:
+            return {}
+        if len(suspects) == 1:
+            text = f"RabbitMQ closes the channel when it gets this message: {closed}"
+            return {suspects[0].key: RefusedMessageError(text)}
+        half = len(suspects) // 2
+        return self._find_among(suspects[:half]) | self._find_among(suspects[half:])
+
+    def _publish_copies(self, suspects: Sequence[Sent]) -> ChannelClosedError | None:
+        """Publish copies to nowhere. The broker's error if it closes the channel, else None."""
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        publisher = self._link.publisher()
+        publisher.publish([replace(s.publication, exchange="", routing_key="") for s in suspects])
+        publisher.wait(left)
+        results = publisher.take_results()
+        fault = publisher.fault
+        # If this user may not publish to nowhere, the refusal says nothing about the message.
+        if isinstance(fault, ChannelClosedError) and fault.code != ACCESS_REFUSED:
+            return fault
+        if not _HARMLESS.issuperset(results):
+            raise TimeoutError
+        return None

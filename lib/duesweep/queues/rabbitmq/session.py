@@ -1,28 +1,49 @@
-"""A task's session with endpoints on RabbitMQ."""
+"""Endpoints on RabbitMQ as queues: a task's session with them, and a sender of single messages.
+
+brokers = Brokers(("amqps://sales:secret@broker.example/vhost",), "url")
+message = OutgoingMessage({ENCLOSED_MESSAGE_TYPES: "Sales.Remind"}, body, delay=timedelta(days=2))
+with open_sender(brokers, Style.CONVENTIONAL) as sender:
+    message_id = sender.send("Billing", message)
+"""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from duesweep.core.message import Message
 from duesweep.core.store_clock import StoreClock
-from duesweep.drivers.rabbitmq import NOT_FOUND, ChannelClosedError, Publication, Publisher
+from duesweep.core.transport_message import OutgoingMessage
+from duesweep.drivers.rabbitmq import (
+    NOT_FOUND,
+    Brokers,
+    Channel,
+    ChannelClosedError,
+    Publication,
+    Publisher,
+)
 from duesweep.errors import (
+    ConfigError,
     DestinationError,
     MessageError,
+    QueueError,
     QueueNotFoundError,
     UnreadableAddressError,
 )
-from duesweep.queues.base import Confirmation, Destination, QueueSession
-from duesweep.queues.rabbitmq import ladder
-from duesweep.queues.rabbitmq.answers import Sent, answer_of, suspects
-from duesweep.queues.rabbitmq.declare import bind, find
-from duesweep.queues.rabbitmq.link import Link
-from duesweep.queues.rabbitmq.probe import Probe
-from duesweep.queues.rabbitmq.punctuality import Punctuality
-from duesweep.queues.rabbitmq.topology import Binding, Kind, Style
-from duesweep.queues.rabbitmq.wire import delayed_publication, direct_publication
+from duesweep.queues.base import Confirmation, Destination, Queue, QueueSession
+from duesweep.queues.rabbitmq import topology
+from duesweep.queues.rabbitmq.answers import Probe, Sent, answer_of, suspects
+from duesweep.queues.rabbitmq.link import Link, service_error
+from duesweep.queues.rabbitmq.topology import Kind, Style
+from duesweep.queues.rabbitmq.wire import (
+    Punctuality,
+    delayed_publication,
+    direct_publication,
+    prepare,
+)
+from duesweep.stores.base import TaskSession
 
 _LONGEST_NAME = 255
 # A broker removes them where it looks for a name: it would find another queue, or itself.
@@ -37,6 +58,81 @@ class LadderMissingError(DestinationError):
     """There is no delay ladder, so no early message can be deferred."""
 
     stored_name = "duesweep.queues.rabbitmq.session.LadderMissingError"
+
+
+@dataclass(frozen=True, slots=True)
+class RabbitMqQueue(Queue):
+    """Endpoints of a vhost. Delivers at least once: what a broker confirmed cannot be taken back.
+
+    `needs_ladder`: early messages are deferred. `is_punctual`: the first of them arrive at the
+    moment when they are due. `holds_own_queue`: the endpoint's own queue has to exist.
+    """
+
+    brokers: Brokers
+    style: Style
+    own_queue: str
+    max_in_flight: int
+    needs_ladder: bool = False
+    is_punctual: bool = False
+    holds_own_queue: bool = True
+
+    @property
+    def shares_transaction(self) -> bool:
+        return False
+
+    @property
+    def longest_delay(self) -> int:
+        return topology.LONGEST_DELAY_SECONDS
+
+    @contextmanager
+    def open(self, store: TaskSession) -> Iterator["RabbitMqQueueSession"]:  # noqa: ARG002 - apart
+        """A session with one connection, for all batches of a task."""
+        with closing(Link(self.brokers, self.max_in_flight)) as link:
+            # Connect before anything is claimed. If it fails, each destination reports why.
+            with suppress(DestinationError):
+                link.connect()
+            yield self._session(link)
+
+    def check(self, error_queue: str | None) -> None:
+        """Connect, and check that the endpoint's own queue, the error queue and the delay ladder
+        exist, as far as they are needed.
+
+        Raises `ConfigError` or `QueueError`.
+        """
+        try:
+            with closing(Link(self.brokers, self.max_in_flight)) as link:
+                link.connect()
+                session = self._session(link)
+                if self.needs_ladder:
+                    session.find_ladder()
+                if self.holds_own_queue:
+                    self._check_own_queue(session)
+                if error_queue is not None:
+                    session.resolve(error_queue)
+        except LadderMissingError as error:
+            raise ConfigError(
+                f"{self.brokers.setting}: {error.text}", advice=error.advice
+            ) from error
+        except DestinationError as error:
+            raise service_error(error) from error
+        except MessageError as error:
+            raise ConfigError(
+                f"retry.error_queue: {error}", advice="correct the setting"
+            ) from error
+
+    def _session(self, link: Link) -> "RabbitMqQueueSession":
+        punctuality = Punctuality(is_wanted=self.is_punctual)
+        return RabbitMqQueueSession(link, self.style, self.own_queue, punctuality)
+
+    def _check_own_queue(self, session: "RabbitMqQueueSession") -> None:
+        try:
+            session.resolve(None)
+        except MessageError as error:
+            # On a wrong vhost, every message would fail and be exhausted in the end.
+            raise ConfigError(
+                f"{self.brokers.setting}.url: no endpoint {self.own_queue} on this broker: {error}",
+                advice="check its vhost, or create the endpoint",
+            ) from error
 
 
 class RabbitMqQueueSession(QueueSession):
@@ -70,8 +166,8 @@ class RabbitMqQueueSession(QueueSession):
 
     def longest_delay(self, destination: Destination) -> int:
         """The ladder's longest delay, in seconds; 0 if the endpoint's name is too long for it."""
-        key = ladder.routing_key(0, str(destination))
-        return ladder.LONGEST_DELAY_SECONDS if _byte_length(key) <= _LONGEST_NAME else 0
+        key = topology.routing_key(0, str(destination))
+        return topology.LONGEST_DELAY_SECONDS if _byte_length(key) <= _LONGEST_NAME else 0
 
     def deliver(
         self, destination: Destination, messages: Sequence[Message]
@@ -96,12 +192,12 @@ class RabbitMqQueueSession(QueueSession):
             self._punctuality.entry(clock.microseconds_until(message)) for message in messages
         ]
         publications = [
-            delayed_publication(message, name, entry.seconds)
-            if entry.seconds
+            delayed_publication(message, name, seconds)
+            if seconds
             else direct_publication(message, self._style, name)
-            for message, entry in zip(messages, entries, strict=True)
+            for message, (seconds, _) in zip(messages, entries, strict=True)
         ]
-        self._publish(name, messages, publications, [entry.hold_seconds for entry in entries])
+        self._publish(name, messages, publications, [hold_seconds for _, hold_seconds in entries])
         self._has_deferred = True
         return {}
 
@@ -142,7 +238,7 @@ class RabbitMqQueueSession(QueueSession):
     def find_ladder(self) -> None:
         """Raise `LadderMissingError` if the broker has no delay ladder."""
         try:
-            self._find(Kind.EXCHANGE, ladder.DELIVERY_EXCHANGE)
+            self._find(Kind.EXCHANGE, topology.DELIVERY_EXCHANGE)
         except QueueNotFoundError as error:
             raise LadderMissingError("The broker has no delay ladder", advice=_SETUP) from error
 
@@ -175,19 +271,16 @@ class RabbitMqQueueSession(QueueSession):
             return
         self.find_ladder()
         self._find(Kind.QUEUE, name)
-        for binding in ladder.way_out(self._style, name):
-            self._ask(name, partial(self._bind, binding))
+        for binding in topology.way_out(self._style, name):
+            self._ask(name, partial(topology.bind, binding=binding))
         self._in_ladder.add(name)
 
-    def _bind(self, binding: Binding) -> None:
-        bind(self._link.channel, binding)
-
     def _find(self, kind: Kind, name: str) -> None:
-        self._ask(name, lambda: find(self._link.channel, kind, name))
+        self._ask(name, partial(topology.find, kind=kind, name=name))
 
-    def _ask(self, name: str, ask: Callable[[], Any]) -> None:
+    def _ask(self, name: str, ask: Callable[[Channel], None]) -> None:
         try:
-            self._link.ask(ask)
+            self._link.ask(lambda: ask(self._link.channel))
         except ChannelClosedError as error:
             if error.code == NOT_FOUND:
                 raise QueueNotFoundError(
@@ -196,6 +289,74 @@ class RabbitMqQueueSession(QueueSession):
             raise DestinationError(
                 f"{name} on RabbitMQ cannot be used: {error}", transient=False
             ) from error
+
+
+class RabbitMqSender:
+    """One connection; not thread-safe. `open_sender` makes it."""
+
+    def __init__(self, session: RabbitMqQueueSession, confirm_seconds: float) -> None:
+        self._session = session
+        self._confirm_seconds = confirm_seconds
+
+    def send(self, name: str, message: OutgoingMessage) -> str:
+        """Send a message to the endpoint `name`, and wait until the broker has confirmed it.
+        Returns its id: that of its headers, or a new one.
+
+        A delayed message enters the ladder only if the endpoint's queue exists and is bound to the
+        ladder; a missing binding is made. It arrives after `message.delay`, never earlier.
+
+        Raises `ConfigError` for a message or a broker that cannot be used, `QueueNotFoundError` or
+        `UnreadableAddressError` for the name, `RefusedMessageError` if the broker refuses the
+        message. After these, nothing was sent. After any other `QueueError`, it may have been sent.
+        """
+        prepared = prepare(name, message)
+        closed_before = set(self._session.closed_exchanges)
+        self._publish(self._session.resolve(name), prepared)
+        confirmation = self._session.confirm(self._confirm_seconds)
+        for error in confirmation.refused.values():
+            raise error
+        if confirmation.unconfirmed:
+            self._raise_unconfirmed(name, closed_before)
+        return prepared.key
+
+    def _publish(self, destination: Destination, message: Message) -> None:
+        if not message.due_us:
+            self._session.deliver(destination, [message])
+            return
+        if not self._session.longest_delay(destination):
+            raise ConfigError(
+                f"The name {destination} is too long for the delay ladder",
+                advice="send the message without a delay",
+            )
+        try:
+            self._session.defer(destination, [message], StoreClock(0))
+        except LadderMissingError as error:
+            raise ConfigError(error.text, advice=error.advice) from error
+
+    def _raise_unconfirmed(self, name: str, closed_before: AbstractSet[str]) -> None:
+        for exchange, reason in self._session.closed_exchanges.items():
+            if exchange not in closed_before:
+                raise ConfigError(f"The message for {name} was not sent: {reason}")
+        raise QueueError(
+            f"RabbitMQ has not confirmed the message for {name}: it may have arrived or not",
+            transient=True,
+            advice="look whether it is there before you send it again",
+        )
+
+
+@contextmanager
+def open_sender(brokers: Brokers, style: Style) -> Iterator[RabbitMqSender]:
+    """A sender to endpoints of this topology, with one connection to the first broker that answers.
+
+    Raises `ConfigError` for a setting that is wrong, `QueueError` if no broker answers.
+    """
+    with closing(Link(brokers, max_in_flight=1)) as link:
+        try:
+            link.connect()
+        except DestinationError as error:
+            raise service_error(error) from error
+        session = RabbitMqQueueSession(link, style, "", Punctuality(is_wanted=False))
+        yield RabbitMqSender(session, link.longest_wait_seconds)
 
 
 def _byte_length(name: str) -> int:

@@ -1,12 +1,47 @@
-"""What has to exist on a broker, as values, and how messages reach endpoints of both topologies.
+"""Endpoints and the delay ladder: what has to exist on a broker, as values, and how it gets there.
 
-The layouts are those of NServiceBus's RabbitMQ transport: *conventional* has a fanout exchange and
-a quorum queue of an endpoint's name, bound to each other; *direct* has the queue alone.
+The layouts are those of NServiceBus's RabbitMQ transport. In the *conventional* topology an
+endpoint has a fanout exchange and a quorum queue of its name, bound to each other; in the *direct*
+one it has the queue alone.
+
+The ladder has 28 levels, in which messages wait until they are due. Level *n* holds a message for
+2**n seconds, then its queue dead-letters it to the level below. A routing key is the delay as 28
+bits, highest first, and the destination: at each level the bit says whether the message waits
+there.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+
+from duesweep.drivers.rabbitmq import (
+    NOT_FOUND,
+    PRECONDITION_FAILED,
+    Brokers,
+    Channel,
+    ChannelClosedError,
+    RabbitMqConnection,
+)
+from duesweep.errors import ConfigError
+
+LEVELS = 28
+LONGEST_DELAY_SECONDS = (1 << LEVELS) - 1
+DELAY_HEADER = "NServiceBus.Transport.RabbitMQ.DelayInSeconds"
+# What a broker notes about dead-lettering. On a message that is sent again it would be wrong.
+BROKER_HEADERS = (
+    "x-death",
+    *(
+        f"x-{which}-death-{what}"
+        for which in ("first", "last")
+        for what in ("exchange", "queue", "reason")
+    ),
+)
+# The first version has classic queues; their names lack the `v2.`.
+PREFIX, FIRST_PREFIX = "nsb.v2.", "nsb."
+DELIVERY_EXCHANGE = f"{PREFIX}delay-delivery"
+
+_BITS_LENGTH = 2 * LEVELS
 
 
 class Kind(StrEnum):
@@ -79,7 +114,223 @@ def entry(style: Style, name: str) -> tuple[str, str]:
     return ("", name) if style is Style.DIRECT else (name, "")
 
 
-def delivery_binding(style: Style, name: str, exchange: str, key: str) -> Binding:
-    """The binding by which delayed messages reach an endpoint."""
+def level_name(level: int, prefix: str = PREFIX) -> str:
+    """The name of a level's exchange and queue."""
+    return f"{prefix}delay-level-{level:02}"
+
+
+def routing_key(seconds: int, destination: str) -> str:
+    """The routing key of a message that has to reach `destination` in so many seconds."""
+    bits = f"{seconds:0{LEVELS}b}"
+    return ".".join((*bits, destination))
+
+
+def destination_of(key: str) -> str | None:
+    """The destination in a routing key of the ladder; None for any other key."""
+    bits = key[:_BITS_LENGTH]
+    is_one = len(bits) == _BITS_LENGTH and set(bits[::2]) <= {"0", "1"} and set(bits[1::2]) == {"."}
+    return key[_BITS_LENGTH:] or None if is_one else None
+
+
+def binding_key(destination: str) -> str:
+    """The key that binds a destination to the delivery exchange."""
+    return f"#.{destination}"
+
+
+def way_out(style: Style, destination: str) -> tuple[Binding, ...]:
+    """The bindings by which messages that leave the ladder reach a destination's queue."""
     kind = Kind.QUEUE if style is Style.DIRECT else Kind.EXCHANGE
-    return Binding(exchange, name, kind, key)
+    last = Binding(DELIVERY_EXCHANGE, destination, kind, binding_key(destination))
+    return (*endpoint(style, destination).bindings, last)
+
+
+def ladder() -> Topology:
+    """All levels, and the delivery exchange."""
+    levels = range(LEVELS)
+    return Topology(
+        exchanges=(
+            *(Exchange(level_name(level), "topic") for level in levels),
+            Exchange(DELIVERY_EXCHANGE, "topic"),
+        ),
+        queues=tuple(_queue(level) for level in levels),
+        bindings=tuple(binding for level in levels for binding in _bindings(level)),
+    )
+
+
+def _queue(level: int) -> BrokerQueue:
+    return BrokerQueue(
+        level_name(level),
+        {
+            "x-queue-type": "quorum",
+            "x-dead-letter-strategy": "at-least-once",
+            "x-overflow": "reject-publish",
+            "x-message-ttl": 2**level * 1_000,
+            "x-dead-letter-exchange": _below(level),
+        },
+    )
+
+
+def _bindings(level: int) -> Iterator[Binding]:
+    name, higher_bits = level_name(level), "*." * (LEVELS - 1 - level)
+    yield Binding(name, name, Kind.QUEUE, f"{higher_bits}1.#")
+    yield Binding(name, _below(level), Kind.EXCHANGE, f"{higher_bits}0.#")
+
+
+def _below(level: int) -> str:
+    return level_name(level - 1) if level else DELIVERY_EXCHANGE
+
+
+def find(channel: Channel, kind: Kind, name: str) -> None:
+    """Raise `ChannelClosedError` (404) unless the exchange or queue exists."""
+    if kind is Kind.QUEUE:
+        channel.ask(lambda pika, answer: pika.queue_declare(name, passive=True, callback=answer))
+    else:
+        channel.ask(lambda pika, answer: pika.exchange_declare(name, passive=True, callback=answer))
+
+
+def is_there(channel: Channel, kind: Kind, name: str) -> bool:
+    """Whether the exchange or queue exists."""
+    try:
+        find(channel, kind, name)
+    except ChannelClosedError as error:
+        if error.code != NOT_FOUND:
+            raise
+        return False
+    return True
+
+
+def count(channel: Channel, queue: str) -> int:
+    """How many messages wait in a queue that exists."""
+    answer = channel.ask(
+        lambda pika, answer: pika.queue_declare(queue, passive=True, callback=answer)
+    )
+    return int(answer.message_count)
+
+
+def create(channel: Channel, topology: Topology) -> None:
+    """Create what is missing. Raises `ChannelClosedError` (406) for what exists but differs."""
+    for exchange in topology.exchanges:
+        _create_exchange(channel, exchange)
+    for queue in topology.queues:
+        _create_queue(channel, queue)
+    for binding in topology.bindings:
+        bind(channel, binding)
+
+
+def create_missing(channel: Channel, topology: Topology) -> list[str]:
+    """Create what is missing, and leave the rest as it is. Returns what was created."""
+    created = list(find_missing(channel, topology))
+    create(
+        channel,
+        Topology(
+            tuple(e for e in topology.exchanges if f"{Kind.EXCHANGE} {e.name}" in created),
+            tuple(q for q in topology.queues if f"{Kind.QUEUE} {q.name}" in created),
+            topology.bindings,
+        ),
+    )
+    return created
+
+
+def find_missing(channel: Channel, topology: Topology) -> Iterator[str]:
+    """The exchanges and queues that do not exist, each as its kind and its name."""
+    wanted = [(Kind.EXCHANGE, exchange.name) for exchange in topology.exchanges]
+    wanted += [(Kind.QUEUE, queue.name) for queue in topology.queues]
+    for kind, name in wanted:
+        if not is_there(channel, kind, name):
+            yield f"{kind} {name}"
+
+
+def bind(channel: Channel, binding: Binding) -> None:
+    """Create a binding, if it is missing."""
+    source, key = binding.source, binding.key
+    if binding.kind is Kind.QUEUE:
+        channel.ask(
+            lambda pika, answer: pika.queue_bind(
+                binding.destination, source, routing_key=key, callback=answer
+            )
+        )
+    else:
+        channel.ask(
+            lambda pika, answer: pika.exchange_bind(
+                binding.destination, source, routing_key=key, callback=answer
+            )
+        )
+
+
+def _create_exchange(channel: Channel, exchange: Exchange) -> None:
+    channel.ask(
+        lambda pika, answer: pika.exchange_declare(
+            exchange.name, exchange.kind, durable=True, callback=answer
+        )
+    )
+
+
+def _create_queue(channel: Channel, queue: BrokerQueue) -> None:
+    channel.ask(
+        lambda pika, answer: pika.queue_declare(
+            queue.name, durable=True, arguments=dict(queue.arguments), callback=answer
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RabbitMqSetup:
+    """The delay ladder and these endpoints, bound to it. `setting` is what messages name."""
+
+    brokers: Brokers
+    style: Style
+    endpoints: tuple[str, ...]
+    setting: str
+
+    def script(self) -> str:
+        """What `install` would create, as commented lines of JSON: RabbitMQ has no statements."""
+        return "\n".join(f"-- {line}" for line in self._document().splitlines())
+
+    def grants(self, role: str) -> str:  # noqa: ARG002 - RabbitMQ has no roles
+        """A comment: rights on a broker are not given by statements."""
+        return "-- Set the rights in RabbitMQ by `rabbitmqctl set_permissions` (docs/rabbitmq.md)."
+
+    def install(self, *, rebind: bool) -> Sequence[object]:  # noqa: ARG002 - no journal is here
+        """Create what is missing, and return its names. An endpoint's existing queue may be of any
+        type.
+
+        Raises `ConfigError` for an existing ladder that differs, and for missing rights.
+        """
+        with RabbitMqConnection(self.brokers) as connection:
+            channel = Channel(connection)
+            try:
+                created = list(find_missing(channel, ladder()))
+                create(channel, ladder())
+                for name in self.endpoints:
+                    created += create_missing(channel, self._endpoint_topology(name))
+            except ChannelClosedError as error:
+                raise _refusal_error(self.setting, error) from error
+        return created
+
+    def _endpoint_topology(self, name: str) -> Topology:
+        """What an endpoint needs, with its binding to the ladder."""
+        return replace(endpoint(self.style, name), bindings=way_out(self.style, name))
+
+    def _document(self) -> str:
+        wanted = sum(map(self._endpoint_topology, self.endpoints), ladder())
+        return json.dumps(
+            {
+                "exchanges": [
+                    f"{exchange.name} ({exchange.kind})" for exchange in wanted.exchanges
+                ],
+                "queues": [{queue.name: dict(queue.arguments)} for queue in wanted.queues],
+                "bindings": [f"{b.source} -> {b.destination}: {b.key}" for b in wanted.bindings],
+            },
+            indent=1,
+        )
+
+
+def _refusal_error(setting: str, error: ChannelClosedError) -> ConfigError:
+    if error.code == PRECONDITION_FAILED:
+        return ConfigError(
+            f"{setting}: something of the same name exists already, but differs: {error}",
+            advice="move its messages, delete it, and run the command again",
+        )
+    return ConfigError(
+        f"{setting}: {error}", advice="give this user the rights to configure, write and read"
+    )

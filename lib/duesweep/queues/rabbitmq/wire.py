@@ -1,23 +1,31 @@
-"""A message as NServiceBus's RabbitMQ transport publishes it.
+"""A message as NServiceBus's RabbitMQ transport publishes it, at once or into the delay ladder.
 
 As in recordings of the transport: NServiceBus's headers are AMQP's headers, and some of them are
-AMQP's properties, too.
+AMQP's properties, too. The ladder counts in whole seconds.
 """
 
+import uuid
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from duesweep.core.duration import read_time_span
+from duesweep.core.duration import read_time_span, write_time_span
 from duesweep.core.fault_headers import FAILED_QUEUE
 from duesweep.core.headers.json import FORWARD_DESTINATION
-from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, Message
+from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Message
 from duesweep.core.policy import delay_level
-from duesweep.core.transport_message import TIME_TO_BE_RECEIVED
+from duesweep.core.transport_message import TIME_TO_BE_RECEIVED, OutgoingMessage
 from duesweep.drivers.rabbitmq import Publication
-from duesweep.errors import MessageError
-from duesweep.queues.rabbitmq import ladder
-from duesweep.queues.rabbitmq.topology import Style, entry
+from duesweep.errors import ConfigError, MessageError
+from duesweep.queues.rabbitmq.topology import (
+    BROKER_HEADERS,
+    DELAY_HEADER,
+    LONGEST_DELAY_SECONDS,
+    Style,
+    entry,
+    level_name,
+    routing_key,
+)
 
 _CORRELATION_ID = "NServiceBus.CorrelationId"
 _CONTENT_TYPE = "NServiceBus.ContentType"
@@ -25,11 +33,14 @@ _REPLY_TO = "NServiceBus.ReplyToAddress"
 # With this header a sender asks for a message that is not persistent. It is not sent on.
 _NOT_PERSISTENT = "NServiceBus.Transport.RabbitMQ.UseNonPersistentDelivery"
 # Headers about the way here are not sent on either.
-_NOT_SENT = {_NOT_PERSISTENT, FORWARD_DESTINATION, ladder.DELAY_HEADER, *ladder.BROKER_HEADERS}
+_NOT_SENT = {_NOT_PERSISTENT, FORWARD_DESTINATION, DELAY_HEADER, *BROKER_HEADERS}
 _UNTYPED = "application/octet-stream"
 _TRANSIENT, _PERSISTENT = 1, 2
 # A broker counts milliseconds in 32 bits.
 _LONGEST_EXPIRATION_MS = 2**32 - 1
+_SECOND, _SECOND_US = timedelta(seconds=1), 1_000_000
+# Each takes up to a second longer. That would be too long for all batches of a large sweep.
+_HELD_BATCHES = 10
 
 
 def direct_publication(message: Message, style: Style, destination: str) -> Publication:
@@ -49,10 +60,10 @@ def delayed_publication(message: Message, destination: str, seconds: int) -> Pub
     It has no expiration: with one, it would leave the ladder early.
     """
     headers, properties = _headers_and_properties(message)
-    exchange = ladder.level_name(delay_level(seconds))
-    key = ladder.routing_key(seconds, destination)
+    exchange = level_name(delay_level(seconds))
+    key = routing_key(seconds, destination)
     return Publication(
-        exchange, key, {**headers, ladder.DELAY_HEADER: seconds}, properties, message.body or b""
+        exchange, key, {**headers, DELAY_HEADER: seconds}, properties, message.body or b""
     )
 
 
@@ -84,3 +95,52 @@ def _expiration_ms(headers: Mapping[str, str | None]) -> int | None:
     milliseconds = time_to_be_received // timedelta(milliseconds=1)
     # A message that may wait longer than a broker can count never expires.
     return milliseconds if milliseconds <= _LONGEST_EXPIRATION_MS else None
+
+
+class Punctuality:
+    """In a session's first batches a message enters when its remaining delay is whole seconds. In
+    later batches delays are rounded up: messages arrive up to a second after their Due. Not
+    `is_wanted`: delays are rounded up in all batches.
+    """
+
+    def __init__(self, *, is_wanted: bool) -> None:
+        self._batches_left = _HELD_BATCHES if is_wanted else 0
+
+    def entry(self, left_us: int) -> tuple[int, float]:
+        """For how many seconds a message waits in the ladder that is due in `left_us` microseconds,
+        and after how many it enters. It never arrives early.
+        """
+        if not self._batches_left:
+            return -(-left_us // _SECOND_US), 0.0
+        seconds, rest_us = divmod(left_us, _SECOND_US)
+        return seconds, rest_us / _SECOND_US
+
+    def end_batch(self) -> None:
+        """Count a batch whose messages were deferred."""
+        self._batches_left = max(0, self._batches_left - 1)
+
+
+def prepare(name: str, message: OutgoingMessage) -> Message:
+    """The message with an id, by a clock that shows 0: it is due after its delay, which is rounded
+    up to seconds, as NServiceBus does.
+
+    Raises `ConfigError` for a delay that the ladder cannot hold, or with a time to be received.
+    """
+    seconds = 0 if message.delay is None else -(-message.delay // _SECOND)
+    if seconds > LONGEST_DELAY_SECONDS:
+        raise ConfigError(
+            f"The delay ladder cannot hold a message for {seconds:,} s",
+            advice=f"give a delay of at most {LONGEST_DELAY_SECONDS:,} s, which is 8.5 years",
+        )
+    headers = dict(message.headers)
+    headers[MESSAGE_ID] = message_id = headers.get(MESSAGE_ID) or str(uuid.uuid4())
+    if message.delay is not None and headers.get(TIME_TO_BE_RECEIVED) is not None:
+        raise ConfigError(
+            f"A message with the header {TIME_TO_BE_RECEIVED} cannot have a delay: the transports "
+            "refuse that",
+            advice="leave one of the two out",
+        )
+    if message.time_to_be_received is not None:
+        headers[TIME_TO_BE_RECEIVED] = write_time_span(message.time_to_be_received)
+    due_us = seconds * _SECOND_US
+    return Message(message_id, due_us, headers, "", message.body, name, instant_us=due_us)

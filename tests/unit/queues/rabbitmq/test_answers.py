@@ -10,7 +10,7 @@ from duesweep.drivers.rabbitmq import (
 )
 from duesweep.errors import QueueError, QueueNotFoundError, RefusedMessageError
 from duesweep.queues.rabbitmq.answers import Answer, Sent, answer_of
-from duesweep.queues.rabbitmq.ladder import DELAY_HEADER
+from duesweep.queues.rabbitmq.topology import DELAY_HEADER
 
 GONE = ChannelClosedError(404, "NOT_FOUND - no exchange 'Billing' in vhost 'v'")
 FORBIDDEN = ChannelClosedError(

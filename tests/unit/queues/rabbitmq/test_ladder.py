@@ -5,16 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duesweep.core.policy import delay_level
-from duesweep.queues.rabbitmq import ladder
-from duesweep.queues.rabbitmq.ladder import destination_of, routing_key
+from duesweep.queues.rabbitmq import topology
+from duesweep.queues.rabbitmq.topology import destination_of, routing_key
 from support.recordings import broker_definitions, broker_messages
 
 DELAYS = {
-    str(one.headers[ladder.DELAY_HEADER]): one
+    str(one.headers[topology.DELAY_HEADER]): one
     for one in broker_messages()
-    if ladder.DELAY_HEADER in one.headers
+    if topology.DELAY_HEADER in one.headers
 }
-delays = st.integers(0, ladder.LONGEST_DELAY_SECONDS)
+delays = st.integers(0, topology.LONGEST_DELAY_SECONDS)
 
 
 @pytest.mark.parametrize("seconds", [1, 2, 31_622_400, 2**27, 268_435_455])
@@ -24,7 +24,7 @@ def test_routing_key_is_the_recorded_one(seconds: int) -> None:
 
 @pytest.mark.parametrize("seconds", [31_622_400, 2**27, 268_435_455])
 def test_first_level_is_the_one_that_recorded_messages_wait_at(seconds: int) -> None:
-    assert ladder.level_name(delay_level(seconds)) == DELAYS[str(seconds)].queue
+    assert topology.level_name(delay_level(seconds)) == DELAYS[str(seconds)].queue
 
 
 @pytest.mark.parametrize(("seconds", "level"), [(0, 0), (1, 0), (2, 1), (3, 1), (10, 3)])
@@ -33,7 +33,7 @@ def test_first_level_of_short_delays(seconds: int, level: int) -> None:
 
 
 def _bits(key: str) -> list[int]:
-    return [int(bit) for bit in key.split(".")[: ladder.LEVELS]]
+    return [int(bit) for bit in key.split(".")[: topology.LEVELS]]
 
 
 @given(delays, st.text(min_size=1))
@@ -43,7 +43,7 @@ def test_bits_of_a_key_sum_to_the_delay_and_the_first_is_its_level(
     bits = _bits(routing_key(seconds, destination))
 
     waits = [2**level for level, bit in enumerate(reversed(bits)) if bit]
-    assert len(bits) == ladder.LEVELS
+    assert len(bits) == topology.LEVELS
     assert sum(waits) == seconds
     assert 2 ** delay_level(seconds) == max(waits, default=1)
 
@@ -63,7 +63,7 @@ def test_other_keys_hold_no_destination(key: str) -> None:
 
 def test_ladder_is_what_was_recorded() -> None:
     recorded = broker_definitions()
-    wanted = ladder.ladder()
+    wanted = topology.ladder()
 
     def of_ladder(name: object) -> bool:
         return str(name).startswith("nsb.v2.")

@@ -5,11 +5,11 @@ import pytest
 from duesweep.drivers.rabbitmq import Brokers
 from duesweep.errors import DestinationError, UnreadableAddressError
 from duesweep.queues.base import Confirmation
-from duesweep.queues.rabbitmq import ladder
+from duesweep.queues.rabbitmq import topology
 from duesweep.queues.rabbitmq.link import Link
-from duesweep.queues.rabbitmq.punctuality import Punctuality
 from duesweep.queues.rabbitmq.session import RabbitMqQueueSession
 from duesweep.queues.rabbitmq.topology import Style
+from duesweep.queues.rabbitmq.wire import Punctuality
 
 
 @pytest.fixture
@@ -29,8 +29,8 @@ def test_ladder_holds_back_for_endpoints_whose_names_fit_its_keys(
 ) -> None:
     longest = session.longest_delay(name)
 
-    assert longest == (ladder.LONGEST_DELAY_SECONDS if is_held else 0)
-    assert (len(ladder.routing_key(longest, name).encode()) <= 255) is is_held
+    assert longest == (topology.LONGEST_DELAY_SECONDS if is_held else 0)
+    assert (len(topology.routing_key(longest, name).encode()) <= 255) is is_held
 
 
 @pytest.mark.parametrize("address", ["", "x" * 256, "ü" * 128, "\ud800"])

@@ -1,18 +1,27 @@
-"""A message as it is published: each property's rule."""
+"""A message as it is published: each property's rule, its delay, and what is refused."""
 
+import uuid
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from duesweep.core.fault_headers import make_error_message
 from duesweep.core.headers import json as headers_json
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Message
-from duesweep.core.transport_message import TIME_TO_BE_RECEIVED
+from duesweep.core.transport_message import TIME_TO_BE_RECEIVED, OutgoingMessage
 from duesweep.drivers.rabbitmq import Publication
-from duesweep.errors import RefusedMessageError
-from duesweep.queues.rabbitmq import ladder
+from duesweep.errors import ConfigError, RefusedMessageError
+from duesweep.queues.rabbitmq import topology
 from duesweep.queues.rabbitmq.topology import Style
-from duesweep.queues.rabbitmq.wire import delayed_publication, direct_publication
+from duesweep.queues.rabbitmq.wire import (
+    Punctuality,
+    delayed_publication,
+    direct_publication,
+    prepare,
+)
 from duesweep_testing.builders import delayed_row, message
 from support.recordings import cases
 
@@ -137,7 +146,7 @@ def test_letter_of_the_error_queue_does_not_expire() -> None:
     "stale",
     [
         headers_json.FORWARD_DESTINATION,
-        ladder.DELAY_HEADER,
+        topology.DELAY_HEADER,
         "x-death",
         "x-first-death-exchange",
         "x-first-death-queue",
@@ -152,9 +161,9 @@ def test_what_led_a_message_on_its_way_does_not_travel_on(stale: str) -> None:
 
 
 def test_delay_is_said_anew_in_the_ladder() -> None:
-    publication = delayed_publication(one(**{ladder.DELAY_HEADER: "17"}), "Billing", 5)
+    publication = delayed_publication(one(**{topology.DELAY_HEADER: "17"}), "Billing", 5)
 
-    assert publication.headers[ladder.DELAY_HEADER] == 5
+    assert publication.headers[topology.DELAY_HEADER] == 5
     assert publication.exchange == "nsb.v2.delay-level-02"
     assert publication.routing_key.endswith("0.0.1.0.1.Billing")
 
@@ -175,3 +184,84 @@ def test_body_is_bytes_and_none_is_empty(body: bytes | None, wanted: bytes) -> N
 
     assert direct_publication(plain, Style.CONVENTIONAL, "Billing").body == wanted
     assert delayed_publication(plain, "Billing", 1).body == wanted
+
+
+_left = st.integers(0, 2**28 * 1_000_000)
+
+
+@given(_left)
+def test_what_is_held_enters_when_whole_seconds_are_left(left_us: int) -> None:
+    seconds, hold_seconds = Punctuality(is_wanted=True).entry(left_us)
+
+    assert 0 <= hold_seconds < 1
+    assert abs(seconds + hold_seconds - left_us / 1_000_000) < 0.000_001
+
+
+@given(_left)
+def test_what_is_not_held_is_rounded_up(left_us: int) -> None:
+    seconds, hold_seconds = Punctuality(is_wanted=False).entry(left_us)
+
+    assert hold_seconds == 0
+    assert 0 <= seconds - left_us / 1_000_000 < 1
+
+
+def test_only_the_first_batches_are_held() -> None:
+    punctuality = Punctuality(is_wanted=True)
+    held = 0
+    while punctuality.entry(1_500_000) == (1, 0.5):
+        punctuality.end_batch()
+        held += 1
+    punctuality.end_batch()
+
+    assert held == 10
+    assert punctuality.entry(1_500_000) == (2, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("delay", "seconds"),
+    [
+        (None, 0),
+        (timedelta(), 0),
+        (timedelta(microseconds=1), 1),
+        (timedelta(seconds=1), 1),
+        (timedelta(seconds=1, microseconds=1), 2),
+        (timedelta(seconds=268_435_455), 268_435_455),
+    ],
+)
+def test_delay_is_rounded_up_to_seconds(delay: timedelta | None, seconds: int) -> None:
+    prepared = prepare("Billing", OutgoingMessage({}, b"", delay=delay))
+
+    assert prepared.due_us == prepared.instant_us == seconds * 1_000_000
+
+
+def test_delay_that_the_ladder_cannot_hold_is_refused() -> None:
+    message = OutgoingMessage({}, b"", delay=timedelta(seconds=268_435_455, microseconds=1))
+
+    with pytest.raises(ConfigError, match=r"at most 268,435,455 s, which is 8\.5 years"):
+        prepare("Billing", message)
+
+
+@pytest.mark.parametrize("headers", [{}, {MESSAGE_ID: None}, {MESSAGE_ID: ""}])
+def test_message_without_an_id_gets_one_in_its_headers(headers: dict[str, str | None]) -> None:
+    message = prepare("Billing", OutgoingMessage(headers, b""))
+
+    assert isinstance(message.headers, dict)
+    assert message.key == message.message_id == message.headers[MESSAGE_ID]
+    assert uuid.UUID(message.key).version == 4
+
+
+def test_id_of_the_sender_is_kept() -> None:
+    message = prepare("Billing", OutgoingMessage({MESSAGE_ID: "order/42"}, b""))
+
+    assert message.key == message.message_id == "order/42"
+
+
+@pytest.mark.parametrize("delay", [timedelta(), timedelta(seconds=1)])
+def test_delay_and_the_header_of_a_time_to_be_received_are_refused_together(
+    delay: timedelta,
+) -> None:
+    headers = {TIME_TO_BE_RECEIVED: "00:00:30"}
+
+    with pytest.raises(ConfigError, match="cannot have a delay"):
+        prepare("Billing", OutgoingMessage(headers, b"", delay=delay))
+    assert prepare("Billing", OutgoingMessage(headers, b"")).due_us == 0

@@ -5,7 +5,7 @@ it would block all messages of its level (NServiceBus.RabbitMQ#1407).
 from collections.abc import Iterator
 
 from duesweep.drivers.rabbitmq import Channel, ChannelClosedError
-from duesweep.queues.rabbitmq import declare, ladder
+from duesweep.queues.rabbitmq import topology
 from duesweep.queues.rabbitmq.migration.plan import POISON_QUEUE
 from duesweep.queues.rabbitmq.topology import BrokerQueue, Kind, Style, Topology
 
@@ -27,18 +27,20 @@ class MigrationDestinations:
 
     def create_poison_queue(self) -> None:
         """Create the queue for poison if it does not exist."""
-        if not self._takes_poison and not declare.is_there(self._channel, Kind.QUEUE, POISON_QUEUE):
+        if not self._takes_poison and not topology.is_there(
+            self._channel, Kind.QUEUE, POISON_QUEUE
+        ):
             # Without arguments, as NServiceBus's own tool declares it.
-            declare.create(self._channel, Topology(queues=(BrokerQueue(POISON_QUEUE, {}),)))
+            topology.create(self._channel, Topology(queues=(BrokerQueue(POISON_QUEUE, {}),)))
         self._takes_poison = True
 
     def _prepare(self, name: str) -> str | None:
         try:
             for kind in self._kinds():
-                if not declare.is_there(self._channel, kind, name):
+                if not topology.is_there(self._channel, kind, name):
                     return f"there is no {kind} {name}; run `duesweep rabbitmq endpoint create`"
-            for binding in ladder.way_out(self._style, name):
-                declare.bind(self._channel, binding)
+            for binding in topology.way_out(self._style, name):
+                topology.bind(self._channel, binding)
         except ChannelClosedError as error:
             return str(error)
         return None

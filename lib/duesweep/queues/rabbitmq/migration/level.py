@@ -10,7 +10,7 @@ from datetime import datetime
 from duesweep.drivers.rabbitmq import Channel, Publisher, PublishResult
 from duesweep.drivers.rabbitmq.exact import Consumer, Delivery, ExactRabbitMqConnection
 from duesweep.errors import QueueError
-from duesweep.queues.rabbitmq import declare
+from duesweep.queues.rabbitmq import topology
 from duesweep.queues.rabbitmq.migration.destinations import MigrationDestinations
 from duesweep.queues.rabbitmq.migration.plan import PlannedDelay, Poison, decide
 from duesweep.queues.rabbitmq.migration.report import (
@@ -93,7 +93,7 @@ class LevelMove:
                 )
 
     def _count_ready(self) -> int:
-        return declare.count(self._ways.channel, self._level.queue)
+        return topology.count(self._ways.channel, self._level.queue)
 
     def _move(self, deliveries: Sequence[Delivery], consumer: Consumer) -> None:
         now = self._ways.now()

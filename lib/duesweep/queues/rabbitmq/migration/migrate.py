@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from duesweep.drivers.rabbitmq import Brokers, Channel, Publisher, RabbitMqConnection
 from duesweep.drivers.rabbitmq.exact import ExactRabbitMqConnection
-from duesweep.queues.rabbitmq import declare, ladder
+from duesweep.queues.rabbitmq import topology
 from duesweep.queues.rabbitmq.migration.destinations import MigrationDestinations
 from duesweep.queues.rabbitmq.migration.level import LevelMove, Ways
 from duesweep.queues.rabbitmq.migration.report import (
@@ -14,8 +14,7 @@ from duesweep.queues.rabbitmq.migration.report import (
     MigrationProgress,
     MigrationReport,
 )
-from duesweep.queues.rabbitmq.setup import RabbitMqSetup
-from duesweep.queues.rabbitmq.topology import Kind, Style
+from duesweep.queues.rabbitmq.topology import Kind, RabbitMqSetup, Style
 
 
 def _utc_now() -> datetime:
@@ -61,7 +60,7 @@ class Migration:
             for level in levels:
                 if watch.is_stopped:
                     break
-                level.waiting = declare.count(channel, level.queue)
+                level.waiting = topology.count(channel, level.queue)
                 report.levels.append(level)
                 watch.tell(level)
                 LevelMove(ways, level, report).run(watch)
@@ -70,10 +69,11 @@ class Migration:
 
 def _levels(channel: Channel) -> list[LevelReport]:
     names = [
-        ladder.level_name(level, ladder.FIRST_PREFIX) for level in reversed(range(ladder.LEVELS))
+        topology.level_name(level, topology.FIRST_PREFIX)
+        for level in reversed(range(topology.LEVELS))
     ]
     return [
-        LevelReport(name, declare.count(channel, name))
+        LevelReport(name, topology.count(channel, name))
         for name in names
-        if declare.is_there(channel, Kind.QUEUE, name)
+        if topology.is_there(channel, Kind.QUEUE, name)
     ]

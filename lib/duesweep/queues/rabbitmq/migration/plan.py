@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from duesweep.core.policy import delay_level
 from duesweep.drivers.rabbitmq.exact import Copy, Delivery, Encoded
-from duesweep.queues.rabbitmq import ladder
+from duesweep.queues.rabbitmq import topology
 
 POISON_QUEUE = "delays-migrate-poison-messages"
 TIME_SENT_HEADER = "NServiceBus.TimeSent"
@@ -29,9 +29,9 @@ class PlannedDelay:
     def copy(self, delivery: Delivery) -> Copy:
         """The message as it enters, without what a broker noted about its way so far."""
         return Copy(
-            ladder.level_name(delay_level(self.seconds)),
-            ladder.routing_key(self.seconds, self.destination),
-            delivery.encoded.without(ladder.BROKER_HEADERS),
+            topology.level_name(delay_level(self.seconds)),
+            topology.routing_key(self.seconds, self.destination),
+            delivery.encoded.without(topology.BROKER_HEADERS),
             delivery.body,
         )
 
@@ -50,23 +50,23 @@ class Poison:
 
 def decide(delivery: Delivery, now: datetime) -> PlannedDelay | Poison:
     """Where a message goes, at the time `now`."""
-    destination = ladder.destination_of(delivery.routing_key)
+    destination = topology.destination_of(delivery.routing_key)
     if destination is None:
         return Poison(None, f"{delivery.routing_key!r} is not a routing key of a delay ladder")
     due = _due(delivery.encoded)
     if isinstance(due, str):
         return Poison(destination, due)
     seconds = max(-((now - due) // _SECOND), 0)
-    if seconds > ladder.LONGEST_DELAY_SECONDS:
+    if seconds > topology.LONGEST_DELAY_SECONDS:
         return Poison(destination, f"due {due:%Y-%m-%d}, which is longer than a ladder holds")
     return PlannedDelay(destination, seconds)
 
 
 def _due(encoded: Encoded) -> datetime | str:
     """When the message is due, or why that is not known."""
-    delay = encoded.number(ladder.DELAY_HEADER)
+    delay = encoded.number(topology.DELAY_HEADER)
     sent = _read_time_sent(encoded.text(TIME_SENT_HEADER))
-    for name, value in ((ladder.DELAY_HEADER, delay), (TIME_SENT_HEADER, sent)):
+    for name, value in ((topology.DELAY_HEADER, delay), (TIME_SENT_HEADER, sent)):
         if value is None:
             return f"header {name} is missing or cannot be read"
     assert delay is not None
@@ -74,7 +74,7 @@ def _due(encoded: Encoded) -> datetime | str:
     try:
         return sent + timedelta(seconds=delay)
     except OverflowError:
-        return f"header {ladder.DELAY_HEADER} is {delay}, which is after the year 9999"
+        return f"header {topology.DELAY_HEADER} is {delay}, which is after the year 9999"
 
 
 def _read_time_sent(text: str | None) -> datetime | None:

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from duesweep.checks.finding import Check, Finding, warning
 from duesweep.drivers.rabbitmq import PRECONDITION_FAILED, Channel, ChannelClosedError
-from duesweep.queues.rabbitmq import declare, ladder
+from duesweep.queues.rabbitmq import topology
 from duesweep.queues.rabbitmq.topology import Kind, Topology
 from duesweep.queues.rabbitmq.verification import ladder_rules
 
 
 def ladder_findings(channel: Channel) -> Iterator[Finding]:
     """The ladder's exchanges and queues."""
-    wanted = ladder.ladder()
+    wanted = topology.ladder()
     kinds = {
         Kind.EXCHANGE: {one.name: Topology(exchanges=(one,)) for one in wanted.exchanges},
         Kind.QUEUE: {one.name: Topology(queues=(one,)) for one in wanted.queues},
@@ -21,8 +21,8 @@ def ladder_findings(channel: Channel) -> Iterator[Finding]:
     for kind, topologies in kinds.items():
         bad = [
             finding
-            for name, topology in topologies.items()
-            for finding in _look(channel, kind, name, topology)
+            for name, one in topologies.items()
+            for finding in _look(channel, kind, name, one)
         ]
         check = ladder_rules.CHECKS[kind]
         yield from bad or [ladder_rules.report_good(check, len(topologies), f"{kind}s")]
@@ -31,24 +31,24 @@ def ladder_findings(channel: Channel) -> Iterator[Finding]:
 def count_messages(channel: Channel) -> dict[str, int]:
     """How many messages wait in those queues of both ladders that exist."""
     names = [
-        ladder.level_name(level, prefix)
-        for prefix in (ladder.FIRST_PREFIX, ladder.PREFIX)
-        for level in range(ladder.LEVELS)
+        topology.level_name(level, prefix)
+        for prefix in (topology.FIRST_PREFIX, topology.PREFIX)
+        for level in range(topology.LEVELS)
     ]
     return {
-        name: declare.count(channel, name)
+        name: topology.count(channel, name)
         for name in names
-        if declare.is_there(channel, Kind.QUEUE, name)
+        if topology.is_there(channel, Kind.QUEUE, name)
     }
 
 
-def _look(channel: Channel, kind: Kind, name: str, topology: Topology) -> Iterator[Finding]:
+def _look(channel: Channel, kind: Kind, name: str, wanted: Topology) -> Iterator[Finding]:
     # Check that it exists first: declaring would create it.
-    if not declare.is_there(channel, kind, name):
+    if not topology.is_there(channel, kind, name):
         yield ladder_rules.report_missing(kind, name)
         return
     try:
-        declare.create(channel, topology)
+        topology.create(channel, wanted)
     except ChannelClosedError as error:
         if error.code == PRECONDITION_FAILED:
             yield ladder_rules.report_different(kind, name, str(error))

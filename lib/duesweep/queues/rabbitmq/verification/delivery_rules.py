@@ -8,23 +8,23 @@ A message that no queue takes there stays in its level's queue, and blocks all m
 from collections.abc import Iterator
 
 from duesweep.checks.finding import Check, Finding, fault, ok, warning
-from duesweep.queues.rabbitmq import ladder
+from duesweep.queues.rabbitmq import topology
 from duesweep.queues.rabbitmq.topology import Binding, Kind
 from duesweep.queues.rabbitmq.verification.facts import BrokerFacts
 
-_ANY = ladder.binding_key("")
+_ANY = topology.binding_key("")
 
 
 def delivery_findings(facts: BrokerFacts) -> Iterator[Finding]:
     """Endpoints that get nothing, or messages of others."""
     found = sorted(
-        (b for b in facts.bindings if b.source == ladder.DELIVERY_EXCHANGE),
+        (b for b in facts.bindings if b.source == topology.DELIVERY_EXCHANGE),
         key=lambda binding: (binding.destination, binding.key),
     )
     bad = [*_unread(found), *_dead_ends(found, facts), *_shared(found)]
     count = len({binding.destination for binding in found})
     text = f"{count} endpoints are bound, and can take what is for them"
-    yield from bad or [ok(Check.DELIVERY_BINDING, ladder.DELIVERY_EXCHANGE, text)]
+    yield from bad or [ok(Check.DELIVERY_BINDING, topology.DELIVERY_EXCHANGE, text)]
 
 
 def _unread(found: list[Binding]) -> Iterator[Finding]:

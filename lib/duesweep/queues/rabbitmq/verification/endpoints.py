@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from duesweep.checks.finding import Check, Finding, fault, ok
 from duesweep.drivers.rabbitmq import Brokers, Channel, RabbitMqConnection
-from duesweep.queues.rabbitmq import declare
+from duesweep.queues.rabbitmq import topology
 from duesweep.queues.rabbitmq.topology import Style, endpoint
 from duesweep.queues.rabbitmq.verification.verify import Verification
 
@@ -36,7 +36,7 @@ class EndpointsQuestion:
 
 
 def _finding(channel: Channel, style: Style, role: str, name: str) -> Finding:
-    missing = " and ".join(declare.find_missing(channel, endpoint(style, name)))
+    missing = " and ".join(topology.find_missing(channel, endpoint(style, name)))
     if missing:
         return fault(
             Check.TABLE_EXISTS,

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from duesweep.checks.finding import Check, Finding, fault, ok, warning
-from duesweep.queues.rabbitmq import ladder
+from duesweep.queues.rabbitmq import topology
 from duesweep.queues.rabbitmq.topology import Binding, BrokerQueue, Exchange, Kind
 from duesweep.queues.rabbitmq.verification.facts import BrokerFacts, QueueFacts
 
-LADDER = f"{ladder.PREFIX}delay-…"
+LADDER = f"{topology.PREFIX}delay-…"
 CREATE = "Run `duesweep rabbitmq delays create`"
 REPLACE = "Move what it holds, delete it, and run `duesweep rabbitmq delays create`"
 CHECKS = {Kind.EXCHANGE: Check.LADDER_EXCHANGE, Kind.QUEUE: Check.LADDER_QUEUE}
@@ -17,7 +17,7 @@ _POLICY_KEYS = ("dead-letter-routing-key", "expires", "max-length", "max-length-
 
 def ladder_findings(facts: BrokerFacts) -> Iterator[Finding]:
     """All differences from the expected ladder."""
-    wanted = ladder.ladder()
+    wanted = topology.ladder()
     exchanges = [f for exchange in wanted.exchanges for f in _exchange(exchange, facts)]
     yield from exchanges or [report_good(Check.LADDER_EXCHANGE, len(wanted.exchanges), "exchanges")]
     queues = [f for queue in wanted.queues for f in _queue(queue, facts)]
@@ -48,8 +48,8 @@ def report_good(check: Check, count: int, what: str) -> Finding:
 def waiting_findings(messages: Mapping[str, int]) -> Iterator[Finding]:
     """How many messages wait on each level of both ladders. `messages`: for each existing queue."""
     yield from _waiting(messages)
-    left = sum(messages.get(name, 0) for name in _level_names(ladder.FIRST_PREFIX))
-    first = f"{ladder.FIRST_PREFIX}delay-…"
+    left = sum(messages.get(name, 0) for name in _level_names(topology.FIRST_PREFIX))
+    first = f"{topology.FIRST_PREFIX}delay-…"
     if left:
         yield warning(
             Check.FIRST_LADDER,
@@ -63,14 +63,14 @@ def waiting_findings(messages: Mapping[str, int]) -> Iterator[Finding]:
 
 
 def _waiting(messages: Mapping[str, int]) -> Iterator[Finding]:
-    counts = {name: messages.get(name, 0) for name in _level_names(ladder.PREFIX)}
+    counts = {name: messages.get(name, 0) for name in _level_names(topology.PREFIX)}
     shown = ", ".join(f"{count:,} on {name}" for name, count in counts.items() if count)
     text = f"Messages wait: {shown}. Look again: a level where they only ever grow is stuck"
     yield ok(Check.LADDER_WAITING, LADDER, text if shown else "No messages wait")
 
 
 def _level_names(prefix: str) -> list[str]:
-    return [ladder.level_name(level, prefix) for level in range(ladder.LEVELS)]
+    return [topology.level_name(level, prefix) for level in range(topology.LEVELS)]
 
 
 def _exchange(wanted: Exchange, facts: BrokerFacts) -> Iterator[Finding]:
@@ -110,7 +110,7 @@ def _policy(wanted: BrokerQueue, facts: BrokerFacts) -> Iterator[Finding]:
                 wanted.name,
                 f"Policy {found.policy_names} sets {', '.join(harms)}: messages come early, "
                 "elsewhere, or not at all",
-                f"Let its pattern leave out what begins with {ladder.PREFIX}",
+                f"Let its pattern leave out what begins with {topology.PREFIX}",
             )
 
 
@@ -130,7 +130,7 @@ def _missing(wanted: Iterable[Binding], facts: BrokerFacts) -> Iterator[Finding]
 
 
 def _strange(wanted: Iterable[Binding], facts: BrokerFacts) -> Iterator[Finding]:
-    known, levels = set(wanted), set(_level_names(ladder.PREFIX))
+    known, levels = set(wanted), set(_level_names(topology.PREFIX))
     for binding in sorted(facts.bindings - known, key=_describe):
         # The facts leave out a queue's own binding to the default exchange.
         is_fed = binding.kind is Kind.QUEUE and binding.destination in levels

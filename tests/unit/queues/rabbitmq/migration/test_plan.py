@@ -12,17 +12,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from duesweep.drivers.rabbitmq.exact import Delivery, Encoded
-from duesweep.queues.rabbitmq import ladder
+from duesweep.queues.rabbitmq import topology
 from duesweep.queues.rabbitmq.migration.plan import PlannedDelay, Poison, decide
 
 _SENT = datetime(2026, 11, 21, 8, 0, 0, 123456, tzinfo=UTC)
 _TEXT = "2026-11-21 08:00:00:123456 Z"
-_HEADERS: dict[str, Any] = {"NServiceBus.TimeSent": _TEXT, ladder.DELAY_HEADER: 10}
+_HEADERS: dict[str, Any] = {"NServiceBus.TimeSent": _TEXT, topology.DELAY_HEADER: 10}
 _RECORDED = Path(__file__).parents[4] / "fixtures" / "rabbitmq" / "migrated.jsonl"
 
 
 def _delivery(
-    headers: dict[str, Any] | None = None, key: str = ladder.routing_key(10, "Billing"), **more: Any
+    headers: dict[str, Any] | None = None,
+    key: str = topology.routing_key(10, "Billing"),
+    **more: Any,
 ) -> Delivery:
     block = b"".join(pika.BasicProperties(headers=headers, **more).encode())
     return Delivery(1, key, Encoded.parse(block), b"{}", is_redelivered=False)
@@ -39,18 +41,18 @@ def test_recorded_messages_go_where_they_were_recorded_or_a_second_later(
     recorded = [json.loads(line) for line in _RECORDED.read_text("utf-8").splitlines()]
     for one in recorded:
         headers = one["properties"]["headers"]
-        delay, sent = headers[ladder.DELAY_HEADER], headers["NServiceBus.TimeSent"]
+        delay, sent = headers[topology.DELAY_HEADER], headers["NServiceBus.TimeSent"]
         now = datetime.strptime(sent, "%Y-%m-%d %H:%M:%S:%f %z") + timedelta(seconds=after_seconds)
         waiting = {**headers, "x-death": [{"count": 1}], "x-first-death-queue": "nsb"}
         properties = {n: v for n, v in one["properties"].items() if n != "headers"}
-        delivery = _delivery(waiting, ladder.routing_key(delay, "Billing"), **properties)
+        delivery = _delivery(waiting, topology.routing_key(delay, "Billing"), **properties)
 
         plan = decide(delivery, now)
 
         assert isinstance(plan, PlannedDelay)
         copy = plan.copy(delivery)
         seconds = int(one["routing_key"].removesuffix(".Billing").replace(".", ""), 2) + more
-        assert copy.routing_key == ladder.routing_key(seconds, "Billing")
+        assert copy.routing_key == topology.routing_key(seconds, "Billing")
         assert copy.exchange == one["exchange"]
         if not more:
             assert copy.routing_key == one["routing_key"]
@@ -62,7 +64,7 @@ def test_recorded_messages_go_where_they_were_recorded_or_a_second_later(
 
 
 @given(
-    delay=st.integers(0, ladder.LONGEST_DELAY_SECONDS),
+    delay=st.integers(0, topology.LONGEST_DELAY_SECONDS),
     passed_us=st.integers(-10_000_000, 2**28 * 1_000_000),
     destination=st.text(st.characters(codec="utf-8"), min_size=1, max_size=60),
 )
@@ -70,13 +72,13 @@ def test_recorded_messages_go_where_they_were_recorded_or_a_second_later(
 @example(delay=10, passed_us=0, destination="Billing")
 @example(delay=0, passed_us=5, destination="0.1")
 def test_new_delay_is_what_is_left_rounded_up(delay: int, passed_us: int, destination: str) -> None:
-    headers = {**_HEADERS, ladder.DELAY_HEADER: delay}
+    headers = {**_HEADERS, topology.DELAY_HEADER: delay}
     now = _SENT + timedelta(microseconds=passed_us)
 
-    plan = decide(_delivery(headers, ladder.routing_key(delay, destination)), now)
+    plan = decide(_delivery(headers, topology.routing_key(delay, destination)), now)
 
     left_us = delay * 1_000_000 - passed_us
-    if left_us > ladder.LONGEST_DELAY_SECONDS * 1_000_000:
+    if left_us > topology.LONGEST_DELAY_SECONDS * 1_000_000:
         assert isinstance(plan, Poison)
         return
     assert isinstance(plan, PlannedDelay)
@@ -84,7 +86,7 @@ def test_new_delay_is_what_is_left_rounded_up(delay: int, passed_us: int, destin
     assert plan.seconds * 1_000_000 >= left_us
     assert plan.seconds == 0 or (plan.seconds - 1) * 1_000_000 < left_us
     copy = plan.copy(_delivery(headers))
-    assert ladder.destination_of(copy.routing_key) == destination
+    assert topology.destination_of(copy.routing_key) == destination
     assert int(copy.routing_key[:56].replace(".", ""), 2) == plan.seconds
     level = int(copy.exchange.removeprefix("nsb.v2.delay-level-"))
     assert level == (plan.seconds.bit_length() - 1 if plan.seconds else 0)
@@ -118,11 +120,11 @@ def test_time_sent_may_be_a_byte_array(sent: str | bytes) -> None:
         ({"NServiceBus.TimeSent": "2026-11-21T08:00:00:123456 Z"}, "TimeSent"),
         ({"NServiceBus.TimeSent": b"\xff" * 28}, "TimeSent"),
         ({"NServiceBus.TimeSent": 5}, "TimeSent"),
-        ({ladder.DELAY_HEADER: None}, "DelayInSeconds is missing"),
-        ({ladder.DELAY_HEADER: "10"}, "DelayInSeconds"),
-        ({ladder.DELAY_HEADER: True}, "DelayInSeconds"),
-        ({ladder.DELAY_HEADER: 2**60}, "after the year 9999"),
-        ({ladder.DELAY_HEADER: 2**28}, "longer than a ladder holds"),
+        ({topology.DELAY_HEADER: None}, "DelayInSeconds is missing"),
+        ({topology.DELAY_HEADER: "10"}, "DelayInSeconds"),
+        ({topology.DELAY_HEADER: True}, "DelayInSeconds"),
+        ({topology.DELAY_HEADER: 2**60}, "after the year 9999"),
+        ({topology.DELAY_HEADER: 2**28}, "longer than a ladder holds"),
     ],
 )
 def test_unreadable_headers_are_poison_as_they_are(changed: dict[str, Any], says: str) -> None:

@@ -10,7 +10,7 @@ from duesweep.checks.finding import Check, Finding, Severity
 from duesweep.drivers.rabbitmq import Brokers
 from duesweep.drivers.rabbitmq.management import Management
 from duesweep.errors import ConfigError
-from duesweep.queues.rabbitmq import ladder
+from duesweep.queues.rabbitmq import topology
 from duesweep.queues.rabbitmq.topology import Binding, Kind
 from duesweep.queues.rabbitmq.verification import facts
 from duesweep.queues.rabbitmq.verification.broker_rules import broker_findings
@@ -18,8 +18,8 @@ from duesweep.queues.rabbitmq.verification.delivery_rules import delivery_findin
 from duesweep.queues.rabbitmq.verification.facts import BrokerFacts, ExchangeFacts, QueueFacts
 from duesweep.queues.rabbitmq.verification.ladder_rules import ladder_findings, waiting_findings
 
-_LADDER = ladder.ladder()
-_LEVEL = ladder.level_name(3)
+_LADDER = topology.ladder()
+_LEVEL = topology.level_name(3)
 GOOD = BrokerFacts(
     "3.13.2",
     {"quorum_queue": True, "stream_queue": True},
@@ -106,7 +106,7 @@ def test_transient_exchange_is_a_fault() -> None:
     ],
 )  # fmt: skip
 def test_endpoints_are_judged(bindings: list[tuple[str, Kind, str]], bad: Severity | None) -> None:
-    bound = {Binding(ladder.DELIVERY_EXCHANGE, *one) for one in bindings}
+    bound = {Binding(topology.DELIVERY_EXCHANGE, *one) for one in bindings}
 
     found = list(delivery_findings(replace(GOOD, bindings=GOOD.bindings | bound)))
 
@@ -114,7 +114,7 @@ def test_endpoints_are_judged(bindings: list[tuple[str, Kind, str]], bad: Severi
 
 
 def test_exchange_may_lead_to_a_queue_by_others_and_in_circles() -> None:
-    way = [(ladder.DELIVERY_EXCHANGE, "A", "#.A"), ("A", "B", ""), ("B", "A", ""), ("B", "C", "")]
+    way = [(topology.DELIVERY_EXCHANGE, "A", "#.A"), ("A", "B", ""), ("B", "A", ""), ("B", "C", "")]
     circle = {Binding(source, to, Kind.EXCHANGE, key) for source, to, key in way}
     end = {Binding("C", "C", Kind.QUEUE)}
 
@@ -126,7 +126,7 @@ def test_exchange_may_lead_to_a_queue_by_others_and_in_circles() -> None:
 
 
 def test_waiting_messages_are_counted_and_those_of_the_first_ladder_warned_of() -> None:
-    counts = {_LEVEL: 1_200, ladder.level_name(4): 0, "nsb.delay-level-03": 5, "other": 9}
+    counts = {_LEVEL: 1_200, topology.level_name(4): 0, "nsb.delay-level-03": 5, "other": 9}
 
     waiting, first = waiting_findings(counts)
 
