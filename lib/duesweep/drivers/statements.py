@@ -64,6 +64,18 @@ class Session(ABC):
         """
 
     @abstractmethod
+    def begin(self) -> None:
+        """Begin a transaction that `commit` or `rollback` ends, unless one is under way."""
+
+    @abstractmethod
+    def commit(self) -> None:
+        """Commit what was begun."""
+
+    @abstractmethod
+    def rollback(self) -> None:
+        """Roll back what was begun, if anything."""
+
+    @abstractmethod
     def wait_longer(self, seconds: float) -> AbstractContextManager[None]:
         """In the block, one answer may take `seconds`."""
 

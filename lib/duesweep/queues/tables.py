@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from duesweep.core.message import Message
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
+from duesweep.drivers.statements import Session
 from duesweep.errors import ConfigError, DestinationError, MessageError, RefusedMessageError
 from duesweep.queues.base import Destination, Queue, QueueSession
 from duesweep.stores.base import TaskSession
@@ -41,27 +42,7 @@ class Addresses(Protocol):
         ...
 
 
-class TransactedConnection(Protocol):
-    """What a queue's session needs from its connection."""
-
-    def transaction(self) -> AbstractContextManager[None]:
-        """A transaction, or within one a savepoint."""
-        ...
-
-    def begin(self) -> None:
-        """Begin a transaction, unless one is under way."""
-        ...
-
-    def commit(self) -> None:
-        """Commit what was begun."""
-        ...
-
-    def rollback(self) -> None:
-        """Roll back what was begun, if anything."""
-        ...
-
-
-Connection = TypeVar("Connection", bound=TransactedConnection)
+Connection = TypeVar("Connection", bound=Session)
 
 
 class QueueTableSession(QueueSession, Generic[Connection]):
