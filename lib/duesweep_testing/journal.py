@@ -115,7 +115,7 @@ def exhausted_entry(
         message_key=gone.key,
         message_id=gone.message_id,
         message_type=gone.message_type,
-        destination=_destination(gone, own_queue),
+        destination=destination_of(gone, own_queue),
         queue=exhausted.queue,
         due_us=gone.instant_us,
         dispatched_us=server_us,
@@ -139,7 +139,7 @@ def change_entry(
         message_key=message.key,
         message_id=message.message_id,
         message_type=message.message_type,
-        destination=_destination(message, own_queue),
+        destination=destination_of(message, own_queue),
         due_before_us=change.due_before,
         due_after_us=change.due_after,
         queue=change.queue,
@@ -152,7 +152,8 @@ def change_entry(
     )
 
 
-def _destination(message: Message, own_queue: str) -> str | None:
+def destination_of(message: Message, own_queue: str) -> str | None:
+    """Where a message goes, as journal and ledger say; None if that cannot be read."""
     if message.destination is not None:
         return message.destination
     return None if isinstance(message.headers, MessageError) else own_queue

@@ -7,21 +7,19 @@ Several threads may have sessions on one store.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from duesweep.errors import StoreError
-from duesweep.stores.base import DriverSession
 from duesweep.stores.modes import refuse_distributed
 from duesweep.stores.values import TransactionMode
-from duesweep_testing.builders import ENDPOINT
-from duesweep_testing.memory_changes import MemoryChangeSession
-from duesweep_testing.memory_sessions import MemoryMessageSession, MemoryTaskSession
+from duesweep_testing.memory_driver import MemoryDriverSession
+from duesweep_testing.memory_sessions import (
+    MemoryChangeSession,
+    MemoryMessageSession,
+    MemoryTaskSession,
+)
 from duesweep_testing.memory_state import MemoryState
 
 
 class MemoryStore(MemoryState):
     """The store. Sessions share its state."""
-
-    source = "memory"
-    own_queue = ENDPOINT
 
     def initialise(self, endpoint: str, mode: TransactionMode) -> None:
         """Be the store of `endpoint`. A transaction covers this store only."""
@@ -33,6 +31,10 @@ class MemoryStore(MemoryState):
         """A session for one slice."""
         yield MemoryTaskSession(self)
 
+    def open_driver(self) -> MemoryDriverSession:
+        """A session for the driver."""
+        return MemoryDriverSession(self)
+
     @contextmanager
     def open_messages(self) -> Iterator[MemoryMessageSession]:
         """A session for one message at a time."""
@@ -42,9 +44,3 @@ class MemoryStore(MemoryState):
     def open_changes(self) -> Iterator[MemoryChangeSession]:
         """A session for an operator's command."""
         yield MemoryChangeSession(self)
-
-    def open_driver(self) -> DriverSession:
-        """Raises `StoreError`: Spark makes plans, and it cannot read this memory."""
-        raise StoreError(
-            "A store in memory has no driver session: Spark cannot read it", transient=False
-        )

@@ -1,21 +1,30 @@
-"""Sessions on the store in memory."""
+"""Sessions on the store in memory: of tasks, of single messages and of operators' commands."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 
 from duesweep.core.account import SliceEnd
+from duesweep.core.change import Change, ChangeKind
 from duesweep.core.headers import json as headers_json
 from duesweep.core.message import Message
 from duesweep.core.outcome import Outcomes
 from duesweep.core.policy import RateLimit
 from duesweep.core.store_clock import micros
-from duesweep.errors import SweepClosedError, SweepStoppedError
+from duesweep.errors import MessageError, SweepClosedError, SweepStoppedError, type_name
 from duesweep.stores.values import Claim, Excluded, NewMessage, SweepRun
 from duesweep_testing.builders import DelayedRow, message
-from duesweep_testing.journal import JournalEntry, SliceEntry, batch_entry, exhausted_entry
-from duesweep_testing.memory_state import MemoryState, MemorySweep
+from duesweep_testing.journal import (
+    JournalEntry,
+    SliceEntry,
+    batch_entry,
+    change_entry,
+    destination_of,
+    exhausted_entry,
+)
+from duesweep_testing.memory_state import MemoryCounter, MemoryState, MemorySweep
 
 
 class MemoryTaskSession:
@@ -59,11 +68,11 @@ class MemoryTaskSession:
             rows = [store.rows[key] for key in dict.fromkeys(claim_keys) if key in store.rows]
             due = [row for row in rows if row.is_due(run.horizon.before)]
             free = [row for row in due if store.holders.get(row.key, self) is self]
-            counted = [(row, *store.attempts.get(row.key, (0, now_us))) for row in free]
+            counted = [(row, store.attempts.get(row.key)) for row in free]
             messages = [
-                message(row, attempts)
-                for row, attempts, eligible_us in counted
-                if eligible_us <= now_us
+                message(row, counter.attempts if counter else 0)
+                for row, counter in counted
+                if counter is None or counter.eligible_us <= now_us
             ]
             self._locked += [m.key for m in messages]
             store.holders.update(dict.fromkeys(self._locked, self))
@@ -85,8 +94,8 @@ class MemoryTaskSession:
         return start - now
 
     def claim_key(self, message: Message) -> str:
-        """The message's key."""
-        return message.key
+        """The claim key by which the store finds it again."""
+        return self._store.claim_key(message)
 
     def exclude(self, messages: Sequence[Excluded]) -> None:
         """Does nothing: a key finds its own message only."""
@@ -105,26 +114,45 @@ class MemoryTaskSession:
     def finish(self, run: SweepRun, slice_number: int, outcomes: Outcomes, server_us: int) -> None:
         """Note the outcomes of the claimed messages."""
         store = self._store
+        own = store.own_queue
         entries: list[JournalEntry] = [
-            exhausted_entry(slice_number, e, store.rows[e.message.key], server_us)
+            exhausted_entry(slice_number, e, store.rows[e.message.key], server_us, own_queue=own)
             for e in outcomes.exhausted
         ]
-        entries.append(batch_entry(slice_number, outcomes, server_us))
-        counted = (len(outcomes.exhausted), outcomes.over_limit)
+        entries.append(batch_entry(slice_number, outcomes, server_us, own))
+        first_failed_us = {
+            e.message.key: store.attempts[e.message.key].first_failed_us
+            if e.message.key in store.attempts
+            else server_us
+            for e in outcomes.exhausted
+        }
+        counted = (outcomes.over_limit, first_failed_us)
         self.enlist(partial(_count_exhausted, store.sweeps[run.sweep_id], *counted))
         self.enlist(partial(store.journal[run.sweep_id].extend, entries))
         gone = [d.message.key for d in outcomes.delivered]
         for key in gone + [e.message.key for e in outcomes.exhausted]:
             self.enlist(partial(store.rows.pop, key))
             self.enlist(partial(store.attempts.pop, key, None))
-        now_us = micros(store.now)
         counters = {
-            failed.key: (failed.attempts + 1, now_us + int(seconds * 1_000_000))
-            for failed, _, seconds in outcomes.failed
+            failed.key: self._counter(failed, error, seconds)
+            for failed, error, seconds in outcomes.failed
         }
         self.enlist(partial(store.attempts.update, counters))
-        errors = {failed.key: str(error) for failed, error, _ in outcomes.failed}
-        self.enlist(partial(store.errors.update, errors))
+
+    def _counter(self, failed: Message, error: MessageError, seconds: float) -> MemoryCounter:
+        """The retry counter of a message that has failed once more."""
+        now_us = micros(self._store.now)
+        before = self._store.attempts.get(failed.key)
+        return MemoryCounter(
+            failed.attempts + 1,
+            now_us + int(seconds * 1_000_000),
+            before.first_failed_us if before else now_us,
+            now_us,
+            failed.message_id,
+            destination_of(failed, self._store.own_queue),
+            type_name(error),
+            str(error),
+        )
 
     def end_slice(self, run: SweepRun, slice_number: int, end: SliceEnd) -> None:
         """Journal the end of a slice."""
@@ -136,7 +164,7 @@ class MemoryTaskSession:
 
     def _fence(self, run: SweepRun) -> None:
         sweep = self._store.sweeps[run.sweep_id]
-        if not sweep.is_open:
+        if sweep.closed_at is not None:
             raise SweepClosedError(f"Another process closed sweep {run.sweep_id}")
         sweep.in_flight.add(self)
 
@@ -158,9 +186,14 @@ class MemoryTaskSession:
             del self._locked[kept:]
 
 
-def _count_exhausted(sweep: MemorySweep, granted: int, over_limit: int) -> None:
-    sweep.exhausted += granted
+def _count_exhausted(sweep: MemorySweep, over_limit: int, first_failed_us: dict[str, int]) -> None:
+    sweep.exhausted += len(first_failed_us)
     sweep.over_limit += over_limit
+    sweep.first_failed_us |= first_failed_us
+
+
+def _note_changed(sweep: MemorySweep) -> None:
+    sweep.attempts_changed = True
 
 
 class MemoryMessageSession(MemoryTaskSession):
@@ -182,12 +215,13 @@ class MemoryMessageSession(MemoryTaskSession):
         store, now = self._store, self._store.now
         with store.changed:
             for row in sorted(store.rows.values(), key=lambda row: row.due_us or 0):
-                attempts, eligible_us = store.attempts.get(row.key, (0, micros(now)))
+                counter = store.attempts.get(row.key)
+                is_eligible = counter is None or counter.eligible_us <= micros(now)
                 is_free = store.holders.get(row.key, self) is self
-                if is_free and row.is_due(now) and eligible_us <= micros(now):
+                if is_free and row.is_due(now) and is_eligible:
                     self._locked.append(row.key)
                     store.holders[row.key] = self
-                    return message(row, attempts)
+                    return message(row, counter.attempts if counter else 0)
         return None
 
     def remove(self, message: Message) -> bool:
@@ -205,13 +239,88 @@ class MemoryMessageSession(MemoryTaskSession):
         store = self._store
         if message.key not in store.rows:
             return False
-        counter = {message.key: (message.attempts + 1, micros(store.now))}
+        counter = self._counter(message, MessageError("It was not delivered"), 0)
         with self.transaction():
-            self.enlist(partial(store.attempts.update, counter))
-            self.enlist(partial(store.errors.update, {message.key: "It was not delivered"}))
+            self.enlist(partial(store.attempts.update, {message.key: counter}))
         return True
 
     def next_due(self) -> datetime | None:
         """When the next message is or was due."""
         dues = [row.due for row in self._store.rows.values() if isinstance(row.due, datetime)]
         return min(dues, default=None)
+
+
+class MemoryChangeSession(MemoryMessageSession):
+    """See `ChangesMessages`. A lock key is the message's key."""
+
+    def hold(self, run: SweepRun, lock_keys: Sequence[str]) -> Claim:
+        """Lock the messages that are still there, and that nobody else holds."""
+        store = self._store
+        with store.changed:
+            self._fence(run)
+            there = [store.rows[key] for key in lock_keys if key in store.rows]
+            free = [row for row in there if store.holders.get(row.key, self) is self]
+            self._locked += [row.key for row in free]
+            store.holders.update(dict.fromkeys(self._locked, self))
+            messages = tuple(message(row, self._attempts(row.key)) for row in free)
+        return Claim(
+            messages,
+            micros(store.now),
+            skipped=len(there) - len(free),
+            gone=len(lock_keys) - len(there),
+            paused=tuple(one.pattern for one in store.pauses_in_force()),
+        )
+
+    def cancel(self, run: SweepRun, messages: Sequence[Message], server_us: int) -> None:
+        """Journal messages whole, and remove them."""
+        for one in messages:
+            self._journal(
+                run,
+                Change(ChangeKind.CANCELLED, one, due_before=one.instant_us),
+                server_us,
+                self._store.rows[one.key],
+            )
+            self.enlist(partial(self._store.rows.pop, one.key))
+            self.enlist(partial(self._store.attempts.pop, one.key, None))
+
+    def reschedule(
+        self, run: SweepRun, messages: Sequence[tuple[Message, datetime]], server_us: int
+    ) -> None:
+        """Give messages a new Due, and journal which."""
+        for one, due in messages:
+            row = replace(self._store.rows[one.key], due=due.astimezone(UTC))
+            self.enlist(partial(self._store.rows.update, {one.key: row}))
+            if counter := self._store.attempts.get(one.key):
+                postponed = counter._replace(eligible_us=micros(due))
+                self.enlist(partial(self._store.attempts.update, {one.key: postponed}))
+            change = Change(ChangeKind.RESCHEDULED, one, one.instant_us, micros(due))
+            self._journal(run, change, server_us)
+
+    def put_back(
+        self, run: SweepRun, messages: Sequence[tuple[Change, NewMessage]], server_us: int
+    ) -> Sequence[str]:
+        """Store messages again, and journal them."""
+        keys = []
+        for change, new in messages:
+            key = self.store(new)
+            stored = change._replace(new_key=key, due_after=micros(new.due))
+            self._journal(run, stored, server_us)
+            keys.append(key)
+        return keys
+
+    def journal_changes(self, run: SweepRun, changes: Sequence[Change], server_us: int) -> None:
+        """Journal what became of messages that are not in the store."""
+        for change in changes:
+            self._journal(run, change, server_us)
+
+    def _attempts(self, key: str) -> int:
+        counter = self._store.attempts.get(key)
+        return counter.attempts if counter else 0
+
+    def _journal(
+        self, run: SweepRun, change: Change, server_us: int, row: DelayedRow | None = None
+    ) -> None:
+        entry = change_entry(change, server_us, row, self._store.own_queue)
+        self.enlist(partial(self._store.changes[run.sweep_id].append, entry))
+        if entry.message_key in self._store.attempts:
+            self.enlist(partial(_note_changed, self._store.sweeps[run.sweep_id]))

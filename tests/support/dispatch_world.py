@@ -18,6 +18,7 @@ from duesweep_testing.builders import DelayedRow
 from duesweep_testing.journal import BatchEntry, ExhaustedEntry, SliceEntry
 from duesweep_testing.memory import MemoryStore
 from duesweep_testing.memory_queue import ArrivedMessage, MemoryQueue
+from duesweep_testing.sweeps import open_sweep
 
 
 @dataclass(slots=True)
@@ -31,7 +32,7 @@ class World:
 
     def sweep(self, keys: Sequence[str] | None = None, **settings: Any) -> SweepRun:
         """Run one slice of a new sweep over `keys`, or all that is there; the sweep."""
-        run = self.store.open_sweep()
+        run = open_sweep(self.store)
         self.run_slice(run, keys, **settings)
         return run
 

@@ -22,6 +22,7 @@ from duesweep.stores.base import TaskSession
 from duesweep_testing.builders import DelayedRow, delayed_row
 from duesweep_testing.memory_queue import MemoryQueue, MemoryQueueSession
 from duesweep_testing.memory_sessions import MemoryTaskSession
+from duesweep_testing.sweeps import open_sweep
 from support.dispatch_world import World, one, slice_end
 from support.taking import TakingSession, TakingStore
 
@@ -56,7 +57,7 @@ def test_batch_with_an_unknown_queue_is_run_again_with_care_and_charges_that_mes
 
     assert (store.taken, store.claimed) == ([4], [4])
     assert world.queue.arrived["Billing"] == [one(row) for row in known]
-    assert {key: count for key, (count, _) in store.attempts.items()} == {unknown.key: 1}
+    assert {key: counter.attempts for key, counter in store.attempts.items()} == {unknown.key: 1}
     assert world.counted(run) == (3, 1)
     assert world.ends(run) == [slice_end(given=4, claimed=4)]
 
@@ -79,7 +80,7 @@ def test_refused_message_fails_once_and_the_others_arrive_once() -> None:
     run = world.sweep()
 
     assert world.queue.arrived["Billing"] == [one(row) for row in (rows[0], *rows[2:])]
-    assert {key: count for key, (count, _) in store.attempts.items()} == {rows[1].key: 1}
+    assert {key: counter.attempts for key, counter in store.attempts.items()} == {rows[1].key: 1}
     assert world.counted(run) == (3, 1)
 
 
@@ -229,7 +230,7 @@ def test_message_that_is_not_due_yet_stays() -> None:
     world, store = _world(*_rows(1))
     early = delayed_row("Billing", due=store.now + timedelta(minutes=1))
     store.rows[early.key] = early
-    run = store.open_sweep()
+    run = open_sweep(store)
     run = replace(run, horizon=run.horizon.looking_ahead(timedelta(minutes=2)))
 
     world.run_slice(run)

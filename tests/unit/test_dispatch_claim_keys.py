@@ -8,6 +8,7 @@ from pyspark.sql import Row
 from duesweep.core.account import CUT, slice_account
 from duesweep.sweep.slice import ClaimKeys, read_claim_keys
 from duesweep_testing.builders import delayed_row
+from duesweep_testing.sweeps import open_sweep
 from support.dispatch_world import one, slice_end, world_of
 
 
@@ -45,7 +46,7 @@ def test_read_that_broke_off_differs_from_a_complete_one(
 def test_slice_that_was_read_in_part_delivers_that_part_and_ends_as_cut() -> None:
     stored = [delayed_row() for _ in range(5)]
     world = world_of(*stored)
-    run = world.store.open_sweep()
+    run = open_sweep(world.store)
     keys = [row.key for row in stored[:2]]
 
     world.run_slice(run, keys, total=5)

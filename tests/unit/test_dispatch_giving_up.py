@@ -22,8 +22,8 @@ def test_unknown_destination_fails_with_backoff_and_is_exhausted_at_the_last_att
     world = world_of(row, retry=Retry(max_attempts=3, initial_seconds=100, max_seconds=1_000))
 
     first = world.sweep()
-    (failures, eligible_us) = world.store.attempts[row.key]
-    waited = eligible_us / 1_000_000 - world.store.clock.seconds()
+    counter = world.store.attempts[row.key]
+    waited = counter.eligible_us / 1_000_000 - world.store.clock.seconds()
     world.store.clock.advance(74)
     too_early = world.sweep()
     world.store.clock.advance(27)
@@ -31,7 +31,7 @@ def test_unknown_destination_fails_with_backoff_and_is_exhausted_at_the_last_att
     world.store.clock.advance(201)
     third = world.sweep()
 
-    assert failures == 1
+    assert counter.attempts == 1
     assert 75 <= waited <= 100
     failed = [world.counted(run)[1] for run in (first, too_early, second, third)]
     assert failed == [1, 0, 1, 0]

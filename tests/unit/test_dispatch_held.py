@@ -9,7 +9,7 @@ from duesweep.core.message import Message
 from duesweep.core.policy import BatchLimits, RateLimit, RateLimits
 from duesweep_testing.builders import ENDPOINT, DelayedRow, delayed_row
 from duesweep_testing.memory import MemoryStore
-from duesweep_testing.memory_pauses import MemoryPauses
+from duesweep_testing.sweeps import open_sweep, stop_sweep
 from support.dispatch_world import World, one, slice_end, world_of
 from support.taking import TakingStore
 
@@ -19,7 +19,8 @@ def _rows(count: int, destination: str | None = "Billing") -> list[DelayedRow]:
 
 
 def _pause(world: World, pattern: str) -> None:
-    MemoryPauses(world.store).pause(pattern, None, "ops@host", "why")
+    with world.store.open_driver() as driver:
+        driver.pause(pattern, None, "ops@host", "why")
 
 
 def _limited(*limits: RateLimit, rows: Sequence[DelayedRow]) -> World:
@@ -151,8 +152,8 @@ def test_first_limit_that_fits_counts() -> None:
 
 def test_sweep_that_is_stopped_leaves_what_waits_for_a_limit() -> None:
     world = _limited(RateLimit("Billing", 1), rows=_rows(10))
-    run = world.store.open_sweep()
-    world.store.stop_sweep(run.sweep_id, 3.5)
+    run = open_sweep(world.store)
+    stop_sweep(world.store, run, 3.5)
 
     world.run_slice(run)
 

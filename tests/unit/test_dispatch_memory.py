@@ -17,6 +17,7 @@ from duesweep_testing.builders import BODY, DelayedRow, delayed_row
 from duesweep_testing.journal import BatchEntry
 from duesweep_testing.memory import MemoryStore
 from duesweep_testing.memory_queue import MemoryQueue
+from duesweep_testing.sweeps import open_sweep
 from support.dispatch_world import World, one, slice_end, world_of
 
 
@@ -72,7 +73,7 @@ def test_refused_message_costs_only_itself() -> None:
 
     assert world.queue.arrived["Billing"] == [one(r) for r in rows if r is not rows[2]]
     assert list(world.store.rows) == [rows[2].key]
-    assert {key: count for key, (count, _) in world.store.attempts.items()} == {rows[2].key: 1}
+    assert {key: one.attempts for key, one in world.store.attempts.items()} == {rows[2].key: 1}
     assert world.counted(run) == (4, 1)
 
 
@@ -104,7 +105,7 @@ def test_slice_run_twice_does_nothing_the_second_time() -> None:
 def test_what_another_session_holds_is_left_to_it() -> None:
     rows = [delayed_row(), delayed_row()]
     world = world_of(*rows)
-    other_run = world.store.open_sweep()
+    other_run = open_sweep(world.store)
     with world.store.open_task() as other, other.transaction():
         other.claim(other_run, [rows[0].key])
 

@@ -18,6 +18,7 @@ from duesweep.lost import MAX_LOST_TRANSACTIONS
 from duesweep_testing.builders import DelayedRow, delayed_row
 from duesweep_testing.memory import MemoryStore
 from duesweep_testing.memory_queue import MemoryQueue
+from duesweep_testing.sweeps import close_sweep, open_sweep
 from support.dispatch_world import World, one, slice_end, world_of
 
 # What fails is not tried again in the slice.
@@ -120,7 +121,7 @@ def test_unforeseen_error_is_raised_and_its_batch_rolled_back() -> None:
     rows = [delayed_row() for _ in range(4)]
     world = world_of(*rows)
     _break_at(rows[3], world)
-    run = world.store.open_sweep()
+    run = open_sweep(world.store)
 
     with pytest.raises(ZeroDivisionError):
         world.run_slice(run, limits=BatchLimits(rows=2))
@@ -143,7 +144,7 @@ def test_slice_that_is_run_again_after_a_breakdown_does_the_rest_once() -> None:
     rows = [delayed_row() for _ in range(6)]
     world = world_of(*rows, limits=BatchLimits(rows=2))
     keys = [row.key for row in rows]
-    run = world.store.open_sweep()
+    run = open_sweep(world.store)
     _break_at(rows[3], world)
     with pytest.raises(ZeroDivisionError):
         world.run_slice(run, keys)
@@ -157,8 +158,8 @@ def test_slice_that_is_run_again_after_a_breakdown_does_the_rest_once() -> None:
 
 def test_closed_sweep_stops_silently() -> None:
     world = world_of(delayed_row())
-    run = world.store.open_sweep()
-    world.store.close_sweep(run)
+    run = open_sweep(world.store)
+    close_sweep(world.store, run)
 
     world.run_slice(run)
 
@@ -199,8 +200,8 @@ def test_batch_whose_transaction_is_lost_again_and_again_cuts_the_slice() -> Non
 def test_logs_of_a_slice_name_its_sweep(caplog: pytest.LogCaptureFixture) -> None:
     cut, closed = world_of(delayed_row()), world_of(delayed_row())
     cut.trouble("Billing", TransactionLostError("deadlock"))
-    closed_run = closed.store.open_sweep()
-    closed.store.close_sweep(closed_run)
+    closed_run = open_sweep(closed.store)
+    close_sweep(closed.store, closed_run)
 
     cut_run = cut.sweep()
     closed.run_slice(closed_run)

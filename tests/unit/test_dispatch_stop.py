@@ -13,6 +13,7 @@ from duesweep.errors import (
 )
 from duesweep.stores.values import SweepRun
 from duesweep_testing.builders import DelayedRow, delayed_row
+from duesweep_testing.sweeps import open_sweep, stop_sweep
 from support.dispatch_world import World, one, slice_end, world_of
 from support.taking import TakingStore
 
@@ -25,7 +26,7 @@ def _stop_at(world: World, run: SweepRun, key: str, error: Exception | None = No
     def trouble(message: Message) -> Exception | None:
         if message.key != key:
             return None
-        world.store.stop_sweep(run.sweep_id, 0)
+        stop_sweep(world.store, run, 0)
         return error
 
     world.queue.trouble["Billing"] = trouble  # type: ignore[assignment]
@@ -47,7 +48,7 @@ def _short(rows: Sequence[DelayedRow]) -> World:
 def test_batch_in_hand_is_finished_and_the_rest_is_left_in_a_complete_slice(form) -> None:  # type: ignore[no-untyped-def]
     rows = _rows(7)
     world = form(rows)
-    run = world.store.open_sweep()
+    run = open_sweep(world.store)
     _stop_at(world, run, rows[2].key)
 
     world.run_slice(run, limits=_LIMITS)
@@ -62,8 +63,8 @@ def test_batch_in_hand_is_finished_and_the_rest_is_left_in_a_complete_slice(form
 def test_slice_that_has_not_begun_ends_at_its_first_batch(form) -> None:  # type: ignore[no-untyped-def]
     rows = _rows(5)
     world = form(rows)
-    run = world.store.open_sweep()
-    world.store.stop_sweep(run.sweep_id, 0)
+    run = open_sweep(world.store)
+    stop_sweep(world.store, run, 0)
 
     world.run_slice(run, limits=_LIMITS)
 
@@ -74,10 +75,10 @@ def test_slice_that_has_not_begun_ends_at_its_first_batch(form) -> None:  # type
 def test_messages_that_a_batch_released_are_left() -> None:
     first, late, other = delayed_row("Billing"), delayed_row("Shipping"), delayed_row("Billing")
     world = world_of(first, late, other)
-    run = world.store.open_sweep()
+    run = open_sweep(world.store)
 
     def stop_and_take_long(_: Message) -> None:
-        world.store.stop_sweep(run.sweep_id, 0)
+        stop_sweep(world.store, run, 0)
         world.clock.advance(CLAIM_SECONDS + 1)
 
     world.queue.trouble["Billing"] = stop_and_take_long
@@ -91,7 +92,7 @@ def test_messages_that_a_batch_released_are_left() -> None:
 def test_batch_whose_transaction_was_lost_is_not_claimed_again() -> None:
     rows = _rows(3)
     world = world_of(*rows)
-    run = world.store.open_sweep()
+    run = open_sweep(world.store)
     _stop_at(world, run, rows[0].key, TransactionLostError("deadlock"))
 
     world.run_slice(run, limits=_LIMITS)
@@ -104,7 +105,7 @@ def test_batch_whose_transaction_was_lost_is_not_claimed_again() -> None:
 def test_failures_of_the_batch_in_hand_are_counted() -> None:
     rows = _rows(3)
     world = world_of(*rows)
-    run = world.store.open_sweep()
+    run = open_sweep(world.store)
     _stop_at(world, run, rows[0].key, QueueNotFoundError("There is no queue"))
 
     world.run_slice(run, limits=_LIMITS)
@@ -116,7 +117,7 @@ def test_failures_of_the_batch_in_hand_are_counted() -> None:
 def test_destination_that_takes_nothing_is_still_the_reason_of_its_slice() -> None:
     rows = _rows(4)
     world = world_of(*rows)
-    run = world.store.open_sweep()
+    run = open_sweep(world.store)
     _stop_at(world, run, rows[0].key, DestinationError("Billing is locked"))
 
     world.run_slice(run, limits=_LIMITS)
@@ -127,7 +128,7 @@ def test_destination_that_takes_nothing_is_still_the_reason_of_its_slice() -> No
 def test_slice_that_waits_for_a_destination_sees_the_stop_within_a_second() -> None:
     first, second = _rows(2)
     world = world_of(first, second)
-    run = world.store.open_sweep()
+    run = open_sweep(world.store)
     stop_at = 15.5
     wait = world.clock.sleep
 
@@ -138,7 +139,7 @@ def test_slice_that_waits_for_a_destination_sees_the_stop_within_a_second() -> N
     def sleep(seconds: float) -> None:
         wait(seconds)
         if world.clock.seconds() >= stop_at:
-            world.store.stop_sweep(run.sweep_id, 0)
+            stop_sweep(world.store, run, 0)
 
     world.queue.trouble["Billing"] = try_for_long
     world.clock.sleep = sleep  # type: ignore[method-assign]

@@ -12,13 +12,13 @@ from duesweep.core.waiting import DueSpan, MessageFilter, WaitingMessage
 from duesweep.listing import Listing, Question, list_waiting
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.memory import MemoryStore
-from duesweep_testing.memory_look import MemoryLook
+from duesweep_testing.memory_driver import MemoryDriverSession
 
 NOW = datetime(2026, 12, 1, 8, tzinfo=UTC)
 BILLING = MessageFilter(destination="Billing")
 
 
-class CountedLook(MemoryLook):
+class CountedLook(MemoryDriverSession):
     """Counts the pages that were read."""
 
     def __init__(self, store: MemoryStore) -> None:

@@ -31,8 +31,9 @@ from duesweep.stores.values import SweepRun
 from duesweep.sweep.job import SweepContext
 from duesweep_testing.builders import DUE, ENDPOINT, MESSAGE_TYPE, headers_text
 from duesweep_testing.memory import MemoryStore
-from duesweep_testing.memory_changes import MemoryChangeSession
 from duesweep_testing.memory_queue import MemoryQueue
+from duesweep_testing.memory_sessions import MemoryChangeSession
+from duesweep_testing.sweeps import open_command
 from support.delivery_world import LateQueue
 
 _FATE = Fate(ChangeKind.REPLAYED, DUE, "me", None, None, "command")
@@ -72,7 +73,7 @@ class _World:
         self.queue = MemoryQueue("Billing", "Shipping", **queue)
         self.ledger = _Ledger()
         self.context = _Context(self.queue)
-        self.run: SweepRun = self.store.open_command()
+        self.run: SweepRun = open_command(self.store)
         self.clock = SettableClock()
         for number, destination in enumerate(destinations):
             self.add(ErrorId("sweep", f"k{number}"), destination)

@@ -13,6 +13,7 @@ from duesweep.stores.values import SweepRun
 from duesweep.sweep import stop as module
 from duesweep.sweep.stop import Stop
 from duesweep_testing.memory import MemoryStore
+from duesweep_testing.sweeps import open_sweep
 from support.waiting import until
 
 
@@ -22,7 +23,7 @@ class _Stoppable:
     source = "nsb"
 
     def __init__(self) -> None:
-        self.run = MemoryStore().open_sweep()
+        self.run = open_sweep(MemoryStore())
         self.told: list[float] = []
         self.tried = 0
         self.error: Exception | None = None
@@ -111,7 +112,7 @@ def test_store_that_is_out_of_reach_is_told_later(store: _Stoppable) -> None:
 
 
 def test_store_that_cannot_stop_a_sweep_leaves_signals_as_they_are() -> None:
-    stop, run = Stop(), MemoryStore().open_sweep()
+    stop, run = Stop(), open_sweep(MemoryStore())
 
     stop.check(_Unstoppable())  # type: ignore[arg-type]
     with _passed_on_nothing(stop, run):

@@ -1,11 +1,8 @@
 """The contracts of a store and of a queue, as tests for authors of such. Needs pytest.
 
 Write a class that tells the tests what they have to know about your store, without using one of its
-sessions: all members of `StoreUnderTest`, that of `StoppableStoreUnderTest` if sweeps of your store
-can be stopped early, that of `ShowingStoreUnderTest` if it shows operators what waits, and those of
-`ChangeableStoreUnderTest` if operators can change it. (For stores with JSON headers, `JsonHeaders`
-has three of them.) Then inherit the tests, and define the fixture `subject`, an empty store for
-each test:
+sessions: the members of `StoreUnderTest`. (For stores with JSON headers, `JsonHeaders` has three of
+them.) Then inherit the tests, and define the fixture `subject`, an empty store for each test:
 
     from dataclasses import replace
     from datetime import timedelta
@@ -60,11 +57,8 @@ from duesweep_testing.contract.subjects import (  # noqa: E402 - see above
     Abilities,
     ArrivedMessages,
     BrokerUnderTest,
-    ChangeableStoreUnderTest,
     JsonHeaders,
     QueueUnderTest,
-    ShowingStoreUnderTest,
-    StoppableStoreUnderTest,
     StoreUnderTest,
 )
 from duesweep_testing.contract.transactions import roll_back  # noqa: E402 - see above
@@ -75,12 +69,9 @@ __all__ = [
     "ArrivedMessages",
     "BrokerContract",
     "BrokerUnderTest",
-    "ChangeableStoreUnderTest",
     "JsonHeaders",
     "QueueContract",
     "QueueUnderTest",
-    "ShowingStoreUnderTest",
-    "StoppableStoreUnderTest",
     "StoreContract",
     "StoreUnderTest",
     "roll_back",

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from duesweep.core.change import Command
 from duesweep.core.message import Message
 from duesweep.errors import DestinationError, DuesweepError, RefusedMessageError
 from duesweep.stores.values import SweepRun
@@ -13,8 +12,6 @@ from duesweep_testing.builders import ENDPOINT, DelayedRow
 from duesweep_testing.contract.subjects import REFUSED_BODY, Abilities, ArrivedMessages, JsonHeaders
 from duesweep_testing.journal import ChangeEntry, JournalEntry
 from duesweep_testing.memory import MemoryStore
-from duesweep_testing.memory_look import MemoryLook
-from duesweep_testing.memory_pauses import MemoryPauses
 from duesweep_testing.memory_queue import MemoryQueue
 
 
@@ -22,7 +19,7 @@ from duesweep_testing.memory_queue import MemoryQueue
 class MemoryUnderTest(JsonHeaders):
     """The store in memory."""
 
-    abilities = Abilities(has_driver=False)
+    abilities = Abilities()
 
     store: MemoryStore = field(default_factory=MemoryStore)
     queue: MemoryQueue = field(default_factory=lambda: MemoryQueue("Billing"))
@@ -54,43 +51,18 @@ class MemoryUnderTest(JsonHeaders):
         """Put another row in its place."""
         self.store.rows[key] = replace(self.store.rows[key], due=due)
 
-    def open_sweep(self) -> SweepRun:
-        """The store's own method: there is no driver session."""
-        return self.store.open_sweep()
-
-    def close_sweep(self, run: SweepRun) -> None:
-        """The store's own method."""
-        self.store.close_sweep(run)
-
-    def stop_sweep(self, run: SweepRun, after_seconds: float) -> None:
-        """The store's own method."""
-        self.store.stop_sweep(run.sweep_id, after_seconds)
-
-    def open_command(self, command: Command) -> SweepRun:  # noqa: ARG002 - nobody settles it
-        """The store's own method: there is no driver session."""
-        return self.store.open_command()
-
     def changes(self, run: SweepRun) -> list[ChangeEntry]:
         """The entries as they are."""
         return self.store.changes[run.sweep_id]
 
-    @contextmanager
-    def open_look(self) -> Iterator[MemoryLook]:
-        """A session of its own: there is no driver session."""
-        yield MemoryLook(self.store)
-
-    @contextmanager
-    def open_pauses(self) -> Iterator[MemoryPauses]:
-        """A session of its own: there is no driver session."""
-        yield MemoryPauses(self.store)
-
     def attempts(self) -> dict[str, int]:
         """The counters without their times."""
-        return {key: count for key, (count, _) in self.store.attempts.items()}
+        return {key: counter.attempts for key, counter in self.store.attempts.items()}
 
     def end_back_off(self) -> None:
         """Set all times to long ago."""
-        self.store.attempts = {key: (n, 0) for key, (n, _) in self.store.attempts.items()}
+        counters = self.store.attempts.items()
+        self.store.attempts = {key: one._replace(eligible_us=0) for key, one in counters}
 
     def journal(self, run: SweepRun) -> list[JournalEntry]:
         """The entries as they are."""

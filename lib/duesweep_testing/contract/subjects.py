@@ -4,14 +4,11 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
-from duesweep.core.change import Command
 from duesweep.core.message import Message
 from duesweep.queues.base import Queue
-from duesweep.stores.auditing import AuditedStore
 from duesweep.stores.base import Store
-from duesweep.stores.steering import LooksAtMessages, PausesDestinations
 from duesweep.stores.values import SweepRun
 from duesweep_testing.builders import DelayedRow, message
 from duesweep_testing.journal import ChangeEntry, JournalEntry
@@ -26,15 +23,13 @@ class Abilities:
     """The differences between stores.
 
     `tick` is the smallest difference between two Dues, `first_due` the earliest Due that the store
-    can hold. `has_driver` is False if the store opens no driver session, as the one in memory: no
-    sweep can be planned then. If a server stands in for the real one and does not skip locked rows,
+    can hold. If a server stands in for the real one and does not skip locked rows,
     `skips_locked` is False. Then such tests are skipped, and the reason names `stand_in`.
     """
 
     tick: timedelta = timedelta(microseconds=1)
     first_due: datetime = datetime(1, 1, 2, tzinfo=UTC)
     has_infinite_due: bool = True
-    has_driver: bool = True
     skips_locked: bool = True
     stand_in: str | None = None
 
@@ -102,14 +97,6 @@ class StoreUnderTest(Protocol):
         """Give a row another Due."""
         ...
 
-    def open_sweep(self) -> SweepRun:
-        """Open a sweep of what is due now."""
-        ...
-
-    def close_sweep(self, run: SweepRun) -> None:
-        """Close the sweep, as another process does that takes its driver for dead."""
-        ...
-
     def attempts(self) -> dict[str, int]:
         """The retry counters."""
         ...
@@ -126,59 +113,12 @@ class StoreUnderTest(Protocol):
         """How many messages the sweep exhausted, and how many were over its limit."""
         ...
 
+    def changes(self, run: SweepRun) -> list[ChangeEntry]:
+        """What an operator's command has journalled, in order."""
+        ...
+
     def delivered(self) -> list[str]:
         """The headers of the messages in queue `Billing`."""
-        ...
-
-
-@runtime_checkable
-class StoppableStoreUnderTest(Protocol):
-    """What a subject has besides, if the store's driver session is one that `StopsSweeps`."""
-
-    def stop_sweep(self, run: SweepRun, after_seconds: float) -> None:
-        """Let the sweep stop so many seconds from now, by the method of that session."""
-        ...
-
-
-@runtime_checkable
-class ShowingStoreUnderTest(Protocol):
-    """What a subject has besides, if the store's driver session is one that `LooksAtMessages`."""
-
-    def open_look(self) -> AbstractContextManager[LooksAtMessages]:
-        """That session, or what stands in for it."""
-        ...
-
-
-@runtime_checkable
-class PausingStoreUnderTest(Protocol):
-    """What a subject has besides, if the store's driver session `PausesDestinations`."""
-
-    def open_pauses(self) -> AbstractContextManager[PausesDestinations]:
-        """That session, or what stands in for it."""
-        ...
-
-
-@runtime_checkable
-class AuditedStoreUnderTest(Protocol):
-    """What a subject has besides, if the store's driver session `CanBeAudited`."""
-
-    def open_audit(self) -> AbstractContextManager[AuditedStore]:
-        """What that session tells, or what stands in for it."""
-        ...
-
-
-@runtime_checkable
-class ChangeableStoreUnderTest(ShowingStoreUnderTest, Protocol):
-    """What a subject has besides, if the store `OpensChanges` and its driver's session is one that
-    `KeepsCommands`.
-    """
-
-    def open_command(self, command: Command) -> SweepRun:
-        """Open an operator's command."""
-        ...
-
-    def changes(self, run: SweepRun) -> list[ChangeEntry]:
-        """What the command has journalled, in order."""
         ...
 
 

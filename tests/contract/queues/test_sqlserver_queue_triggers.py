@@ -9,6 +9,7 @@ from duesweep.stores.values import SweepRun
 from duesweep.sweep.slice import ClaimKeys, dispatch_slice
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.journal import BatchEntry, SliceEntry
+from duesweep_testing.sweeps import open_sweep
 from support.contract.store_subjects import DelayedTableUnderTest
 from support.sqlserver_server import SqlServerEndpoint
 from support.sweeps import job_of
@@ -39,7 +40,7 @@ def _dispatch(endpoint: SqlServerEndpoint) -> tuple[DelayedTableUnderTest, Sweep
     due = endpoint.due_in(-60)
     rows = subject.load([delayed_row("Billing", due=due), delayed_row("Shipping", due=due)])
     context = endpoint.context()
-    run = subject.open_sweep()
+    run = open_sweep(subject.store)
     job = job_of(context, run, max_exhausted=1_000, error_queue=None)
     claim_keys = ClaimKeys(subject.claim_keys(rows), [100] * len(rows), len(rows))
     dispatch_slice(job, 0, claim_keys)

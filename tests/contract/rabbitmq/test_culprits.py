@@ -81,7 +81,7 @@ def test_culprit_that_is_tried_again_leaves_the_others_alone(billing: Broker) ->
 
     world.sweep()
 
-    assert world.store.attempts[culprit.key][0] == 2
+    assert world.store.attempts[culprit.key].attempts == 2
     times = arrived(billing, "Billing", len(good))
     assert set(times) == bodies(good)
     assert max(times.values()) == 1

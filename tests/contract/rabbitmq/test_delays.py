@@ -15,6 +15,7 @@ from duesweep.queues.rabbitmq import topology
 from duesweep.queues.rabbitmq.topology import Style
 from duesweep.queues.rabbitmq.wire import Punctuality
 from duesweep_testing.builders import DelayedRow, delayed_row
+from duesweep_testing.sweeps import open_sweep
 from support.dispatch_world import World
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.sessions import (
@@ -150,7 +151,7 @@ def test_what_comes_due_before_it_is_sent_goes_straight(with_ladder: Broker) -> 
 
 def _ahead(world: World, seconds: int) -> Any:
     """Sweep what comes due in so many seconds, too."""
-    run = world.store.open_sweep()
+    run = open_sweep(world.store)
     ahead = replace(run, horizon=run.horizon.looking_ahead(timedelta(seconds=seconds)))
     world.run_slice(ahead)
     return ahead

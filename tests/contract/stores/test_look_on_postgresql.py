@@ -111,7 +111,7 @@ def test_span_is_that_of_instants_where_clocks_change_within_it(
         dues = [change + timedelta(minutes=minutes) for minutes in range(-150, 151, 30)]
         subject.load([delayed_row(due=due) for due in dues])
 
-        with subject.open_look() as look:
+        with subject.store.open_driver() as look:
             instants = _dues(look, DueSpan())
             for start, end in pairwise(sorted(set(instants))):
                 found = _dues(look, DueSpan(start, end))
@@ -127,7 +127,7 @@ def test_row_is_shown_whose_due_no_clock_of_python_knows(open_endpoint: OpenEndp
         for key, due in zip(keys, ("4713-01-01 BC", "294276-12-31", "-infinity"), strict=False):
             endpoint.execute(f"UPDATE {endpoint.delayed} SET due = '{due}' WHERE id = '{key}'")
 
-        with subject.open_look() as look, look.look(DueSpan()) as pages:
+        with subject.store.open_driver() as look, look.look(DueSpan()) as pages:
             shown = [one for page in pages for one in page]
 
     assert [one.message.key for one in shown] == [keys[2], keys[0], keys[3], keys[1]]

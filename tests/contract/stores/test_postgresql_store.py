@@ -15,6 +15,7 @@ from duesweep.errors import ConfigError, StoreError
 from duesweep.stores.base import TaskSession
 from duesweep.stores.values import SweepRun
 from duesweep_testing.builders import DelayedRow
+from duesweep_testing.sweeps import open_sweep
 from support.contract.store_subjects import DelayedTableUnderTest
 from support.endpoint import Endpoint
 
@@ -44,7 +45,7 @@ def _deliver_all(session: TaskSession, run: SweepRun, keys: list[str]) -> None:
 def test_trigger_that_keeps_a_claimed_row_undoes_its_batch(subject: DelayedTableUnderTest) -> None:
     endpoint = subject.endpoint
     keys = endpoint.delay_many(3)
-    run = subject.open_sweep()
+    run = open_sweep(subject.store)
     endpoint.execute(
         "CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS"
         f" $$BEGIN IF OLD.id = '{keys[1]}' THEN RETURN NULL; END IF; RETURN OLD; END$$"
@@ -70,7 +71,7 @@ def test_locked_delayed_table_is_a_passing_fault_after_the_lock_time_out(
     subject: DelayedTableUnderTest,
 ) -> None:
     key = subject.endpoint.delay()
-    run = subject.open_sweep()
+    run = open_sweep(subject.store)
     with subject.store.open_task() as session, psycopg.connect(subject.endpoint.dsn) as other:
         other.execute(f"LOCK TABLE {subject.endpoint.delayed}".encode())
 
@@ -86,7 +87,7 @@ def test_connection_that_is_killed_in_a_batch_is_a_passing_fault_and_frees_its_r
     subject: DelayedTableUnderTest,
 ) -> None:
     key = subject.endpoint.delay()
-    run = subject.open_sweep()
+    run = open_sweep(subject.store)
 
     def finish_over_a_killed_connection() -> None:
         with subject.store.open_task() as session, session.transaction():
@@ -112,7 +113,7 @@ def test_message_due_before_the_year_one_is_claimed_and_journalled(
     row = DelayedRow()
     endpoint.load([row])
     endpoint.execute(f"UPDATE {endpoint.delayed} SET due = '0044-03-15 00:00 BC'")
-    run = subject.open_sweep()
+    run = open_sweep(subject.store)
 
     with subject.store.open_task() as session, session.transaction():
         _deliver_all(session, run, [row.key])

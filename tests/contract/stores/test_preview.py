@@ -6,6 +6,7 @@ from duesweep.preview import PreviewEntry, count_batches
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.memory import MemoryStore
 from duesweep_testing.memory_queue import MemoryQueue
+from duesweep_testing.sweeps import open_sweep
 from support.contract.due_keys import DueKeyStore
 
 
@@ -17,7 +18,7 @@ def test_each_message_is_counted_once_and_none_is_moved(kind: type[MemoryStore])
     claim_keys = [row.key if kind is MemoryStore else str(row.due_us) for row in rows]
 
     found = count_batches(
-        store, queue, store.open_sweep(), [claim_keys[n : n + 10] for n in range(0, 33, 10)]
+        store, queue, open_sweep(store), [claim_keys[n : n + 10] for n in range(0, 33, 10)]
     )
 
     assert found == {

@@ -16,6 +16,7 @@ from duesweep.stores.relational.wanted import JOURNAL_TABLES
 from duesweep.stores.values import NewMessage
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.contract.stores import steps
+from duesweep_testing.sweeps import open_sweep
 from support.contract.store_subjects import DelayedTableUnderTest, OpenEndpoint
 from support.postgresql_server import PostgreSqlEndpoint
 
@@ -164,7 +165,7 @@ def test_forward_destination_among_the_headers_travels_as_it_is(
     key = endpoint.delay()
     text = headers_json.write({headers_json.FORWARD_DESTINATION: "Other", MESSAGE_ID: "m-1"})
     endpoint.execute(f'UPDATE {endpoint.delayed} SET "Headers" = $1', text)
-    run = subject.open_sweep()
+    run = open_sweep(subject.store)
 
     with steps.batch(subject) as session:
         (message,) = session.claim(run, [key]).messages
@@ -179,7 +180,7 @@ def test_message_without_headers_is_poison_that_fails_alone(
     endpoint = subject.endpoint
     key = endpoint.delay()
     endpoint.execute(f'UPDATE {endpoint.delayed} SET "Headers" = NULL')
-    run = subject.open_sweep()
+    run = open_sweep(subject.store)
 
     with steps.batch(subject) as session:
         claim = session.claim(run, [key])

@@ -16,6 +16,9 @@ from duesweep_testing.memory import MemoryStore, MemoryTaskSession
 class DueKeyStore(MemoryStore):
     """Claim keys are Dues."""
 
+    def claim_key(self, message: Message) -> str:
+        return str(message.due_us)
+
     @contextmanager
     def open_task(self) -> Iterator["DueKeySession"]:
         yield DueKeySession(self)
@@ -52,9 +55,6 @@ class DueKeySession(MemoryTaskSession):
     def _others(self) -> set[str]:
         return {key for key, holder in self._store.holders.items() if holder is not self}
 
-    def claim_key(self, message: Message) -> str:
-        return str(message.due_us)
-
     def exclude(self, messages: Sequence[Excluded]) -> None:
         self._excluded.update(message.key for message in messages)
 
@@ -66,8 +66,8 @@ class DueKeySession(MemoryTaskSession):
         return not is_held and self._is_eligible(row)
 
     def _is_eligible(self, row: DelayedRow) -> bool:
-        _, eligible_us = self._store.attempts.get(row.key, (0, 0))
-        return eligible_us <= micros(self._store.now)
+        counter = self._store.attempts.get(row.key)
+        return counter is None or counter.eligible_us <= micros(self._store.now)
 
 
 class DueKeysUnderTest(MemoryUnderTest):

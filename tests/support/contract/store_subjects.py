@@ -1,17 +1,13 @@
 """The stores of this project under test, but for the one in memory."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import fields
 from datetime import datetime
 from typing import Any, Generic, Protocol
 
 from duesweep.core.account import SliceAccount, SliceEnd, report_from_text
-from duesweep.core.change import Command
 from duesweep.core.message import Message
-from duesweep.stores.abilities import StopsSweeps
-from duesweep.stores.auditing import AuditedStore, CanBeAudited
-from duesweep.stores.steering import KeepsCommands, LooksAtMessages, PausesDestinations
 from duesweep.stores.values import SweepRun
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.contract import Abilities
@@ -76,46 +72,10 @@ class DelayedTableUnderTest(Generic[S]):
     def reschedule(self, key: str, due: datetime) -> None:
         self.endpoint.rows.reschedule(self.endpoint.server, self.endpoint.delayed, key, due)
 
-    def open_sweep(self) -> SweepRun:
-        with self.store.open_driver() as driver:
-            return driver.open_sweep(driver.horizon())
-
-    def close_sweep(self, run: SweepRun) -> None:
-        with self.store.open_driver() as driver:
-            driver.close_sweep(run.sweep_id, abandoned=True, remaining=0)
-
-    def stop_sweep(self, run: SweepRun, after_seconds: float) -> None:
-        with self.store.open_driver() as driver:
-            assert isinstance(driver, StopsSweeps)
-            driver.stop_sweep(run.sweep_id, after_seconds)
-
-    def open_command(self, command: Command) -> SweepRun:
-        with self.store.open_driver() as driver:
-            assert isinstance(driver, KeepsCommands)
-            return driver.open_command(command)
-
     def changes(self, run: SweepRun) -> list[ChangeEntry]:
         rows = self.endpoint.fetch(f"SELECT * FROM {self.endpoint.own_table('changes')}")
         mine = [row for row in rows if str(row.sweep_id).lower() == str(run.sweep_id)]
         return [_change_of(row) for row in sorted(mine, key=lambda row: int(row.id))]
-
-    @contextmanager
-    def open_look(self) -> Iterator[LooksAtMessages]:
-        with self.store.open_driver() as driver:
-            assert isinstance(driver, LooksAtMessages)
-            yield driver
-
-    @contextmanager
-    def open_pauses(self) -> Iterator[PausesDestinations]:
-        with self.store.open_driver() as driver:
-            assert isinstance(driver, PausesDestinations)
-            yield driver
-
-    @contextmanager
-    def open_audit(self) -> Iterator[AuditedStore]:
-        with self.store.open_driver() as driver:
-            assert isinstance(driver, CanBeAudited)
-            yield driver.audited()
 
     def attempts(self) -> dict[str, int]:
         return {key: row.attempts for key, row in self.endpoint.attempts().items()}

@@ -14,6 +14,7 @@ from duesweep.sweep import spark as module
 from duesweep.sweep.spark import Watchdog
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.memory import MemoryStore
+from duesweep_testing.sweeps import open_sweep
 from support.waiting import until
 
 
@@ -21,7 +22,7 @@ class Asked:
     """A store whose session says `progress`, or what it raises."""
 
     def __init__(self, store: MemoryStore) -> None:
-        self.run = store.open_sweep()
+        self.run = open_sweep(store)
         self.answer: Any = (1, 50)
         self.opened = 0
         self.asked = 0

@@ -23,6 +23,7 @@ from duesweep.stores.base import TaskSession
 from duesweep_testing.builders import DelayedRow, delayed_row
 from duesweep_testing.memory import MemoryStore
 from duesweep_testing.memory_queue import MemoryQueue
+from duesweep_testing.memory_state import MemoryCounter
 from support.dispatch_world import World, one, slice_end
 
 ROUTES = (
@@ -63,7 +64,7 @@ def test_destination_without_a_route_fails_alone() -> None:
     world.sweep()
 
     assert list(world.store.rows) == [lost.key]
-    assert world.store.attempts[lost.key][0] == 1
+    assert world.store.attempts[lost.key].attempts == 1
     assert world.near.arrived["Billing"] == [one(fine)]
 
 
@@ -156,7 +157,7 @@ def test_locked_destination_blocks_no_other_of_its_connection() -> None:
 
 def test_exhausted_message_goes_to_the_routed_error_queue() -> None:
     world = RoutedWorld(row := delayed_row("Nowhere@HOST-1"))
-    world.store.attempts[row.key] = (4, 0)
+    world.store.attempts[row.key] = MemoryCounter(4)
 
     run = world.sweep(error_queue="error")
 

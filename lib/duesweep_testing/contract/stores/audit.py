@@ -6,9 +6,10 @@ from itertools import chain
 
 import pytest
 
-from duesweep.stores.auditing import AuditedStore
+from duesweep.stores.auditing import AuditedStore, CanBeAudited
 from duesweep_testing.contract.stores import steps
-from duesweep_testing.contract.subjects import AuditedStoreUnderTest, StoreUnderTest
+from duesweep_testing.contract.subjects import StoreUnderTest
+from duesweep_testing.sweeps import open_sweep
 
 
 class AuditContract:
@@ -37,7 +38,7 @@ class AuditContract:
         self, subject: StoreUnderTest
     ) -> None:
         before = subject.server_time()
-        run = subject.open_sweep()
+        run = open_sweep(subject.store)
 
         with audited(subject) as store:
             [work] = store.unsettled_work()
@@ -50,7 +51,7 @@ class AuditContract:
 @contextmanager
 def audited(subject: StoreUnderTest) -> Iterator[AuditedStore]:
     """What is compared; skips the test where the store cannot be audited."""
-    if not isinstance(subject, AuditedStoreUnderTest):
-        pytest.skip("the store cannot be audited")
-    with subject.open_audit() as store:
-        yield store
+    with subject.store.open_driver() as driver:
+        if not isinstance(driver, CanBeAudited):
+            pytest.skip("the store cannot be audited")
+        yield driver.audited()

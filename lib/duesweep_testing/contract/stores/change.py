@@ -1,26 +1,27 @@
 """Tests of what an operator's command does to messages, for stores that allow it."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from duesweep.core.change import Change, ChangeKind, Command, CommandName
+from duesweep.core.change import Change, ChangeKind
 from duesweep.core.message import Headers, Message
 from duesweep.core.waiting import WaitingMessage
 from duesweep.errors import MessageError, SweepClosedError
 from duesweep.stores.base import TaskSession
-from duesweep.stores.steering import ChangesMessages, LooksAtMessages, OpensChanges
+from duesweep.stores.steering import ChangesMessages, OpensChanges
 from duesweep.stores.values import Claim, NewMessage, SweepRun
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.contract.stores import steps
-from duesweep_testing.contract.subjects import ChangeableStoreUnderTest, StoreUnderTest
+from duesweep_testing.contract.stores.look import look
+from duesweep_testing.contract.subjects import StoreUnderTest
 from duesweep_testing.contract.transactions import roll_back
 from duesweep_testing.journal import ChangeEntry
+from duesweep_testing.sweeps import close_sweep, open_command, open_sweep
 
-COMMAND = Command(CommandName.CANCEL, "someone@somewhere", "a test")
 HOUR = timedelta(hours=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -78,8 +79,8 @@ class ChangeContract:
 
     def test_command_that_was_closed_holds_nothing(self, subject: StoreUnderTest) -> None:
         _, [row] = steps.load(subject, steps.row(subject))
-        command = open_command(subject)
-        subject.close_sweep(command)
+        command = open_command(subject.store)
+        close_sweep(subject.store, command)
 
         with pytest.raises(SweepClosedError), batch(subject) as session:
             held(subject, session, command, row)
@@ -95,11 +96,11 @@ class ChangeContract:
             claim = held(subject, session, command, row, failed)
             session.cancel(command, claim.messages, claim.server_us)
             assert subject.waiting() == {row.key, failed.key, other.key}
-            assert subject.changes(command) == []  # type: ignore[attr-defined] # as `changing` found
+            assert subject.changes(command) == []
 
         assert subject.waiting() == {other.key}
         assert subject.attempts() == {other.key: 1}
-        entries = journalled(subject, command)
+        entries = subject.changes(command)
         assert {entry.message_key: entry for entry in entries} == {
             row.key: cancelled(subject, row, claim.server_us),
             failed.key: cancelled(subject, failed, claim.server_us, attempts=1),
@@ -116,7 +117,7 @@ class ChangeContract:
 
     def test_change_that_is_rolled_back_never_happened(self, subject: StoreUnderTest) -> None:
         run, [one, two] = steps.load(subject, steps.row(subject), steps.row(subject))
-        command = open_command(subject)
+        command = open_command(subject.store)
         before = found(subject, one, two)
 
         with opened(subject) as session, roll_back(session):
@@ -126,14 +127,14 @@ class ChangeContract:
             session.reschedule(command, [(claim.messages[1], due)], claim.server_us)
 
         assert found(subject, one, two) == before
-        assert journalled(subject, command) == []
+        assert subject.changes(command) == []
         assert set(steps.claimable(subject, run, one, two)) == {one.key, two.key}
 
     def test_two_commands_cancel_a_message_once(self, subject: StoreUnderTest) -> None:
         steps.need_skipping(subject)
         (row,) = subject.load([steps.row(subject)])
         (place,) = [one.lock_key for one in found(subject, row)]
-        second = open_command(subject)
+        second = open_command(subject.store)
 
         with opened(subject) as other, changing(subject) as (session, first):
             claim = held(subject, session, first, row)
@@ -145,8 +146,8 @@ class ChangeContract:
 
         assert (meanwhile.messages, meanwhile.skipped, meanwhile.gone) == ((), 1, 0)
         assert (afterwards.messages, afterwards.skipped, afterwards.gone) == ((), 0, 1)
-        assert len(journalled(subject, first)) == 1
-        assert journalled(subject, second) == []
+        assert len(subject.changes(first)) == 1
+        assert subject.changes(second) == []
 
     def test_rescheduled_message_is_due_at_the_instant_and_keeps_all_else(
         self, subject: StoreUnderTest
@@ -164,7 +165,7 @@ class ChangeContract:
         assert after.message._replace(due_us=0, instant_us=0) == before.message._replace(
             due_us=0, instant_us=0
         )
-        (entry,) = journalled(subject, command)
+        (entry,) = subject.changes(command)
         assert (entry.change, entry.message_key) == ("rescheduled", row.key)
         assert (entry.due_before_us, entry.due_after_us) == (us(before.due), us(after.due))
         assert (entry.headers_text, entry.body, entry.new_key) == (None, None, None)
@@ -175,7 +176,7 @@ class ChangeContract:
         reschedule(subject, row, subject.server_time().replace(microsecond=0) - steps.MINUTE)
 
         moved = as_it_waits(subject, row)
-        assert steps.claimable(subject, subject.open_sweep(), moved) == [row.key]
+        assert steps.claimable(subject, open_sweep(subject.store), moved) == [row.key]
 
     def test_message_in_back_off_is_tried_at_its_new_due_and_keeps_its_failures(
         self, subject: StoreUnderTest
@@ -186,7 +187,7 @@ class ChangeContract:
         reschedule(subject, row, subject.server_time().replace(microsecond=0) - steps.MINUTE)
 
         assert subject.attempts() == {row.key: 1}
-        moved, run = as_it_waits(subject, row), subject.open_sweep()
+        moved, run = as_it_waits(subject, row), open_sweep(subject.store)
         with steps.batch(subject) as sweep:
             claim = steps.claim(subject, sweep, run, moved)
         assert [message.attempts for message in claim.messages] == [1]
@@ -203,7 +204,7 @@ class ChangeContract:
 
         key, command = put_back(subject, gone, row, due)
 
-        (entry,) = journalled(subject, command)
+        (entry,) = subject.changes(command)
         assert entry.due_after_us is not None
         assert abs(EPOCH + timedelta(microseconds=entry.due_after_us) - due) <= (
             subject.abilities.tick
@@ -211,7 +212,7 @@ class ChangeContract:
         assert (entry.change, entry.message_key, entry.new_key) == ("restored", row.key, key)
         assert entry.of == "some command"
         assert subject.waiting() == {key}
-        with looking(subject) as session:
+        with look(subject) as session:
             (back,) = session.find([key], with_body=True)
         assert back.due is not None
         assert us(back.due) == entry.due_after_us
@@ -233,7 +234,7 @@ class ChangeContract:
             server_us = session.hold(command, []).server_us
             session.journal_changes(command, [change], server_us)
 
-        (entry,) = journalled(subject, command)
+        (entry,) = subject.changes(command)
         assert (entry.change, entry.queue, entry.of) == ("replayed", "Billing", "a sweep")
         assert (entry.attempts, entry.changed_us) == (5, server_us)
         assert (entry.message_id, entry.body_bytes) == (message.message_id, message.body_bytes)
@@ -242,9 +243,8 @@ class ChangeContract:
 @contextmanager
 def opened(subject: StoreUnderTest) -> Iterator[ChangesMessages]:
     """A session; skips the test if the store has none."""
-    if not isinstance(subject, ChangeableStoreUnderTest):
+    if not isinstance(subject.store, OpensChanges):
         pytest.skip("operators cannot change its messages")
-    assert isinstance(subject.store, OpensChanges)
     with subject.store.open_changes() as session:
         yield session
 
@@ -259,35 +259,16 @@ def batch(subject: StoreUnderTest) -> Iterator[ChangesMessages]:
 @contextmanager
 def changing(subject: StoreUnderTest) -> Iterator[tuple[ChangesMessages, SweepRun]]:
     """A session with an open transaction, and a new command."""
-    command = open_command(subject)
+    command = open_command(subject.store)
     with batch(subject) as session:
         yield session, command
 
 
-def open_command(subject: StoreUnderTest) -> SweepRun:
-    """Open a command; skips the test if the store keeps none."""
-    if not isinstance(subject, ChangeableStoreUnderTest):
-        pytest.skip("operators cannot change its messages")
-    return subject.open_command(COMMAND)
-
-
-def journalled(subject: StoreUnderTest, command: SweepRun) -> list[ChangeEntry]:
-    """What a command has journalled."""
-    assert isinstance(subject, ChangeableStoreUnderTest)
-    return subject.changes(command)
-
-
-def looking(subject: StoreUnderTest) -> AbstractContextManager[LooksAtMessages]:
-    """The session that finds messages."""
-    assert isinstance(subject, ChangeableStoreUnderTest)
-    return subject.open_look()
-
-
 def found(subject: StoreUnderTest, *rows: DelayedRow) -> list[WaitingMessage]:
     """The rows as they wait, in their order."""
-    if not isinstance(subject, ChangeableStoreUnderTest):
+    if not isinstance(subject.store, OpensChanges):
         pytest.skip("operators cannot change its messages")
-    with subject.open_look() as session:
+    with look(subject) as session:
         by_key = {one.message.key: one for one in session.find([row.key for row in rows])}
     return [by_key[row.key] for row in rows]
 
@@ -312,7 +293,7 @@ def cancel(subject: StoreUnderTest, row: DelayedRow) -> Sequence[ChangeEntry]:
     with changing(subject) as (session, command):
         claim = held(subject, session, command, row)
         session.cancel(command, claim.messages, claim.server_us)
-    return journalled(subject, command)
+    return subject.changes(command)
 
 
 def reschedule(subject: StoreUnderTest, row: DelayedRow, due: datetime) -> SweepRun:

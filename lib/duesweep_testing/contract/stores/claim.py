@@ -7,6 +7,7 @@ from duesweep.errors import MessageError, UnreadableHeadersError
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.contract.subjects import StoreUnderTest
+from duesweep_testing.sweeps import open_sweep
 
 
 class ClaimContract:
@@ -121,7 +122,7 @@ class ClaimContract:
         run, [gone, rescheduled, failed, free, also_free] = steps.load(subject, *rows)
         steps.fail(subject, run, failed)
         subject.reschedule(rescheduled.key, subject.now() + steps.MINUTE)
-        other_run = subject.open_sweep()
+        other_run = open_sweep(subject.store)
         with steps.batch(subject) as session:
             taken = steps.claim(subject, session, other_run, gone)
             session.finish(other_run, 0, steps.delivered(*taken.messages), taken.server_us)

@@ -8,6 +8,7 @@ from duesweep.core.store_clock import micros
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.contract.subjects import StoreUnderTest
+from duesweep_testing.sweeps import open_sweep
 
 
 class DueContract:
@@ -24,7 +25,7 @@ class DueContract:
         assert subject.waiting() == {row.key, other.key}
 
     def test_message_is_due_before_the_horizon_and_not_at_it(self, subject: StoreUnderTest) -> None:
-        run = subject.open_sweep()
+        run = open_sweep(subject.store)
         horizon, tick = run.horizon.before, subject.abilities.tick
 
         # If the store rounds, a message due at the horizon may be due before it.

@@ -7,6 +7,7 @@ from duesweep_testing.builders import delayed_row
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.contract.subjects import StoreUnderTest
 from duesweep_testing.contract.transactions import roll_back
+from duesweep_testing.sweeps import open_sweep
 
 
 class LockContract:
@@ -30,7 +31,7 @@ class LockContract:
     def test_claim_of_another_sweep_skips_locked_rows_too(self, subject: StoreUnderTest) -> None:
         steps.need_skipping(subject)
         run, [row] = steps.load(subject, steps.row(subject))
-        other_run = subject.open_sweep()
+        other_run = open_sweep(subject.store)
 
         with steps.batch(subject) as other:
             steps.claim(subject, other, other_run, row)

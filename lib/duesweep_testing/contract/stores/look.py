@@ -1,6 +1,7 @@
 """Tests of what an operator is shown, for stores that can show it."""
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -11,7 +12,8 @@ from duesweep.core.waiting import DueSpan, WaitingMessage
 from duesweep.stores.steering import LooksAtMessages
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.contract.stores import steps
-from duesweep_testing.contract.subjects import ShowingStoreUnderTest, StoreUnderTest
+from duesweep_testing.contract.subjects import StoreUnderTest
+from duesweep_testing.sweeps import open_sweep
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # More than any page has.
@@ -175,7 +177,7 @@ class LookContract:
     ) -> None:
         due = steps.row(subject).due
         rows = subject.load([replace(steps.row(subject), due=due) for _ in range(MANY)])
-        run = subject.open_sweep()
+        run = open_sweep(subject.store)
 
         with look(subject) as session, session.look(DueSpan()) as pages:
             next(pages)
@@ -186,11 +188,13 @@ class LookContract:
             assert len(subject.waiting()) == MANY - 2
 
 
-def look(subject: StoreUnderTest) -> AbstractContextManager[LooksAtMessages]:
+@contextmanager
+def look(subject: StoreUnderTest) -> Iterator[LooksAtMessages]:
     """The session; skips the test if the store has none."""
-    if not isinstance(subject, ShowingStoreUnderTest):
-        pytest.skip("it does not show what waits")
-    return subject.open_look()
+    with subject.store.open_driver() as session:
+        if not isinstance(session, LooksAtMessages):
+            pytest.skip("it does not show what waits")
+        yield session
 
 
 def shown(subject: StoreUnderTest, span: DueSpan | None = None) -> list[WaitingMessage]:

@@ -106,8 +106,6 @@ class PlanContract:
 
 @contextmanager
 def _driver(subject: StoreUnderTest) -> Iterator[DriverSession]:
-    if not subject.abilities.has_driver:
-        pytest.skip("the store has no driver session")
     with subject.store.open_driver() as session:
         yield session
 

@@ -2,6 +2,7 @@
 
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.contract.subjects import StoreUnderTest
+from duesweep_testing.sweeps import open_sweep
 
 
 class RetryContract:
@@ -11,7 +12,7 @@ class RetryContract:
         self, subject: StoreUnderTest
     ) -> None:
         run, [failing, other] = steps.load(subject, steps.row(subject), steps.row(subject))
-        second_run = subject.open_sweep()
+        second_run = open_sweep(subject.store)
 
         steps.fail(subject, run, failing)
 

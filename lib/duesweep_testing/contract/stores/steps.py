@@ -16,6 +16,7 @@ from duesweep.stores.values import Claim, Excluded, SweepRun
 from duesweep_testing.builders import DelayedRow, delayed_row
 from duesweep_testing.contract.subjects import StoreUnderTest
 from duesweep_testing.journal import BatchEntry
+from duesweep_testing.sweeps import open_sweep
 
 MINUTE = timedelta(minutes=1)
 # How long a test checks that a session waits: less than its lock time-out.
@@ -39,7 +40,7 @@ def poison(subject: StoreUnderTest, text: str | None = None, **values: Any) -> D
 def load(subject: StoreUnderTest, *rows: DelayedRow) -> tuple[SweepRun, list[DelayedRow]]:
     """Store rows and open a sweep. Returns the sweep and the rows as they are stored."""
     stored = subject.load(rows)
-    return subject.open_sweep(), stored
+    return open_sweep(subject.store), stored
 
 
 @contextmanager

@@ -4,11 +4,12 @@ import pytest
 
 from duesweep.core.account import SliceAccount, SliceEnd
 from duesweep.errors import SweepStoppedError
-from duesweep.stores.abilities import TakesMessages
+from duesweep.stores.abilities import StopsSweeps, TakesMessages
 from duesweep.stores.values import SweepRun
 from duesweep_testing.contract.stores import steps
-from duesweep_testing.contract.subjects import StoppableStoreUnderTest, StoreUnderTest
+from duesweep_testing.contract.subjects import StoreUnderTest
 from duesweep_testing.journal import SliceEntry
+from duesweep_testing.sweeps import open_sweep, stop_sweep
 
 HOUR_SECONDS = 3_600
 
@@ -23,7 +24,7 @@ class StopContract:
         with pytest.raises(SweepStoppedError), steps.batch(subject) as session:
             steps.claim(subject, session, run, row)
 
-        assert steps.claimable(subject, subject.open_sweep(), row) == [row.key]
+        assert steps.claimable(subject, open_sweep(subject.store), row) == [row.key]
 
     def test_claim_without_keys_tells_when_the_sweep_is_to_stop(
         self, subject: StoreUnderTest
@@ -85,7 +86,7 @@ class StopContract:
 
     def test_stop_is_for_one_sweep_only(self, subject: StoreUnderTest) -> None:
         run, [row] = steps.load(subject, steps.row(subject))
-        other = subject.open_sweep()
+        other = open_sweep(subject.store)
 
         stop(subject, other, 0)
 
@@ -94,6 +95,7 @@ class StopContract:
 
 def stop(subject: StoreUnderTest, run: SweepRun, after_seconds: float) -> None:
     """Stop the sweep; skips the test if the store cannot."""
-    if not isinstance(subject, StoppableStoreUnderTest):
-        pytest.skip("its sweeps cannot be stopped early")
-    subject.stop_sweep(run, after_seconds)
+    with subject.store.open_driver() as driver:
+        if not isinstance(driver, StopsSweeps):
+            pytest.skip("its sweeps cannot be stopped early")
+    stop_sweep(subject.store, run, after_seconds)

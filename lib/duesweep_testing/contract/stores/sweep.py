@@ -18,6 +18,7 @@ from duesweep_testing.builders import DelayedRow, delayed_row
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.contract.subjects import StoreUnderTest
 from duesweep_testing.journal import BatchEntry, SliceEntry
+from duesweep_testing.sweeps import close_sweep, open_sweep
 
 
 class SweepContract:
@@ -41,7 +42,7 @@ class SweepContract:
 
     def test_limit_is_each_sweeps_own(self, subject: StoreUnderTest) -> None:
         run, rows = steps.load(subject, *[steps.row(subject) for _ in range(10)])
-        other = subject.open_sweep()
+        other = open_sweep(subject.store)
 
         assert _exhaust(subject, run, rows[:5]) == _exhaust(subject, other, rows[5:]) == 5
 
@@ -61,8 +62,8 @@ class SweepContract:
         self, subject: StoreUnderTest
     ) -> None:
         run, [row] = steps.load(subject, steps.row(subject))
-        other_run = subject.open_sweep()
-        subject.close_sweep(run)
+        other_run = open_sweep(subject.store)
+        close_sweep(subject.store, run)
 
         with pytest.raises(SweepClosedError), steps.batch(subject) as session:
             steps.claim(subject, session, run, row)
@@ -80,7 +81,7 @@ class SweepContract:
         with ThreadPoolExecutor() as pool:
             with steps.batch(subject) as session:
                 claim = steps.claim(subject, session, run, row)
-                closing = pool.submit(subject.close_sweep, run)
+                closing = pool.submit(close_sweep, subject.store, run)
                 assert wait([closing], timeout=steps.WHILE_SECONDS).not_done
                 session.finish(run, 0, steps.delivered(*claim.messages), claim.server_us)
             closing.result(timeout=60)
@@ -88,7 +89,7 @@ class SweepContract:
         assert len(subject.journal(run)) == 1
 
     def test_end_of_a_slice_is_journalled_at_once(self, subject: StoreUnderTest) -> None:
-        run = subject.open_sweep()
+        run = open_sweep(subject.store)
         account = SliceAccount(2_000, claimed=900, skipped=80, gone=7, later=13, left=1_000)
         breaker = BreakerReport(
             "Billing", "open", "2026-11-01T08:00:00+00:00", 30.0, 7, "locked \0"
@@ -110,7 +111,7 @@ class SweepContract:
         self, subject: StoreUnderTest
     ) -> None:
         rows = subject.load(_rows(subject, 300))
-        run = subject.open_sweep()
+        run = open_sweep(subject.store)
 
         _sweep(subject, run, subject.claim_keys(rows), threading.Barrier(1))
 
@@ -123,7 +124,7 @@ class SweepContract:
     ) -> None:
         steps.need_skipping(subject)
         rows = subject.load(_rows(subject, 4_000))
-        runs = [subject.open_sweep(), subject.open_sweep()]
+        runs = [open_sweep(subject.store), open_sweep(subject.store)]
         claim_keys = subject.claim_keys(rows)
 
         with ThreadPoolExecutor() as pool:

@@ -12,6 +12,7 @@ from duesweep_testing.builders import DelayedRow
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.contract.subjects import StoreUnderTest
 from duesweep_testing.contract.transactions import roll_back
+from duesweep_testing.sweeps import close_sweep
 
 
 class TakeContract:
@@ -98,7 +99,7 @@ class TakeContract:
 
     def test_closed_sweep_takes_nothing(self, subject: StoreUnderTest) -> None:
         run, [row] = steps.load(subject, steps.row(subject))
-        subject.close_sweep(run)
+        close_sweep(subject.store, run)
 
         with pytest.raises(SweepClosedError), steps.batch(subject) as session:
             take(subject, session, run, row)

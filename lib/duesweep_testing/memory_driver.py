@@ -1,0 +1,617 @@
+"""The driver's session on the store in memory: what is due, sweeps, commands and the journal."""
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, replace
+from datetime import datetime, timedelta
+from types import SimpleNamespace
+from typing import Any, TypeVar
+from uuid import UUID, uuid4
+
+from duesweep.core.account import report_as_text
+from duesweep.core.change import Command, UnsettledCommand
+from duesweep.core.pauses import Pause, Paused
+from duesweep.core.policy import Slicing
+from duesweep.core.store_clock import instant_of, micros
+from duesweep.core.waiting import DueSpan, WaitingMessage
+from duesweep.errors import ConfigError, Problem, StoreError, SweepClosedError
+from duesweep.stores.auditing import UnsettledWork
+from duesweep.stores.journal import (
+    Backlog,
+    ExhaustedPiece,
+    FailureReason,
+    JdbcSource,
+    JournalBatch,
+    SweepSummary,
+    UnsettledSweep,
+)
+from duesweep.stores.relational.summary import lateness_of, packed, summary_of
+from duesweep.stores.upkeep import DroppedSource
+from duesweep.stores.values import Horizon, Slices, SweepRun
+from duesweep_testing.builders import DelayedRow, message
+from duesweep_testing.journal import BatchEntry, ChangeEntry, ExhaustedEntry, SliceEntry
+from duesweep_testing.memory_state import MemoryState, MemorySweep
+
+_PAGE_ROWS = 1_000
+_MOST_REASONS = 3
+_NEVER = float("inf")
+
+_T = TypeVar("_T")
+
+
+class MemoryDriverSession:
+    """Its sweeps live as long as this session. Nothing here waits for a lock of a row."""
+
+    def __init__(self, store: MemoryState) -> None:
+        self.source = store.source
+        self._store = store
+        # Dead sweeps that this session settles.
+        self._kept: set[UUID] = set()
+        self._plans: dict[str, list[list[DelayedRow]]] = {}
+
+    def __enter__(self) -> "MemoryDriverSession":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with self._store.changed:
+            self.end_settling()
+            for sweep in self._store.sweeps.values():
+                sweep.owner = None if sweep.owner is self else sweep.owner
+
+    # What is due
+
+    def check(self) -> None:
+        """All is there."""
+
+    def notices(self) -> Sequence[Problem]:
+        """None."""
+        return ()
+
+    def horizon(self) -> Horizon:
+        """What is due now."""
+        return Horizon(self._store.now, self._store.now)
+
+    def has_work(self, ahead: timedelta = timedelta()) -> bool:
+        """Whether a message is due within `ahead` and eligible, or something is to be settled."""
+        horizon = self.horizon().looking_ahead(ahead)
+        return bool(self._eligible(horizon) or self._gone_counters() or self.dead_sweeps())
+
+    def next_due(self, horizon: Horizon) -> datetime | None:
+        """The first Due that is not due by the horizon; Dues are instants here."""
+        dues = [row.due for row in self._store.rows.values() if isinstance(row.due, datetime)]
+        return min((due for due in dues if due >= horizon.before), default=None)
+
+    def count_pending(self, horizon: Horizon, most: int | None = None) -> int:
+        """How many messages are eligible, up to `most`."""
+        found = len(self._eligible(horizon))
+        return found if most is None else min(found, most)
+
+    def count_stored(self, since: datetime | None) -> int:
+        """How many messages there are, or only those with a Due from `since` on."""
+        return sum(_place(row) >= _bound(since, -_NEVER) for row in self._store.rows.values())
+
+    def due_destinations(self, horizon: Horizon) -> Sequence[str]:
+        """The destinations of what is eligible, the commonest first."""
+        return _destinations(self._eligible(horizon))
+
+    def stored_destinations(self) -> Sequence[str]:
+        """The destinations of all messages, the commonest first."""
+        return _destinations(self._store.rows.values())
+
+    def plan(self, run: SweepRun, slicing: Slicing) -> Slices:
+        """Cut what is eligible into slices of equal size, and note them."""
+        rows = self._eligible(run.horizon)
+        slices = [list(each) for each in _pages(rows, _size(len(rows), slicing))] if rows else []
+        planned = [len(each) for each in slices]
+        with self._store.changed:
+            sweep = self._store.sweeps[run.sweep_id]
+            first = len(sweep.planned)
+            sweep.planned += planned
+            sweep.horizon = run.horizon.before
+        name = f"slices of {run.sweep_id} from {first} on"
+        self._plans[name] = slices
+        return Slices(name, tuple(planned), first)
+
+    def claim_keys(self, plan: Slices, number: int) -> Sequence[Any]:
+        """The one row of a slice."""
+        rows = self._plans[plan.claim_keys_query][number]
+        keys = [self._store.claim_key(message(row)) for row in rows]
+        sizes = [str(len(row.headers.encode()) + len(row.body or b"")) for row in rows]
+        return [
+            SimpleNamespace(
+                slice=number, claim_keys=",".join(keys), sizes=",".join(sizes), total=len(rows)
+            )
+        ]
+
+    def jdbc(self) -> JdbcSource:
+        """Raises `ConfigError`."""
+        raise ConfigError("Spark cannot read a store in memory", advice="sweep in this process")
+
+    def _eligible(self, horizon: Horizon) -> list[DelayedRow]:
+        """What is due, not in back-off and not paused, the earliest Due first."""
+        store, now_us = self._store, micros(self._store.now)
+        paused = Paused([one.pattern for one in self.pauses()], store.own_queue)
+        with store.changed:
+            due = [
+                row
+                for row in sorted(store.rows.values(), key=_place)
+                if row.is_due(horizon.before) and _place(row) >= _bound(horizon.since, -_NEVER)
+            ]
+            counters = dict(store.attempts)
+        _, free = paused.separate([message(row) for row in due])
+        is_free = {one.key for one in free}
+        return [
+            row
+            for row in due
+            if row.key in is_free
+            and (row.key not in counters or counters[row.key].eligible_us <= now_us)
+        ]
+
+    # The life of sweeps and commands
+
+    def open_sweep(
+        self, horizon: Horizon, *, engine: str | None = None, prunes: bool = True
+    ) -> SweepRun:
+        """Open a sweep, alive as long as this session."""
+        with self._store.changed:
+            gone = self._gone_counters() if prunes else []
+            for key in gone:
+                del self._store.attempts[key]
+        run = self._open(horizon, engine=engine)
+        self._store.sweeps[run.sweep_id].attempts_changed = bool(gone)
+        return run
+
+    def open_command(self, command: Command) -> SweepRun:
+        """Open a command, alive as long as this session."""
+        return self._open(self.horizon(), command=command)
+
+    def _open(
+        self, horizon: Horizon, engine: str | None = None, command: Command | None = None
+    ) -> SweepRun:
+        store, sweep_id = self._store, uuid4()
+        with store.changed:
+            store.journal[sweep_id], store.changes[sweep_id] = [], []
+            store.sweeps[sweep_id] = MemorySweep(
+                sweep_id, store.source, store.now, horizon.before, self, engine, command
+            )
+        return SweepRun(sweep_id, horizon)
+
+    def stop_sweep(self, sweep_id: UUID, after_seconds: float) -> None:
+        """Let an open sweep stop so many seconds from now, unless it stops earlier."""
+        with self._store.changed:
+            sweep = self._store.sweeps.get(sweep_id)
+            if sweep is not None and sweep.closed_at is None:
+                stop_at = self._store.now + timedelta(seconds=after_seconds)
+                sweep.stop_at = min(stop_at, sweep.stop_at or stop_at)
+
+    def progress(self, sweep_id: UUID) -> tuple[int, int]:
+        """Batches and messages done so far."""
+        entries = self._store.journal.get(sweep_id, ())
+        batches = [one for one in entries if isinstance(one, BatchEntry)]
+        exhausted = sum(isinstance(one, ExhaustedEntry) for one in entries)
+        return len(batches), sum(one.dispatched + one.failed for one in batches) + exhausted
+
+    def sweeps_under_way(self) -> Sequence[UUID]:
+        """Sweeps that nobody has closed, and whose session is there."""
+        with self._store.changed:
+            return [
+                sweep.sweep_id
+                for sweep in self._store.sweeps.values()
+                if sweep.command is None and sweep.closed_at is None and sweep.owner is not None
+            ]
+
+    def keep_sweep(self, sweep_id: UUID) -> bool:
+        """Let a sweep live by this session, unless it lives by another."""
+        with self._store.changed:
+            sweep = self._store.sweeps.get(sweep_id)
+            if sweep is None or sweep.owner not in {None, self}:
+                return False
+            sweep.owner = self
+            return True
+
+    def close_sweep(
+        self,
+        sweep_id: UUID,
+        *,
+        abandoned: bool,
+        remaining: int | Callable[[], int],
+        reason: str | None = None,
+        waits: bool = True,
+    ) -> bool:
+        """Close a sweep after its open batches have ended."""
+        store = self._store
+        with store.changed:
+            sweep = store.sweeps.get(sweep_id)
+            if sweep is not None and waits:
+                store.wait_until(lambda: not sweep.in_flight)
+            if sweep is None or sweep.closed_at is not None or sweep.in_flight:
+                return False
+            sweep.remaining = remaining if isinstance(remaining, int) else remaining()
+            sweep.abandoned, sweep.reason, sweep.closed_at = abandoned, reason, store.now
+            return True
+
+    @contextmanager
+    def undoing(self) -> Iterator[None]:
+        """Be the only session in this block."""
+        with self._store.changed:
+            if self._store.undoer not in {None, self}:
+                raise StoreError(
+                    "Another command that restores, replays or discards messages is running",
+                    transient=True,
+                )
+            self._store.undoer = self
+        try:
+            yield
+        finally:
+            self._store.undoer = None
+
+    def undoing_commands(self) -> Sequence[UUID]:
+        """Those that are not settled."""
+        sweeps = list(self._store.sweeps.values())
+        return [one.sweep_id for one in sweeps if one.command and one.command.name.undoes]
+
+    # The journal
+
+    def try_settling(self) -> bool:
+        """Be the only settler, unless another session is."""
+        with self._store.changed:
+            if self._store.settler not in {None, self}:
+                return False
+            self._store.settler = self
+            return True
+
+    def end_settling(self) -> None:
+        """Let others settle."""
+        with self._store.changed:
+            if self._store.settler is self:
+                self._store.settler = None
+            while self._kept:
+                if sweep := self._store.sweeps.get(self._kept.pop()):
+                    sweep.owner = None
+
+    def settler(self) -> str:
+        """Nobody knows more."""
+        return "Another session"
+
+    def dead_sweeps(self) -> Sequence[UnsettledSweep]:
+        """Sweeps whose session is gone; a settler keeps them."""
+        with self._store.changed:
+            dead = [
+                sweep
+                for sweep in self._store.sweeps.values()
+                if sweep.owner is None or sweep.sweep_id in self._kept
+            ]
+            if self._store.settler is self:
+                for sweep in dead:
+                    sweep.owner = self
+                    self._kept.add(sweep.sweep_id)
+            return [
+                UnsettledSweep(one.sweep_id, one.closed_at is not None, one.sealed_at)
+                for one in dead
+            ]
+
+    def seal(self, sweep_id: UUID) -> None:
+        """Note when a closed sweep was first settled."""
+        with self._store.changed:
+            sweep = self._store.sweeps.get(sweep_id)
+            if sweep is not None and sweep.closed_at is not None:
+                sweep.sealed_at = sweep.sealed_at or self._store.now
+
+    def summary(self, sweep_id: UUID) -> tuple[SweepSummary, bool]:
+        """The sweep's row, and whether retry counters changed."""
+        sweep = self._store.sweeps.get(sweep_id)
+        if sweep is None:
+            raise SweepClosedError(f"Another session has settled sweep {sweep_id}")
+        entries = self._store.journal[sweep_id]
+        batches = [one for one in entries if isinstance(one, BatchEntry)]
+        exhausted = [one for one in entries if isinstance(one, ExhaustedEntry)]
+        totals = [_totals(one) for one in entries if not isinstance(one, SliceEntry)]
+        ends = [_end(one) for one in entries if isinstance(one, SliceEntry)]
+        lateness = lateness_of(packed(one.lateness_ms) for one in batches)
+        summary = summary_of(sweep, totals, ends, lateness)
+        if summary.failed or summary.exhausted:
+            summary = replace(summary, failures=self._failures(sweep, exhausted))
+        changed = sweep.attempts_changed or any(one.attempts_changed for one in batches)
+        return summary, changed or bool(exhausted)
+
+    def _failures(
+        self, sweep: MemorySweep, exhausted: Sequence[ExhaustedEntry]
+    ) -> tuple[FailureReason, ...]:
+        end = sweep.closed_at or self._store.now
+        failed = [
+            (counter.error_text, counter.destination)
+            for counter in self._store.attempts.values()
+            if micros(sweep.started_at) <= counter.last_failed_us <= micros(end)
+        ]
+        failed += [(one.error_text, one.destination) for one in exhausted]
+        counts = Counter(text for text, _ in failed)
+        where = dict(reversed(failed))
+        return tuple(
+            FailureReason(text, count, where[text])
+            for text, count in counts.most_common(_MOST_REASONS)
+        )
+
+    def batches(self, sweep_id: UUID) -> Iterator[Sequence[JournalBatch]]:
+        """What the sweep delivered, each batch by itself."""
+        for entry in list(self._store.journal.get(sweep_id, ())):
+            if isinstance(entry, BatchEntry) and entry.outcomes is not None:
+                yield [JournalBatch(sweep_id, entry.outcomes)]
+
+    def exhausted(self, sweep_id: UUID) -> Sequence[ExhaustedPiece]:
+        """What the sweep exhausted, in pages."""
+        return _pieces(
+            [len(one.body or b"") + 2 * len(one.headers) for one in self._gone(sweep_id)]
+        )
+
+    def exhausted_rows(self, sweep_id: UUID, piece: ExhaustedPiece) -> Sequence[Any]:
+        """The rows of a piece."""
+        first_failed_us = self._store.sweeps[sweep_id].first_failed_us
+        page = self._gone(sweep_id)[piece.first_id : piece.last_id + 1]
+        return [_exhausted_row(sweep_id, one, first_failed_us[one.message_key]) for one in page]
+
+    def _gone(self, sweep_id: UUID) -> list[ExhaustedEntry]:
+        entries = self._store.journal[sweep_id]
+        return [one for one in entries if isinstance(one, ExhaustedEntry)]
+
+    def retries_rows(self, most: int) -> Iterator[Sequence[Any]]:
+        """The retry counters, `most` at a time."""
+        counters = sorted(self._store.attempts.items())
+        for page in _pages(counters, most):
+            yield [
+                SimpleNamespace(
+                    message_key=key,
+                    message_id=one.message_id,
+                    destination=one.destination,
+                    attempts=one.attempts,
+                    first_failed_at=one.first_failed_us,
+                    last_failed_at=one.last_failed_us,
+                    next_attempt_at=one.eligible_us,
+                    error_class=one.error_class,
+                    error_text=one.error_text,
+                )
+                for key, one in page
+            ]
+
+    def command(self, sweep_id: UUID) -> UnsettledCommand | None:
+        """What the command is; None: it is a sweep."""
+        sweep = self._store.sweeps[sweep_id]
+        if sweep.command is None:
+            return None
+        return UnsettledCommand(sweep.command, sweep.attempts_changed)
+
+    def changes(self, sweep_id: UUID) -> Sequence[ExhaustedPiece]:
+        """What the command changed, in pages."""
+        return _pieces([one.body_bytes for one in self._store.changes[sweep_id]])
+
+    def changes_rows(self, sweep_id: UUID, piece: ExhaustedPiece) -> Sequence[Any]:
+        """The rows of a piece."""
+        command = self._store.sweeps[sweep_id].command
+        assert command is not None, "a sweep changes nothing"
+        page = self._store.changes[sweep_id][piece.first_id : piece.last_id + 1]
+        return [_change_row(sweep_id, command, one) for one in page]
+
+    def exhausted_query(self, sweep_id: UUID, piece: ExhaustedPiece) -> str:  # noqa: ARG002 - the contract's
+        """Raises `ConfigError`, as all that is for Spark."""
+        return self.jdbc().url
+
+    def retries_query(self) -> str:
+        """Raises `ConfigError`, as all that is for Spark."""
+        return self.jdbc().url
+
+    def changes_query(self, sweep_id: UUID, piece: ExhaustedPiece) -> str:  # noqa: ARG002 - the contract's
+        """Raises `ConfigError`, as all that is for Spark."""
+        return self.jdbc().url
+
+    def delete_settled(self, sweep_id: UUID) -> None:
+        """Forget the sweep."""
+        with self._store.changed:
+            for kept in (self._store.sweeps, self._store.journal, self._store.changes):
+                with suppress(KeyError):
+                    del kept[sweep_id]
+            self._kept.discard(sweep_id)
+
+    def binding(self) -> UUID | None:
+        """The ledger that the source is bound to."""
+        return self._store.ledger_id
+
+    def bind(self, ledger_id: UUID) -> None:
+        """Bind the source for good."""
+        with self._store.changed:
+            self._store.ledger_id = self._store.ledger_id or ledger_id
+
+    def unsettled(self) -> Backlog:
+        """How much the journal holds."""
+        store = self._store
+        with store.changed:
+            entries = [one for each in store.journal.values() for one in each]
+            changes = [one for each in store.changes.values() for one in each]
+            sweeps = len(store.sweeps)
+        batches = [one for one in entries if isinstance(one, BatchEntry)]
+        whole = [one for one in entries if isinstance(one, ExhaustedEntry)]
+        rows = sum(one.dispatched for one in batches) + len(whole) + len(changes)
+        held = sum(len(one.outcomes or b"") for one in batches)
+        held += sum(len(one.headers) + len(one.body or b"") for one in whole)
+        held += sum(len(one.headers_text or "") + len(one.body or b"") for one in changes)
+        return Backlog(rows, held, sweeps)
+
+    # For people
+
+    @contextmanager
+    def look(self, span: DueSpan) -> Iterator[Iterator[Sequence[WaitingMessage]]]:
+        """The messages that are due in the span, those with the earliest Due first, in pages."""
+        start, end = _bound(span.start, -_NEVER), micros(span.end) if span.end else None
+        rows = [
+            row
+            for row in sorted(self._store.rows.values(), key=_place)
+            if _place(row) >= start and (end is None or _place(row) < end)
+        ]
+        yield ([self._waiting(row) for row in page] for page in _pages(rows, _PAGE_ROWS))
+
+    def find(self, keys: Sequence[str], *, with_body: bool = False) -> Sequence[WaitingMessage]:
+        """The messages with these keys that are stored."""
+        rows = [self._store.rows[key] for key in dict.fromkeys(keys) if key in self._store.rows]
+        return [self._waiting(row, with_body=with_body) for row in rows]
+
+    def count_waiting(self, ends: Sequence[datetime]) -> Sequence[int]:
+        """How many messages are due before, between and after these instants."""
+        bounds = [micros(end) for end in ends]
+        found = Counter(bisect_right(bounds, _place(row)) for row in self._store.rows.values())
+        return [found[bucket] for bucket in range(len(ends) + 1)]
+
+    def _waiting(self, row: DelayedRow, *, with_body: bool = False) -> WaitingMessage:
+        counter = self._store.attempts.get(row.key)
+        shown = message(row, counter.attempts if counter else 0)
+        waiting = WaitingMessage(
+            shown if with_body else shown._replace(body=None),
+            lock_key=row.key,
+            due=row.due if isinstance(row.due, datetime) else None,
+            body_bytes=shown.body_bytes,
+        )
+        if counter is None:
+            return waiting
+        next_attempt_at = instant_of(counter.eligible_us)
+        return waiting._replace(next_attempt_at=next_attempt_at, error=counter.error_text)
+
+    def pause(self, pattern: str, until: datetime | None, given_by: str, reason: str) -> None:
+        """Pause the destinations that fit a pattern."""
+        found = Pause(pattern, self._store.now, until, given_by, reason)
+        self._store.pauses[pattern] = found
+
+    def resume(self, pattern: str) -> bool:
+        """End a pause; False if there is none in force."""
+        was_paused = any(one.pattern == pattern for one in self.pauses())
+        self._store.pauses.pop(pattern, None)
+        return was_paused
+
+    def pauses(self) -> Sequence[Pause]:
+        """The pauses in force."""
+        return self._store.pauses_in_force()
+
+    def audited(self) -> "MemoryDriverSession":
+        """This session."""
+        return self
+
+    @contextmanager
+    def keys(self) -> Iterator[Iterator[Sequence[str]]]:
+        """The keys of all stored messages."""
+        yield iter([list(self._store.rows)])
+
+    def gone_counters(self, most: int) -> Sequence[str]:
+        """The keys of counters whose messages are not stored."""
+        return self._gone_counters()[:most]
+
+    def _gone_counters(self) -> list[str]:
+        return [key for key in self._store.attempts if key not in self._store.rows]
+
+    def unsettled_work(self) -> Sequence[UnsettledWork]:
+        """All sweeps and commands that are not settled, oldest first."""
+        return [
+            UnsettledWork(one.sweep_id, one.started_at, one.owner is not None)
+            for one in self._store.sweeps.values()
+        ]
+
+    def orphaned_journal(self) -> Sequence[UUID]:
+        """None: a sweep and its journal leave together."""
+        return ()
+
+    def upkeep(self) -> "MemoryDriverSession":
+        """This session."""
+        return self
+
+    def dropped(self) -> Sequence[DroppedSource]:
+        """None: there is one source."""
+        return ()
+
+    def forget(self, source: str) -> int:  # noqa: ARG002 - the contract's
+        """Nothing: there is one source."""
+        return 0
+
+
+def _pages(items: Sequence[_T], most: int) -> Iterator[Sequence[_T]]:
+    return (items[at : at + most] for at in range(0, len(items), most))
+
+
+def _place(row: DelayedRow) -> float:
+    """Its Due in microseconds; an infinite one comes first or last."""
+    if isinstance(row.due, datetime):
+        return micros(row.due)
+    return _NEVER if row.due == "infinity" else -_NEVER
+
+
+def _bound(moment: datetime | None, without: float) -> float:
+    return without if moment is None else micros(moment)
+
+
+def _size(found: int, slicing: Slicing) -> int:
+    """How many messages each slice gets, but for the last."""
+    return -(-found // slicing.count(found))
+
+
+def _destinations(rows: Iterable[DelayedRow]) -> list[str]:
+    counts = Counter(message(row).destination for row in rows)
+    return [name for name, _ in counts.most_common() if name]
+
+
+def _pieces(sizes: Sequence[int]) -> list[ExhaustedPiece]:
+    """Pages of rows with these sizes; an id is the row's place."""
+    return [
+        ExhaustedPiece(page[0], page[-1], len(page), max(sizes[at] for at in page))
+        for page in _pages(range(len(sizes)), _PAGE_ROWS)
+    ]
+
+
+def _totals(entry: BatchEntry | ExhaustedEntry) -> SimpleNamespace:
+    """What `summary_of` adds up."""
+    if isinstance(entry, ExhaustedEntry):
+        return SimpleNamespace(
+            slice=entry.slice_number, dispatched=0, failed=0, exhausted=1, bytes=0
+        )
+    return SimpleNamespace(
+        slice=entry.slice_number,
+        dispatched=entry.dispatched,
+        failed=entry.failed,
+        exhausted=0,
+        bytes=entry.body_bytes,
+    )
+
+
+def _end(entry: SliceEntry) -> SimpleNamespace:
+    return SimpleNamespace(
+        **asdict(entry.end.account),
+        slice=entry.slice_number,
+        reason=entry.end.reason,
+        breakers=report_as_text(entry.end.breakers),
+    )
+
+
+def _exhausted_row(sweep_id: UUID, entry: ExhaustedEntry, first_failed_us: int) -> SimpleNamespace:
+    """An exhausted message as the ledger reads it."""
+    late_us = None if entry.due_us is None else entry.dispatched_us - entry.due_us
+    row = asdict(entry) | {
+        "sweep_id": str(sweep_id),
+        "due": entry.due_us,
+        "dispatched_at": entry.dispatched_us,
+        "lateness_ms": None if late_us is None else late_us // 1_000,
+        "body_bytes": len(entry.body or b""),
+        "first_failed_at": first_failed_us,
+        "last_failed_at": entry.dispatched_us,
+        "headers_text": entry.headers,
+    }
+    return SimpleNamespace(**row)
+
+
+def _change_row(sweep_id: UUID, command: Command, entry: ChangeEntry) -> SimpleNamespace:
+    """A changed message as the ledger reads it."""
+    row = asdict(entry) | {
+        "sweep_id": str(sweep_id),
+        "command": command.name.value,
+        "given_by": command.given_by,
+        "reason": command.reason,
+        "changed_at": entry.changed_us,
+        "due_before": entry.due_before_us,
+        "due_after": entry.due_after_us,
+        "headers": entry.headers_text,
+    }
+    return SimpleNamespace(**row)

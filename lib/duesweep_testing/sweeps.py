@@ -1,0 +1,37 @@
+"""Sweeps and commands that a test opens and closes by driver's sessions of its own, as other
+processes do. A sweep whose session has ended counts as dead, but it is open.
+"""
+
+from duesweep.core.change import Command, CommandName
+from duesweep.stores.abilities import StopsSweeps
+from duesweep.stores.base import Store
+from duesweep.stores.steering import KeepsCommands
+from duesweep.stores.values import SweepRun
+
+COMMAND = Command(CommandName.CANCEL, "someone@somewhere", "a test")
+
+
+def open_sweep(store: Store) -> SweepRun:
+    """Open a sweep of what is due now."""
+    with store.open_driver() as driver:
+        return driver.open_sweep(driver.horizon())
+
+
+def open_command(store: Store, command: Command = COMMAND) -> SweepRun:
+    """Open an operator's command."""
+    with store.open_driver() as driver:
+        assert isinstance(driver, KeepsCommands)
+        return driver.open_command(command)
+
+
+def close_sweep(store: Store, run: SweepRun) -> None:
+    """Close a sweep or command, as a process does that takes its driver for dead."""
+    with store.open_driver() as driver:
+        driver.close_sweep(run.sweep_id, abandoned=True, remaining=0)
+
+
+def stop_sweep(store: Store, run: SweepRun, after_seconds: float) -> None:
+    """Let a sweep stop so many seconds from now."""
+    with store.open_driver() as driver:
+        assert isinstance(driver, StopsSweeps)
+        driver.stop_sweep(run.sweep_id, after_seconds)
