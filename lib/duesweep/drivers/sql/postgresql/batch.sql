@@ -1,19 +1,22 @@
--- Batch: what one transaction of a task does, in its order: fence, claim, finish. The last
--- statement ends a slice.
+-- Batch: what one transaction of a task does, in its order: fence, claim, finish, the end of a slice; and what
+-- is done with single messages.
 
 -- fragment: micros
 (extract(epoch FROM $1) * 1000000)::bigint
 
 -- fragment: as_utc
+-- The clock time in the writers' zone, read as UTC: what the transport stores is off by that zone's offset.
 ($1 AT TIME ZONE %(zone)s::text) AT TIME ZONE 'UTC'
 
 -- fragment: instant
+-- In the first year that the server knows, clocks west of UTC would show a time before it, which is an error.
 CASE
     WHEN $1 < timestamptz '4713-01-01 00:00:00+00 BC' THEN $1
     ELSE $2
 END
 
 -- fragment: due_and_instant
+-- The instant at which a message is due, for sweeps: it is not later than `latest`, if that is given.
 CASE WHEN isfinite(d.{due}) THEN {{micros: d.{due}}} END AS due_us,
 CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM {{instant: d.{due}{utc}
     least(
@@ -22,10 +25,8 @@ CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM {{instant: d.{due}{utc}
 }}) * 1000000)::bigint END AS instant_us
 
 -- name: fence
--- Returns whether the sweep is still open, whether it is to stop, whether the source has pauses, and
--- the server's time in microseconds since 1970-01-01 UTC. Locks the sweep's row until this transaction ends: closing
--- takes FOR UPDATE, so nobody closes the sweep before that. Waits only for a session that is closing
--- the sweep.
+-- Returns whether the sweep is open and is to stop, whether its source has pauses, and the time. Locks the sweep's
+-- row until this transaction ends: closing takes FOR UPDATE, so nobody closes the sweep before.
 SELECT closed_at IS NULL AS is_open,
        coalesce(stop_at <= clock_timestamp(), false) AS is_stopping,
        EXISTS (SELECT FROM {pauses} p WHERE p.source = s.source) AS has_pauses,
@@ -35,11 +36,8 @@ WHERE sweep_id = %(sweep_id)s
 FOR KEY SHARE OF s;
 
 -- name: claim
--- Returns the messages of these claim keys that are still there and still due. Locks them until
--- this transaction ends; skips rows that others hold. `instant_us` is the instant at which a message
--- is due: the clock time in the writers' zone at the stored Due, read as UTC. It is not later than
--- `latest`, if that is given. In the first year that the server knows it is Due itself: clocks of zones
--- west of UTC would show a time before that year, which is an error.
+-- Returns and locks the messages of these claim keys that are still there and still due; skips rows that
+-- others hold.
 SELECT d.{id}::text AS id, d.{headers} AS headers, d.{body} AS body, {destination} AS destination,
        {{due_and_instant}}
 FROM {delayed} d
@@ -47,22 +45,21 @@ WHERE d.{id} = ANY(%(keys)s::uuid[]) AND d.{due} < %(horizon)s::timestamptz{utc}
 FOR UPDATE OF d SKIP LOCKED;
 
 -- name: check_constraints_at_once
--- Has deferred constraints checked with each statement, until this transaction ends. Otherwise one
--- could refuse a whole batch at its COMMIT, in every attempt.
+-- Checks deferred constraints with each statement of this transaction. At its COMMIT one could refuse a whole
+-- batch, in every attempt.
 SET CONSTRAINTS ALL IMMEDIATE;
 
 -- name: take
--- Removes the messages of these claim keys that are still there and still due, and returns them as
--- `claim` does. Waits for rows that others hold, for as long as `set_lock_wait` has set.
+-- Removes the messages of these claim keys that are still there and still due, and returns them as `claim`
+-- does. Waits for rows that others hold, for as long as `set_lock_wait` has set.
 DELETE FROM {delayed} d
 WHERE d.{id} = ANY(%(keys)s::uuid[]) AND d.{due} < %(horizon)s::timestamptz{utc}
 RETURNING d.{id}::text AS id, d.{headers} AS headers, d.{body} AS body, {destination} AS destination,
     {{due_and_instant}};
 
 -- name: find_delete_hooks
--- Returns whether a rule, or a trigger on each row, has a say in what `take` removes: it could move the
--- rows elsewhere without returning them. Runs after it, when its lock on the table keeps others from
--- adding one.
+-- Returns whether a rule or a row trigger could move what `take` removes elsewhere, without returning it. Runs
+-- after `take`, whose lock on the table keeps others from adding one.
 WITH RECURSIVE parts (relid) AS (
     SELECT %(delayed)s::regclass::oid
     UNION ALL
@@ -79,9 +76,8 @@ SELECT EXISTS (
 ) AS found;
 
 -- name: explain_unclaimed
--- Returns why claim keys led to no message: `skipped` messages are there and due, so others hold
--- them; `later` messages are there but no longer due. Runs after the claim, as a statement of its
--- own. Takes no locks.
+-- Returns why claim keys led to no message: `skipped` are there and due, so others hold them; `later` are no
+-- longer due. Runs after the claim, as a statement of its own.
 SELECT count(*) FILTER (WHERE is_due) AS skipped, count(*) FILTER (WHERE NOT is_due) AS later
 FROM (
     SELECT coalesce(d.{due} < %(horizon)s::timestamptz{utc}, false) AS is_due
@@ -90,24 +86,22 @@ FROM (
 ) AS unclaimed;
 
 -- name: read_some_attempts
--- Returns `most` retry counters of the source, or all if there are fewer. Runs after the claim, as
--- `read_attempts` does, and saves it where few messages have failed. Takes no locks.
+-- Returns `most` retry counters of the source, or all if there are fewer: then `read_attempts` is saved.
 SELECT message_key::text AS message_key, attempts, next_attempt_at <= clock_timestamp() AS is_eligible
 FROM {attempts}
 WHERE source = %(source)s
 LIMIT %(most)s;
 
 -- name: read_attempts
--- Returns the retry counters of claimed messages. Runs after the claim, as a statement of its own:
--- its snapshot must be newer than the claim's locks, or two sweeps could both count one failure.
--- Takes no locks.
+-- Returns the retry counters of claimed messages. Runs after the claim, as a statement of its own: its snapshot
+-- must be newer than the claim's locks, or two sweeps could both count one failure.
 SELECT message_key::text AS message_key, attempts, next_attempt_at <= clock_timestamp() AS is_eligible
 FROM {attempts}
 WHERE source = %(source)s AND message_key = ANY(%(keys)s::uuid[]);
 
 -- name: reserve
--- Reserves so many seconds of a limit, after those that are reserved already. Returns after how many
--- seconds they begin. Locks the limit's row; waits for others that reserve.
+-- Reserves so many seconds of a limit after those that are reserved already, and returns after how many seconds
+-- they begin. Waits for others that reserve.
 INSERT INTO {limits} AS l (source, pattern, free_at)
 VALUES (
     %(source)s, %(pattern)s, clock_timestamp() + %(seconds)s::float8 * interval '1 second'
@@ -119,30 +113,28 @@ RETURNING greatest(
 ) AS wait_seconds;
 
 -- name: set_lock_wait
--- Sets how long this transaction waits for a lock from now on. Returns the value before and the new
--- one.
+-- Sets how long this transaction waits for a lock from now on; returns the value before and the new one.
 SELECT current_setting('lock_timeout') AS before, set_config('lock_timeout', %(wait)s, true) AS after;
 
 -- name: set_idle_wait
--- Sets for how long a client of this session may send nothing within a transaction before the server
--- ends it. Returns the new value.
+-- Sets how long a client of this session may send nothing within a transaction before the server ends it, and
+-- returns the new value.
 SELECT set_config('idle_in_transaction_session_timeout', %(wait)s, false) AS after;
 
 -- name: lock_sweep_counters
--- Returns how many messages the sweep has exhausted. Locks the sweep's row until this transaction
--- ends, so that the sweep's slices count one after another.
+-- Returns how many messages the sweep has exhausted. Locks the sweep's row until this transaction ends, so that
+-- its slices count one after another.
 SELECT exhausted FROM {sweeps} WHERE sweep_id = %(sweep_id)s FOR NO KEY UPDATE;
 
 -- name: journal_exhausted
--- Journals messages that are out of attempts. Their headers and bodies are copied from their rows,
--- whose locks this transaction holds.
--- Seconds and microseconds are added one after the other: an interval is multiplied in floating point,
--- which is exact for each, and not for the microseconds since year 1.
+-- Journals messages that are out of attempts, whole: headers and bodies come from their rows, whose locks this
+-- transaction holds.
 INSERT INTO {journal} (
     sweep_id, slice, kind, message_key, message_id, message_type, destination, queue, due,
     dispatched_at, attempts, first_failed_at, error_class, error_text, stack, headers, body
 )
 SELECT %(sweep_id)s, %(slice)s, 'exhausted', d.{id}, e.message_id, e.message_type, e.destination, e.queue,
+       -- One after the other: an interval is multiplied in floating point, exact for each, not for their sum.
        timestamptz 'epoch' + (e.instant_us / 1000000) * interval '1 second'
            + mod(e.instant_us, 1000000) * interval '1 microsecond',
        %(dispatched_at)s, e.attempts,
@@ -160,17 +152,15 @@ JOIN {delayed} d ON d.{id} = e.message_key
 LEFT JOIN {attempts} a ON a.source = %(source)s AND a.message_key = e.message_key;
 
 -- name: remove
--- Removes claimed messages. This transaction holds their locks.
+-- Removes claimed messages, whose locks this transaction holds.
 DELETE FROM {delayed} WHERE {id} = ANY(%(keys)s::uuid[]);
 
 -- name: clear_attempts
--- Deletes the retry counters of messages that leave the store. This transaction holds the messages'
--- locks.
+-- Deletes the retry counters of messages that leave the store, whose locks this transaction holds.
 DELETE FROM {attempts} WHERE source = %(source)s AND message_key = ANY(%(keys)s::uuid[]);
 
 -- name: raise_attempts
--- Counts one failure for each of these messages: raises its retry counter, or inserts one. This
--- transaction holds the messages' locks.
+-- Counts one failure for each of these messages, whose locks this transaction holds.
 INSERT INTO {attempts} AS counted (
     source, message_key, message_id, destination, attempts,
     first_failed_at, last_failed_at, next_attempt_at, error_class, error_text
@@ -191,13 +181,12 @@ ON CONFLICT (source, message_key) DO UPDATE SET
     error_text = excluded.error_text;
 
 -- name: add_exhausted
--- Adds to the sweep's counts of exhausted messages and of messages over the limit. Locks the
--- sweep's row until this transaction ends.
+-- Adds to the sweep's counts of exhausted messages and of messages over the limit.
 UPDATE {sweeps} SET exhausted = exhausted + %(exhausted)s, over_limit = over_limit + %(over_limit)s
 WHERE sweep_id = %(sweep_id)s;
 
 -- name: journal_batch
--- Journals what a batch did, in the batch's own transaction. Locks the new row only.
+-- Journals what a batch did, in the batch's own transaction.
 INSERT INTO {journal} (
     sweep_id, slice, kind, dispatched, failed, body_bytes, attempts_changed, lateness_ms, outcomes
 ) VALUES (
@@ -206,8 +195,7 @@ INSERT INTO {journal} (
 );
 
 -- name: journal_slice
--- Journals the end of a slice: its account, the reason if the slice was cut, and the circuit breakers
--- that opened. Locks the new row only.
+-- Journals the end of a slice: its account, why it was cut, and the circuit breakers that opened.
 INSERT INTO {journal} (
     sweep_id, slice, kind, given, claimed, skipped, gone, later, held, "left", reason, breakers
 ) VALUES (
@@ -216,8 +204,7 @@ INSERT INTO {journal} (
 );
 
 -- name: fetch_next_due
--- Returns the eligible message that has been due longest. Locks it until this transaction ends;
--- skips rows that others hold. `instant_us` is the instant at which it is due, as in a claim.
+-- Returns and locks the eligible message that has been due longest; skips rows that others hold.
 SELECT d.{id}::text AS id, d.{headers} AS headers, d.{body} AS body, {destination} AS destination,
        {{due_and_instant}}
 FROM {delayed} d
@@ -228,21 +215,18 @@ LIMIT 1
 FOR UPDATE OF d SKIP LOCKED;
 
 -- name: find_message
--- Returns a message's key if the message is still there. Locks it until this transaction ends;
--- waits for others that hold it.
+-- Returns a message's key if it is still there. Locks it until this transaction ends; waits for who holds it.
 SELECT d.{id}::text AS id FROM {delayed} d WHERE d.{id} = %(key)s::uuid FOR UPDATE OF d;
 
 -- name: store_message
--- Stores a message until an instant, as the transport does, and returns its key. The cast to
--- timestamptz depends on the session's time zone, so this must run in the writers' time zone. Locks
--- the new row only.
+-- Stores a message until an instant, as the transport does, and returns its key. The cast to timestamptz
+-- depends on the session's zone, so this must run in the writers'.
 INSERT INTO {delayed} (headers, body, due)
 VALUES (%(headers)s, %(body)s, timestamptz (%(due)s::timestamptz AT TIME ZONE 'UTC'))
 RETURNING id::text AS id;
 
 -- name: store_timeout
 -- Stores a timeout until an instant, as SQL persistence does: its Time is the clock time in UTC.
--- Locks the new row only.
 INSERT INTO {delayed} (
     "Id", "Destination", "SagaId", "State", "Time", "Headers", "PersistenceVersion"
 )
@@ -252,9 +236,8 @@ VALUES (
 );
 
 -- name: send_later
--- Stores a message until a delay has passed, as the transport does. The cast to timestamptz and
--- whole days depend on the session's time zone, so this must run in the writers' time zone. Locks
--- the new row only.
+-- Stores a message until a delay has passed, as the transport does. The cast to timestamptz and whole days
+-- depend on the session's zone, so this must run in the writers'.
 INSERT INTO {delayed} (headers, body, due)
 VALUES (
     %(headers)s, %(body)s,

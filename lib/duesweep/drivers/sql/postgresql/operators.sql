@@ -2,11 +2,12 @@
 -- lock on the table (ACCESS SHARE) is one that no sweep and no mover waits for.
 
 -- name: set_first_rows_fast
--- Sets that a cursor's first rows matter in this transaction, not its last ones. Otherwise the planner
--- could sort all messages, although the index on Due has them in order. Returns the new value.
+-- Sets that a cursor's first rows matter, not its last ones. Else the planner could sort all messages, although
+-- the index on Due has them in order. Returns the new value.
 SELECT set_config('cursor_tuple_fraction', '0.00001', true) AS fraction;
 
 -- fragment: from_with_instants
+-- A Due after the year 290000, whose microseconds no bigint holds, is shown as that.
 FROM {delayed} d
 CROSS JOIN LATERAL (SELECT least(d.{due}{utc}, '290000-01-01 00:00:00+00'::timestamptz) AS due) c
 CROSS JOIN LATERAL (
@@ -14,19 +15,15 @@ CROSS JOIN LATERAL (
 ) i
 
 -- name: look
--- Returns the messages that are due in a span, those with the earliest Due first, without those that have
--- none. There is no other order within one Due: then the server would have to sort all messages that
--- share it. `first` (included) and `last` (not included) are instants; NULL: no limit. `instant_us` is
--- the instant at which a message is due, as in a claim. The index takes Dues from three hours around
--- the span, since clocks in the writers' zone may have changed in it; the instants decide. A Due
--- after the year 290000, whose microseconds no bigint holds, is shown as that. `body` is NULL. Takes no
--- locks on rows.
+-- Returns the messages due from the instant `first` to before `last` (NULL: no limit), the earliest Due first.
+-- There is no order within one Due: the server would have to sort all messages that share it.
 SELECT d.{id}::text AS id, d.{headers} AS headers, NULL::bytea AS body, {destination} AS destination,
        coalesce(octet_length(d.{body}), 0) AS body_bytes,
        CASE WHEN isfinite(d.{due}) THEN {{micros: c.due}} END AS due_us,
        CASE WHEN isfinite(d.{due}) THEN {{micros: i.instant}} END AS instant_us
 {{from_with_instants}}
 WHERE d.{due} IS NOT NULL
+  -- The index takes three hours more: clocks may have changed in the span. The instants decide.
   AND (%(first)s::timestamptz IS NULL OR (
         d.{due} >= ((%(first)s::timestamptz AT TIME ZONE 'UTC' - interval '3 hours')
             AT TIME ZONE %(zone)s::text){utc}
@@ -40,15 +37,14 @@ WHERE d.{due} IS NOT NULL
 ORDER BY d.{due};
 
 -- name: look_timeless
--- Returns the messages without a Due, as `look` does. Takes no locks on rows.
+-- Returns the messages without a Due, as `look` does.
 SELECT d.{id}::text AS id, d.{headers} AS headers, NULL::bytea AS body, {destination} AS destination,
        coalesce(octet_length(d.{body}), 0) AS body_bytes, NULL::bigint AS due_us, NULL::bigint AS instant_us
 FROM {delayed} d
 WHERE d.{due} IS NULL;
 
 -- name: find
--- Returns the messages with these keys, as `look` does; with their bodies if `with_body` is true. Takes
--- no locks on rows.
+-- Returns the messages with these keys, as `look` does; with their bodies if `with_body` is true.
 SELECT d.{id}::text AS id, d.{headers} AS headers, CASE WHEN %(with_body)s THEN d.{body} END AS body,
        {destination} AS destination, coalesce(octet_length(d.{body}), 0) AS body_bytes,
        CASE WHEN isfinite(d.{due}) THEN {{micros: c.due}} END AS due_us,
@@ -57,16 +53,14 @@ SELECT d.{id}::text AS id, d.{headers} AS headers, CASE WHEN %(with_body)s THEN 
 WHERE d.{id} = ANY(%(keys)s::uuid[]);
 
 -- name: read_failures
--- Returns the retry counters of these messages: how often each has failed, when it is eligible again,
--- and its last error. Takes no locks on rows.
+-- Returns how often each of these messages has failed, when it is eligible again, and its last error.
 SELECT message_key::text AS message_key, attempts, next_attempt_at, error_text
 FROM {attempts}
 WHERE source = %(source)s AND message_key = ANY(%(keys)s::uuid[]);
 
 -- name: count_buckets
--- Returns how many messages are due before the first of these instants (bucket 0), from the first to
--- before the second (1), and so on. Messages without a Due are in the last bucket. Buckets without
--- messages have no row. Takes no locks on rows.
+-- Returns how many messages are due before the first of these instants (bucket 0), before the second (1), and so
+-- on. The last holds those without a Due too; a bucket without messages has no row.
 SELECT coalesce(width_bucket(d.{due}, b.dues), cardinality(b.dues)) AS bucket, count(*) AS messages
 FROM {delayed} d
 CROSS JOIN (
@@ -79,9 +73,8 @@ CROSS JOIN (
 GROUP BY 1;
 
 -- name: hold
--- Returns the messages of these keys that are still there, due or not, as `claim` does; a Due beyond the
--- year 290,000, whose microseconds no bigint holds, as in that year. Locks them until this transaction
--- ends; skips rows that others hold.
+-- Returns and locks the messages of these keys that are still there, due or not, as `claim` does; skips rows
+-- that others hold. A Due after the year 290000 is shown as in `look`.
 SELECT d.{id}::text AS id, d.{headers} AS headers, d.{body} AS body, {destination} AS destination,
        CASE WHEN isfinite(d.{due}) THEN {{micros: c.due}} END AS due_us,
        CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM {{instant: c.due; {{as_utc: c.due}} }}) * 1000000)::bigint END AS instant_us
@@ -91,13 +84,13 @@ WHERE d.{id} = ANY(%(keys)s::uuid[])
 FOR UPDATE OF d SKIP LOCKED;
 
 -- name: count_present
--- Returns how many of these messages are there, whoever holds them. Runs after `hold`, as a statement of
--- its own. Takes no locks.
+-- Returns how many of these messages are there, whoever holds them. Runs after `hold`, as a statement of its
+-- own.
 SELECT count(*) AS present FROM {delayed} d WHERE d.{id} = ANY(%(keys)s::uuid[]);
 
 -- name: journal_cancelled
--- Journals messages that are cancelled. Their headers and bodies are copied from their rows, whose locks
--- this transaction holds.
+-- Journals messages that are cancelled, whole: headers and bodies come from their rows, whose locks this
+-- transaction holds.
 INSERT INTO {changes} (
     sweep_id, change, changed_us, message_key, message_id, message_type, destination, due_before_us,
     attempts, body_bytes, headers, body
@@ -111,9 +104,8 @@ FROM unnest(
 JOIN {delayed} d ON d.{id} = c.message_key;
 
 -- name: reschedule
--- Gives messages a new Due: UTC's clock time at an instant, as the writers' clock would show it, which is
--- how the transport stores an instant. Returns the instant at which each is due now, as a claim does: in
--- the hour of a clock change it can differ. This transaction holds the messages' locks.
+-- Gives messages a new Due: UTC's clock time at an instant, as the writers' clock would show it. Returns the
+-- instant at which each is due now: in the hour of a clock change it can differ.
 UPDATE {delayed} d
 SET {due} = ((n.due AT TIME ZONE 'UTC') AT TIME ZONE %(zone)s::text){utc}
 FROM unnest(%(keys)s::uuid[], %(dues)s::timestamptz[]) AS n (message_key, due)
@@ -123,7 +115,7 @@ RETURNING d.{id}::text AS id,
               AS instant_us;
 
 -- name: read_instants
--- Returns the instant at which each of these messages is due. Takes no locks.
+-- Returns the instant at which each of these messages is due.
 SELECT d.{id}::text AS id,
        {{micros: {{as_utc: d.{due}{utc}}} }}
            AS instant_us
@@ -131,14 +123,14 @@ FROM {delayed} d
 WHERE d.{id} = ANY(%(keys)s::uuid[]);
 
 -- name: postpone_attempts
--- Lets messages in back-off be tried again at their new Dues. This transaction holds the messages' locks.
+-- Lets messages in back-off be tried again at their new Dues.
 UPDATE {attempts} a
 SET next_attempt_at = n.due
 FROM unnest(%(keys)s::uuid[], %(dues)s::timestamptz[]) AS n (message_key, due)
 WHERE a.source = %(source)s AND a.message_key = n.message_key;
 
 -- name: journal_changes
--- Journals changes without headers and bodies. Locks the new rows only.
+-- Journals changes without headers and bodies.
 INSERT INTO {changes} (
     sweep_id, change, changed_us, message_key, message_id, message_type, destination, due_before_us,
     due_after_us, queue, "of", new_key, attempts, body_bytes
@@ -155,7 +147,7 @@ FROM unnest(
 );
 
 -- name: pause
--- Pauses destinations, or changes a pause. Locks its row.
+-- Pauses destinations, or changes a pause.
 INSERT INTO {pauses} AS p (source, pattern, until_at, given_by, reason)
 VALUES (%(source)s, %(pattern)s, %(until)s::timestamptz, %(given_by)s, %(reason)s)
 ON CONFLICT (source, pattern) DO UPDATE SET
@@ -165,27 +157,26 @@ ON CONFLICT (source, pattern) DO UPDATE SET
     reason = excluded.reason;
 
 -- name: resume
--- Ends a pause. Locks its row.
+-- Ends a pause of destinations.
 DELETE FROM {pauses} WHERE source = %(source)s AND pattern = %(pattern)s;
 
 -- name: read_pauses
--- Returns the pauses in force, and the server's time. Takes no locks.
+-- Returns the pauses in force.
 SELECT pattern, paused_at, until_at, given_by, reason
 FROM {pauses}
 WHERE source = %(source)s AND (until_at IS NULL OR until_at > clock_timestamp())
 ORDER BY pattern;
 
 -- name: drop_old_pauses
--- Deletes pauses that have ended. Locks their rows.
+-- Deletes pauses that have ended.
 DELETE FROM {pauses} WHERE source = %(source)s AND until_at <= clock_timestamp();
 
 -- name: stored_keys
--- Returns the keys of all messages, in no order. Takes no locks on rows.
+-- Returns the keys of all messages, in no order.
 SELECT d.{id}::text AS message_key FROM {delayed} d;
 
 -- name: gone_counters
--- Returns the keys of retry counters whose messages are not stored any more, up to so many. Takes no
--- locks on rows.
+-- Returns the keys of retry counters whose messages are not stored any more, up to `most`.
 SELECT a.message_key::text AS message_key
 FROM {attempts} a
 WHERE a.source = %(source)s AND NOT EXISTS (SELECT FROM {delayed} d WHERE d.{id} = a.message_key)
@@ -193,34 +184,33 @@ ORDER BY a.message_key
 LIMIT %(most)s;
 
 -- name: unsettled_work
--- Returns the sweeps and commands of a source that are not settled yet, with their starts, oldest first.
--- Takes no locks on rows.
+-- Returns the sweeps and commands of a source that are not settled, and when they started, oldest first.
 SELECT sweep_id, started_at FROM {sweeps} WHERE source = %(source)s ORDER BY started_at;
 
 -- name: orphaned_journal
--- Returns the ids of sweeps and commands that have rows in the journal, and no row of their own; nobody
--- settles such rows. Takes no locks on rows.
+-- Returns the ids of sweeps and commands that have rows in the journal and no row of their own: nobody
+-- settles these.
 SELECT j.sweep_id
 FROM (SELECT sweep_id FROM {journal} UNION SELECT sweep_id FROM {changes}) j
 WHERE NOT EXISTS (SELECT FROM {sweeps} s WHERE s.sweep_id = j.sweep_id)
 ORDER BY j.sweep_id;
 
 -- name: dropped_sources
--- Returns the sources whose delayed table does not exist any more, with the number of their sweeps and
--- commands that are not settled. Takes no locks on rows.
+-- Returns the sources whose delayed table does not exist any more, and how many of their sweeps and commands
+-- are not settled.
 SELECT b.source, b.delayed, (SELECT count(*) FROM {sweeps} s WHERE s.source = b.source) AS unsettled
 FROM {bindings} b
 WHERE to_regclass(b.delayed) IS NULL
 ORDER BY b.source;
 
 -- name: forget_attempts
--- Deletes all retry counters of a source. Locks these rows.
+-- Deletes all retry counters of a source.
 DELETE FROM {attempts} WHERE source = %(source)s;
 
 -- name: forget_pauses
--- Deletes all pauses of a source. Locks these rows.
+-- Deletes all pauses of a source.
 DELETE FROM {pauses} WHERE source = %(source)s;
 
 -- name: forget_limits
--- Deletes what is reserved of a source's limits. Locks these rows.
+-- Deletes what is reserved of a source's limits.
 DELETE FROM {limits} WHERE source = %(source)s;

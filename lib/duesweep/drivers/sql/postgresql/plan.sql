@@ -1,13 +1,12 @@
 -- Plan: the horizon, what is due and eligible, and how it is cut into slices. In a sweep's order.
 
 -- name: session_zone
--- Returns the session's time zone and where this setting comes from. Takes no locks.
+-- Returns the session's time zone and where this setting comes from.
 SELECT setting AS zone, source FROM pg_settings WHERE name = 'TimeZone';
 
 -- name: writer_zones
--- Returns the roles that write to the delayed table (its owner, and each role that may log in and
--- insert), and the time zone that the settings of each role or of the database give it. NULL: the
--- server's default applies. Takes no locks.
+-- Returns the roles that may write to the delayed table (its owner, and who may log in and insert), and the
+-- time zone that settings of the role or of the database give each. NULL: the server's default.
 SELECT r.rolname AS role, r.rolname = current_user AS is_sweeper, r.rolsuper AS is_superuser,
        c.relowner = r.oid AS is_owner,
        (
@@ -29,9 +28,8 @@ WHERE n.nspname = %(schema)s AND c.relname = %(table)s;
 SELECT set_config('TimeZone', %(zone)s, true) AS zone;
 
 -- name: horizon
--- Returns the horizon and the server's time. NServiceBus's own predicate (Due < now() AT TIME ZONE
--- 'UTC') treats a message as due if its Due is before the horizon. That predicate depends on the
--- session's time zone, so this must run in the writers' time zone. Takes no locks.
+-- Returns the horizon by NServiceBus's own predicate, Due < now() AT TIME ZONE 'UTC', and the server's time.
+-- The predicate depends on the session's zone, so this must run in the writers'.
 SELECT timezone('UTC', now())::timestamptz AS horizon, now() AS server_time;
 
 -- fragment: not_paused
@@ -40,6 +38,7 @@ SELECT timezone('UTC', now())::timestamptz AS horizon, now() AS server_time;
 )))
 
 -- fragment: not_in_back_off
+-- By `statement_timestamp()` the planner reads the counters once, by `clock_timestamp()` for each message.
 NOT EXISTS (
   SELECT FROM {attempts} a
   WHERE a.source = %(source)s AND a.message_key = d.{id} AND a.next_attempt_at > $1
@@ -50,8 +49,8 @@ NOT EXISTS (
 AND {{not_in_back_off: $1}}
 
 -- name: find_pending
--- Returns the Due, as an instant, of the message that is due and eligible and has been due longest; NULL
--- if that is before the year 1. No row: there is none. Takes no locks.
+-- Returns the Due, as an instant, of the eligible message that has been due longest; NULL: before the year 1.
+-- No row: there is none.
 SELECT CASE WHEN d.{due}{utc} >= timestamptz '0001-01-02 00:00:00+00' THEN d.{due}{utc} END AS due
 FROM {delayed} d
 WHERE d.{due} < %(horizon)s::timestamptz{utc}
@@ -60,7 +59,7 @@ ORDER BY d.{due}
 LIMIT 1;
 
 -- name: count_pending
--- Returns how many messages are due and eligible. Stops at `most`. Takes no locks.
+-- Returns how many messages are due and eligible. Stops at `most`.
 SELECT count(*) AS pending
 FROM (
     SELECT
@@ -71,13 +70,12 @@ FROM (
 ) eligible;
 
 -- name: count_timeless
--- Returns how many messages have no Time. They never become due. Takes no locks.
+-- Returns how many messages have no Time. They never become due.
 SELECT count(*) AS timeless FROM {delayed} d WHERE d.{due} IS NULL;
 
 -- name: next_due
--- Returns the earliest Due from `since` on, as the instant at which it is due. NULL: there is none.
--- Python's times end at the years 1 and 9999, so no Due is told as earlier or later than that, with
--- two days for time zones. Takes no locks.
+-- Returns the earliest Due from `since` on, as an instant; NULL: there is none. It is kept within Python's
+-- years, 1 to 9999, with two days for time zones.
 SELECT CASE WHEN earliest.due IS NOT NULL THEN
            (least(greatest(earliest.due, '0001-01-03 00:00:00+00'), '9999-12-29 00:00:00+00')
                AT TIME ZONE %(zone)s::text) AT TIME ZONE 'UTC'
@@ -89,17 +87,16 @@ FROM (
 ) earliest;
 
 -- name: count_stored
--- Returns how many messages the store holds. Takes no locks.
+-- Returns how many messages the store holds.
 SELECT count(*) AS stored FROM {delayed};
 
 -- name: count_stored_since
--- Returns how many messages have this Due or a later one. Takes no locks.
+-- Returns how many messages have this Due or a later one.
 SELECT count(*) AS stored FROM {delayed} d WHERE d.{due} >= %(since)s::timestamptz{utc};
 
 -- name: due_destinations
--- Returns where due and eligible messages go, and how many go there. Looks at the 10,000 of them
--- that have been due longest. Returns at most 100 destinations, those with the most messages first.
--- Takes no locks.
+-- Returns the destinations of the 10,000 eligible messages that have been due longest, and how many go to
+-- each: at most 100, those with the most messages first.
 SELECT destination, count(*) AS messages
 FROM (
     SELECT {destination} AS destination
@@ -115,8 +112,8 @@ ORDER BY messages DESC, destination
 LIMIT 100;
 
 -- name: stored_destinations
--- Returns where all messages with a Due go, due or not, and how many go there. Returns at most
--- 1,000 destinations, those with the most messages first. Reads the whole table. Takes no locks.
+-- Returns the destinations of all messages with a Due, and how many go to each: at most 1,000, those with
+-- the most messages first. Reads the whole table.
 SELECT {destination} AS destination, count(*) AS messages
 FROM {delayed} d
 WHERE {destination} <> '' AND d.{due} IS NOT NULL
@@ -125,8 +122,7 @@ ORDER BY messages DESC, destination
 LIMIT 1000;
 
 -- name: estimate_rows
--- Returns about how many rows a table and its partitions hold, by the planner's statistics and the
--- tables' sizes. Takes no locks.
+-- Returns about how many rows a table and its partitions hold, by the planner's statistics and the sizes.
 SELECT coalesce(sum(greatest(c.reltuples, pg_relation_size(c.oid) / 2000)), 0)::bigint AS rows
 FROM pg_class t
 JOIN pg_namespace n ON n.oid = t.relnamespace
@@ -137,10 +133,8 @@ JOIN pg_class c ON c.oid = part.oid
 WHERE n.nspname = %(schema)s AND t.relname = %(table)s;
 
 -- name: plan_bounds
--- Returns the first Due and id of each slice, and how many messages are due and eligible in all. There
--- are at most so many slices, and fewer if they would have less than `least_rows`; but none has more
--- than `most_rows`. They have equal size. The order is by Due and id, so that messages with one Due
--- can go to several slices. Takes no locks.
+-- Returns the first Due and id of each slice, and how many messages are due and eligible in all. Slices are
+-- equal: `slices` at most, fewer if below `least_rows`, more if above `most_rows`. A Due can span several.
 SELECT due::text AS due, id::text AS id, total
 FROM (
     SELECT pending.*, greatest(
@@ -160,13 +154,8 @@ WHERE position %% ((total - 1) / slices + 1) = 0
 ORDER BY position;
 
 -- name: plan_claim_keys
--- Returns the keys of due and eligible messages, oldest first, a thousand in a row. `claim_keys`
--- are the keys and `sizes` the messages' bytes, both separated by commas; `total` counts the keys
--- in all rows of the slice. A slice without keys has a row too: so the task can tell an empty slice
--- from a read that broke off. Spark runs this over JDBC as a subquery, with a condition on `slice`
--- for each partition. It can bind no values, so the horizon and the source are literals, and the
--- slices' bounds are put into the text. `statement_timestamp`, unlike `clock_timestamp`, lets the
--- planner read the retry counters once, and not once for each message. Takes no locks.
+-- Returns the keys of due and eligible messages and their bytes, oldest first, a thousand in a row, and how
+-- many the slice has. An empty slice has a row: so a task can tell it from a read that broke off.
 SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total
 FROM (VALUES /* bounds */) AS s (slice, first_due, first_id, end_due, end_id)
 LEFT JOIN LATERAL (
@@ -196,5 +185,5 @@ LEFT JOIN LATERAL (
 ) chunk ON true
 
 -- name: read_slice
--- Returns the claim keys of one slice, as `plan_claim_keys` does. Takes no locks.
+-- Returns the claim keys of one slice, as `plan_claim_keys` does.
 SELECT claim_keys, sizes, total FROM ({query}) AS due_messages WHERE slice = {slice};

@@ -10,23 +10,20 @@ HAVING array_agg(a.attname || ' ' || format_type(a.atttypid, NULL)) @> %(typed)s
    AND array_agg(a.attname::text) @> %(named)s::text[]
 
 -- name: queue_tables
--- Returns all tables of the database that have the columns of a queue table. Takes no locks.
+-- Returns all tables of the database that have the columns of a queue table.
 SELECT n.nspname AS schema, c.relname AS table
 {{from_queue_tables: n.nspname, c.relname}};
 
 -- name: lock_creation
--- Waits for an advisory lock, and holds it until this transaction ends. What it returns means
--- nothing.
+-- Waits for an advisory lock, and holds it until this transaction ends. What it returns means nothing.
 SELECT pg_advisory_xact_lock(%(lock_key)s);
 
 -- fragment: one_creates
--- IF NOT EXISTS alone fails when two sessions create one table at once.
 DO $$BEGIN PERFORM pg_advisory_xact_lock(hashtextextended('duesweep/create', 0)); END$$;
 
 -- name: create_queue
--- Creates a queue table as the transport does, unless it exists. An advisory lock, which its
--- transaction holds, lets one session at a time do so: IF NOT EXISTS alone fails when two sessions
--- create one table at once.
+-- Creates a queue table as the transport does, unless it exists. An advisory lock, which its transaction holds, lets
+-- one session at a time do so: IF NOT EXISTS alone fails when two sessions create one table at once.
 {{one_creates}}
 CREATE TABLE IF NOT EXISTS {queue} (
     id uuid NOT NULL PRIMARY KEY,
@@ -44,7 +41,6 @@ ALTER TABLE {queue} ADD COLUMN IF NOT EXISTS bodystring text
 
 -- name: send
 -- Appends a message to a queue table. Without a time to be received, the message never expires.
--- Locks the new row only.
 INSERT INTO {queue} (id, expires, headers, body)
 VALUES (
     %(id)s,
@@ -54,29 +50,27 @@ VALUES (
 );
 
 -- name: receive
--- Returns the first message that nobody holds, its expiry and the server's time, and removes the
--- message. No row: there is nothing to receive. Locks the message's row; skips locked rows; never
--- waits.
+-- Returns and removes the first message that nobody holds, with its expiry and the server's time. No row:
+-- there is none. Never waits.
 DELETE FROM {queue}
 WHERE id = (SELECT id FROM {queue} ORDER BY seq LIMIT 1 FOR UPDATE SKIP LOCKED)
 RETURNING id, headers, body, expires, now() AT TIME ZONE 'UTC' AS utc_now;
 
 -- name: peek
--- Returns about how many messages nobody holds, at most a batch: the distance between the numbers
--- of the first and the last, so gaps count too. Skips locked rows. Locks these two rows until the
--- transaction ends; receivers skip them meanwhile.
+-- Returns about how many messages nobody holds, at most a batch: gaps between the first and the last number
+-- count too. Locks these two rows until the transaction ends; receivers skip them.
 SELECT least(coalesce(
     (SELECT seq FROM {queue} ORDER BY seq DESC LIMIT 1 FOR KEY SHARE SKIP LOCKED)
     - (SELECT seq FROM {queue} ORDER BY seq LIMIT 1 FOR KEY SHARE SKIP LOCKED) + 1, 0
 ), %(batch)s) AS messages;
 
 -- name: purge
--- Removes at most a batch of messages, oldest first. Locks their rows; skips locked rows.
+-- Removes at most a batch of messages, oldest first; skips locked rows.
 DELETE FROM {queue}
 WHERE id = ANY(ARRAY(SELECT id FROM {queue} ORDER BY seq LIMIT %(batch)s FOR UPDATE SKIP LOCKED));
 
 -- name: purge_expired
--- Removes at most a batch of expired messages. Locks their rows; skips locked rows.
+-- Removes at most a batch of expired messages; skips locked rows.
 DELETE FROM {queue}
 WHERE id = ANY(ARRAY(
     SELECT id FROM {queue} WHERE expires < now() AT TIME ZONE 'UTC'
@@ -95,15 +89,15 @@ CREATE TABLE IF NOT EXISTS {subscriptions} (
 ) WITH (fillfactor=100);
 
 -- name: subscribe
--- Subscribes an endpoint to a topic, or replaces the address of its subscription. Locks that row.
+-- Subscribes an endpoint to a topic, or replaces the address of its subscription.
 INSERT INTO {subscriptions} (queueaddress, endpoint, topic)
 VALUES (%(queue_address)s, %(endpoint)s, %(topic)s)
 ON CONFLICT (endpoint, topic) DO UPDATE SET queueaddress = excluded.queueaddress;
 
 -- name: unsubscribe
--- Removes an endpoint's subscription to a topic. Locks that row.
+-- Removes an endpoint's subscription to a topic.
 DELETE FROM {subscriptions} WHERE endpoint = %(endpoint)s AND topic = %(topic)s;
 
 -- name: list_subscribers
--- Returns the addresses that subscribe to a topic, each once. Takes no locks.
+-- Returns the addresses that subscribe to a topic, each once.
 SELECT DISTINCT queueaddress AS queue_address FROM {subscriptions} WHERE topic = %(topic)s;

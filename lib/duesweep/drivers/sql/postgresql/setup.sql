@@ -2,20 +2,19 @@
 -- a source is bound to, and what `doctor` asks. Queue tables are in queue.sql.
 
 -- name: describe_session
--- Returns whether the session is read-only, and the database's encoding. Takes no locks.
+-- Returns whether the session is read-only, and the database's encoding.
 SELECT current_setting('transaction_read_only') = 'on' AS is_read_only,
        current_setting('server_encoding') AS encoding;
 
 -- name: describe_schema
 -- Returns whether the session may create tables in a schema. No row: the schema does not exist.
--- Takes no locks.
 SELECT has_schema_privilege(oid, 'USAGE') AND has_schema_privilege(oid, 'CREATE') AS may_create
 FROM pg_namespace
 WHERE nspname = %(schema)s;
 
 -- name: describe_table
--- Returns a table's kind, its owner, its comment, the names and the types of its columns, and the
--- rights on it that the session lacks. No row: the table does not exist. Takes no locks.
+-- Returns a table's kind, owner, comment and columns, and the rights on it that the session lacks. No row:
+-- the table does not exist.
 SELECT c.relkind::text AS kind, pg_get_userbyid(c.relowner) AS owner, obj_description(c.oid, 'pg_class') AS mark,
        ARRAY(
            SELECT a.attname::text
@@ -37,7 +36,7 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %(schema)s AND c.relname = %(table)s;
 
 -- name: similar_tables
--- Returns the schemas and names of tables whose names end alike, at most 1,000. Takes no locks.
+-- Returns the schemas and names of tables whose names end alike, at most 1,000.
 SELECT n.nspname AS schema, c.relname AS name
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p') AND right(c.relname, length(%(ending)s)) = %(ending)s
@@ -45,8 +44,7 @@ ORDER BY n.nspname, c.relname
 LIMIT 1000;
 
 -- name: describe_indexes
--- Returns the first column of each index of a table that can find ranges, and whether the index
--- leaves rows out. Takes no locks.
+-- Returns the first column of each index of a table that can find ranges, and whether it leaves rows out.
 SELECT a.attname AS column_name, i.indpred IS NOT NULL AS is_partial
 FROM pg_index i
 JOIN pg_class c ON c.oid = i.indrelid
@@ -212,21 +210,21 @@ ALTER TABLE {journal} ALTER COLUMN outcomes SET STORAGE EXTERNAL;
 ALTER TABLE {journal} ALTER COLUMN lateness_ms SET STORAGE EXTERNAL;
 
 -- name: read_binding
--- Returns a source's delayed table and the ledger that the source is bound to. Takes no locks.
+-- Returns a source's delayed table and the ledger that the source is bound to.
 SELECT delayed, ledger_id FROM {bindings} WHERE source = %(source)s;
 
 -- name: bind
--- Binds a source, which is a delayed table, to a ledger, unless the source is bound already. Waits
--- for another session that binds the same source.
+-- Binds a source, which is a delayed table, to a ledger, unless it is bound already. Waits for a session
+-- that binds the same source.
 INSERT INTO {bindings} (source, delayed, ledger_id) VALUES (%(source)s, %(delayed)s, %(ledger_id)s)
 ON CONFLICT (source) DO NOTHING;
 
 -- name: unbind
--- Removes a source's binding to its ledger. Locks that row.
+-- Removes a source's binding to its ledger.
 DELETE FROM {bindings} WHERE source = %(source)s;
 
 -- name: doctor_server
--- Returns the server's version, whether it is a replica, and this session's role. Takes no locks.
+-- Returns the server's version, whether it is a replica, and this session's role.
 SELECT current_setting('server_version') AS version,
        current_setting('server_version_num')::integer AS version_number,
        pg_is_in_recovery() AS is_replica, current_user::text AS role;
@@ -236,8 +234,7 @@ SELECT current_setting('server_version') AS version,
 SELECT clock_timestamp() AS now, pg_backend_pid() AS backend;
 
 -- name: doctor_zone
--- Returns how many minutes a time zone is ahead of UTC in the coming year, at the least and at the
--- most.
+-- Returns how many minutes a time zone is ahead of UTC in the coming year, at least and at most.
 SELECT min(minutes) AS least, max(minutes) AS most
 FROM (
     SELECT (EXTRACT(EPOCH FROM (moment AT TIME ZONE %(zone)s) - (moment AT TIME ZONE 'UTC')) / 60)::integer AS minutes
@@ -245,8 +242,8 @@ FROM (
 ) AS offsets;
 
 -- name: doctor_time_outs
--- Returns the session's time-outs in milliseconds, and where each comes from. Also returns what
--- each is when the session sets nothing, and who that value is set for. Takes no locks.
+-- Returns the session's time-outs in milliseconds and where each comes from; also what each is if the
+-- session sets nothing, and for whom that value is set.
 SELECT s.name, s.setting::bigint AS milliseconds, s.source, s.reset_val::bigint AS default_milliseconds,
        coalesce((
            SELECT CASE
@@ -270,9 +267,8 @@ WHERE s.name IN (
 ORDER BY s.name;
 
 -- name: doctor_sequences
--- Returns the sequence behind `seq` of every table that has the columns of a queue table: its last
--- number (NULL if it is new, or if this role may not read it), its highest number, and whether this
--- role may use it. Takes no locks.
+-- Returns the sequence behind `seq` of every queue table: its last number (NULL: it is new, or this role may
+-- not read it), its highest number, and whether this role may use it.
 WITH queue_tables AS (
     SELECT c.oid, n.nspname AS schema, c.relname AS table
     {{from_queue_tables: c.oid, n.nspname, c.relname}}
@@ -294,8 +290,7 @@ JOIN pg_namespace sn ON sn.oid = sc.relnamespace
 ORDER BY q.schema, q.table;
 
 -- name: doctor_waiting
--- Returns the headers of the messages that are due first, and their destinations if these are a
--- column. Takes no locks.
+-- Returns the headers of the messages that are due first, and their destinations if these are a column.
 SELECT d.{headers} AS headers, {destination} AS destination
 FROM {delayed} d
 WHERE d.{due} IS NOT NULL

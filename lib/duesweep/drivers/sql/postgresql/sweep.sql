@@ -1,5 +1,5 @@
--- Sweep: its life from open to closed, and how it is settled. In that order. An operator's command has
--- a row in the same table, and lives and is settled like a sweep.
+-- Sweep: its life from open to closed, and how it is settled, in that order; an operator's command has a row in
+-- the same table. Nobody changes what is sealed, so the pieces in which it is settled are the same each time.
 
 -- name: try_lock
 -- Returns whether the session now holds this advisory lock. Never waits.
@@ -10,27 +10,27 @@ SELECT pg_try_advisory_lock(%(lock_key)s) AS locked;
 SELECT pg_advisory_unlock(%(lock_key)s) AS unlocked;
 
 -- name: lock_holder
--- Returns the name of the session that holds an advisory lock, and since when it has been idle or busy;
--- the time is null where this role may not see it. Takes no locks.
+-- Returns the name of the session that holds an advisory lock, and since when it has been idle or busy; NULL
+-- where this role may not see it.
 SELECT coalesce(a.application_name, '') AS application, a.state_change AS idle_since
 FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
 WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND a.datname = current_database()
   AND ((l.classid::bigint << 32) | l.objid::bigint) = %(lock_key)s;
 
 -- name: unsettled_sweeps
--- Returns the sweeps and commands of a source that are not settled yet, oldest first. Takes no locks.
+-- Returns the sweeps and commands of a source that are not settled, oldest first.
 SELECT sweep_id, closed_at IS NOT NULL AS is_closed, sealed_at, command IS NOT NULL AS is_command
 FROM {sweeps}
 WHERE source = %(source)s
 ORDER BY started_at;
 
 -- name: read_commands
--- Returns the commands of a source that are not settled. Takes no locks.
+-- Returns the commands of a source that are not settled.
 SELECT sweep_id, command FROM {sweeps} WHERE source = %(source)s AND command IS NOT NULL;
 
 -- name: measure_unsettled
--- Returns how much the journal holds of a source: messages, bytes, and sweeps and commands. Reads the
--- lengths of bodies, not the bodies. Takes no locks.
+-- Returns how many messages, bytes, sweeps and commands the journal holds of a source. Reads the lengths of
+-- bodies, not the bodies.
 SELECT (coalesce(sum(held.messages), 0))::bigint AS messages, (coalesce(sum(held.bytes), 0))::bigint AS bytes,
        count(DISTINCT s.sweep_id) AS sweeps
 FROM {sweeps} s
@@ -48,15 +48,14 @@ LEFT JOIN LATERAL (
 WHERE s.source = %(source)s;
 
 -- name: find_gone_attempts
--- Returns whether there are retry counters of messages that have left the store. Takes no locks.
+-- Returns whether there are retry counters of messages that have left the store.
 SELECT EXISTS (
     SELECT FROM {attempts} a
     WHERE a.source = %(source)s AND NOT EXISTS (SELECT FROM {delayed} d WHERE d.{id} = a.message_key)
 ) AS found;
 
 -- name: prune_attempts
--- Deletes the retry counters of messages that have left the store. Locks these counters; skips
--- those that others hold.
+-- Deletes the retry counters of messages that have left the store; skips those that others hold.
 DELETE FROM {attempts} a
 USING (
     SELECT g.source, g.message_key
@@ -67,31 +66,31 @@ USING (
 WHERE a.source = gone.source AND a.message_key = gone.message_key;
 
 -- name: open_sweep
--- Opens a sweep. Its row is the fence: every batch of the sweep locks it. Locks the new row only.
+-- Opens a sweep. Its row is the fence: every batch of the sweep locks it.
 INSERT INTO {sweeps} (sweep_id, source, horizon, engine, attempts_changed)
 VALUES (%(sweep_id)s, %(source)s, %(horizon)s, %(engine)s, %(attempts_changed)s);
 
 -- name: open_command
--- Opens an operator's command. Its row is the fence, as a sweep's is. Locks the new row only.
+-- Opens an operator's command. Its row is the fence, as a sweep's is.
 INSERT INTO {sweeps} (sweep_id, source, horizon, command, given_by, given_reason)
 VALUES (
     %(sweep_id)s, %(source)s, %(horizon)s, %(command)s, %(given_by)s, %(given_reason)s
 );
 
 -- name: set_planned
--- Stores how many messages each slice was planned with, and by which horizon. Locks the sweep's row.
+-- Stores how many messages each slice was planned with, and by which horizon.
 UPDATE {sweeps} SET planned = %(planned)s, horizon = %(horizon)s
 WHERE sweep_id = %(sweep_id)s AND closed_at IS NULL;
 
 -- name: stop_sweep
--- Lets an open sweep stop after so many milliseconds, unless it stops earlier. Locks the sweep's row;
--- waits for batches that are counting in it.
+-- Lets an open sweep stop after so many milliseconds, unless it stops earlier. Waits for batches that count
+-- in its row.
 UPDATE {sweeps}
 SET stop_at = least(stop_at, clock_timestamp() + %(after_ms)s::float8 * interval '1 millisecond')
 WHERE sweep_id = %(sweep_id)s AND closed_at IS NULL;
 
 -- name: progress
--- Returns what the batches of a sweep have done so far. Takes no locks.
+-- Returns what the batches of a sweep have done so far.
 SELECT count(*) FILTER (WHERE kind = 'batch') AS batches,
        coalesce(sum(dispatched), 0)::bigint AS dispatched,
        coalesce(sum(failed), 0)::bigint + count(*) FILTER (WHERE kind = 'exhausted') AS failed
@@ -99,13 +98,13 @@ FROM {journal}
 WHERE sweep_id = %(sweep_id)s;
 
 -- name: await_batches
--- Returns the sweep if it is still open. Waits for batches in flight; then locks the sweep's row
--- until this transaction ends, so that no other batch can begin.
+-- Returns the sweep if it is still open. Waits for batches in flight, then locks the sweep's row until this
+-- transaction ends, so that no other can begin.
 SELECT sweep_id FROM {sweeps} WHERE sweep_id = %(sweep_id)s AND closed_at IS NULL FOR UPDATE;
 
 -- name: are_batches_over
--- Returns the sweep if it is still open and has no batch in flight. Waits for none; then locks the
--- sweep's row as `await_batches` does.
+-- Returns the sweep if it is still open and has no batch in flight. Waits for none; then locks the sweep's row
+-- as `await_batches` does.
 SELECT sweep_id FROM {sweeps} WHERE sweep_id = %(sweep_id)s AND closed_at IS NULL FOR UPDATE SKIP LOCKED;
 
 -- name: close_sweep
@@ -115,21 +114,20 @@ SET closed_at = clock_timestamp(), abandoned = %(abandoned)s, remaining = %(rema
 WHERE sweep_id = %(sweep_id)s;
 
 -- name: seal
--- Seals a closed sweep: stores when it was first settled. Locks the sweep's row.
+-- Seals a closed sweep: stores when it was first settled.
 UPDATE {sweeps}
 SET sealed_at = clock_timestamp()
 WHERE sweep_id = %(sweep_id)s AND sealed_at IS NULL AND closed_at IS NOT NULL;
 
 -- name: read_sweep
--- Returns how a closed sweep was planned and closed. Takes no locks.
+-- Returns how a closed sweep was planned and closed.
 SELECT sweep_id, source, started_at, closed_at, horizon, planned, over_limit, attempts_changed, abandoned,
        remaining, reason, engine, stop_at
 FROM {sweeps}
 WHERE sweep_id = %(sweep_id)s;
 
 -- name: read_command
--- Returns what a command is, and whether it changed retry counters. No row: it is a sweep. Takes no
--- locks.
+-- Returns what a command is, and whether it changed retry counters. No row: it is a sweep.
 SELECT s.command, s.given_by, s.given_reason, EXISTS (
     SELECT FROM {changes} c
     WHERE c.sweep_id = s.sweep_id AND c.attempts > 0 AND c.change IN ('cancelled', 'rescheduled')
@@ -138,7 +136,7 @@ FROM {sweeps} s
 WHERE s.sweep_id = %(sweep_id)s AND s.command IS NOT NULL;
 
 -- name: total_batches
--- Returns what the batches of a sweep did, one row for each slice. Takes no locks.
+-- Returns what the batches of a sweep did, one row for each slice.
 SELECT slice,
        coalesce(sum(dispatched), 0)::bigint AS dispatched,
        coalesce(sum(failed), 0)::bigint AS failed,
@@ -151,14 +149,13 @@ GROUP BY slice;
 
 -- name: read_slice_ends
 -- Returns the ends of a sweep's slices, oldest first. A slice whose task ran twice can have two.
--- Takes no locks.
 SELECT slice, given, claimed, skipped, gone, later, held, "left", reason, breakers
 FROM {journal}
 WHERE sweep_id = %(sweep_id)s AND kind = 'slice'
 ORDER BY id;
 
 -- name: lateness
--- Returns percentiles of the milliseconds from Due to dispatch in a sealed sweep. Takes no locks.
+-- Returns percentiles of the milliseconds from Due to dispatch in a sealed sweep.
 SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY l.ms) AS p50,
        percentile_disc(0.95) WITHIN GROUP (ORDER BY l.ms) AS p95,
        max(l.ms) AS longest
@@ -166,8 +163,8 @@ FROM {journal} j CROSS JOIN LATERAL unnest(j.lateness_ms) AS l (ms)
 WHERE j.sweep_id = %(sweep_id)s;
 
 -- name: failure_reasons
--- Returns why messages of a closed sweep failed: each reason with its number of messages and one of
--- their destinations, the most frequent first. Takes no locks.
+-- Returns why messages of a closed sweep failed: each reason with its number of messages and one of their
+-- destinations, the most frequent first.
 SELECT f.reason, count(*) AS messages, min(f.destination) AS destination
 FROM (
     SELECT left(j.error_text, 500) AS reason, j.destination
@@ -184,9 +181,7 @@ ORDER BY messages DESC, f.reason
 LIMIT %(most)s::integer;
 
 -- name: read_batches
--- Returns the next batches of a sealed sweep that delivered something, in the order of their ids,
--- with about as many messages as are asked for. Nobody changes a sealed sweep, so the pieces are
--- the same each time. Takes no locks.
+-- Returns the next batches of a sealed sweep that delivered something, with about `messages` messages.
 SELECT id, outcomes
 FROM {journal}
 WHERE sweep_id = %(sweep_id)s AND kind = 'batch' AND outcomes IS NOT NULL AND id > %(after_id)s
@@ -210,9 +205,8 @@ GROUP BY m.piece
 ORDER BY m.piece;
 
 -- name: exhausted_pieces
--- Returns the messages that a sealed sweep exhausted, in pieces of about so many bytes: the first and
--- the last id of each, its messages, and the size of its longest message. Nobody changes a sealed
--- sweep, so the pieces are the same each time. Takes no locks.
+-- Returns the pieces in which a sealed sweep's exhausted messages are settled, of about `piece_bytes`: the
+-- first and the last id of each, its messages, and the bytes of its longest message.
 {{pieces
     SELECT j.id, 1000 + 2 * coalesce(octet_length(j.headers), 0)::bigint + coalesce(octet_length(j.body), 0)
                + coalesce(octet_length(j.error_text), 0) + coalesce(octet_length(j.stack), 0) AS bytes
@@ -221,9 +215,7 @@ ORDER BY m.piece;
 }}
 
 -- name: changes_pieces
--- Returns what a sealed command changed, in pieces of about so many bytes: the first and the last id of
--- each, its changes, and the size of its longest one. Nobody changes a sealed command, so the pieces are
--- the same each time. Takes no locks.
+-- Returns the pieces in which a sealed command's changes are settled, as `exhausted_pieces` does.
 {{pieces
     SELECT c.id,
            1000 + 2 * coalesce(octet_length(c.headers), 0)::bigint + coalesce(octet_length(c.body), 0) AS bytes
@@ -232,9 +224,8 @@ ORDER BY m.piece;
 }}
 
 -- name: read_exhausted
--- Returns a piece of the messages that a sealed sweep exhausted. Times are microseconds since
--- 1970-01-01 UTC, so that no session's time zone changes them. Spark runs this over JDBC as a
--- subquery and can bind no values, so the ids are literals. Takes no locks.
+-- Returns a piece of the messages that a sealed sweep exhausted. Times are microseconds since 1970-01-01
+-- UTC, so that no session's time zone changes them.
 SELECT j.id, j.sweep_id::text AS sweep_id, j.message_key::text AS message_key, j.message_id,
        j.message_type, j.destination, j.queue,
        {{micros: j.due}} AS due,
@@ -249,8 +240,7 @@ WHERE j.sweep_id = {sweep_id}::uuid AND j.kind = 'exhausted'
   AND j.id BETWEEN {first_id}::bigint AND {last_id}::bigint
 
 -- name: read_changes
--- Returns a piece of what a sealed command changed. Times are microseconds since 1970-01-01 UTC. Spark
--- runs this over JDBC as a subquery and can bind no values, so the ids are literals. Takes no locks.
+-- Returns a piece of what a sealed command changed, with times as in `read_exhausted`.
 SELECT c.id, c.sweep_id::text AS sweep_id, s.command, c.change, c.changed_us AS changed_at, s.given_by,
        s.given_reason AS reason, c.message_key, c.message_id, c.message_type, c.destination,
        c.due_before_us AS due_before, c.due_after_us AS due_after, c.queue, c."of", c.new_key, c.attempts,
@@ -260,8 +250,7 @@ JOIN {sweeps} s ON s.sweep_id = c.sweep_id
 WHERE c.sweep_id = {sweep_id}::uuid AND c.id BETWEEN {first_id}::bigint AND {last_id}::bigint
 
 -- name: read_retries
--- Returns the retry counters of a source. Spark runs this over JDBC as a subquery and can bind no
--- values, so the source is a literal. Takes no locks.
+-- Returns the retry counters of a source, with times as in `read_exhausted`.
 SELECT message_key::text AS message_key, message_id, destination, attempts,
        {{micros: first_failed_at}} AS first_failed_at,
        {{micros: last_failed_at}} AS last_failed_at,
@@ -271,19 +260,19 @@ FROM {attempts}
 WHERE source = {source}
 
 -- name: read_page
--- Returns the next rows of a query, in the order of its column `key`. Takes no locks.
+-- Returns the next rows of a query, in the order of its column `key`.
 SELECT * FROM ({query}) AS page WHERE {key} > %(after)s ORDER BY {key} LIMIT %(most)s;
 
 -- name: delete_settled
--- Deletes journal rows of a settled sweep, at most 500 at a time. Locks these rows.
+-- Deletes journal rows of a settled sweep, at most 500 at a time.
 DELETE FROM {journal}
 WHERE id IN (SELECT id FROM {journal} WHERE sweep_id = %(sweep_id)s LIMIT 500);
 
 -- name: delete_changes
--- Deletes changes of a settled command, at most 500 at a time. Locks these rows.
+-- Deletes changes of a settled command, at most 500 at a time.
 DELETE FROM {changes}
 WHERE id IN (SELECT id FROM {changes} WHERE sweep_id = %(sweep_id)s LIMIT 500);
 
 -- name: delete_sweep
--- Deletes a settled sweep, after its journal rows. Locks that row.
+-- Deletes a settled sweep, after its journal rows.
 DELETE FROM {sweeps} WHERE sweep_id = %(sweep_id)s;

@@ -1,18 +1,16 @@
--- Batch: what one transaction of a task does, in its order: fence, claim, finish. The last
--- statement ends a slice.
--- A Due travels as text that is exact to the tick of a `datetime`, 1/300 s. It is compared as a
--- `datetime`: for a `datetime2` the server would convert the column, and not every server then uses
--- the index on it. Here and in the other files. Where a statement looks for one Due after another,
--- each is cast in a subquery with TOP, beforehand: Babelfish uses no index for a value that is cast in
--- the comparison.
+-- Batch: what one transaction of a task does, in its order: fence, claim, finish, the end of a slice; and what
+-- is done with single messages. READPAST skips rows that others hold, here and in the other files; without
+-- READCOMMITTEDLOCK it would read what they remove, where the database has row versions. A Due of a list is cast
+-- in a subquery with TOP: Babelfish uses no index for a value that is cast in the comparison.
 
 -- fragment: get_lock
+-- An application lock works under every isolation level.
 DECLARE @Answer int;
 EXEC @Answer = sp_getapplock @Resource = @lock, @LockMode = '$1', @LockOwner = '$2',
     @LockTimeout = $3;
 
 -- fragment: listed
--- A list of keys, see `key_list`.
+-- The keys of `key_list`, as `@separator` separates them.
 STRING_SPLIT(CONVERT(nvarchar(max), $1), CONVERT(nchar(1), @separator))
 
 -- fragment: typed_keys
@@ -22,6 +20,7 @@ STRING_SPLIT(CONVERT(nvarchar(max), $1), CONVERT(nchar(1), @separator))
 )
 
 -- fragment: locked_rows
+-- With their pages, 2,000 rows stay below the 5,000 locks at which SQL Server locks the whole table.
 SELECT TOP (2000) {key_text} AS message_key, m.{due} AS due, m.Headers AS headers,
        m.{body} AS body, {destination} AS destination, {retry_count} AS attempts
 FROM {delayed} m WITH (UPDLOCK, READPAST, ROWLOCK)
@@ -33,11 +32,8 @@ WHERE a.source = @source
   AND a.next_attempt_at > SYSUTCDATETIME()
 
 -- name: fence
--- Returns whether the sweep is still open, whether it is to stop, whether the source has pauses, and
--- the server's time in microseconds since 1970-01-01 UTC. Shares the sweep's application lock until this transaction
--- ends: closing takes that lock alone, so nobody closes the sweep before that. An application lock
--- works under every isolation level. It is the only thing that is waited for: the row is read with
--- NOLOCK, because another slice may be counting in it.
+-- Returns whether the sweep is open and is to stop, whether its source has pauses, and the time. Shares the sweep's
+-- lock until this transaction ends; closing takes it alone. Waits for no slice that counts in the sweep's row.
 {{get_lock: Shared; Transaction; 10000}}
 SELECT CASE WHEN s.closed_at IS NULL AND @Answer >= 0 THEN 1 ELSE 0 END AS is_open,
        CASE WHEN s.stop_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_stopping,
@@ -48,16 +44,14 @@ FROM {sweeps} s WITH (NOLOCK)
 WHERE s.sweep_id = @sweep_id;
 
 -- name: count_waiting
--- Returns how many failed messages with one of these Dues are in back-off. Skips rows that others
--- hold; keeps no locks.
+-- Returns how many failed messages with one of these Dues are in back-off.
 SELECT COUNT_BIG(*) AS waiting
 FROM OPENJSON(CONVERT(nvarchar(max), @dues)) WITH (due varchar(27) '$.due') t
 JOIN {attempts} a WITH (READPAST, READCOMMITTEDLOCK) ON a.due_at = CONVERT(datetime2(7), t.due, 121)
 WHERE a.source = @source AND a.next_attempt_at > SYSUTCDATETIME();
 
 -- name: count_some_waiting
--- Returns how many failed messages of the source are in back-off, counted up to @most. Skips rows
--- that others hold; keeps no locks.
+-- Returns how many failed messages of the source are in back-off, counted up to @most.
 SELECT COUNT_BIG(*) AS waiting
 FROM (
     SELECT TOP (@most) a.message_key
@@ -66,11 +60,8 @@ FROM (
 ) w;
 
 -- name: claim
--- Returns due messages with these Dues. An item of @dues is a Due and how many of its messages are
--- wanted. Leaves out failed messages in back-off, the keys in @excluded,
--- and what is paused as far as this server can tell. Locks rows only, until
--- this transaction ends; skips rows that others hold. Looks at no more than 2,000 rows of a Due:
--- with their pages, they stay below the 5,000 locks at which SQL Server locks the whole table.
+-- Returns and locks due messages with these Dues, of each as many as are wanted, without those that are in
+-- back-off, paused or in @excluded; skips rows that others hold.
 SELECT d.message_key, {{tick_text: d.due}} AS due,
        d.headers, d.body, d.destination, d.attempts
 FROM (
@@ -94,10 +85,8 @@ CROSS APPLY (
 ) d;
 
 -- name: explain_unclaimed
--- Returns a row for each of these Dues. `present`: how many rows have it, whoever holds them.
--- `waiting`: how many failed messages with it are in back-off, without the keys in @excluded.
--- `failed_since`: how many of the waiting ones failed since the sweep began. Runs after the claim,
--- as a statement of its own. Reads what others have not committed yet; keeps no locks.
+-- Returns how many rows have each of these Dues, whoever holds them, and how many failed messages not in
+-- @excluded are in back-off, or failed since the sweep began. Runs after the claim, on its own.
 SELECT t.due, here.present, failures.waiting, failures.failed_since
 FROM (
     SELECT TOP (2147483647) j.due, {{tick: j.due}} AS tick
@@ -123,19 +112,15 @@ CROSS APPLY (
 ) failures;
 
 -- name: read_some_attempts
--- Returns @most retry counters of the source, or all if there are fewer. Runs after the claim, as
--- `read_attempts` does, and saves it where few messages have failed. Skips rows that others hold;
--- keeps no locks.
+-- Returns `most` retry counters of the source, or all if there are fewer: then `read_attempts` is saved.
 SELECT TOP (@most) a.message_key, a.attempts,
        CASE WHEN a.next_attempt_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_eligible
 FROM {attempts} a WITH (READPAST, READCOMMITTEDLOCK)
 WHERE a.source = @source;
 
 -- name: read_attempts
--- Returns the retry counters of claimed messages. Runs after the claim, as a statement of its own:
--- under READ_COMMITTED_SNAPSHOT it must see what was committed before the claim got its locks.
--- Skips rows that others hold, which loses nothing: only the session that holds a message writes
--- its counter. Keeps no locks.
+-- Returns the retry counters of claimed messages. Runs after the claim, on its own: with row versions it must
+-- see what was committed before the claim's locks. It skips none: only who holds a message writes its counter.
 SELECT a.message_key, a.attempts,
        CASE WHEN a.next_attempt_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_eligible
 FROM {{listed: @keys}} k
@@ -143,9 +128,8 @@ JOIN {attempts} a WITH (READPAST, READCOMMITTEDLOCK)
   ON a.source = @source AND a.message_key = k.[value] COLLATE DATABASE_DEFAULT;
 
 -- name: reserve
--- Reserves so many seconds of a limit, after those that are reserved already. Returns after how
--- many seconds they begin. Locks the limit's row until this transaction ends; waits for others that
--- reserve.
+-- Reserves so many seconds of a limit after those that are reserved already, and returns after how many seconds
+-- they begin. Locks the limit's row until this transaction ends; waits for others that reserve.
 DECLARE @Now bigint = DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME());
 DECLARE @Length bigint = CONVERT(bigint, CONVERT(float, @seconds) * 1000000);
 INSERT INTO {limits} (source, pattern, free_us)
@@ -162,14 +146,13 @@ FROM {limits} l
 WHERE l.source = @source AND l.pattern = @pattern;
 
 -- name: lock_sweep_counters
--- Returns how many messages the sweep has exhausted. Holds an application lock until this
--- transaction ends, so that the sweep's slices count one after another. Waits at most 10 s;
--- `answer` is negative if that was not enough.
+-- Returns how many messages the sweep has exhausted. Holds a lock until this transaction ends, so that its
+-- slices count one after another. Waits 10 s at most: then `answer` is negative.
 {{get_lock: Exclusive; Transaction; 10000}}
 SELECT @Answer AS answer, s.exhausted FROM {sweeps} s WHERE s.sweep_id = @sweep_id;
 
 -- name: journal_exhausted
--- Journals a message that is out of attempts, with its headers and body. Locks the new row only.
+-- Journals a message that is out of attempts, whole.
 INSERT INTO {journal} (
     sweep_id, slice, kind, message_key, message_id, message_type, destination, queue, due_us,
     dispatched_us, attempts, first_failed_us, error_class, error_text, stack, headers, headers_text,
@@ -185,12 +168,10 @@ SELECT @sweep_id, @slice, 'exhausted', @message_key, @message_id, @message_type,
        @error_class, @error_text, @stack, @headers, @headers_text, CONVERT(varbinary(max), @body);
 
 -- name: remove_first
--- Removes the first @rows messages of a Due that nobody else holds. Leaves failed messages in
--- back-off and the keys in @kept. Returns the keys of the removed messages: the caller compares
--- them with its claim. Locks rows only. The key is not indexed, so this way costs the same however
--- many messages share the Due. OUTPUT goes into a table variable, because a table with triggers
--- allows no other OUTPUT.
+-- Removes the first @rows messages of a Due that nobody else holds, without those in back-off and in @kept, and
+-- returns their keys: the caller compares them. Costs the same however many share the Due; no index has keys.
 SET NOCOUNT ON;
+-- A table with triggers allows no other OUTPUT.
 DECLARE @Gone TABLE (message_key nvarchar(250));
 DECLARE @Tick datetime = {{tick: @due}};
 WITH firsts AS (
@@ -210,9 +191,8 @@ SET NOCOUNT OFF;
 SELECT g.message_key FROM @Gone g;
 
 -- name: remove
--- Removes claimed messages by their Dues and keys. This transaction holds their locks; rows that
--- others hold are skipped. The key is not indexed, so all messages with that Due are looked at for
--- each.
+-- Removes claimed messages, whose locks this transaction holds, by Dues and keys. The key is not indexed, so
+-- all messages with that Due are looked at for each.
 DELETE d
 FROM {delayed} d WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
 JOIN OPENJSON(CONVERT(nvarchar(max), @messages)) WITH (
@@ -221,13 +201,12 @@ JOIN OPENJSON(CONVERT(nvarchar(max), @messages)) WITH (
   ON d.{due} = {{tick: k.due}} AND d.{key} = k.message_key;
 
 -- name: remove_by_id
--- Removes claimed messages by their keys, which are indexed. This transaction holds their locks.
+-- Removes claimed messages, whose locks this transaction holds, by their keys, which are indexed.
 DELETE FROM {delayed} WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
 WHERE {key} IN {{typed_keys}};
 
 -- name: clear_attempts
--- Deletes the retry counters of messages that leave the store. This transaction holds the messages'
--- locks.
+-- Deletes the retry counters of messages that leave the store, whose locks this transaction holds.
 DELETE a
 FROM {attempts} a
 JOIN {{listed: @keys}} k
@@ -235,8 +214,7 @@ JOIN {{listed: @keys}} k
 WHERE a.source = @source;
 
 -- name: raise_attempts
--- Counts one failure for a message: raises its retry counter, or inserts one. This transaction
--- holds the message's lock, so no other session does the same at that time.
+-- Counts one failure for a message, whose lock this transaction holds: so no other session does the same.
 SET NOCOUNT ON;
 UPDATE {attempts}
 SET attempts = @attempts,
@@ -262,8 +240,7 @@ INSERT INTO {attempts} (
 SET NOCOUNT OFF;
 
 -- name: raise_retry_counts
--- Raises RetryCount in the messages' own rows, as the MSMQ transport does. This transaction holds
--- their locks.
+-- Raises RetryCount in the messages' own rows, as the MSMQ transport does. This transaction holds their locks.
 UPDATE {delayed} WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
 SET RetryCount = RetryCount + 1
 WHERE {key} IN (
@@ -271,13 +248,12 @@ WHERE {key} IN (
 );
 
 -- name: add_exhausted
--- Adds to the sweep's counts of exhausted messages and of messages over the limit. Locks the
--- sweep's row until this transaction ends.
+-- Adds to the sweep's counts of exhausted messages and of messages over the limit.
 UPDATE {sweeps} SET exhausted = exhausted + @exhausted, over_limit = over_limit + @over_limit
 WHERE sweep_id = @sweep_id;
 
 -- name: journal_batch
--- Journals what a batch did, in the batch's own transaction. Locks the new row only.
+-- Journals what a batch did, in the batch's own transaction.
 INSERT INTO {journal} (
     sweep_id, slice, kind, dispatched, failed, body_bytes, attempts_changed, lateness_ms, outcomes
 ) VALUES (
@@ -286,8 +262,7 @@ INSERT INTO {journal} (
 );
 
 -- name: journal_slice
--- Journals the end of a slice: its account, the reason if the slice was cut, and the circuit breakers
--- that opened. Locks the new row only.
+-- Journals the end of a slice: its account, why it was cut, and the circuit breakers that opened.
 INSERT INTO {journal} (
     sweep_id, slice, kind, given, claimed, skipped, gone, later, held, [left], reason, breakers
 ) VALUES (
@@ -295,9 +270,7 @@ INSERT INTO {journal} (
 );
 
 -- name: fetch_next_due
--- Returns the eligible message that has been due longest. Locks rows only, until this transaction
--- ends; skips rows that others hold. Looks at no more than 2,000 rows: with their pages, they stay
--- below the 5,000 locks at which SQL Server locks the whole table.
+-- Returns and locks the eligible message that has been due longest; skips rows that others hold.
 SELECT TOP (1) l.message_key, {{tick_text: l.due}} AS due,
        l.headers, l.body, l.destination, l.attempts
 FROM (
@@ -311,20 +284,20 @@ WHERE NOT EXISTS (
 ORDER BY l.due;
 
 -- name: find_message
--- Returns a message's key if the message is still there with this Due. Locks it until this
--- transaction ends; waits for others that hold it.
+-- Returns a message's key if it is still there with this Due. Locks it until this transaction ends; waits for
+-- who holds it.
 SELECT d.{key} AS message_key
 FROM {delayed} d WITH (UPDLOCK, ROWLOCK)
 WHERE d.{due} = {{tick: @due}} AND d.{key} = CONVERT({key_type}, @message_key){collate};
 
 -- name: store_message
--- Stores a message until an instant, and returns its key. Locks the new row only.
+-- Stores a message until an instant, and returns its key.
 INSERT INTO {delayed} (Headers, Body, Due)
 OUTPUT inserted.RowVersion AS message_key
 VALUES (@headers, CONVERT(varbinary(max), @body), CONVERT(datetime, @due, 121));
 
 -- name: store_msmq_message
--- Stores a message until an instant, in the MSMQ transport's table. Locks the new row only.
+-- Stores a message until an instant, in the MSMQ transport's table.
 INSERT INTO {delayed} (Id, Destination, Time, Headers, State)
 VALUES (
     @message_key, @destination, CONVERT(datetime, @due, 121), CONVERT(varbinary(max), @headers),
@@ -332,7 +305,7 @@ VALUES (
 );
 
 -- name: store_timeout
--- Stores a timeout until an instant, as SQL persistence does. Locks the new row only.
+-- Stores a timeout until an instant, as SQL persistence does.
 INSERT INTO {delayed} (Id, Destination, SagaId, State, Time, Headers, PersistenceVersion)
 VALUES (
     CONVERT(uniqueidentifier, @message_key), @destination, CONVERT(uniqueidentifier, @saga_id),
@@ -340,7 +313,7 @@ VALUES (
 );
 
 -- name: send_later
--- Stores a message until a delay has passed, as the transport does. Locks the new row only.
+-- Stores a message until a delay has passed, as the transport does.
 {{without_counts
     DECLARE @Due datetime = GETUTCDATE();
     SET @Due = DATEADD(ms, @milliseconds, @Due);

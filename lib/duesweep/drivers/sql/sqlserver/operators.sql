@@ -1,13 +1,10 @@
--- Operators: what people look at, change, hold back, audit and tidy up. What only reads does so with NOLOCK:
--- it takes no locks on rows, and no sweep and no mover waits for it. So it shows rows that others hold, and
--- some that are not committed yet; one that moves meanwhile may be missed. Who changes a message locks it
--- first; who audits looks again before he takes a difference for one.
+-- Operators: what people look at, change, hold back, audit and tidy up. With NOLOCK a read takes no locks, waits for
+-- nobody and shows what is not committed; it may miss a row that moves. Who changes a message locks it first, and
+-- who audits looks twice.
 
 -- name: look
--- Returns the messages with a Due from @first to @last, both included, those with the earliest Due
--- first. There is no other order within one Due: then the server would have to sort all messages that
--- share it. The hint has it read the index on Due, for the first rows matter. `body` is NULL. Reads
--- what others have not committed yet; keeps no locks.
+-- Returns the messages with a Due from @first to @last, both included, the earliest first. There is no order within
+-- one Due, and the hint has it read the index: else the server would have to sort all messages.
 SELECT {key_text} AS message_key, {{tick_text: m.{due}}} AS due,
        m.Headers AS headers, CONVERT(varbinary(max), NULL) AS body, {destination} AS destination,
        {retry_count} AS attempts, COALESCE(DATALENGTH(m.{body}), 0) AS body_bytes
@@ -18,8 +15,7 @@ ORDER BY m.{due}
 OPTION (FAST 1000);
 
 -- name: look_timeless
--- Returns the messages without a Due, as `look` does. Reads what others have not committed yet; keeps
--- no locks.
+-- Returns the messages without a Due, as `look` does.
 SELECT {key_text} AS message_key, CONVERT(varchar(27), NULL) AS due,
        m.Headers AS headers, CONVERT(varbinary(max), NULL) AS body, {destination} AS destination,
        {retry_count} AS attempts, COALESCE(DATALENGTH(m.{body}), 0) AS body_bytes
@@ -27,8 +23,8 @@ FROM {delayed} m WITH (NOLOCK)
 WHERE m.{due} IS NULL;
 
 -- name: find
--- Returns the messages with these keys, as `look` does; with their bodies if @with_body is 1. Reads the
--- whole table where keys are not indexed. Reads what others have not committed yet; keeps no locks.
+-- Returns the messages with these keys, as `look` does; with their bodies if @with_body is 1. Reads the whole table
+-- where keys are not indexed.
 SELECT {key_text} AS message_key, {{tick_text: m.{due}}} AS due,
        m.Headers AS headers, CASE WHEN @with_body = 1 THEN m.{body} END AS body,
        {destination} AS destination, {retry_count} AS attempts,
@@ -37,8 +33,7 @@ FROM {delayed} m WITH (NOLOCK)
 WHERE m.{key} IN {{typed_keys}};
 
 -- name: read_failures
--- Returns the retry counters of these messages: how often each has failed, when it is eligible again,
--- and its last error. Reads what others have not committed yet; keeps no locks.
+-- Returns how often each of these messages has failed, when it is eligible again, and its last error.
 SELECT a.message_key, a.attempts,
        {{tick_text: a.next_attempt_at}} AS next_attempt_at,
        a.error_text
@@ -47,9 +42,8 @@ JOIN {attempts} a WITH (NOLOCK)
   ON a.source = @source AND a.message_key = k.[value] COLLATE DATABASE_DEFAULT;
 
 -- name: count_buckets
--- Returns how many messages each of these spans of Due holds, and in a last row, whose bucket is NULL,
--- how many have no Due. An item of @spans is the number of its bucket, and its first and its last Due.
--- Reads what others have not committed yet; keeps no locks.
+-- Returns how many messages each of these spans of Due holds, both ends included. The bucket NULL has those without
+-- a Due.
 SELECT s.bucket, here.messages
 FROM (
     SELECT TOP (2147483647) j.bucket,
@@ -75,9 +69,8 @@ SELECT NULL AS bucket, COUNT_BIG(*) AS messages FROM {delayed} m WITH (NOLOCK) W
 )
 
 -- name: hold
--- Returns the messages with these Dues and keys that are still there, due or not, as `claim` does. Locks
--- them until this transaction ends; skips rows that others hold. The key is not indexed, so all messages
--- with that Due are looked at, and may be locked with it for as long: one batch of a command.
+-- Returns and locks the messages with these Dues and keys that are still there, due or not; skips rows that others
+-- hold. Keys are not indexed, so all messages with that Due may be locked too: for one batch of a command.
 SELECT CONVERT(nvarchar(250), m.{key}) AS message_key,
        {{tick_text: m.{due}}} AS due, m.Headers AS headers,
        m.{body} AS body, {destination} AS destination, {retry_count} AS attempts
@@ -85,29 +78,27 @@ FROM {{wanted}} t
 JOIN {delayed} m WITH (UPDLOCK, READPAST, ROWLOCK) ON m.{due} = t.tick AND m.{key} = t.message_key;
 
 -- name: hold_by_id
--- Returns the messages with these keys, which are indexed, as `hold` does. Locks them until this
--- transaction ends; skips rows that others hold.
+-- Returns and locks the messages with these keys, which are indexed, as `hold` does.
 SELECT {key_text} AS message_key, {{tick_text: m.{due}}} AS due,
        m.Headers AS headers, m.{body} AS body, {destination} AS destination, {retry_count} AS attempts
 FROM {delayed} m WITH (UPDLOCK, READPAST, ROWLOCK)
 WHERE m.{key} IN {{typed_keys}};
 
 -- name: count_present
--- Returns how many messages with these Dues and keys are there, whoever holds them. Runs after `hold`, as
--- a statement of its own. Reads what others have not committed yet; keeps no locks.
+-- Returns how many messages with these Dues and keys are there, whoever holds them. Runs after `hold`, as a
+-- statement of its own.
 SELECT COUNT_BIG(*) AS present
 FROM {{wanted}} t
 JOIN {delayed} m WITH (NOLOCK) ON m.{due} = t.tick AND m.{key} = t.message_key;
 
 -- name: count_present_by_id
--- Returns how many messages with these keys, which are indexed, are there, as `count_present` does. Keeps
--- no locks.
+-- Returns how many messages with these keys, which are indexed, are there, as `count_present` does.
 SELECT COUNT_BIG(*) AS present
 FROM {delayed} m WITH (NOLOCK)
 WHERE m.{key} IN {{typed_keys}};
 
 -- name: journal_cancelled
--- Journals a message that is cancelled, with its headers and body. Locks the new row only.
+-- Journals a message that is cancelled, whole.
 INSERT INTO {changes} (
     sweep_id, change, changed_us, message_key, message_id, message_type, destination, due_before_us,
     attempts, body_bytes, headers, headers_text, body
@@ -117,8 +108,7 @@ INSERT INTO {changes} (
 );
 
 -- name: reschedule
--- Gives messages a new Due. Each is found by its Due and its key. This transaction holds the messages'
--- locks; rows that others hold are skipped.
+-- Gives messages, whose locks this transaction holds, a new Due. Each is found by its Due and its key.
 UPDATE d
 SET {due} = {{tick: k.new_due}}
 FROM {delayed} d WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
@@ -128,20 +118,19 @@ JOIN OPENJSON(CONVERT(nvarchar(max), @messages)) WITH (
   ON d.{due} = {{tick: k.due}} AND d.{key} = k.message_key;
 
 -- name: reschedule_by_id
--- Gives a message a new Due. The message is found by its key, which is indexed. This transaction holds
--- its lock.
+-- Gives a message, whose lock this transaction holds, a new Due. It is found by its key, which is indexed.
 UPDATE {delayed} WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
 SET {due} = {{tick: @new_due}}
 WHERE {key} = CONVERT({key_type}, @message_key){collate};
 
 -- name: postpone_attempts
--- Lets a message in back-off be tried again at its new Due. This transaction holds the message's lock.
+-- Lets a message in back-off be tried again at its new Due.
 UPDATE {attempts}
 SET next_attempt_at = CONVERT(datetime2(7), @new_due, 121), due_at = CONVERT(datetime2(7), @new_due, 121)
 WHERE source = @source AND message_key = @message_key;
 
 -- name: journal_changes
--- Journals a change without headers and body. Locks the new row only.
+-- Journals a change without headers and body.
 INSERT INTO {changes} (
     sweep_id, change, changed_us, message_key, message_id, message_type, destination, due_before_us,
     due_after_us, queue, [of], new_key, attempts, body_bytes
@@ -163,29 +152,27 @@ WHERE NOT EXISTS (
 );
 
 -- name: resume
--- Ends a pause. Locks its row.
+-- Ends a pause of destinations.
 DELETE FROM {pauses} WHERE source = @source AND pattern = @pattern;
 
 -- name: read_pauses
--- Returns the pauses in force. Takes no locks and waits for nobody. Reads what is not committed yet,
--- because a pause that is being changed is in force before and after it.
+-- Returns the pauses in force. One that is being changed is in force before and after it, so this does not wait.
 SELECT p.pattern, p.paused_at, p.until_at, p.given_by, p.reason
 FROM {pauses} p WITH (NOLOCK)
 WHERE p.source = @source AND (p.until_at IS NULL OR p.until_at > SYSUTCDATETIME())
 ORDER BY p.pattern;
 
 -- name: drop_old_pauses
--- Deletes pauses that have ended. Locks their rows; skips rows that others hold.
+-- Deletes pauses that have ended; skips rows that others hold.
 DELETE p FROM {pauses} p WITH (READPAST, READCOMMITTEDLOCK) WHERE p.source = @source AND p.until_at <= SYSUTCDATETIME();
 
 -- name: stored_keys
--- Returns the keys of all messages, in no order. Reads what others have not committed yet; keeps no
--- locks.
+-- Returns the keys of all messages, in no order.
 SELECT {key_text} AS message_key FROM {delayed} m WITH (NOLOCK);
 
 -- name: gone_counters
--- Returns the keys of retry counters whose messages are not stored any more, up to so many. Reads the
--- whole table where keys are not indexed. Reads what others have not committed yet; keeps no locks.
+-- Returns the keys of retry counters whose messages are not stored any more, up to @most. Reads the whole table
+-- where keys are not indexed.
 SELECT TOP (@most) a.message_key
 FROM {attempts} a WITH (NOLOCK)
 WHERE a.source = @source AND NOT EXISTS (
@@ -195,16 +182,15 @@ WHERE a.source = @source AND NOT EXISTS (
 ORDER BY a.message_key;
 
 -- name: unsettled_work
--- Returns the sweeps and commands of a source that are not settled yet, with their starts, oldest first.
--- Keeps no locks.
+-- Returns the sweeps and commands of a source that are not settled, and when they started, oldest first.
 SELECT LOWER(CONVERT(varchar(36), s.sweep_id)) AS sweep_id, s.started_at
 FROM {sweeps} s
 WHERE s.source = @source
 ORDER BY s.started_at;
 
 -- name: orphaned_journal
--- Returns the ids of sweeps and commands that have rows in the journal, and no row of their own; nobody
--- settles such rows. Reads what others have not committed yet; keeps no locks.
+-- Returns the ids of sweeps and commands that have rows in the journal and no row of their own: nobody
+-- settles these.
 SELECT LOWER(CONVERT(varchar(36), j.sweep_id)) AS sweep_id
 FROM (
     SELECT sweep_id FROM {journal} WITH (NOLOCK)
@@ -214,22 +200,21 @@ FROM (
 WHERE NOT EXISTS (SELECT 1 FROM {sweeps} s WITH (NOLOCK) WHERE s.sweep_id = j.sweep_id);
 
 -- name: dropped_sources
--- Returns the sources whose delayed table does not exist any more, with the number of their sweeps and
--- commands that are not settled. Keeps no locks.
+-- Returns the sources whose delayed table does not exist any more, and how many of their sweeps and commands
+-- are not settled.
 SELECT b.source, b.delayed, (SELECT COUNT(*) FROM {sweeps} s WHERE s.source = b.source) AS unsettled
 FROM {bindings} b
 WHERE OBJECT_ID(b.delayed, 'U') IS NULL
 ORDER BY b.source;
 
 -- name: forget_attempts
--- Deletes retry counters of a source, at most 1,000 at a time: fewer than make SQL Server lock the whole
--- table. Locks these rows.
+-- Deletes retry counters of a source, at most 1,000 at a time.
 DELETE TOP (1000) FROM {attempts} WHERE source = @source;
 
 -- name: forget_pauses
--- Deletes all pauses of a source. Locks these rows.
+-- Deletes all pauses of a source.
 DELETE FROM {pauses} WHERE source = @source;
 
 -- name: forget_limits
--- Deletes what is reserved of a source's limits. Locks these rows.
+-- Deletes what is reserved of a source's limits.
 DELETE FROM {limits} WHERE source = @source;

@@ -1,18 +1,19 @@
 -- Plan: the horizon, what is due and eligible, and how it is cut into slices. In a sweep's order.
 
 -- fragment: tick
+-- A Due travels as text that is exact to the tick, 1/300 s, and is compared as a `datetime`: for a `datetime2` the
+-- server would convert the column, and not every server then uses the index on it.
 CAST(CONVERT(datetime2(7), $1, 121) AS datetime)
 
 -- fragment: tick_text
 CONVERT(varchar(27), CONVERT(datetime2(7), $1), 121)
 
 -- name: horizon
--- Returns the horizon, which is the server's time, as text that is exact to the tick. NServiceBus's
--- own predicate (Due < GETUTCDATE()) treats a message as due if its Due is before the horizon.
+-- Returns the horizon by NServiceBus's own predicate, Due < GETUTCDATE(): the server's time.
 SELECT {{tick_text: GETUTCDATE()}} AS horizon;
 
 -- fragment: not_paused
--- What is paused as far as this server can tell is left out.
+-- As far as LIKE can tell; the task looks again.
 ($1 = N'[]' OR NOT EXISTS (
   SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), $1)) WITH (fits nvarchar(max) '$.fits') p
   WHERE COALESCE({pausable}, N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
@@ -27,8 +28,7 @@ AND NOT EXISTS (
 )
 
 -- name: find_pending
--- Returns the Due of the message that is due and eligible and has been due longest. No row: there is
--- none. Skips rows that others hold; keeps no locks.
+-- Returns the Due of the eligible message that has been due longest. No row: there is none.
 SELECT TOP (1) {{tick_text: m.{due}}} AS due
 FROM {delayed} m WITH (READPAST, READCOMMITTEDLOCK)
 WHERE m.{due} < {{tick: @horizon}}
@@ -36,8 +36,7 @@ WHERE m.{due} < {{tick: @horizon}}
 ORDER BY m.{due};
 
 -- name: count_pending
--- Returns how many messages are due and eligible. Stops at `most`. Skips rows that others hold; keeps
--- no locks.
+-- Returns how many messages are due and eligible. Stops at `most`.
 SELECT COUNT_BIG(*) AS pending
 FROM (
     SELECT TOP (@most) 1 AS found
@@ -48,33 +47,28 @@ FROM (
 ) eligible;
 
 -- name: count_timeless
--- Returns how many messages have no Time. They never become due. Skips rows that others hold; keeps
--- no locks.
+-- Returns how many messages have no Time. They never become due.
 SELECT COUNT_BIG(*) AS timeless FROM {delayed} d WITH (READPAST, READCOMMITTEDLOCK) WHERE d.{due} IS NULL;
 
 -- name: next_due
--- Returns the earliest Due from `since` on. NULL: there is none. Skips rows that others hold; keeps no
--- locks.
+-- Returns the earliest Due from `since` on. NULL: there is none.
 SELECT {{tick_text: MIN(d.{due})}} AS due
 FROM {delayed} d WITH (READPAST, READCOMMITTEDLOCK)
 WHERE d.{due} >= {{tick: @since}};
 
 -- name: count_stored
--- Returns how many messages the store holds, with those that others hold or have not committed yet.
--- Takes no locks on rows.
+-- Returns how many messages the store holds.
 SELECT COUNT_BIG(*) AS stored FROM {delayed} m WITH (NOLOCK);
 
 -- name: count_stored_since
--- Returns how many messages have this Due or a later one, with those that others hold or have not
--- committed yet. Takes no locks on rows.
+-- Returns how many messages have this Due or a later one.
 SELECT COUNT_BIG(*) AS stored
 FROM {delayed} m WITH (NOLOCK)
 WHERE m.{due} >= {{tick: @since}};
 
 -- name: due_destinations
--- Returns where due and eligible messages go, and how many go there. Looks at the 10,000 of them
--- that have been due longest. Returns at most 100 destinations, those with the most messages first.
--- Skips rows that others hold; keeps no locks.
+-- Returns the destinations of the 10,000 eligible messages that have been due longest, and how many go to
+-- each: at most 100, those with the most messages first.
 SELECT TOP (100) oldest.destination, COUNT_BIG(*) AS messages
 FROM (
     SELECT TOP (10000) {destination} AS destination
@@ -89,9 +83,8 @@ GROUP BY oldest.destination
 ORDER BY messages DESC, oldest.destination;
 
 -- name: stored_destinations
--- Returns where all messages with a Due go, due or not, and how many go there. Returns at most
--- 1,000 destinations, those with the most messages first. Reads the whole table. Skips rows that
--- others hold; keeps no locks.
+-- Returns the destinations of all messages with a Due, and how many go to each: at most 1,000, those with
+-- the most messages first. Reads the whole table.
 SELECT TOP (1000) stored.destination, COUNT_BIG(*) AS messages
 FROM (
     SELECT {destination} AS destination
@@ -102,16 +95,14 @@ GROUP BY stored.destination
 ORDER BY messages DESC, stored.destination;
 
 -- name: estimate_rows
--- Returns about how many rows a table holds, by the counts that the server keeps. Takes no locks.
+-- Returns about how many rows a table holds, by the counts that the server keeps.
 SELECT COALESCE(SUM(p.rows), 0) AS rows
 FROM sys.partitions p
 WHERE p.object_id = OBJECT_ID(@table) AND p.index_id IN (0, 1);
 
 -- name: plan_bounds
--- Returns the first Due and key of each slice, and how many messages are due and eligible in all.
--- There are at most so many slices, and fewer if they would have less than `least_rows`; but none has
--- more than `most_rows`. They have equal size. The order is by Due and key, so that messages with one
--- Due can go to several slices. Skips rows that others hold; keeps no locks.
+-- Returns the first Due and id of each slice, and how many messages are due and eligible in all. Slices are
+-- equal: `slices` at most, fewer if below `least_rows`, more if above `most_rows`. A Due can span several.
 SELECT {{tick_text: sliced.due}} AS due,
        CONVERT(nvarchar(250), sliced.message_key) AS id, sliced.total
 FROM (
@@ -137,13 +128,8 @@ WHERE sliced.position % ((sliced.total - 1) / sliced.slices + 1) = 0
 ORDER BY sliced.position;
 
 -- name: plan_claim_keys
--- Returns the Dues of due and eligible messages, oldest first, a thousand in a row. `claim_keys`
--- are the Dues and `sizes` the messages' bytes, both separated by commas; `total` counts the Dues
--- in all rows of the slice. A slice without Dues has a row too: so the task can tell an empty slice
--- from a read that broke off. A Due is text, exact to the tick, so that no driver rounds it. Spark
--- runs this over JDBC as a subquery, with a condition on `slice` for each partition. It can bind no
--- values, so the horizon and the source are literals, and the slices' bounds are put into the text.
--- Skips rows that others hold; keeps no locks.
+-- Returns the Dues of due and eligible messages and their bytes, oldest first, a thousand in a row, and how
+-- many the slice has. An empty slice has a row: so a task can tell it from a read that broke off.
 SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total
 FROM (VALUES /* bounds */) AS s (slice, first_due, first_key, end_due, end_key)
 OUTER APPLY (
@@ -167,6 +153,5 @@ OUTER APPLY (
 ) chunk
 
 -- name: read_slice
--- Returns the claim keys of one slice, as `plan_claim_keys` does. Skips rows that others hold;
--- keeps no locks.
+-- Returns the claim keys of one slice, as `plan_claim_keys` does.
 SELECT claim_keys, sizes, total FROM ({query}) AS due_messages WHERE slice = {slice};

@@ -1,8 +1,8 @@
 -- Queue: queue tables, what is put into them and taken from them, and subscriptions.
 
 -- name: queue_tables
--- Returns all tables of the database that have the columns of a queue table: whether each has the
--- older shape, with a column Recoverable, and whether its headers are varchar. Keeps no locks.
+-- Returns all tables of the database that have the columns of a queue table, whether each has the older shape,
+-- with a column Recoverable, and whether its headers are varchar.
 SELECT c.TABLE_SCHEMA AS [schema], c.TABLE_NAME AS [table],
        MAX(CASE WHEN c.COLUMN_NAME = 'Recoverable' THEN 1 ELSE 0 END) AS has_recoverable,
        MAX(CASE WHEN c.COLUMN_NAME = 'Headers' AND c.DATA_TYPE = 'varchar' THEN 1 ELSE 0 END) AS is_narrow
@@ -18,8 +18,7 @@ HAVING COUNT(CASE
 END) = 5;
 
 -- name: queue_indexes
--- Returns the tables of the database with an index that can be used and begins with Expires or
--- RowVersion, and that column. Keeps no locks.
+-- Returns the tables of the database with a usable index that begins with Expires or RowVersion, and that column.
 SELECT s.name AS [schema], t.name AS [table], LOWER(c.name) AS column_name
 FROM sys.indexes i
 JOIN sys.index_columns ic ON ic.object_id = i.object_id AND ic.index_id = i.index_id
@@ -57,26 +56,25 @@ WHERE i.is_disabled = 0 AND i.type IN (1, 2) AND ic.key_ordinal = 1
 }}
 
 -- name: probe_queue
--- Inserts nothing. An error tells whether the queue table is missing or this user may not insert
--- into it or select from it. Locks no row.
+-- Inserts nothing. An error tells whether the queue table is missing or this user may not insert into it or
+-- select from it.
 INSERT INTO {queue} (Id, Headers) SELECT q.Id, q.Headers FROM {queue} q WHERE 1 = 0;
 
 -- name: insert_message
--- Appends a message to a queue table. Locks the new row only.
+-- Appends a message to a queue table.
 INSERT INTO {queue} (Id, Headers, Body) VALUES (@id, @headers, @body);
 
 -- name: insert_recoverable_message
--- Appends a message to a queue table of the older shape. Locks the new row only.
+-- Appends a message to a queue table of the older shape.
 INSERT INTO {queue} (Id, Recoverable, Headers, Body) VALUES (@id, 1, @headers, @body);
 
 -- name: last_message
--- Returns the number of the newest message in a queue, or 0 if the queue is empty. Skips rows that
--- others hold; keeps no locks.
+-- Returns the number of the newest message in a queue, or 0 if the queue is empty.
 SELECT COALESCE(MAX(q.RowVersion), 0) AS number FROM {queue} q WITH (READPAST, READCOMMITTEDLOCK);
 
 -- name: count_arrived
--- Returns how many of these messages are in a queue with a number above @number. Skips rows that
--- others hold, such as other slices that deliver to the same queue; keeps no locks.
+-- Returns how many of these messages are in a queue with a number above @number. Does not wait for other slices
+-- that deliver to the same queue.
 SELECT COUNT_BIG(*) AS arrived
 FROM {queue} q WITH (READPAST, READCOMMITTEDLOCK)
 JOIN OPENJSON(CONVERT(nvarchar(max), @ids)) WITH (id uniqueidentifier '$') i ON i.id = q.Id
@@ -91,7 +89,6 @@ IF @Nocount = 'OFF' SET NOCOUNT OFF;
 
 -- name: send
 -- Appends a message to a queue table. Without a time to be received, the message never expires.
--- Locks the new row only.
 {{without_counts
     DECLARE @Seconds int = @seconds, @Milliseconds int = @milliseconds;
     INSERT INTO {queue} (Id, Expires, Headers, Body)
@@ -102,8 +99,7 @@ IF @Nocount = 'OFF' SET NOCOUNT OFF;
 }}
 
 -- name: send_recoverable
--- Appends a message to a queue table of the older shape. Without a time to be received, the message
--- never expires. Locks the new row only.
+-- Appends a message to a queue table of the older shape, as `send` does.
 {{without_counts
     DECLARE @Seconds int = @seconds, @Milliseconds int = @milliseconds;
     INSERT INTO {queue} (Id, Recoverable, Expires, Headers, Body)
@@ -114,10 +110,8 @@ IF @Nocount = 'OFF' SET NOCOUNT OFF;
 }}
 
 -- name: receive
--- Returns the first message that nobody holds, its expiry and the server's time, and removes the
--- message. No row: there is nothing to receive. Locks the message's row; skips locked rows; never
--- waits. The update lock on the row that the subquery finds is held until the transaction ends. No
--- other session finds that row meanwhile, so the DELETE cannot miss it.
+-- Returns and removes the first message that nobody holds, with its expiry and the server's time; never waits.
+-- Nobody else finds the row that the subquery has locked, so the DELETE cannot miss it.
 {{without_counts
     DECLARE @Now datetime = GETUTCDATE();
     DELETE q
@@ -130,8 +124,8 @@ IF @Nocount = 'OFF' SET NOCOUNT OFF;
 }}
 
 -- name: receive_with_columns
--- Returns what `receive` does, and the two columns of the older shape in which senders of version 1
--- put what others put into headers. Removes and locks as that does.
+-- Returns what `receive` does, and the two columns of the older shape in which senders of version 1 put what
+-- others put into headers. Locks as that does.
 {{without_counts
     DECLARE @Now datetime = GETUTCDATE();
     DELETE q
@@ -145,19 +139,18 @@ IF @Nocount = 'OFF' SET NOCOUNT OFF;
 }}
 
 -- name: peek
--- Returns how many messages nobody holds, at most a batch. Skips locked rows. Locks each row only
--- while it is read, under snapshot isolation too.
+-- Returns how many messages nobody holds, at most a batch. Locks each row only while it is read.
 SELECT COUNT(*) AS messages
 FROM (
     SELECT TOP (@batch) RowVersion FROM {queue} WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
 ) AS Waiting;
 
 -- name: purge
--- Removes at most a batch of messages. Locks their rows; skips locked rows.
+-- Removes at most a batch of messages; skips locked rows.
 DELETE TOP (@batch) FROM {queue} WITH (ROWLOCK, READPAST, READCOMMITTEDLOCK);
 
 -- name: purge_expired
--- Removes at most a batch of expired messages. Locks their rows; skips locked rows.
+-- Removes at most a batch of expired messages; skips locked rows.
 DELETE TOP (@batch) FROM {queue} WITH (ROWLOCK, READPAST, READCOMMITTEDLOCK) WHERE Expires < GETUTCDATE();
 
 -- name: create_subscriptions
@@ -173,8 +166,8 @@ DELETE TOP (@batch) FROM {queue} WITH (ROWLOCK, READPAST, READCOMMITTEDLOCK) WHE
 }}
 
 -- name: subscribe
--- Subscribes an endpoint to a topic, or replaces the address of its subscription. Must run in a
--- transaction: locks that row, or the gap where it will be, until the transaction ends.
+-- Subscribes an endpoint to a topic, or replaces the address of its subscription. Must run in a transaction: locks
+-- that row, or the gap where it will be, until the transaction ends.
 DECLARE @Address nvarchar(200) = @queue_address, @Endpoint nvarchar(200) = @endpoint,
     @Topic nvarchar(200) = @topic;
 UPDATE {subscriptions} WITH (UPDLOCK, SERIALIZABLE, ROWLOCK) SET QueueAddress = @Address
@@ -184,9 +177,9 @@ IF @@ROWCOUNT = 0
     VALUES (@Address, @Endpoint, @Topic);
 
 -- name: unsubscribe
--- Removes an endpoint's subscription to a topic. Locks that row.
+-- Removes an endpoint's subscription to a topic.
 DELETE FROM {subscriptions} WITH (ROWLOCK) WHERE Endpoint = @endpoint AND Topic = @topic;
 
 -- name: list_subscribers
--- Returns the addresses that subscribe to a topic, each once. Keeps no locks.
+-- Returns the addresses that subscribe to a topic, each once.
 SELECT DISTINCT QueueAddress AS queue_address FROM {subscriptions} WHERE Topic = @topic;

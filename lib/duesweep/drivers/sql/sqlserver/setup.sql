@@ -2,33 +2,32 @@
 -- a source is bound to, and what `doctor` asks. Queue tables are in queue.sql.
 
 -- name: describe_session
--- Returns whether the database accepts writes. Takes no locks.
+-- Returns whether the database accepts writes.
 SELECT CONVERT(nvarchar(60), DATABASEPROPERTYEX(DB_NAME(), 'Updateability')) AS updateability;
 
 -- name: describe_catalog
--- Returns whether the database exists, and whether this login can open it. Takes no locks.
+-- Returns whether the database exists, and whether this login can open it.
 SELECT CASE WHEN DB_ID(@catalog) IS NULL THEN 0 ELSE 1 END AS found,
        COALESCE(HAS_DBACCESS(@catalog), 0) AS is_open;
 
 -- name: describe_server
--- Returns whether the server can delete through a table expression. SQL Server can; Babelfish
--- cannot. Takes no locks.
+-- Returns whether the server can delete through a table expression. Babelfish cannot.
 SELECT CASE WHEN CONVERT(int, SERVERPROPERTY('babelfish')) = 1 THEN 0 ELSE 1 END AS deletes_expressions;
 
 -- name: read_lists
--- Returns the elements of a list and of a JSON array. Fails if the server or the database's
--- compatibility level is too old to read them. Takes no locks.
+-- Returns the elements of a list and of a JSON array. Fails if the server or the database's compatibility
+-- level is too old to read them.
 SELECT s.[value] FROM STRING_SPLIT(@words, ',') s
 UNION ALL
 SELECT j.[value] FROM OPENJSON(@numbers) j;
 
 -- name: find_table
--- Returns whether a table with this quoted name exists. Takes no locks.
+-- Returns whether a table with this quoted name exists.
 SELECT CASE WHEN OBJECT_ID(@name, 'U') IS NULL THEN 0 ELSE 1 END AS found;
 
 -- name: describe_table
--- Returns the columns of a table (name and type), the table's kind, and the format that it is marked
--- with. No row: the table does not exist, or this user may not see it. Keeps no locks.
+-- Returns a table's columns, its kind, and the format that it is marked with. No row: the table does not
+-- exist, or this user may not see it.
 SELECT c.COLUMN_NAME AS name, c.DATA_TYPE AS type, t.TABLE_TYPE AS kind,
        (SELECT CONVERT(nvarchar(200), p.[value])
         FROM {catalog}.sys.extended_properties p
@@ -41,15 +40,15 @@ WHERE c.TABLE_SCHEMA = @schema AND c.TABLE_NAME = @table
 ORDER BY c.ORDINAL_POSITION;
 
 -- name: similar_tables
--- Returns the schemas and names of tables whose names end alike, at most 1,000. Keeps no locks.
+-- Returns the schemas and names of tables whose names end alike, at most 1,000.
 SELECT TOP (1000) t.TABLE_SCHEMA AS [schema], t.TABLE_NAME AS name
 FROM {catalog}.INFORMATION_SCHEMA.TABLES t
 WHERE t.TABLE_TYPE = 'BASE TABLE' AND RIGHT(t.TABLE_NAME, LEN(@ending)) = @ending
 ORDER BY t.TABLE_SCHEMA, t.TABLE_NAME;
 
 -- name: describe_indexes
--- Returns the first column of each index of a table that can be used, and whether the index leaves
--- rows out. Does not ask for the indexes' names, which anybody may choose. Keeps no locks.
+-- Returns the first column of each usable index of a table, and whether it leaves rows out. Does not ask for
+-- the indexes' names, which anybody may choose.
 SELECT c.name AS column_name, MAX(CASE WHEN i.has_filter = 1 THEN 1 ELSE 0 END) AS is_partial
 FROM {catalog}.sys.indexes i
 JOIN {catalog}.sys.index_columns ic ON ic.object_id = i.object_id AND ic.index_id = i.index_id
@@ -58,13 +57,12 @@ WHERE i.object_id = OBJECT_ID(@name) AND i.is_disabled = 0 AND ic.key_ordinal = 
 GROUP BY i.index_id, c.name;
 
 -- name: describe_rights
--- Returns for each of these rights whether the session has it on a table: 1, 0, or NULL if the
--- table does not exist. Takes no locks.
+-- Returns for each of these rights whether the session has it on a table: 1, 0, or NULL: no such table.
 SELECT r.[value] AS name, HAS_PERMS_BY_NAME(@name, 'OBJECT', r.[value]) AS is_granted
 FROM STRING_SPLIT(@rights, ',') r;
 
 -- fragment: under_lock
--- The transport's lock for creating the table $1.
+-- By the name of the lock that the transport takes to create the table.
 DECLARE @Answer int;
 EXEC @Answer = sp_getapplock @Resource = N'{$1_lock}', @LockMode = 'Exclusive',
     @LockOwner = 'Session', @LockTimeout = 30000;
@@ -118,9 +116,8 @@ END;
 }}
 
 -- name: create_due_index
--- Creates the index on Due of a delayed table, as the installers do, unless an index that can be
--- used begins with that column. An application lock lets one session at a time do so. Meanwhile
--- nobody can write to the table.
+-- Creates the index on Due of a delayed table, as the installers do, unless an index that can be used begins with
+-- that column. An application lock lets one session at a time do so. Meanwhile nobody can write to the table.
 {{under_lock: delayed; changing
     IF NOT EXISTS (
         SELECT 1
@@ -311,25 +308,23 @@ BEGIN
 END;
 
 -- name: read_binding
--- Returns a source's delayed table and the ledger that the source is bound to. Keeps no locks.
+-- Returns a source's delayed table and the ledger that the source is bound to.
 SELECT b.delayed, LOWER(CONVERT(varchar(36), b.ledger_id)) AS ledger_id FROM {bindings} b WHERE b.source = @source;
 
 -- name: bind
--- Binds a source, which is a delayed table, to a ledger, unless the source is bound already. Locks
--- the source's place in the table until the transaction ends, so that two sessions cannot both bind
--- it.
+-- Binds a source, which is a delayed table, to a ledger, unless it is bound already. Locks its place in the
+-- table until the transaction ends, so that two sessions cannot both bind it.
 INSERT INTO {bindings} (source, delayed, ledger_id)
 SELECT @source, @delayed, @ledger_id
 WHERE NOT EXISTS (SELECT 1 FROM {bindings} b WITH (UPDLOCK, HOLDLOCK) WHERE b.source = @source);
 
 -- name: unbind
--- Removes a source's binding to its ledger. Locks that row.
+-- Removes a source's binding to its ledger.
 DELETE FROM {bindings} WHERE source = @source;
 
 -- name: doctor_server
--- Returns the server's version, the database's name, isolation of readers from writers and
--- compatibility level, this user, and how many minutes the server's clock is ahead of UTC. Keeps no
--- locks.
+-- Returns the server's version, the database's name, compatibility level and isolation of readers from
+-- writers, this user, and how many minutes the server's clock is ahead of UTC.
 SELECT CONVERT(nvarchar(128), SERVERPROPERTY('ProductVersion')) AS version, DB_NAME() AS database_name,
        d.compatibility_level, d.is_read_committed_snapshot_on AS is_read_committed_snapshot,
        d.snapshot_isolation_state_desc AS snapshot_isolation, USER_NAME() AS grantee,
@@ -342,24 +337,21 @@ WHERE d.database_id = DB_ID();
 SELECT SYSUTCDATETIME() AS now;
 
 -- name: doctor_json
--- Returns the elements of a JSON array, joined by commas. Fails if the server's version or the
--- database's compatibility level is too old for the statements of a sweep.
+-- Returns the elements of a JSON array, joined by commas. Fails if the server's version or the database's
+-- compatibility level is too old for the statements of a sweep.
 SELECT STRING_AGG(j.[value], N',') AS joined FROM OPENJSON(@numbers) j;
 
 -- name: doctor_right
--- Returns whether the session has a right on a table: 1, 0, or NULL if the table does not exist.
--- Asks for one right, unlike `describe_rights`, so that a database that cannot read lists can
--- answer too.
+-- Returns whether the session has one right on a table. Unlike `describe_rights`, it works in a database that
+-- cannot read lists.
 SELECT HAS_PERMS_BY_NAME(@name, 'OBJECT', @right) AS is_granted;
 
 -- name: doctor_lock_escalation
--- Returns when locks on rows of a table become one lock on the table. No row: this user may not see
--- the table. Keeps no locks.
+-- Returns when locks on rows of a table become one lock on the table. No row: this user may not see it.
 SELECT t.lock_escalation_desc AS lock_escalation FROM {catalog}.sys.tables t WHERE t.object_id = OBJECT_ID(@name);
 
 -- name: doctor_waiting
--- Returns the headers of the messages that are due first, and their destinations if these are a
--- column. Skips rows that others hold; keeps no locks.
+-- Returns the headers of the messages that are due first, and their destinations if these are a column.
 SELECT TOP (CONVERT(int, @most)) m.Headers AS headers, {destination} AS destination
 FROM {delayed} m WITH (READPAST, READCOMMITTEDLOCK)
 WHERE m.{due} IS NOT NULL

@@ -1,5 +1,6 @@
--- Sweep: its life from open to closed, and how it is settled. In that order. An operator's command has
--- a row in the same table, and lives and is settled like a sweep.
+-- Sweep: its life from open to closed, and how it is settled, in that order; an operator's command has a row in
+-- the same table. Nobody changes what is sealed, so the pieces in which it is settled are the same each time.
+-- A thousand rows at a time are fewer than make SQL Server lock the whole table.
 
 -- name: try_lock
 -- Returns whether the session now holds this application lock. Never waits.
@@ -11,7 +12,7 @@ SELECT CASE WHEN @Answer >= 0 THEN 1 ELSE 0 END AS locked;
 EXEC sp_releaseapplock @Resource = @lock, @LockOwner = 'Session';
 
 -- name: unsettled_sweeps
--- Returns the sweeps and commands of a source that are not settled yet, oldest first. Keeps no locks.
+-- Returns the sweeps and commands of a source that are not settled, oldest first.
 SELECT LOWER(CONVERT(varchar(36), s.sweep_id)) AS sweep_id,
        CASE WHEN s.closed_at IS NULL THEN 0 ELSE 1 END AS is_closed, s.sealed_at,
        CASE WHEN s.command IS NULL THEN 0 ELSE 1 END AS is_command
@@ -20,14 +21,14 @@ WHERE s.source = @source
 ORDER BY s.started_at;
 
 -- name: read_commands
--- Returns the commands of a source that are not settled. Keeps no locks.
+-- Returns the commands of a source that are not settled.
 SELECT LOWER(CONVERT(varchar(36), s.sweep_id)) AS sweep_id, s.command
 FROM {sweeps} s
 WHERE s.source = @source AND s.command IS NOT NULL;
 
 -- name: measure_unsettled
--- Returns how much the journal holds of a source: messages, bytes, and sweeps and commands. Reads the
--- lengths of bodies, not the bodies. Keeps no locks.
+-- Returns how many messages, bytes, sweeps and commands the journal holds of a source. Reads the lengths of
+-- bodies, not the bodies.
 SELECT COALESCE(SUM(held.messages), 0) AS messages, COALESCE(SUM(held.bytes), 0) AS bytes,
        COUNT(DISTINCT s.sweep_id) AS sweeps
 FROM {sweeps} s
@@ -45,9 +46,8 @@ LEFT JOIN (
 WHERE s.source = @source;
 
 -- name: find_gone_attempts
--- Returns whether there are retry counters of messages that have left the store or whose Due has
--- changed. Looks for messages by Due, because no other column of the transport's table is indexed.
--- Keeps no locks.
+-- Returns whether there are retry counters of messages that have left the store or have another Due. Looks by
+-- Due, because no other column of the transport's table is indexed.
 SELECT CASE WHEN EXISTS (
     SELECT 1
     FROM {attempts} a
@@ -58,9 +58,8 @@ SELECT CASE WHEN EXISTS (
 ) THEN 1 ELSE 0 END AS found;
 
 -- name: follow_rescheduled
--- Updates the Due in the retry counters of messages whose Due has changed. Reads the whole delayed
--- table, so it runs only if `find_gone_attempts` found something. Skips messages that others hold;
--- locks the counters that it changes.
+-- Updates the Due in the retry counters of messages whose Due has changed. Reads the whole delayed table, so it
+-- runs only if `find_gone_attempts` found something.
 UPDATE a
 SET due_at = d.{due}
 FROM {attempts} a
@@ -69,8 +68,7 @@ JOIN {delayed} d WITH (READPAST, READCOMMITTEDLOCK)
 WHERE a.source = @source AND (a.due_at IS NULL OR a.due_at <> d.{due});
 
 -- name: prune_attempts
--- Deletes the retry counters of messages that have left the store. Locks these counters: at most
--- 1,000 at a time, fewer than make SQL Server lock the whole table.
+-- Deletes the retry counters of messages that have left the store, at most 1,000 at a time.
 DELETE TOP (1000) FROM {attempts}
 WHERE source = @source
   AND NOT EXISTS (
@@ -79,32 +77,30 @@ WHERE source = @source
   );
 
 -- name: open_sweep
--- Opens a sweep under a new id. Locks the new row only.
+-- Opens a sweep under a new id.
 INSERT INTO {sweeps} (sweep_id, source, horizon, engine, attempts_changed)
 VALUES (@sweep_id, @source, CONVERT(datetime2(7), @horizon, 121), @engine, @attempts_changed);
 
 -- name: open_command
--- Opens an operator's command. Its row is the fence, as a sweep's is. Locks the new row only.
+-- Opens an operator's command. Its row is the fence, as a sweep's is.
 INSERT INTO {sweeps} (sweep_id, source, horizon, command, given_by, given_reason)
 VALUES (@sweep_id, @source, CONVERT(datetime2(7), @horizon, 121), @command, @given_by, @given_reason);
 
 -- name: set_planned
--- Stores how many messages each slice was planned with, as a JSON array, and by which horizon. Locks
--- the sweep's row.
+-- Stores how many messages each slice was planned with, and by which horizon.
 UPDATE {sweeps} SET planned = @planned, horizon = CONVERT(datetime2(7), @horizon, 121)
 WHERE sweep_id = @sweep_id AND closed_at IS NULL;
 
 -- name: stop_sweep
--- Lets an open sweep stop after so many milliseconds, unless it stops earlier. Locks the sweep's row;
--- waits for batches that are counting in it.
+-- Lets an open sweep stop after so many milliseconds, unless it stops earlier. Waits for batches that count
+-- in its row.
 UPDATE {sweeps}
 SET stop_at = DATEADD(millisecond, CONVERT(int, @after_ms), SYSUTCDATETIME())
 WHERE sweep_id = @sweep_id AND closed_at IS NULL
   AND (stop_at IS NULL OR stop_at > DATEADD(millisecond, CONVERT(int, @after_ms), SYSUTCDATETIME()));
 
 -- name: progress
--- Returns what the batches of a sweep have done so far. Skips rows that others hold; keeps no
--- locks.
+-- Returns what the batches of a sweep have done so far.
 SELECT COUNT_BIG(CASE WHEN j.kind = 'batch' THEN 1 END) AS batches,
        COALESCE(SUM(CONVERT(bigint, j.dispatched)), 0) AS dispatched,
        COALESCE(SUM(CONVERT(bigint, j.failed)), 0)
@@ -113,17 +109,15 @@ FROM {journal} j WITH (READPAST, READCOMMITTEDLOCK)
 WHERE j.sweep_id = @sweep_id;
 
 -- name: await_batches
--- Returns whether the sweep is still open. Waits for batches in flight; then holds the sweep's
--- application lock alone until this transaction ends, so that no other batch can begin. Waits at
--- most 25 s; `answer` is negative if that was not enough.
+-- Returns whether the sweep is still open. Waits up to 25 s for batches in flight (`answer` is negative then), and
+-- holds the sweep's lock alone until this transaction ends, so that no other can begin.
 {{get_lock: Exclusive; Transaction; 25000}}
 SELECT @Answer AS answer, CASE WHEN s.closed_at IS NULL THEN 1 ELSE 0 END AS is_open
 FROM {sweeps} s
 WHERE s.sweep_id = @sweep_id;
 
 -- name: are_batches_over
--- Returns whether the sweep is still open. Waits for no batch: `answer` is negative if one is in flight;
--- else holds the sweep's application lock alone until this transaction ends. Takes no other locks.
+-- Returns and locks what `await_batches` does, but waits for no batch: `answer` is negative if one is in flight.
 {{get_lock: Exclusive; Transaction; 0}}
 SELECT @Answer AS answer, CASE WHEN s.closed_at IS NULL THEN 1 ELSE 0 END AS is_open
 FROM {sweeps} s
@@ -136,13 +130,13 @@ SET closed_at = SYSUTCDATETIME(), abandoned = @abandoned, remaining = @remaining
 WHERE sweep_id = @sweep_id;
 
 -- name: seal
--- Seals a closed sweep: stores when it was first settled. Locks the sweep's row.
+-- Seals a closed sweep: stores when it was first settled.
 UPDATE {sweeps}
 SET sealed_at = SYSUTCDATETIME()
 WHERE sweep_id = @sweep_id AND sealed_at IS NULL AND closed_at IS NOT NULL;
 
 -- name: read_sweep
--- Returns how a closed sweep was planned and closed. Keeps no locks.
+-- Returns how a closed sweep was planned and closed.
 SELECT LOWER(CONVERT(varchar(36), sweep_id)) AS sweep_id, source, started_at, closed_at,
        CONVERT(datetime2(3), horizon) AS horizon, planned, over_limit, attempts_changed, abandoned,
        remaining, reason, engine, stop_at
@@ -150,8 +144,7 @@ FROM {sweeps}
 WHERE sweep_id = @sweep_id;
 
 -- name: read_command
--- Returns what a command is, and whether it changed retry counters. No row: it is a sweep. Keeps no
--- locks.
+-- Returns what a command is, and whether it changed retry counters. No row: it is a sweep.
 SELECT s.command, s.given_by, s.given_reason, CASE WHEN EXISTS (
     SELECT 1 FROM {changes} c
     WHERE c.sweep_id = s.sweep_id AND c.attempts > 0 AND c.change IN ('cancelled', 'rescheduled')
@@ -160,7 +153,7 @@ FROM {sweeps} s
 WHERE s.sweep_id = @sweep_id AND s.command IS NOT NULL;
 
 -- name: total_batches
--- Returns what the batches of a sweep did, one row for each slice. Keeps no locks.
+-- Returns what the batches of a sweep did, one row for each slice.
 SELECT slice,
        SUM(CONVERT(bigint, COALESCE(dispatched, 0))) AS dispatched,
        SUM(CONVERT(bigint, COALESCE(failed, 0))) AS failed,
@@ -173,24 +166,21 @@ GROUP BY slice;
 
 -- name: read_slice_ends
 -- Returns the ends of a sweep's slices, oldest first. A slice whose task ran twice can have two.
--- Keeps no locks.
 SELECT slice, given, claimed, skipped, gone, later, held, [left], reason, breakers
 FROM {journal}
 WHERE sweep_id = @sweep_id AND kind = 'slice'
 ORDER BY id;
 
 -- name: lateness
--- Returns the packed lateness of each batch of a sealed sweep. SQL Server has no aggregate for
--- percentiles, so the driver computes them. Keeps no locks.
+-- Returns the packed lateness of each batch of a sealed sweep: the server has no aggregate for percentiles.
 SELECT j.lateness_ms
 FROM {journal} j
 WHERE j.sweep_id = @sweep_id AND j.kind = 'batch' AND j.outcomes IS NOT NULL
 ORDER BY j.id;
 
 -- name: failure_reasons
--- Returns why messages of a closed sweep failed: each reason with its number of messages and one of
--- their destinations, the most frequent first. The columns hold rounded milliseconds, so the
--- sweep's span is widened by 1 ms at both ends. Keeps no locks.
+-- Returns why messages of a closed sweep failed: each reason, how often, and a destination, the most frequent
+-- first. Columns hold rounded milliseconds, so the sweep's span is widened by 1 ms at both ends.
 SELECT TOP (CONVERT(int, @most)) f.reason, COUNT(*) AS messages, MIN(f.destination) AS destination
 FROM (
     SELECT LEFT(j.error_text, 500) AS reason, LEFT(j.destination, 400) AS destination
@@ -207,9 +197,7 @@ GROUP BY f.reason
 ORDER BY messages DESC, f.reason;
 
 -- name: read_batches
--- Returns the next batches of a sealed sweep that delivered something, in the order of their ids,
--- with about @messages messages. Nobody changes a sealed sweep, so the pieces are the same each
--- time. Keeps no locks.
+-- Returns the next batches of a sealed sweep that delivered something, with about `messages` messages.
 SELECT j.id, j.outcomes
 FROM (
     SELECT b.id, b.outcomes, ROW_NUMBER() OVER (ORDER BY b.id) AS position
@@ -238,9 +226,8 @@ GROUP BY m.piece
 ORDER BY m.piece;
 
 -- name: exhausted_pieces
--- Returns the messages that a sealed sweep exhausted, in pieces of about so many bytes: the first and
--- the last id of each, its messages, and the size of its longest message. Nobody changes a sealed
--- sweep, so the pieces are the same each time. Keeps no locks.
+-- Returns the pieces in which a sealed sweep's exhausted messages are settled, of about `piece_bytes`: the
+-- first and the last id of each, its messages, and the bytes of its longest message.
 {{pieces
     SELECT j.id,
            CONVERT(bigint, 1000 + COALESCE(DATALENGTH(j.headers_text), 0)
@@ -251,9 +238,7 @@ ORDER BY m.piece;
 }}
 
 -- name: changes_pieces
--- Returns what a sealed command changed, in pieces of about so many bytes: the first and the last id of
--- each, its changes, and the size of its longest one. Nobody changes a sealed command, so the pieces are
--- the same each time. Keeps no locks.
+-- Returns the pieces in which a sealed command's changes are settled, as `exhausted_pieces` does.
 {{pieces
     SELECT c.id,
            CONVERT(bigint, 1000 + COALESCE(DATALENGTH(c.headers_text), 0)
@@ -263,9 +248,8 @@ ORDER BY m.piece;
 }}
 
 -- name: read_exhausted
--- Returns a piece of the messages that a sealed sweep exhausted. Times are microseconds since
--- 1970-01-01 UTC, so that no session's time zone changes them. Spark runs this over JDBC as a
--- subquery and can bind no values, so the ids are literals. Keeps no locks.
+-- Returns a piece of the messages that a sealed sweep exhausted. Times are microseconds since 1970-01-01
+-- UTC, so that no session's time zone changes them.
 SELECT j.id, LOWER(CONVERT(varchar(36), j.sweep_id)) AS sweep_id, j.message_key, j.message_id,
        j.message_type, j.destination, j.queue, j.due_us AS due, j.dispatched_us AS dispatched_at,
        (j.dispatched_us - j.due_us) / 1000 AS lateness_ms, j.attempts,
@@ -277,8 +261,7 @@ WHERE j.sweep_id = CONVERT(uniqueidentifier, {sweep_id}) AND j.kind = 'exhausted
   AND j.id BETWEEN CONVERT(bigint, {first_id}) AND CONVERT(bigint, {last_id})
 
 -- name: read_changes
--- Returns a piece of what a sealed command changed. Times are microseconds since 1970-01-01 UTC. Spark
--- runs this over JDBC as a subquery and can bind no values, so the ids are literals. Keeps no locks.
+-- Returns a piece of what a sealed command changed, with times as in `read_exhausted`.
 SELECT c.id, LOWER(CONVERT(varchar(36), c.sweep_id)) AS sweep_id, s.command, c.change,
        c.changed_us AS changed_at, s.given_by, s.given_reason AS reason, c.message_key, c.message_id,
        c.message_type, c.destination, c.due_before_us AS due_before, c.due_after_us AS due_after, c.queue,
@@ -289,8 +272,7 @@ WHERE c.sweep_id = CONVERT(uniqueidentifier, {sweep_id})
   AND c.id BETWEEN CONVERT(bigint, {first_id}) AND CONVERT(bigint, {last_id})
 
 -- name: read_retries
--- Returns the retry counters of a source. Spark runs this over JDBC as a subquery and can bind no
--- values, so the source is a literal. Keeps no locks.
+-- Returns the retry counters of a source, with times as in `read_exhausted`.
 SELECT a.message_key, a.message_id, a.destination, a.attempts,
        DATEDIFF_BIG(microsecond, '19700101', a.first_failed_at) AS first_failed_at,
        DATEDIFF_BIG(microsecond, '19700101', a.last_failed_at) AS last_failed_at,
@@ -300,19 +282,17 @@ FROM {attempts} a
 WHERE a.source = {source}
 
 -- name: read_page
--- Returns the next rows of a query, in the order of its column `key`. Keeps no locks.
+-- Returns the next rows of a query, in the order of its column `key`.
 SELECT TOP (@most) * FROM ({query}) AS page WHERE {key} > @after ORDER BY {key};
 
 -- name: delete_settled
--- Deletes journal rows of a settled sweep. Locks these rows: at most 1,000 at a time, fewer than
--- make SQL Server lock the whole table.
+-- Deletes journal rows of a settled sweep, at most 1,000 at a time.
 DELETE TOP (1000) FROM {journal} WHERE sweep_id = @sweep_id;
 
 -- name: delete_changes
--- Deletes changes of a settled command. Locks these rows: at most 1,000 at a time, fewer than make SQL
--- Server lock the whole table.
+-- Deletes changes of a settled command, at most 1,000 at a time.
 DELETE TOP (1000) FROM {changes} WHERE sweep_id = @sweep_id;
 
 -- name: delete_sweep
--- Deletes a settled sweep, after its journal rows. Locks that row.
+-- Deletes a settled sweep, after its journal rows.
 DELETE FROM {sweeps} WHERE sweep_id = @sweep_id;
