@@ -28,7 +28,7 @@ def _no_connection_is_left() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that is busy is no silent broker: tests of that say how long they wait."""
-    monkeypatch.setattr("duesweep.sweep.sweep.delivery.CLAIM_SECONDS", 120.0)
+    monkeypatch.setattr("duesweep.sweep.delivery.CLAIM_SECONDS", 120.0)
     monkeypatch.setattr(link, "CLAIM_SECONDS", 120.0)
 
 

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID
+from duesweep.queues.rabbitmq.topology import DELAY_HEADER
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.commands import run
 
@@ -44,7 +45,7 @@ def test_message_with_a_delay_arrives_later_as_it_was_given(
         ENCLOSED_MESSAGE_TYPES: "Sales.Remind, Sales",
         "NServiceBus.CorrelationId": "c",
         "Colour": "a=b",
-        topology.DELAY_HEADER: 1,
+        DELAY_HEADER: 1,
     }
     assert (properties.message_id, properties.type) == ("order/42", "Sales.Remind")
     assert (properties.correlation_id, properties.delivery_mode) == ("c", 2)
