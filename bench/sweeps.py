@@ -18,7 +18,7 @@ import duesweep.sweep.sweep as pipeline
 from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.config import Config
-from duesweep.session import spark_session
+from duesweep.drivers.spark import spark_session
 
 _ROOT = Path(__file__).resolve().parent.parent
 STAGES = ("plan", "dispatch", "settle")

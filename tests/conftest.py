@@ -241,7 +241,7 @@ def no_spark_session(monkeypatch: pytest.MonkeyPatch) -> None:
 def spark() -> "SparkSession":
     """One Spark session for all tests that sweep in this process."""
     from duesweep import config as configuration  # noqa: PLC0415 - unit tests do without Spark
-    from duesweep.session import spark_session  # noqa: PLC0415
+    from duesweep.drivers.spark import spark_session  # noqa: PLC0415
 
     # With retries, as on a cluster: plain local[N] never retries a task.
     session = spark_session(configuration.jars(), master="local[2,4]")

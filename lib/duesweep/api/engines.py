@@ -28,8 +28,7 @@ def opened_engine(
     if not on_spark:
         yield InProcessEngine(progressed=progressed)
         return
-    from duesweep.session import spark_session  # noqa: PLC0415
-    from duesweep.spark_errors import map_spark_errors  # noqa: PLC0415
+    from duesweep.drivers.spark import map_spark_errors, spark_session  # noqa: PLC0415 - loads Spark
     from duesweep.sweep.spark import SparkEngine  # noqa: PLC0415 - loads Spark
 
     with map_spark_errors():

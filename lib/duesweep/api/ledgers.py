@@ -32,8 +32,7 @@ def command_ledger(context: SweepContext, spark: "SparkSession | None" = None) -
             f"ledger.root is {root!r}, a catalog schema, and no Spark session is there to read it",
             advice="write ./ledger for a folder, or run this on the cluster",
         )
-    from duesweep.session import spark_session  # noqa: PLC0415 - takes seconds
-    from duesweep.spark_errors import map_spark_errors  # noqa: PLC0415
+    from duesweep.drivers.spark import map_spark_errors, spark_session  # noqa: PLC0415 - takes seconds
 
     with map_spark_errors():
         session = spark or spark_session(configuration.jars())

@@ -166,9 +166,8 @@ def _import_fault(error: ImportError) -> Finding:
 
 def _examine_spark(examination: Examination | None, binding: LedgerBinding) -> list[Finding]:
     from duesweep.doctor.cluster import ledger_facts, spark_facts  # noqa: PLC0415 - loads Spark
+    from duesweep.drivers.spark import SPARK_ERRORS, sentence, spark_session  # noqa: PLC0415
     from duesweep.ledger.opening import open_ledger  # noqa: PLC0415
-    from duesweep.session import spark_session  # noqa: PLC0415
-    from duesweep.spark_errors import SPARK_ERRORS, sentence  # noqa: PLC0415
 
     try:
         spark = spark_session(configuration.jars())

@@ -91,10 +91,9 @@ def _abort(context: SweepContext) -> int:
 
 
 def _run(context: SweepContext, cutoff: datetime | None, options: HandoverOptions) -> int:
+    from duesweep.drivers.spark import map_spark_errors, spark_session  # noqa: PLC0415
     from duesweep.handover import handover  # noqa: PLC0415
     from duesweep.report import progress, summary  # noqa: PLC0415
-    from duesweep.session import spark_session  # noqa: PLC0415
-    from duesweep.spark_errors import map_spark_errors  # noqa: PLC0415
     from duesweep.sweep.spark import SparkEngine  # noqa: PLC0415
 
     progress.configure_logging()

@@ -13,7 +13,6 @@ from duesweep.config.sections import DEFAULT_SCHEMAS, LimitConfig, QueueConfig, 
 from duesweep.config.spark_environment import (
     has_cluster_files,
     has_prepared_session,
-    has_remote_spark,
     jars,
     spark_command,
 )
@@ -30,7 +29,6 @@ __all__ = [
     "given_variables",
     "has_cluster_files",
     "has_prepared_session",
-    "has_remote_spark",
     "holds_password",
     "jars",
     "keep_fixed",

@@ -11,7 +11,6 @@ _JARS_VARIABLE = "DUESWEEP_JARS"
 # One of these is set if the session is prepared by spark-submit or spark-submit.sh.
 _PREPARED_VARIABLES = {"PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS"}
 _COMMAND_VARIABLE = "DUESWEEP_SPARK_COMMAND"
-_CONNECT_VARIABLES = {"SPARK_API_MODE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE"}
 _DATABRICKS = "DATABRICKS_RUNTIME_VERSION"
 # Where one of these is set, a path may be on another file system for Spark than for this process.
 _CLUSTER_VARIABLES = {
@@ -28,11 +27,6 @@ def has_prepared_session() -> bool:
     # Where PySpark is not loaded, no session is active.
     spark = sys.modules.get("pyspark.sql")
     return spark is not None and spark.SparkSession.getActiveSession() is not None
-
-
-def has_remote_spark() -> bool:
-    """Whether Spark is reached over Spark Connect, so that no JVM is started here."""
-    return not _CONNECT_VARIABLES.isdisjoint(os.environ)
 
 
 def spark_command() -> str | None:

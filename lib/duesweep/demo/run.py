@@ -30,11 +30,11 @@ from duesweep.demo.stage import (
     settings,
     traffic_of,
 )
+from duesweep.drivers.spark import spark_session
 from duesweep.errors import ExitCode
 from duesweep.ledger.spark.tables import SparkTables
 from duesweep.report.progress import configure_logging, create_watch
 from duesweep.report.summary import print_summary
-from duesweep.session import spark_session
 from duesweep.stores.journal import SweepSummary
 from duesweep.sweep.spark import SparkEngine
 from duesweep.sweep.sweep import sweep

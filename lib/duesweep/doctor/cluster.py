@@ -13,9 +13,9 @@ import duesweep
 from duesweep.doctor.examine import LedgerBinding
 from duesweep.doctor.question import question
 from duesweep.doctor.spark import ExecutorFacts, LedgerFacts, Needs, SparkFacts, Versions
+from duesweep.drivers.spark import SPARK_ERRORS, sentence
 from duesweep.errors import DuesweepError
 from duesweep.ledger.ledger import Ledger
-from duesweep.spark_errors import SPARK_ERRORS, sentence
 from duesweep.sweep.spark import SparkEngine
 
 _TASKS_PER_CORE, _MOST_TASKS = 2, 1_000

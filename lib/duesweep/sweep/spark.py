@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
+from duesweep.drivers.spark import SPARK_ERRORS, sentence
 from duesweep.errors import raise_interruption
-from duesweep.spark_errors import SPARK_ERRORS, sentence
 from duesweep.stores.base import DriverSession, Store
 from duesweep.stores.journal import JdbcSource
 from duesweep.stores.values import Slices, SweepRun

@@ -13,9 +13,9 @@ from pyspark import cloudpickle
 
 from duesweep import config as configuration
 from duesweep import wiring
+from duesweep.drivers.spark import spark_session
 from duesweep.errors import DuesweepError
 from duesweep.report.summary import as_json
-from duesweep.session import spark_session
 from duesweep.stores.base import Store
 from duesweep.stores.postgresql.store import PostgreSqlStore
 from duesweep.sweep.engines import Engine, InProcessEngine

@@ -32,7 +32,7 @@ def run(plan: Plan, arguments: Sequence[str]) -> int:
 
 def _run_on_spark() -> None:
     from duesweep import config as configuration  # noqa: PLC0415 - loads Spark
-    from duesweep.session import spark_session  # noqa: PLC0415
+    from duesweep.drivers.spark import spark_session  # noqa: PLC0415
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = spark_session(configuration.jars(), master=_MASTER)

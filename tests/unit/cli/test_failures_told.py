@@ -14,8 +14,8 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.errors import AnalysisException
 
 from duesweep.cli import app, documents
+from duesweep.drivers.spark import is_conflict, is_transient, map_spark_errors, sentence
 from duesweep.errors import ConfigError, SparkError, StoreError
-from duesweep.spark_errors import is_conflict, is_transient, map_spark_errors, sentence
 
 Meet = Callable[[Callable[[], object]], None]
 Capture = pytest.CaptureFixture[str]
@@ -171,8 +171,8 @@ def test_sigterm_is_a_sentence_and_4(capsys: Capture, meet: Meet) -> None:
 def test_warnings_of_every_jvm_start_are_removed_and_other_lines_stay() -> None:
     script = """
 import subprocess, sys
-from duesweep import jvm_stderr
-with jvm_stderr.filter_stderr():
+from duesweep.drivers.spark import filter_stderr
+with filter_stderr():
     child = subprocess.Popen(
         ["sh", "-c", "echo 'WARNING: Using incubator modules: x' >&2; echo 'Picked up "
          "JAVA_TOOL_OPTIONS: -Dx' >&2; read line; echo \\"heard $line\\" >&2"],

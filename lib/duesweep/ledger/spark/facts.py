@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
+from duesweep.drivers.spark import SPARK_ERRORS, is_transient, sentence
 from duesweep.errors import ConfigError, LedgerError
 from duesweep.ledger import locations
 from duesweep.ledger.identity import ID_PROPERTY, LedgerTableFacts
-from duesweep.spark_errors import SPARK_ERRORS, is_transient, sentence
 
 _S3_LOG_STORE = "spark.delta.logStore.{scheme}.impl"
 _ABSENCE = (

@@ -15,11 +15,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from duesweep.core.change import ChangeKind
+from duesweep.drivers.spark import SPARK_ERRORS, is_transient, sentence
 from duesweep.errors import LedgerError, raise_interruption
 from duesweep.ledger.dispatched import dispatched_tables
 from duesweep.ledger.schemas import CHANGES, ERRORS, RETRIES, SWEEPS, TOMBSTONES
 from duesweep.ledger.spark.types import SPARK_SCHEMAS
-from duesweep.spark_errors import SPARK_ERRORS, is_transient, sentence
 from duesweep.stores.journal import ExhaustedPiece, Journal, SweepSummary
 from duesweep.stores.steering import CommandJournal
 

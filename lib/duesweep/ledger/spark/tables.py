@@ -11,6 +11,7 @@ from uuid import UUID
 
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
+from duesweep.drivers.spark import SPARK_ERRORS, is_conflict, is_transient, sentence
 from duesweep.errors import LedgerError, raise_interruption
 from duesweep.ledger import locations
 from duesweep.ledger.base import AppTransaction
@@ -22,7 +23,6 @@ from duesweep.ledger.spark.reading import count_rows, read_rows
 from duesweep.ledger.spark.rows import SparkSweepRows
 from duesweep.ledger.spark.types import SPARK_SCHEMAS
 from duesweep.ledger.spark.upkeep import SparkUpkeep
-from duesweep.spark_errors import SPARK_ERRORS, is_conflict, is_transient, sentence
 from duesweep.stores.journal import Journal
 
 _CONFLICT_TRIES = 5

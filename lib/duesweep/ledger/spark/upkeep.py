@@ -8,12 +8,12 @@ from typing import Any
 
 from pyspark.sql import Row, SparkSession
 
+from duesweep.drivers.spark import SPARK_ERRORS, is_conflict, is_transient, sentence
 from duesweep.errors import LedgerError, raise_interruption
 from duesweep.ledger import locations
 from duesweep.ledger.spark.facts import is_absence
 from duesweep.ledger.spark.quoting import literal
 from duesweep.ledger.upkeep import TableSize
-from duesweep.spark_errors import SPARK_ERRORS, is_conflict, is_transient, sentence
 
 _TRIES = 5
 _HOURS = 24

@@ -1,0 +1,205 @@
+"""Spark's session, and its errors in words.
+
+Its errors are PySpark's own, py4j's, and those of a call to a JVM that is gone. Errors of the JVM
+without a class in PySpark come as py4j's: Delta's exceptions, for example, and a failed
+`foreachPartition`.
+"""
+
+import logging
+import os
+import re
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from duesweep.errors import SparkError, raise_interruption
+
+SPARK_ERRORS = (PySparkException, Py4JError, ConnectionError)
+
+# PySpark reads them too: one of these is set if Spark is reached over Spark Connect.
+_CONNECT_VARIABLES = {"SPARK_API_MODE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE"}
+_SETTINGS = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.session.timeZone": "UTC",
+    # Other readers cannot read INT96 before 1677 and after 2262. The ledger's writer sets this too.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # A second copy of a running task is safe, but useless: it would find the rows locked.
+    "spark.speculation": "false",
+    # Arrow rows stay Arrow until an executor writes them. As a local relation they would become
+    # part of the query's plan: 200,000 rows took 12 s instead of 2 s.
+    "spark.sql.execution.arrow.localRelationThreshold": "0",
+}
+_LOCAL_SETTINGS = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.driver.memory": "2g",
+    # The same as in conf/spark-defaults.conf, which gives the reason.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+# Spark adds the vector module to every JVM. The JVM warns about it, and no option stops that. Cron
+# would mail the warning.
+_NOISE = re.compile(
+    rb"WARNING: Using incubator modules: "
+    rb"|(NOTE: )?Picked up (JAVA_TOOL_OPTIONS|JDK_JAVA_OPTIONS|_JAVA_OPTIONS): "
+)
+# Texts of system calls, file systems and object stores, anywhere in the chain of causes.
+_STORAGE = re.compile(
+    r"No space left on device|Disk quota exceeded|Input/output error|Stale file handle"
+    r"|Read-only file system|Transport endpoint is not connected"
+)
+_OUT_OF_REACH = re.compile(
+    r"Status Code: 5\d\d|Service Unavailable|SlowDown|UnknownHostException|ConnectException"
+    r"|SocketTimeoutException|ConnectTimeoutException|Connection reset|\bUNAVAILABLE\b"
+    r"|DEADLINE_EXCEEDED|[Tt]imed out|JAVA_GATEWAY_EXITED"
+)
+# What Spark says of a job or a call after its context ended: `spark.stop()`, or the JVM got a TERM.
+_SHUT_DOWN = re.compile(r"SparkContext (was|has been) shut ?down|stopped SparkContext")
+# Names of errors only: "Concurrent" alone would match a ConcurrentHashMap in any stack.
+_CONFLICT = re.compile(
+    r"DELTA_CONCURRENT|DELTA_PROTOCOL_CHANGED|DELTA_METADATA_CHANGED"
+    r"|Concurrent\w*Exception|(Metadata|Protocol)ChangedException"
+)
+
+
+def spark_session(jars: Sequence[Path] = (), master: str = "local[*,4]") -> SparkSession:
+    """The session that spark-submit or Databricks prepared, else a new one with `jars` on `master`.
+
+    Failed tasks are retried: a task whose JDBC read is cut runs again, and the other slices go on.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    settings = {"spark.app.name": "duesweep", **_SETTINGS}
+    if jars:
+        # Workers of a local session run on this interpreter, whatever `python3` is on the PATH.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        settings |= _LOCAL_SETTINGS | {"spark.master": master}
+        settings["spark.jars"] = ",".join(str(jar) for jar in jars)
+    # py4j logs a lost JVM with a whole stack trace. The caller reports it in one sentence.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+    logging.getLogger().addFilter(_is_not_from_py4j)
+    handler = signal.getsignal(signal.SIGINT)
+    with filter_stderr():
+        # Over Spark Connect, no JVM is started here.
+        if _CONNECT_VARIABLES.isdisjoint(os.environ):
+            _start_jvm(settings)
+        session = SparkSession.builder.config(map=dict(settings)).getOrCreate()
+    # PySpark's own handler of SIGINT calls the JVM while another call to the JVM may be running.
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, handler)
+    return session
+
+
+def _start_jvm(settings: Mapping[str, str]) -> None:
+    """Start the JVM that a session with these settings runs in, in a process group of its own.
+
+    Who stops a command may send the signal to its whole group. This process then stops the sweep
+    well, for which it needs the JVM.
+    """
+    # PySpark has no other way to ask whether there is a JVM already.
+    if SparkContext._gateway is None:  # noqa: SLF001
+        conf = SparkConf().setAll(list(settings.items()))
+        gateway = launch_gateway(conf, {"process_group": 0})  # type: ignore[no-untyped-call]
+        SparkContext(conf=conf, gateway=gateway)
+
+
+def _is_not_from_py4j(record: logging.LogRecord) -> bool:
+    """Drops py4j's records: py4j logs every call that Ctrl-C interrupts to the root logger."""
+    return record.module != "java_gateway"
+
+
+@contextmanager
+def filter_stderr() -> Iterator[None]:
+    """Leave out what the JVM prints to stderr at every start: of processes started in the block, as
+    long as this process lives.
+    """
+    sys.stderr.flush()
+    own = os.dup(2)
+    read_end, write_end = os.pipe()
+    os.dup2(write_end, 2)
+    os.close(write_end)
+    threading.Thread(target=_forward, args=(read_end, own), daemon=True).start()
+    try:
+        yield
+    finally:
+        os.dup2(own, 2)
+
+
+def _forward(read_end: int, own: int) -> None:
+    with open(read_end, "rb") as lines, suppress(OSError):
+        for line in lines:
+            if not _NOISE.match(line):
+                os.write(own, line)
+    os.close(own)
+
+
+def sentence(error: BaseException) -> str:
+    """The line of a Spark error that says what happened."""
+    if _is_jvm_gone(error):
+        return "Spark's JVM has ended (killed, or out of memory)"
+    text = _text(error)
+    found = _STORAGE.search(text)
+    if found:
+        return found[0]
+    if _SHUT_DOWN.search(text):
+        return "Spark was shut down (its JVM was terminated, or its session stopped)"
+    lines = [line.strip(" :") for line in text.splitlines() if line.strip(" :")]
+    if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
+        return lines[1]
+    return lines[0] if lines else type(error).__name__
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the fault may pass by itself: storage is full or out of reach, or Spark has ended."""
+    text = _text(error)
+    return _is_jvm_gone(error) or any(p.search(text) for p in (_STORAGE, _OUT_OF_REACH, _SHUT_DOWN))
+
+
+def is_conflict(error: BaseException) -> bool:
+    """Whether another process committed to the Delta table at the same time."""
+    return bool(_CONFLICT.search(_text(error)))
+
+
+def _is_jvm_gone(error: BaseException) -> bool:
+    """Whether a call found no JVM, or lost its connection to it."""
+    if isinstance(error, Py4JError):
+        # Every error that the JVM itself raises comes with its Java exception.
+        return not isinstance(error, Py4JJavaError)
+    return isinstance(error, ConnectionError)
+
+
+@contextmanager
+def map_spark_errors() -> Iterator[None]:
+    """Turn Spark's errors into `SparkError`."""
+    try:
+        yield
+    except SPARK_ERRORS as error:
+        raise_interruption(error)
+        raise SparkError(
+            f"Spark failed: {sentence(error)}; the journal has what was done, and the next sweep "
+            "continues",
+            transient=is_transient(error),
+        ) from error
+
+
+def _text(error: BaseException) -> str:
+    """The error's text with all causes. Some of PySpark's errors keep the JVM's stack apart."""
+    try:
+        return "\n".join([str(error), str(getattr(error, "_stackTrace", None) or "")])
+    except SPARK_ERRORS:
+        # py4j asks the JVM for the text only now, and the JVM may be gone.
+        return type(error).__name__
