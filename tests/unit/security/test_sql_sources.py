@@ -1,8 +1,9 @@
 """Names in SQL are quoted by one function for each sign; all else is bound.
 
 That SQL is put together of names only is shown elsewhere: ruff's S608 finds queries that are not in
-the files of SQL, import-linter leaves these files and the databases' sessions to `drivers/`,
-tests/golden records all that these send, and tests/contract/security has names that attack.
+the files of SQL, but for the words below; import-linter leaves these files and the databases'
+sessions to `drivers/`, tests/golden records all that these send, and tests/contract/security has
+names that attack.
 """
 
 import re
@@ -28,3 +29,9 @@ def test_a_sign_is_doubled_in_one_place_of_a_package() -> None:
     assert {folder.partition("/")[0] for folder, _ in places} == FOLDERS
     assert {sign for _, sign in places} >= {"'", '"', "]", "`"}
     assert [place for place, count in places.items() if count > 1] == []
+
+
+def test_no_statement_that_ruff_does_not_know_is_put_together_in_python() -> None:
+    unseen = re.compile(r"""\bf["'][^"'\n]*\b(?:EXEC|MERGE|TRUNCATE) """)
+
+    assert [p for p in PACKAGE.rglob("*.py") if unseen.search(p.read_text(encoding="utf-8"))] == []

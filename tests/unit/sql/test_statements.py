@@ -9,7 +9,8 @@ import sqlglot
 from sqlglot import exp
 
 import duesweep
-from support.sql_statements import ALL, DIALECTS, POSTGRESQL, SqlStatement, broken
+from duesweep.core.address import TableName
+from support.sql_statements import ALL, DIALECTS, POSTGRESQL, UGLY_NAME, SqlStatement, broken
 
 PACKAGE = Path(duesweep.__file__).parent
 NAMES = {dialect: {each.name for each in ALL if each.dialect == dialect} for dialect in DIALECTS}
@@ -18,8 +19,12 @@ FOR_JDBC = {"plan_claim_keys", "read_changes", "read_exhausted", "read_retries"}
 LITERALS = ("horizon", "source", "sweep_id", "first_id", "last_id", "paused")
 # What PostgreSQL's statements hold in braces: tables, columns, and SQL that stands for a name.
 POSTGRESQL_NAMES = {
-    **dict.fromkeys(("attempts", "bindings", "changes", "delayed", "journal"), '"my.s"."a\'b""c"'),
-    **dict.fromkeys(("limits", "pauses", "queue", "subscriptions", "sweeps"), '"my.s"."a\'b""c"'),
+    **dict.fromkeys(
+        ("attempts", "bindings", "changes", "delayed", "journal"), TableName(UGLY_NAME, UGLY_NAME)
+    ),
+    **dict.fromkeys(
+        ("limits", "pauses", "queue", "subscriptions", "sweeps"), TableName(UGLY_NAME, UGLY_NAME)
+    ),
     **dict.fromkeys(("id", "headers", "body", "due", "destination", "pausable", "key"), '"c""ol"'),
     **{"index": '"in""dex"', "utc": " AT TIME ZONE 'UTC'", "query": "SELECT 1 AS id", "slice": "0"},
 }
@@ -83,24 +88,11 @@ def test_comment_says_in_two_lines_what_a_statement_does_and_which_locks_it_asks
     assert broken(fault) == []
 
 
-def test_statement_is_named_where_its_dialect_can_use_it() -> None:
-    sources = {
-        path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8")
-        for path in PACKAGE.rglob("*.py")
-    }
-    # Sources on these paths are of no use to the dialect's statements.
-    of_others = {"postgresql": "sqlserver|msmq", "sqlserver": "postgresql"}
-    named = {
-        dialect: set(
-            re.findall(
-                r'"(\w+)"',
-                "\n".join(t for path, t in sources.items() if not re.search(others, path)),
-            )
-        )
-        for dialect, others in of_others.items()
-    }
+def test_every_statement_is_used() -> None:
+    sources = (path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
+    named = {name for source in sources for name in re.findall(r'"(\w+)"', source)}
 
-    assert broken(lambda each: each.name not in named[each.dialect] and "is not used") == []
+    assert broken(lambda each: each.name not in named and "is not used") == []
 
 
 def test_literals_stand_in_queries_for_jdbc_only_which_take_no_values() -> None:
@@ -116,21 +108,27 @@ def test_literals_stand_in_queries_for_jdbc_only_which_take_no_values() -> None:
     assert broken(fault) == []
 
 
-def test_statement_of_postgresql_parses_with_ugly_names() -> None:
+def test_statement_of_postgresql_parses_with_ugly_names_and_names_these_tables_only() -> None:
     literals = dict.fromkeys(LITERALS, "''")
 
     def fault(each: SqlStatement) -> str | None:
         text = each.text.replace("/* bounds */", "(0, now(), 'a', now(), 'b')")
+        marked = re.sub(r"%\(\w+\)s", "$1", text).replace("%%", "%")
         try:
-            named = text.format(**POSTGRESQL_NAMES, **literals)
-            marked = re.sub(r"%\(\w+\)s", "$1", named).replace("%%", "%")
-            parsed = sqlglot.parse(marked, read="postgres")
+            parsed = sqlglot.parse(marked.format(**POSTGRESQL_NAMES, **literals), read="postgres")
         except (KeyError, ValueError, sqlglot.errors.SqlglotError) as error:
             return f"{type(error).__name__} {error}"
         unread = [part.sql(comments=False) for part in parsed if isinstance(part, exp.Command)]
         if not any(parsed) or not all(map(UNREAD.fullmatch, unread)):
             return f"was not read: {unread}"
-        return None
+        tables = {
+            (table.db, table.name)
+            for part in parsed
+            if part is not None
+            for table in part.find_all(exp.Table)
+            if table.db
+        }
+        return f"names {tables}" if tables - {(UGLY_NAME, UGLY_NAME)} else None
 
     assert broken(fault, POSTGRESQL) == []
 

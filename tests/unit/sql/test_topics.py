@@ -113,10 +113,6 @@ def test_only_comments_stand_before_the_first_name() -> None:
         assert not others, f"sql/{dialect}/{topic}.sql: {others}"
 
 
-def test_every_mark_of_a_name_begins_a_statement() -> None:
-    assert broken(lambda each: re.findall("--[- ]*name", each.text, re.IGNORECASE)) == []
-
-
 def test_dialects_have_a_statement_in_the_same_file_and_order() -> None:
     places = {
         dialect: [(each.topic, each.name) for each in ALL if each.dialect == dialect]

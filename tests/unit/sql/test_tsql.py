@@ -4,25 +4,29 @@ break its rule.
 
 import re
 from functools import cache
+from uuid import UUID
 
 import pytest
 import sqlglot
 from sqlglot import exp
 
-from duesweep.core.address import SqlServerTable, bracket_name
+from duesweep.core.address import SqlServerAddresses, SqlServerTable, bracket_name
 from duesweep.core.policy import MAX_BATCH_ROWS, SCANNED_ROWS
 from duesweep.drivers.sql import statement
-from duesweep.drivers.sqlserver.binding import bind, creation, key_list, table_names
+from duesweep.drivers.sqlserver.binding import LONGEST_LOCK, bind, key_list, table_names
+from duesweep.stores.relational.locks import settle_lock, sweep_lock
+from duesweep.stores.sqlserver.driver import batches_lock
 from duesweep.stores.sqlserver.kinds import KINDS
-from support.sql_statements import SQL_SERVER, SqlStatement, broken
+from support.sql_statements import SQL_SERVER, UGLY_NAME, SqlStatement, broken
 
 ESCALATES_AT = 5_000
-UGLY = SqlServerTable("my.c@ta]]og", "my.[sch@ma", "my.tb[e 'q' \"d\" a]b")
+UGLY = SqlServerTable("my.c@ta]]og", UGLY_NAME, UGLY_NAME)
 TABLES = (
     *("attempts", "bindings", "changes", "delayed", "journal", "limits", "pauses", "queue"),
     *("subscriptions", "sweeps"),
 )
 LITERALS = ("horizon", "source", "sweep_id", "first_id", "last_id", "paused")
+VIEWS_OF_THE_SERVER = ("sys", "INFORMATION_SCHEMA")
 ROW_VERSIONS_ARE_NOT_READ = {"UPDLOCK", "XLOCK", "READCOMMITTEDLOCK"}
 
 
@@ -61,7 +65,7 @@ def _hints(text: str) -> list[set[str]]:
     ]
 
 
-def test_statement_parses_as_t_sql_with_ugly_names() -> None:
+def test_statement_parses_as_t_sql_with_ugly_names_and_names_these_tables_only() -> None:
     def fault(each: SqlStatement) -> str | None:
         try:
             parsed = [part for text in _texts(each.name) for part in _parsed(text) or [None]]
@@ -71,7 +75,16 @@ def test_statement_parses_as_t_sql_with_ugly_names() -> None:
         unread = [
             part and part.sql() for part in parsed if not part or isinstance(part, exp.Command)
         ]
-        return f"was not read: {unread}" if unread else None
+        if unread:
+            return f"was not read: {unread}"
+        tables = {
+            (table.catalog, table.db, table.name)
+            for part in parsed
+            if part is not None
+            for table in part.find_all(exp.Table)
+            if table.catalog and table.db not in VIEWS_OF_THE_SERVER
+        }
+        return f"names {tables}" if tables - {(UGLY.catalog, UGLY.schema, UGLY.table)} else None
 
     assert broken(fault, SQL_SERVER) == []
 
@@ -106,22 +119,6 @@ def test_claim_locks_rows_only_and_skips_locked_rows() -> None:
         return None
 
     assert broken(fault, _named("claim", "remove_first", "fetch_next_due")) == []
-
-
-def test_statement_on_locked_rows_asks_for_row_locks() -> None:
-    names = ("remove", "remove_by_id", "raise_retry_counts", "find_message")
-    assert broken(lambda each: "ROWLOCK" not in each.code and "no ROWLOCK", _named(*names)) == []
-
-
-def test_task_that_reads_what_other_slices_write_waits_for_none_of_them() -> None:
-    def fault(each: SqlStatement) -> str | None:
-        text = _text(each.name)
-        skipping = [given for given in _hints(text) if "READPAST" in given]
-        tables = text.count(UGLY.sql)
-        return f"{len(skipping)} of {tables} tables" if len(skipping) != tables else None
-
-    names = ("claim", "count_waiting", "count_some_waiting", "last_message", "count_arrived")
-    assert broken(fault, _named(*names, "read_some_attempts", "read_attempts")) == []
 
 
 def test_statement_takes_fewer_rows_than_make_the_server_lock_the_table() -> None:
@@ -162,34 +159,37 @@ def _named(*names: str) -> list[SqlStatement]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("part", "quoted"),
-    [
-        ("my.tb[e", "[my.tb[e]"),
-        ("my.[sch@ma", "[my.[sch@ma]"),
-        ("a]b", "[a]]b]"),
-        ('it\'s "so"', '[it\'s "so"]'),
-        ("{due}", "[{due}]"),
-    ],
-)
-def test_ugly_name_stands_quoted_in_the_statement_that_is_sent(part: str, quoted: str) -> None:
-    table = SqlServerTable(part, part, part)
-
-    text, _ = bind("insert_message", {"queue": table.sql}, {"id": "", "headers": "", "body": b""})
-
-    assert text == (
-        f"INSERT INTO {quoted}.{quoted}.{quoted} (Id, Headers, Body) VALUES (?, ?, ?);\n"
-    )
+def _table(address: str) -> SqlServerTable:
+    return SqlServerAddresses("Sales.Orders", "dbo", "my.c@ta]og").parse(address)
 
 
-def test_ugly_name_stands_quoted_in_literals_too() -> None:
-    table = SqlServerTable("db", "it's", "a]b'c")
+def test_names_are_bracketed_and_stand_in_literals_with_their_quotes_doubled() -> None:
+    assert _table("my.tb[e@[my.[sch@ma]@[a]]b]").sql == "[a]]b].[my.[sch@ma].[my.tb[e]"
+    assert _table("a]b").sql == "[my.c@ta]]og].[dbo].[a]]b]"
+    assert table_names(queue=_table("it's")) == {
+        "queue": "[my.c@ta]]og].[dbo].[it's]",
+        "queue_local": "[dbo].[it's]",
+        "queue_literal": "[my.c@ta]]og].[dbo].[it''s]",
+        "queue_schema": "dbo",
+        "queue_lock": "[my.c@ta]]og].[dbo].[it''s]_lock",
+    }
 
-    text = creation("create_queue", queue=table)
 
-    assert "OBJECT_ID(N'[db].[it''s].[a]]b''c]', 'U')" in text
-    assert "@Resource = N'[db].[it''s].[a]]b''c]_lock'" in text
-    assert "CREATE TABLE [db].[it's].[a]]b'c] (" in text
+def test_lock_of_a_long_name_is_cut_where_the_server_cuts_the_transports() -> None:
+    table = SqlServerTable("c" * 100, "'" * 50, "t" * 100)
+    lock = table_names(queue=table)["queue_lock"]
+
+    assert len(f"{table.sql}_lock") > LONGEST_LOCK
+    assert lock.replace("''", "'") == f"{table.sql}_lock"[:LONGEST_LOCK]
+    assert lock.replace("''", "").count("'") == 0
+
+
+def test_names_of_a_sweeps_own_locks_are_never_cut() -> None:
+    sweep_id = UUID(int=2**128 - 1)
+
+    names = [settle_lock("s" * 400), sweep_lock(sweep_id), f"{batches_lock(sweep_id)}/exhausted"]
+
+    assert max(map(len, names)) <= LONGEST_LOCK
 
 
 def test_name_with_braces_percent_and_at_signs_takes_no_values_place() -> None:
