@@ -9,7 +9,7 @@ from duesweep.core.moment import Moment
 from duesweep.core.policy import BatchLimits
 from duesweep.core.store_clock import instant_of, micros
 from duesweep.core.waiting import DueSpan
-from duesweep.lost import retry_lost_transactions
+from duesweep.drivers.statements import retry_lost_transactions
 from duesweep.steer import Tally, Work
 from duesweep.stores.steering import ChangesMessages
 from duesweep.stores.values import Claim, SweepRun

@@ -16,8 +16,8 @@ from duesweep.core.pauses import Paused
 from duesweep.core.policy import RateLimit, RateLimits
 from duesweep.core.replay import Replayable
 from duesweep.core.store_clock import StoreClock
-from duesweep.errors import MessageError, TransactionLostError
-from duesweep.lost import MAX_LOST_TRANSACTIONS, wait_seconds
+from duesweep.drivers.statements import try_again
+from duesweep.errors import MessageError
 from duesweep.put_back import put_back
 from duesweep.queues.base import QueueSession
 from duesweep.steer import Tally
@@ -177,16 +177,12 @@ class Delivery:
         self, messages: Sequence[Message], errors: Mapping[str, ErrorId]
     ) -> DeliveryResult:
         """Deliver in one transaction; again if the server rolled it back."""
-        lost = 0
-        while True:
-            try:
-                return self._deliver_once(messages, errors)
-            except TransactionLostError:
-                self._queue.rollback()
-                lost += 1
-                if lost > MAX_LOST_TRANSACTIONS:
-                    raise
-                self._clock.sleep(wait_seconds(lost, self._rng))
+        return try_again(
+            lambda: self._deliver_once(messages, errors),
+            self._queue.rollback,
+            self._clock.sleep,
+            self._rng,
+        )
 
     def _deliver_once(
         self, messages: Sequence[Message], errors: Mapping[str, ErrorId]

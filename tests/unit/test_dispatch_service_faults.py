@@ -6,6 +6,7 @@ import pytest
 
 from duesweep.core.message import Message
 from duesweep.core.policy import BatchLimits, BreakerLimits
+from duesweep.drivers.statements import MAX_LOST_TRANSACTIONS
 from duesweep.errors import (
     ConfigError,
     DestinationError,
@@ -14,7 +15,6 @@ from duesweep.errors import (
     StoreError,
     TransactionLostError,
 )
-from duesweep.lost import MAX_LOST_TRANSACTIONS
 from duesweep_testing.builders import DelayedRow, delayed_row
 from duesweep_testing.memory import MemoryStore
 from duesweep_testing.memory_queue import MemoryQueue

@@ -1,16 +1,29 @@
-"""How a session runs named statements, in every dialect alike."""
+"""How a session runs named statements, in every dialect alike, and how a transaction runs again if
+the server rolled it back: deadlocks and serialization failures.
+"""
 
+import random
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from copy import copy
-from typing import Any, Self
+from functools import wraps
+from typing import Any, ParamSpec, Self, TypeVar
 
 from duesweep.core.address import TableName
 from duesweep.core.timeouts import Limits
+from duesweep.errors import TransactionLostError
 
 # What statements have in braces: tables, or SQL that stands for a name.
 Names = Mapping[str, TableName | str]
+# After this many lost transactions in a row the error is raised.
+MAX_LOST_TRANSACTIONS = 5
+_FIRST_WAIT_SECONDS = 0.05
+_LONGEST_WAIT_SECONDS = 1.0
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 class Session(ABC):
@@ -86,3 +99,42 @@ def describe_statement(name: str, text: str, names: Names) -> str:
     # Others are columns, or SQL.
     tables = [each for each in named if each[:1] in {'"', "["} and ('"."' in each or "].[" in each)]
     return f"{name} on {', '.join(tables)}" if tables else name
+
+
+def wait_seconds(lost: int, rng: random.Random) -> float:
+    """How long to wait after `lost` losses in a row. The wait is random, so that transactions that
+    blocked each other do not start together again.
+    """
+    return rng.uniform(0, min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2**lost))
+
+
+def try_again(
+    work: Callable[[], _T],
+    undo: Callable[[], object],
+    sleep: Callable[[float], object],
+    rng: random.Random,
+) -> _T:
+    """What `work` returns. It runs again if its transaction was lost; `undo` runs first."""
+    lost = 0
+    while True:
+        try:
+            return work()
+        except TransactionLostError:
+            undo()
+            lost += 1
+            if lost > MAX_LOST_TRANSACTIONS:
+                raise
+            sleep(wait_seconds(lost, rng))
+
+
+def retry_lost_transactions(work: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Make `work` run again when one of its transactions was lost. All that `work` does must be in
+    its own transactions.
+    """
+
+    @wraps(work)
+    def retrying(*arguments: _P.args, **options: _P.kwargs) -> _T:
+        rng = random.Random()
+        return try_again(lambda: work(*arguments, **options), lambda: None, time.sleep, rng)
+
+    return retrying

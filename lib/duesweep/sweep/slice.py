@@ -15,6 +15,7 @@ from duesweep.core.outcome import Fault
 from duesweep.core.pauses import Paused
 from duesweep.core.store_clock import StoreClock
 from duesweep.core.tracing import Attributes
+from duesweep.drivers.statements import MAX_LOST_TRANSACTIONS, wait_seconds
 from duesweep.errors import (
     ConfigError,
     DuesweepError,
@@ -24,7 +25,6 @@ from duesweep.errors import (
     TransactionLostError,
     may_pass,
 )
-from duesweep.lost import MAX_LOST_TRANSACTIONS, wait_seconds
 from duesweep.queues.base import QueueSession
 from duesweep.stores.abilities import EndsIdleClients
 from duesweep.stores.base import TaskSession

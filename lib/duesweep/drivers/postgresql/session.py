@@ -199,18 +199,15 @@ class PostgreSqlSession(Session):
             yield
 
     def begin(self) -> None:
-        """Begin a transaction that `commit` ends, unless one is under way."""
         if self._raw.info.transaction_status == TransactionStatus.IDLE:
             with map_errors():
                 self._raw.execute("BEGIN")
 
     def commit(self) -> None:
-        """Commit what was begun."""
         with map_errors():
             self._raw.execute("COMMIT")
 
     def rollback(self) -> None:
-        """Roll back what was begun, if anything."""
         with map_errors():
             self._raw.rollback()
 

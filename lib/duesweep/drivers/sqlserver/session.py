@@ -247,14 +247,12 @@ class SqlServerSession(Session):
         return self._session.depth > 0
 
     def begin(self) -> None:
-        """Begin a transaction that `commit` or `rollback` ends, unless one is under way."""
         if not self._session.depth:
             # A statement that was cut short may have left it on, and rows would go uncounted.
             self._run("SET NOCOUNT OFF; BEGIN TRANSACTION")
             self._session.depth = 1
 
     def commit(self) -> None:
-        """Commit what was begun, if anything."""
         if self._session.depth:
             self._session.depth = 0
             self._run("COMMIT TRANSACTION")

@@ -13,8 +13,8 @@ from uuid import UUID
 from duesweep.core.change import Command, CommandName
 from duesweep.core.patience import Patience
 from duesweep.core.pauses import Pause
+from duesweep.drivers.statements import retry_lost_transactions
 from duesweep.errors import Problem, StoreError, make_storable
-from duesweep.lost import retry_lost_transactions
 from duesweep.stores.relational.held import HeldBack
 from duesweep.stores.relational.journal import RelationalJournal
 from duesweep.stores.relational.kinds import TableKind

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from duesweep.core.pauses import Pause
 from duesweep.core.policy import RateLimit
-from duesweep.drivers.statements import Session
-from duesweep.lost import retry_lost_transactions
+from duesweep.drivers.statements import Session, retry_lost_transactions
 from duesweep.stores.relational.pauses import pause_of
 
 

@@ -7,8 +7,8 @@ from typing import Any
 from uuid import UUID
 
 from duesweep.core.change import Command, CommandName, UnsettledCommand
+from duesweep.drivers.statements import retry_lost_transactions
 from duesweep.errors import ConfigError, StoreError, SweepClosedError, make_storable
-from duesweep.lost import retry_lost_transactions
 from duesweep.stores.journal import (
     Backlog,
     ExhaustedPiece,

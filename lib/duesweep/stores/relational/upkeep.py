@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from duesweep.drivers.statements import Session
-from duesweep.lost import retry_lost_transactions
+from duesweep.drivers.statements import Session, retry_lost_transactions
 from duesweep.stores.upkeep import DroppedSource
 
 # The binding is the last: as long as it is there, the source is known as one to forget.
