@@ -8,6 +8,8 @@ frame is put around:
     {{under_lock: queue; changing
         ALTER TABLE …
     }}
+
+What Spark reads over JDBC is a subquery that can bind no values: they are literals in braces.
 """
 
 import re

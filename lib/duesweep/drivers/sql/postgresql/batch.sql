@@ -16,7 +16,8 @@ CASE
 END
 
 -- fragment: due_and_instant
--- The instant at which a message is due, for sweeps: it is not later than `latest`, if that is given.
+-- The instant at which a message is due. It is not later than `latest`, which a sweep gives that does not look
+-- ahead: `hold` and `look` must not have that bound.
 CASE WHEN isfinite(d.{due}) THEN {{micros: d.{due}}} END AS due_us,
 CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM {{instant: d.{due}{utc}
     least(
@@ -30,7 +31,7 @@ CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM {{instant: d.{due}{utc}
 SELECT closed_at IS NULL AS is_open,
        coalesce(stop_at <= clock_timestamp(), false) AS is_stopping,
        EXISTS (SELECT FROM {pauses} p WHERE p.source = s.source) AS has_pauses,
-       (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS server_us
+       {{micros: clock_timestamp()}} AS server_us
 FROM {sweeps} s
 WHERE sweep_id = %(sweep_id)s
 FOR KEY SHARE OF s;
