@@ -17,13 +17,8 @@ from typing import Any
 import load_generator
 import pika
 
-from duesweep.drivers.rabbitmq import (
-    Brokers,
-    Publication,
-    Publisher,
-    PublishResult,
-    RabbitMqConnection,
-)
+from duesweep.drivers.rabbitmq.connection import Brokers, RabbitMqConnection
+from duesweep.drivers.rabbitmq.publisher import Publication, Publisher, PublishResult
 
 ROOT = Path(__file__).resolve().parent.parent
 PIPELINED, ONE_BY_ONE, PERF_TEST = "pipelined", "one confirm at a time", "PerfTest"

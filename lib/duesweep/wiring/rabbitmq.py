@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from duesweep.drivers.rabbitmq import Brokers
+from duesweep.drivers.rabbitmq.connection import Brokers
 from duesweep.queues.rabbitmq.session import RabbitMqQueue
 from duesweep.queues.rabbitmq.topology import RabbitMqSetup, Style
 from duesweep.wiring.dialects import QueueConnection, timeouts_of

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from duesweep.core.headers import json as headers_json
-from duesweep.drivers.rabbitmq import Brokers, Channel, RabbitMqConnection
+from duesweep.drivers.rabbitmq.connection import Brokers, Channel, RabbitMqConnection
 from duesweep.queues.rabbitmq import topology
 from duesweep.queues.rabbitmq.topology import Style
 from duesweep_testing.builders import ENDPOINT

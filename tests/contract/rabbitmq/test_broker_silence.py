@@ -12,7 +12,7 @@ import pytest
 
 from duesweep.core.policy import BatchLimits
 from duesweep.core.timeouts import Timeouts
-from duesweep.drivers.rabbitmq import Brokers
+from duesweep.drivers.rabbitmq.connection import Brokers
 from duesweep.drivers.rabbitmq.management import Management
 from duesweep.errors import QueueError
 from duesweep.queues.rabbitmq.migration.migrate import Migration

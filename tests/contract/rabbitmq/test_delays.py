@@ -10,7 +10,7 @@ import pytest
 from duesweep.core.clock import SettableClock, SystemClock
 from duesweep.core.message import Message
 from duesweep.core.store_clock import StoreClock
-from duesweep.drivers.rabbitmq import Brokers, Channel, RabbitMqConnection
+from duesweep.drivers.rabbitmq.connection import Brokers, Channel, RabbitMqConnection
 from duesweep.queues.rabbitmq import topology
 from duesweep.queues.rabbitmq.topology import Style
 from duesweep.queues.rabbitmq.wire import Punctuality

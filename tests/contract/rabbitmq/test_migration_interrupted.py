@@ -12,14 +12,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from duesweep.drivers.rabbitmq import (
-    Brokers,
-    Publication,
-    Publisher,
-    PublishResult,
-    RabbitMqConnection,
-)
+from duesweep.drivers.rabbitmq.connection import Brokers, RabbitMqConnection
 from duesweep.drivers.rabbitmq.exact import Consumer, ExactRabbitMqConnection
+from duesweep.drivers.rabbitmq.publisher import Publication, Publisher, PublishResult
 from duesweep.queues.rabbitmq import topology
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.broker_server import BrokerServer

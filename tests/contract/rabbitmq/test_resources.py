@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from duesweep.drivers.rabbitmq import Publisher, connection
+from duesweep.drivers.rabbitmq import connection
+from duesweep.drivers.rabbitmq.publisher import Publisher
 from duesweep.errors import QueueNotFoundError
 from support.proxy import Proxy, Way
 from support.rabbitmq.broker import Broker

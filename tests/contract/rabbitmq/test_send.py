@@ -11,7 +11,7 @@ import pytest
 
 from duesweep.core.message import MESSAGE_ID
 from duesweep.core.transport_message import OutgoingMessage
-from duesweep.drivers.rabbitmq import Brokers
+from duesweep.drivers.rabbitmq.connection import Brokers
 from duesweep.errors import (
     ConfigError,
     MessageError,

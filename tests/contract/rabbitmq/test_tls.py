@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from duesweep.drivers.rabbitmq import Brokers
+from duesweep.drivers.rabbitmq.connection import Brokers
 from duesweep.errors import ConfigError, DuesweepError
 from duesweep.queues.rabbitmq.session import RabbitMqQueue
 from duesweep.queues.rabbitmq.topology import Style

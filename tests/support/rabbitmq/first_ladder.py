@@ -8,7 +8,7 @@ from typing import Any
 import pika
 
 from duesweep.core.policy import delay_level
-from duesweep.drivers.rabbitmq import Brokers, Channel, RabbitMqConnection
+from duesweep.drivers.rabbitmq.connection import Brokers, Channel, RabbitMqConnection
 from duesweep.queues.rabbitmq import topology
 from duesweep.queues.rabbitmq.topology import BrokerQueue, Topology
 from support.rabbitmq.broker import Broker

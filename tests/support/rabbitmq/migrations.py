@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from duesweep.drivers.rabbitmq import Brokers
+from duesweep.drivers.rabbitmq.connection import Brokers
 from duesweep.queues.rabbitmq import topology
 from duesweep.queues.rabbitmq.migration.migrate import Migration
 from duesweep.queues.rabbitmq.migration.report import LevelReport

@@ -8,7 +8,7 @@ from typing import Any
 
 from duesweep.core.message import Message
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
-from duesweep.drivers.rabbitmq import Brokers
+from duesweep.drivers.rabbitmq.connection import Brokers
 from duesweep.queues.rabbitmq.session import RabbitMqQueue, RabbitMqQueueSession
 from duesweep.queues.rabbitmq.topology import Style
 from duesweep_testing.builders import ENDPOINT, DelayedRow, delayed_row, message

@@ -1,6 +1,6 @@
 """What the tests of sweeps to RabbitMQ share."""
 
-from duesweep.drivers.rabbitmq import Brokers
+from duesweep.drivers.rabbitmq.connection import Brokers
 from duesweep.queues.rabbitmq.topology import RabbitMqSetup, Style
 from support.endpoint import Endpoint
 from support.rabbitmq.broker import Broker

@@ -13,7 +13,7 @@ from duesweep.cli.app import main
 from duesweep.core.address import MsmqAddress, PostgreSqlAddresses, SqlServerAddresses
 from duesweep.core.headers import json as headers_json
 from duesweep.core.headers import xml as headers_xml
-from duesweep.drivers.rabbitmq import Brokers
+from duesweep.drivers.rabbitmq.connection import Brokers
 from duesweep.errors import (
     DestinationError,
     MessageError,

@@ -1,36 +1,142 @@
-"""A connection to a broker with a thread of its own, so that heartbeats continue while its user
-does something else.
+"""Which brokers to connect to, a connection with a thread of its own, and questions on it.
 
-pika is not thread-safe. Only the connection's thread uses pika's objects. Calls are passed to that
+The thread lets heartbeats continue while the connection's user does something else. pika is not
+thread-safe. Only the connection's thread uses pika's objects. Calls are passed to that
 thread, and their answers come back as futures.
 """
 
 import logging
 import socket
+import ssl
 import struct
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, Self
+from urllib.parse import parse_qs, urlsplit
 
 import pika
 import pika.exceptions
 
-from duesweep.drivers.rabbitmq.brokers import Brokers, describe_broker
-from duesweep.drivers.rabbitmq.errors import UnansweredError, connect_error, lost_error
-from duesweep.drivers.rabbitmq.values import SEQUENCE_HEADER
+from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
+from duesweep.drivers.rabbitmq.errors import (
+    UnansweredError,
+    channel_error,
+    connect_error,
+    lost_error,
+)
 from duesweep.errors import ConfigError, DuesweepError, QueueError
 
 # Errors are raised, so pika's log lines are not printed as well. A handler of one's own for pika's
 # logger still gets them.
 logging.getLogger("pika").addHandler(logging.NullHandler())
+# A peer that sends nothing for this long counts as dead.
+_HEARTBEAT_SECONDS = 60
+_LONGEST_CONNECT_SECONDS = 5.0
 _CLOSE_SECONDS = 3.0
 # The least time to connect to one of many brokers.
 _LEAST_SECONDS = 0.2
 # Linger for 0 s: closing drops what is unsent or unread.
 _NO_LINGER = struct.pack("ii", 1, 0)
+# RabbitMQ's .NET client finds a returned message by this header, and NServiceBus's receivers remove
+# it for that reason. They would not remove a header of ours.
+SEQUENCE_HEADER = "x-dotnet-pub-seq-no"
+
+Ask = Callable[[Any, Callable[[Any], None]], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Brokers:
+    """The AMQP URLs of one cluster's nodes, tried in this order.
+
+    For `amqps`: `ca_file` has the authorities to trust instead of the machine's; `certificate` and
+    `key` are the client's. All three are PEM files. The host's name is always checked.
+    """
+
+    urls: tuple[str, ...] = field(repr=False)
+    setting: str
+    ca_file: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    timeouts: Timeouts = DEFAULT_TIMEOUTS
+
+    def parameters(self) -> Sequence[pika.connection.Parameters]:
+        """pika's parameters for each broker. Raises `ConfigError` for a URL that cannot be used."""
+        is_any_encrypted = any(url.startswith("amqps:") for url in self.urls)
+        # Only once, because reading the machine's authorities takes time.
+        context = self.context() if is_any_encrypted else None
+        return [self._parameters(url, context) for url in self.urls]
+
+    def context(self) -> ssl.SSLContext:
+        """The TLS context. Raises `ConfigError` for certificate files that cannot be read."""
+        try:
+            context = ssl.create_default_context(cafile=self.ca_file)
+            if self.certificate:
+                # Without a password, OpenSSL would ask on the terminal for an encrypted key's.
+                context.load_cert_chain(self.certificate, self.key, password="")
+        except (OSError, ssl.SSLError) as error:
+            files = ", ".join(f for f in (self.ca_file, self.certificate, self.key) if f)
+            raise ConfigError(
+                f"{self.setting}: the certificates cannot be read ({files}): {error}",
+                advice="check ca_file, client_certificate and client_key",
+            ) from error
+        return context
+
+    def _parameters(self, url: str, context: ssl.SSLContext | None) -> pika.connection.Parameters:
+        try:
+            parts = urlsplit(url)
+            self._refuse_ssl_options(parts.query)
+            if parts.username and parts.password is None:
+                variable = f"DUESWEEP_{self.setting.upper().replace('.', '__')}__URL"
+                raise ConfigError(
+                    f"{self.setting}.url has a user and no password",
+                    advice=f"give it in the environment: {variable}=amqps://user:password@host/...",
+                )
+            # Without a path pika takes the vhost "", which no broker has.
+            path = url if parts.path not in {"", "/"} else parts._replace(path="/%2F").geturl()
+            parameters = pika.URLParameters(path)
+        except (ValueError, TypeError, AssertionError, KeyError) as error:
+            raise self._url_error(type(error).__name__) from None
+        if parts.scheme not in {"amqp", "amqps"} or not parts.hostname:
+            raise ConfigError(
+                f"{self.setting}.url is not of the form amqps://user:password@host:5671/vhost"
+            )
+        if "@" in parts.path + parts.query + parts.fragment:
+            # The host is then the beginning of the password, and messages would show it.
+            raise self._url_error("an @ after the host")
+        longest = min(_LONGEST_CONNECT_SECONDS, self.timeouts.connect_seconds)
+        parameters.socket_timeout = parameters.stack_timeout = longest
+        if parameters.heartbeat is None:
+            parameters.heartbeat = _HEARTBEAT_SECONDS
+        parameters.client_properties = {"connection_name": "duesweep"}
+        if parts.scheme == "amqps":
+            parameters.ssl_options = pika.SSLOptions(context or self.context(), parts.hostname)
+        return parameters
+
+    def _refuse_ssl_options(self, query: str) -> None:
+        # pika would take them, and with them leave out checks.
+        if "ssl_options" in parse_qs(query):
+            raise ConfigError(
+                f"{self.setting}.url has ssl_options, which are not used",
+                advice="write amqps://, and set ca_file, client_certificate and client_key",
+            )
+
+    def _url_error(self, reason: str) -> ConfigError:
+        # An error's own text may quote the URL, and with it the password.
+        return ConfigError(
+            f"{self.setting}.url cannot be read: {reason}",
+            advice=(
+                "percent-encode each of : / @ ? # % [ ] in the user's name, password and vhost"
+            ),
+        )
+
+
+def describe_broker(parameters: pika.connection.Parameters) -> str:
+    """Host, port and vhost, for messages."""
+    return f"{parameters.host}:{parameters.port} vhost {parameters.virtual_host}"
 
 
 class RabbitMqConnection:
@@ -245,3 +351,50 @@ def _choose_error(refusals: Sequence[DuesweepError]) -> DuesweepError:
     """
     passing = [error for error in refusals if not isinstance(error, ConfigError)]
     return (passing or list(refusals))[-1]
+
+
+class Channel:
+    """A channel for questions. If the broker refuses a question it closes the channel, and the
+    next question opens another.
+    """
+
+    def __init__(self, connection: RabbitMqConnection) -> None:
+        self._connection = connection
+        self._pika: Any = None
+        self._answer: Future[Any] = Future()
+
+    def ask(self, ask: Ask) -> Any:
+        """Call `ask` with pika's channel and a callback, and return the method of the broker's
+        answer.
+
+        Raises `ChannelClosedError` if the broker refuses, another `QueueError` if it does not
+        answer.
+        """
+        if self._pika is None or not self._pika.is_open:
+            self._pika = open_channel(self._connection)
+            self._pika.add_on_close_callback(self._refuse)
+        channel = self._pika
+
+        def start(_: Any, answer: "Future[Any]") -> None:
+            def set_answer(frame: Any) -> None:
+                if not answer.done():
+                    answer.set_result(frame.method)
+
+            self._answer = answer
+            ask(channel, set_answer)
+
+        return self._connection.call(start)
+
+    def _refuse(self, _: Any, error: BaseException) -> None:
+        fault = channel_error(error)
+        if fault is not None and not self._answer.done():
+            self._answer.set_exception(fault)
+
+
+def open_channel(connection: RabbitMqConnection) -> Any:
+    """Open a channel of pika's."""
+
+    def start(pika_connection: Any, answer: "Future[Any]") -> None:
+        pika_connection.channel(on_open_callback=answer.set_result)
+
+    return connection.call(start)

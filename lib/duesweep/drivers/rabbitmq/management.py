@@ -19,7 +19,7 @@ from urllib.request import (
     build_opener,
 )
 
-from duesweep.drivers.rabbitmq.brokers import Brokers
+from duesweep.drivers.rabbitmq.connection import Brokers
 from duesweep.errors import ConfigError, QueueError
 
 _REFUSALS = {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}

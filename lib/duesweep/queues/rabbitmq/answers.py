@@ -8,14 +8,13 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
-from duesweep.drivers.rabbitmq import (
+from duesweep.drivers.rabbitmq.errors import (
     ACCESS_REFUSED,
     NOT_FOUND,
     PRECONDITION_FAILED,
     ChannelClosedError,
-    Publication,
-    PublishResult,
 )
+from duesweep.drivers.rabbitmq.publisher import Publication, PublishResult
 from duesweep.errors import (
     DestinationError,
     MessageError,

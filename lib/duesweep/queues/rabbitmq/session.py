@@ -16,14 +16,9 @@ from functools import partial
 from duesweep.core.message import Message
 from duesweep.core.store_clock import StoreClock
 from duesweep.core.transport_message import OutgoingMessage
-from duesweep.drivers.rabbitmq import (
-    NOT_FOUND,
-    Brokers,
-    Channel,
-    ChannelClosedError,
-    Publication,
-    Publisher,
-)
+from duesweep.drivers.rabbitmq.connection import Brokers, Channel
+from duesweep.drivers.rabbitmq.errors import NOT_FOUND, ChannelClosedError
+from duesweep.drivers.rabbitmq.publisher import Publication, Publisher
 from duesweep.errors import (
     ConfigError,
     DestinationError,

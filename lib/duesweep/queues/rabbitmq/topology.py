@@ -15,14 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from duesweep.drivers.rabbitmq import (
-    NOT_FOUND,
-    PRECONDITION_FAILED,
-    Brokers,
-    Channel,
-    ChannelClosedError,
-    RabbitMqConnection,
-)
+from duesweep.drivers.rabbitmq.connection import Brokers, Channel, RabbitMqConnection
+from duesweep.drivers.rabbitmq.errors import NOT_FOUND, PRECONDITION_FAILED, ChannelClosedError
 from duesweep.errors import ConfigError
 
 LEVELS = 28

@@ -17,9 +17,13 @@ from pika.adapters.utils.connection_workflow import (
     AMQPConnectorSocketConnectError,
 )
 
-from duesweep.drivers.rabbitmq import Brokers, ChannelClosedError
-from duesweep.drivers.rabbitmq.brokers import describe_broker
-from duesweep.drivers.rabbitmq.errors import channel_error, connect_error, lost_error
+from duesweep.drivers.rabbitmq.connection import Brokers, describe_broker
+from duesweep.drivers.rabbitmq.errors import (
+    ChannelClosedError,
+    channel_error,
+    connect_error,
+    lost_error,
+)
 from duesweep.errors import ConfigError, DuesweepError, QueueError
 from support.certificates import Authority
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from duesweep.drivers.rabbitmq import Brokers
+from duesweep.drivers.rabbitmq.connection import Brokers
 from duesweep.errors import DestinationError, UnreadableAddressError
 from duesweep.queues.base import Confirmation
 from duesweep.queues.rabbitmq import topology

@@ -4,7 +4,8 @@ it would block all messages of its level (NServiceBus.RabbitMQ#1407).
 
 from collections.abc import Iterator
 
-from duesweep.drivers.rabbitmq import Channel, ChannelClosedError
+from duesweep.drivers.rabbitmq.connection import Channel
+from duesweep.drivers.rabbitmq.errors import ChannelClosedError
 from duesweep.queues.rabbitmq import topology
 from duesweep.queues.rabbitmq.migration.plan import POISON_QUEUE
 from duesweep.queues.rabbitmq.topology import BrokerQueue, Kind, Style, Topology

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from duesweep.drivers.rabbitmq import Brokers, Channel, Publisher, RabbitMqConnection
+from duesweep.drivers.rabbitmq.connection import Brokers, Channel, RabbitMqConnection
 from duesweep.drivers.rabbitmq.exact import ExactRabbitMqConnection
+from duesweep.drivers.rabbitmq.publisher import Publisher
 from duesweep.queues.rabbitmq import topology
 from duesweep.queues.rabbitmq.migration.destinations import MigrationDestinations
 from duesweep.queues.rabbitmq.migration.level import LevelMove, Ways

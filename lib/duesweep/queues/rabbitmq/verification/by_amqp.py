@@ -5,7 +5,8 @@ but differs.
 from collections.abc import Iterator
 
 from duesweep.checks.finding import Check, Finding, warning
-from duesweep.drivers.rabbitmq import PRECONDITION_FAILED, Channel, ChannelClosedError
+from duesweep.drivers.rabbitmq.connection import Channel
+from duesweep.drivers.rabbitmq.errors import PRECONDITION_FAILED, ChannelClosedError
 from duesweep.queues.rabbitmq import topology
 from duesweep.queues.rabbitmq.topology import Kind, Topology
 from duesweep.queues.rabbitmq.verification import ladder_rules

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from duesweep.checks.finding import Check, Finding, fault, ok
-from duesweep.drivers.rabbitmq import Brokers, Channel, RabbitMqConnection
+from duesweep.drivers.rabbitmq.connection import Brokers, Channel, RabbitMqConnection
 from duesweep.queues.rabbitmq import topology
 from duesweep.queues.rabbitmq.topology import Style, endpoint
 from duesweep.queues.rabbitmq.verification.verify import Verification

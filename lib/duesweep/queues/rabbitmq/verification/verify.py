@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from duesweep.checks.finding import Check, Finding, ok, skipped
-from duesweep.drivers.rabbitmq import Brokers, Channel, RabbitMqConnection
+from duesweep.drivers.rabbitmq.connection import Brokers, Channel, RabbitMqConnection
 from duesweep.drivers.rabbitmq.management import Management, NotAllowedError
 from duesweep.queues.rabbitmq.verification import by_amqp, facts
 from duesweep.queues.rabbitmq.verification.broker_rules import broker_findings, version_finding

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from duesweep.checks.finding import Check, Finding, Severity
-from duesweep.drivers.rabbitmq import Brokers
+from duesweep.drivers.rabbitmq.connection import Brokers
 from duesweep.drivers.rabbitmq.management import Management
 from duesweep.errors import ConfigError
 from duesweep.queues.rabbitmq import topology
