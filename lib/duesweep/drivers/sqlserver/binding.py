@@ -1,4 +1,6 @@
-"""Turns a named statement, its names and its values into text and parameters for ODBC."""
+"""Turns a named statement, its names and its values into text and parameters for ODBC, and texts of
+the server into texts.
+"""
 
 import json
 import re
@@ -173,3 +175,10 @@ def _value(value: object) -> object:
         case list():
             return json.dumps(value, ensure_ascii=False)
     return value
+
+
+def decode_utf16(raw: bytes | None) -> str | None:
+    """What is stored as UTF-16. Half a surrogate pair, which .NET can store, becomes an escape that
+    no JSON has: the message is poison, and no reason for its task to fail.
+    """
+    return None if raw is None else raw.decode("utf-16-le", "backslashreplace")

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from duesweep.core.timeouts import Limits
 from duesweep.drivers.sql import statement
-from duesweep.drivers.sqlserver.binding import adapted, bind, group_rows, literal, text_of
+from duesweep.drivers.sqlserver.binding import (
+    adapted,
+    bind,
+    decode_utf16,
+    group_rows,
+    literal,
+    text_of,
+)
 from duesweep.drivers.sqlserver.dsn import OdbcDsn, split_jdbc_url
 from duesweep.drivers.sqlserver.errors import (
     connect_errors,
@@ -436,7 +443,7 @@ def connect(dsn: str, limits: Limits) -> SqlServerSession:
             cursor.execute(f"SET {setting}")
         cursor.close()
     for kind in (pyodbc.SQL_WCHAR, pyodbc.SQL_WVARCHAR, pyodbc.SQL_WLONGVARCHAR):
-        raw.add_output_converter(kind, _decode_utf16)
+        raw.add_output_converter(kind, decode_utf16)
     return SqlServerSession(RawSession(raw, watch), parsed, limits, {})
 
 
@@ -461,13 +468,6 @@ def _size(value: object) -> tuple[int, int, int] | None:
     if isinstance(value, str) and len(value) > _LONG_TEXT:
         return _TEXT
     return _BYTES if isinstance(value, bytes) and len(value) > _LONG_BYTES else None
-
-
-def _decode_utf16(raw: bytes | None) -> str | None:
-    """What is stored as UTF-16. Half a surrogate pair, which .NET can store, becomes an escape that
-    no JSON has: the message is poison, and no reason for its task to fail.
-    """
-    return None if raw is None else raw.decode("utf-16-le", "backslashreplace")
 
 
 def _drain(cursor: "pyodbc.Cursor") -> None:

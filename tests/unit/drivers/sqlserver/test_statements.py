@@ -1,7 +1,7 @@
 """Named statements on a session of SQL Server, on a driver that only writes down what it gets."""
 
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -20,32 +20,28 @@ SWEEP = UUID("00000000-0000-0000-0000-000000000001")
 COMMITTABLE = 1
 
 
-class _Raw:
-    """A connection and its cursor."""
-
+class _Cursor:
     description = ("column",)
     rowcount = 3
-    timeout = 10
+    is_closed = False
 
-    def __init__(self) -> None:
-        self.sent: list[tuple[str, Sequence[object]]] = []
-        self.sizes: list[Sequence[object]] = []
-
-    def cursor(self) -> "_Raw":
-        return self
+    def __init__(self, raw: "_Raw") -> None:
+        self.raw, self.timeout = raw, raw.timeout
 
     def close(self) -> None:
-        pass
+        self.is_closed = True
 
     def setinputsizes(self, sizes: Sequence[object]) -> None:
-        self.sizes.append(sizes)
+        pass
 
-    def execute(self, text: str, parameters: Sequence[object] = ()) -> "_Raw":
-        self.sent.append((text, parameters))
+    def execute(self, text: str, parameters: Sequence[object] = ()) -> "_Cursor":
+        self.raw.sent.append((text, parameters))
+        if self.raw.is_failing:
+            raise ZeroDivisionError
         return self
 
     def executemany(self, text: str, rows: Sequence[Sequence[object]]) -> None:
-        self.sent += [(text, row) for row in rows]
+        self.raw.sent += [(text, row) for row in rows]
 
     def fetchall(self) -> list[Any]:
         return [SimpleNamespace(found=1)]
@@ -57,11 +53,27 @@ class _Raw:
         return False
 
 
+class _Raw:
+    timeout = 10
+    is_failing = False
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, Sequence[object]]] = []
+        self.made: list[_Cursor] = []
+
+    def cursor(self) -> _Cursor:
+        self.made.append(_Cursor(self))
+        return self.made[-1]
+
+
 class _Watch:
     """Watches nothing."""
 
     def watch_answer(self) -> Any:
         return nullcontext()
+
+    def restart_timer(self) -> None:
+        pass
 
 
 def _session() -> tuple[_Raw, SqlServerSession]:
@@ -146,3 +158,61 @@ def test_separator_of_keys_is_in_none_of_them() -> None:
 
 def test_literal_of_a_query_for_spark_is_of_all_characters() -> None:
     assert literal("Größe d'été") == "N'Größe d''été'"
+
+
+def test_statement_that_runs_again_has_the_cursor_that_is_prepared_for_it() -> None:
+    raw, statements = _session()
+
+    for _ in range(3):
+        statements.row("find_table", name="[a].[b].[c]")
+
+    assert len(raw.made) == 1
+
+
+def test_statement_within_itself_has_another_cursor() -> None:
+    # Or the inner one would end the results of the outer one.
+    raw, statements = _session()
+
+    def wanted(_: object) -> bool:
+        statements.row("find_table", name="inner")
+        return False
+
+    statements.row("find_table", name="first")
+    statements.read_while(wanted, "find_table", name="outer")
+
+    assert [parameters for _, parameters in raw.sent] == [["first"], ["outer"], ["inner"]]
+    assert len(raw.made) == 2
+
+
+def test_statement_has_no_cursor_with_another_time_out() -> None:
+    # The driver gives a cursor the time-out that its session has when it is made.
+    raw, statements = _session()
+
+    for raw.timeout in (30, 10, 30):
+        statements.row("find_table", name="[a].[b].[c]")
+
+    assert [cursor.timeout for cursor in raw.made] == [30, 10]
+
+
+@pytest.mark.parametrize("has_failed", [False, True])
+def test_cursor_that_failed_or_has_unread_results_is_closed_and_not_used_again(
+    *, has_failed: bool
+) -> None:
+    raw, statements = _session()
+
+    raw.is_failing = has_failed
+    with suppress(ZeroDivisionError):
+        statements.read_while(lambda _: False, "find_table", name="[a].[b].[c]")
+    raw.is_failing = False
+    statements.row("find_table", name="[a].[b].[c]")
+
+    assert [cursor.is_closed for cursor in raw.made] == [True, False]
+
+
+def test_only_so_many_cursors_are_open() -> None:
+    raw, statements = _session()
+
+    for number in range(300):
+        statements.named({"bindings": f"[s{number}]"}).execute("unbind", source="x")
+
+    assert sum(not cursor.is_closed for cursor in raw.made) == 256

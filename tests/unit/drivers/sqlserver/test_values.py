@@ -1,4 +1,4 @@
-"""Moments as T-SQL takes them."""
+"""Moments as T-SQL takes them, and texts as the server sends them."""
 
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duesweep.drivers.sqlserver.binding import bound_text, due_of, last_text
+from duesweep.drivers.sqlserver.binding import bound_text, decode_utf16, due_of, last_text
 
 _DAY = datetime(2026, 11, 22, tzinfo=UTC)
 
@@ -50,3 +50,18 @@ def test_tick_is_before_a_moment_if_it_is_before_its_bound(tick: int, moment_us:
     days = due_of(bound[:19]) - _DAY
     bound_ticks = round((days.days * 86_400 + days.seconds + Fraction(bound[19:])) * 300)
     assert (Fraction(tick, 300) < Fraction(moment_us, 1_000_000)) == (tick < bound_ticks)
+
+
+@pytest.mark.parametrize(
+    ("stored", "text"),
+    [
+        ("Grüße 😀".encode("utf-16-le"), "Grüße 😀"),
+        (b"\x00\xd8", r"\x00\xd8"),
+        (b"a\x00\x00\xdc", r"a\x00\xdc"),
+        (None, None),
+    ],
+)
+def test_half_a_surrogate_pair_is_shown_and_fails_no_task(
+    stored: bytes | None, text: str | None
+) -> None:
+    assert decode_utf16(stored) == text

@@ -1,4 +1,4 @@
-"""Servers that accept a session of SQL Server and fall silent, and other servers beside them."""
+"""Servers of SQL Server that nobody can reach, and some that accept a session and fall silent."""
 
 import socket
 import threading
@@ -8,9 +8,11 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from duesweep.core.timeouts import Limits
+from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Limits
+from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.drivers.sqlserver.session import connect
-from duesweep.errors import StoreError
+from duesweep.drivers.sqlserver.watch import refuse_closed_port
+from duesweep.errors import ExitCode, StoreError
 from support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("odbc")
@@ -20,6 +22,8 @@ _LIMITS = Limits(connect_seconds=1, answer_seconds=1, lock_seconds=1)
 _PRELOGIN = bytes.fromhex("0401001a0000010000000b00060100110001ff10000000000002")
 # The driver alone waits for ever; a machine with much to do is late.
 _LATE_SECONDS = 60.0
+# Less than the driver takes to give up.
+_AT_ONCE_SECONDS = 5
 
 
 @contextmanager
@@ -101,3 +105,55 @@ def test_session_that_could_not_be_opened_leaves_no_thread() -> None:
 
 def _threads() -> set[str]:
     return {thread.name for thread in threading.enumerate()}
+
+
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """A port that nobody listens at."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
+
+
+def test_session_at_a_port_that_refuses_it_fails_at_once_and_says_so(closed_port: int) -> None:
+    started = time.monotonic()
+
+    with pytest.raises(StoreError) as caught:
+        connect(f"Server=127.0.0.1,{closed_port};Database=nsb;Uid=u", DEFAULT_TIMEOUTS.driver)
+
+    assert time.monotonic() - started < _AT_ONCE_SECONDS
+    assert str(caught.value) == (
+        f"No SQL Server takes a session at 127.0.0.1,{closed_port}/nsb: port {closed_port} of "
+        "127.0.0.1 refuses the connection; check that it runs, and that its name and port in the "
+        "dsn are right"
+    )
+    assert caught.value.transient
+    assert caught.value.exit_code == ExitCode.WORK_LEFT
+
+
+def test_name_that_is_unknown_fails_at_once_and_says_so() -> None:
+    with pytest.raises(StoreError, match=r"nowhere\.invalid is unknown here"):
+        refuse_closed_port(OdbcDsn.parse("Server=tcp:nowhere.invalid,1433"))
+
+
+def test_port_that_somebody_listens_at_is_left_to_the_driver() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        refuse_closed_port(OdbcDsn.parse(f"Server=127.0.0.1,{server.getsockname()[1]}"))
+
+
+def test_dsn_that_may_lead_elsewhere_is_left_to_the_driver(closed_port: int) -> None:
+    dsn = f"Server=127.0.0.1,{closed_port};Failover_Partner=other,1433"
+    refuse_closed_port(OdbcDsn.parse(dsn))
+
+
+@pytest.mark.parametrize("server", ["np:nowhere.invalid", "nowhere.invalid\\instance"])
+def test_server_without_a_known_port_is_left_to_the_driver(server: str) -> None:
+    refuse_closed_port(OdbcDsn.parse(f"Server={server}"))
+
+
+@pytest.mark.parametrize(
+    ("server", "host"),
+    [("db.example,1433", "db.example"), ("tcp:[::1],1433", "::1"), ("(local)", "localhost")],
+)
+def test_host_is_the_servers_without_protocol_port_and_brackets(server: str, host: str) -> None:
+    assert OdbcDsn.parse(f"Server={server}").host == host

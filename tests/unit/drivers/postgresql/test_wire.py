@@ -1,9 +1,13 @@
-"""The stream that COPY reads."""
+"""The stream that COPY reads, and arrays of UUIDs in PostgreSQL's binary format."""
 
 import time
 import uuid
 
-from duesweep.drivers.postgresql.wire import copy_chunks
+from hypothesis import given
+from hypothesis import strategies as st
+from psycopg.adapt import PyFormat, Transformer
+
+from duesweep.drivers.postgresql.wire import UuidArray, copy_chunks
 
 _BEFORE_FIRST_ID = 19 + 2 + 4
 
@@ -39,3 +43,15 @@ def test_only_version_variant_and_time_are_the_same_in_all_ids() -> None:
     random_bits = ((1 << 80) - 1) & ~(0xF << 76) & ~(0b11 << 62)
 
     assert same & random_bits == 0
+
+
+@given(st.lists(st.uuids(), max_size=20))
+def test_array_is_what_psycopg_makes_of_the_same_uuids(uuids: list[uuid.UUID]) -> None:
+    transformer = Transformer()
+    expected = transformer.get_dumper([uuid.UUID(int=0)], PyFormat.BINARY)
+
+    dumped = UuidArray.of([str(each) for each in uuids])
+
+    if uuids:
+        assert dumped == expected.upgrade(uuids, PyFormat.BINARY).dump(uuids)
+    assert UuidArray.of([each.hex for each in uuids]) == dumped
