@@ -1,6 +1,6 @@
 """The management API of a broker, for what AMQP does not tell.
 
-It uses the standard library: see "Own code or a library" in docs/architecture.md.
+It uses the standard library: see docs/decisions/libraries.md.
 """
 
 import json

@@ -20,7 +20,7 @@ from duesweep.stores.relational.timeouts import (
 class PostgreSqlTableKind(TableKind):
     """`time_zone` "UTC": Due is a true instant, or what a clock in UTC shows. None: only where Due
     is written as the transport writes it, `timestamptz(now() AT TIME ZONE 'UTC')`, which depends
-    on the writers' sessions (docs/architecture.md, «Due»).
+    on the writers' sessions (docs/decisions/due-and-time-zones.md).
 
     `names`: the quoted columns `id`, `headers`, `body` and `due`; `due_type`, the type of Due in a
     cast; `utc`, what is put behind an instant to compare it with Due; `destination`, the expression
