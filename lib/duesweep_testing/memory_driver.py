@@ -27,7 +27,7 @@ from duesweep.stores.journal import (
     SweepSummary,
     UnsettledSweep,
 )
-from duesweep.stores.relational.summary import lateness_of, packed, summary_of
+from duesweep.stores.summary import lateness_of, packed, summary_of
 from duesweep.stores.upkeep import DroppedSource
 from duesweep.stores.values import Horizon, Slices, SweepRun
 from duesweep_testing.builders import DelayedRow, message

@@ -13,7 +13,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from duesweep.cli.app import main
 from duesweep.core.address import quote_name
-from duesweep.stores.relational.wanted import JOURNAL_TABLES
+from duesweep.stores.dialect import JOURNAL_TABLES
 from duesweep.sweep.engines import Engine
 from support.diagnosis import diagnosed
 from support.endpoint import Endpoint

@@ -8,7 +8,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from duesweep.cli.app import main
-from duesweep.stores.relational.wanted import JOURNAL_TABLES
+from duesweep.stores.dialect import JOURNAL_TABLES
 from support.endpoint import Endpoint
 
 OWN_TABLES = {f"duesweep_{name}" for name in JOURNAL_TABLES}

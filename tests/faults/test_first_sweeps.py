@@ -16,8 +16,8 @@ from duesweep.core.patience import Patience
 from duesweep.errors import ConfigError
 from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.opening import open_ledger
+from duesweep.stores.due import SqlDriver
 from duesweep.stores.journal import SweepSummary
-from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
 from duesweep.sweep.engines import Engine
 from duesweep.sweep.settle import check_binding
 from support.endpoint import Endpoint
@@ -29,10 +29,10 @@ from support.sweeps import run_sweep
 @contextmanager
 def _seeing_no_binding_at_once(count: int) -> Iterator[None]:
     """Each of `count` threads has seen that the journal is unbound before any of them goes on."""
-    barrier, binding = threading.Barrier(count), PostgreSqlDriverSession.binding
+    barrier, binding = threading.Barrier(count), SqlDriver.binding
     has_seen = threading.local()
 
-    def seen_by_all(session: PostgreSqlDriverSession) -> UUID | None:
+    def seen_by_all(session: SqlDriver) -> UUID | None:
         found = binding(session)
         if not getattr(has_seen, "it", False):
             has_seen.it = True
@@ -41,7 +41,7 @@ def _seeing_no_binding_at_once(count: int) -> Iterator[None]:
         return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PostgreSqlDriverSession, "binding", seen_by_all)
+        patch.setattr(SqlDriver, "binding", seen_by_all)
         yield
 
 
@@ -120,7 +120,7 @@ def test_who_loses_the_race_without_the_lock_reads_back_who_won(
 
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(2) as pool:
         patch.setattr(Ledger, "create", create_together)
-        patch.setattr(PostgreSqlDriverSession, "try_settling", lambda _: True)
+        patch.setattr(SqlDriver, "try_settling", lambda _: True)
         errors = list(pool.map(bind, ["one", "two"]))
 
     (error,) = [error for error in errors if error is not None]

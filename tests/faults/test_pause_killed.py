@@ -36,7 +36,7 @@ from duesweep.cli.app import main
 main(arguments)
 """
 _STATEMENTS = ("duesweep.drivers.postgresql.session", "PostgreSqlSession", "execute")
-_COMMAND = ("duesweep.stores.relational.held", "HeldBack")
+_COMMAND = ("duesweep.stores.sweeps", "SqlJournal")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from duesweep.errors import ExitCode
-from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
+from duesweep.stores.due import SqlDriver
 from duesweep.stores.values import Slices, SweepRun
 from duesweep.sweep import spark as engine_module
 from duesweep.sweep.spark import SparkEngine
@@ -37,14 +37,14 @@ def swept(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Endpoint:
 
 
 def end_session(monkeypatch: pytest.MonkeyPatch, row: int, kills: int) -> None:
-    plan = PostgreSqlDriverSession.plan
+    plan = SqlDriver.plan
 
-    def cut(session: PostgreSqlDriverSession, run: SweepRun, slices: int) -> Slices:
+    def cut(session: SqlDriver, run: SweepRun, slices: int) -> Slices:
         planned = plan(session, run, slices)
         query = _END_SESSION.format(query=planned.claim_keys_query, row=row, kills=kills)
         return replace(planned, claim_keys_query=query)
 
-    monkeypatch.setattr(PostgreSqlDriverSession, "plan", cut)
+    monkeypatch.setattr(SqlDriver, "plan", cut)
 
 
 @pytest.mark.parametrize("row", [1, 3, 4], ids=["first row", "middle row", "last row"])

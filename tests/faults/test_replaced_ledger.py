@@ -4,7 +4,7 @@ import pytest
 
 from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.ledger.opening import open_ledger
-from duesweep.stores.relational.journal import RelationalJournal
+from duesweep.stores.sweeps import SqlJournal
 from duesweep.sweep.engines import Engine
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
@@ -22,15 +22,15 @@ def test_ledger_gets_all_rows_of_the_sweep_when_it_is_back(
     writer = "delta-rs" if engine.spark is None else "spark"
     config = endpoint.config(ledger__writer=writer)
     endpoint.delay_many(3)
-    seal = RelationalJournal.seal
+    seal = SqlJournal.seal
 
-    def seal_and_replace(journal: RelationalJournal, sweep_id: object) -> None:
+    def seal_and_replace(journal: SqlJournal, sweep_id: object) -> None:
         seal(journal, sweep_id)  # type: ignore[arg-type]
         root.rename(away)
         other.rename(root)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RelationalJournal, "seal", seal_and_replace)
+        patch.setattr(SqlJournal, "seal", seal_and_replace)
         report = run_sweep(config, engine)
     root.rename(other)
     away.rename(root)

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.ledger.base import AppTransaction
 from duesweep.ledger.opening import open_ledger
-from duesweep.stores.relational import journal
+from duesweep.stores import sweeps
 from support.endpoint import Endpoint
 from support.faults.dead_sweeps import (
     Dead,
@@ -154,7 +154,7 @@ def _assert_each_once(ledger: LedgerReader, bodies: dict[str, int]) -> None:
 def test_many_exhausted_messages_are_written_in_pieces_by_whoever_goes_on(
     spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal, "_BYTES_PER_PIECE", 5_000)
+    monkeypatch.setattr(sweeps, "_BYTES_PER_PIECE", 5_000)
     dead, bodies = _many_exhausted(endpoint, "in-process")
 
     # In turns, each killed after the first piece that it adds itself.
@@ -170,7 +170,7 @@ def test_many_exhausted_messages_are_written_in_pieces_by_whoever_goes_on(
 def test_sweep_of_a_version_that_wrote_no_pieces_is_finished_as_it_began(
     spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal, "_BYTES_PER_PIECE", 5_000)
+    monkeypatch.setattr(sweeps, "_BYTES_PER_PIECE", 5_000)
     dead, bodies = _many_exhausted(endpoint, None)
     with dead.context.store.open_driver() as session:
         session.close_sweep(dead.run.sweep_id, abandoned=True, remaining=0)

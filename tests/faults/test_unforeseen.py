@@ -7,7 +7,7 @@ import pytest
 from duesweep.core.account import SliceAccount
 from duesweep.core.policy import Slicing
 from duesweep.errors import ExitCode
-from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
+from duesweep.stores.due import SqlDriver
 from duesweep.stores.values import Slices, SweepRun
 from duesweep.sweep.batch import AllOrNothing
 from support.endpoint import Endpoint
@@ -20,9 +20,9 @@ def test_other_slices_go_on_and_the_sweep_is_closed_with_the_reason(
 ) -> None:
     endpoint.set_up("Billing")
     keys = endpoint.delay_many(30)
-    plan, run_batch = PostgreSqlDriverSession.plan, AllOrNothing.run
+    plan, run_batch = SqlDriver.plan, AllOrNothing.run
 
-    def plan_three(session: PostgreSqlDriverSession, run: SweepRun, _: Slicing) -> Slices:
+    def plan_three(session: SqlDriver, run: SweepRun, _: Slicing) -> Slices:
         return plan(session, run, Slicing(3))
 
     def run_some(batches: AllOrNothing, batch: Sequence[str]) -> SliceAccount | None:
@@ -31,7 +31,7 @@ def test_other_slices_go_on_and_the_sweep_is_closed_with_the_reason(
         return run_batch(batches, batch)
 
     with monkeypatch.context() as patch:
-        patch.setattr(PostgreSqlDriverSession, "plan", plan_three)
+        patch.setattr(SqlDriver, "plan", plan_three)
         patch.setattr(AllOrNothing, "run", run_some)
         cut = run_sweep(endpoint)
 

@@ -16,7 +16,7 @@ import pytest
 from duesweep.core.address import SqlServerTable, bracket_name
 from duesweep.drivers.sql import statements
 from duesweep.drivers.sqlserver.binding import bind, table_names
-from duesweep.stores.sqlserver.kinds import KINDS
+from duesweep.stores.kinds import SQL_SERVER_KINDS
 from support.endpoint import Endpoint
 from support.golden import statement_world as use
 from support.golden.odbc import RecordingOdbc
@@ -38,11 +38,11 @@ def _rendered(name: str, kind: str) -> str:
     tables = {each: SqlServerTable("nsb", "dbo", each) for each in TABLES}
     names = table_names(**tables) | {
         "catalog": bracket_name("nsb"),
-        "index": bracket_name(KINDS[kind].index),
+        "index": bracket_name(SQL_SERVER_KINDS[kind].index),
         **dict.fromkeys(("horizon", "source", "sweep_id", "first_id", "last_id"), "N''"),
         **dict.fromkeys(("paused", "query", "slice", "key"), "<sql>"),
         "format": "<format>",
-        **KINDS[kind].names,
+        **SQL_SERVER_KINDS[kind].names,
     }
     values = {found: found for found in _VALUE.findall(_code(name))}
     text, order = bind(name, names, values)
@@ -56,7 +56,8 @@ def _code(name: str) -> str:
 
 def test_every_statement_as_it_is_rendered() -> None:
     rendered = {
-        kind: [_rendered(name, kind) for name in sorted(statements("sqlserver"))] for kind in KINDS
+        kind: [_rendered(name, kind) for name in sorted(statements("sqlserver"))]
+        for kind in SQL_SERVER_KINDS
     }
     usual = rendered["sqlserver"]
 

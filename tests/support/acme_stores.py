@@ -5,20 +5,25 @@ from datetime import datetime
 from duesweep.core.address import PostgreSqlAddresses, TableName
 from duesweep.drivers.postgresql.session import connect
 from duesweep.errors import StoreError
-from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
-from duesweep.stores.postgresql.store import PostgreSqlStore
+from duesweep.stores.due import SqlDriver
+from duesweep.stores.kinds import POSTGRESQL_KINDS
+from duesweep.stores.postgresql import POSTGRESQL
+from duesweep.stores.store import SqlStore
 from duesweep.stores.values import Horizon, StoreSettings
 
 
-class AcmeStore(PostgreSqlStore):
+class AcmeStore(SqlStore):
     """PostgreSQL's delayed table under a name of our own."""
 
     def __init__(self, settings: StoreSettings) -> None:
         schema = settings.schema or "public"
+        table = TableName(schema, settings.delayed_table or f"{settings.endpoint}.Delayed")
         super().__init__(
+            dialect=POSTGRESQL,
+            kind=POSTGRESQL_KINDS["postgresql"],
             dsn=settings.dsn,
             source=settings.name or f"acme/{settings.endpoint}",
-            delayed=TableName(schema, settings.delayed_table or f"{settings.endpoint}.Delayed"),
+            candidates=(table,),
             addresses=PostgreSqlAddresses(settings.endpoint, schema),
             writer_time_zone=settings.options.get("zone"),
             timeouts=settings.timeouts,
@@ -28,33 +33,33 @@ class AcmeStore(PostgreSqlStore):
 class BlindStore(AcmeStore):
     """It sweeps, and cannot show what waits."""
 
-    def open_driver(self) -> PostgreSqlDriverSession:
+    def open_driver(self) -> SqlDriver:
         return BlindSession(connect(self.dsn, self.timeouts.driver), self)
 
 
-class BlindSession(PostgreSqlDriverSession):
+class BlindSession(SqlDriver):
     look = None
 
 
 class ForgetfulStore(AcmeStore):
     """It sweeps, and cannot tell when the next message is due."""
 
-    def open_driver(self) -> PostgreSqlDriverSession:
+    def open_driver(self) -> SqlDriver:
         return ForgetfulSession(connect(self.dsn, self.timeouts.driver), self)
 
 
-class ForgetfulSession(PostgreSqlDriverSession):
+class ForgetfulSession(SqlDriver):
     next_due = None
 
 
 class SlowStore(AcmeStore):
     """It sweeps, but the search for the next message takes too long."""
 
-    def open_driver(self) -> PostgreSqlDriverSession:
+    def open_driver(self) -> SqlDriver:
         return SlowSession(connect(self.dsn, self.timeouts.driver), self)
 
 
-class SlowSession(PostgreSqlDriverSession):
+class SlowSession(SqlDriver):
     def next_due(self, _: Horizon) -> datetime | None:
         raise StoreError("The statement took too long", transient=True)
 

@@ -40,7 +40,8 @@ class Stage:
     @property
     def delayed(self) -> TableName:
         """The delayed table."""
-        return store(self.config).delayed
+        delayed: TableName = store(self.config).delayed
+        return delayed
 
     @property
     def queues(self) -> Sequence[TableName]:

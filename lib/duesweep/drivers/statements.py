@@ -3,17 +3,25 @@ the server rolled it back: deadlocks and serialization failures.
 """
 
 import random
+import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from copy import copy
-from functools import wraps
+from functools import cache, wraps
 from typing import Any, ParamSpec, Self, TypeVar
 
 from duesweep.core.address import TableName
 from duesweep.core.timeouts import Limits
+from duesweep.drivers.sql import statement
 from duesweep.errors import TransactionLostError
+
+_TABLE = re.compile(r"CREATE TABLE (?:IF NOT EXISTS )?\{(\w+)\} \(\n(.*?)\n\);", re.DOTALL)
+# A name, in quotes or brackets if it is a word of SQL, and a type without its length.
+_COLUMN = re.compile(r'^ +["\[]?([a-z_]+)["\]]? ([a-z]\w*(?:\[\])?)', re.MULTILINE)
+# As the catalogs write them, where they write them otherwise.
+_TYPES = {"timestamptz": "timestamp with time zone"}
 
 # What statements have in braces: tables, or SQL that stands for a name.
 Names = Mapping[str, TableName | str]
@@ -88,6 +96,25 @@ class Session(ABC):
     def rollback(self) -> None:
         """Roll back what was begun, if anything."""
 
+    @property
+    @abstractmethod
+    def is_in_transaction(self) -> bool:
+        """Whether a transaction has been begun, and neither committed nor rolled back."""
+
+    @abstractmethod
+    def pages(
+        self, name: str, size: int, values: Mapping[str, object]
+    ) -> AbstractContextManager[Iterator[list[Any]]]:
+        """The rows of the named statement in pages of `size`."""
+
+    @abstractmethod
+    def jdbc_address(
+        self, answer_seconds: float, url: str | None = None
+    ) -> tuple[str, dict[str, str]]:
+        """JDBC URL (`url`, if given) and connection properties of the server that this session is
+        connected to. `answer_seconds` is the limit for one answer over JDBC.
+        """
+
     @abstractmethod
     def wait_longer(self, seconds: float) -> AbstractContextManager[None]:
         """In the block, one answer may take `seconds`."""
@@ -99,6 +126,17 @@ def describe_statement(name: str, text: str, names: Names) -> str:
     # Others are columns, or SQL.
     tables = [each for each in named if each[:1] in {'"', "["} and ('"."' in each or "].[" in each)]
     return f"{name} on {', '.join(tables)}" if tables else name
+
+
+@cache
+def journal_columns(dialect: str) -> Mapping[str, Mapping[str, str]]:
+    """The columns and their types, as the catalog writes them, of each of duesweep's own tables:
+    those that `create_journal` creates.
+    """
+    return {
+        table: {name: _TYPES.get(kind, kind) for name, kind in _COLUMN.findall(columns)}
+        for table, columns in _TABLE.findall(statement(dialect, "create_journal"))
+    }
 
 
 def wait_seconds(lost: int, rng: random.Random) -> float:

@@ -29,7 +29,7 @@ from duesweep.errors import (
 from duesweep.queues.base import Destination
 from duesweep.queues.tables import CREATE, WAITED_FOR, QueueTables, QueueTableSession
 from duesweep.stores.base import TaskSession
-from duesweep.stores.sqlserver.check import check_session
+from duesweep.stores.checks_sqlserver import check_session
 from duesweep.stores.sqlserver.task import SqlServerTaskSession
 
 # The columns of a queue, each with its allowed types.

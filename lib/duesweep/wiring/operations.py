@@ -48,7 +48,7 @@ def session(
 
 def _postgresql(config: Config, connection: QueueConnection) -> Transport:
     from duesweep.queues.operations.postgresql import PostgreSqlTransport  # noqa: PLC0415
-    from duesweep.stores.postgresql.zone import writer_time_zone  # noqa: PLC0415
+    from duesweep.stores.zone import writer_time_zone  # noqa: PLC0415
     from duesweep.wiring import postgresql  # noqa: PLC0415
 
     queue = postgresql.queue(connection)

@@ -9,22 +9,24 @@ from duesweep.errors import ConfigError, MessageError
 from duesweep.queues.postgresql import PostgreSqlQueue
 from duesweep.queues.tables import SUBSCRIPTION_TABLE
 from duesweep.stores.base import Store
-from duesweep.stores.postgresql.kinds import KINDS
+from duesweep.stores.kinds import POSTGRESQL_KINDS
+from duesweep.stores.postgresql import POSTGRESQL
 from duesweep.stores.postgresql.setup import PostgreSqlSetup
-from duesweep.stores.postgresql.store import PostgreSqlStore
+from duesweep.stores.store import SqlStore
 from duesweep.wiring.dialects import QueueConnection, timeouts_of
 
 
-def store(config: Config) -> PostgreSqlStore:
+def store(config: Config) -> SqlStore:
     """The store of a kind of table in PostgreSQL."""
     settings, dsn = config.store, config.store.dsn.get_secret_value()
-    kind = KINDS[settings.kind]
+    kind = POSTGRESQL_KINDS[settings.kind]
     (table,) = kind.table_names(settings.endpoint, settings.table_prefix)
     delayed = TableName(settings.schema_name, settings.delayed_table or table)
-    return PostgreSqlStore(
+    return SqlStore(
+        dialect=POSTGRESQL,
         dsn=dsn,
         source=settings.name or f"{database_of(dsn)}/{delayed.schema}.{delayed.table}",
-        delayed=delayed,
+        candidates=(delayed,),
         addresses=PostgreSqlAddresses(settings.endpoint, delayed.schema),
         kind=kind,
         writer_time_zone=settings.writer_time_zone,
@@ -51,7 +53,7 @@ def queue(connection: QueueConnection) -> PostgreSqlQueue:
 
 def holds(store: Store) -> bool:
     """Whether queues without a dsn can be in this store's transaction."""
-    return isinstance(store, PostgreSqlStore)
+    return isinstance(store, SqlStore) and store.dialect == POSTGRESQL
 
 
 def queue_tables(

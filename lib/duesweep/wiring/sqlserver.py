@@ -9,26 +9,28 @@ from duesweep.errors import ConfigError, MessageError
 from duesweep.queues.sqlserver import SqlServerQueue
 from duesweep.queues.tables import SUBSCRIPTION_TABLE
 from duesweep.stores.base import Store
-from duesweep.stores.sqlserver.kinds import KINDS
+from duesweep.stores.kinds import SQL_SERVER_KINDS
+from duesweep.stores.sqlserver import SQL_SERVER
 from duesweep.stores.sqlserver.setup import SqlServerSetup
-from duesweep.stores.sqlserver.store import SqlServerStore
+from duesweep.stores.store import SqlStore
 from duesweep.wiring.dialects import QueueConnection, timeouts_of
 
 
-def store(config: Config) -> SqlServerStore:
+def store(config: Config) -> SqlStore:
     """The store of a kind of table on SQL Server."""
     settings = config.store
     dsn = settings.dsn.get_secret_value()
     addresses = SqlServerAddresses(settings.endpoint, settings.schema_name, database_of(dsn))
     candidates = _candidates(config, addresses)
     first = candidates[0]
-    return SqlServerStore(
+    return SqlStore(
+        dialect=SQL_SERVER,
         dsn=dsn,
         source=settings.name or f"{first.catalog}/{first.schema}.{first.table}",
         candidates=candidates,
         addresses=addresses,
         batch_bytes=config.sweep.batch_bytes,
-        kind=KINDS[settings.kind],
+        kind=SQL_SERVER_KINDS[settings.kind],
         jdbc_url=settings.jdbc_url.get_secret_value() if settings.jdbc_url else None,
         timeouts=timeouts_of(config),
     )
@@ -54,7 +56,7 @@ def queue(connection: QueueConnection) -> SqlServerQueue:
 
 def holds(store: Store) -> bool:
     """Whether queues without a dsn can be in this store's transaction."""
-    return isinstance(store, SqlServerStore)
+    return isinstance(store, SqlStore) and store.dialect == SQL_SERVER
 
 
 def queue_tables(
@@ -104,7 +106,7 @@ def queue_step(connection: QueueConnection, queues: tuple[SqlServerTable, ...]) 
 
 def _candidates(config: Config, addresses: SqlServerAddresses) -> tuple[SqlServerTable, ...]:
     settings = config.store
-    names = KINDS[settings.kind].table_names(settings.endpoint, settings.table_prefix)
+    names = SQL_SERVER_KINDS[settings.kind].table_names(settings.endpoint, settings.table_prefix)
     if settings.delayed_table is not None:
         names = [settings.delayed_table]
     catalog = addresses.default_catalog

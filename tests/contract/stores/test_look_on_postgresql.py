@@ -84,13 +84,13 @@ def test_first_page_needs_no_sort(
         return f"EXPLAIN DECLARE look CURSOR FOR {text}" if name == "look" else text
 
     monkeypatch.setattr(driver, "statement", explained)
-    with store.open_driver() as session:
-        statements = session._look().statements  # noqa: SLF001 - its plan is not to be seen
-        with session._looking_at_all():  # noqa: SLF001
-            statements.row("set_first_rows_fast")
-            now = datetime.now(UTC)
-            whole = statements.rows("look", zone="UTC", first=None, last=None)
-            span = statements.rows("look", zone="UTC", first=now - timedelta(days=1), last=now)
+    with (
+        store.open_driver() as session,
+        session._stream(is_ordered=True) as stream,  # noqa: SLF001 - its plan is not to be seen
+    ):
+        now = datetime.now(UTC)
+        whole = stream.rows("look", zone="UTC", first=None, last=None)
+        span = stream.rows("look", zone="UTC", first=now - timedelta(days=1), last=now)
 
     for lines in ([line for (line,) in plan] for plan in (whole, span)):
         assert any("Index Scan" in line for line in lines), lines

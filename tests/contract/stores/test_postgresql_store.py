@@ -215,7 +215,7 @@ def test_index_on_due_finds_the_next_one(
     monkeypatch.setattr(driver, "statement", lambda *of: f"EXPLAIN {original(*of)}")
 
     with subject.store.open_task() as session:
-        named = session.connection.named(subject.store.names)
+        named = session.connection.named(subject.store.names())
         plan = named.rows("next_due", since=subject.server_time(), zone="UTC")
 
     lines = [line for (line,) in plan]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
+from duesweep.stores.due import SqlDriver
 from duesweep.sweep.engines import InProcessEngine
 from support.endpoint import Endpoint
 from support.sweeps import run_sweep
@@ -17,13 +17,13 @@ def test_it_is_looked_for_only_if_a_slice_is_not_complete(
     endpoint.set_up("Billing")
     endpoint.delay_many(3)
     asked: list[int | None] = []
-    count = PostgreSqlDriverSession.count_pending
+    count = SqlDriver.count_pending
 
-    def counting(session: PostgreSqlDriverSession, *rest: Any, **options: Any) -> int:
+    def counting(session: SqlDriver, *rest: Any, **options: Any) -> int:
         asked.append(options.get("most"))
         return count(session, *rest, **options)
 
-    monkeypatch.setattr(PostgreSqlDriverSession, "count_pending", counting)
+    monkeypatch.setattr(SqlDriver, "count_pending", counting)
     if is_cut:
         monkeypatch.setattr(InProcessEngine, "dispatch", lambda *_: None)
 

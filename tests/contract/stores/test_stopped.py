@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from duesweep.errors import ExitCode
-from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
+from duesweep.stores.due import SqlDriver
 from duesweep.sweep.stop import Stop
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
@@ -19,7 +19,7 @@ def test_sweep_that_is_stopped_before_its_plan_makes_none(
     endpoint.delay_many(7)
     stop = Stop()
     stop.ask()
-    monkeypatch.setattr(PostgreSqlDriverSession, "plan", _must_not_plan)
+    monkeypatch.setattr(SqlDriver, "plan", _must_not_plan)
 
     stopped = run_sweep(endpoint, stop=stop)
 
@@ -33,13 +33,13 @@ def test_sweep_that_is_stopped_while_it_plans_leaves_all_that_it_found(
 ) -> None:
     endpoint.set_up("Billing")
     endpoint.delay_many(7)
-    plan = PostgreSqlDriverSession.plan
+    plan = SqlDriver.plan
 
-    def stopped_meanwhile(session: PostgreSqlDriverSession, run: Any, slicing: Any) -> Any:
+    def stopped_meanwhile(session: SqlDriver, run: Any, slicing: Any) -> Any:
         session.stop_sweep(run.sweep_id, 0)
         return plan(session, run, slicing)
 
-    monkeypatch.setattr(PostgreSqlDriverSession, "plan", stopped_meanwhile)
+    monkeypatch.setattr(SqlDriver, "plan", stopped_meanwhile)
 
     stopped = run_sweep(endpoint)
 

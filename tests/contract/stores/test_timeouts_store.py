@@ -12,7 +12,7 @@ from duesweep.core.message import MESSAGE_ID
 from duesweep.core.policy import Slicing
 from duesweep.drivers.postgresql import session as driver
 from duesweep.errors import ConfigError, UnreadableAddressError
-from duesweep.stores.relational.wanted import JOURNAL_TABLES
+from duesweep.stores.dialect import JOURNAL_TABLES
 from duesweep.stores.values import NewMessage
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.contract.stores import steps
@@ -124,7 +124,7 @@ def test_index_on_time_is_used(
     monkeypatch.setattr(driver, "statement", lambda *of: f"EXPLAIN {original(*of)}")
 
     with subject.store.open_task() as session:
-        statements = session.connection.named(subject.store.names)
+        statements = session.connection.named(subject.store.names())
         plan = statements.rows(
             "find_pending", source="any", horizon=subject.server_time(), paused="[]"
         )

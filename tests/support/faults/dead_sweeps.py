@@ -52,7 +52,7 @@ def await_end(dead: Dead) -> None:
 def await_end_of(context: SweepContext) -> None:
     """The same, of the sessions of a command."""
     with context.store.open_driver() as session:
-        until(lambda: not session._connection._raw.execute(_HELD).fetchall())  # noqa: SLF001 - any session would do
+        until(lambda: not session._session._raw.execute(_HELD).fetchall())  # noqa: SLF001 - any session would do
 
 
 def settle(spark: SparkSession, dead: Dead) -> None:

@@ -7,23 +7,23 @@ from dataclasses import dataclass, fields
 from pyspark import TaskContext
 
 from duesweep.drivers.sqlserver.session import SqlServerSession, connect
-from duesweep.stores.sqlserver.store import SqlServerStore
 from duesweep.stores.sqlserver.task import SqlServerTaskSession
+from duesweep.stores.store import SqlStore
 
 
 class InjectedFaultError(Exception):
     """No fault that duesweep knows: it must reach Spark."""
 
 
-@dataclass(frozen=True, slots=True)
-class FailingSqlServerStore(SqlServerStore):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailingSqlServerStore(SqlStore):
     """Its sessions raise at `moment` of their `batch`th transaction (from 1)."""
 
     moment: str = "never"
     batch: int = 0
 
     @classmethod
-    def of(cls, store: SqlServerStore, moment: str, batch: int) -> "FailingSqlServerStore":
+    def of(cls, store: SqlStore, moment: str, batch: int) -> "FailingSqlServerStore":
         """`store`, failing."""
         same = {field.name: getattr(store, field.name) for field in fields(store)}
         return cls(**same, moment=moment, batch=batch)

@@ -12,9 +12,9 @@ from pyspark import TaskContext
 
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS
 from duesweep.drivers.postgresql.session import PostgreSqlSession, connect
-from duesweep.stores.postgresql.driver import PostgreSqlDriverSession
-from duesweep.stores.postgresql.store import PostgreSqlStore
+from duesweep.stores.due import SqlDriver
 from duesweep.stores.postgresql.task import PostgreSqlTaskSession
+from duesweep.stores.store import SqlStore
 
 Moment = Literal["between COPY and COMMIT", "after COMMIT", "held before COMMIT", "never"]
 
@@ -32,7 +32,7 @@ class InjectedFaultError(Exception):
 class FailingStore:
     """`store`, whose sessions raise at `moment` of their `batch`th transaction (from 1)."""
 
-    store: PostgreSqlStore
+    store: SqlStore
     moment: Moment
     batch: int
 
@@ -53,7 +53,7 @@ class FailingStore:
             return PostgreSqlTaskSession(connection, self.store)
         return _FailingSession(connection, self)
 
-    def open_driver(self) -> PostgreSqlDriverSession:
+    def open_driver(self) -> SqlDriver:
         return self.store.open_driver()
 
 

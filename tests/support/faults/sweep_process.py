@@ -17,7 +17,8 @@ from duesweep.drivers.spark import spark_session
 from duesweep.errors import DuesweepError
 from duesweep.report.summary import as_json
 from duesweep.stores.base import Store
-from duesweep.stores.postgresql.store import PostgreSqlStore
+from duesweep.stores.postgresql import POSTGRESQL
+from duesweep.stores.store import SqlStore
 from duesweep.sweep.engines import Engine, InProcessEngine
 from duesweep.sweep.spark import SparkEngine
 from support.sweeps import exit_code, run_sweep
@@ -50,7 +51,7 @@ def _engine(master: str) -> Engine:
 
 def _failing(store: Store, moment: str, batch: int) -> Store:
     """`store`, failing. Its module goes to the tasks by value: they cannot import it."""
-    if isinstance(store, PostgreSqlStore):
+    if isinstance(store, SqlStore) and store.dialect == POSTGRESQL:
         from support.faults import failing_store  # noqa: PLC0415 - loads a driver
 
         cloudpickle.register_pickle_by_value(failing_store)

@@ -16,7 +16,7 @@ from duesweep.core.error_rows import ErrorFilter, ErrorGroups, ErrorId, ErrorRow
 from duesweep.core.headers.json import FORWARD_DESTINATION
 from duesweep.core.patterns import fits_destination, fits_pattern
 from duesweep.core.waiting import MessageFilter, WaitingMessage
-from duesweep.stores.relational.pauses import (
+from duesweep.stores.kinds import (
     FORWARDED_TO,
     destination_like,
     forwarded_like,

@@ -14,9 +14,9 @@ from duesweep.core.address import SqlServerAddresses, SqlServerTable, bracket_na
 from duesweep.core.policy import MAX_BATCH_ROWS, SCANNED_ROWS
 from duesweep.drivers.sql import statement
 from duesweep.drivers.sqlserver.binding import LONGEST_LOCK, bind, key_list, table_names
-from duesweep.stores.relational.locks import settle_lock, sweep_lock
-from duesweep.stores.sqlserver.driver import batches_lock
-from duesweep.stores.sqlserver.kinds import KINDS
+from duesweep.stores.kinds import SQL_SERVER_KINDS
+from duesweep.stores.sqlserver import batches_lock
+from duesweep.stores.sweeps import settle_lock, sweep_lock
 from support.sql_statements import SQL_SERVER, UGLY_NAME, SqlStatement, broken
 
 ESCALATES_AT = 5_000
@@ -35,8 +35,8 @@ def _names(kind: str) -> dict[str, str]:
         "catalog": bracket_name(UGLY.catalog),
         **dict.fromkeys(LITERALS, "N''"),
         **{"query": "SELECT 1 AS id", "key": "id", "slice": "0", "format": "1"},
-        "index": bracket_name(KINDS[kind].index),
-        **KINDS[kind].names,
+        "index": bracket_name(SQL_SERVER_KINDS[kind].index),
+        **SQL_SERVER_KINDS[kind].names,
         **table_names(**dict.fromkeys(TABLES, UGLY)),
     }
 
@@ -48,7 +48,7 @@ def _text(name: str, kind: str = "sqlserver") -> str:
 
 def _texts(name: str) -> set[str]:
     """A statement for each kind of delayed table."""
-    return {_text(name, kind) for kind in KINDS}
+    return {_text(name, kind) for kind in SQL_SERVER_KINDS}
 
 
 @cache

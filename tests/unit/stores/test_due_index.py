@@ -8,10 +8,11 @@ import pytest
 
 from duesweep.core.address import SqlServerAddresses, SqlServerTable
 from duesweep.errors import Problem, StoreError
+from duesweep.stores.dialect import Location
 from duesweep.stores.installed import IndexCreated
+from duesweep.stores.kinds import SQL_SERVER_KINDS
+from duesweep.stores.sqlserver import SQL_SERVER
 from duesweep.stores.sqlserver.due_index import create_due_index
-from duesweep.stores.sqlserver.kinds import KINDS
-from duesweep.stores.sqlserver.location import SqlServerLocation
 
 DELAYED = SqlServerTable("nsb", "dbo", "Sales.Delayed")
 
@@ -20,7 +21,7 @@ class Server:
     """A session on a server with the delayed table, whose indexes begin with these columns."""
 
     def __init__(self, kind: str, indexed: str | None, error: StoreError | None = None) -> None:
-        self.kind, self.indexed, self.error = KINDS[kind], indexed, error
+        self.kind, self.indexed, self.error = SQL_SERVER_KINDS[kind], indexed, error
         self.ran: list[str] = []
         self.patience: list[float] = []
 
@@ -53,8 +54,13 @@ class Server:
 
 
 def _create(kind: str, server: Server) -> list[object]:
-    location = SqlServerLocation(
-        "Server=h", "s", (DELAYED,), SqlServerAddresses("Sales", "dbo", "nsb"), 1, kind=KINDS[kind]
+    location = Location(
+        dialect=SQL_SERVER,
+        dsn="Server=h",
+        source="s",
+        candidates=(DELAYED,),
+        addresses=SqlServerAddresses("Sales", "dbo", "nsb"),
+        kind=SQL_SERVER_KINDS[kind],
     )
     connection: Any = server
     return list(create_due_index(connection, location, DELAYED))

@@ -10,9 +10,11 @@ import pytest
 
 from duesweep.core.address import SqlServerAddresses, SqlServerTable
 from duesweep.core.message import Message
+from duesweep.stores.dialect import Location
+from duesweep.stores.kinds import SQL_SERVER_KINDS
+from duesweep.stores.sqlserver import SQL_SERVER
 from duesweep.stores.sqlserver.account import SqlServerAccount
 from duesweep.stores.sqlserver.claimed import ClaimedRows
-from duesweep.stores.sqlserver.location import SqlServerLocation
 from duesweep.stores.sqlserver.removal import RemovalByDue
 from duesweep.stores.values import Excluded
 from duesweep_testing.builders import message
@@ -108,7 +110,14 @@ def test_counter_of_a_claimed_message_is_found_however_many_there_are(others: in
     session: Any = Server(counters=[*(f"other {n}" for n in range(others)), "7"])
     delayed = SqlServerTable("nsb", "dbo", "Sales.Delayed")
     addresses = SqlServerAddresses("Sales", "dbo", "nsb")
-    store = SqlServerLocation("Server=h", "nsb", (delayed,), addresses, 1)
+    store = Location(
+        dialect=SQL_SERVER,
+        dsn="Server=h",
+        source="nsb",
+        candidates=(delayed,),
+        addresses=addresses,
+        kind=SQL_SERVER_KINDS["sqlserver"],
+    )
 
     found = SqlServerAccount(session, store, _claim("7")).read_attempts(["7"])
 

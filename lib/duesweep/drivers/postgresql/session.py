@@ -198,6 +198,10 @@ class PostgreSqlSession(Session):
         with map_errors(), self._raw.transaction():
             yield
 
+    @property
+    def is_in_transaction(self) -> bool:
+        return self._raw.info.transaction_status != TransactionStatus.IDLE
+
     def begin(self) -> None:
         if self._raw.info.transaction_status == TransactionStatus.IDLE:
             with map_errors():
@@ -235,10 +239,11 @@ class PostgreSqlSession(Session):
         """Whether this session uses TLS."""
         return bool(self._raw.pgconn.ssl_in_use)
 
-    def jdbc_address(self, answer_seconds: float) -> tuple[str, dict[str, str]]:
-        """JDBC URL and connection properties of the server that this session is connected to.
-        `answer_seconds` is the limit for one answer over JDBC.
-        """
+    def jdbc_address(
+        self,
+        answer_seconds: float,
+        url: str | None = None,
+    ) -> tuple[str, dict[str, str]]:
         info = self._raw.info
         if info.host.startswith("/"):
             raise ConfigError(

@@ -6,9 +6,10 @@ from dataclasses import replace
 from duesweep.checks.tables import FoundTable
 from duesweep.core.address import SqlServerTable, bracket_name
 from duesweep.drivers.sqlserver.session import SqlServerSession
+from duesweep.drivers.statements import Session
 
 
-def is_there(session: SqlServerSession, table: SqlServerTable) -> bool:
+def is_there(session: Session, table: SqlServerTable) -> bool:
     """Whether a table of this name exists; a view is none."""
     return bool(session.row("find_table", name=table.sql).found)
 

@@ -390,11 +390,10 @@ class SqlServerSession(Session):
             _drain(prepared.cursor)
         return value
 
-    def jdbc_address(self, limits: Limits, url: str | None = None) -> tuple[str, dict[str, str]]:
-        """JDBC URL (`url`, if given) and connection properties of the server that this session is
-        connected to.
-        """
-        own = jdbc_properties(limits)
+    def jdbc_address(
+        self, answer_seconds: float, url: str | None = None
+    ) -> tuple[str, dict[str, str]]:
+        own = jdbc_properties(replace(self.limits, answer_seconds=answer_seconds))
         if url is not None:
             address, given = split_jdbc_url(url)
             own = self._dsn.credentials() | own

@@ -8,7 +8,7 @@ from duesweep.core.outcome import Exhausted, Failed
 from duesweep.drivers.postgresql.wire import UuidArray, array_text
 from duesweep.drivers.statements import Session
 from duesweep.errors import format_stack, make_storable, type_name
-from duesweep.stores.postgresql.location import PostgreSqlLocation
+from duesweep.stores.dialect import Location
 from duesweep.stores.relational.account import FEW_COUNTERS, destination_of, storable_or_none
 from duesweep.stores.values import SweepRun
 
@@ -18,7 +18,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class PostgreSqlAccount:
     """A `BatchAccount`: many messages a statement."""
 
-    def __init__(self, statements: Session, store: PostgreSqlLocation) -> None:
+    def __init__(self, statements: Session, store: Location) -> None:
         self._statements = statements
         self._source = store.source
         self._endpoint = store.addresses.endpoint

@@ -8,9 +8,9 @@ from duesweep.core.change import Change
 from duesweep.core.message import Message
 from duesweep.drivers.postgresql.errors import row_errors
 from duesweep.drivers.postgresql.wire import UuidArray
+from duesweep.stores.kinds import store_row
 from duesweep.stores.postgresql.task import PostgreSqlTaskSession
 from duesweep.stores.relational.changing import RelationalChanges, instant_of
-from duesweep.stores.relational.kinds import store_row
 from duesweep.stores.values import NewMessage, SweepRun
 
 

@@ -6,11 +6,11 @@ from duesweep.core.message import Message
 from duesweep.core.outcome import Failed
 from duesweep.drivers.postgresql.session import PostgreSqlSession
 from duesweep.errors import DeliveryFailedError
-from duesweep.stores.postgresql.location import PostgreSqlLocation
+from duesweep.stores.dialect import Location
+from duesweep.stores.kinds import store_row
 from duesweep.stores.postgresql.task import PostgreSqlTaskSession, instant_values
-from duesweep.stores.postgresql.zone import horizon_in, zone_of
-from duesweep.stores.relational.kinds import store_row
 from duesweep.stores.values import Horizon, NewMessage
+from duesweep.stores.zone import horizon_in, zone_of
 
 # Before all times.
 _EVER = "-infinity"
@@ -19,7 +19,7 @@ _EVER = "-infinity"
 class PostgreSqlMessageSession(PostgreSqlTaskSession):
     """Stores and compares Due in the writers' time zone, as the transport does."""
 
-    def __init__(self, connection: PostgreSqlSession, store: PostgreSqlLocation) -> None:
+    def __init__(self, connection: PostgreSqlSession, store: Location) -> None:
         super().__init__(connection, store)
         self._zone = zone_of(connection, store)
 

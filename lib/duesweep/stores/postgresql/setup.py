@@ -10,13 +10,12 @@ from duesweep.core.format import FORMAT_MARK
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.postgresql.catalog import find_table
 from duesweep.drivers.postgresql.session import PostgreSqlSession, connect, literal, text_of
+from duesweep.drivers.statements import journal_columns
 from duesweep.errors import ConfigError
+from duesweep.stores.checks import refuse_newer_format
+from duesweep.stores.checks_postgresql import check_session, wanted_tables
+from duesweep.stores.dialect import Location, journal_tables
 from duesweep.stores.installed import Completed, Unbound
-from duesweep.stores.postgresql.check import check_session
-from duesweep.stores.postgresql.journal_columns import JOURNAL_COLUMNS
-from duesweep.stores.postgresql.location import PostgreSqlLocation, journal_tables
-from duesweep.stores.postgresql.wanted import wanted_tables
-from duesweep.stores.relational.check import refuse_newer_format
 
 # Identifiers are cut after this many bytes, which would give an index its table's name.
 _NAME_BYTES = 63
@@ -39,7 +38,7 @@ class PostgreSqlSetup:
     dsn: str = field(repr=False)
     setting: str
     queues: tuple[TableName, ...] = ()
-    store: PostgreSqlLocation | None = None
+    store: Location | None = None
     timeouts: Timeouts = DEFAULT_TIMEOUTS
     subscriptions: TableName | None = None
     readable: tuple[TableName, ...] = ()
@@ -73,7 +72,7 @@ class PostgreSqlSetup:
         with connect(self.dsn, self.timeouts.driver) as connection:
             check_session(connection, self.setting)
             if self.store is not None:
-                table = journal_tables(self.store.delayed.schema)["journal"]
+                table = journal_tables(self.store.delayed)["journal"]
                 refuse_newer_format(str(table), find_table(connection, table))
             created = _create_missing(connection, list(self._creations()))
             if rebind and self.store is not None:
@@ -89,8 +88,10 @@ class PostgreSqlSetup:
                     {delayed: ()},
                     text_of(create, {"delayed": delayed, "index": _index_name(delayed)}),
                 )
-            journal = journal_tables(delayed.schema)
-            columns = {table: JOURNAL_COLUMNS[name] for name, table in journal.items()}
+            journal = journal_tables(delayed)
+            columns = {
+                table: journal_columns("postgresql")[name] for name, table in journal.items()
+            }
             yield columns, text_of("create_journal", journal) + _mark(journal["journal"])
         if self.subscriptions is not None:
             text = text_of("create_subscriptions", {"subscriptions": self.subscriptions})
@@ -104,8 +105,8 @@ class PostgreSqlSetup:
                 yield {queue: ()}, text
 
 
-def _unbind(connection: PostgreSqlSession, store: PostgreSqlLocation) -> Unbound:
-    statements = connection.named(store.tables)
+def _unbind(connection: PostgreSqlSession, store: Location) -> Unbound:
+    statements = connection.named(store.names())
     rows = statements.rows("read_binding", source=store.source)
     statements.execute("unbind", source=store.source)
     return Unbound(store.source, UUID(str(rows[0].ledger_id)) if rows else None)

@@ -8,8 +8,8 @@ from duesweep.core.message import Message
 from duesweep.drivers.postgresql.session import PostgreSqlSession
 from duesweep.drivers.postgresql.wire import UuidArray
 from duesweep.errors import UnusualBatchError
+from duesweep.stores.dialect import Location
 from duesweep.stores.postgresql.account import PostgreSqlAccount
-from duesweep.stores.postgresql.location import PostgreSqlLocation
 from duesweep.stores.relational.task import RelationalTaskSession
 from duesweep.stores.values import Claim, Excluded, Horizon, SweepRun
 
@@ -27,8 +27,8 @@ class PostgreSqlTaskSession(RelationalTaskSession):
 
     _statements: PostgreSqlSession
 
-    def __init__(self, connection: PostgreSqlSession, store: PostgreSqlLocation) -> None:
-        statements = connection.named(store.names)
+    def __init__(self, connection: PostgreSqlSession, store: Location) -> None:
+        statements = connection.named(store.names())
         account = PostgreSqlAccount(statements, store)
         super().__init__(statements, account, store.source, store.addresses.endpoint)
         self.connection = connection

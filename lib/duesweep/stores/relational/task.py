@@ -11,10 +11,10 @@ from duesweep.core.account import SliceEnd, report_as_text
 from duesweep.core.message import Message
 from duesweep.core.outcome import Outcomes
 from duesweep.core.policy import RateLimit
-from duesweep.drivers.statements import Session
+from duesweep.drivers.statements import Session, retry_lost_transactions
 from duesweep.errors import StoreError, SweepClosedError, SweepStoppedError, make_storable
 from duesweep.stores.relational.account import BatchAccount
-from duesweep.stores.relational.held import HeldBack
+from duesweep.stores.sweeps import read_pauses
 from duesweep.stores.values import SweepRun
 
 
@@ -28,7 +28,6 @@ class RelationalTaskSession(ABC):
         self._account = account
         self.source = source
         self._endpoint = endpoint
-        self._held_back = HeldBack(statements, source)
         # The patterns of what is paused, as the batch under way found them.
         self._paused: tuple[str, ...] = ()
 
@@ -74,9 +73,15 @@ class RelationalTaskSession(ABC):
                 **asdict(end.account),
             )
 
+    @retry_lost_transactions
     def reserve(self, limit: RateLimit, messages: int) -> float:
         """Reserve so many messages of a limit; see `LimitsRates`."""
-        return self._held_back.reserve(limit, messages)
+        seconds = messages * limit.seconds_each
+        with self._statements.transaction():
+            row = self._statements.row(
+                "reserve", source=self.source, pattern=limit.pattern, seconds=seconds
+            )
+        return float(row.wait_seconds)
 
     def _fence(self, run: SweepRun) -> int:
         """Begin a batch: hold the sweep open until this transaction ends. Returns the server's time
@@ -90,7 +95,9 @@ class RelationalTaskSession(ABC):
             raise SweepStoppedError(f"Sweep {run.sweep_id} of {self.source} is to stop")
         self._paused = ()
         if fence[0].has_pauses:
-            self._paused = tuple(pause.pattern for pause in self._held_back.pauses())
+            self._paused = tuple(
+                pause.pattern for pause in read_pauses(self._statements, self.source)
+            )
         server_us: int = fence[0].server_us
         return server_us
 

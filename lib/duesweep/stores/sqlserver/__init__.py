@@ -1,1 +1,226 @@
-"""Delayed tables on SQL Server as stores, and the journal beside them."""
+"""SQL Server as a dialect of the relational store.
+
+A Due travels as text that is exact to the tick of a `datetime`; see batch.sql.
+"""
+# ruff: noqa: ARG002 - no dialect needs all that another one does
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from duesweep.core.address import SqlServerTable
+from duesweep.core.message import Message
+from duesweep.core.store_clock import micros
+from duesweep.core.timeouts import Limits
+from duesweep.drivers.sqlserver.binding import bound_text, due_of, key_list, last_text, literal
+from duesweep.drivers.sqlserver.catalog import is_there
+from duesweep.drivers.sqlserver.session import SqlServerSession, connect
+from duesweep.drivers.statements import Session
+from duesweep.errors import ConfigError, Problem, StoreError
+from duesweep.stores.checks_sqlserver import check_tables, delayed_index_notices
+from duesweep.stores.dialect import Dialect, Location, Values, numbered
+from duesweep.stores.kinds import TableKind
+from duesweep.stores.summary import Lateness, lateness_of
+from duesweep.stores.sweeps import sweep_lock
+from duesweep.stores.values import Horizon
+
+# Where `datetime` begins and ends.
+_FIRST = "1753-01-01 00:00:00.000"
+_END = "9999-12-31 23:59:59.997"
+# In the lock key of a table whose keys are not indexed.
+_SEPARATOR = "/"
+
+
+@dataclass(frozen=True, slots=True)
+class SqlServer(Dialect):
+    """Dues are UTC's; lists are sent as texts."""
+
+    def connect(self, dsn: str, limits: Limits) -> SqlServerSession:
+        return connect(dsn, limits)
+
+    def quoted(self, table: SqlServerTable) -> str:
+        return table.sql
+
+    def find_delayed(self, session: Session, location: Location) -> SqlServerTable:
+        return find_delayed(session, location)
+
+    def check(self, session: Session, location: Location, delayed: SqlServerTable) -> None:
+        assert isinstance(session, SqlServerSession)  # from `connect`
+        check_tables(session, location.kind, delayed)
+
+    def table_notices(
+        self, session: Session, location: Location, delayed: SqlServerTable
+    ) -> Sequence[Problem]:
+        """What is missing of the delayed table's indexes."""
+        assert isinstance(session, SqlServerSession)  # from `connect`
+        return delayed_index_notices(session, location.kind, delayed)
+
+    def estimate_rows(self, session: Session, table: SqlServerTable) -> int:
+        return int(session.row("estimate_rows", table=table.sql).rows)
+
+    def lock(self, name: str) -> Values:
+        """An application lock's."""
+        return {"lock": name}
+
+    def await_batches(
+        self, statements: Session, source: str, sweep_id: UUID, *, waits: bool
+    ) -> bool:
+        name = "await_batches" if waits else "are_batches_over"
+        rows = statements.rows(name, sweep_id=sweep_id, **self.lock(batches_lock(sweep_id)))
+        if waits and rows and rows[0].answer < 0:
+            raise StoreError(
+                f"Batches of sweep {sweep_id} of {source} have not ended for 25 s; "
+                "the next sweep closes it",
+                transient=True,
+            )
+        return any(row.answer >= 0 and row.is_open for row in rows)
+
+    def prune_attempts(self, statements: Session, source: str) -> int:
+        """In pieces, with few locks each."""
+        if not statements.row("find_gone_attempts", source=source).found:
+            return 0
+        statements.execute("follow_rescheduled", source=source)
+        pruned = 0
+        while some := statements.execute("prune_attempts", source=source):
+            pruned += some
+        return pruned
+
+    def lateness(self, statements: Session, sweep_id: UUID) -> Lateness:
+        rows = statements.rows("lateness", sweep_id=sweep_id)
+        return lateness_of(row.lateness_ms for row in rows)
+
+    def keys(self, keys: Iterable[str], name: str = "keys") -> Values:
+        text, separator = key_list(keys)
+        return {name: text, "separator": separator}
+
+    def due_in(self, due: datetime | None) -> str:
+        return _FIRST if due is None else bound_text(due)
+
+    def due_out(self, due: str | None) -> datetime | None:
+        return None if due is None else due_of(due)
+
+    def moment(self, moment: datetime | None) -> object:
+        return None if moment is None else bound_text(moment)
+
+    def zoned(self, zone: str | None) -> Values:
+        return {}
+
+    def span(self, first: datetime | None, end: datetime | None, zone: str | None) -> Values:
+        return {"first": self.due_in(first), "last": last_text(end)}
+
+    def buckets(self, ends: Sequence[datetime], zone: str | None) -> Values:
+        spans = zip((None, *ends), (*ends, None), strict=True)
+        numbered_spans = [
+            {"bucket": bucket, **self.span(first, end, zone)}
+            for bucket, (first, end) in enumerate(spans)
+        ]
+        return {"spans": json.dumps(numbered_spans)}
+
+    def pausing(self, location: Location, pattern: str) -> list[object]:
+        return [{"fits": like} for like in location.kind.pausing(pattern, None)]
+
+    def bounds(
+        self, kind: TableKind, since: datetime | None, firsts: Sequence[tuple[str, str]]
+    ) -> str:
+        first, end = (self.due_in(since), kind.lowest_key), (_END, kind.lowest_key)
+        pairs = [
+            f"CAST(CONVERT(datetime2(7), {literal(due)}, 121) AS datetime), "
+            f"CONVERT({kind.names['key_type']}, {literal(key)})"
+            for due, key in (first, *firsts, end)
+        ]
+        return numbered(pairs)
+
+    def horizon(self, statements: Session, zone: str | None) -> Horizon:
+        now = due_of(statements.row("horizon").horizon)
+        return Horizon(now, now)
+
+    @contextmanager
+    def stream(
+        self,
+        session: Session,
+        location: Location,
+        names: dict[str, str],
+        seconds: float,
+        *,
+        is_ordered: bool = False,
+    ) -> Iterator[Session]:
+        """On a session of its own: one that is sent rows takes no other statement meanwhile."""
+        with (
+            connect(location.dsn, location.timeouts.driver) as stream,
+            stream.wait_longer(seconds),
+        ):
+            yield stream.named(names)
+
+    def key(self, row: Any) -> str:
+        return str(row.message_key)
+
+    def lock_key(self, kind: TableKind, row: Any) -> str:
+        """The message's key; where no key is indexed, its Due to the tick, and its key."""
+        key = self.key(row)
+        return key if kind.has_indexed_key else f"{row.due or ''}{_SEPARATOR}{key}"
+
+    def message(self, kind: TableKind, row: Any, attempts: int) -> Message:
+        """Its Due is UTC's: it is the instant itself."""
+        due_us = None if row.due is None else micros(due_of(row.due))
+        if kind.raise_counters is not None:
+            attempts = row.attempts
+        return kind.read_message(self.key(row), due_us, due_us, row, attempts)
+
+    def open_task(self, location: Location) -> Any:
+        from duesweep.stores.sqlserver.task import SqlServerTaskSession  # noqa: PLC0415
+
+        return SqlServerTaskSession(connect(location.dsn, location.timeouts.task), location)
+
+    def open_changes(self, location: Location) -> Any:
+        from duesweep.stores.sqlserver.changing import SqlServerChangeSession  # noqa: PLC0415
+
+        return SqlServerChangeSession(connect(location.dsn, location.timeouts.task), location)
+
+    def open_messages(self, location: Location) -> Any:
+        from duesweep.stores.sqlserver.messages import SqlServerMessageSession  # noqa: PLC0415
+
+        return SqlServerMessageSession(connect(location.dsn, location.timeouts.task), location)
+
+    def set_up(self, location: Location) -> None:
+        from duesweep.stores.sqlserver.setup import SqlServerSetup  # noqa: PLC0415
+
+        step = SqlServerSetup(location.dsn, "store.dsn", store=location, timeouts=location.timeouts)
+        step.install(rebind=False)
+
+
+SQL_SERVER = SqlServer()
+
+
+def find_delayed(session: Session, location: Location) -> SqlServerTable:
+    """The only candidate, or the one that exists.
+
+    Raises `ConfigError` if two exist, because each may hold messages.
+    """
+    candidates: Sequence[SqlServerTable] = location.candidates
+    if len(candidates) == 1:
+        return candidates[0]
+    found = [table for table in candidates if is_there(session, table)]
+    if len(found) > 1:
+        raise ConfigError(
+            f"There are both {found[0].sql} and {found[1].sql}",
+            advice=(
+                "set store.delayed_table to the one that the endpoint stores its delayed "
+                "messages in"
+            ),
+        )
+    return found[0] if found else candidates[0]
+
+
+def split_lock_key(text: str) -> tuple[str, str]:
+    """The Due and the key in the lock key of a table whose keys are not indexed."""
+    due, _, key = text.partition(_SEPARATOR)
+    return due, key
+
+
+def batches_lock(sweep_id: UUID) -> str:
+    """The lock that a sweep's batches share, and that closing the sweep takes alone."""
+    return f"{sweep_lock(sweep_id)}/batches"

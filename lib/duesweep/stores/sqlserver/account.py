@@ -7,10 +7,10 @@ from duesweep.core.outcome import Exhausted, Failed
 from duesweep.drivers.sqlserver.binding import key_list
 from duesweep.drivers.sqlserver.session import SqlServerSession
 from duesweep.errors import format_stack, make_storable, type_name
+from duesweep.stores.dialect import Location
 from duesweep.stores.relational.account import FEW_COUNTERS, destination_of, storable_or_none
-from duesweep.stores.relational.summary import packed
 from duesweep.stores.sqlserver.claimed import ClaimedRows
-from duesweep.stores.sqlserver.location import SqlServerLocation
+from duesweep.stores.summary import packed
 from duesweep.stores.values import SweepRun
 
 
@@ -19,9 +19,7 @@ class SqlServerAccount:
     claim.
     """
 
-    def __init__(
-        self, statements: SqlServerSession, store: SqlServerLocation, claimed: ClaimedRows
-    ) -> None:
+    def __init__(self, statements: SqlServerSession, store: Location, claimed: ClaimedRows) -> None:
         self._statements = statements
         self._kind = store.kind
         self._source = store.source

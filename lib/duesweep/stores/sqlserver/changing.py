@@ -10,10 +10,10 @@ from duesweep.core.message import Message
 from duesweep.core.store_clock import micros
 from duesweep.drivers.sqlserver.binding import bound_text, due_of, due_text
 from duesweep.drivers.sqlserver.errors import row_errors
+from duesweep.stores.kinds import store_row
 from duesweep.stores.relational.changing import RelationalChanges, instant_of
-from duesweep.stores.relational.kinds import store_row
+from duesweep.stores.sqlserver import split_lock_key
 from duesweep.stores.sqlserver.account import listed
-from duesweep.stores.sqlserver.lock_keys import split_lock_key
 from duesweep.stores.sqlserver.task import SqlServerTaskSession
 from duesweep.stores.values import NewMessage, SweepRun
 

@@ -6,20 +6,20 @@ from duesweep.core.address import SqlServerTable, bracket_name
 from duesweep.drivers.sqlserver.binding import creation
 from duesweep.drivers.sqlserver.session import SqlServerSession
 from duesweep.errors import Problem, StoreError
+from duesweep.stores.checks_sqlserver import delayed_index_notices
+from duesweep.stores.dialect import Location
 from duesweep.stores.installed import IndexCreated
-from duesweep.stores.sqlserver.check import delayed_index_notices
-from duesweep.stores.sqlserver.kinds import SqlServerTableKind
-from duesweep.stores.sqlserver.location import SqlServerLocation
+from duesweep.stores.kinds import TableKind
 
 
-def due_index_script(kind: SqlServerTableKind, delayed: SqlServerTable) -> str:
+def due_index_script(kind: TableKind, delayed: SqlServerTable) -> str:
     """The statement that creates the index, unless there is one."""
     columns = {"due": kind.names["due"], "index": bracket_name(kind.index)}
     return creation("create_due_index", columns, delayed=delayed)
 
 
 def create_due_index(
-    connection: SqlServerSession, store: SqlServerLocation, delayed: SqlServerTable
+    connection: SqlServerSession, store: Location, delayed: SqlServerTable
 ) -> Iterator[IndexCreated | Problem]:
     """Create the index if it is missing. Yields what was done; where this user may not create it,
     why not, and what to do: sweeps work without it.

@@ -7,7 +7,7 @@ from duesweep.core.message import Message
 from duesweep.core.outcome import Failed
 from duesweep.drivers.sqlserver.binding import bound_text, due_of, due_text
 from duesweep.errors import DeliveryFailedError
-from duesweep.stores.relational.kinds import store_row
+from duesweep.stores.kinds import store_row
 from duesweep.stores.sqlserver.task import SqlServerTaskSession
 from duesweep.stores.values import NewMessage
 

@@ -12,15 +12,14 @@ from duesweep.drivers.sqlserver.binding import creation, script
 from duesweep.drivers.sqlserver.catalog import find_table, is_there
 from duesweep.drivers.sqlserver.dsn import database_of
 from duesweep.drivers.sqlserver.session import SqlServerSession, connect
+from duesweep.drivers.statements import journal_columns
 from duesweep.errors import ConfigError, Problem, StoreError
+from duesweep.stores.checks import refuse_newer_format
+from duesweep.stores.checks_sqlserver import check_session, wanted_tables
+from duesweep.stores.dialect import Location, journal_tables
 from duesweep.stores.installed import Completed, IndexCreated, Unbound
-from duesweep.stores.relational.check import refuse_newer_format
-from duesweep.stores.sqlserver.check import check_session
-from duesweep.stores.sqlserver.delayed import find_delayed
+from duesweep.stores.sqlserver import find_delayed
 from duesweep.stores.sqlserver.due_index import create_due_index, due_index_script
-from duesweep.stores.sqlserver.journal_columns import JOURNAL_COLUMNS
-from duesweep.stores.sqlserver.location import SqlServerLocation, journal_tables
-from duesweep.stores.sqlserver.wanted import wanted_tables
 
 # A computed column, which people can read.
 _BODY_STRING = "BodyString"
@@ -40,7 +39,7 @@ class SqlServerSetup:
     dsn: str = field(repr=False)
     setting: str
     queues: tuple[SqlServerTable, ...] = ()
-    store: SqlServerLocation | None = None
+    store: Location | None = None
     timeouts: Timeouts = DEFAULT_TIMEOUTS
     subscriptions: SqlServerTable | None = None
     readable: tuple[SqlServerTable, ...] = ()
@@ -99,7 +98,7 @@ class SqlServerSetup:
             if create is not None:
                 yield {delayed: ()}, [creation(create, delayed=delayed)]
             journal = journal_tables(delayed)
-            columns = {table: JOURNAL_COLUMNS[name] for name, table in journal.items()}
+            columns = {table: journal_columns("sqlserver")[name] for name, table in journal.items()}
             own = {"format": FORMAT_MARK}
             yield columns, [creation("create_journal", own, **journal)]
         if self.subscriptions is not None:
@@ -114,9 +113,7 @@ class SqlServerSetup:
                 yield {queue: ()}, [text]
 
 
-def _unbind(
-    connection: SqlServerSession, store: SqlServerLocation, delayed: SqlServerTable
-) -> Unbound:
+def _unbind(connection: SqlServerSession, store: Location, delayed: SqlServerTable) -> Unbound:
     statements = connection.named(store.names(delayed))
     rows = statements.rows("read_binding", source=store.source)
     statements.execute("unbind", source=store.source)

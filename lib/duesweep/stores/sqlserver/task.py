@@ -18,12 +18,11 @@ from duesweep.core.store_clock import micros
 from duesweep.drivers.sqlserver.binding import bound_text, due_of
 from duesweep.drivers.sqlserver.session import SqlServerSession
 from duesweep.errors import StoreError, TransactionLostError
+from duesweep.stores.dialect import Location
 from duesweep.stores.relational.task import RelationalTaskSession
+from duesweep.stores.sqlserver import batches_lock, find_delayed
 from duesweep.stores.sqlserver.account import SqlServerAccount, listed, listed_as
 from duesweep.stores.sqlserver.claimed import ClaimedRows
-from duesweep.stores.sqlserver.delayed import find_delayed
-from duesweep.stores.sqlserver.driver import batches_lock
-from duesweep.stores.sqlserver.location import SqlServerLocation
 from duesweep.stores.sqlserver.removal import RemovalByDue
 from duesweep.stores.values import Claim, Excluded, SweepRun
 
@@ -35,7 +34,7 @@ class SqlServerTaskSession(RelationalTaskSession):
 
     _statements: SqlServerSession
 
-    def __init__(self, connection: SqlServerSession, store: SqlServerLocation) -> None:
+    def __init__(self, connection: SqlServerSession, store: Location) -> None:
         names = store.names(find_delayed(connection, store))
         statements, claimed = connection.named(names), ClaimedRows()
         account = SqlServerAccount(statements, store, claimed)

@@ -8,7 +8,7 @@ from duesweep.core.address import TableName
 from duesweep.doctor.examine import Service
 from duesweep.doctor.spark import Needs
 from duesweep.queues.postgresql import COLUMNS, postgresql_queue
-from duesweep.stores.postgresql.facts import PostgreSqlQuestion, gather, waiting_destinations
+from duesweep.stores.checks_postgresql import PostgreSqlQuestion, gather, waiting_destinations
 from duesweep.wiring.dialects import QueueConnection, timeouts_of
 from duesweep.wiring.postgresql import store
 

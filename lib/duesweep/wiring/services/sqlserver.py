@@ -9,7 +9,7 @@ from duesweep.doctor.examine import Service
 from duesweep.doctor.spark import Needs
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.queues.sqlserver import sqlserver_queue
-from duesweep.stores.sqlserver.facts import SqlServerQuestion, gather, waiting_destinations
+from duesweep.stores.checks_sqlserver import SqlServerQuestion, gather, waiting_destinations
 from duesweep.wiring.dialects import QueueConnection, timeouts_of
 from duesweep.wiring.sqlserver import store
 

@@ -10,27 +10,23 @@ from typing import Any
 
 from duesweep.core.address import TableName
 from duesweep.core.timeouts import Limits
-from duesweep.drivers.postgresql.session import (
-    PostgreSqlSession,
-    connect_as_server,
-    server_time_zone,
-)
+from duesweep.drivers.postgresql.session import connect_as_server, server_time_zone
 from duesweep.drivers.statements import Session
 from duesweep.errors import ConfigError
-from duesweep.stores.postgresql.location import PostgreSqlLocation
+from duesweep.stores.dialect import Location
 from duesweep.stores.values import Horizon
 
 _OVERRIDE = "set store.writer_time_zone to the time zone of the sessions that write to it"
 
 
-def zone_of(connection: PostgreSqlSession, location: PostgreSqlLocation) -> str:
+def zone_of(session: Session, location: Location) -> str:
     """The zone whose clock Due shows: the table's own, else the writers', as it is configured or as
     it is found.
     """
     zone = location.kind.time_zone or location.writer_time_zone
     if zone is not None:
         return zone
-    return writer_time_zone(connection, location.dsn, location.delayed)
+    return writer_time_zone(session, location.dsn, location.delayed)
 
 
 def horizon_in(zone: str, statements: Session) -> Horizon:
@@ -41,9 +37,9 @@ def horizon_in(zone: str, statements: Session) -> Horizon:
     return Horizon(row.horizon, row.server_time, zone=zone)
 
 
-def writer_time_zone(connection: PostgreSqlSession, dsn: str, delayed: TableName) -> str:
+def writer_time_zone(session: Session, dsn: str, delayed: TableName) -> str:
     """The writers' time zone; `ConfigError` where roles disagree or the server's is hidden."""
-    rows = connection.rows("writer_zones", schema=delayed.schema, table=delayed.table)
+    rows = session.rows("writer_zones", schema=delayed.schema, table=delayed.table)
     if not rows:
         raise ConfigError(
             f"There is no delayed table {delayed}",
@@ -59,7 +55,7 @@ def writer_time_zone(connection: PostgreSqlSession, dsn: str, delayed: TableName
             advice=_OVERRIDE,
         )
     zone = zones.pop()
-    return zone if zone is not None else _default_zone(dsn, delayed, connection.limits)
+    return zone if zone is not None else _default_zone(dsn, delayed, session.limits)
 
 
 def _writers(rows: Sequence[Any]) -> Sequence[Any]:

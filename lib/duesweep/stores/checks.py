@@ -1,17 +1,59 @@
-"""Whether a sweep can work with a table."""
+"""What is expected of a store's tables, and whether a sweep can work with what is there."""
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 
+from duesweep.checks.server import ClockReading
 from duesweep.checks.tables import (
     Difference,
     FoundTable,
+    WantedIndex,
     WantedTable,
     column_names,
     compare,
     newer_format,
 )
 from duesweep.errors import ConfigError
+from duesweep.stores.kinds import TableKind
+
+_JOURNAL_RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE")
+# A database administrator may have created the tables with the other type of text.
+_ALIKE = {"text": frozenset({"text", "character varying"})}
+# A session may lock only rows that it may change.
+_DELAYED_RIGHTS = ("SELECT", "UPDATE", "DELETE")
+_READINGS = 3
+
+
+def wanted_journal(name: str, columns: Mapping[str, str]) -> WantedTable:
+    """One of duesweep's own tables."""
+    return WantedTable(
+        role="journal table",
+        name=name,
+        columns={column: _ALIKE.get(kind, frozenset({kind})) for column, kind in columns.items()},
+        rights=_JOURNAL_RIGHTS,
+        create="run the command `setup` once",
+        reshape=(
+            "another version of duesweep created it; run the command `setup`, which adds missing "
+            "columns"
+        ),
+        is_journal=True,
+    )
+
+
+def wanted_delayed(
+    name: str, kind: TableKind, index: WantedIndex, unicode: str | None = None
+) -> WantedTable:
+    """A delayed table of a kind, with its index on Due."""
+    return WantedTable(
+        role="delayed table",
+        name=name,
+        columns={column: frozenset({of_type}) for column, of_type in kind.columns.items()},
+        rights=_DELAYED_RIGHTS,
+        create=kind.advice,
+        indexes=(index,),
+        unicode=unicode,
+    )
 
 
 def refuse_wrong_table(
@@ -67,3 +109,13 @@ def _describe(wanted: WantedTable, difference: Difference) -> str:
     ]
     lacks = [f"it lacks {column_names(wanted.columns, missing)}"] if missing else []
     return ", ".join([*lacks, *others])
+
+
+def read_clock(server_time: Callable[[], datetime]) -> Sequence[ClockReading]:
+    """Ask for the server's time a few times; the fastest answer is the most exact."""
+    readings = []
+    for _ in range(_READINGS):
+        before = datetime.now(UTC)
+        server = server_time()
+        readings.append(ClockReading(server, before, datetime.now(UTC)))
+    return readings

@@ -1,24 +1,94 @@
-"""Facts about a database of SQL Server, for the doctor. Reads only."""
+"""SQL Server's side of the checks: what a sweep needs, and the facts that the doctor judges."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 
 from duesweep.checks.sqlserver import SqlServerFacts
 from duesweep.checks.table_findings import TableFacts
-from duesweep.checks.tables import FoundTable, WantedTable
+from duesweep.checks.tables import FoundTable, WantedIndex, WantedTable, index_notices
 from duesweep.core.address import SqlServerTable, bracket_name
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
-from duesweep.drivers.sqlserver.catalog import find_table, with_indexes
+from duesweep.drivers.sqlserver.catalog import (
+    find_table,
+    missing_rights,
+    similar_tables,
+    with_indexes,
+)
 from duesweep.drivers.sqlserver.session import SqlServerSession, connect
-from duesweep.errors import ConfigError, StoreError
-from duesweep.stores.relational.messages import destinations
-from duesweep.stores.relational.readings import read_clock
-from duesweep.stores.sqlserver.delayed import find_delayed
-from duesweep.stores.sqlserver.location import SqlServerLocation
-from duesweep.stores.sqlserver.wanted import wanted_journals, wanted_tables
+from duesweep.drivers.statements import journal_columns
+from duesweep.errors import ConfigError, Problem, StoreError
+from duesweep.stores.checks import read_clock, refuse_wrong_table, wanted_delayed, wanted_journal
+from duesweep.stores.dialect import Location, journal_tables
+from duesweep.stores.kinds import TableKind, destinations
 
 WantedTables = Callable[[], Sequence[tuple[SqlServerTable, WantedTable]]]
+
+
+def wanted_tables(
+    kind: TableKind, delayed: SqlServerTable
+) -> Iterator[tuple[SqlServerTable, WantedTable]]:
+    """The delayed table and the journal's."""
+    create_index = f"CREATE NONCLUSTERED INDEX {bracket_name(kind.index)} ON {delayed.sql}"
+    index = WantedIndex(
+        kind.due,
+        "every look for what is due reads the whole table, and a claim locks more of it",
+        f"{create_index} ({kind.names['due']})",
+    )
+    # The headers of the MSMQ transport are bytes.
+    unicode = "Headers" if kind.columns["Headers"] == "nvarchar" else None
+    yield delayed, wanted_delayed(delayed.sql, kind, index, unicode)
+    yield from wanted_journals(delayed)
+
+
+def wanted_journals(beside: SqlServerTable) -> Iterator[tuple[SqlServerTable, WantedTable]]:
+    """duesweep's own tables beside a delayed table."""
+    for name, table in journal_tables(beside).items():
+        yield table, wanted_journal(table.sql, journal_columns("sqlserver")[name])
+
+
+def check_tables(connection: SqlServerSession, kind: TableKind, delayed: SqlServerTable) -> None:
+    """Raise `ConfigError` for a session that cannot sweep, or for the first table that is missing,
+    of another shape, or closed to this user.
+    """
+    check_session(connection, "store.dsn")
+    for table, wanted in wanted_tables(kind, delayed):
+        found = find_table(connection, table)
+        if found is not None:
+            lacking = missing_rights(connection, table, wanted.rights)
+            found = replace(found, missing_rights=lacking)
+        refuse_wrong_table(wanted, found, partial(similar_tables, connection, table))
+
+
+def delayed_index_notices(
+    connection: SqlServerSession, kind: TableKind, delayed: SqlServerTable
+) -> Sequence[Problem]:
+    """What is missing of the delayed table's indexes: without them a sweep works, but slowly."""
+    found = find_table(connection, delayed)
+    if found is None:
+        return ()
+    wanted = dict(wanted_tables(kind, delayed))[delayed]
+    return index_notices(wanted, with_indexes(connection, delayed, found))
+
+
+def check_session(connection: SqlServerSession, setting: str) -> None:
+    """Raise `ConfigError` for a database, which `setting` names, that is read-only or too old."""
+    session = connection.row("describe_session")
+    if session.updateability == "READ_ONLY":
+        raise ConfigError(
+            f"The database that {setting} names is read-only",
+            advice="connect to the primary replica",
+        )
+    try:
+        connection.rows("read_lists", words="1", numbers="[1]")
+    except StoreError as error:
+        if error.transient:
+            raise
+        raise ConfigError(
+            f"The database that {setting} names cannot read lists and JSON ({error})",
+            advice="use SQL Server 2017 or newer, and a compatibility level of 130 or more",
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +100,7 @@ class SqlServerQuestion:
     setting: str
     dsn: str = field(repr=False)
     queues: WantedTables
-    store: SqlServerLocation | None = None
+    store: Location | None = None
     timeouts: Timeouts = DEFAULT_TIMEOUTS
 
 
@@ -59,17 +129,17 @@ def gather(question: SqlServerQuestion) -> SqlServerFacts:
 
 
 def _delayed(
-    connection: SqlServerSession, store: SqlServerLocation | None
+    connection: SqlServerSession, store: Location | None
 ) -> tuple[SqlServerTable | None, str | None]:
     """The delayed table, or why it is not known which one it is."""
     try:
-        return (find_delayed(connection, store) if store else None), None
+        return (store.dialect.find_delayed(connection, store) if store else None), None
     except ConfigError as error:
         return None, str(error)
 
 
 def _store_tables(
-    store: SqlServerLocation | None, delayed: SqlServerTable | None
+    store: Location | None, delayed: SqlServerTable | None
 ) -> Iterable[tuple[SqlServerTable, WantedTable]]:
     if store is None:
         return ()
@@ -79,13 +149,15 @@ def _store_tables(
     return wanted_tables(store.kind, delayed)
 
 
-def waiting_destinations(location: SqlServerLocation, most: int) -> Sequence[str]:
+def waiting_destinations(location: Location, most: int) -> Sequence[str]:
     """The destinations of the messages that are due first, at most `most` messages; without the
     endpoint's own queue and what cannot be read. Raises `ConfigError` and `StoreError` as a sweep
     does.
     """
     with connect(location.dsn, location.timeouts.task) as connection:
-        statements = connection.named(location.names(find_delayed(connection, location)))
+        statements = connection.named(
+            location.names(location.dialect.find_delayed(connection, location))
+        )
         return destinations(statements.rows("doctor_waiting", most=most))
 
 

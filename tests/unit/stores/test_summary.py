@@ -8,7 +8,7 @@ import pytest
 
 from duesweep.errors import ExitCode
 from duesweep.stores.journal import SweepSummary
-from duesweep.stores.relational.summary import Lateness, summary_of
+from duesweep.stores.summary import Lateness, summary_of
 from support.sweeps import exit_code
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)

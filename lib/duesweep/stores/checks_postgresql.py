@@ -1,25 +1,82 @@
-"""Facts about a database of PostgreSQL, for the doctor. Reads only."""
+"""PostgreSQL's side of the checks: what a sweep needs, and the facts that the doctor judges."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 
 from duesweep.checks.postgresql import PostgreSqlFacts, SequenceFacts, ZoneFacts
 from duesweep.checks.table_findings import TableFacts
-from duesweep.checks.tables import Columns, WantedTable
+from duesweep.checks.tables import Columns, WantedIndex, WantedTable
 from duesweep.checks.time_outs import TimeOut
 from duesweep.core.address import TableName, quote_name
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
-from duesweep.drivers.postgresql.catalog import column_lists, find_table
+from duesweep.drivers.postgresql.catalog import column_lists, find_table, similar_tables
 from duesweep.drivers.postgresql.session import PostgreSqlSession, connect, connect_as_server
+from duesweep.drivers.statements import journal_columns
 from duesweep.errors import ConfigError, StoreError
-from duesweep.stores.postgresql.location import PostgreSqlLocation
-from duesweep.stores.postgresql.wanted import wanted_tables
-from duesweep.stores.postgresql.zone import writer_time_zone
-from duesweep.stores.relational.messages import destinations
-from duesweep.stores.relational.readings import read_clock
+from duesweep.stores.checks import read_clock, refuse_wrong_table, wanted_delayed, wanted_journal
+from duesweep.stores.dialect import Location, journal_tables
+from duesweep.stores.kinds import destinations
+from duesweep.stores.zone import writer_time_zone
 
 WantedTables = Callable[[], Sequence[tuple[TableName, WantedTable]]]
+
+
+def wanted_tables(location: Location) -> Iterator[tuple[TableName, WantedTable]]:
+    """The delayed table and the journal's."""
+    delayed, kind = location.delayed, location.kind
+    index = WantedIndex(
+        kind.due,
+        "every look for what is due reads the whole table",
+        f"CREATE INDEX CONCURRENTLY ON {delayed} ({kind.names['due']})",
+    )
+    yield delayed, wanted_delayed(str(delayed), kind, index)
+    for name, table in journal_tables(delayed).items():
+        yield table, wanted_journal(str(table), journal_columns("postgresql")[name])
+
+
+def check_tables(connection: PostgreSqlSession, location: Location) -> None:
+    """Raise `ConfigError` for a session that cannot sweep, or for the first table that is missing,
+    of another shape, or closed to this role.
+    """
+    check_session(connection, "store.dsn")
+    if location.writer_time_zone is not None:
+        _check_zone(connection, location.writer_time_zone)
+    for table, wanted in wanted_tables(location):
+        found = find_table(connection, table, wanted.rights)
+        refuse_wrong_table(wanted, found, partial(similar_tables, connection, table))
+
+
+def check_session(connection: PostgreSqlSession, setting: str) -> None:
+    """Raise `ConfigError` for a database that takes no writes, or whose text has no encoding;
+    `setting` is the one that names it.
+    """
+    session = connection.row("describe_session")
+    if session.is_read_only:
+        raise ConfigError(
+            f"The session that {setting} opens is read-only",
+            advice="connect to the primary server, with a role that may write",
+        )
+    if session.encoding == "SQL_ASCII":
+        raise ConfigError(
+            f"The database that {setting} names is encoded in SQL_ASCII, so its headers may be no "
+            "text at all",
+            advice="move the endpoint to a database encoded in UTF8",
+        )
+
+
+def _check_zone(connection: PostgreSqlSession, zone: str) -> None:
+    try:
+        with connection.transaction():
+            connection.row("set_zone", zone=zone)
+    except StoreError as error:
+        if error.transient:
+            raise
+        raise ConfigError(
+            f"store.writer_time_zone is {zone!r}, which PostgreSQL does not know",
+            advice="give a name out of pg_timezone_names",
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +89,7 @@ class PostgreSqlQuestion:
     dsn: str = field(repr=False)
     queues: WantedTables
     queue_columns: Columns
-    store: PostgreSqlLocation | None = None
+    store: Location | None = None
     timeouts: Timeouts = DEFAULT_TIMEOUTS
 
 
@@ -70,13 +127,13 @@ def gather(question: PostgreSqlQuestion) -> PostgreSqlFacts:
         )
 
 
-def waiting_destinations(location: PostgreSqlLocation, most: int) -> Sequence[str]:
+def waiting_destinations(location: Location, most: int) -> Sequence[str]:
     """The destinations of the messages that are due first, at most `most` messages; without the
     endpoint's own queue and what cannot be read. Raises `ConfigError` and `StoreError` as a sweep
     does.
     """
     with connect(location.dsn, location.timeouts.task) as connection:
-        return destinations(connection.named(location.names).rows("doctor_waiting", most=most))
+        return destinations(connection.named(location.names()).rows("doctor_waiting", most=most))
 
 
 def _table(
@@ -110,7 +167,7 @@ def _sequences(connection: PostgreSqlSession, queue_columns: Columns) -> list[Se
     ]
 
 
-def _zones(connection: PostgreSqlSession, store: PostgreSqlLocation | None) -> ZoneFacts | None:
+def _zones(connection: PostgreSqlSession, store: Location | None) -> ZoneFacts | None:
     # Only if the time zone of the writers' sessions decides what a Due means.
     if store is None or store.kind.time_zone is not None:
         return None

@@ -6,14 +6,12 @@ import pytest
 
 from duesweep.config import load
 from duesweep.drivers.sql import statement
-from duesweep.stores.postgresql import kinds as postgresql
-from duesweep.stores.relational.kinds import TableKind
-from duesweep.stores.sqlserver import kinds as sqlserver
+from duesweep.stores.kinds import POSTGRESQL_KINDS, SQL_SERVER_KINDS, TableKind
 
 DSNS = {"postgresql": "host=db.example dbname=s", "sqlserver": "Server=db.example;Database=s"}
 KINDS: dict[tuple[str, str], TableKind] = {
-    **{("postgresql", name): kind for name, kind in postgresql.KINDS.items()},
-    **{("sqlserver", name): kind for name, kind in sqlserver.KINDS.items()},
+    **{("postgresql", name): kind for name, kind in POSTGRESQL_KINDS.items()},
+    **{("sqlserver", name): kind for name, kind in SQL_SERVER_KINDS.items()},
 }
 
 

@@ -1,0 +1,308 @@
+"""The driver's session on a relational store: what is due, and what people are shown of it."""
+
+import json
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import asdict, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Self
+from uuid import UUID
+
+from duesweep.core.policy import Slicing
+from duesweep.core.waiting import DueSpan, WaitingMessage
+from duesweep.drivers.statements import Session
+from duesweep.errors import Problem
+from duesweep.stores.dialect import Location
+from duesweep.stores.journal import JdbcSource
+from duesweep.stores.sweeps import SqlJournal
+from duesweep.stores.values import Horizon, Slices, SweepRun
+
+_ALL = 2**62
+# More than any server rounds a Due: a message must not be left out because of that.
+_ROUNDING = timedelta(milliseconds=10)
+# How many messages, or keys, are read at a time: a page.
+_PAGE_ROWS = 1_000
+_KEYS_PER_PAGE = 20_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+
+
+class SqlDriver(SqlJournal):
+    """Its sweep lives as long as this session. It `KnowsDestinations`, unless the destination is in
+    the headers.
+    """
+
+    def __init__(self, session: Session, location: Location) -> None:
+        super().__init__(session, location)
+        self._kind = location.kind
+        self._first_due: datetime | None = None
+        # How many messages each slice of its open sweeps was planned with.
+        self._planned: dict[UUID, list[int]] = {}
+        # How many messages the last plan found.
+        self._found = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def check(self) -> None:
+        """Raise `ConfigError` unless tables, shapes and rights are as needed."""
+        self._dialect.check(self._session, self._location, self._delayed)
+        self.jdbc()
+
+    def jdbc(self) -> JdbcSource:
+        """How Spark reaches the database."""
+        seconds = self._location.timeouts.read_seconds(self._found)
+        return JdbcSource(*self._session.jdbc_address(seconds, self._location.jdbc_url))
+
+    # What is due.
+
+    def has_work(self, ahead: timedelta = timedelta()) -> bool:
+        """Whether a message is due within `ahead` and eligible, or something is to be settled."""
+        horizon = self.horizon().looking_ahead(ahead)
+        pending = {
+            "source": self.source,
+            "horizon": self._dialect.due_in(horizon.before),
+            "paused": self._pausing(),
+        }
+        if found := self._statements.rows("find_pending", **pending):
+            self._first_due = self._dialect.due_out(found[0].due)
+            return True
+        if self._statements.row("find_gone_attempts", source=self.source).found:
+            return True
+        return any(self._is_dead(sweep.sweep_id) for sweep in self._unsettled())
+
+    def skip_held(self, horizon: Horizon) -> Horizon:
+        """The same horizon, from the first message on that was eligible when `has_work` looked."""
+        first = self._first_due
+        return replace(horizon, since=None if first is None else first - _ROUNDING)
+
+    def next_due(self, horizon: Horizon) -> datetime | None:
+        """The instant at which the first message that is not due yet comes due."""
+        return next_due(self._location, self._statements, horizon.before, horizon.zone)
+
+    def count_pending(self, horizon: Horizon, most: int | None = None) -> int:
+        """How many messages are eligible, up to `most`."""
+        pending = self._pending(horizon)
+        with self._looking_at_all():
+            row = self._statements.row("count_pending", **pending, most=most or _ALL)
+        return int(row.pending)
+
+    def count_stored(self, since: datetime | None) -> int:
+        """How many messages there are, or only those with a Due from `since` on."""
+        with self._looking_at_all():
+            if since is None:
+                return int(self._statements.row("count_stored").stored)
+            due = self._dialect.due_in(since)
+            return int(self._statements.row("count_stored_since", since=due).stored)
+
+    def due_destinations(self, horizon: Horizon) -> Sequence[str]:
+        """The destinations of the messages that have been due for the longest; none if destinations
+        are in the headers.
+        """
+        if not self._kind.has_destination:
+            return ()
+        rows = self._statements.rows("due_destinations", **self._pending(horizon))
+        return [row.destination for row in rows]
+
+    def stored_destinations(self) -> Sequence[str]:
+        """The destinations of all messages; none if they are in the headers."""
+        if not self._kind.has_destination:
+            return ()
+        with self._looking_at_all():
+            return [row.destination for row in self._statements.rows("stored_destinations")]
+
+    def notices(self) -> Sequence[Problem]:
+        """Messages that are never due, since they have no Due."""
+        if not self._kind.may_lack_due:
+            return ()
+        timeless = self._statements.row("count_timeless").timeless
+        if not timeless:
+            return ()
+        return (
+            Problem(
+                f"{timeless} messages in {self._dialect.quoted(self._delayed)} have no "
+                f"{self._kind.due}, so they never come due",
+                "give them one, or remove them",
+            ),
+        )
+
+    def table_notices(self) -> Sequence[Problem]:
+        """What is wrong with the delayed table although sweeps work."""
+        return self._dialect.table_notices(self._session, self._location, self._delayed)
+
+    def _pending(self, horizon: Horizon) -> dict[str, object]:
+        """The values by which statements know what is eligible."""
+        return {
+            "source": self.source,
+            "horizon": self._dialect.due_in(horizon.before),
+            "since": self._dialect.due_in(horizon.since),
+            "paused": self._pausing(),
+        }
+
+    def _pausing(self) -> str:
+        """The pauses in force as JSON, in the form that statements test. A row that they do not
+        fit may be paused nevertheless: its claim tells.
+        """
+        pauses = self.pauses()
+        return json.dumps(
+            [
+                like
+                for pause in pauses
+                for like in self._dialect.pausing(self._location, pause.pattern)
+            ]
+        )
+
+    # The plan.
+
+    def plan(self, run: SweepRun, slicing: Slicing) -> Slices:
+        """Slices of equal size by (Due, key), however many messages share one Due."""
+        with self._looking_at_all():
+            rows = self._statements.rows(
+                "plan_bounds", **self._pending(run.horizon), **asdict(slicing)
+            )
+        planned = _slice_sizes(rows)
+        self._found = sum(planned)
+        return Slices(self._claim_keys_query(run.horizon, rows), planned, self._count(run, planned))
+
+    def plan_sql(self, horizon: Horizon) -> str:
+        """The query of a plan with one slice."""
+        return self._claim_keys_query(horizon, [None])
+
+    def claim_keys(self, plan: Slices, number: int) -> Sequence[Any]:
+        """The rows of one slice of `plan.claim_keys_query`."""
+        names = {"query": plan.claim_keys_query, "slice": str(number)}
+        with self._patient(plan.planned[number]):
+            return self._statements.named(names).rows("read_slice")
+
+    def _claim_keys_query(self, horizon: Horizon, bounds: Sequence[Any]) -> str:
+        query = self._statements.query(
+            "plan_claim_keys",
+            source=self.source,
+            horizon=self._dialect.due_in(horizon.before),
+            paused=self._pausing(),
+        )
+        firsts = [(row.due, row.id) for row in bounds[1:]]
+        return query.replace(
+            "/* bounds */", self._dialect.bounds(self._kind, horizon.since, firsts)
+        )
+
+    def _count(self, run: SweepRun, planned: Sequence[int]) -> int:
+        """Count slices of an open sweep. Returns how many it had before."""
+        before = self._planned.setdefault(run.sweep_id, [])
+        first = len(before)
+        before += planned
+        self._statements.execute(
+            "set_planned", sweep_id=run.sweep_id, planned=before, horizon=run.horizon.before
+        )
+        return first
+
+    # What people are shown.
+
+    @contextmanager
+    def look(self, span: DueSpan) -> Iterator[Iterator[Sequence[WaitingMessage]]]:
+        """The messages that are due in the span, in pages; see `LooksAtMessages`."""
+        values = self._dialect.span(span.start, span.end, self._writers_zone())
+        with (
+            self._stream(is_ordered=True) as stream,
+            closing(self._pages_of(stream, span, values)) as pages,
+        ):
+            yield pages
+
+    def _pages_of(
+        self, stream: Session, span: DueSpan, values: dict[str, object]
+    ) -> Generator[Sequence[WaitingMessage]]:
+        with stream.pages("look", _PAGE_ROWS, values) as pages:
+            yield from map(self._waiting, pages)
+        if self._kind.may_lack_due and span.end is None:
+            with stream.pages("look_timeless", _PAGE_ROWS, {}) as pages:
+                yield from map(self._waiting, pages)
+
+    def find(self, keys: Sequence[str], *, with_body: bool = False) -> Sequence[WaitingMessage]:
+        """The messages with these keys that are stored."""
+        zoned = self._dialect.zoned(self._writers_zone())
+        readable = filter(None, map(self._kind.as_key, keys))
+        with nullcontext() if self._dialect.finds_quickly else self._looking_at_all():
+            rows = self._statements.rows(
+                "find", with_body=with_body, **zoned, **self._dialect.keys(readable)
+            )
+            return self._waiting(rows)
+
+    def count_waiting(self, ends: Sequence[datetime]) -> Sequence[int]:
+        """How many messages are due before, between and after these instants."""
+        values = self._dialect.buckets(ends, self._writers_zone())
+        with self._looking_at_all():
+            rows = self._statements.rows("count_buckets", **values)
+        counts = {row.bucket: int(row.messages) for row in rows}
+        # What has no Due comes after all that has one.
+        counts[len(ends)] = counts.get(len(ends), 0) + counts.get(None, 0)
+        return [counts.get(bucket, 0) for bucket in range(len(ends) + 1)]
+
+    def _waiting(self, rows: Sequence[Any]) -> list[WaitingMessage]:
+        keys = [self._dialect.key(row) for row in rows]
+        found = self._statements.rows(
+            "read_failures", source=self.source, **self._dialect.keys(keys)
+        )
+        failures = {row.message_key: row for row in found}
+        return [
+            self._one_waiting(row, failures.get(key)) for key, row in zip(keys, rows, strict=True)
+        ]
+
+    def _one_waiting(self, row: Any, failure: Any) -> WaitingMessage:
+        message = self._dialect.message(self._kind, row, failure.attempts if failure else 0)
+        due = None if message.instant_us is None else _moment(message.instant_us)
+        lock_key = self._dialect.lock_key(self._kind, row)
+        waiting = WaitingMessage(message, lock_key, due, row.body_bytes)
+        if failure is None:
+            return waiting
+        return waiting._replace(
+            next_attempt_at=self._dialect.due_out(failure.next_attempt_at),
+            error=failure.error_text,
+        )
+
+    # What the audit compares with the ledger; see `AuditedStore`.
+
+    def audited(self) -> Self:
+        return self
+
+    def upkeep(self) -> Self:
+        return self
+
+    @contextmanager
+    def keys(self) -> Iterator[Iterator[Sequence[str]]]:
+        """The keys of all stored messages, in pages."""
+        with self._stream() as stream, stream.pages("stored_keys", _KEYS_PER_PAGE, {}) as pages:
+            yield ([row.message_key for row in page] for page in pages)
+
+    def _stream(self, *, is_ordered: bool = False) -> AbstractContextManager[Session]:
+        seconds = self._location.timeouts.plan_seconds(self._estimated_rows())
+        return self._dialect.stream(
+            self._session, self._location, self._names, seconds, is_ordered=is_ordered
+        )
+
+
+def next_due(
+    location: Location, statements: Session, since: datetime | None, zone: str | None
+) -> datetime | None:
+    """The instant of the first Due from `since` on; None as `since`: of all."""
+    dialect = location.dialect
+    row = statements.row("next_due", since=dialect.due_in(since), **dialect.zoned(zone))
+    return dialect.due_out(row.due)
+
+
+def _slice_sizes(bounds: Sequence[Any]) -> tuple[int, ...]:
+    """The number of messages of each slice; all slices but the last have the same. `bounds` are the
+    rows of `plan_bounds`, one where each slice begins.
+    """
+    if not bounds:
+        return ()
+    total = bounds[0].total
+    size = -(-total // len(bounds))
+    return tuple(min(size, total - start) for start in range(0, total, size))
+
+
+def _moment(instant_us: int) -> datetime:
+    """The instant; one outside of Python's years is the first or the last of them."""
+    try:
+        return _EPOCH + timedelta(microseconds=instant_us)
+    except OverflowError:
+        return _FIRST if instant_us < 0 else _LAST

@@ -1,0 +1,523 @@
+"""Kinds of delayed table: all that distinguishes them, as values; and their rows as messages.
+
+The source of SQL persistence's names and columns is NServiceBus.Persistence.Sql, version 6 and
+older.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid4
+
+import duesweep
+from duesweep.core.address import TableName, quote_name
+from duesweep.core.headers import json as headers_json
+from duesweep.core.headers import xml as headers_xml
+from duesweep.core.headers.json import FORWARD_DESTINATION
+from duesweep.core.message import MESSAGE_ID, Message
+from duesweep.core.patterns import EVERYTHING
+from duesweep.core.waiting import SAGA_ID
+from duesweep.drivers.statements import Session
+from duesweep.errors import MessageError, UnreadableHeadersError, make_storable
+from duesweep.stores.values import NewMessage
+
+# The alias of the delayed table is `d` on PostgreSQL and `m` on SQL Server, where a name needs one.
+# `destination` is the expression for it, or NULL; `pausable` is the text that `pausing` tests.
+_KEY = "message_key"
+_LONGEST_KEY = 250
+_TIMEOUT_SETTINGS = "store.endpoint, store.table_prefix and store.schema"
+_ANY = "%"
+# What is before the destination in headers in JSON.
+FORWARDED_TO = f'"{FORWARD_DESTINATION}":"'
+# A backslash is LIKE's escape. `[` is special on SQL Server only, and may be escaped everywhere.
+_SPECIAL = "\\%_["
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableKind:
+    """A kind of delayed table.
+
+    `columns`: its columns and their types. `due`: the column with the Due. `names`: what statements
+    call the columns (in braces). `index`: the name of the index on Due; empty: it is named after
+    the table.
+    `table_names`: from the endpoint's name and `store.table_prefix`, the names that the table may
+    have; `settings` are those that decide it.
+    `lowest_key`: no key is lower. `as_key`: a text as statements take a key; None if it cannot be
+    one. `has_indexed_key`: rows are found by their keys; False: by their Dues.
+    `read_message`: a message from its key, its Due and its instant in microseconds, its claimed
+    row, and its failures so far. A destination of None is the endpoint's own queue, "" is no queue.
+    `new_row`: from a message and the endpoint's name, the values of the statement `store`, without
+    the Due; also without a key, if the table generates it.
+    `stored_headers`: from a message and its headers as they are stored, what the journal keeps of
+    them: JSON (None where they cannot be read), and text.
+    `create`: the statement that creates the table; None: duesweep never does.
+    `pausing`: from a pattern of paused destinations, LIKE patterns (escape: a backslash) for the
+    text `{pausable}`, which fit no message that is not paused; none if there can be none. Its other
+    argument is the schema with which addresses in full have the names of queues; None: they have
+    none in front of the name.
+    `raise_counters`: the statement that raises the rows' own counters of failures; None: they have
+    none, so that duesweep's own table counts.
+    `may_lack_due`: Due may be NULL. `has_destination`: the destination is a column, not a header.
+    `has_own_queue`: the endpoint's own queue is a table in the same database.
+    `time_zone` "UTC": Due is a true instant, or what a clock in UTC shows. None: only where Due is
+    written as the transport for PostgreSQL writes it, `timestamptz(now() AT TIME ZONE 'UTC')`,
+    which depends on the writers' sessions (docs/decisions/due-and-time-zones.md).
+    """
+
+    columns: dict[str, str]
+    due: str
+    names: dict[str, str]
+    table_names: Callable[[str, str | None], Sequence[str]]
+    as_key: Callable[[str], str | None]
+    read_message: Callable[[str, int | None, int | None, Any, int], Message]
+    new_row: Callable[[NewMessage, str], dict[str, object]]
+    pausing: Callable[[str, str | None], Sequence[str]]
+    stored_headers: Callable[[Message, Any], tuple[str | None, str]]
+    lowest_key: str = str(UUID(int=0))
+    index: str = ""
+    store: str = "store_message"
+    create: str | None = "create_delayed"
+    settings: str = "store.endpoint, store.schema and store.delayed_table"
+    raise_counters: str | None = None
+    may_lack_due: bool = False
+    has_destination: bool = False
+    has_indexed_key: bool = True
+    has_own_queue: bool = True
+    time_zone: str | None = "UTC"
+
+    @property
+    def advice(self) -> str:
+        """What to do if there is no such table."""
+        if self.create is None:
+            return f"check {self.settings}; `setup` does not create it"
+        return f"check {self.settings}, or create it with the command `setup`"
+
+
+def store_row(statements: Session, kind: TableKind, values: Mapping[str, object]) -> str:
+    """Store a row of these values; its key."""
+    if _KEY in values:
+        statements.execute(kind.store, **values)
+        return str(values[_KEY])
+    return str(statements.row(kind.store, **values)[0])
+
+
+# Rows as messages.
+
+
+def json_message(  # noqa: PLR0917 - TableKind.read_message
+    key: str, due_us: int | None, instant_us: int | None, row: Any, attempts: int
+) -> Message:
+    """The message in a claimed row; one whose headers cannot be read has the reason in their
+    place.
+    """
+    text, body = row.headers, row.body
+    try:
+        headers = headers_json.read(text)
+    except UnreadableHeadersError as error:
+        return Message(key, due_us, error, text or "", body, None, attempts, instant_us)
+    destination = headers.get(headers_json.FORWARD_DESTINATION)
+    assert text is not None  # else it could not be read
+    if headers_json.FORWARD_DESTINATION in headers:
+        text = headers_json.remove_forward_destination(text)
+    return Message(key, due_us, headers, text, body, destination, attempts, instant_us)
+
+
+def json_message_with_destination(  # noqa: PLR0917 - TableKind.read_message
+    key: str, due_us: int | None, instant_us: int | None, row: Any, attempts: int
+) -> Message:
+    """The message in a claimed row with a column `destination`; its headers are sent unchanged."""
+    # NULL is an address that names no queue, and not the endpoint's own queue.
+    destination, text = row.destination or "", row.headers or ""
+    try:
+        headers = headers_json.read(row.headers)
+    except UnreadableHeadersError as error:
+        return Message(key, due_us, error, text, row.body, destination, attempts, instant_us)
+    return Message(key, due_us, headers, text, row.body, destination, attempts, instant_us)
+
+
+def json_headers(message: Message, stored: str | None) -> tuple[str | None, str]:
+    """What the journal keeps of stored headers: JSON (None where they cannot be read), and text."""
+    text = stored or ""
+    return (None if isinstance(message.headers, MessageError) else text), text
+
+
+def json_row(message: NewMessage, endpoint: str) -> dict[str, object]:  # noqa: ARG001 - other kinds need it
+    """The values of a new row, less its Due; the table gives it a key."""
+    text = message.stored_headers
+    if text is None:
+        headers = headers_json.set_forward_destination(message.headers, message.destination)
+        text = headers_json.write(headers)
+    return {"headers": text, "body": message.body}
+
+
+def destinations(rows: Iterable[Any]) -> Sequence[str]:
+    """The distinct destinations of rows, as a column or in their headers; the endpoint's own queue
+    left out, and what cannot be read.
+    """
+    found = (row.destination or _forwarded_to(row.headers) for row in rows)
+    return list(dict.fromkeys(filter(None, found)))
+
+
+def _forwarded_to(headers: object) -> str | None:
+    # Where headers are bytes, or the destination is a column, they tell of none.
+    if not isinstance(headers, str):
+        return None
+    try:
+        return headers_json.read(headers).get(headers_json.FORWARD_DESTINATION)
+    except UnreadableHeadersError:
+        return None
+
+
+def msmq_message(  # noqa: PLR0917 - TableKind.read_message
+    key: str, due_us: int | None, instant_us: int | None, row: Any, attempts: int
+) -> Message:
+    """The message in a claimed row; its headers travel as JSON."""
+    # Where the column is NULL: an address that names no queue, not the endpoint's own one.
+    destination = row.destination or ""
+    try:
+        headers, _ = headers_xml.split(headers_xml.read(row.headers))
+    except UnreadableHeadersError as error:
+        text = _text(row.headers)
+        return Message(key, due_us, error, text, row.body, destination, attempts, instant_us)
+    text = headers_json.write(headers)
+    return Message(key, due_us, headers, text, row.body, destination, attempts, instant_us)
+
+
+def msmq_headers(message: Message, stored: bytes | None) -> tuple[str | None, str]:
+    """What the journal keeps of stored headers: JSON (None where they cannot be read), and text."""
+    is_read = not isinstance(message.headers, MessageError)
+    return (message.headers_text if is_read else None), _text(stored)
+
+
+def msmq_row(message: NewMessage, endpoint: str) -> dict[str, object]:  # noqa: ARG001 - other kinds need it
+    """The values of a new row, less its Time. The message's id is its key, as the transport has it;
+    one without gets a new one.
+    """
+    text = message.stored_headers
+    return {
+        "message_key": message.headers.get(MESSAGE_ID) or str(uuid4()),
+        "destination": message.destination,
+        "headers": headers_xml.write(message.headers) if text is None else text.encode(),
+        "body": message.body,
+    }
+
+
+def _text(stored: bytes | None) -> str:
+    """Stored headers for people, whatever bytes they are."""
+    return make_storable((stored or b"").decode("utf-8", "backslashreplace"))
+
+
+# Names of tables, rows of timeouts, and keys.
+
+
+def delayed_tables(endpoint: str, prefix: str | None) -> Sequence[str]:  # noqa: ARG001 - other kinds need it
+    """The name of the transport's table."""
+    return [f"{endpoint}.Delayed"]
+
+
+def msmq_tables(endpoint: str, prefix: str | None) -> Sequence[str]:  # noqa: ARG001 - other kinds need it
+    """The names that the table may have: the documentation has the first, the code of the
+    transport's later versions takes the second.
+    """
+    return [f"{endpoint}.delayed", f"{endpoint}.timeouts"]
+
+
+def timeout_tables(endpoint: str, prefix: str | None) -> Sequence[str]:
+    """The table's name; without a prefix of its own that is made of the endpoint's name."""
+    if prefix is None:
+        prefix = endpoint.replace(".", "_") + "_"
+    return [f"{prefix}TimeoutData"]
+
+
+def timeout_row(message: NewMessage, endpoint: str) -> dict[str, object]:
+    """The values of a new row, less its Time, as text where they can be."""
+    text = message.stored_headers
+    return {
+        "message_key": str(uuid4()),
+        # Of a message that had none, which no queue is.
+        "destination": endpoint if message.destination is None else message.destination or None,
+        "saga_id": _saga_id(message.headers.get(SAGA_ID)),
+        "body": message.body,
+        "headers": headers_json.write(message.headers) if text is None else text,
+        "version": f"duesweep {duesweep.__version__}",
+    }
+
+
+def _saga_id(header: str | None) -> str:
+    """The saga that a timeout is for, as SQL persistence takes it out of the headers. Zeros for a
+    timeout of no saga: it cannot read NULL.
+    """
+    try:
+        return str(UUID(header or ""))
+    except ValueError:
+        return str(UUID(int=0))
+
+
+def _as_uuid(text: str) -> str | None:
+    """As the server writes it."""
+    with suppress(ValueError):
+        return str(UUID(text))
+    return None
+
+
+def _as_written_uuid(text: str) -> str | None:
+    pattern = r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
+    return text if re.fullmatch(pattern, text) else None
+
+
+def _as_row_version(text: str) -> str | None:
+    return text if re.fullmatch(r"-?[0-9]{1,18}", text) else None
+
+
+def _as_short_text(text: str) -> str | None:
+    return text if 0 < len(text) <= _LONGEST_KEY else None
+
+
+# Pauses as the server tests them: texts for LIKE.
+
+
+def destination_like(pattern: str, schema: str | None) -> Sequence[str]:
+    """For a column with the destination."""
+    like = _ANY.join(map(_escaped, pattern.split("*")))
+    if "*" in pattern:
+        return [like]
+    begins = [f"{like}@{_ANY}"] if _may_precede_at(pattern) else []
+    return [like, *begins, *map(_escaped, _in_full(pattern, schema))]
+
+
+def forwarded_like(pattern: str, schema: str | None) -> Sequence[str]:
+    """For what follows `FORWARDED_TO` in headers in JSON. A quote within a value is escaped, so
+    this is found in no value. What follows a `*` could be found in the next headers, and messages
+    for the endpoint itself have no such header: their claims tell.
+    """
+    if pattern == EVERYTHING:
+        return [_ANY]
+    start, star, rest = pattern.partition("*")
+    if rest:
+        return []
+    if star:
+        begins = [_in_json(start)]
+    else:
+        begins = [f'{_in_json(each)}"' for each in (start, *_in_full(start, schema))]
+        begins += [f"{_in_json(start)}@"] if _may_precede_at(start) else []
+    # NServiceBus escapes slashes, others need not.
+    texts = dict.fromkeys(text for each in begins for text in (each, each.replace("/", "\\/")))
+    return [_escaped(each) + _ANY for each in texts]
+
+
+def headers_like(pattern: str, schema: str | None) -> Sequence[str]:
+    """For all headers in JSON, as `forwarded_like`."""
+    if pattern == EVERYTHING:
+        return [_ANY]
+    return [_ANY + _escaped(FORWARDED_TO) + each for each in forwarded_like(pattern, schema)]
+
+
+def _may_precede_at(name: str) -> bool:
+    """Whether addresses with this text before their first `@` have it as the queue's name. In one
+    that begins with a quote, the name may be another.
+    """
+    return "@" not in name and not name.startswith('"')
+
+
+def _in_full(name: str, schema: str | None) -> Sequence[str]:
+    """The addresses on PostgreSQL, written in full, whose queue has this name."""
+    if schema is None or "@" in name:
+        return ()
+    return quote_name(name), str(TableName(schema, name))
+
+
+def _in_json(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def _escaped(text: str) -> str:
+    return "".join(f"\\{sign}" if sign in _SPECIAL else sign for sign in text)
+
+
+# The kinds.
+
+# The transport adds this header as the last one. To search all headers of a paused message takes
+# three times as long; a destination that is not found here is found by the claim.
+_LAST_HEADERS = "substring(convert_to(d.headers, 'UTF8') from octet_length(d.headers) - 299)"
+_POSITION = f"nullif(position('{FORWARDED_TO}'::bytea in {_LAST_HEADERS}), 0)"
+_FORWARDED_TO = f"substring({_LAST_HEADERS} from {_POSITION} + {len(FORWARDED_TO)})"
+
+_POSTGRESQL_TRANSPORT = TableKind(
+    columns={
+        "id": "uuid",
+        "headers": "text",
+        "body": "bytea",
+        "due": "timestamp with time zone",
+    },
+    due="due",
+    time_zone=None,
+    table_names=delayed_tables,
+    as_key=_as_uuid,
+    read_message=json_message,
+    new_row=json_row,
+    stored_headers=json_headers,
+    pausing=forwarded_like,
+    names={
+        "id": "id",
+        "headers": "headers",
+        "body": "body",
+        "due": "due",
+        "due_type": "timestamptz",
+        # From an instant to what the column holds, and back.
+        "utc": "",
+        "destination": "NULL",
+        "pausable": _FORWARDED_TO,
+    },
+)
+
+_POSTGRESQL_TIMEOUTS = TableKind(
+    columns={
+        "Id": "uuid",
+        "Destination": "character varying",
+        "SagaId": "uuid",
+        "State": "bytea",
+        "Time": "timestamp without time zone",
+        "Headers": "text",
+        "PersistenceVersion": "character varying",
+    },
+    due="Time",
+    create=None,
+    settings=_TIMEOUT_SETTINGS,
+    table_names=timeout_tables,
+    as_key=_as_uuid,
+    read_message=json_message_with_destination,
+    new_row=timeout_row,
+    stored_headers=json_headers,
+    store="store_timeout",
+    may_lack_due=True,
+    has_destination=True,
+    pausing=destination_like,
+    has_own_queue=False,
+    names={
+        "id": '"Id"',
+        "headers": '"Headers"',
+        "body": '"State"',
+        "due": '"Time"',
+        "due_type": "timestamp",
+        "utc": " AT TIME ZONE 'UTC'",
+        "destination": 'd."Destination"',
+        "pausable": """convert_to(d."Destination", 'UTF8')""",
+    },
+)
+
+POSTGRESQL_KINDS = {"postgresql": _POSTGRESQL_TRANSPORT, "sql-persistence": _POSTGRESQL_TIMEOUTS}
+
+_SQL_SERVER_TRANSPORT = TableKind(
+    columns={
+        "RowVersion": "bigint",
+        "Headers": "nvarchar",
+        "Body": "varbinary",
+        "Due": "datetime",
+    },
+    due="Due",
+    table_names=delayed_tables,
+    as_key=_as_row_version,
+    has_indexed_key=False,
+    lowest_key=str(-(2**63)),
+    read_message=json_message,
+    new_row=json_row,
+    stored_headers=json_headers,
+    pausing=headers_like,
+    index="Index_Due",
+    names={
+        "due": "[Due]",
+        "key": "[RowVersion]",
+        "key_type": "bigint",
+        "key_text": "CONVERT(nvarchar(250), m.[RowVersion])",
+        "collate": "",
+        "body": "[Body]",
+        "destination": "CONVERT(nvarchar(200), NULL)",
+        "pausable": "m.[Headers]",
+        "retry_count": "0",
+    },
+)
+
+_MSMQ = TableKind(
+    columns={
+        "Id": "nvarchar",
+        "Destination": "nvarchar",
+        "State": "varbinary",
+        "Time": "datetime",
+        "Headers": "varbinary",
+        "RetryCount": "int",
+    },
+    due="Time",
+    table_names=msmq_tables,
+    as_key=_as_short_text,
+    lowest_key="",
+    read_message=msmq_message,
+    new_row=msmq_row,
+    store="store_msmq_message",
+    create="create_msmq_delayed",
+    index="Index_Time",
+    raise_counters="raise_retry_counts",
+    stored_headers=msmq_headers,
+    may_lack_due=True,
+    has_destination=True,
+    pausing=destination_like,
+    has_own_queue=False,
+    names={
+        "due": "[Time]",
+        "key": "[Id]",
+        "key_type": "nvarchar(250)",
+        "key_text": "CONVERT(nvarchar(250), m.[Id])",
+        # Whatever the column's own is.
+        "collate": " COLLATE DATABASE_DEFAULT",
+        "body": "[State]",
+        "destination": "m.[Destination]",
+        "pausable": "m.[Destination]",
+        "retry_count": "m.[RetryCount]",
+    },
+)
+
+_SQL_SERVER_TIMEOUTS = TableKind(
+    columns={
+        "Id": "uniqueidentifier",
+        "Destination": "nvarchar",
+        "SagaId": "uniqueidentifier",
+        "State": "varbinary",
+        "Time": "datetime",
+        "Headers": "nvarchar",
+        "PersistenceVersion": "varchar",
+    },
+    due="Time",
+    create=None,
+    settings=_TIMEOUT_SETTINGS,
+    table_names=timeout_tables,
+    as_key=_as_written_uuid,
+    read_message=json_message_with_destination,
+    new_row=timeout_row,
+    stored_headers=json_headers,
+    store="store_timeout",
+    index="Index_Time",
+    may_lack_due=True,
+    has_destination=True,
+    pausing=destination_like,
+    has_own_queue=False,
+    names={
+        "due": "[Time]",
+        "key": "[Id]",
+        "key_type": "uniqueidentifier",
+        # The server writes it in capitals, nobody else does.
+        "key_text": "LOWER(CONVERT(nvarchar(250), m.[Id]))",
+        "collate": "",
+        "body": "[State]",
+        "destination": "m.[Destination]",
+        "pausable": "m.[Destination]",
+        "retry_count": "0",
+    },
+)
+
+SQL_SERVER_KINDS = {
+    "sqlserver": _SQL_SERVER_TRANSPORT,
+    "msmq": _MSMQ,
+    "sql-persistence": _SQL_SERVER_TIMEOUTS,
+}

@@ -1,0 +1,34 @@
+"""A delayed table in a relational database as a store."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from duesweep.stores.dialect import Location
+from duesweep.stores.due import SqlDriver
+from duesweep.stores.modes import refuse_distributed
+from duesweep.stores.values import TransactionMode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlStore(Location):
+    """Where it is, of which kind, and the sessions that it opens."""
+
+    def set_up_infrastructure(self) -> None:
+        """Create the delayed table and the journal, where they are missing."""
+        self.dialect.set_up(self)
+
+    def initialise(self, endpoint: str, mode: TransactionMode) -> None:  # noqa: ARG002 - known
+        """Refuse what takes a distributed transaction."""
+        refuse_distributed(self.source, mode)
+
+    def open_task(self) -> Any:
+        return self.dialect.open_task(self)
+
+    def open_changes(self) -> Any:
+        return self.dialect.open_changes(self)
+
+    def open_messages(self) -> Any:
+        return self.dialect.open_messages(self)
+
+    def open_driver(self) -> SqlDriver:
+        return SqlDriver(self.dialect.connect(self.dsn, self.timeouts.driver), self)

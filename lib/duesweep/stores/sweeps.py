@@ -1,0 +1,494 @@
+"""Sweeps and commands, from open to forgotten, and what is kept beside the messages of a source:
+its binding to a ledger, pauses, retry counters.
+
+A session's lock shows that its sweep lives; another one makes it the settler of its source.
+"""
+
+import hashlib
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from duesweep.core.change import Command, CommandName, UnsettledCommand
+from duesweep.core.patience import Patience
+from duesweep.core.pauses import Pause
+from duesweep.drivers.statements import Session, retry_lost_transactions
+from duesweep.errors import ConfigError, StoreError, SweepClosedError, make_storable
+from duesweep.stores.auditing import UnsettledWork
+from duesweep.stores.dialect import Location
+from duesweep.stores.journal import (
+    Backlog,
+    ExhaustedPiece,
+    FailureReason,
+    JournalBatch,
+    SweepSummary,
+    UnsettledSweep,
+)
+from duesweep.stores.summary import aware, planned_slices, summary_of
+from duesweep.stores.upkeep import DroppedSource
+from duesweep.stores.values import Horizon, SweepRun
+
+# About 150 MB, as rows.
+_MESSAGES_PER_PIECE = 500_000
+# A writer may take five times as much memory.
+_BYTES_PER_PIECE = 32_000_000
+_NO_LIMIT = 2**62
+# A server has room for a limited number of locks, and each dead sweep takes one.
+_MOST_DEAD = 100
+_MOST_REASONS = 3
+_UNDO_WAIT_SECONDS = 5.0
+# The binding is the last: as long as it is there, the source is known as one to forget.
+_ROWS_OF_A_SOURCE = ("forget_attempts", "forget_pauses", "forget_limits", "unbind")
+
+
+class SqlJournal:
+    """A driver's session on a relational store: the journal of its source."""
+
+    def __init__(self, session: Session, location: Location) -> None:
+        self.source = location.source
+        self._dialect = location.dialect
+        self._location = location
+        self._session = session
+        self._delayed = self._dialect.find_delayed(session, location)
+        self._names = location.names(self._delayed)
+        self._statements = session.named(self._names)
+        # Dead sweeps whose locks this session has taken.
+        self._kept: set[UUID] = set()
+        self._is_settling = False
+        self._zone: str | None = None
+
+    def __exit__(self, *error: object) -> None:
+        self._session.__exit__(*error)
+
+    def horizon(self) -> Horizon:
+        """What is due now, by NServiceBus's predicate; the server evaluates it."""
+        return self._dialect.horizon(self._statements, self._writers_zone())
+
+    def _writers_zone(self) -> str | None:
+        if self._zone is None:
+            self._zone = self._dialect.zone(self._session, self._location)
+        return self._zone
+
+    # Who may settle, and which sweeps are dead.
+
+    def try_settling(self) -> bool:
+        """Take the source's settle lock, unless another session holds it."""
+        self._is_settling = self._try_lock(settle_lock(self.source))
+        return self._is_settling
+
+    def end_settling(self) -> None:
+        """Release the settle lock, and those of dead sweeps."""
+        self._is_settling = False
+        # The session's end releases them, too. An error here would hide why the session ended.
+        with suppress(StoreError):
+            while self._kept:
+                self._unlock(sweep_lock(self._kept.pop()))
+            self._unlock(settle_lock(self.source))
+
+    def settler(self) -> str:
+        """Which process holds the settle lock, as far as the server tells."""
+        return self._dialect.holder(self._statements, settle_lock(self.source)) or "Another process"
+
+    def dead_sweeps(self) -> Sequence[UnsettledSweep]:
+        """Sweeps whose driver is gone; a settler holds their locks from now on."""
+        dead = []
+        for sweep in self._unsettled():
+            if sweep.sweep_id in self._kept or self._is_dead(sweep.sweep_id):
+                dead.append(sweep)
+            if len(dead) == _MOST_DEAD:
+                break
+        return dead
+
+    def keep_sweep(self, sweep_id: UUID) -> bool:
+        """Take the sweep's lock, unless another session holds it."""
+        return self._try_lock(sweep_lock(sweep_id))
+
+    def sweeps_under_way(self) -> Sequence[UUID]:
+        """The source's sweeps that nobody has closed yet."""
+        rows = self._statements.rows("unsettled_sweeps", source=self.source)
+        is_open = [UUID(str(row.sweep_id)) for row in rows if not (row.is_command or row.is_closed)]
+        return sorted((each for each in is_open if not self._is_dead(each)), key=str)
+
+    def unsettled_work(self) -> Sequence[UnsettledWork]:
+        """The source's sweeps and commands that are not settled, oldest first."""
+        rows = self._statements.rows("unsettled_work", source=self.source)
+        return [self._unsettled_work(row) for row in rows]
+
+    # Open, stop, close.
+
+    @retry_lost_transactions
+    def open_sweep(
+        self, horizon: Horizon, *, engine: str | None = None, prunes: bool = True
+    ) -> SweepRun:
+        """Open a sweep under a new id, alive as long as this session."""
+        sweep_id = uuid.uuid4()
+        self._try_lock(sweep_lock(sweep_id))
+        with self._statements.transaction():
+            pruned = self._dialect.prune_attempts(self._statements, self.source) if prunes else 0
+            self._statements.execute(
+                "open_sweep",
+                sweep_id=sweep_id,
+                source=self.source,
+                horizon=horizon.before,
+                engine=engine,
+                attempts_changed=pruned > 0,
+            )
+        return SweepRun(sweep_id, horizon)
+
+    @retry_lost_transactions
+    def open_command(self, command: Command) -> SweepRun:
+        """Open a command under a new id."""
+        sweep_id, horizon = uuid.uuid4(), self.horizon()
+        self._try_lock(sweep_lock(sweep_id))
+        self._statements.execute(
+            "open_command",
+            sweep_id=sweep_id,
+            source=self.source,
+            horizon=horizon.before,
+            command=command.name.value,
+            given_by=make_storable(command.given_by),
+            given_reason=command.reason and make_storable(command.reason),
+        )
+        return SweepRun(sweep_id, horizon)
+
+    @contextmanager
+    def undoing(self) -> Iterator[None]:
+        """Hold the source's lock for such commands."""
+        name = undo_lock(self.source)
+        other = f"Another command that restores, replays or discards messages of {self.source}"
+        patience = Patience(_UNDO_WAIT_SECONDS)
+        while not self._try_lock(name):
+            if not patience.wait(lambda: other):
+                raise StoreError(
+                    f"{other} is running, and this one has done nothing",
+                    advice="try again when that one has ended",
+                    transient=True,
+                )
+        try:
+            yield
+        finally:
+            # The session's end releases it, too. An error here would hide why the session ended.
+            with suppress(StoreError):
+                self._unlock(name)
+
+    def undoing_commands(self) -> Sequence[UUID]:
+        """Those that are not settled, by their names."""
+        rows = self._statements.rows("read_commands", source=self.source)
+        return [UUID(str(row.sweep_id)) for row in rows if CommandName(row.command).undoes]
+
+    @retry_lost_transactions
+    def stop_sweep(self, sweep_id: UUID, after_seconds: float) -> None:
+        """Let an open sweep stop so many seconds from now; see `StopsSweeps`."""
+        after_ms = round(after_seconds * 1_000)
+        self._statements.execute("stop_sweep", sweep_id=sweep_id, after_ms=after_ms)
+
+    def progress(self, sweep_id: UUID) -> tuple[int, int]:
+        """Batches and messages done so far."""
+        row = self._statements.row("progress", sweep_id=sweep_id)
+        return row.batches, row.dispatched + row.failed
+
+    @retry_lost_transactions
+    def close_sweep(
+        self,
+        sweep_id: UUID,
+        *,
+        abandoned: bool,
+        remaining: int | Callable[[], int],
+        reason: str | None = None,
+        waits: bool = True,
+    ) -> bool:
+        """Wait for batches in flight, then close; False when it was closed already."""
+        with self._statements.transaction():
+            if not self._dialect.await_batches(
+                self._statements, self.source, sweep_id, waits=waits
+            ):
+                return False
+            self._statements.execute(
+                "close_sweep",
+                sweep_id=sweep_id,
+                abandoned=abandoned,
+                remaining=self._remaining(sweep_id, remaining),
+                reason=reason and make_storable(reason),
+            )
+        return True
+
+    def _remaining(self, sweep_id: UUID, remaining: int | Callable[[], int]) -> int:
+        """What `remaining` says, which is called if a slice is not complete. Where all are, nobody
+        asks what remains, and to look for it could cost as much as the plan.
+        """
+        if isinstance(remaining, int):
+            return remaining
+        ends = self._statements.rows("read_slice_ends", sweep_id=sweep_id)
+        complete = {end.slice for end in ends if end.reason is None}
+        planned = planned_slices(self._statements.row("read_sweep", sweep_id=sweep_id))
+        return 0 if complete.issuperset(range(len(planned))) else remaining()
+
+    # Settle: what the ledger gets; always the same pieces.
+
+    @retry_lost_transactions
+    def seal(self, sweep_id: UUID) -> None:
+        """Note when a closed sweep was first settled."""
+        self._statements.execute("seal", sweep_id=sweep_id)
+
+    def summary(self, sweep_id: UUID) -> tuple[SweepSummary, bool]:
+        """The sweep's row for `sweeps`, and whether retry counters changed."""
+        _, messages = self.progress(sweep_id)
+        with self._patient(messages):
+            return self._summary(sweep_id)
+
+    def _summary(self, sweep_id: UUID) -> tuple[SweepSummary, bool]:
+        rows = self._statements.rows("read_sweep", sweep_id=sweep_id)
+        if not rows:
+            raise SweepClosedError(
+                f"Another process has settled sweep {sweep_id} of {self.source}; the ledger has it"
+            )
+        (row,) = rows
+        totals = self._statements.rows("total_batches", sweep_id=sweep_id)
+        ends = self._statements.rows("read_slice_ends", sweep_id=sweep_id)
+        changed = row.attempts_changed or any(total.attempts_changed for total in totals)
+        lateness = self._dialect.lateness(self._statements, sweep_id)
+        summary = summary_of(row, totals, ends, lateness)
+        if summary.failed or summary.exhausted:
+            summary = replace(summary, failures=self._failure_reasons(sweep_id))
+        return summary, bool(changed)
+
+    def batches(self, sweep_id: UUID) -> Iterator[Sequence[JournalBatch]]:
+        """What the sweep delivered, in pieces."""
+        after_id = 0
+        while rows := self._statements.rows(
+            "read_batches", sweep_id=sweep_id, after_id=after_id, messages=_MESSAGES_PER_PIECE
+        ):
+            yield [JournalBatch(sweep_id, bytes(row.outcomes)) for row in rows]
+            after_id = rows[-1].id
+
+    def exhausted(self, sweep_id: UUID) -> Sequence[ExhaustedPiece]:
+        """What the sweep exhausted, in pieces."""
+        # Versions that noted no engine did not cut, and may have written a part of this sweep.
+        is_cut = self._statements.row("read_sweep", sweep_id=sweep_id).engine is not None
+        rows = self._statements.rows(
+            "exhausted_pieces",
+            sweep_id=sweep_id,
+            piece_bytes=_BYTES_PER_PIECE if is_cut else _NO_LIMIT,
+        )
+        return [ExhaustedPiece(*(int(value) for value in row)) for row in rows]
+
+    def exhausted_query(self, sweep_id: UUID, piece: ExhaustedPiece) -> str:
+        """The messages of a piece, for JDBC."""
+        first, last = str(piece.first_id), str(piece.last_id)
+        return self._statements.query(
+            "read_exhausted", sweep_id=str(sweep_id), first_id=first, last_id=last
+        )
+
+    def retries_query(self) -> str:
+        """The source's retry counters, for JDBC."""
+        return self._statements.query("read_retries", source=self.source)
+
+    def exhausted_rows(self, sweep_id: UUID, piece: ExhaustedPiece) -> Sequence[Any]:
+        """The messages of a piece."""
+        query = self.exhausted_query(sweep_id, piece)
+        return next(self._pages(query, "id", 0, piece.rows), ())
+
+    def command(self, sweep_id: UUID) -> UnsettledCommand | None:
+        """What the command is; None: it is a sweep."""
+        rows = self._statements.rows("read_command", sweep_id=sweep_id)
+        if not rows:
+            return None
+        (row,) = rows
+        command = Command(CommandName(row.command), row.given_by, row.given_reason)
+        return UnsettledCommand(command, bool(row.attempts_changed))
+
+    def changes(self, sweep_id: UUID) -> Sequence[ExhaustedPiece]:
+        """What the command changed, in pieces."""
+        rows = self._statements.rows(
+            "changes_pieces", sweep_id=sweep_id, piece_bytes=_BYTES_PER_PIECE
+        )
+        return [ExhaustedPiece(*(int(value) for value in row)) for row in rows]
+
+    def changes_query(self, sweep_id: UUID, piece: ExhaustedPiece) -> str:
+        """The changes of a piece, for JDBC."""
+        first, last = str(piece.first_id), str(piece.last_id)
+        return self._statements.query(
+            "read_changes", sweep_id=str(sweep_id), first_id=first, last_id=last
+        )
+
+    def changes_rows(self, sweep_id: UUID, piece: ExhaustedPiece) -> Sequence[Any]:
+        """The changes of a piece."""
+        return next(self._pages(self.changes_query(sweep_id, piece), "id", 0, piece.rows), ())
+
+    def retries_rows(self, most: int) -> Iterator[Sequence[Any]]:
+        """The source's retry counters, `most` at a time."""
+        return self._pages(self.retries_query(), "message_key", "", most)
+
+    @retry_lost_transactions
+    def delete_settled(self, sweep_id: UUID) -> None:
+        """Forget the sweep."""
+        with self._statements.transaction():
+            # A bounded number at a time: each statement has its time-out.
+            for rows in ("delete_settled", "delete_changes"):
+                while self._statements.execute(rows, sweep_id=sweep_id):
+                    pass
+            self._statements.execute("delete_sweep", sweep_id=sweep_id)
+        if sweep_id in self._kept:
+            self._kept.remove(sweep_id)
+            with suppress(StoreError):
+                self._unlock(sweep_lock(sweep_id))
+
+    # What is kept of a source.
+
+    def binding(self) -> UUID | None:
+        """The ledger that the source is bound to; `ConfigError` if it is another store's source."""
+        delayed = self._dialect.quoted(self._delayed)
+        rows = self._statements.rows("read_binding", source=self.source)
+        if rows and rows[0].delayed != delayed:
+            raise ConfigError(
+                f"The source {self.source} is {rows[0].delayed}, and cannot be {delayed} too",
+                advice="set another store.name",
+            )
+        return UUID(str(rows[0].ledger_id)) if rows else None
+
+    @retry_lost_transactions
+    def bind(self, ledger_id: UUID) -> None:
+        """Bind the source for good, unless somebody else has."""
+        self._statements.execute(
+            "bind",
+            source=self.source,
+            delayed=self._dialect.quoted(self._delayed),
+            ledger_id=ledger_id,
+        )
+
+    def unsettled(self) -> Backlog:
+        """How much the journal holds of the source."""
+        row = self._statements.row("measure_unsettled", source=self.source)
+        return Backlog(row.messages, row.bytes, row.sweeps)
+
+    @retry_lost_transactions
+    def pause(self, pattern: str, until: datetime | None, given_by: str, reason: str) -> None:
+        """Pause the destinations that fit a pattern; see `PausesDestinations`."""
+        values = {"until": self._dialect.moment(until), "given_by": given_by, "reason": reason}
+        with self._statements.transaction():
+            self._statements.execute("drop_old_pauses", source=self.source)
+            self._statements.execute("pause", source=self.source, pattern=pattern, **values)
+
+    @retry_lost_transactions
+    def resume(self, pattern: str) -> bool:
+        """End a pause; False if there is none in force."""
+        with self._statements.transaction():
+            self._statements.execute("drop_old_pauses", source=self.source)
+            return bool(self._statements.execute("resume", source=self.source, pattern=pattern))
+
+    def pauses(self) -> Sequence[Pause]:
+        return read_pauses(self._statements, self.source)
+
+    def dropped(self) -> Sequence[DroppedSource]:
+        """The sources, of all in these tables, whose delayed tables are gone."""
+        rows = self._statements.rows("dropped_sources")
+        return [DroppedSource(row.source, row.delayed, int(row.unsettled)) for row in rows]
+
+    @retry_lost_transactions
+    def forget(self, source: str) -> int:
+        """Delete the rows of a source, in one transaction; how many."""
+        total = 0
+        with self._statements.transaction():
+            for name in _ROWS_OF_A_SOURCE:
+                while some := self._statements.execute(name, source=source):
+                    total += some
+        return total
+
+    def gone_counters(self, most: int) -> Sequence[str]:
+        """The keys of retry counters whose messages are not stored."""
+        with self._looking_at_all():
+            rows = self._statements.rows("gone_counters", source=self.source, most=most)
+        return [row.message_key for row in rows]
+
+    def orphaned_journal(self) -> Sequence[UUID]:
+        """Whose rows in the journal nobody settles."""
+        with self._looking_at_all():
+            rows = self._statements.rows("orphaned_journal")
+        return [UUID(str(row.sweep_id)) for row in rows]
+
+    def _patient(self, messages: int) -> AbstractContextManager[None]:
+        """While a statement is about so many messages, it may take its time."""
+        return self._session.wait_longer(self._location.timeouts.plan_seconds(messages))
+
+    def _looking_at_all(self) -> AbstractContextManager[None]:
+        """While a statement looks at all messages, due or not, it may take its time."""
+        return self._patient(self._estimated_rows())
+
+    def _estimated_rows(self) -> int:
+        return self._dialect.estimate_rows(self._session, self._delayed)
+
+    def _pages(self, query: str, key: str, first: object, most: int) -> Iterator[Sequence[Any]]:
+        """The rows of a query in the order of `key`, a unique column; `first` sorts before all."""
+        statements, after = self._statements.named({"query": query, "key": key}), first
+        while rows := statements.rows("read_page", after=after, most=most):
+            yield rows
+            after = getattr(rows[-1], key)
+
+    def _failure_reasons(self, sweep_id: UUID) -> tuple[FailureReason, ...]:
+        rows = self._statements.rows("failure_reasons", sweep_id=sweep_id, most=_MOST_REASONS)
+        return tuple(FailureReason(row.reason, row.messages, row.destination) for row in rows)
+
+    def _unsettled(self) -> Iterator[UnsettledSweep]:
+        for row in self._statements.rows("unsettled_sweeps", source=self.source):
+            sealed_at = aware(row.sealed_at) if row.sealed_at else None
+            yield UnsettledSweep(UUID(str(row.sweep_id)), bool(row.is_closed), sealed_at)
+
+    def _is_dead(self, sweep_id: UUID) -> bool:
+        if not self._try_lock(sweep_lock(sweep_id)):
+            return False
+        if self._is_settling:
+            self._kept.add(sweep_id)
+        else:
+            self._unlock(sweep_lock(sweep_id))
+        return True
+
+    def _unsettled_work(self, row: Any) -> UnsettledWork:
+        name = sweep_lock(UUID(str(row.sweep_id)))
+        is_alive = not self._try_lock(name)
+        if not is_alive:
+            self._unlock(name)
+        return UnsettledWork(UUID(str(row.sweep_id)), aware(row.started_at), is_alive)
+
+    def _try_lock(self, name: str) -> bool:
+        """Whether this session now holds the lock; never waits. The session's end releases it."""
+        return bool(self._statements.row("try_lock", **self._dialect.lock(name)).locked)
+
+    def _unlock(self, name: str) -> None:
+        self._statements.execute("unlock", **self._dialect.lock(name))
+
+
+def read_pauses(statements: Session, source: str) -> Sequence[Pause]:
+    """The pauses of a source in force, by the server's clock."""
+    return [
+        Pause(
+            row.pattern,
+            aware(row.paused_at),
+            None if row.until_at is None else aware(row.until_at),
+            row.given_by,
+            row.reason,
+        )
+        for row in statements.rows("read_pauses", source=source)
+    ]
+
+
+def sweep_lock(sweep_id: UUID) -> str:
+    """The lock that a sweep's driver holds while it lives."""
+    return f"duesweep/sweep/{sweep_id}"
+
+
+def settle_lock(source: str) -> str:
+    """The lock of a source's settler. Hashed, because the name of a lock has to be short."""
+    return f"duesweep/settle/{_hashed(source)}"
+
+
+def undo_lock(source: str) -> str:
+    """The lock of the one command of a source that acts on rows of the ledger."""
+    return f"duesweep/undo/{_hashed(source)}"
+
+
+def _hashed(source: str) -> str:
+    return hashlib.sha256(source.encode()).hexdigest()
