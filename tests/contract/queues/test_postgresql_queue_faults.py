@@ -10,6 +10,7 @@ from psycopg.conninfo import make_conninfo
 from duesweep.core.timeouts import Limits
 from duesweep.errors import (
     DestinationError,
+    MessageError,
     NotAQueueError,
     QueueNotFoundError,
     RefusedMessageError,
@@ -23,6 +24,9 @@ from support.proxy import Way, proxied
 
 def _blocked(text: str) -> pytest.RaisesExc[DestinationError]:
     return pytest.raises(DestinationError, match=text)
+
+
+_DROP = "BEGIN IF NEW.body = 'bad' THEN RETURN NULL; END IF; RETURN NEW; END"
 
 
 @pytest.mark.parametrize(
@@ -47,6 +51,11 @@ def _blocked(text: str) -> pytest.RaisesExc[DestinationError]:
             " DEFERRABLE INITIALLY DEFERRED FOR EACH ROW"
             " WHEN (NEW.body = 'bad') EXECUTE FUNCTION refuse()",
             id="a deferred constraint trigger",
+        ),
+        pytest.param(
+            f"CREATE FUNCTION drop() RETURNS trigger LANGUAGE plpgsql AS $${_DROP}$$;"
+            ' CREATE TRIGGER drop BEFORE INSERT ON "Billing" FOR EACH ROW EXECUTE FUNCTION drop()',
+            id="a trigger that drops it without an error",
         ),
     ],
 )
@@ -172,29 +181,66 @@ def test_statement_that_takes_too_long_stops_the_queue_and_not_the_message(
         queue.deliver(queue.resolve("Billing"), queue_steps.with_bodies(b"x"))
 
 
-def test_table_that_was_dropped_since_is_the_messages_fault(endpoint: Endpoint) -> None:
+_CALLS = """
+    CREATE FUNCTION follow() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN {body}; RETURN new; END $$;
+    CREATE TRIGGER follow AFTER INSERT ON "Billing" FOR EACH ROW EXECUTE FUNCTION follow();
+"""
+
+
+@pytest.mark.parametrize(
+    "body", ["INSERT INTO audit VALUES (1)", "PERFORM no_such_function()", "new.nothing := 1"]
+)
+def test_trigger_that_is_broken_stops_the_queue_and_charges_no_message(
+    body: str, endpoint: Endpoint
+) -> None:
+    endpoint.execute(_CALLS.format(body=body))
+
+    with (
+        queue_steps.batch(endpoint) as (_, queue),
+        pytest.raises(DestinationError, match="trigger"),
+    ):
+        queue.deliver(queue.resolve("Billing"), queue_steps.with_bodies(b"1", b"2"))
+
+    assert queue_steps.lying_in(endpoint) == []
+
+
+def test_row_security_stops_the_queue_and_the_others_go_on(endpoint: Endpoint) -> None:
+    endpoint.create_queue("Shipping")
+    sweeper = endpoint.server.role(
+        "sweeper", "ALL ON ALL TABLES IN SCHEMA public", "ALL ON ALL SEQUENCES IN SCHEMA public"
+    )
+    endpoint.execute('ALTER TABLE "Billing" ENABLE ROW LEVEL SECURITY')
+    messages = queue_steps.with_bodies(b"1")
+
+    with queue_steps.batch(endpoint, dsn=sweeper) as (_, queue):
+        with pytest.raises(DestinationError):
+            queue.deliver(queue.resolve("Billing"), messages)
+        assert queue.deliver(queue.resolve("Shipping"), messages) == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ('DROP TABLE "Billing"', QueueNotFoundError),
+        ('ALTER TABLE "Billing" RENAME COLUMN body TO content', NotAQueueError),
+    ],
+)
+def test_table_that_is_no_queue_since_it_was_found_is_the_messages_fault(
+    endpoint: Endpoint, change: str, error: type[MessageError]
+) -> None:
     messages = queue_steps.with_bodies(b"1", b"2")
     with queue_steps.batch(endpoint) as (_, queue):
         destination = queue.resolve("Billing")
-        endpoint.execute('DROP TABLE "Billing"')
+        endpoint.execute(change)
 
         refused = queue.deliver(destination, messages)
 
-    assert {key: type(error) for key, error in refused.items()} == {
-        one.key: QueueNotFoundError for one in messages
-    }
-
-
-def test_table_that_lost_a_column_since_is_the_messages_fault(endpoint: Endpoint) -> None:
-    messages = queue_steps.with_bodies(b"1", b"2")
-    with queue_steps.batch(endpoint) as (_, queue):
-        destination = queue.resolve("Billing")
-        endpoint.execute('ALTER TABLE "Billing" RENAME COLUMN body TO content')
-
-        refused = queue.deliver(destination, messages)
-
-    assert {type(error) for error in refused.values()} == {NotAQueueError}
-    assert len(refused) == 2
+        assert {key: type(one) for key, one in refused.items()} == {
+            message.key: error for message in messages
+        }
+        with pytest.raises(error):
+            queue.resolve("Billing")
 
 
 def test_connection_that_breaks_off_within_a_message_is_a_passing_fault_of_the_service(

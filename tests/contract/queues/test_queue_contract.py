@@ -1,7 +1,8 @@
-"""The contract of a queue, kept by every queue that needs no server from outside."""
+"""The contract of a queue, kept in memory and by queue tables; by a broker in another file."""
 
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -9,6 +10,7 @@ from duesweep_testing.contract import QueueContract
 from duesweep_testing.contract.memory import MemoryQueueUnderTest
 from support.contract.queue_subjects import QueueTablesUnderTest
 from support.contract.store_subjects import OpenEndpoint
+from support.sqlserver_server import SqlServer, SqlServerEndpoint
 
 
 class TestMemory(QueueContract):
@@ -34,3 +36,18 @@ class TestPostgreSqlInADatabaseOfItsOwn(QueueContract):
             open_endpoint("Etc/GMT", schema) as elsewhere,
         ):
             yield QueueTablesUnderTest(endpoint, elsewhere)
+
+
+class TestSqlServer(QueueContract):
+    @pytest.fixture
+    def subject(self, sqlserver_endpoint: SqlServerEndpoint) -> QueueTablesUnderTest:
+        return QueueTablesUnderTest(sqlserver_endpoint)
+
+
+class TestSqlServerInADatabaseOfItsOwn(QueueContract):
+    @pytest.fixture
+    def subject(
+        self, sqlserver_endpoint: SqlServerEndpoint, sqlserver: SqlServer
+    ) -> QueueTablesUnderTest:
+        elsewhere = replace(sqlserver_endpoint, server=sqlserver.swapped())
+        return QueueTablesUnderTest(sqlserver_endpoint, elsewhere)

@@ -1,7 +1,8 @@
-"""The steps of the tests of PostgreSQL's queues."""
+"""The steps of the tests of queue tables."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from duesweep.core.message import Message
 from duesweep.errors import MessageError
@@ -15,7 +16,9 @@ LOCK_WAIT_SECONDS = 0.3
 
 
 @contextmanager
-def batch(endpoint: Endpoint, dsn: str | None = None) -> Iterator[tuple[TaskSession, QueueSession]]:
+def batch(
+    endpoint: Endpoint[Any], dsn: str | None = None
+) -> Iterator[tuple[TaskSession, QueueSession]]:
     """A store's and a queue's session, on `dsn` if given, with a transaction under way."""
     context = endpoint.context(**{"store__dsn": dsn} if dsn else {})
     with (
@@ -27,14 +30,14 @@ def batch(endpoint: Endpoint, dsn: str | None = None) -> Iterator[tuple[TaskSess
 
 
 def deliver(
-    endpoint: Endpoint, *messages: Message, address: str = "Billing"
+    endpoint: Endpoint[Any], *messages: Message, address: str = "Billing"
 ) -> dict[str, MessageError]:
     """Deliver in a batch of its own. Returns the refused messages."""
     with batch(endpoint) as (_, queue):
         return queue.deliver(queue.resolve(address), messages)
 
 
-def lying_in(endpoint: Endpoint, address: str = "Billing") -> list[tuple[str, bytes | None]]:
+def lying_in(endpoint: Endpoint[Any], address: str = "Billing") -> list[tuple[str, bytes | None]]:
     """Headers and bodies of what lies in a queue."""
     return [(row.headers, row.body) for row in endpoint.queue_rows(address)]
 

@@ -4,7 +4,6 @@ import pytest
 
 from duesweep.drivers.rabbitmq.connection import Brokers
 from duesweep.errors import DestinationError, UnreadableAddressError
-from duesweep.queues.base import Confirmation
 from duesweep.queues.rabbitmq import topology
 from duesweep.queues.rabbitmq.link import Link
 from duesweep.queues.rabbitmq.session import RabbitMqQueueSession
@@ -39,13 +38,6 @@ def test_address_that_is_no_name_needs_no_broker_to_be_refused(
 ) -> None:
     with pytest.raises(UnreadableAddressError):
         session.resolve(address)
-
-
-def test_nothing_that_was_sent_is_nothing_to_confirm(session: RabbitMqQueueSession) -> None:
-    session.rollback()
-    session.commit()
-
-    assert session.confirm(10) == Confirmation()
 
 
 def test_setting_that_cannot_be_used_is_said_of_every_destination(
