@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from duesweep.core.message import Message
 from duesweep.core.moment import Moment
 from duesweep.core.policy import BatchLimits
-from duesweep.core.store_clock import instant_of, micros
 from duesweep.core.waiting import DueSpan
+from duesweep.core.world import instant_of, micros
 from duesweep.drivers.statements import retry_lost_transactions
 from duesweep.steer import Tally, Work
 from duesweep.stores.steering import ChangesMessages

@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from duesweep.core.clock import SystemClock
 from duesweep.core.message import Message
 from duesweep.core.policy import delay_level
-from duesweep.core.store_clock import StoreClock
+from duesweep.core.world import Clock, StoreClock
 from duesweep.errors import DestinationError, MessageError
 from duesweep.queues.base import Queue, QueueSession
 from duesweep.stores.base import Store, TaskSession
@@ -71,7 +70,7 @@ def count_batches(
             left: Sequence[str] = batch
             while left:
                 claim = _read_claim(store, run, left)
-                clock = StoreClock(claim.server_us, SystemClock())
+                clock = StoreClock(claim.server_us, Clock())
                 found.update(lookup.entry(message, clock) for message in claim.messages)
                 left = claim.unread
     return found

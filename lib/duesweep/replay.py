@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from duesweep.core.change import Change, ChangeKind
-from duesweep.core.clock import Clock, SystemClock
 from duesweep.core.error_rows import ErrorFilter, ErrorId, ErrorRow
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Message
 from duesweep.core.moment import Moment
@@ -87,7 +86,6 @@ class Replay:
     choice: Choice
     target: Target = field(default_factory=Target)
     account: Account = field(default_factory=Account)
-    clock: Clock = field(default_factory=SystemClock)
 
     def __call__(self, session: ChangesMessages, run: SweepRun) -> Iterator[Tally]:
         """Replay batch after batch."""
@@ -106,7 +104,7 @@ class Replay:
             yield PutBack(session, run, due.at(run.horizon.server_time))
             return
         with self.context.queue.open(session) as queue:
-            yield Delivery(session, run, queue, self.context, clock=self.clock)
+            yield Delivery(session, run, queue, self.context)
 
     def _batches(self, todo: dict[ErrorId, ErrorRow]) -> Iterator[list[Item]]:
         """Batches within the sweep's limits, taken out of `todo`. A key is in a batch once: answers

@@ -1,6 +1,5 @@
 """The two ways to replay a batch: deliver it to queues, or put it back into the store."""
 
-import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,14 +7,13 @@ from datetime import datetime
 from typing import NamedTuple
 
 from duesweep.core.change import Change, ChangeKind
-from duesweep.core.clock import Clock
 from duesweep.core.error_rows import ErrorId
 from duesweep.core.message import Message
 from duesweep.core.outcome import DeliveryResult
 from duesweep.core.pauses import Paused
 from duesweep.core.policy import RateLimit, RateLimits
 from duesweep.core.replay import Replayable
-from duesweep.core.store_clock import StoreClock
+from duesweep.core.world import StoreClock
 from duesweep.drivers.statements import try_again
 from duesweep.errors import MessageError
 from duesweep.put_back import put_back
@@ -83,16 +81,15 @@ class Delivery:
         run: SweepRun,
         queue: QueueSession,
         context: SweepContext,
-        *,
-        clock: Clock,
     ) -> None:
         self._session, self._run, self._queue = session, run, queue
-        self._context, self._clock = context, clock
+        self._context, self._clock = context, context.world.clock
+        clock = self._clock
         breakers = DestinationBreakers(context.breaker, clock)
         # This waits for limits itself.
         no_limits = SliceLimits(RateLimits(), clock)
         self._delivery = SliceDelivery(queue, clock, breakers, no_limits, tracing=context.tracing)
-        self._rng = random.Random()
+        self._rng = context.world.chance()
 
     def run(self, batch: Sequence[Item], account: Account) -> Iterator[Tally]:
         """Deliver a batch, in parts between which the command may be stopped."""

@@ -95,9 +95,7 @@ def run_command(
             with done.told_with_errors():
                 with store.open_changes() as changing:
                     done.carry_out(work(changing, run), stop)
-                with living_session(
-                    context.store, session, run, context.breaker, stop=stop
-                ) as living:
+                with living_session(context, session, run, stop=stop) as living:
                     ledger_error = _end(living, ledger, run)
     return CommandReport(str(run.sweep_id), source, done.tally, ledger_error, done.is_stopped)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from duesweep.arrow import make_column
 from duesweep.core.outcome import Delivered
-from duesweep.core.store_clock import late_ms
+from duesweep.core.world import late_ms
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,7 +7,7 @@ from typing import Literal
 
 from duesweep.core.headers import json as headers_json
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Headers, Message
-from duesweep.core.store_clock import micros
+from duesweep.core.world import micros
 from duesweep.errors import UnreadableHeadersError
 
 ENDPOINT = "Sales.Orders"

@@ -14,8 +14,8 @@ from duesweep.core.account import report_as_text
 from duesweep.core.change import Command, UnsettledCommand
 from duesweep.core.pauses import Pause, Paused
 from duesweep.core.policy import Slicing
-from duesweep.core.store_clock import instant_of, micros
 from duesweep.core.waiting import DueSpan, WaitingMessage
+from duesweep.core.world import instant_of, micros
 from duesweep.errors import ConfigError, Problem, StoreError, SweepClosedError
 from duesweep.stores.auditing import UnsettledWork
 from duesweep.stores.journal import (

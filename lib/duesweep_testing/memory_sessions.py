@@ -12,7 +12,7 @@ from duesweep.core.headers import json as headers_json
 from duesweep.core.message import Message
 from duesweep.core.outcome import Outcomes
 from duesweep.core.policy import RateLimit
-from duesweep.core.store_clock import micros
+from duesweep.core.world import micros
 from duesweep.errors import MessageError, SweepClosedError, SweepStoppedError, type_name
 from duesweep.stores.values import Claim, Excluded, NewMessage, SweepRun
 from duesweep_testing.builders import DelayedRow, message

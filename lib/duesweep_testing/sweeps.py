@@ -2,13 +2,36 @@
 processes do. A sweep whose session has ended counts as dead, but it is open.
 """
 
+from typing import Any
+
 from duesweep.core.change import Command, CommandName
+from duesweep.core.ledger_writer import LedgerWriter
+from duesweep.core.policy import BatchLimits, Retry
+from duesweep.core.world import Clock, World
+from duesweep.queues.base import Queue
 from duesweep.stores.abilities import StopsSweeps
 from duesweep.stores.base import Store
 from duesweep.stores.steering import KeepsCommands
 from duesweep.stores.values import SweepRun
+from duesweep.sweep.job import SweepContext
 
 COMMAND = Command(CommandName.CANCEL, "someone@somewhere", "a test")
+
+
+def context_of(
+    store: Store, queue: Queue, clock: Clock | None = None, **settings: Any
+) -> SweepContext:
+    """What a sweep of a store works with; `settings` are fields of the context."""
+    values: dict[str, Any] = {
+        "ledger_root": "",
+        "ledger_writer": LedgerWriter.AUTO,
+        "limits": BatchLimits(),
+        "retry": Retry(),
+        "max_exhausted": 1_000,
+        "error_queue": None,
+        "world": World(clock or Clock()),
+    }
+    return SweepContext(store=store, queue=queue, **values | settings)
 
 
 def open_sweep(store: Store) -> SweepRun:

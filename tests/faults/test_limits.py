@@ -12,7 +12,7 @@ import pytest
 from duesweep.core.policy import BatchLimits, RateLimit, RateLimits
 from duesweep.stores.base import DriverSession
 from duesweep.stores.values import Slices
-from duesweep.sweep.job import DispatchJob
+from duesweep.sweep.job import Job
 from duesweep.sweep.slice import dispatch_slice, read_claim_keys
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
@@ -32,7 +32,7 @@ class _ThreadsEngine:
     def slices(self, wanted: int) -> int:
         return wanted
 
-    def dispatch(self, session: DriverSession, plan: Slices, job: DispatchJob) -> str | None:
+    def dispatch(self, session: DriverSession, plan: Slices, job: Job) -> str | None:
         slices = [read_claim_keys(session.claim_keys(plan, i)) for i in range(len(plan.planned))]
         assert len(slices) == SLICES
         self.planned.wait(60)

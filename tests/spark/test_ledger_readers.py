@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from duesweep.core.outcome import Delivered
-from duesweep.core.store_clock import micros
+from duesweep.core.world import micros
 from duesweep.ledger.base import AppTransaction
 from duesweep.ledger.identity import TABLES
 from duesweep.ledger.ledger import Ledger

@@ -5,20 +5,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from duesweep.core.account import BreakerReport, SliceAccount, SliceEnd
-from duesweep.core.clock import SettableClock
 from duesweep.core.headers.json import remove_forward_destination
-from duesweep.core.policy import BatchLimits, Retry
+from duesweep.core.world import SettableClock
 from duesweep.errors import (
     DuesweepError,
 )
 from duesweep.stores.values import SweepRun
-from duesweep.sweep.job import DispatchJob
 from duesweep.sweep.slice import ClaimKeys, dispatch_slice
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.journal import BatchEntry, ExhaustedEntry, SliceEntry
 from duesweep_testing.memory import MemoryStore
 from duesweep_testing.memory_queue import ArrivedMessage, MemoryQueue
-from duesweep_testing.sweeps import open_sweep
+from duesweep_testing.sweeps import context_of, open_sweep
+from support.sweeps import job_of
 
 
 @dataclass(slots=True)
@@ -45,18 +44,11 @@ class World:
     ) -> None:
         """Run slice 0 of `run`, of which `total` keys were to be read (None: just these)."""
         keys = list(self.store.rows) if keys is None else keys
-        job = DispatchJob(
-            store=self.store,
-            queue=self.queue,
-            run=run,
-            limits=BatchLimits(),
-            retry=Retry(),
-            max_exhausted=1_000,
-            error_queue=None,
-            clock=self.clock,
-        )
+        settings = self.job | settings
+        context = context_of(self.store, self.queue, settings.pop("clock", self.clock))
+        job = job_of(context, run, **settings)
         claim_keys = ClaimKeys(keys, [100] * len(keys), len(keys) if total is None else total)
-        dispatch_slice(replace(job, **(self.job | settings)), 0, claim_keys)
+        dispatch_slice(job, 0, claim_keys)
 
     def batches(self, run: SweepRun) -> list[tuple[int, int]]:
         """Dispatched and failed, batch by batch."""

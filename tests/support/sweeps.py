@@ -1,6 +1,6 @@
 """Whole sweeps, for tests: the only place in which they start one."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from duesweep import wiring
@@ -8,7 +8,7 @@ from duesweep.config import Config
 from duesweep.stores.journal import SweepReport
 from duesweep.stores.values import SweepRun
 from duesweep.sweep.engines import Engine, InProcessEngine
-from duesweep.sweep.job import DispatchJob, SweepContext
+from duesweep.sweep.job import Job, SweepContext
 from duesweep.sweep.stop import Stop
 from duesweep.sweep.sweep import Reach, Watch, exit_code, sweep
 from support.endpoint import Endpoint
@@ -40,15 +40,10 @@ def run_sweep(
     return sweep(engine or InProcessEngine(), context, watch, reach, stop=stop)
 
 
-def job_of(context: SweepContext, run: SweepRun, **settings: Any) -> DispatchJob:
-    """What a sweep gives its slices; `settings` are the job's own, as in `max_exhausted=1`."""
-    job = DispatchJob(
-        store=context.store,
-        queue=context.queue,
-        run=run,
-        limits=context.limits,
-        retry=context.retry,
-        max_exhausted=context.max_exhausted,
-        error_queue=context.error_queue,
-    )
-    return replace(job, **settings)
+def job_of(context: SweepContext, run: SweepRun, **settings: Any) -> Job:
+    """What a sweep gives its slices; `settings` are fields of it or of the context, as in
+    `max_exhausted=1`.
+    """
+    own = {field.name for field in fields(Job)}
+    of_job = {name: settings.pop(name) for name in own & settings.keys()}
+    return Job(replace(context, **settings), run, **of_job)

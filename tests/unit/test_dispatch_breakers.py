@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from duesweep.core.clock import SettableClock
 from duesweep.core.message import Message
 from duesweep.core.policy import BatchLimits, BreakerLimits, Retry
+from duesweep.core.world import SettableClock
 from duesweep.errors import DestinationError, DuesweepError
 from duesweep.stores.values import Claim
 from duesweep.sweep.breakers import DestinationBreakers

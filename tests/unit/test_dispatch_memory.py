@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from duesweep import tombstone
-from duesweep.core.clock import SettableClock
 from duesweep.core.message import Message
 from duesweep.core.policy import CLAIM_SECONDS, BatchLimits
+from duesweep.core.world import SettableClock
 from duesweep.errors import (
     RefusedMessageError,
 )

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import cast
 
 import pytest
 
 from duesweep.core.change import ChangeKind
-from duesweep.core.clock import SettableClock
 from duesweep.core.error_rows import ErrorId, ErrorRow
 from duesweep.core.message import Message
 from duesweep.core.moment import Moment
@@ -17,6 +16,7 @@ from duesweep.core.pauses import Pause
 from duesweep.core.policy import CLAIM_SECONDS, BatchLimits, BreakerLimits, RateLimit, RateLimits
 from duesweep.core.replay import KeptMessage
 from duesweep.core.tracing import NoTracing
+from duesweep.core.world import SettableClock, World
 from duesweep.errors import (
     DestinationError,
     DuesweepError,
@@ -49,6 +49,7 @@ class _Context:
     own_name: str = ENDPOINT
     breaker: BreakerLimits = field(default_factory=BreakerLimits)
     tracing: NoTracing = field(default_factory=NoTracing)
+    world: World = field(default_factory=World)
 
 
 @dataclass(slots=True)
@@ -72,9 +73,9 @@ class _World:
         self.store = MemoryStore()
         self.queue = MemoryQueue("Billing", "Shipping", **queue)
         self.ledger = _Ledger()
-        self.context = _Context(self.queue)
         self.run: SweepRun = open_command(self.store)
         self.clock = SettableClock()
+        self.context = _Context(self.queue, world=World(self.clock))
         for number, destination in enumerate(destinations):
             self.add(ErrorId("sweep", f"k{number}"), destination)
 
@@ -86,7 +87,7 @@ class _World:
         rows = {error: _row(error) for error in self.ledger.messages}
         choice = Choice(cast(ExhaustedMessages, self.ledger), rows, again)
         context = cast(SweepContext, self.context)
-        return Replay(context, ENDPOINT, choice, target or Target(), clock=self.clock)
+        return Replay(context, ENDPOINT, choice, target or Target())
 
     def do(self, work: Replay | Discard) -> list[Tally]:
         return list(work(MemoryChangeSession(self.store), self.run))
@@ -181,7 +182,7 @@ def test_paused_destination_gets_nothing_and_its_errors_stay_open(pattern: str) 
 def test_limit_of_a_destination_holds_for_replays_and_the_others_do_not_wait() -> None:
     world = _World(*["Billing"] * 6, "Shipping")
     limits = RateLimits((RateLimit("Bill*", 50),))
-    world.context = _Context(world.queue, rate_limits=limits)
+    world.context = replace(world.context, rate_limits=limits)
     began = world.clock.seconds()
     sent_at: list[float] = []
 
@@ -201,7 +202,7 @@ def test_messages_that_were_not_reached_in_time_go_on_as_long_as_others_arrive()
     names = ("Billing", "Shipping", "Archive", "Mails", "Orders")
     world = _World(*names)
     world.queue = MemoryQueue(*names)
-    world.context = _Context(world.queue)
+    world.context = replace(world.context, queue=world.queue)
     slow = dict.fromkeys(names, lambda _: world.clock.sleep(2 * CLAIM_SECONDS))
     world.queue.trouble = slow
 
@@ -222,7 +223,7 @@ class _OpenQueue(LateQueue):
 def test_message_without_an_answer_may_have_arrived_whatever_becomes_of_it_later() -> None:
     world = _World("Billing", "Shipping")
     queue = _OpenQueue(silent={"k0", "k1"})
-    world.context = _Context(cast(MemoryQueue, queue))
+    world.context = replace(world.context, queue=cast(MemoryQueue, queue))
     asked: list[str] = []
 
     def refuse_the_second_time(step: str) -> None:
@@ -263,7 +264,7 @@ def test_batch_is_delivered_again_if_the_server_rolled_it_back() -> None:
 
 def test_lost_service_leaves_whole_batches_in_the_journal() -> None:
     world = _World("Billing", "Billing", "Billing")
-    world.context = _Context(world.queue, BatchLimits(rows=2))
+    world.context = replace(world.context, limits=BatchLimits(rows=2))
 
     def fail(message: Message) -> DuesweepError | None:
         return StoreError("gone", transient=True) if message.key == "k2" else None
@@ -292,10 +293,10 @@ def test_messages_with_one_key_are_in_batches_of_their_own() -> None:
 def test_batches_are_bounded_by_rows_and_bytes() -> None:
     world = _World(*["Billing"] * 5)
     size = len(headers_text("Billing")) + len(b"body")
-    world.context = _Context(world.queue, BatchLimits(rows=2))
+    world.context = replace(world.context, limits=BatchLimits(rows=2))
     assert [tally.changed for tally in world.do(world.replay())] == [2, 2, 1]
 
-    world.context = _Context(world.queue, BatchLimits(bytes=3 * size))
+    world.context = replace(world.context, limits=BatchLimits(bytes=3 * size))
     assert [tally.changed for tally in world.do(world.replay())] == [3, 2]
 
 
@@ -331,7 +332,7 @@ def test_messages_are_put_back_with_a_new_due() -> None:
 
 def test_discarded_errors_are_journalled_and_go_nowhere() -> None:
     world = _World("Billing", "Billing", "Billing")
-    world.context = _Context(world.queue, BatchLimits(rows=2))
+    world.context = replace(world.context, limits=BatchLimits(rows=2))
     world.ledger.done = {ErrorId("sweep", "k0"): _FATE}
     rows = {error: _row(error) for error in world.ledger.messages}
     choice = Choice(cast(ExhaustedMessages, world.ledger), rows)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from duesweep.core.world import SettableClock
 from duesweep.errors import ConfigError, StoreError
 from duesweep.stores.values import SweepRun
 from duesweep.sweep import stop as module
@@ -134,18 +135,29 @@ def test_store_that_can_keeps_it_possible(store: _Stoppable) -> None:
     assert stop.is_possible
 
 
-def test_wait_ends_when_the_stop_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    stop, naps = Stop(), []
+class _AskingClock(SettableClock):
+    """Asks for a stop at the third nap."""
 
-    def nap(seconds: float) -> None:
-        naps.append(seconds)
-        if len(naps) == 3:
-            stop.ask()
+    stop: Stop
 
-    monkeypatch.setattr(time, "sleep", nap)
-    stop.wait(3_600)
+    def __init__(self) -> None:
+        super().__init__()
+        self.naps: list[float] = []
 
-    assert naps == [0.2] * 3
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        self.naps.append(seconds)
+        if len(self.naps) == 3:
+            self.stop.ask()
+
+
+def test_wait_ends_when_the_stop_is_asked_for() -> None:
+    clock = _AskingClock()
+    clock.stop = Stop(clock=clock)
+
+    clock.stop.wait(3_600)
+
+    assert clock.naps == [0.2] * 3
 
 
 def test_part_has_a_time_of_its_own_and_is_stopped_with_the_whole() -> None:

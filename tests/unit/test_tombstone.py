@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duesweep.core.outcome import Delivered
-from duesweep.core.store_clock import micros
+from duesweep.core.world import micros
 from duesweep.tombstone import decode, encode, measure_lateness, schema
 from duesweep_testing.builders import BODY, DUE, MESSAGE_TYPE, DelayedRow, delayed_row, message
 

@@ -1,8 +1,9 @@
 """How long to wait for a lock that another process holds."""
 
 import logging
-import time
 from collections.abc import Callable
+
+from duesweep.core.world import Clock
 
 _log = logging.getLogger(__name__)
 
@@ -17,7 +18,13 @@ class Patience:
     than 2 s is logged.
     """
 
-    def __init__(self, seconds: float, is_stopped: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self,
+        seconds: float,
+        is_stopped: Callable[[], bool] = lambda: False,
+        clock: Clock | None = None,
+    ) -> None:
+        self.clock = clock or Clock()
         self._left = seconds
         self._waited = 0.0
         self.is_stopped = is_stopped
@@ -29,7 +36,7 @@ class Patience:
         if self._left <= 0 or self.is_stopped():
             return False
         seconds = min(_POLL_SECONDS, self._left)
-        time.sleep(seconds)
+        self.clock.sleep(seconds)
         self._left -= seconds
         if self._waited <= _TOLD_AFTER_SECONDS < self._waited + seconds:
             _log.warning("Waiting for a lock: %s", holder())

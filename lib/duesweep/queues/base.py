@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from duesweep.core.message import Message
-from duesweep.core.store_clock import StoreClock
+from duesweep.core.world import StoreClock
 from duesweep.errors import MessageError, Problem, UnusualBatchError
 from duesweep.stores.base import TaskSession
 

@@ -10,7 +10,7 @@ from duesweep.core.allowed import Allowed
 from duesweep.core.message import Message
 from duesweep.core.policy import PAUSE_PER_TRY
 from duesweep.core.routing import NoRouteError, Route, first_route, own_route
-from duesweep.core.store_clock import StoreClock
+from duesweep.core.world import StoreClock
 from duesweep.errors import (
     ConfigError,
     DestinationError,

@@ -17,7 +17,7 @@ from duesweep.core.message import Message
 from duesweep.core.outcome import Delivered, Exhausted, Failed, Fault, Outcomes
 from duesweep.core.pauses import Paused
 from duesweep.core.policy import CLAIM_SECONDS, Retry
-from duesweep.core.store_clock import StoreClock
+from duesweep.core.world import StoreClock
 from duesweep.errors import (
     DestinationError,
     MessageError,
@@ -28,7 +28,7 @@ from duesweep.queues.base import QueueSession
 from duesweep.stores.abilities import TakesMessages
 from duesweep.stores.base import TaskSession
 from duesweep.sweep.delivery import group_by_destination, send_span
-from duesweep.sweep.job import DispatchJob
+from duesweep.sweep.job import Job
 from duesweep.sweep.waiting import SliceLimits
 
 _log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class AllOrNothing:
 
     def __init__(
         self,
-        job: DispatchJob,
+        job: Job,
         slice_number: int,
         store: TaskSession,
         queue: QueueSession,
@@ -57,7 +57,7 @@ class AllOrNothing:
         self._unusual = 0
         self._paused = Paused()
         # Not where the methods are inherited: see `TakesMessages`.
-        self._can_take = job.queue.shares_transaction and "take" in vars(type(store))
+        self._can_take = job.context.queue.shares_transaction and "take" in vars(type(store))
         # The contract's own answer would roll back each batch.
         self._can_append = type(queue).append is not QueueSession.append
 
@@ -83,15 +83,15 @@ class AllOrNothing:
     def _run(self, store: TakesMessages, keys: Sequence[str]) -> SliceAccount:
         job = self._job
         claim = store.take(job.run, keys)
-        clock = StoreClock(claim.server_us, job.clock)
-        self._paused = Paused(claim.paused, job.own_name)
+        clock = StoreClock(claim.server_us, job.context.world.clock)
+        self._paused = Paused(claim.paused, job.context.own_name)
         outcomes = Outcomes(delivered=tuple(self._deliver(claim.messages, clock)))
         if outcomes.claimed:
             store.finish_taken(job.run, self._slice_number, outcomes, clock.now_us())
         return SliceAccount(claimed=outcomes.claimed, gone=claim.gone, later=claim.later)
 
     def _deliver(self, messages: Sequence[Message], store_clock: StoreClock) -> list[Delivered]:
-        deadline = self._job.clock.seconds() + CLAIM_SECONDS
+        deadline = self._job.context.world.clock.seconds() + CLAIM_SECONDS
         unreadable, groups = group_by_destination(messages)
         if unreadable:
             raise UnusualBatchError(str(unreadable[0][1]))
@@ -99,7 +99,7 @@ class AllOrNothing:
             raise UnusualBatchError("a message is not due yet")
         delivered: list[Delivered] = []
         for address, group in groups.items():
-            if self._job.clock.seconds() > deadline:
+            if self._job.context.world.clock.seconds() > deadline:
                 raise UnusualBatchError("the destinations take long")
             if self._paused.holds(address) or self._limits.holds(address):
                 raise UnusualBatchError("a destination is paused or has a limit")
@@ -107,7 +107,7 @@ class AllOrNothing:
                 destination = self._queue.resolve(address)
             except MessageError as error:
                 raise UnusualBatchError(str(error)) from error
-            with self._job.tracing.span(*send_span(destination, group)):
+            with self._job.context.tracing.span(*send_span(destination, group)):
                 self._queue.append(destination, group)
             name = str(destination)
             delivered += [Delivered(message, name) for message in group]

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 
 from duesweep.core.account import BreakerReport, BreakerState
-from duesweep.core.clock import Clock
 from duesweep.core.message import Address
 from duesweep.core.policy import BreakerLimits
+from duesweep.core.world import Clock
 
 
 class CircuitBreaker:

@@ -9,7 +9,7 @@ import structlog
 from duesweep.errors import DuesweepError
 from duesweep.stores.base import DriverSession
 from duesweep.stores.values import Slices
-from duesweep.sweep.job import DispatchJob
+from duesweep.sweep.job import Job
 from duesweep.sweep.slice import dispatch_slice, read_claim_keys
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Engine(Protocol):
         """How many slices a plan has at most; `wanted` is the setting, 0: not set."""
         ...
 
-    def dispatch(self, session: DriverSession, plan: Slices, job: DispatchJob) -> str | None:
+    def dispatch(self, session: DriverSession, plan: Slices, job: Job) -> str | None:
         """Dispatch all slices. Returns why the engine ended before all were done; None where all
         were.
         """
@@ -47,7 +47,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class InProcessEngine:
-    """Reads claim keys over the driver's session. `progressed`: see `DispatchJob`."""
+    """Reads claim keys over the driver's session. `progressed`: see `Job`."""
 
     name: str = "in-process"
     spark: None = None
@@ -57,7 +57,7 @@ class InProcessEngine:
         """One: a service that is silent is waited for once, and nothing runs beside it."""
         return 1
 
-    def dispatch(self, session: DriverSession, plan: Slices, job: DispatchJob) -> str | None:
+    def dispatch(self, session: DriverSession, plan: Slices, job: Job) -> str | None:
         """Dispatch all slices. A store that fails ends its slice, which journals the reason; the
         limits of its waits end a slice whose services are silent. Returns an unforeseen error,
         whose slice counts as cut.

@@ -1,15 +1,14 @@
 """What a sweep works with, as plain values, and what of it every slice gets."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from duesweep.core.clock import Clock, SystemClock
 from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.core.policy import BatchLimits, BreakerLimits, LookAhead, RateLimits, Retry
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.core.tracing import NoTracing, Tracing
+from duesweep.core.world import World
 from duesweep.queues.base import Queue
 from duesweep.stores.base import Store
 from duesweep.stores.values import Horizon, SweepRun
@@ -42,10 +41,11 @@ class SweepContext:
     objective_seconds: float | None = None
     repeats: bool = False
     tracing: Tracing = field(default_factory=NoTracing)
+    world: World = field(default_factory=World)
 
     def reach(self, horizon: Horizon) -> Horizon:
         """The server's time, `horizon`, moved ahead as far as this sweep looks."""
-        ahead = self.look_ahead.seconds(time.time())
+        ahead = self.look_ahead.seconds(self.world.clock.now().timestamp())
         return horizon.looking_ahead(timedelta(seconds=ahead))
 
 
@@ -58,28 +58,17 @@ def _tell_nobody() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class DispatchJob:
-    """Everything that a slice needs, as plain values: Spark ships it to executors. `own_name`
-    is the endpoint's name, for patterns of destinations. `shares` are how many messages each slice
-    may claim, by its number; None: all. `first_slice` is how many slices the sweep had before,
-    if it was planned again: the journal counts slices on. Once `is_stopped`, no new session is
-    opened. `progressed` is called when a batch is committed, and once a second while all that is
+class Job:
+    """What every slice of a sweep gets: Spark ships it to executors. `shares` are how many messages
+    each slice may claim, by its number; None: all. `first_slice` is how many slices the sweep had
+    before, if it was planned again: the journal counts slices on. Once `is_stopped`, no new session
+    is opened. `progressed` is called when a batch is committed, and once a second while all that is
     left waits for its limit or a breaker; it stays in this process.
     """
 
-    store: Store
-    queue: Queue
+    context: SweepContext
     run: SweepRun
-    limits: BatchLimits
-    retry: Retry
-    max_exhausted: int
-    error_queue: str | None
-    breaker: BreakerLimits = field(default_factory=BreakerLimits)
-    own_name: str = ""
-    rate_limits: RateLimits = field(default_factory=RateLimits)
     shares: tuple[int, ...] | None = None
     first_slice: int = 0
     is_stopped: Callable[[], bool] = _never
-    clock: Clock = field(default_factory=SystemClock)
-    tracing: Tracing = field(default_factory=NoTracing)
     progressed: Callable[[], object] = _tell_nobody

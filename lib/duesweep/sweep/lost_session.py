@@ -10,12 +10,11 @@ from contextlib import contextmanager
 import structlog
 
 from duesweep.core.account import BreakerState
-from duesweep.core.clock import SystemClock
-from duesweep.core.policy import BreakerLimits
 from duesweep.errors import StoreError, may_pass
 from duesweep.stores.base import DriverSession, Store
 from duesweep.stores.values import SweepRun
 from duesweep.sweep.breakers import CircuitBreaker
+from duesweep.sweep.job import SweepContext
 from duesweep.sweep.stop import Stop
 
 _log = structlog.get_logger(__name__)
@@ -23,11 +22,11 @@ _log = structlog.get_logger(__name__)
 
 @contextmanager
 def living_session(
-    store: Store, session: DriverSession, run: SweepRun, limits: BreakerLimits, *, stop: Stop
+    context: SweepContext, session: DriverSession, run: SweepRun, *, stop: Stop
 ) -> Iterator[DriverSession]:
     """The driver's session, or a new one that holds the sweep if that session was lost.
 
-    Raises `StoreError` if the store cannot be reached for `limits.trigger_seconds`, or when `stop`
+    Raises `StoreError` if the store cannot be reached for `breaker.trigger_seconds`, or when `stop`
     is wanted.
     """
     loss = _loss(session, run)
@@ -35,7 +34,7 @@ def living_session(
         yield session
         return
     _log.warning("driver_session_lost", sweep_id=str(run.sweep_id), error=str(loss))
-    with _resume(store, run, limits, loss, stop=stop) as living:
+    with _resume(context, run, loss, stop=stop) as living:
         yield living
 
 
@@ -50,15 +49,13 @@ def _loss(session: DriverSession, run: SweepRun) -> StoreError | None:
     return None
 
 
-def _resume(
-    store: Store, run: SweepRun, limits: BreakerLimits, loss: StoreError, *, stop: Stop
-) -> DriverSession:
+def _resume(context: SweepContext, run: SweepRun, loss: StoreError, *, stop: Stop) -> DriverSession:
     """A new session, which holds the sweep's lock unless another process does."""
-    breaker = CircuitBreaker(limits, SystemClock())
+    breaker = CircuitBreaker(context.breaker, context.world.clock)
     breaker.fail(str(loss))
     while True:
         try:
-            return _open(store, run)
+            return _open(context.store, run)
         except StoreError as error:
             breaker.fail(str(error), is_lasting=not may_pass(error))
             if breaker.state is BreakerState.TRIGGERED or stop.is_wanted:

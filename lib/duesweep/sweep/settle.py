@@ -9,11 +9,10 @@ A source has one settler at a time, and a local ledger one writer. Whoever holds
 frozen, so no wait for them is long, and dispatch does without: the journal keeps the record.
 """
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from math import inf
 from uuid import UUID
 
@@ -91,7 +90,7 @@ def _settle_dead(journal: Journal, ledger: Ledger, patience: Patience, seconds: 
     """Ask which sweeps are dead once the settle lock is held: another process may have settled some
     while this one waited for it.
     """
-    end = time.monotonic() + seconds
+    end = patience.clock.seconds() + seconds
     tried: set[UUID] = set()
     while dead := [each for each in journal.dead_sweeps() if each.sweep_id not in tried]:
         for sweep in dead:
@@ -101,9 +100,9 @@ def _settle_dead(journal: Journal, ledger: Ledger, patience: Patience, seconds: 
             ):
                 # A task of it is frozen in a batch. It has to end first, and nobody waits for that.
                 continue
-            _check_age(sweep)
+            _check_age(sweep, patience.clock.now())
             _settle_any(journal, ledger, sweep.sweep_id, patience)
-            if time.monotonic() >= end or patience.is_stopped():
+            if patience.clock.seconds() >= end or patience.is_stopped():
                 return
 
 
@@ -239,8 +238,8 @@ def _forget(journal: Journal, ledger: Ledger, sweep_id: UUID) -> None:
     journal.delete_settled(sweep_id)
 
 
-def _check_age(sweep: UnsettledSweep) -> None:
-    oldest = datetime.now(UTC) - timedelta(days=TRANSACTION_RETENTION_DAYS)
+def _check_age(sweep: UnsettledSweep, now: datetime) -> None:
+    oldest = now - timedelta(days=TRANSACTION_RETENTION_DAYS)
     if sweep.sealed_at is not None and sweep.sealed_at < oldest:
         raise LedgerError(
             f"Sweep {sweep.sweep_id} was sealed on {sweep.sealed_at:%Y-%m-%d}. The ledger "

@@ -2,19 +2,17 @@
 
 import gc
 import logging
-import random
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from duesweep.core.account import BreakerState, SliceAccount, SliceEnd
 from duesweep.core.outcome import Fault
 from duesweep.core.pauses import Paused
-from duesweep.core.store_clock import StoreClock
 from duesweep.core.tracing import Attributes
+from duesweep.core.world import StoreClock
 from duesweep.drivers.statements import MAX_LOST_TRANSACTIONS, wait_seconds
 from duesweep.errors import (
     ConfigError,
@@ -39,7 +37,7 @@ from duesweep.sweep.batch import (
 )
 from duesweep.sweep.breakers import CircuitBreaker, DestinationBreakers
 from duesweep.sweep.delivery import SliceDelivery
-from duesweep.sweep.job import DispatchJob
+from duesweep.sweep.job import Job
 from duesweep.sweep.waiting import BlockedMessages, SliceLimits, Turns, find_left_alone
 from duesweep.texts import make_printable
 
@@ -91,17 +89,17 @@ def read_claim_keys(rows: Iterable[Any]) -> ClaimKeys:
 _log = logging.getLogger(__name__)
 
 
-def dispatch_slice(job: DispatchJob, slice_number: int, claim_keys: ClaimKeys) -> None:
+def dispatch_slice(job: Job, slice_number: int, claim_keys: ClaimKeys) -> None:
     """Dispatch the messages that the claim keys lead to."""
     attributes: Attributes = {
         "duesweep.sweep_id": str(job.run.sweep_id),
         "duesweep.slice": slice_number,
     }
-    with job.tracing.recording("slice", attributes):
+    with job.context.tracing.recording("slice", attributes):
         _dispatch(job, slice_number, claim_keys)
 
 
-def _dispatch(job: DispatchJob, slice_number: int, claim_keys: ClaimKeys) -> None:
+def _dispatch(job: Job, slice_number: int, claim_keys: ClaimKeys) -> None:
     batches = _Batches(job, slice_number, claim_keys)
     number = batches.slice_number
     try:
@@ -113,7 +111,7 @@ def _dispatch(job: DispatchJob, slice_number: int, claim_keys: ClaimKeys) -> Non
         told = make_printable(str(error))
         _log.warning("Slice %d of sweep %s is cut: %s", number, job.run.sweep_id, told)
         # On a new session. Where none can be opened, the missing row says that the slice was cut.
-        with suppress(DuesweepError), job.store.open_task() as store:
+        with suppress(DuesweepError), job.context.store.open_task() as store:
             store.end_slice(job.run, number, batches.end(str(error)))
 
 
@@ -125,21 +123,21 @@ class _Batches:
     _delivery: SliceDelivery
     _all_or_nothing: AllOrNothing
 
-    def __init__(self, job: DispatchJob, slice_number: int, claim_keys: ClaimKeys) -> None:
+    def __init__(self, job: Job, slice_number: int, claim_keys: ClaimKeys) -> None:
         self._job = job
         # As the journal counts it.
         self.slice_number = job.first_slice + slice_number
         self._fault = claim_keys.fault
         self._share = Share(None if job.shares is None else job.shares[slice_number])
-        self._to_do = self._share.cut(job.limits.batches(claim_keys.keys, claim_keys.sizes))
+        self._to_do = self._share.cut(job.context.limits.batches(claim_keys.keys, claim_keys.sizes))
         # What is not done yet of the batch under way. If the sessions fail, it is claimed again.
         self._in_hand: Sequence[str] = ()
         self.breaker = SessionBreaker(job)
-        self._breakers = DestinationBreakers(job.breaker, job.clock)
-        self._rates = SliceLimits(job.rate_limits, job.clock)
-        self._blocked = BlockedMessages(self._breakers, self._rates, job.limits)
+        self._breakers = DestinationBreakers(job.context.breaker, job.context.world.clock)
+        self._rates = SliceLimits(job.context.rate_limits, job.context.world.clock)
+        self._blocked = BlockedMessages(self._breakers, self._rates, job.context.limits)
         self._turns = Turns(job, self._breakers, self._rates, self._blocked)
-        self._rng = random.Random()
+        self._rng = job.context.world.chance()
         self._account = SliceAccount(given=len(claim_keys.keys))
 
     def run(self, store: TaskSession, queue: QueueSession) -> None:
@@ -147,7 +145,7 @@ class _Batches:
         job = self._job
         self._store, self._queue = store, queue
         self._delivery = SliceDelivery(
-            queue, job.clock, self._breakers, self._rates, tracing=job.tracing
+            queue, job.context.world.clock, self._breakers, self._rates, tracing=job.context.tracing
         )
         self._all_or_nothing = AllOrNothing(
             job, self.slice_number, store, queue, limits=self._rates
@@ -163,7 +161,9 @@ class _Batches:
     def end(self, reason: str | None) -> SliceEnd:
         """The end of the slice. What still waits for a destination is left."""
         account = self._account + SliceAccount(left=self._blocked.left)
-        reports = self._blocked.reports(self._job.store.own_queue, self.breaker.circuit)
+        context = self._job.context
+        now = context.world.clock.now()
+        reports = self._blocked.reports(context.store.own_queue, self.breaker.circuit, now)
         return SliceEnd(account, reason or None, tuple(reports))
 
     def _run_all(self) -> None:
@@ -226,7 +226,7 @@ class _Batches:
                     job.run.sweep_id,
                     make_printable(str(error)),
                 )
-                job.clock.sleep(wait_seconds(lost, self._rng))
+                job.context.world.clock.sleep(wait_seconds(lost, self._rng))
             if self._in_hand:
                 collect_new()
         return self._account.claimed - before
@@ -236,15 +236,15 @@ class _Batches:
         job, store = self._job, self._store
         with store.transaction():
             claim = store.claim(job.run, keys)
-            clock = StoreClock(claim.server_us, job.clock)
-            held, free = Paused(claim.paused, job.own_name).separate(claim.messages)
+            clock = StoreClock(claim.server_us, job.context.world.clock)
+            held, free = Paused(claim.paused, job.context.own_name).separate(claim.messages)
             if claim.messages:
                 self.breaker.begin_sending()
             result = self._delivery.deliver_all(free, clock)
             result.held += held
             decision = self._decide(result.faulty)
             sent = self._deliver_error_messages(decision)
-            outcomes = conclude(result.delivered, decision, sent, job.retry, rng=self._rng)
+            outcomes = conclude(result.delivered, decision, sent, job.context.retry, rng=self._rng)
             released = [store.claim_key(m) for m in result.released + result.unreached]
             # A Due may lead to another message, now that these are excluded.
             found = [(store.claim_key(message), message.key) for message in result.held]
@@ -281,20 +281,21 @@ class _Batches:
     def _decide(self, faulty: Sequence[Fault]) -> Decision:
         """Decide with what the sweep's limit grants, before any error message is sent."""
         job = self._job
-        wanted = count_exhausted(faulty, job.retry)
+        wanted = count_exhausted(faulty, job.context.retry)
         granted = 0
         if wanted:
-            granted = self._store.grant_exhausted(job.run, wanted, job.max_exhausted)
-        return decide(faulty, job.retry, granted)
+            granted = self._store.grant_exhausted(job.run, wanted, job.context.max_exhausted)
+        return decide(faulty, job.context.retry, granted)
 
     def _deliver_error_messages(self, decision: Decision) -> SentErrors | None:
-        job = self._job
-        if job.error_queue is None:
+        context = self._job.context
+        if context.error_queue is None:
             return None
         if not decision.exhausted:
             return SentErrors()
-        messages = write_error_messages(decision, job.store.own_queue, datetime.now(UTC))
-        return SentErrors(*self._delivery.deliver_error_messages(job.error_queue, messages))
+        now = context.world.clock.now()
+        messages = write_error_messages(decision, context.store.own_queue, now)
+        return SentErrors(*self._delivery.deliver_error_messages(context.error_queue, messages))
 
 
 _STOP_POLL_SECONDS = 0.2
@@ -307,9 +308,9 @@ class SessionBreaker:
     and not again until a batch succeeds.
     """
 
-    def __init__(self, job: DispatchJob) -> None:
-        self.circuit = CircuitBreaker(job.breaker, job.clock)
-        self._doubles = not job.queue.shares_transaction
+    def __init__(self, job: Job) -> None:
+        self.circuit = CircuitBreaker(job.context.breaker, job.context.world.clock)
+        self._doubles = not job.context.queue.shares_transaction
         self._is_sending = False
         self._sent_in_vain = 0
 
@@ -333,7 +334,7 @@ class SessionBreaker:
 
 
 def run_on_sessions(
-    job: DispatchJob, breaker: SessionBreaker, run: Callable[[TaskSession, QueueSession], None]
+    job: Job, breaker: SessionBreaker, run: Callable[[TaskSession, QueueSession], None]
 ) -> None:
     """Call `run` with sessions with store and queues, and again with new ones if a service fails.
     It has to go on where it was cut.
@@ -342,9 +343,9 @@ def run_on_sessions(
     """
     while True:
         try:
-            with job.store.open_task() as store, job.queue.open(store) as queue:
+            with job.context.store.open_task() as store, job.context.queue.open(store) as queue:
                 # A batch for another server may wait for that one.
-                if job.queue.shares_transaction and isinstance(store, EndsIdleClients):
+                if job.context.queue.shares_transaction and isinstance(store, EndsIdleClients):
                     store.expect_no_idle_client()
                 run(store, queue)
             return
@@ -358,11 +359,11 @@ def run_on_sessions(
         _wait(job, breaker.circuit.seconds_to_try)
 
 
-def _wait(job: DispatchJob, seconds: float) -> None:
+def _wait(job: Job, seconds: float) -> None:
     """Let so much time pass, or less if the sweep is to stop: the next try is then the last."""
-    end = job.clock.seconds() + seconds
-    while (left := end - job.clock.seconds()) > 0 and not job.is_stopped():
-        job.clock.sleep(min(left, _STOP_POLL_SECONDS))
+    end = job.context.world.clock.seconds() + seconds
+    while (left := end - job.context.world.clock.seconds()) > 0 and not job.is_stopped():
+        job.context.world.clock.sleep(min(left, _STOP_POLL_SECONDS))
 
 
 @dataclass(slots=True)

@@ -1,11 +1,9 @@
 """Slices as partitions of one Spark action: at scale, on executors."""
 
 import threading
-import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from time import monotonic
 
 import structlog
 from pyspark import TaskContext
@@ -14,12 +12,13 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
+from duesweep.core.world import Clock
 from duesweep.drivers.spark import SPARK_ERRORS, sentence
 from duesweep.errors import raise_interruption
 from duesweep.stores.base import DriverSession, Store
 from duesweep.stores.journal import JdbcSource
 from duesweep.stores.values import Slices, SweepRun
-from duesweep.sweep.job import DispatchJob
+from duesweep.sweep.job import Job
 from duesweep.sweep.slice import dispatch_slice, read_claim_keys
 
 _log = structlog.get_logger(__name__)
@@ -53,12 +52,12 @@ class SparkEngine:
             partitions_df = self.spark.range(1_000).select(F.spark_partition_id().alias("part"))
             return partitions_df.distinct().count()
 
-    def dispatch(self, session: DriverSession, plan: Slices, job: DispatchJob) -> str | None:
+    def dispatch(self, session: DriverSession, plan: Slices, job: Job) -> str | None:
         """Dispatch all slices. Returns why Spark ended before all were done; None where all
         were.
         """
         # Nothing is journalled while all slices wait for what is blocked.
-        patience = self.timeouts.plan_seconds(plan.found) + job.breaker.trigger_seconds
+        patience = self.timeouts.plan_seconds(plan.found) + job.context.breaker.trigger_seconds
         with watch_dispatch(self.spark, job, patience, self.progressed) as watching:
             try:
                 run_slices(claim_keys_df(self.spark, session.jdbc(), plan), job)
@@ -87,12 +86,12 @@ def claim_keys_df(spark: SparkSession, source: JdbcSource, plan: Slices) -> Data
     return due_df.select("claim_keys", "sizes", "total")
 
 
-def run_slices(claim_keys_df: DataFrame, job: DispatchJob) -> None:
+def run_slices(claim_keys_df: DataFrame, job: Job) -> None:
     """Dispatch every slice (partition) of `claim_keys_df` in one Spark action."""
     claim_keys_df.foreachPartition(_make_task(job))
 
 
-def _make_task(job: DispatchJob) -> Callable[[Iterable[Row]], None]:
+def _make_task(job: Job) -> Callable[[Iterable[Row]], None]:
     def run(rows: Iterable[Row]) -> None:
         context = TaskContext.get()
         assert context is not None  # runs in a task only
@@ -118,6 +117,7 @@ class Watchdog:
 
     store: Store
     run: SweepRun
+    clock: Clock
     patience_seconds: float
     cancel: Callable[[], object]
     reason: str | None = None
@@ -158,14 +158,14 @@ class Watchdog:
 
     def _note(self, seen: Progress) -> None:
         if seen != self._seen or (self._since is None and seen != (0, 0)):
-            self._seen, self._since = seen, monotonic()
+            self._seen, self._since = seen, self.clock.seconds()
             if self.progressed is not None:
                 self.progressed()
 
     def _judge(self) -> None:
         while not self._is_over.wait(_POLL_SECONDS):
             since = self._since
-            if since is None or monotonic() - since < self.patience_seconds:
+            if since is None or self.clock.seconds() - since < self.patience_seconds:
                 continue
             self.reason = (
                 f"No slice has made progress for {self.patience_seconds:.0f} s, so the sweep was "
@@ -178,9 +178,10 @@ class Watchdog:
 
 
 @contextmanager
-def make_cancellable(spark: SparkSession) -> Iterator[Callable[[], object]]:
-    """Returns a function that cancels all that Spark does for this thread within the block."""
-    tag = f"duesweep-{uuid.uuid4()}"
+def make_cancellable(spark: SparkSession, tag: str) -> Iterator[Callable[[], object]]:
+    """Returns a function that cancels all that Spark does for this thread within the block. No
+    other block has the same tag.
+    """
     try:
         context = spark.sparkContext
     except PySparkException:
@@ -203,15 +204,15 @@ def make_cancellable(spark: SparkSession) -> Iterator[Callable[[], object]]:
 @contextmanager
 def watch_dispatch(
     spark: SparkSession,
-    job: DispatchJob,
+    job: Job,
     patience_seconds: float,
     progressed: Callable[[], object] | None,
 ) -> Iterator[Watchdog]:
     """Watch what Spark does within the block, and cancel it when it makes no progress."""
-    with (
-        make_cancellable(spark) as cancel,
-        Watchdog(
-            job.store, job.run, patience_seconds, cancel, progressed=progressed
-        ).watch() as watchdog,
-    ):
-        yield watchdog
+    store, world = job.context.store, job.context.world
+    with make_cancellable(spark, f"duesweep-{world.new_id()}") as cancel:
+        watchdog = Watchdog(
+            store, job.run, world.clock, patience_seconds, cancel, progressed=progressed
+        )
+        with watchdog.watch():
+            yield watchdog

@@ -5,12 +5,12 @@ is still open. So it does not matter which engine runs the slices, or where.
 """
 
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import accumulate
 
 from duesweep.core.waits import Waits
+from duesweep.core.world import Clock
 from duesweep.errors import ConfigError
 from duesweep.stores.abilities import StopsSweeps
 from duesweep.stores.base import DriverSession, Store
@@ -27,19 +27,22 @@ class _Asked:
 
 class Stop:
     """Says when one sweep is to stop: as soon as somebody calls `ask`, and at `at` at the latest,
-    by `time.time()`; None: only when asked.
+    in seconds since 1970-01-01 UTC; None: only when asked.
 
     `most`: it may claim so many messages, those that have been due for the longest; None: all.
     `is_possible` is False from when it is known that the store cannot stop a sweep. `waits` are
     told of each wait that may take long; parts share them.
     """
 
-    def __init__(self, at: float | None = None, most: int | None = None) -> None:
+    def __init__(
+        self, at: float | None = None, most: int | None = None, clock: Clock | None = None
+    ) -> None:
         self.is_possible = True
         self.waits = Waits()
         self._most = most
         self._at = at
         self._asked = _Asked()
+        self._clock = clock or Clock()
 
     def ask(self) -> None:
         """Stop as soon as possible. A handler of signals may call it."""
@@ -50,7 +53,7 @@ class Stop:
         claim `most` messages, by default as many as this one.
         """
         times = [each for each in (self._at, at) if each is not None]
-        stop = Stop(min(times, default=None), self._most if most is None else most)
+        stop = Stop(min(times, default=None), self._most if most is None else most, self._clock)
         stop._asked, stop.waits = self._asked, self.waits
         return stop
 
@@ -61,10 +64,10 @@ class Stop:
 
     def wait(self, seconds: float) -> None:
         """Wait for so long, or until it is wanted."""
-        end = time.monotonic() + seconds
+        end = self._clock.seconds() + seconds
         # In short naps: the handler of a signal does no more than `ask`.
-        while not self.is_wanted and (left := end - time.monotonic()) > 0:
-            time.sleep(min(left, _POLL_SECONDS))
+        while not self.is_wanted and (left := end - self._clock.seconds()) > 0:
+            self._clock.sleep(min(left, _POLL_SECONDS))
 
     def check(self, session: DriverSession) -> None:
         """Find out whether the store can stop a sweep. Raises `ConfigError` if it has to and
@@ -129,4 +132,4 @@ class Stop:
     def _seconds_left(self) -> float | None:
         if self._asked.is_asked:
             return 0
-        return None if self._at is None else max(0, self._at - time.time())
+        return None if self._at is None else max(0, self._at - self._clock.now().timestamp())

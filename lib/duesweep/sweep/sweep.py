@@ -5,7 +5,6 @@ as slices. A sweep that looks ahead has a horizon in the future. The engine disp
 Spark does, or this process. At the end, what they journalled is settled into the ledger.
 """
 
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -35,7 +34,7 @@ from duesweep.stores.journal import SweepReport, SweepSummary
 from duesweep.stores.steering import LimitsRates, require
 from duesweep.stores.values import Horizon, Slices, SweepRun
 from duesweep.sweep.engines import Engine
-from duesweep.sweep.job import DispatchJob, SweepContext
+from duesweep.sweep.job import Job, SweepContext
 from duesweep.sweep.lost_session import living_session
 from duesweep.sweep.queues_check import refuse_missing_queues
 from duesweep.sweep.settle import (
@@ -112,7 +111,7 @@ def _sweep(
                 cut_short = dispatching.run(run)
             if context.repeats and ledger_error is not None and not cut_short:
                 run, cut_short = _go_on(dispatching, run, reach, ledger, ledger_error=ledger_error)
-        with living_session(context.store, session, run, context.breaker, stop=stop) as living:
+        with living_session(context, session, run, stop=stop) as living:
             _close(living, run, cut_short, is_planned=not is_stopped)
             with context.tracing.span("settle", {}), stop.waits.waiting(STORAGE, _UNANSWERED):
                 patience = _patience(context, stop, _AFTER_SECONDS)
@@ -185,23 +184,14 @@ class _Dispatching:
             session.stop_sweep(run.sweep_id, 0)
         return cut_short
 
-    def _job(self, run: SweepRun, plan: Slices) -> DispatchJob:
-        context, stop = self.context, self.stop
-        return DispatchJob(
-            store=context.store,
-            queue=context.queue,
-            run=run,
-            limits=context.limits,
-            retry=context.retry,
-            max_exhausted=context.max_exhausted,
-            error_queue=context.error_queue,
-            breaker=context.breaker,
-            own_name=context.own_name,
-            rate_limits=context.rate_limits,
-            shares=self.stop.shares(plan.planned),
+    def _job(self, run: SweepRun, plan: Slices) -> Job:
+        stop = self.stop
+        return Job(
+            replace(self.context, tracing=self.context.tracing.for_tasks()),
+            run,
+            shares=stop.shares(plan.planned),
             first_slice=plan.first,
             is_stopped=lambda: stop.is_wanted,
-            tracing=context.tracing.for_tasks(),
         )
 
 
@@ -219,20 +209,21 @@ def _go_on(
     Returns the run with its last horizon, and why dispatch was cut short, if it was.
     """
     session, stop = dispatching.session, dispatching.stop
+    clock = dispatching.context.world.clock
     cut_short: str | None = None
-    moved_at = checked_at = time.monotonic()
+    moved_at = checked_at = clock.seconds()
     try:
         moved = session.progress(run.sweep_id)
         while not (cut_short or dispatching.is_full or stop.is_wanted):
             # What nobody can move now, such as paused messages, would be claimed in each round.
-            is_idle = time.monotonic() - moved_at > _IDLE_SECONDS
+            is_idle = clock.seconds() - moved_at > _IDLE_SECONDS
             if is_idle or _is_free(session, ledger, ledger_error):
                 break
             stop.wait(REST_SECONDS)
-            if time.monotonic() - checked_at > _CHECK_SECONDS:
+            if clock.seconds() - checked_at > _CHECK_SECONDS:
                 check_binding(session, ledger)
                 check_backlog(session, ledger_error)
-                checked_at = time.monotonic()
+                checked_at = clock.seconds()
             # Without the first look's `since`: earlier messages may have become eligible.
             horizon = replace(reach(session.horizon()), since=None)
             if not session.count_pending(horizon, most=1):
@@ -242,7 +233,7 @@ def _go_on(
             before, moved = moved, session.progress(run.sweep_id)
             if moved == before:
                 break
-            moved_at = time.monotonic()
+            moved_at = clock.seconds()
     except (ConfigError, LedgerError, StoreError) as error:
         # Whoever comes next sees it, too. What was dispatched by now is to be settled.
         _log.warning("sweep_ends_early", sweep_id=str(run.sweep_id), error=str(error))
@@ -265,7 +256,7 @@ def _is_free(session: DriverSession, ledger: Ledger, error: LedgerError) -> bool
 
 
 def _patience(context: SweepContext, stop: Stop, seconds: float) -> Patience:
-    return Patience(0 if context.repeats else seconds, lambda: stop.is_wanted)
+    return Patience(0 if context.repeats else seconds, lambda: stop.is_wanted, context.world.clock)
 
 
 def _close(

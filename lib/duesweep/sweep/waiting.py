@@ -6,18 +6,18 @@ Without I/O: the store counts what all slices and sweeps have reserved (`stores/
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 from duesweep.core.account import SERVICES, BreakerReport
-from duesweep.core.clock import Clock
 from duesweep.core.message import Address, Message
 from duesweep.core.outcome import DeliveryResult, Outcomes
 from duesweep.core.policy import BatchLimits, RateLimit, RateLimits
+from duesweep.core.world import Clock
 from duesweep.stores.base import TaskSession
 from duesweep.stores.steering import LimitsRates, require
 from duesweep.stores.values import Excluded
 from duesweep.sweep.breakers import CircuitBreaker, DestinationBreakers, report_of
-from duesweep.sweep.job import DispatchJob
+from duesweep.sweep.job import Job
 
 # A reservation that is used later than this would add to the next second's. What is reserved and
 # what is so late add up to less than the limit.
@@ -137,11 +137,12 @@ class BlockedMessages:
         """How many messages wait for their destination."""
         return sum(map(len, self._waiting.values()))
 
-    def reports(self, own_queue: str, services: CircuitBreaker) -> Iterator[BreakerReport]:
+    def reports(
+        self, own_queue: str, services: CircuitBreaker, now: datetime
+    ) -> Iterator[BreakerReport]:
         """What is to be told of each destination that took nothing for some time, and of the
         services.
         """
-        now = datetime.now(UTC)
         for address, breaker in self._breakers.opened().items():
             name = own_queue if address is None else address
             yield report_of(name, breaker, len(self._waiting.get(address, ())), now)
@@ -221,7 +222,7 @@ class Turns:
 
     def __init__(
         self,
-        job: DispatchJob,
+        job: Job,
         breakers: DestinationBreakers,
         limits: SliceLimits,
         blocked: BlockedMessages,
@@ -242,7 +243,7 @@ class Turns:
 
     def wait(self, store: TaskSession, seconds: float) -> None:
         """Let so much time pass; raise if the sweep is to stop meanwhile, or is closed."""
-        clock = self._job.clock
+        clock = self._job.context.world.clock
         end = clock.seconds() + max(seconds, _LEAST_WAIT_SECONDS)
         while end > clock.seconds():
             # Before the rest, not after it: what may go on at the end of it goes at once.
@@ -278,5 +279,6 @@ class Turns:
     def _reserve(self, store: TaskSession) -> None:
         waiting = self._blocked.limited()
         if waiting:
-            limiting = require(store, LimitsRates, "sweep with [[limit]]", self._job.store.source)  # type: ignore[type-abstract] # a protocol
+            source = self._job.context.store.source
+            limiting = require(store, LimitsRates, "sweep with [[limit]]", source)  # type: ignore[type-abstract] # a protocol
             self._limits.reserve(waiting, limiting.reserve)

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from duesweep.core.clock import SettableClock, SystemClock
 from duesweep.core.message import Message
-from duesweep.core.store_clock import StoreClock
+from duesweep.core.world import Clock, SettableClock, StoreClock
 from duesweep.drivers.rabbitmq.connection import Brokers, Channel, RabbitMqConnection
 from duesweep.queues.rabbitmq import topology
 from duesweep.queues.rabbitmq.topology import Style
@@ -138,7 +137,7 @@ def test_what_is_still_held_when_time_is_up_was_not_sent(
 
 
 def test_what_comes_due_before_it_is_sent_goes_straight(with_ladder: Broker) -> None:
-    clock = StoreClock(10_000_000, SystemClock())
+    clock = StoreClock(10_000_000, Clock())
 
     with queue_session(with_ladder) as session:
         session.defer(session.resolve("Billing"), [_due_in(9, "late")], clock)
@@ -212,7 +211,7 @@ def test_queue_that_its_exchange_lost_is_bound_again_before_anything_enters(
     with_ladder.channel.queue_unbind("Void", "Void")
 
     with queue_session(with_ladder) as session:
-        clock = StoreClock(0, SystemClock())
+        clock = StoreClock(0, Clock())
         session.defer(session.resolve("Void"), [_due_in(0.5, "early")], clock)
         assert session.confirm(60).unconfirmed == frozenset()
 

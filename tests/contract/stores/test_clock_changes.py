@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from duesweep.core.outcome import Exhausted, Outcomes
-from duesweep.core.store_clock import StoreClock, late_ms, micros
+from duesweep.core.world import StoreClock, late_ms, micros
 from duesweep.errors import QueueNotFoundError
 from duesweep.stores.abilities import KnowsNextDue
 from duesweep_testing.contract.stores import steps

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from duesweep.core.message import Message
-from duesweep.core.store_clock import micros
+from duesweep.core.world import micros
 from duesweep.stores.values import Claim, Excluded, SweepRun
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.contract.memory import MemoryUnderTest

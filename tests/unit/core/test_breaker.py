@@ -16,8 +16,8 @@ from duesweep.core.account import (
     report_as_text,
     report_from_text,
 )
-from duesweep.core.clock import SettableClock
 from duesweep.core.policy import BreakerLimits
+from duesweep.core.world import SettableClock
 from duesweep.sweep.breakers import CircuitBreaker, report_of
 from duesweep_testing.builders import DUE
 

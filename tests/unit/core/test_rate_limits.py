@@ -2,8 +2,8 @@
 
 import pytest
 
-from duesweep.core.clock import SettableClock
 from duesweep.core.policy import RateLimit, RateLimits
+from duesweep.core.world import SettableClock
 from duesweep.sweep.waiting import SliceLimits
 
 _LIMIT = RateLimit("Billing", 500)

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duesweep.core.clock import SettableClock
 from duesweep.core.message import Message
-from duesweep.core.store_clock import StoreClock, instant_of, late_ms, micros
+from duesweep.core.world import SettableClock, StoreClock, instant_of, late_ms, micros
 from duesweep_testing.builders import message
 
 microseconds = st.integers(-(2**62), 2**62)

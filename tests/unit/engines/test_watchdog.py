@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JNetworkError
 
+from duesweep.core.world import SettableClock
 from duesweep.errors import StoreError
 from duesweep.stores.values import SweepRun
 from duesweep.sweep import spark as module
@@ -50,40 +51,38 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 
 
 @pytest.fixture
-def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+def clock() -> SettableClock:
     """The watchdog's clock, which stands still."""
-    now = [1_000.0]
-    monkeypatch.setattr(module, "monotonic", lambda: now[0])
-    return now
+    return SettableClock(1_000)
 
 
-def _watchdog(asked: Asked, cancelled: list[int]) -> Watchdog:
+def _watchdog(asked: Asked, clock: SettableClock, cancelled: list[int]) -> Watchdog:
     run: SweepRun = asked.run
-    return Watchdog(asked, run, 40, lambda: cancelled.append(1))  # type: ignore[arg-type]
+    return Watchdog(asked, run, clock, 40, lambda: cancelled.append(1))  # type: ignore[arg-type]
 
 
 def test_dispatch_without_progress_is_cancelled_with_a_reason(
-    asked: Asked, now: list[float]
+    asked: Asked, clock: SettableClock
 ) -> None:
     cancelled: list[int] = []
-    with _watchdog(asked, cancelled).watch() as watchdog:
+    with _watchdog(asked, clock, cancelled).watch() as watchdog:
         until(lambda: asked.asked > 2)
-        now[0] += 39.9
+        clock.advance(39.9)
         seen = asked.asked
         until(lambda: asked.asked > seen + 2)
         assert not cancelled
-        now[0] += 0.1
+        clock.advance(0.1)
         # More than once: the first may have come before there was a job.
         until(lambda: len(cancelled) > 1)
 
     assert str(watchdog.reason).startswith("No slice has made progress for 40 s")
 
 
-def test_progress_is_waited_for_anew(asked: Asked, now: list[float]) -> None:
+def test_progress_is_waited_for_anew(asked: Asked, clock: SettableClock) -> None:
     cancelled: list[int] = []
-    with _watchdog(asked, cancelled).watch() as watchdog:
+    with _watchdog(asked, clock, cancelled).watch() as watchdog:
         for number in range(1, 5):
-            now[0] += 39
+            clock.advance(39)
             asked.answer = (number, 100)
             seen = asked.asked
             until(lambda seen=seen: asked.asked > seen + 2)  # type: ignore[misc]
@@ -95,56 +94,56 @@ def test_progress_is_waited_for_anew(asked: Asked, now: list[float]) -> None:
     "answer", [(0, 0), StoreError("too many clients", transient=True)], ids=["no batch yet", "away"]
 )
 def test_store_that_tells_nothing_is_no_reason_to_cancel(
-    answer: Any, asked: Asked, now: list[float]
+    answer: Any, asked: Asked, clock: SettableClock
 ) -> None:
     cancelled: list[int] = []
     asked.answer = answer
-    with _watchdog(asked, cancelled).watch() as watchdog:
+    with _watchdog(asked, clock, cancelled).watch() as watchdog:
         for _ in range(3):
             seen = asked.asked
             until(lambda seen=seen: asked.asked > seen + 2)  # type: ignore[misc]
-            now[0] += 400
+            clock.advance(400)
 
     assert (watchdog.reason, cancelled) == (None, [])
 
 
 @pytest.mark.parametrize("error", [ValueError("brought"), StoreError("away", transient=True)])
 def test_store_that_raises_whatever_is_asked_again(
-    error: Exception, asked: Asked, now: list[float]
+    error: Exception, asked: Asked, clock: SettableClock
 ) -> None:
     cancelled: list[int] = []
     asked.answer = error
-    with _watchdog(asked, cancelled).watch():
+    with _watchdog(asked, clock, cancelled).watch():
         until(lambda: asked.opened > 2)
         asked.answer = (1, 1)
         seen = asked.asked
         until(lambda: asked.asked > seen + 2)
-        now[0] += 39
+        clock.advance(39)
 
     assert not cancelled
 
 
-def test_cancelling_that_fails_is_tried_again(asked: Asked, now: list[float]) -> None:
+def test_cancelling_that_fails_is_tried_again(asked: Asked, clock: SettableClock) -> None:
     tried: list[int] = []
 
     def cancel() -> None:
         tried.append(1)
         raise Py4JNetworkError
 
-    with Watchdog(asked, asked.run, 40, cancel).watch():  # type: ignore[arg-type]
+    with Watchdog(asked, asked.run, clock, 40, cancel).watch():  # type: ignore[arg-type]
         until(lambda: asked.asked > 2)
-        now[0] += 40
+        clock.advance(40)
         until(lambda: len(tried) > 1)
 
 
 def test_watchdog_does_not_wait_for_a_store_that_never_answers(
-    asked: Asked, now: list[float]
+    asked: Asked, clock: SettableClock
 ) -> None:
     cancelled: list[int] = []
     blocks = threading.Event()
-    with _watchdog(asked, cancelled).watch():
+    with _watchdog(asked, clock, cancelled).watch():
         until(lambda: asked.asked > 2)
         asked.blocks = blocks
-        now[0] += 40
+        clock.advance(40)
         until(lambda: cancelled)
     blocks.set()

@@ -15,7 +15,7 @@ from deltalake.table import TableOptimizer
 
 from duesweep.core.outcome import Delivered
 from duesweep.core.patience import Patience
-from duesweep.core.store_clock import micros
+from duesweep.core.world import micros
 from duesweep.errors import LedgerError
 from duesweep.ledger.base import AppTransaction
 from duesweep.ledger.delta_rs import tables

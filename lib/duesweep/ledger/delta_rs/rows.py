@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from duesweep.arrow import make_column
 from duesweep.core.change import ChangeKind
-from duesweep.core.store_clock import micros
+from duesweep.core.world import micros
 from duesweep.ledger.dispatched import dispatched_tables
 from duesweep.ledger.schemas import CHANGES, ERRORS, RETRIES, SWEEPS, TOMBSTONES
 from duesweep.stores.journal import ExhaustedPiece, Journal, SweepSummary

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
-from duesweep.core.store_clock import instant_of, micros
+from duesweep.core.world import instant_of, micros
 from duesweep.ledger.reading import COUNT, ENCLOSED_TYPES, Among, Condition, LedgerRow
 from duesweep.ledger.schemas import SCHEMAS
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from duesweep.core.message import Message
-from duesweep.core.store_clock import StoreClock
 from duesweep.core.transport_message import OutgoingMessage
+from duesweep.core.world import StoreClock
 from duesweep.drivers.rabbitmq.connection import Brokers, Channel
 from duesweep.drivers.rabbitmq.errors import NOT_FOUND, ChannelClosedError
 from duesweep.drivers.rabbitmq.publisher import Publication, Publisher

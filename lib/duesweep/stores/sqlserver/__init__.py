@@ -14,8 +14,8 @@ from uuid import UUID
 
 from duesweep.core.address import SqlServerTable
 from duesweep.core.message import Message
-from duesweep.core.store_clock import micros
 from duesweep.core.timeouts import Limits
+from duesweep.core.world import micros
 from duesweep.drivers.sqlserver.binding import bound_text, due_of, key_list, last_text, literal
 from duesweep.drivers.sqlserver.catalog import is_there
 from duesweep.drivers.sqlserver.session import SqlServerSession, connect

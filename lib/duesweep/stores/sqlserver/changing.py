@@ -7,7 +7,7 @@ from typing import Any
 
 from duesweep.core.change import Change
 from duesweep.core.message import Message
-from duesweep.core.store_clock import micros
+from duesweep.core.world import micros
 from duesweep.drivers.sqlserver.binding import bound_text, due_of, due_text
 from duesweep.drivers.sqlserver.errors import row_errors
 from duesweep.stores.kinds import store_row

@@ -14,7 +14,7 @@ from typing import Any
 
 from duesweep.core.message import Message
 from duesweep.core.policy import SCANNED_ROWS
-from duesweep.core.store_clock import micros
+from duesweep.core.world import micros
 from duesweep.drivers.sqlserver.binding import bound_text, due_of
 from duesweep.drivers.sqlserver.session import SqlServerSession
 from duesweep.errors import StoreError, TransactionLostError

@@ -5,9 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from duesweep.core.clock import SystemClock
 from duesweep.core.message import Message
-from duesweep.core.store_clock import StoreClock, micros
+from duesweep.core.world import Clock, StoreClock, micros
 from duesweep.queues.base import QueueSession
 from duesweep_testing.builders import DUE, delayed_row, message
 from duesweep_testing.contract.queues import steps
@@ -59,7 +58,7 @@ class AnswerContract:
 
         with steps.sessions(subject) as (store, queue), store.transaction():
             due_at = time.monotonic() + 1
-            clock = StoreClock(micros(DUE), SystemClock())
+            clock = StoreClock(micros(DUE), Clock())
             assert queue.defer(queue.resolve("Billing"), [early], clock) == {}
             assert list(queue.confirm(steps.ANSWER_SECONDS).unconfirmed) == []
             queue.commit()

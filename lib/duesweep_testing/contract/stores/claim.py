@@ -2,7 +2,7 @@
 
 import pytest
 
-from duesweep.core.store_clock import late_ms, micros
+from duesweep.core.world import late_ms, micros
 from duesweep.errors import MessageError, UnreadableHeadersError
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.contract.stores import steps

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from duesweep.core.store_clock import micros
+from duesweep.core.world import micros
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.contract.subjects import StoreUnderTest

@@ -9,16 +9,16 @@ import pytest
 from duesweep import tombstone
 from duesweep.core.account import BreakerReport, SliceAccount, SliceEnd
 from duesweep.core.outcome import Exhausted, Outcomes
-from duesweep.core.policy import BatchLimits, Retry
+from duesweep.core.policy import BatchLimits
 from duesweep.errors import QueueNotFoundError, SweepClosedError
 from duesweep.stores.values import SweepRun
-from duesweep.sweep.job import DispatchJob
+from duesweep.sweep.job import Job
 from duesweep.sweep.slice import ClaimKeys, dispatch_slice
 from duesweep_testing.builders import DelayedRow, delayed_row
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.contract.subjects import StoreUnderTest
 from duesweep_testing.journal import BatchEntry, SliceEntry
-from duesweep_testing.sweeps import close_sweep, open_sweep
+from duesweep_testing.sweeps import close_sweep, context_of, open_sweep
 
 
 class SweepContract:
@@ -174,17 +174,12 @@ def _exhaust(subject: StoreUnderTest, run: SweepRun, rows: Sequence[DelayedRow])
 def _sweep(
     subject: StoreUnderTest, run: SweepRun, claim_keys: Sequence[str], start: threading.Barrier
 ) -> None:
-    job = DispatchJob(
-        store=subject.store,
-        queue=subject.queue,
-        run=run,
-        limits=BatchLimits(rows=50),
-        retry=Retry(),
-        max_exhausted=0,
-        error_queue=None,
-    )
+    limits = BatchLimits(rows=50)
+    context = context_of(subject.store, subject.queue, limits=limits, max_exhausted=0)
     start.wait(10)
-    dispatch_slice(job, 0, ClaimKeys(claim_keys, [1_000] * len(claim_keys), len(claim_keys)))
+    dispatch_slice(
+        Job(context, run), 0, ClaimKeys(claim_keys, [1_000] * len(claim_keys), len(claim_keys))
+    )
 
 
 def _batches(subject: StoreUnderTest, run: SweepRun) -> list[BatchEntry]:

@@ -1,15 +1,74 @@
-"""Computes by the store server's time when a message is due, and how late it is.
+"""Time, chance and ids: all that is not a function of its input."""
 
-Instants cross contracts as microseconds since 1970-01-01 UTC, so that no time zone changes them.
-"""
-
+import time
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from random import Random
+from uuid import UUID, uuid4
 
-from duesweep.core.clock import Clock, SettableClock
 from duesweep.core.message import Message
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Clock:
+    """This machine's clock. It limits how long something may take, and dates what is told. It never
+    decides whether a message is due: the store's server decides that.
+    """
+
+    def seconds(self) -> float:
+        """Seconds since some fixed moment; never goes back."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Let so much time pass."""
+        time.sleep(seconds)
+
+    def now(self) -> datetime:
+        """The time of day, in UTC. It may be wrong, and go back."""
+        return datetime.now(UTC)
+
+
+class SettableClock(Clock):
+    """A clock that stands still until it is moved. It began at 1970-01-01 UTC."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self._seconds = seconds
+
+    def seconds(self) -> float:
+        return self._seconds
+
+    def sleep(self, seconds: float) -> None:
+        """Move forward."""
+        self.advance(seconds)
+
+    def now(self) -> datetime:
+        return _EPOCH + timedelta(seconds=self._seconds)
+
+    def advance(self, seconds: float) -> None:
+        """Move forward."""
+        self._seconds += seconds
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Where a sweep, its store, its queues and its ledger get time, random numbers and ids from. It
+    travels to tasks.
+    """
+
+    clock: Clock = field(default_factory=Clock)
+
+    def chance(self) -> Random:
+        """A source of random numbers, which is not shipped: all tasks would draw the same ones."""
+        return Random()
+
+    def new_id(self) -> UUID:
+        """An id that nothing else has."""
+        return uuid4()
+
+
+# Instants cross contracts as microseconds, so that no time zone changes them.
 
 
 def micros(instant: datetime) -> int:
