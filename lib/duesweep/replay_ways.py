@@ -176,8 +176,8 @@ class Delivery:
         """Deliver in one transaction; again if the server rolled it back."""
         return try_again(
             lambda: self._deliver_once(messages, errors),
-            self._queue.rollback,
-            self._clock.sleep,
+            lambda _: self._queue.rollback(),
+            self._clock,
             self._rng,
         )
 

@@ -4,7 +4,6 @@ the server rolled it back: deadlocks and serialization failures.
 
 import random
 import re
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -14,6 +13,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 from duesweep.core.address import TableName
 from duesweep.core.timeouts import Limits
+from duesweep.core.world import Clock
 from duesweep.drivers.sql import statement
 from duesweep.errors import TransactionLostError
 
@@ -147,22 +147,23 @@ def wait_seconds(lost: int, rng: random.Random) -> float:
 
 
 def try_again(
-    work: Callable[[], _T],
-    undo: Callable[[], object],
-    sleep: Callable[[float], object],
-    rng: random.Random,
+    work: Callable[[], _T], undo: Callable[[str], object], clock: Clock, rng: random.Random
 ) -> _T:
-    """What `work` returns. It runs again if its transaction was lost; `undo` runs first."""
+    """What `work` returns. If its transaction was lost, it runs again after a wait; before that,
+    `undo` is called with the error's text.
+    """
     lost = 0
     while True:
         try:
             return work()
-        except TransactionLostError:
-            undo()
+        except TransactionLostError as error:
             lost += 1
             if lost > MAX_LOST_TRANSACTIONS:
                 raise
-            sleep(wait_seconds(lost, rng))
+            # Not the error: its frames hold the bodies of a batch.
+            text = str(error)
+        undo(text)
+        clock.sleep(wait_seconds(lost, rng))
 
 
 def retry_lost_transactions(work: Callable[_P, _T]) -> Callable[_P, _T]:
@@ -173,6 +174,6 @@ def retry_lost_transactions(work: Callable[_P, _T]) -> Callable[_P, _T]:
     @wraps(work)
     def retrying(*arguments: _P.args, **options: _P.kwargs) -> _T:
         rng = random.Random()
-        return try_again(lambda: work(*arguments, **options), lambda: None, time.sleep, rng)
+        return try_again(lambda: work(*arguments, **options), lambda _: None, Clock(), rng)
 
     return retrying

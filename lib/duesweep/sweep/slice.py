@@ -13,14 +13,13 @@ from duesweep.core.outcome import Fault
 from duesweep.core.pauses import Paused
 from duesweep.core.tracing import Attributes
 from duesweep.core.world import StoreClock
-from duesweep.drivers.statements import MAX_LOST_TRANSACTIONS, wait_seconds
+from duesweep.drivers.statements import try_again
 from duesweep.errors import (
     ConfigError,
     DuesweepError,
     StoreError,
     SweepClosedError,
     SweepStoppedError,
-    TransactionLostError,
     may_pass,
 )
 from duesweep.queues.base import QueueSession
@@ -209,27 +208,27 @@ class _Batches:
         """Run a batch. Messages that it released get a batch of their own. Returns how many were
         claimed.
         """
-        job, before = self._job, self._account.claimed
-        self._in_hand, lost = batch, 0
+        before, clock = self._account.claimed, self._job.context.world.clock
+        self._in_hand = batch
         while self._in_hand:
-            try:
-                self._in_hand, lost = self._run(self._in_hand), 0
-            except TransactionLostError as error:
-                self._queue.rollback()
-                lost += 1
-                if lost > MAX_LOST_TRANSACTIONS:
-                    raise
-                # What went to RabbitMQ is sent again, and only this line says so.
-                _log.warning(
-                    "Slice %d of sweep %s claims a batch again: %s",
-                    self.slice_number,
-                    job.run.sweep_id,
-                    make_printable(str(error)),
-                )
-                job.context.world.clock.sleep(wait_seconds(lost, self._rng))
+            self._in_hand = try_again(
+                lambda: self._run(self._in_hand), self._undo_lost, clock, self._rng
+            )
             if self._in_hand:
                 collect_new()
         return self._account.claimed - before
+
+    def _undo_lost(self, reason: str) -> None:
+        """Be ready to claim the batch again whose transaction was lost."""
+        self._queue.rollback()
+        # What went to RabbitMQ is sent again, and only this line says so.
+        _log.warning(
+            "Slice %d of sweep %s claims a batch again: %s",
+            self.slice_number,
+            self._job.run.sweep_id,
+            make_printable(reason),
+        )
+        collect_new()
 
     def _run(self, keys: Sequence[str]) -> Sequence[str]:
         """Run a batch in one transaction. Returns the claim keys left for another batch."""
