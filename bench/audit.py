@@ -23,7 +23,7 @@ from duesweep import wiring
 from duesweep.demo.folder import clear_folder, lock_folder, write_config
 from duesweep.demo.messages import ENDPOINT
 from duesweep.demo.server import EmbeddedServer
-from duesweep.ledger.schemas import SWEEPS, TOMBSTONES
+from duesweep.ledger.rows import SWEEPS, TOMBSTONES
 from duesweep.sweep.engines import InProcessEngine
 from duesweep.sweep.sweep import sweep
 

@@ -14,8 +14,8 @@ from duesweep.core.message import first_type
 from duesweep.core.patterns import UnknownDestination, find_unknown
 from duesweep.core.replay import KeptMessage
 from duesweep.errors import ConfigError
+from duesweep.ledger.base import ENCLOSED_TYPES, Among, Between, Condition, LedgerRow
 from duesweep.ledger.ledger import Ledger
-from duesweep.ledger.reading import ENCLOSED_TYPES, Among, Between, Condition, LedgerRow
 
 _CHANGES = (ChangeKind.REPLAYED.value, ChangeKind.DISCARDED.value)
 _ROW = (

@@ -5,8 +5,8 @@ from datetime import datetime
 from typing import NamedTuple
 
 from duesweep.core.waiting import spellings
+from duesweep.ledger.base import Among, LedgerRow
 from duesweep.ledger.ledger import Ledger
-from duesweep.ledger.reading import Among, LedgerRow
 
 
 class Event(NamedTuple):

@@ -1,8 +1,8 @@
 """Whether a sweep met the objective `slo.lateness_seconds`."""
 
 from duesweep.errors import ConfigError, LedgerError
+from duesweep.ledger.base import Among, Condition
 from duesweep.ledger.opening import open_for_reading
-from duesweep.ledger.reading import Among, Condition
 from duesweep.stores.journal import SweepReport
 from duesweep.sweep.job import SweepContext
 

@@ -15,9 +15,8 @@ from duesweep.core.moment import Moment
 from duesweep.core.policy import BatchLimits
 from duesweep.core.waiting import spellings
 from duesweep.errors import UnreadableHeadersError
-from duesweep.ledger.identity import CHANGES
+from duesweep.ledger.base import CHANGES, Among, LedgerRow
 from duesweep.ledger.ledger import Ledger
-from duesweep.ledger.reading import Among, LedgerRow
 from duesweep.put_back import Refused, put_back
 from duesweep.steer import Tally, Work
 from duesweep.stores.steering import ChangesMessages

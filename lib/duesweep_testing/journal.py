@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from duesweep import tombstone
 from duesweep.core.account import SliceEnd
 from duesweep.core.change import Change
 from duesweep.core.message import Message
 from duesweep.core.outcome import Exhausted, Outcomes
 from duesweep.errors import MessageError, format_stack, type_name
+from duesweep.stores import tombstone
 from duesweep_testing.builders import ENDPOINT, DelayedRow
 
 

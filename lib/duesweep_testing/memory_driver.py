@@ -392,18 +392,6 @@ class MemoryDriverSession:
         page = self._store.changes[sweep_id][piece.first_id : piece.last_id + 1]
         return [_change_row(sweep_id, command, one) for one in page]
 
-    def exhausted_query(self, sweep_id: UUID, piece: ExhaustedPiece) -> str:  # noqa: ARG002 - the contract's
-        """Raises `ConfigError`, as all that is for Spark."""
-        return self.jdbc().url
-
-    def retries_query(self) -> str:
-        """Raises `ConfigError`, as all that is for Spark."""
-        return self.jdbc().url
-
-    def changes_query(self, sweep_id: UUID, piece: ExhaustedPiece) -> str:  # noqa: ARG002 - the contract's
-        """Raises `ConfigError`, as all that is for Spark."""
-        return self.jdbc().url
-
     def delete_settled(self, sweep_id: UUID) -> None:
         """Forget the sweep."""
         with self._store.changed:

@@ -14,7 +14,8 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from duesweep import Duesweep
 from duesweep.cli.app import main
-from duesweep.ledger.base import AppTransaction
+from duesweep.ledger import rows
+from duesweep.ledger.base import LedgerPiece
 from duesweep.ledger.opening import open_ledger
 from duesweep_testing.builders import delayed_row
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
@@ -241,8 +242,8 @@ def test_sweep_that_is_settled_in_part_is_not_judged(scene: Scene, capsys: Captu
         ledger = open_ledger(context.ledger_root, context.ledger_writer, None)
         session.close_sweep(run.sweep_id, abandoned=False, remaining=0)
         session.seal(run.sweep_id)
-        row = ledger.tables.rows(session, run.sweep_id).sweep(session.summary(run.sweep_id)[0])
-        ledger.append("sweeps", row, AppTransaction(run.sweep_id))
+        row = rows.sweep(session.summary(run.sweep_id)[0])
+        ledger.tables.append("sweeps", [LedgerPiece(row, run.sweep_id)])
 
         assert _audit(scene, capsys) == (0, {})
 

@@ -15,7 +15,7 @@ from duesweep.cli import commands
 from duesweep.cli.app import main
 from duesweep.core.message import MESSAGE_ID
 from duesweep.errors import LedgerError
-from duesweep.ledger.delta_rs.tables import DeltaRsTables
+from duesweep.ledger.delta_rs import DeltaRsTables
 from duesweep.stores.journal import SweepReport
 from duesweep_testing.builders import BODY, headers_text
 from support.endpoint import Endpoint

@@ -1,4 +1,4 @@
-"""Ledger tables that are lost, another ledger's, or older: none is created anew in silence."""
+"""Ledger tables that are lost, or another ledger's: none is created anew in silence."""
 
 import shutil
 from collections.abc import Iterator
@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 from duesweep.cli.app import main
 from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.errors import ConfigError
-from duesweep.ledger.identity import ID_PROPERTY, ROLE_PROPERTY, TABLES
+from duesweep.ledger.base import TABLES
+from duesweep.ledger.ledger import ID_PROPERTY, ROLE_PROPERTY
 from duesweep.ledger.opening import open_ledger
-from duesweep.ledger.spark.tables import SparkTables
-from duesweep.ledger.spark.types import SPARK_SCHEMAS
+from duesweep.ledger.spark import SPARK_SCHEMAS, SparkTables
 from duesweep.sweep.engines import Engine
 from duesweep.sweep.job import SweepContext
 from support.diagnosis import diagnosed
@@ -64,25 +64,11 @@ def _refused(engine: Engine, context: SweepContext, endpoint: Endpoint) -> str:
     return str(caught.value)
 
 
-def _old(spark: SparkSession, context: SweepContext) -> None:
-    """A ledger as the first versions made it: only `tombstones` has the id."""
-    tables = SparkTables(spark, context.ledger_root)
-    for name in TABLES:
-        keys = [ROLE_PROPERTY] if name == "tombstones" else [ROLE_PROPERTY, ID_PROPERTY]
-        listed = ", ".join(f"'{key}'" for key in keys)
-        spark.sql(f"ALTER TABLE {tables.table(name)} UNSET TBLPROPERTIES ({listed})")
-
-
-@pytest.mark.parametrize(
-    ("name", "age"),
-    [("tombstones", "new"), ("errors", "new"), ("tombstones", "old"), ("sweeps", "old")],
-)
+@pytest.mark.parametrize("name", ["tombstones", "errors"])
 def test_table_that_lost_its_log_is_named_and_the_way_out_leads_out(
-    name: str, age: str, spark: SparkSession, context: SweepContext, world: World
+    name: str, context: SweepContext, world: World
 ) -> None:
     engine, endpoint, ledger, capsys = world
-    if age == "old":
-        _old(spark, context)
     file = endpoint.config_file()
     shutil.rmtree(ledger.root / name / "_delta_log")
 
@@ -167,30 +153,19 @@ def test_table_in_the_place_of_another_is_named(
     assert "is the ledger's retries, but should be" in _refused(engine, context, endpoint)
 
 
-def test_ledger_of_the_first_version_is_adopted(
-    spark: SparkSession, engine: Engine, context: SweepContext, ledger: LedgerReader
-) -> None:
-    _old(spark, context)
-    of_root = open_ledger(context.ledger_root, context.ledger_writer, spark)
-    assert of_root.read().unmarked == ("errors", "retries", "sweeps")
-
-    assert run_sweep(context, engine).dispatched == 1
-
-    identity = of_root.read()
-    assert (identity.missing, identity.stray, identity.unmarked) == ((), (), ())
-    assert len(ledger.rows("sweeps")) == 3
-
-
 def test_ledger_without_a_column_takes_it(
     spark: SparkSession, engine: Engine, endpoint: Endpoint
 ) -> None:
     endpoint.set_up("Billing")
     endpoint.delay()
     context = endpoint.context()
+    ledger_id = open_ledger(context.ledger_root, context.ledger_writer, spark).create()
+    shutil.rmtree(Path(context.ledger_root) / "sweeps")
     sweeps = SparkTables(spark, context.ledger_root).table("sweeps")
     fields = [f for f in SPARK_SCHEMAS["sweeps"] if f.name != "left"]
     older = ", ".join(f"`{f.name}` {f.dataType.simpleString()}" for f in fields)
-    spark.sql(f"CREATE TABLE {sweeps} ({older}) USING delta")
+    ours = f"'{ID_PROPERTY}' = '{ledger_id}', '{ROLE_PROPERTY}' = 'sweeps'"
+    spark.sql(f"CREATE TABLE {sweeps} ({older}) USING delta TBLPROPERTIES ({ours})")
     spark.sql(f"INSERT INTO {sweeps} (sweep_id) VALUES ('older')")
 
     run_sweep(context, engine)

@@ -7,7 +7,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from duesweep.core.ledger_writer import LedgerWriter
-from duesweep.ledger.base import AppTransaction
+from duesweep.ledger import ledger as ledger_module
+from duesweep.ledger import rows
+from duesweep.ledger.base import LedgerPiece
 from duesweep.ledger.opening import open_ledger
 from duesweep.stores import sweeps
 from support.endpoint import Endpoint
@@ -120,11 +122,9 @@ def test_lost_race_of_two_appends_counts_once(
     sweep_id = dead.run.sweep_id
     with dead.context.store.open_driver() as session:
         session.close_sweep(sweep_id, abandoned=True, remaining=0)
-        rows = shared.tables.rows(session, sweep_id).sweep(session.summary(sweep_id)[0])
+        piece = LedgerPiece(rows.sweep(session.summary(sweep_id)[0]), sweep_id)
     with ThreadPoolExecutor(4) as pool:
-        appends = [
-            pool.submit(shared.append, "sweeps", rows, AppTransaction(sweep_id)) for _ in range(4)
-        ]
+        appends = [pool.submit(shared.tables.append, "sweeps", [piece]) for _ in range(4)]
         for append in appends:
             append.result(timeout=600)
 
@@ -134,13 +134,13 @@ def test_lost_race_of_two_appends_counts_once(
 SIZES = [1_000] * 7 + [9_000] + [1_000] * 3
 
 
-def _many_exhausted(endpoint: Endpoint, engine: str | None) -> tuple[Dead, dict[str, int]]:
+def _many_exhausted(endpoint: Endpoint) -> tuple[Dead, dict[str, int]]:
     """A dead sweep, and the first byte of each message that it exhausted."""
     endpoint.set_up()
     bodies = {endpoint.delay("Nowhere", body=bytes([n]) * size): n for n, size in enumerate(SIZES)}
     context = endpoint.context(retry__max_attempts=1)
     with context.store.open_driver() as session:
-        dead = Dead(context, dispatch_without_settling(context, session, engine))
+        dead = Dead(context, dispatch_without_settling(context, session))
     await_end(dead)
     return dead, bodies
 
@@ -155,7 +155,9 @@ def test_many_exhausted_messages_are_written_in_pieces_by_whoever_goes_on(
     spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sweeps, "_BYTES_PER_PIECE", 5_000)
-    dead, bodies = _many_exhausted(endpoint, "in-process")
+    # As if the pieces were too large to share a commit.
+    monkeypatch.setattr(ledger_module, "_BYTES_TOGETHER", 1)
+    dead, bodies = _many_exhausted(endpoint)
 
     # In turns, each killed after the first piece that it adds itself.
     for pieces, writer in enumerate(("delta-rs", "spark", "delta-rs"), start=1):
@@ -165,24 +167,3 @@ def test_many_exhausted_messages_are_written_in_pieces_by_whoever_goes_on(
 
     _assert_each_once(ledger, bodies)
     assert ledger.commits("errors") > 4
-
-
-def test_sweep_of_a_version_that_wrote_no_pieces_is_finished_as_it_began(
-    spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sweeps, "_BYTES_PER_PIECE", 5_000)
-    dead, bodies = _many_exhausted(endpoint, None)
-    with dead.context.store.open_driver() as session:
-        session.close_sweep(dead.run.sweep_id, abandoned=True, remaining=0)
-        session.seal(dead.run.sweep_id)
-        of_root = open_ledger(dead.context.ledger_root, dead.context.ledger_writer, spark)
-        session.bind(of_root.create())
-        (whole,) = session.exhausted(dead.run.sweep_id)
-        tombstones, _ = of_root.tables.rows(session, dead.run.sweep_id).exhausted(whole)
-        # It died here. Nothing was dispatched, so these were its first tombstones.
-        of_root.append("tombstones", tombstones, AppTransaction(dead.run.sweep_id, 1))
-    await_end(dead)
-
-    settle(spark, dead)
-
-    _assert_each_once(ledger, bodies)

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from duesweep.core.message import MESSAGE_ID
-from duesweep.ledger.schemas import SWEEPS
+from duesweep.ledger.rows import SWEEPS
 from duesweep.sweep.engines import InProcessEngine
 from duesweep.sweep.spark import SparkEngine
 from duesweep_testing.builders import BODY, MESSAGE_TYPE, DelayedRow, delayed_row

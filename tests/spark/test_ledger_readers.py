@@ -16,15 +16,14 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from duesweep.core.outcome import Delivered
 from duesweep.core.world import micros
-from duesweep.ledger.base import AppTransaction
-from duesweep.ledger.identity import TABLES
+from duesweep.ledger.base import TABLES, LedgerPiece
 from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.opening import open_ledger
-from duesweep.ledger.schemas import SCHEMAS
-from duesweep.ledger.spark.tables import TIMESTAMP_TYPE
+from duesweep.ledger.rows import SCHEMAS, dispatched
+from duesweep.ledger.spark import TIMESTAMP_TYPE
 from duesweep.stores.journal import Journal, JournalBatch
+from duesweep.stores.tombstone import encode
 from duesweep.sweep.spark import SparkEngine
-from duesweep.tombstone import encode
 from duesweep_testing.builders import Due, delayed_row, message
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
@@ -85,8 +84,8 @@ class _OneBatch:
 
 def _append_what_nobody_waits_for(ledger: Ledger) -> None:
     sweep_id = uuid4()
-    for rows in ledger.tables.rows(cast("Journal", _OneBatch()), sweep_id).dispatched():
-        ledger.append("tombstones", rows, AppTransaction(sweep_id))
+    for rows in dispatched(cast("Journal", _OneBatch()), sweep_id):
+        ledger.tables.append("tombstones", [LedgerPiece(rows, sweep_id)])
 
 
 def _by_spark(ledger: LedgerReader, name: str, columns: list[str]) -> _Values:

@@ -2,21 +2,17 @@
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from uuid import uuid4
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES
 from duesweep.errors import ConfigError
-from duesweep.ledger.base import AppTransaction
-from duesweep.ledger.delta_rs.rows import ArrowRows
-from duesweep.ledger.delta_rs.tables import DeltaRsTables
+from duesweep.ledger.base import COUNT, ENCLOSED_TYPES, Among, Between
+from duesweep.ledger.delta_rs import DeltaRsTables
 from duesweep.ledger.ledger import Ledger
-from duesweep.ledger.reading import COUNT, ENCLOSED_TYPES, Among, Between
-from duesweep.ledger.schemas import ERRORS
-from duesweep.ledger.spark.tables import SparkTables
+from duesweep.ledger.spark import SparkTables
+from support.ledger_reader import piece_of
 
 # In an hour that a clock of Berlin shows twice.
 _FAILED = datetime(2026, 10, 25, 0, 30, 0, 5, tzinfo=UTC)
@@ -26,21 +22,17 @@ _HOUR = timedelta(hours=1)
 def test_spark_reads_the_same_rows_as_delta_rs(spark: SparkSession, tmp_path: Path) -> None:
     by_delta_rs = Ledger(DeltaRsTables(str(tmp_path / "ledger")))
     by_delta_rs.create()
-    table = pa.Table.from_pylist(
-        [
-            {
-                "source": "a'b",
-                "message_key": f"{number}",
-                "last_failed_at": _FAILED + number * _HOUR,
-                "headers": {ENCLOSED_MESSAGE_TYPES: "Sales.Cancel", "x": None} if number else None,
-                "body": [b"\xff\x00", b"", None][number],
-            }
-            for number in range(3)
-        ],
-        ERRORS,
-    )
-    rows = ArrowRows(ERRORS, lambda: iter(table.to_batches()))
-    by_delta_rs.append("errors", rows, AppTransaction(uuid4()))
+    rows = [
+        {
+            "source": "a'b",
+            "message_key": f"{number}",
+            "last_failed_at": _FAILED + number * _HOUR,
+            "headers": {ENCLOSED_MESSAGE_TYPES: "Sales.Cancel", "x": None} if number else None,
+            "body": [b"\xff\x00", b"", None][number],
+        }
+        for number in range(3)
+    ]
+    by_delta_rs.tables.append("errors", [piece_of("errors", *rows)])
     by_spark = Ledger(SparkTables(spark, by_delta_rs.root))
     columns = ("message_key", "last_failed_at", "headers", "body", ENCLOSED_TYPES)
 

@@ -1,16 +1,18 @@
-"""What a test reads of a ledger, and what it has to hold."""
+"""What a test reads of a ledger, what it has to hold, and rows to append."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import UUID, uuid4
 
 import pyarrow as pa
 from chispa import assert_df_equality
 from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from duesweep.ledger.schemas import RETRIES, SCHEMAS
+from duesweep.ledger.base import LedgerPiece, Rows
+from duesweep.ledger.rows import RETRIES, SCHEMAS
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,14 @@ class LedgerReader:
     def commits(self, name: str) -> int:
         log = self.root / name / "_delta_log"
         return len(list(log.glob("*.json"))) if log.exists() else 0
+
+
+def piece_of(
+    name: str, *rows: Mapping[str, object], sweep_id: UUID | None = None, version: int = 1
+) -> LedgerPiece:
+    """Rows to append to a table."""
+    table = pa.Table.from_pylist([dict(row) for row in rows], SCHEMAS[name])
+    return LedgerPiece(Rows(table.to_batches), sweep_id or uuid4(), version)
 
 
 def retry_rows(counters: Mapping[str, Any], source: str) -> list[dict[str, Any]]:

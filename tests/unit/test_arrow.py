@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duesweep.arrow import make_column
+from duesweep.stores.tombstone import make_column
 
 _INT32, _INT64 = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
 # Lone surrogates have no bytes in UTF-8.
@@ -51,8 +51,8 @@ def test_value_that_does_not_fit_is_refused(value: Any) -> None:
 
 _WITHOUT_PANDAS = """
 import sys
-from duesweep.arrow import make_column
-from duesweep.ledger.schemas import SCHEMAS
+from duesweep.stores.tombstone import make_column
+from duesweep.ledger.rows import SCHEMAS
 fields = {field.name: field.type for schema in SCHEMAS.values() for field in schema}
 for name in fields.keys() - {"headers", "body"}:
     make_column([None, None], fields[name])

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from duesweep import tombstone
 from duesweep.core.fault_headers import EXCEPTION_TYPE, FAILED_QUEUE, UNREADABLE_HEADERS
 from duesweep.core.policy import BatchLimits, Retry
 from duesweep.errors import (
@@ -12,6 +11,7 @@ from duesweep.errors import (
     DuesweepError,
     RefusedMessageError,
 )
+from duesweep.stores import tombstone
 from duesweep_testing.builders import DelayedRow, delayed_row
 from duesweep_testing.journal import BatchEntry
 from support.dispatch_world import one, slice_end, world_of

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from duesweep import tombstone
 from duesweep.core.message import Message
 from duesweep.core.policy import CLAIM_SECONDS, BatchLimits
 from duesweep.core.world import SettableClock
 from duesweep.errors import (
     RefusedMessageError,
 )
+from duesweep.stores import tombstone
 from duesweep_testing.builders import BODY, DelayedRow, delayed_row
 from duesweep_testing.journal import BatchEntry
 from duesweep_testing.memory import MemoryStore

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 from duesweep.history import Event, read_history
+from duesweep.ledger.base import Among, Condition
 from duesweep.ledger.ledger import Ledger
-from duesweep.ledger.reading import Among, Condition
 
 FIRST = datetime(2026, 12, 1, 8, tzinfo=UTC)
 SOURCE = "orders"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from duesweep.core.outcome import Delivered
 from duesweep.core.world import micros
-from duesweep.tombstone import decode, encode, measure_lateness, schema
+from duesweep.stores.tombstone import decode, encode, measure_lateness, schema
 from duesweep_testing.builders import BODY, DUE, MESSAGE_TYPE, DelayedRow, delayed_row, message
 
 NOW = DUE + timedelta(seconds=90, microseconds=1_999)

@@ -9,8 +9,12 @@ from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.errors import ConfigError
 from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.locations import is_path, local_folder
-from duesweep.ledger.opening import open_for_reading, open_ledger
-from duesweep.ledger.writers import can_delta_rs_reach, resolve_writer
+from duesweep.ledger.opening import (
+    can_delta_rs_reach,
+    open_for_reading,
+    open_ledger,
+    resolve_writer,
+)
 from duesweep.sweep.job import SweepContext
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from duesweep import config as configuration
 from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.core.pauses import Pause
 from duesweep.errors import Problem, StoreError
-from duesweep.ledger.writers import resolve_writer
+from duesweep.ledger.opening import resolve_writer
 from duesweep.report.idle import NextDue
 from duesweep.stores.abilities import KnowsNextDue, NoticesTables, SkipsHeld, refuse_outdated
 from duesweep.stores.base import DriverSession

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 from duesweep.errors import ConfigError
 from duesweep.ledger import locations
-from duesweep.ledger.identity import CHANGES, TABLES
-from duesweep.ledger.writers import require_delta_rs_root
+from duesweep.ledger.base import CHANGES, TABLES
+from duesweep.ledger.opening import require_delta_rs_root
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,6 +22,6 @@ def read_table(root: str, name: str, spark: "SparkSession | None") -> Any:
     if spark is not None:
         return spark.read.table(locations.table_name(root, name))
     require_delta_rs_root(root)
-    from duesweep.ledger.delta_rs.tables import DeltaRsTables  # noqa: PLC0415 - slow to load
+    from duesweep.ledger.delta_rs import DeltaRsTables  # noqa: PLC0415 - slow to load
 
     return DeltaRsTables(root).arrow(name)

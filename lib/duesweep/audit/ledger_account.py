@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from duesweep.core.audit import SWEEP_NUMBERS, AuditCheck, Suspect, SweepFacts
 from duesweep.core.change import ChangeKind
+from duesweep.ledger.base import COUNT, Among, Between, Condition, LedgerRow
 from duesweep.ledger.ledger import Ledger
-from duesweep.ledger.reading import COUNT, Among, Between, Condition, LedgerRow
 
 # More sweeps are chosen here, and not by the storage.
 _MOST_NAMED = 1_000

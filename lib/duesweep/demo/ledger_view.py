@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from duesweep.core.address import TableName
-from duesweep.ledger.spark.tables import SparkTables
+from duesweep.ledger.spark import SparkTables
 
 # The width of tables that are printed into a file.
 _WIDTH = 118

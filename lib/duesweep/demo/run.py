@@ -32,7 +32,7 @@ from duesweep.demo.stage import (
 )
 from duesweep.drivers.spark import spark_session
 from duesweep.errors import ExitCode
-from duesweep.ledger.spark.tables import SparkTables
+from duesweep.ledger.spark import SparkTables
 from duesweep.report.progress import configure_logging, create_watch
 from duesweep.report.summary import print_summary
 from duesweep.stores.journal import SweepSummary

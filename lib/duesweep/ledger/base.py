@@ -1,26 +1,88 @@
-"""The contract of a ledger's writer: how its tables are read, created and written.
+"""The contract of a ledger's writer: how its tables are created, written, read and kept small.
 
 There are two, and each continues what the other wrote: delta-rs, which needs no JVM, and Spark.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from uuid import UUID
 
-from duesweep.ledger.identity import LedgerTableFacts
-from duesweep.ledger.reading import Condition, LedgerRow
-from duesweep.ledger.upkeep import LedgerUpkeep
-from duesweep.stores.journal import ExhaustedPiece, Journal, SweepSummary
+from duesweep.core.message import ENCLOSED_MESSAGE_TYPES
 
-# A table's rows as its writer takes them: a DataFrame, or what delta-rs reads as Arrow.
-Rows = Any
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# The first table is created first, and its id is the ledger's id.
+TABLES = ("tombstones", "errors", "retries", "sweeps")
+# Created by the first command that needs it. From then on, a property of the first table says that
+# it has to be there.
+CHANGES = "changes"
+
+# A row that was read: columns by their names, as Python's values. Instants are aware, headers are a
+# dict.
+LedgerRow = dict[str, Any]
+# May be asked for as a column of tables with headers: the header of that name, or NULL. All headers
+# of many rows would take much memory.
+ENCLOSED_TYPES = ENCLOSED_MESSAGE_TYPES
+# The column that has the number of rows, where equal rows are counted.
+COUNT = "rows"
 
 
-class AppTransaction(NamedTuple):
-    """A piece of a sweep or command. Delta records it with the commit, as (appId, version), and so
+class Among(NamedTuple):
+    """The column has one of the values."""
+
+    column: str
+    values: Sequence[str]
+
+
+class Between(NamedTuple):
+    """The column is an instant from `start` (included) to `end` (not included); None: no limit."""
+
+    column: str
+    start: datetime | None = None
+    end: datetime | None = None
+
+
+# All of them have to hold. The storage skips what statistics say cannot fit.
+Condition = Among | Between
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerTableFacts:
+    """What is at the location of the table `name`. `properties` None: no Delta table; then
+    `holds_data` says whether there are data files without a log.
+    """
+
+    name: str
+    location: str
+    properties: Mapping[str, str] | None = None
+    holds_data: bool = False
+
+
+class TableSize(NamedTuple):
+    """The data files of a table's current version, and their bytes."""
+
+    files: int = 0
+    bytes: int = 0
+
+
+class Rows(NamedTuple):
+    """Rows of a table, as Arrow, which can be read more than once. They take about so many `bytes`;
+    0: not known.
+    """
+
+    batches: "Callable[[], Iterable[pa.RecordBatch]]"
+    bytes: int = 0
+
+
+class LedgerPiece(NamedTuple):
+    """Rows of a sweep or command. Delta records it with the commit, as (appId, version), and so
     each table takes each piece once: https://github.com/delta-io/delta/blob/master/PROTOCOL.md
     """
 
+    rows: Rows
     sweep_id: UUID
     version: int = 1
     part: str = ""
@@ -31,38 +93,11 @@ class AppTransaction(NamedTuple):
         return f"{self.sweep_id}/{self.part}" if self.part else str(self.sweep_id)
 
 
-class SweepRows(Protocol):
-    """The rows of one sealed sweep or command for each table. Read again, they come in the same
-    pieces.
-    """
-
-    def dispatched(self) -> Iterator[Rows]:
-        """`tombstones` of what was dispatched, in pieces that fit the driver's memory."""
-        ...
-
-    def exhausted(self, piece: ExhaustedPiece) -> tuple[Rows, Rows]:
-        """A piece of what was exhausted: for `tombstones`, and whole for `errors`."""
-        ...
-
-    def changes(self, piece: ExhaustedPiece) -> tuple[Rows, Rows]:
-        """A piece of what a command changed: for `tombstones`, only what was cancelled, and for
-        `changes`. Only if the journal is a `CommandJournal`.
-        """
-        ...
-
-    def retries(self) -> Rows:
-        """`retries`: the source's messages that failed and are still in the store."""
-        ...
-
-    def sweep(self, summary: SweepSummary) -> Rows:
-        """`sweeps`: the one row."""
-        ...
-
-
 class LedgerTables(Protocol):
     """The tables under one root, which is a path (with a `/` or a scheme) or a catalog schema.
 
-    Raises `LedgerError` where the storage or the writer fails, `ConfigError` for a wrong root.
+    Where another process commits at the same time, a writer tries again. Raises `LedgerError` where
+    the storage or the writer fails, `ConfigError` for a wrong root.
     """
 
     @property
@@ -82,18 +117,14 @@ class LedgerTables(Protocol):
         """Add properties to a table."""
         ...
 
-    def append(self, name: str, rows: Rows, transaction: AppTransaction) -> None:
-        """Append rows, once a transaction. Adds columns that the table lacks."""
+    def append(self, name: str, pieces: Sequence[LedgerPiece]) -> None:
+        """Append those of the pieces that the table does not have yet, in one commit where the
+        writer can. Pieces of the same id count up. Adds columns that the table lacks.
+        """
         ...
 
-    def replace_source(
-        self, name: str, rows: Rows, source: str, transaction: AppTransaction
-    ) -> None:
-        """Replace the rows of one source, once a transaction."""
-        ...
-
-    def rows(self, journal: Journal, sweep_id: UUID) -> SweepRows:
-        """The rows of a sweep, as `append` takes them."""
+    def replace_source(self, name: str, source: str, piece: LedgerPiece) -> None:
+        """Replace the rows of one source, unless the table has the piece already."""
         ...
 
     def read(
@@ -110,6 +141,20 @@ class LedgerTables(Protocol):
         """
         ...
 
-    def upkeep(self) -> LedgerUpkeep:
-        """The upkeep of the same tables."""
+    def size(self, name: str) -> TableSize | None:
+        """How large the table is; None: there is none."""
+        ...
+
+    def remove(self, name: str, source: str, column: str, before: datetime) -> int:
+        """Remove a source's rows whose instant is before this one; how many."""
+        ...
+
+    def compact(self, name: str) -> int:
+        """Write small files together into larger ones; how many small ones there were."""
+        ...
+
+    def vacuum(self, name: str, days: int) -> int | None:
+        """Delete files that no version of the last `days` needs, and log entries that have expired;
+        how many files. None: the writer does not tell.
+        """
         ...

@@ -1,8 +1,10 @@
 """The ledger: which tables it has, whose they are, and the writing of sweeps and commands, once."""
 
+import json
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,27 +12,32 @@ from typing import NamedTuple
 from uuid import UUID
 
 from duesweep.core.change import CommandName, UnsettledCommand
-from duesweep.core.format import FORMAT_MARK
+from duesweep.core.format import FORMAT_MARK, unknown_format
 from duesweep.core.patience import NO_PATIENCE, Patience
-from duesweep.errors import LedgerError
+from duesweep.errors import ConfigError, LedgerError
 from duesweep.ledger import locations
-from duesweep.ledger.base import AppTransaction, LedgerTables, Rows, SweepRows
-from duesweep.ledger.identity import (
+from duesweep.ledger.base import (
     CHANGES,
-    CHANGES_PROPERTY,
-    FORMAT_PROPERTY,
-    ID_PROPERTY,
-    ROLE_PROPERTY,
     TABLES,
-    Identity,
-    identify,
-    kept_from,
-    kept_from_property,
-    requires_changes,
+    Condition,
+    LedgerPiece,
+    LedgerRow,
+    LedgerTableFacts,
+    LedgerTables,
 )
-from duesweep.ledger.reading import Condition, LedgerRow
 from duesweep.stores.journal import ExhaustedPiece, Journal, SweepSummary
 from duesweep.stores.steering import CommandJournal
+
+# Properties of each table: the ledger's id, and the table's name, by which a copy of another table
+# is told.
+ID_PROPERTY = "duesweep.ledgerId"
+ROLE_PROPERTY = "duesweep.table"
+# Properties of the first table. There is a table `changes`:
+_CHANGES_PROPERTY = "duesweep.hasChanges"
+# The format of all tables, see `core/format.py`.
+_FORMAT_PROPERTY = "duesweep.format"
+# JSON: the sources of which rows before an instant were removed.
+_KEPT_FROM_PROPERTY = "duesweep.keptFrom"
 
 TRANSACTION_RETENTION_DAYS = 90
 # Longer than settle relies on, since two clocks are compared.
@@ -38,14 +45,85 @@ _RETENTION = f"interval {TRANSACTION_RETENTION_DAYS + 10} days"
 # Statistics only of columns by which a reader can skip files. For random ids they only cost time.
 _STATISTICS = "delta.dataSkippingStatsColumns"
 _SKIPPED_BY = "sweep_id,source,due,dispatched_at"
+# Pieces are written together until they are so large. One of them may take 150 MB.
+_BYTES_TOGETHER = 4_000_000
 
 
-class _Piece(NamedTuple):
-    """Rows for one table, which it takes once; `replaces`: instead of those it has of a source."""
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """`ledger_id` None: there is no ledger. `missing` are the names of tables that do not exist.
+    `stray` are the locations of tables with data but no log. `has_changes`: the table `changes`
+    belongs to the ledger.
+    """
+
+    ledger_id: UUID | None
+    missing: tuple[str, ...] = ()
+    stray: tuple[str, ...] = ()
+    has_changes: bool = False
+
+    def refuse_stray(self) -> None:
+        """Raise `ConfigError` where a new table would take in data files that are there already."""
+        if self.stray:
+            raise ConfigError(
+                f"There are data files without a Delta log at {', '.join(self.stray)}",
+                advice=(
+                    "restore the _delta_log from a backup, or move the data away and, if the "
+                    "journal is bound to a ledger, run the command `setup --rebind`"
+                ),
+            )
+
+    def refuse_incomplete(self, root: str) -> None:
+        """Raise `ConfigError` where a ledger in use has lost tables."""
+        self.refuse_stray()
+        if self.ledger_id is not None and self.missing:
+            lost = ("the table " if len(self.missing) == 1 else "the tables ") + ", ".join(
+                self.missing
+            )
+            raise ConfigError(
+                f"The ledger {self.ledger_id} at {root} has lost {lost}",
+                advice=(
+                    "restore that from a backup, or, if it is gone for good, run the command "
+                    "`setup --rebind`, and the next sweep creates it anew, empty"
+                ),
+            )
+
+
+def identify(tables: Iterable[LedgerTableFacts]) -> Identity:
+    """The ledger of these tables; `ConfigError` where a table is not of this ledger, or the ledger
+    is newer than this version knows.
+    """
+    ids: dict[str, UUID] = {}
+    missing, stray = [], []
+    has_changes = False
+    for table in tables:
+        mark = (table.properties or {}).get(_FORMAT_PROPERTY)
+        if newer := unknown_format(f"The ledger's table at {table.location}", mark):
+            raise ConfigError.of([newer])
+        has_changes = has_changes or _requires_changes(table)
+        if table.properties is not None:
+            ids[table.location] = _id_of(table, table.properties)
+        else:
+            missing.append(table.name)
+            if table.holds_data:
+                stray.append(table.location)
+    if len(set(ids.values())) > 1:
+        listed = ", ".join(f"{location} is of ledger {one}" for location, one in ids.items())
+        raise ConfigError(
+            f"Tables of different ledgers are under one root: {listed}",
+            advice=(
+                "move the tables that do not belong there, or set ledger.root to a folder or "
+                "schema of its own"
+            ),
+        )
+    ledger_id = next(iter(ids.values()), None)
+    return Identity(ledger_id, tuple(missing), tuple(stray), has_changes)
+
+
+class _Write(NamedTuple):
+    """A piece for a table; `replaces`: instead of the rows that the table has of a source."""
 
     table: str
-    rows: Rows
-    transaction: AppTransaction
+    piece: LedgerPiece
     replaces: str | None = None
 
 
@@ -69,7 +147,7 @@ class Ledger:
         # In parallel: each read mostly waits for a log.
         with ThreadPoolExecutor(len(TABLES)) as pool:
             found = list(pool.map(self.tables.facts, TABLES))
-        if any(map(requires_changes, found)):
+        if any(map(_requires_changes, found)):
             found.append(self.tables.facts(CHANGES))
         return identify(found)
 
@@ -95,35 +173,17 @@ class Ledger:
                     self._create(name, identity.ledger_id)
         return identity.ledger_id
 
-    def _require_changes(self) -> None:
-        """Create the table `changes`, unless the ledger has it. The caller holds the lock."""
-        identity = self.read()
-        if identity.has_changes:
-            return
-        there = self.tables.facts(CHANGES)
-        # Data of others, or another ledger's table: the ledger must not take it over.
-        identify([self.tables.facts(TABLES[0]), there]).refuse_stray()
-        if there.properties is None:
-            self._create(CHANGES, identity.ledger_id)
-        # Last: if this dies before, the next one finds the table and goes on here.
-        self.tables.set_properties(TABLES[0], {CHANGES_PROPERTY: "true"})
-
-    def mark(self, identity: Identity, patience: Patience) -> None:
-        """Give the ledger's id to tables of older versions, which gave it to `tombstones` only."""
-        with self.lock_for_writing(patience):
-            for name in identity.unmarked:
-                self.tables.set_properties(name, _id_properties(name, identity.ledger_id))
-
     def kept_from(self, source: str) -> datetime | None:
         """From when on the ledger has all rows of a source; None: it has all there were."""
-        return kept_from(self.tables.facts(TABLES[0])).get(source)
+        return self._kept_from().get(source)
 
     def keep_from(self, source: str, moment: datetime) -> None:
         """Note that a source's rows before `moment` are about to be removed. The caller holds the
         lock. Raises `LedgerError` where another process notes something at the same time.
         """
-        kept = kept_from(self.tables.facts(TABLES[0])) | {source: moment}
-        self.tables.set_properties(TABLES[0], kept_from_property(kept))
+        kept = self._kept_from() | {source: moment}
+        text = json.dumps({source: moment.isoformat() for source, moment in kept.items()})
+        self.tables.set_properties(TABLES[0], {_KEPT_FROM_PROPERTY: text})
         if self.kept_from(source) != moment:
             raise LedgerError(
                 f"Another process changed the ledger at {self.root}; no rows were removed",
@@ -153,21 +213,9 @@ class Ledger:
         The journal is read before the lock is taken: its server may not answer, and other sources
         write to the same ledger. Raises `LedgerLockedError` once patience is at its end.
         """
-        sweep_id = UUID(summary.sweep_id)
-        rows = self.tables.rows(journal, sweep_id)
-        ready = [_Piece("sweeps", rows.sweep(summary), AppTransaction(sweep_id))]
-        if retries_changed:
-            only = AppTransaction(sweep_id)
-            ready.append(_Piece("retries", rows.retries(), only, replaces=journal.source))
-        before = 0
-        for before, dispatched in enumerate(rows.dispatched(), start=1):
-            ready.append(_Piece("tombstones", dispatched, AppTransaction(sweep_id, before)))
-            self._write_together(ready, patience)
-            ready = []
-        for pieces in _exhausted(rows, exhausted, AppTransaction(sweep_id, before + 1)):
-            self._write_together([*ready, *pieces], patience)
-            ready = []
-        self._write_together(ready, patience)
+        writes = _writes_of(journal, summary, exhausted, retries_changed=retries_changed)
+        for together in _groups(writes):
+            self._write(together, patience)
 
     def write_command(
         self,
@@ -179,50 +227,22 @@ class Ledger:
         """Write all that a sealed command did; what the tables have of it already stays as it is.
         A command has no row in `sweeps`.
         """
+        from duesweep.ledger import rows  # noqa: PLC0415 - see `_writes_of`
+
         changes = journal.changes(sweep_id)
         if not changes:
             return
         with self.lock_for_writing(patience):
             self._require_changes()
-        rows, only = self.tables.rows(journal, sweep_id), AppTransaction(sweep_id)
         for number, piece in enumerate(changes, start=1):
-            tombstones, changed = rows.changes(piece)
-            transaction = AppTransaction(sweep_id, number)
+            tombstones, changed = rows.changes(journal, sweep_id, piece)
             if command.command.name is CommandName.CANCEL:
-                self._write_together([_Piece("tombstones", tombstones, transaction)], patience)
-            self._write_together([_Piece(CHANGES, changed, transaction)], patience)
+                cancelled = LedgerPiece(tombstones, sweep_id, number)
+                self._write([_Write("tombstones", cancelled)], patience)
+            self._write([_Write(CHANGES, LedgerPiece(changed, sweep_id, number))], patience)
         if command.attempts_changed:
-            retries = _Piece("retries", rows.retries(), only, replaces=journal.source)
-            self._write_together([retries], patience)
-
-    def append(self, name: str, rows: Rows, transaction: AppTransaction) -> None:
-        """Append a piece of a sweep's rows, once; pieces count up from 1. The caller holds the
-        lock.
-        """
-        self.tables.append(name, rows, transaction)
-
-    def replace_source(
-        self, name: str, rows: Rows, source: str, transaction: AppTransaction
-    ) -> None:
-        """Replace the rows of one source, once. The caller holds the lock."""
-        self.tables.replace_source(name, rows, source, transaction)
-
-    def _write_together(self, pieces: Sequence[_Piece], patience: Patience) -> None:
-        """Write pieces of different tables under one lock. Their order does not matter: if this
-        dies, the next settler writes what is missing.
-        """
-        if not pieces:
-            return
-        # In parallel, because a commit is mostly waiting.
-        with self.lock_for_writing(patience), ThreadPoolExecutor(len(pieces)) as pool:
-            for written in [pool.submit(self._write, piece) for piece in pieces]:
-                written.result()
-
-    def _write(self, piece: _Piece) -> None:
-        if piece.replaces is None:
-            self.append(piece.table, piece.rows, piece.transaction)
-        else:
-            self.replace_source(piece.table, piece.rows, piece.replaces, piece.transaction)
+            retries = LedgerPiece(rows.retries(journal), sweep_id)
+            self._write([_Write("retries", retries, replaces=journal.source)], patience)
 
     def rows(
         self, name: str, columns: Sequence[str], *conditions: Condition
@@ -236,6 +256,40 @@ class Ledger:
         """How many rows have the same values in these columns; see `LedgerTables.count`."""
         return self.tables.count(name, columns, conditions, least)
 
+    def _write(self, writes: Sequence[_Write], patience: Patience) -> None:
+        """Write pieces of several tables under one lock. Their order does not matter: if this dies,
+        the next settler writes what is missing.
+        """
+        appended: defaultdict[str, list[LedgerPiece]] = defaultdict(list)
+        for write in writes:
+            if write.replaces is None:
+                appended[write.table].append(write.piece)
+        # In parallel, because a commit is mostly waiting.
+        with self.lock_for_writing(patience), ThreadPoolExecutor(len(TABLES)) as pool:
+            written: list[Future[None]] = [
+                pool.submit(self.tables.append, name, pieces) for name, pieces in appended.items()
+            ]
+            written += [
+                pool.submit(self.tables.replace_source, write.table, write.replaces, write.piece)
+                for write in writes
+                if write.replaces is not None
+            ]
+            for each in written:
+                each.result()
+
+    def _require_changes(self) -> None:
+        """Create the table `changes`, unless the ledger has it. The caller holds the lock."""
+        identity = self.read()
+        if identity.has_changes:
+            return
+        there = self.tables.facts(CHANGES)
+        # Data of others, or another ledger's table: the ledger must not take it over.
+        identify([self.tables.facts(TABLES[0]), there]).refuse_stray()
+        if there.properties is None:
+            self._create(CHANGES, identity.ledger_id)
+        # Last: if this dies before, the next one finds the table and goes on here.
+        self.tables.set_properties(TABLES[0], {_CHANGES_PROPERTY: "true"})
+
     def _read_creatable(self) -> Identity:
         identity = self.read()
         identity.refuse_stray()
@@ -245,27 +299,84 @@ class Ledger:
         folder = locations.local_folder(self.root)
         if folder is not None:
             locations.clear_leftovers(folder / name)
-        properties = {"delta.setTransactionRetentionDuration": _RETENTION}
-        properties |= _id_properties(name, ledger_id)
+        properties = {
+            "delta.setTransactionRetentionDuration": _RETENTION,
+            ID_PROPERTY: str(ledger_id),
+            ROLE_PROPERTY: name,
+        }
         if name == TABLES[0]:
-            properties |= {_STATISTICS: _SKIPPED_BY, FORMAT_PROPERTY: FORMAT_MARK}
+            properties |= {_STATISTICS: _SKIPPED_BY, _FORMAT_PROPERTY: FORMAT_MARK}
         self.tables.create(name, properties)
 
+    def _kept_from(self) -> dict[str, datetime]:
+        properties = self.tables.facts(TABLES[0]).properties or {}
+        found = json.loads(properties.get(_KEPT_FROM_PROPERTY, "{}"))
+        return {source: datetime.fromisoformat(moment) for source, moment in found.items()}
 
-def _id_properties(name: str, ledger_id: UUID | None) -> Mapping[str, str]:
-    return {ID_PROPERTY: str(ledger_id), ROLE_PROPERTY: name}
 
+def _writes_of(
+    journal: Journal,
+    summary: SweepSummary,
+    exhausted: Sequence[ExhaustedPiece],
+    *,
+    retries_changed: bool,
+) -> Iterator[_Write]:
+    """All pieces of a sweep, always the same. Their ids and numbers are for ever, because tables
+    know by them what they have.
 
-def _exhausted(
-    rows: SweepRows, pieces: Sequence[ExhaustedPiece], only: AppTransaction
-) -> Iterator[tuple[_Piece, _Piece]]:
-    """What a sweep exhausted, for `tombstones` and `errors`. A single piece has the transactions
-    that versions without pieces gave it (`only`, in `tombstones`). Several are counted by
-    themselves: then an older version that goes on with the sweep does not take the first for all.
+    What a sweep exhausted is counted by itself, except for a single piece, which has the sweep's
+    own transactions: in `tombstones` the next one after those of what was dispatched.
     """
-    for number, piece in enumerate(pieces, start=1):
-        of_errors = of_tombstones = AppTransaction(only.sweep_id, number, "exhausted")
-        if len(pieces) == 1:
-            of_errors, of_tombstones = AppTransaction(only.sweep_id), only
-        tombstones, errors = rows.exhausted(piece)
-        yield _Piece("tombstones", tombstones, of_tombstones), _Piece("errors", errors, of_errors)
+    # Loads pyarrow, which idle sweeps do not need.
+    from duesweep.ledger import rows  # noqa: PLC0415
+
+    sweep_id = UUID(summary.sweep_id)
+    yield _Write("sweeps", LedgerPiece(rows.sweep(summary), sweep_id))
+    if retries_changed:
+        retries = LedgerPiece(rows.retries(journal), sweep_id)
+        yield _Write("retries", retries, replaces=journal.source)
+    number = 0
+    for number, dispatched in enumerate(rows.dispatched(journal, sweep_id), start=1):
+        yield _Write("tombstones", LedgerPiece(dispatched, sweep_id, number))
+    for of_exhausted, piece in enumerate(exhausted, start=1):
+        tombstones, errors = rows.exhausted(journal, sweep_id, piece)
+        if len(exhausted) == 1:
+            yield _Write("tombstones", LedgerPiece(tombstones, sweep_id, number + 1))
+            yield _Write("errors", LedgerPiece(errors, sweep_id))
+        else:
+            part = (sweep_id, of_exhausted, "exhausted")
+            yield _Write("tombstones", LedgerPiece(tombstones, *part))
+            yield _Write("errors", LedgerPiece(errors, *part))
+
+
+def _groups(writes: Iterable[_Write]) -> Iterator[Sequence[_Write]]:
+    """Pieces to write together, so that small ones share a commit."""
+    group: list[_Write] = []
+    for write in writes:
+        group.append(write)
+        if sum(one.piece.rows.bytes for one in group) >= _BYTES_TOGETHER:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+def _requires_changes(table: LedgerTableFacts) -> bool:
+    """Whether this table says that the ledger has the table `changes`, too."""
+    return _CHANGES_PROPERTY in (table.properties or {})
+
+
+def _id_of(table: LedgerTableFacts, properties: Mapping[str, str]) -> UUID:
+    try:
+        ledger_id, role = UUID(properties[ID_PROPERTY]), properties[ROLE_PROPERTY]
+    except (KeyError, ValueError) as error:
+        raise ConfigError(
+            f"{table.location} is not a table of a duesweep ledger",
+            advice="set ledger.root to a folder or schema of its own",
+        ) from error
+    if role != table.name:
+        raise ConfigError(
+            f"The table at {table.location} is the ledger's {role}, but should be {table.name}",
+            advice="move it to its own location",
+        )
+    return ledger_id

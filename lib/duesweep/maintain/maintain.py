@@ -13,10 +13,8 @@ from typing import Protocol
 from duesweep.core.patience import Patience
 from duesweep.core.retention import cut_before
 from duesweep.errors import ConfigError
-from duesweep.ledger.identity import CHANGES, TABLES
+from duesweep.ledger.base import CHANGES, TABLES, Among, TableSize
 from duesweep.ledger.ledger import Ledger
-from duesweep.ledger.reading import Among
-from duesweep.ledger.upkeep import LedgerUpkeep, TableSize
 from duesweep.maintain.report import MaintainReport, TableReport
 from duesweep.stores.auditing import CanBeAudited
 from duesweep.stores.base import DriverSession
@@ -55,13 +53,12 @@ def maintain(session: Maintained, ledger: Ledger, rules: Rules) -> MaintainRepor
     settled = _settle(session, ledger)
     counters = _remove_counters(session, ledger)
     cut = _cut(session.source, ledger, rules)
-    upkeep = ledger.tables.upkeep()
     return MaintainReport(
         source=session.source,
         settled=settled,
         counters=counters,
         kept_from=ledger.kept_from(session.source),
-        tables=list(_tables(session.source, ledger, upkeep, rules, cut=cut)),
+        tables=list(_tables(session.source, ledger, rules, cut=cut)),
         dropped=dropped,
         forgotten=_forget(session.upkeep(), rules),
     )
@@ -100,21 +97,22 @@ def _cut(source: str, ledger: Ledger, rules: Rules) -> datetime | None:
 
 
 def _tables(
-    source: str, ledger: Ledger, upkeep: LedgerUpkeep, rules: Rules, *, cut: datetime | None
+    source: str, ledger: Ledger, rules: Rules, *, cut: datetime | None
 ) -> Iterator[TableReport]:
+    tables = ledger.tables
     for name in (*TABLES, CHANGES):
-        before = upkeep.size(name)
+        before = tables.size(name)
         if before is None:
             continue
         removed = 0
         if cut is not None and name in _AGING:
             with ledger.lock_for_writing(Patience(_LOCK_SECONDS)):
-                removed = upkeep.remove(name, source, _AGING[name], cut)
+                removed = tables.remove(name, source, _AGING[name], cut)
         with ledger.lock_for_writing(Patience(_LOCK_SECONDS)):
-            compacted = upkeep.compact(name)
+            compacted = tables.compact(name)
         with ledger.lock_for_writing(Patience(_LOCK_SECONDS)):
-            vacuumed = upkeep.vacuum(name, rules.vacuum_days)
-        after = upkeep.size(name) or TableSize()
+            vacuumed = tables.vacuum(name, rules.vacuum_days)
+        after = tables.size(name) or TableSize()
         yield TableReport(name, before, after, removed, compacted, vacuumed)
 
 

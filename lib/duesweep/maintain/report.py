@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from duesweep.ledger.upkeep import TableSize
+from duesweep.ledger.base import TableSize
 from duesweep.stores.upkeep import DroppedSource
 
 

@@ -6,8 +6,8 @@ from itertools import islice
 
 from duesweep.core.error_rows import ErrorFilter, ErrorGroups
 from duesweep.exhausted import ExhaustedMessages
+from duesweep.ledger.base import Among, Between, Condition, LedgerRow
 from duesweep.ledger.ledger import Ledger
-from duesweep.ledger.reading import Among, Between, Condition, LedgerRow
 from duesweep.page.facts import Failing, History, SweepLine
 from duesweep.page.steps import TimeSteps, lateness_steps
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from duesweep.core.error_rows import ErrorGroup, ErrorId, ErrorRow
 from duesweep.exhausted import Fate
-from duesweep.ledger.reading import LedgerRow
+from duesweep.ledger.base import LedgerRow
 from duesweep.report.bodies import view_body
 from duesweep.report.quantities import size_text, time_text
 from duesweep.report.tables import Cell, Column, Row

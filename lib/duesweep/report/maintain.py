@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from duesweep.ledger.upkeep import TableSize
+from duesweep.ledger.base import TableSize
 from duesweep.maintain.report import MaintainReport, TableReport
 from duesweep.report.quantities import count_text, size_text, time_text
 from duesweep.report.tables import Column, Row

@@ -16,7 +16,7 @@ from duesweep.core.message import Message
 from duesweep.core.outcome import Outcomes
 from duesweep.core.policy import Slicing
 from duesweep.errors import Problem
-from duesweep.stores.journal import Journal
+from duesweep.stores.journal import JdbcSource, Journal
 from duesweep.stores.values import (
     Claim,
     Excluded,
@@ -145,6 +145,10 @@ class DriverSession(Journal, Protocol):
 
     def claim_keys(self, plan: Slices, number: int) -> Iterable[Any]:
         """The rows of one slice of `plan.claim_keys_query`, read by this session."""
+        ...
+
+    def jdbc(self) -> JdbcSource:
+        """How Spark reads `plan.claim_keys_query`."""
         ...
 
     def count_pending(self, horizon: Horizon, most: int | None = None) -> int:

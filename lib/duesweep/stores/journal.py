@@ -103,7 +103,7 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class JournalBatch:
-    """What one batch delivered: an Arrow IPC stream, see `duesweep.tombstone`."""
+    """What one batch delivered: an Arrow IPC stream, see `duesweep.stores.tombstone`."""
 
     sweep_id: UUID
     outcomes: bytes
@@ -185,20 +185,16 @@ class Journal(Protocol):
         """What a sealed sweep exhausted, in pieces bounded in memory; always the same pieces."""
         ...
 
-    def exhausted_query(self, sweep_id: UUID, piece: ExhaustedPiece) -> str:
-        """The SQL of a piece's messages, for JDBC; times in microseconds."""
-        ...
-
-    def retries_query(self) -> str:
-        """The SQL of the source's retry counters, for JDBC; times in microseconds."""
-        ...
-
     def exhausted_rows(self, sweep_id: UUID, piece: ExhaustedPiece) -> Sequence[Any]:
-        """The rows of `exhausted_query`, read by this session."""
+        """The messages of a piece. They have the columns of the ledger's `tombstones` and `errors`
+        that are not the same in all rows; headers are text, instants microseconds.
+        """
         ...
 
     def retries_rows(self, most: int) -> Iterator[Sequence[Any]]:
-        """The rows of `retries_query`, at most `most` at a time, read by this session."""
+        """The source's retry counters, at most `most` at a time, with the columns of the ledger's
+        `retries` but `source`; instants are microseconds.
+        """
         ...
 
     def delete_settled(self, sweep_id: UUID) -> None:
@@ -217,8 +213,4 @@ class Journal(Protocol):
 
     def unsettled(self) -> Backlog:
         """How much the journal holds of the source. Cheap."""
-        ...
-
-    def jdbc(self) -> JdbcSource:
-        """How Spark reaches the journal."""
         ...

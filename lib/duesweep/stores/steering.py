@@ -58,12 +58,10 @@ class CommandJournal(Journal, Protocol):
         """What a sealed command changed, in pieces bounded in memory; always the same pieces."""
         ...
 
-    def changes_query(self, sweep_id: UUID, piece: ExhaustedPiece) -> str:
-        """The SQL of a piece's changes, for JDBC; times in microseconds."""
-        ...
-
     def changes_rows(self, sweep_id: UUID, piece: ExhaustedPiece) -> Sequence[Any]:
-        """The rows of `changes_query`, read by this session."""
+        """The changes of a piece, with the columns of the ledger's `changes` but `source`, and
+        `attempts`; headers are text, instants microseconds.
+        """
         ...
 
 

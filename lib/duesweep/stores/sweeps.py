@@ -36,7 +36,6 @@ from duesweep.stores.values import Horizon, SweepRun
 _MESSAGES_PER_PIECE = 500_000
 # A writer may take five times as much memory.
 _BYTES_PER_PIECE = 32_000_000
-_NO_LIMIT = 2**62
 # A server has room for a limited number of locks, and each dead sweep takes one.
 _MOST_DEAD = 100
 _MOST_REASONS = 3
@@ -267,30 +266,14 @@ class SqlJournal:
 
     def exhausted(self, sweep_id: UUID) -> Sequence[ExhaustedPiece]:
         """What the sweep exhausted, in pieces."""
-        # Versions that noted no engine did not cut, and may have written a part of this sweep.
-        is_cut = self._statements.row("read_sweep", sweep_id=sweep_id).engine is not None
         rows = self._statements.rows(
-            "exhausted_pieces",
-            sweep_id=sweep_id,
-            piece_bytes=_BYTES_PER_PIECE if is_cut else _NO_LIMIT,
+            "exhausted_pieces", sweep_id=sweep_id, piece_bytes=_BYTES_PER_PIECE
         )
         return [ExhaustedPiece(*(int(value) for value in row)) for row in rows]
 
-    def exhausted_query(self, sweep_id: UUID, piece: ExhaustedPiece) -> str:
-        """The messages of a piece, for JDBC."""
-        first, last = str(piece.first_id), str(piece.last_id)
-        return self._statements.query(
-            "read_exhausted", sweep_id=str(sweep_id), first_id=first, last_id=last
-        )
-
-    def retries_query(self) -> str:
-        """The source's retry counters, for JDBC."""
-        return self._statements.query("read_retries", source=self.source)
-
     def exhausted_rows(self, sweep_id: UUID, piece: ExhaustedPiece) -> Sequence[Any]:
         """The messages of a piece."""
-        query = self.exhausted_query(sweep_id, piece)
-        return next(self._pages(query, "id", 0, piece.rows), ())
+        return self._piece("read_exhausted", sweep_id, piece)
 
     def command(self, sweep_id: UUID) -> UnsettledCommand | None:
         """What the command is; None: it is a sweep."""
@@ -308,20 +291,14 @@ class SqlJournal:
         )
         return [ExhaustedPiece(*(int(value) for value in row)) for row in rows]
 
-    def changes_query(self, sweep_id: UUID, piece: ExhaustedPiece) -> str:
-        """The changes of a piece, for JDBC."""
-        first, last = str(piece.first_id), str(piece.last_id)
-        return self._statements.query(
-            "read_changes", sweep_id=str(sweep_id), first_id=first, last_id=last
-        )
-
     def changes_rows(self, sweep_id: UUID, piece: ExhaustedPiece) -> Sequence[Any]:
         """The changes of a piece."""
-        return next(self._pages(self.changes_query(sweep_id, piece), "id", 0, piece.rows), ())
+        return self._piece("read_changes", sweep_id, piece)
 
     def retries_rows(self, most: int) -> Iterator[Sequence[Any]]:
         """The source's retry counters, `most` at a time."""
-        return self._pages(self.retries_query(), "message_key", "", most)
+        query = self._statements.query("read_retries", source=self.source)
+        return self._pages(query, "message_key", "", most)
 
     @retry_lost_transactions
     def delete_settled(self, sweep_id: UUID) -> None:
@@ -420,6 +397,12 @@ class SqlJournal:
 
     def _estimated_rows(self) -> int:
         return self._dialect.estimate_rows(self._session, self._delayed)
+
+    def _piece(self, name: str, sweep_id: UUID, piece: ExhaustedPiece) -> Sequence[Any]:
+        """The rows of a statement that reads a piece."""
+        first, last = str(piece.first_id), str(piece.last_id)
+        query = self._statements.query(name, sweep_id=str(sweep_id), first_id=first, last_id=last)
+        return next(self._pages(query, "id", 0, piece.rows), ())
 
     def _pages(self, query: str, key: str, first: object, most: int) -> Iterator[Sequence[Any]]:
         """The rows of a query in the order of `key`, a unique column; `first` sorts before all."""

@@ -161,9 +161,6 @@ def check_binding(journal: Journal, ledger: Ledger, patience: Patience = NO_PATI
             ),
         )
     identity.refuse_incomplete(ledger.root)
-    if identity.unmarked:
-        with settling(journal, patience):
-            ledger.mark(identity, patience)
     ledger.check_writable()
 
 

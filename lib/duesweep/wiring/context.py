@@ -18,7 +18,7 @@ from duesweep.core.policy import (
 )
 from duesweep.core.routing import Route
 from duesweep.errors import ConfigError, QueueNotFoundError
-from duesweep.ledger.writers import require_delta_rs_root
+from duesweep.ledger.opening import require_delta_rs_root
 from duesweep.queues.base import Queue
 from duesweep.queues.routed import RoutedQueue
 from duesweep.stores.base import Store

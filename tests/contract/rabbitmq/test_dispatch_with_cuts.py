@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from duesweep import tombstone
 from duesweep.core.policy import BatchLimits
 from duesweep.queues.base import Confirmation
 from duesweep.queues.rabbitmq.session import RabbitMqQueueSession
+from duesweep.stores import tombstone
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.journal import BatchEntry
 from support.proxy import Proxy

@@ -31,11 +31,8 @@ class Dead:
     run: SweepRun
 
 
-def dispatch_without_settling(
-    context: SweepContext, session: DriverSession, engine: str | None = "in-process"
-) -> SweepRun:
-    """`engine` None: as versions did that did not note it."""
-    run = session.open_sweep(session.horizon(), engine=engine)
+def dispatch_without_settling(context: SweepContext, session: DriverSession) -> SweepRun:
+    run = session.open_sweep(session.horizon(), engine="in-process")
     plan = session.plan(run, Slicing(1))
     job = job_of(context, run)
     assert InProcessEngine().dispatch(session, plan, job) is None

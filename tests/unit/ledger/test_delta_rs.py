@@ -17,16 +17,15 @@ from duesweep.core.outcome import Delivered
 from duesweep.core.patience import Patience
 from duesweep.core.world import micros
 from duesweep.errors import LedgerError
-from duesweep.ledger.base import AppTransaction
-from duesweep.ledger.delta_rs import tables
-from duesweep.ledger.delta_rs.rows import ArrowRows, ArrowSweepRows
-from duesweep.ledger.delta_rs.tables import DeltaRsTables
+from duesweep.ledger import delta_rs
+from duesweep.ledger.base import LedgerPiece, Rows
+from duesweep.ledger.delta_rs import DeltaRsTables
 from duesweep.ledger.ledger import Ledger
-from duesweep.ledger.schemas import ERRORS, RETRIES, SWEEPS, TOMBSTONES
+from duesweep.ledger.rows import ERRORS, RETRIES, TOMBSTONES, exhausted
 from duesweep.stores.journal import ExhaustedPiece, JournalBatch, SweepSummary
-from duesweep.tombstone import encode
+from duesweep.stores.tombstone import encode
 from duesweep_testing.builders import DUE, delayed_row, message
-from support.ledger_reader import LedgerReader
+from support.ledger_reader import LedgerReader, piece_of
 
 # The microseconds of the years 1 and 9999.
 _YEAR_1, _YEAR_9999 = -62_135_596_800_000_000 + 1, 253_402_300_799_999_999
@@ -39,11 +38,9 @@ def ledger(tmp_path: Path) -> Ledger:
     return ledger
 
 
-def _rows(source: str, *keys: str) -> ArrowRows:
-    columns = {"source": source, "attempts": 1}
-    rows = [columns | {"message_key": key} for key in keys]
-    table = pa.Table.from_pylist(rows, RETRIES)
-    return ArrowRows(RETRIES, lambda: iter(table.to_batches()))
+def _piece(source: str, *keys: str, sweep_id: UUID | None = None, version: int = 1) -> LedgerPiece:
+    rows = [{"source": source, "attempts": 1, "message_key": key} for key in keys]
+    return piece_of("retries", *rows, sweep_id=sweep_id, version=version)
 
 
 def _keys(ledger: Ledger) -> list[tuple[str, str]]:
@@ -55,7 +52,7 @@ def test_ledger_that_was_created_is_found(ledger: Ledger) -> None:
     identity = ledger.read()
 
     assert isinstance(identity.ledger_id, UUID)
-    assert (identity.missing, identity.stray, identity.unmarked) == ((), (), ())
+    assert (identity.missing, identity.stray) == ((), ())
     assert ledger.create() == identity.ledger_id
 
 
@@ -64,9 +61,29 @@ def test_transaction_is_taken_once(ledger: Ledger) -> None:
 
     for _ in range(2):
         for version in (1, 2):
-            ledger.append("retries", _rows("a", f"{version}"), AppTransaction(sweep_id, version))
+            piece = _piece("a", f"{version}", sweep_id=sweep_id, version=version)
+            ledger.tables.append("retries", [piece])
 
     assert _keys(ledger) == [("a", "1"), ("a", "2")]
+
+
+def test_of_several_pieces_those_that_are_missing_are_appended(ledger: Ledger) -> None:
+    mine, other = uuid4(), uuid4()
+    pieces = [
+        _piece("a", "1", sweep_id=mine, version=1),
+        _piece("a", "2", sweep_id=mine, version=2),
+        _piece("b", "3", sweep_id=other),
+        _piece("a", "4", sweep_id=mine, version=3),
+    ]
+    before = DeltaTable(f"{ledger.root}/retries").version()
+
+    for count in (1, 3, 4, 4):
+        ledger.tables.append("retries", pieces[:count])
+
+    assert _keys(ledger) == [("a", "1"), ("a", "2"), ("a", "4"), ("b", "3")]
+    table = DeltaTable(f"{ledger.root}/retries")
+    assert table.version() == before + 3
+    assert [table.transaction_version(str(one)) for one in (mine, other)] == [3, 1]
 
 
 def test_all_pieces_of_a_sweep_are_written_once(ledger: Ledger) -> None:
@@ -95,7 +112,7 @@ def test_race_for_a_transaction_is_won_once(ledger: Ledger) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         races = [
-            pool.submit(ledger.append, "retries", _rows("a", "1"), AppTransaction(sweep_id))
+            pool.submit(ledger.tables.append, "retries", [_piece("a", "1", sweep_id=sweep_id)])
             for _ in range(8)
         ]
         for race in races:
@@ -106,13 +123,12 @@ def test_race_for_a_transaction_is_won_once(ledger: Ledger) -> None:
 
 def test_rows_of_one_source_are_replaced(ledger: Ledger) -> None:
     mine, other = "mine's", "mine"
-    ledger.append("retries", _rows(mine, "1", "2"), AppTransaction(uuid4()))
-    ledger.append("retries", _rows(other, "3"), AppTransaction(uuid4()))
+    ledger.tables.append("retries", [_piece(mine, "1", "2"), _piece(other, "3")])
 
-    ledger.replace_source("retries", _rows(mine, "2"), mine, AppTransaction(uuid4()))
+    ledger.tables.replace_source("retries", mine, _piece(mine, "2"))
     assert _keys(ledger) == [(other, "3"), (mine, "2")]
 
-    ledger.replace_source("retries", _rows(mine), mine, AppTransaction(uuid4()))
+    ledger.tables.replace_source("retries", mine, _piece(mine))
     assert _keys(ledger) == [(other, "3")]
 
 
@@ -123,7 +139,7 @@ def test_table_that_is_gone_is_not_begun_anew(ledger: Ledger) -> None:
     log.rmdir()
 
     with pytest.raises(LedgerError, match="retries could not be written"):
-        ledger.append("retries", _rows("a", "1"), AppTransaction(uuid4()))
+        ledger.tables.append("retries", [_piece("a", "1")])
 
     assert not log.exists()
 
@@ -136,7 +152,7 @@ def test_headers_of_any_depth_are_text_or_nothing(depth: int) -> None:
     row.headers = nested
     journal: Any = SimpleNamespace(source="a", exhausted_rows=lambda *_: [row])
 
-    _, errors = ArrowSweepRows(journal, uuid4()).exhausted(ExhaustedPiece(1, 1, 1, 100))
+    _, errors = exhausted(journal, uuid4(), ExhaustedPiece(1, 1, 1, 100))
 
     (batch,) = errors.batches()
     (pairs,) = batch.column("headers").to_pylist()
@@ -149,7 +165,7 @@ def test_table_that_delta_rs_does_not_understand_leads_to_spark(ledger: Ledger) 
     log.write_text(text)
 
     with pytest.raises(LedgerError) as caught:
-        ledger.append("retries", _rows("a", "1"), AppTransaction(uuid4()))
+        ledger.tables.append("retries", [_piece("a", "1")])
 
     assert "ledger.writer" in caught.value.advice
 
@@ -162,9 +178,9 @@ def test_panic_of_delta_rs_is_an_error_of_the_ledger(
     def write(*_: object, **__: object) -> None:
         raise panic("called `Option::unwrap()` on a `None` value")
 
-    monkeypatch.setattr(tables, "write_deltalake", write)
+    monkeypatch.setattr(delta_rs, "write_deltalake", write)
     with pytest.raises(LedgerError, match="unwrap"):
-        ledger.append("retries", _rows("a", "1"), AppTransaction(uuid4()))
+        ledger.tables.append("retries", [_piece("a", "1")])
 
 
 def test_instants_of_all_years_are_kept(ledger: Ledger) -> None:
@@ -175,9 +191,7 @@ def test_instants_of_all_years_are_kept(ledger: Ledger) -> None:
         [rows.get(field.name, empty.cast(field.type)) for field in RETRIES], schema=RETRIES
     )
 
-    ledger.tables.append(
-        "retries", ArrowRows(RETRIES, lambda: iter(table.to_batches())), AppTransaction(uuid4())
-    )
+    ledger.tables.append("retries", [LedgerPiece(Rows(table.to_batches), uuid4())])
 
     stored = DeltaTable(f"{ledger.root}/retries")
     found = QueryBuilder().register("stored", stored)
@@ -196,12 +210,12 @@ def test_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
 def test_small_files_become_one_and_no_row_is_lost_or_doubled(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables, "_COMPACT_EVERY", 10)
-    rows = pa.Table.from_pylist([{"outcome": "done"}], SWEEPS)
+    monkeypatch.setattr(delta_rs, "_COMPACT_EVERY", 10)
     sweep_ids = [uuid4() for _ in range(25)]
 
     for sweep_id in sweep_ids * 2:
-        ledger.append("sweeps", ArrowRows(SWEEPS, rows.to_batches), AppTransaction(sweep_id))
+        piece = piece_of("sweeps", {"outcome": "done"}, sweep_id=sweep_id)
+        ledger.tables.append("sweeps", [piece])
 
     table = DeltaTable(f"{ledger.root}/sweeps")
     assert table.count() == len(sweep_ids)
@@ -223,10 +237,9 @@ def test_compaction_that_fails_is_no_failure_of_the_sweep(
     def compact(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(tables, "_COMPACT_EVERY", 1)
+    monkeypatch.setattr(delta_rs, "_COMPACT_EVERY", 1)
     monkeypatch.setattr(TableOptimizer, "compact", compact)
-    rows = pa.Table.from_pylist([{"outcome": "done"}], SWEEPS)
 
-    ledger.append("sweeps", ArrowRows(SWEEPS, rows.to_batches), AppTransaction(uuid4()))
+    ledger.tables.append("sweeps", [piece_of("sweeps", {"outcome": "done"})])
 
     assert DeltaTable(f"{ledger.root}/sweeps").count() == 1

@@ -5,17 +5,17 @@ from uuid import UUID
 import pytest
 
 from duesweep.errors import ConfigError
-from duesweep.ledger.identity import ID_PROPERTY, ROLE_PROPERTY, TABLES, LedgerTableFacts, identify
+from duesweep.ledger.base import TABLES, LedgerTableFacts
+from duesweep.ledger.ledger import ID_PROPERTY, ROLE_PROPERTY, identify
 
 _ONE, _OTHER = UUID(int=1), UUID(int=2)
-_COLUMNS = frozenset({"source", "sweep_id"})
 
 
 def _table(name: str, ledger_id: UUID | None, role: str | None = None) -> LedgerTableFacts:
     properties = {} if ledger_id is None else {ID_PROPERTY: str(ledger_id)}
     if role is not None:
         properties[ROLE_PROPERTY] = role
-    return LedgerTableFacts(name, f"`{name}`", properties, columns=_COLUMNS)
+    return LedgerTableFacts(name, f"`{name}`", properties)
 
 
 def _all_but(name: str, ledger_id: UUID | None = _ONE) -> list[LedgerTableFacts]:
@@ -32,7 +32,7 @@ def test_nothing_is_no_ledger() -> None:
 def test_whole_ledger() -> None:
     identity = identify(_all_but("none"))
 
-    assert (identity.ledger_id, identity.missing, identity.unmarked) == (_ONE, (), ())
+    assert (identity.ledger_id, identity.missing) == (_ONE, ())
     identity.refuse_incomplete("/ledger")
 
 
@@ -64,19 +64,12 @@ def test_table_in_the_place_of_another_is_named() -> None:
         identify([*_all_but("errors"), _table("errors", _ONE, "retries")])
 
 
-def test_first_versions_ledger_has_its_id_in_one_table() -> None:
-    others = [_table(name, None) for name in TABLES[1:]]
-
-    identity = identify([_table("tombstones", _ONE), *others])
-
-    assert (identity.ledger_id, identity.unmarked) == (_ONE, TABLES[1:])
-
-
 @pytest.mark.parametrize(
     "foreign",
     [
         _table("tombstones", None),
-        LedgerTableFacts("errors", "`errors`", {}, columns=frozenset({"id"})),
+        LedgerTableFacts("errors", "`errors`", {}),
+        LedgerTableFacts("errors", "`errors`", {ID_PROPERTY: "1", ROLE_PROPERTY: "errors"}),
     ],
 )
 def test_other_peoples_tables_are_refused(foreign: LedgerTableFacts) -> None:

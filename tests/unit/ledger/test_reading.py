@@ -3,21 +3,17 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
-import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID
 from duesweep.errors import LedgerError
-from duesweep.ledger.base import AppTransaction
-from duesweep.ledger.delta_rs import counting
-from duesweep.ledger.delta_rs.rows import ArrowRows
-from duesweep.ledger.delta_rs.tables import DeltaRsTables
+from duesweep.ledger import delta_rs
+from duesweep.ledger.base import COUNT, ENCLOSED_TYPES, Among, Between
+from duesweep.ledger.delta_rs import DeltaRsTables
 from duesweep.ledger.ledger import Ledger
-from duesweep.ledger.reading import COUNT, ENCLOSED_TYPES, Among, Between
-from duesweep.ledger.schemas import ERRORS
+from support.ledger_reader import piece_of
 
 _NINE = datetime(2026, 11, 23, 9, tzinfo=UTC)
 _HOUR = timedelta(hours=1)
@@ -31,9 +27,7 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def _append(ledger: Ledger, *rows: dict[str, Any]) -> None:
-    table = pa.Table.from_pylist(list(rows), ERRORS)
-    errors = ArrowRows(ERRORS, lambda: iter(table.to_batches()))
-    ledger.append("errors", errors, AppTransaction(uuid4()))
+    ledger.tables.append("errors", [piece_of("errors", *rows)])
 
 
 def _keys(ledger: Ledger, *conditions: Among | Between) -> list[str]:
@@ -116,7 +110,7 @@ def test_files_that_delta_rs_has_rewritten_are_read_by_conditions(ledger: Ledger
 
 def test_equal_rows_are_counted(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     # As if the table were too large for one pass.
-    monkeypatch.setattr(counting, "_ROWS_PER_PASS", 3)
+    monkeypatch.setattr(delta_rs, "_ROWS_PER_PASS", 3)
     for source in ("it's", "b"):
         _append(ledger, *({"source": source, "message_key": f"{n}"} for n in (1, 1, 2, 13)))
 

@@ -7,7 +7,7 @@ import os
 import re
 from pathlib import Path
 
-from duesweep.ledger.schemas import SCHEMAS
+from duesweep.ledger.rows import SCHEMAS
 
 _PAGE = Path(__file__).parents[3] / "docs" / "ledger.md"
 _TABLE = re.compile(

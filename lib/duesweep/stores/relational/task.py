@@ -6,13 +6,13 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict
 from typing import Any
 
-from duesweep import tombstone
 from duesweep.core.account import SliceEnd, report_as_text
 from duesweep.core.message import Message
 from duesweep.core.outcome import Outcomes
 from duesweep.core.policy import RateLimit
 from duesweep.drivers.statements import Session, retry_lost_transactions
 from duesweep.errors import StoreError, SweepClosedError, SweepStoppedError, make_storable
+from duesweep.stores import tombstone
 from duesweep.stores.relational.account import BatchAccount
 from duesweep.stores.sweeps import read_pauses
 from duesweep.stores.values import SweepRun

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from duesweep import tombstone
 from duesweep.core.message import MESSAGE_ID
 from duesweep.core.outcome import Delivered, Exhausted, Failed, Outcomes
 from duesweep.errors import MessageError, QueueNotFoundError
+from duesweep.stores import tombstone
 from duesweep.stores.base import TaskSession
 from duesweep.stores.values import SweepRun
 from duesweep_testing.builders import DelayedRow

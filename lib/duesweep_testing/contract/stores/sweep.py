@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 
-from duesweep import tombstone
 from duesweep.core.account import BreakerReport, SliceAccount, SliceEnd
 from duesweep.core.outcome import Exhausted, Outcomes
 from duesweep.core.policy import BatchLimits
 from duesweep.errors import QueueNotFoundError, SweepClosedError
+from duesweep.stores import tombstone
 from duesweep.stores.values import SweepRun
 from duesweep.sweep.job import Job
 from duesweep.sweep.slice import ClaimKeys, dispatch_slice

@@ -1,0 +1,413 @@
+"""The ledger's tables by delta-rs, without a JVM: for ledgers under a path.
+
+delta-rs reads credentials from the environment, as in AWS_ACCESS_KEY_ID:
+https://delta-io.github.io/delta-rs/usage/loading-table/
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from functools import reduce
+from itertools import chain
+from operator import and_
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, write_deltalake
+from deltalake.exceptions import (
+    CommitFailedError,
+    DeltaError,
+    DeltaProtocolError,
+    TableNotFoundError,
+)
+from pyarrow import fs
+
+from duesweep.core.timeouts import DEFAULT_TIMEOUTS
+from duesweep.errors import ConfigError, LedgerError
+from duesweep.ledger import locations
+from duesweep.ledger.base import (
+    COUNT,
+    ENCLOSED_TYPES,
+    Among,
+    Condition,
+    LedgerPiece,
+    LedgerRow,
+    LedgerTableFacts,
+    TableSize,
+)
+from duesweep.ledger.rows import SCHEMAS
+
+_CONFLICT_TRIES = 5
+_HOURS = 24
+# After so many commits a table's small files become one of about 2 MB, which then stays as it is: a
+# sweep each minute writes 1,440 files a day. Not of `errors`, whose messages would have to fit into
+# memory.
+_COMPACT_EVERY, _COMPACTED_BYTES, _COMPACTED = 100, 2_000_000, {"tombstones", "sweeps"}
+# For `compact`, Delta's default for others; a file of messages that are kept whole has to fit into
+# memory.
+_FILE_BYTES, _FILE_BYTES_WITH_BODIES = 100_000_000, 16_000_000
+_WITH_BODIES = {"errors", "changes"}
+# Bodies may be large: few rows are decoded at a time, and few pages are read ahead.
+_ROWS_WITH_BODIES, _ROWS = 64, 8_192
+# Groups of about so many rows are counted in memory at a time; for more, the table is read again.
+_ROWS_PER_PASS = 1_000_000
+_MOST_PASSES = 1_000
+_INSTANT = pa.timestamp("us", tz="UTC")
+
+# What the storage says: first what may pass by itself.
+_PASSING = (
+    *("No space left on device", "Disk quota exceeded", "Input/output error"),
+    *("Read-only file system", "Stale file handle", "Transport endpoint is not connected"),
+    *("Connection refused", "Connection reset", "operation timed out", "503 Service"),
+)
+_LASTING = ("Permission denied", "403 Forbidden", "401 Unauthorized")
+_FAILURES = (DeltaError, OSError, pa.ArrowException)
+_OTHER_WRITER = (
+    'set ledger.writer = "spark": the tables have features that delta-rs does not support'
+)
+_CHECK = (
+    "check ledger.root, the right to it and, in the environment, its credentials; with "
+    'ledger.writer = "spark" they are Spark\'s'
+)
+
+_Done = TypeVar("_Done")
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaRsTables:
+    """The tables under a path: a local folder, `s3://`, `abfss://` or `gs://`. A storage that does
+    not answer ends a call within `silence_seconds`. See `LedgerTables`.
+    """
+
+    root: str
+    silence_seconds: float = DEFAULT_TIMEOUTS.silence_seconds
+
+    def facts(self, name: str) -> LedgerTableFacts:
+        location = self._location(name)
+        with _map_errors(f"The ledger at {self.root} is unreadable"):
+            try:
+                properties = self._open(name).metadata().configuration
+            except TableNotFoundError:
+                return LedgerTableFacts(name, location, holds_data=self._holds_data(name))
+        return LedgerTableFacts(name, location, properties)
+
+    def create(self, name: str, properties: Mapping[str, str]) -> None:
+        # Who loses a race finds what the other one created.
+        with (
+            _map_errors(f"{self._location(name)} could not be created"),
+            suppress(CommitFailedError),
+        ):
+            DeltaTable.create(
+                self._uri(name),
+                SCHEMAS[name],
+                mode="ignore",
+                storage_options=self._options(),
+                configuration=dict(properties),
+                # The ledger's own properties are no keys of Delta's.
+                raise_if_key_not_exists=False,
+            )
+
+    def set_properties(self, name: str, properties: Mapping[str, str]) -> None:
+        # In a conflict, another process has done the same.
+        with (
+            _map_errors(f"{self._location(name)} could not be marked as the ledger's"),
+            suppress(CommitFailedError),
+        ):
+            self._open(name).alter.set_table_properties(dict(properties), raise_if_not_exists=False)
+
+    def append(self, name: str, pieces: Sequence[LedgerPiece]) -> None:
+        """In one commit."""
+        self._write(name, pieces, mode="append")
+
+    def replace_source(self, name: str, source: str, piece: LedgerPiece) -> None:
+        predicate = f"source = {_literal(source)}"
+        self._write(name, [piece], mode="overwrite", predicate=predicate)
+
+    def read(
+        self, name: str, columns: Sequence[str], conditions: Sequence[Condition]
+    ) -> Iterator[LedgerRow]:
+        """The memory that it takes is bounded."""
+        with self._reading(name):
+            yield from _read(self._open(name), columns, conditions)
+
+    def count(
+        self, name: str, columns: Sequence[str], conditions: Sequence[Condition], least: int
+    ) -> Iterator[LedgerRow]:
+        """By DataFusion, which delta-rs brings along. Where each is asked for, there should be few
+        groups.
+        """
+        with self._reading(name):
+            table = self._open(name)
+            query = QueryBuilder().register("ledger_table", table)
+            rows = table.count() if least > 1 else 0
+            passes = max(1, min(-(-rows // _ROWS_PER_PASS), _MOST_PASSES))
+            for number in range(passes):
+                where = [*map(_sql_predicate, conditions), *_part(columns[0], number, passes)]
+                for batch in query.execute(_count_statement(columns, where, least)):
+                    yield from pa.record_batch(batch).to_pylist()
+
+    def arrow(self, name: str) -> pa.Table:
+        """A whole table, in memory. Raises `ConfigError` if there is none."""
+        with _map_errors(f"{self._location(name)} is unreadable"):
+            try:
+                return self._open(name).to_pyarrow_table()
+            except TableNotFoundError as error:
+                raise ConfigError(
+                    f"There is no table {name} in the ledger at {self.root}",
+                    advice="check ledger.root; the first sweep creates the ledger, and the first "
+                    "command that changes messages its table `changes`",
+                ) from error
+
+    def size(self, name: str) -> TableSize | None:
+        with _map_errors(f"{self._location(name)} is unreadable"):
+            try:
+                files = pa.table(self._open(name).get_add_actions())
+            except TableNotFoundError:
+                return None
+        return TableSize(files.num_rows, sum(files["size_bytes"].to_pylist()))
+
+    def remove(self, name: str, source: str, column: str, before: datetime) -> int:
+        # The instant as text: the log cannot be compared with a TIMESTAMP.
+        moment = _literal(before.isoformat())
+        predicate = f"source = {_literal(source)} AND {_quote(column)} < {moment}"
+        done = self._commit(name, "cut", lambda table: table.delete(predicate))
+        return int(done["num_deleted_rows"])
+
+    def compact(self, name: str) -> int:
+        size = _FILE_BYTES_WITH_BODIES if name in _WITH_BODIES else _FILE_BYTES
+        done = self._commit(
+            name,
+            "compacted",
+            lambda table: table.optimize.compact(target_size=size, max_concurrent_tasks=1),
+        )
+        return int(done["numFilesRemoved"])
+
+    def vacuum(self, name: str, days: int) -> int:
+        def clean(table: DeltaTable) -> list[str]:
+            deleted = table.vacuum(
+                days * _HOURS, dry_run=False, enforce_retention_duration=False, full=True
+            )
+            newest = self._open(name)
+            newest.create_checkpoint()
+            newest.cleanup_metadata()
+            return deleted
+
+        return len(self._commit(name, "cleaned", clean))
+
+    def _write(self, name: str, pieces: Sequence[LedgerPiece], **options: Any) -> None:
+        def write(table: DeltaTable) -> None:
+            new = [piece for piece in pieces if not _has(table, piece)]
+            if not new:
+                return
+            # In the middle of a write delta-rs panics, and prints the stacks of its threads.
+            locations.check_space(self.root, sum(piece.rows.bytes for piece in new))
+            batches = chain.from_iterable(piece.rows.batches() for piece in new)
+            write_deltalake(
+                table,
+                pa.RecordBatchReader.from_batches(SCHEMAS[name], batches),
+                schema_mode="merge",
+                commit_properties=_marks(new),
+                **options,
+            )
+            self._compact_small(table, name)
+
+        kept = "; the journal keeps the rows, and the next sweep tries again"
+        self._commit(name, "written", write, consequence=kept)
+
+    def _commit(
+        self, name: str, what: str, act: Callable[[DeltaTable], _Done], *, consequence: str = ""
+    ) -> _Done:
+        """Act on the newest version of a table, again after each commit of another process."""
+        with _map_errors(f"{self._location(name)} could not be {what}", consequence):
+            for _ in range(_CONFLICT_TRIES - 1):
+                with suppress(CommitFailedError):
+                    # A write to the path instead would create a lost table anew.
+                    return act(self._open(name))
+            return act(self._open(name))
+
+    def _compact_small(self, table: DeltaTable, name: str) -> None:
+        """Compact the table where it is time. If that fails, the rows are written all the same."""
+        if name not in _COMPACTED or table.version() % _COMPACT_EVERY:
+            return
+        with suppress(LedgerError, ValueError), _map_errors(f"{name} could not be compacted"):
+            # Much more than the files of a hundred small sweeps take.
+            locations.check_space(self.root, 10 * _COMPACTED_BYTES)
+            table.optimize.compact(target_size=_COMPACTED_BYTES, max_concurrent_tasks=1)
+
+    @contextmanager
+    def _reading(self, name: str) -> Iterator[None]:
+        """Map the errors of a read; that there is no table is none."""
+        with _map_errors(f"{self._location(name)} is unreadable"), suppress(TableNotFoundError):
+            yield
+
+    def _open(self, name: str) -> DeltaTable:
+        return DeltaTable(self._uri(name), storage_options=self._options())
+
+    def _options(self) -> dict[str, str] | None:
+        """Limits for a storage on the network. Credentials come from the environment."""
+        if locations.local_folder(self.root) is not None:
+            return None
+        answer = f"{self.silence_seconds / 6:.0f}s"
+        tries = {"max_retries": "1", "retry_timeout": f"{self.silence_seconds / 3:.0f}s"}
+        return {"timeout": answer, "connect_timeout": answer, **tries}
+
+    def _location(self, name: str) -> str:
+        """Where the table is, for people."""
+        folder = locations.local_folder(self.root)
+        return str(folder / name) if folder else locations.table_path(self.root, name)
+
+    def _uri(self, name: str) -> str:
+        """The same for delta-rs."""
+        folder = locations.local_folder(self.root)
+        if folder is not None:
+            return (folder.absolute() / name).as_uri()
+        return locations.table_path(self.root, name)
+
+    def _holds_data(self, name: str) -> bool:
+        folder = locations.local_folder(self.root)
+        if folder is not None:
+            return locations.holds_data(folder / name)
+        from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415 - local ledgers do without
+
+        storage = fs.PyFileSystem(DeltaStorageHandler(self._uri(name), self._options()))
+        found = storage.get_file_info(fs.FileSelector("", allow_not_found=True))
+        return any(not entry.base_name.startswith(("_", ".")) for entry in found)
+
+
+def _has(table: DeltaTable, piece: LedgerPiece) -> bool:
+    seen = table.transaction_version(piece.app_id)
+    return seen is not None and seen >= piece.version
+
+
+def _marks(pieces: Sequence[LedgerPiece]) -> CommitProperties:
+    # Spark takes a transaction without a time for one that has expired.
+    now_ms = int(time.time() * 1_000)
+    # A commit has an id once. The last version says that the table has those before it, too.
+    versions = {piece.app_id: piece.version for piece in pieces}
+    return CommitProperties(
+        app_transactions=[Transaction(*each, now_ms) for each in versions.items()]
+    )
+
+
+@contextmanager
+def _map_errors(failure: str, consequence: str = "") -> Iterator[None]:
+    """Turn delta-rs's errors into `LedgerError`s that begin with `failure`."""
+    try:
+        yield
+    except BaseException as error:
+        # A panic of Rust's is no `Exception`, and its class cannot be imported.
+        if not isinstance(error, _FAILURES) and type(error).__name__ != "PanicException":
+            raise
+        text = str(error)
+        said = next((each for each in (*_PASSING, *_LASTING) if each in text), None)
+        said = said or text.partition("\n")[0].rstrip(": ") or type(error).__name__
+        is_beyond = isinstance(error, DeltaProtocolError) or "Unsupported" in text
+        raise LedgerError(
+            f"{failure}: {said}{consequence}",
+            advice=_OTHER_WRITER if is_beyond else _CHECK,
+            transient=any(each in text for each in _PASSING),
+        ) from error
+
+
+def _read(
+    table: DeltaTable, columns: Sequence[str], conditions: Sequence[Condition]
+) -> Iterator[LedgerRow]:
+    predicates = [each for condition in conditions for each in _predicates(condition)]
+    predicate = reduce(and_, predicates) if predicates else None
+    tested = [condition.column for condition in conditions]
+    dataset = table.to_pyarrow_dataset(filesystem=_filesystem(table.table_uri))
+    options = {
+        "schema": dataset.schema,
+        "batch_size": _ROWS_WITH_BODIES if "body" in columns else _ROWS,
+        "batch_readahead": 1,
+    }
+    wanted = {name: _expression(name) for name in columns}
+    for fragment in dataset.get_fragments(filter=predicate):
+        if predicate is None or not _has_views(fragment.physical_schema):
+            batches = fragment.to_batches(columns=wanted, filter=predicate, **options)
+        else:
+            read = wanted | {name: pc.field(name) for name in tested}
+            batches = (
+                batch.filter(predicate).select(list(columns))
+                for batch in fragment.to_batches(columns=read, **options)
+            )
+        for batch in batches:
+            yield from batch.to_pylist(maps_as_pydicts="lossy")
+
+
+def _filesystem(uri: str) -> fs.FileSystem | None:
+    """pyarrow's own for a local folder: with delta-rs's, which is Python's, a thread that still
+    reads when Python ends would abort the process. None: delta-rs's.
+    """
+    if urlsplit(uri).scheme not in {"", "file"}:
+        return None
+    local, path = fs.FileSystem.from_uri(uri)
+    return fs.SubTreeFileSystem(path, local)
+
+
+def _has_views(schema: pa.Schema) -> bool:
+    """Whether it is a file that delta-rs has rewritten, as its `delete` does: its texts are views,
+    and pyarrow cannot compare those with the texts of a filter.
+    """
+    return any(str(field.type) == "string_view" for field in schema)
+
+
+def _expression(name: str) -> pc.Expression:
+    if name == ENCLOSED_TYPES:
+        return pc.map_lookup(pc.field("headers"), ENCLOSED_TYPES, "first")
+    return pc.field(name)
+
+
+def _predicates(condition: Condition) -> Iterator[pc.Expression]:
+    column = pc.field(condition.column)
+    if isinstance(condition, Among):
+        yield column.isin(pa.array(condition.values, pa.string()))
+    else:
+        if condition.start is not None:
+            yield column >= pa.scalar(condition.start, _INSTANT)
+        if condition.end is not None:
+            yield column < pa.scalar(condition.end, _INSTANT)
+
+
+def _count_statement(columns: Sequence[str], where: Sequence[str], least: int) -> str:
+    listed = ", ".join(map(_quote, columns))
+    condition = f" WHERE {' AND '.join(where)}" if where else ""
+    return (
+        f"SELECT {listed}, count(*) AS {_quote(COUNT)} FROM ledger_table{condition} "  # noqa: S608 - quoted
+        f"GROUP BY {listed} HAVING count(*) >= {least}"
+    )
+
+
+def _part(column: str, number: int, passes: int) -> Iterator[str]:
+    """What chooses the rows of one pass. Equal values of the column are in the same one: it goes by
+    the last two characters, since those of ids differ most.
+    """
+    if passes > 1:
+        end, before = (f"ascii(right(coalesce({_quote(column)}, ''), {n}))" for n in (1, 2))
+        yield f"(31 * {end} + {before}) % {passes} = {number}"
+
+
+def _sql_predicate(condition: Condition) -> str:
+    column = _quote(condition.column)
+    if isinstance(condition, Among):
+        return f"{column} IN ({', '.join(map(_literal, condition.values)) or 'NULL'})"
+    limits = []
+    if condition.start is not None:
+        limits.append(f"{column} >= {_literal(condition.start.isoformat())}")
+    if condition.end is not None:
+        limits.append(f"{column} < {_literal(condition.end.isoformat())}")
+    return " AND ".join(limits) or "true"
+
+
+def _quote(name: str) -> str:
+    """The name of a column in SQL. delta-rs takes no bound values."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _literal(text: str) -> str:
+    """A text, or an instant as text, which takes the type of what it is compared with."""
+    return "'" + text.replace("'", "''") + "'"

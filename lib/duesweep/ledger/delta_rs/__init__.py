@@ -1,1 +1,0 @@
-"""The ledger's writer without a JVM, by delta-rs: for ledgers under a path."""

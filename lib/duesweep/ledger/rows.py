@@ -1,0 +1,235 @@
+"""The ledger's rows as Arrow, for both writers: the columns of each table, and what the journal has
+of a sealed sweep or command. Read again, a sweep's rows come in the same pieces.
+
+Times are UTC instants, `_ms` milliseconds, `bytes` bytes. Each column may be NULL.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+
+from duesweep.core.change import ChangeKind
+from duesweep.core.world import micros
+from duesweep.ledger.base import Rows
+from duesweep.stores.journal import ExhaustedPiece, Journal, JournalBatch, SweepSummary
+from duesweep.stores.steering import CommandJournal
+from duesweep.stores.tombstone import decode, make_column
+
+_TEXT, _COUNT, _INSTANT = pa.string(), pa.int64(), pa.timestamp("us", tz="UTC")
+
+TOMBSTONES = pa.schema(
+    {
+        "sweep_id": _TEXT,
+        "source": _TEXT,
+        "message_key": _TEXT,
+        "message_id": _TEXT,
+        "message_type": _TEXT,
+        "destination": _TEXT,
+        "queue": _TEXT,
+        "due": _INSTANT,
+        "dispatched_at": _INSTANT,
+        "lateness_ms": _COUNT,
+        "attempts": pa.int32(),
+        "outcome": _TEXT,
+        "body_bytes": _COUNT,
+    }
+)
+RETRIES = pa.schema(
+    {
+        "source": _TEXT,
+        "message_key": _TEXT,
+        "message_id": _TEXT,
+        "destination": _TEXT,
+        "attempts": pa.int32(),
+        "first_failed_at": _INSTANT,
+        "last_failed_at": _INSTANT,
+        "next_attempt_at": _INSTANT,
+        "error_class": _TEXT,
+        "error_text": _TEXT,
+    }
+)
+ERRORS = pa.schema(
+    [
+        *RETRIES,
+        pa.field("sweep_id", _TEXT),
+        pa.field("headers", pa.map_(_TEXT, _TEXT)),
+        pa.field("headers_text", _TEXT),
+        pa.field("body", pa.binary()),
+        pa.field("stack", _TEXT),
+    ]
+)
+SWEEPS = pa.schema(
+    {
+        "sweep_id": _TEXT,
+        "source": _TEXT,
+        "start": _INSTANT,
+        "end": _INSTANT,
+        "horizon": _INSTANT,
+        "found": _COUNT,
+        "claimed": _COUNT,
+        "dispatched": _COUNT,
+        "failed": _COUNT,
+        "exhausted": _COUNT,
+        "skipped": _COUNT,
+        "gone": _COUNT,
+        "eligible_later": _COUNT,
+        "held": _COUNT,
+        "left": _COUNT,
+        "over_limit": _COUNT,
+        "bytes": _COUNT,
+        "lateness_p50_ms": _COUNT,
+        "lateness_p95_ms": _COUNT,
+        "lateness_max_ms": _COUNT,
+        "rows_per_second": pa.float64(),
+        "outcome": _TEXT,
+        "reason": _TEXT,
+        "engine": _TEXT,
+    }
+)
+CHANGES = pa.schema(
+    {
+        "sweep_id": _TEXT,
+        "source": _TEXT,
+        "command": _TEXT,
+        "change": _TEXT,
+        "changed_at": _INSTANT,
+        "given_by": _TEXT,
+        "reason": _TEXT,
+        "message_key": _TEXT,
+        "message_id": _TEXT,
+        "message_type": _TEXT,
+        "destination": _TEXT,
+        "due_before": _INSTANT,
+        "due_after": _INSTANT,
+        "queue": _TEXT,
+        "of": _TEXT,
+        "new_key": _TEXT,
+        "headers": pa.map_(_TEXT, _TEXT),
+        "headers_text": _TEXT,
+        "body": pa.binary(),
+        "body_bytes": _COUNT,
+    }
+)
+SCHEMAS = {
+    "tombstones": TOMBSTONES,
+    "retries": RETRIES,
+    "errors": ERRORS,
+    "sweeps": SWEEPS,
+    "changes": CHANGES,
+}
+
+_RETRIES_PER_PAGE = 20_000
+
+
+def dispatched(journal: Journal, sweep_id: UUID) -> Iterator[Rows]:
+    """`tombstones` of what a sweep dispatched, in the journal's pieces."""
+    for batches in journal.batches(sweep_id):
+        yield _kept([_decoded(batch, journal.source) for batch in batches])
+
+
+def exhausted(journal: Journal, sweep_id: UUID, piece: ExhaustedPiece) -> tuple[Rows, Rows]:
+    """A piece of what a sweep exhausted: for `tombstones`, and whole for `errors`."""
+    rows = journal.exhausted_rows(sweep_id, piece)
+    tombstones = _batch(TOMBSTONES, rows, {"source": journal.source, "outcome": "exhausted"})
+    errors = _batch(ERRORS, rows, {"source": journal.source, "next_attempt_at": None})
+    return _kept([tombstones]), _kept([errors])
+
+
+def changes(journal: CommandJournal, sweep_id: UUID, piece: ExhaustedPiece) -> tuple[Rows, Rows]:
+    """A piece of what a command changed: for `tombstones`, only what was cancelled, and for
+    `changes`.
+    """
+    rows = journal.changes_rows(sweep_id, piece)
+    cancelled = _batch(
+        TOMBSTONES,
+        [row for row in rows if row.change == ChangeKind.CANCELLED],
+        {"source": journal.source, "outcome": ChangeKind.CANCELLED.value, "lateness_ms": None},
+        due="due_before",
+        dispatched_at="changed_at",
+    )
+    return _kept([cancelled]), _kept([_batch(CHANGES, rows, {"source": journal.source})])
+
+
+def retries(journal: Journal) -> Rows:
+    """`retries`: the source's messages that failed and are still in the store."""
+    # Packed, because there may be very many; their reasons are mostly the same.
+    packed = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(packed, RETRIES, options=options) as stream:
+        for page in journal.retries_rows(_RETRIES_PER_PAGE):
+            stream.write_batch(_batch(RETRIES, page, {"source": journal.source}))
+    pages = packed.getvalue()
+    return Rows(lambda: pa.ipc.open_stream(pages), pages.size)
+
+
+def sweep(summary: SweepSummary) -> Rows:
+    """`sweeps`: the one row."""
+    instants = {f.name for f in SWEEPS if pa.types.is_timestamp(f.type)}
+    return _kept(
+        [_batch(SWEEPS, [summary], {name: micros(getattr(summary, name)) for name in instants})]
+    )
+
+
+def _kept(batches: Sequence[pa.RecordBatch]) -> Rows:
+    return Rows(lambda: batches, sum(batch.nbytes for batch in batches))
+
+
+def _decoded(batch: JournalBatch, source: str) -> pa.RecordBatch:
+    found, same = decode(batch.outcomes), {"sweep_id": str(batch.sweep_id), "source": source}
+    columns = [
+        make_column([same[field.name]] * found.num_rows, field.type)
+        if field.name in same
+        else found.column(field.name)
+        for field in TOMBSTONES
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=TOMBSTONES)
+
+
+def _batch(
+    schema: pa.Schema, rows: Sequence[Any], same: Mapping[str, object], **renamed: str
+) -> pa.RecordBatch:
+    """Rows of the journal, whose instants are microseconds. `same` are values of all rows;
+    `renamed` are the journal's names of columns that have others there.
+    """
+    columns = [
+        _column(
+            [same[field.name]] * len(rows)
+            if field.name in same
+            else [getattr(row, renamed.get(field.name, field.name)) for row in rows],
+            field.type,
+        )
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_map(kind):
+        return make_column([_pairs(text) for text in values], kind)
+    if pa.types.is_string(kind):
+        return make_column([_text(value) for value in values], kind)
+    return make_column(values, kind)
+
+
+def _pairs(text: str | None) -> list[tuple[str, str | None]] | None:
+    """The headers of a message, each name once; None where they are no JSON object."""
+    try:
+        headers = json.loads(text) if text else None
+        if not isinstance(headers, dict):
+            return None
+        # Names that differ only in halves of surrogate pairs become one.
+        return [*{_text(name) or "": _value(value) for name, value in headers.items()}.items()]
+    except (ValueError, RecursionError):
+        return None
+
+
+def _value(value: Any) -> str | None:
+    return _text(value if isinstance(value, str) or value is None else json.dumps(value))
+
+
+def _text(value: str | None) -> str | None:
+    """As UTF-8 has it: a lone surrogate, which JSON can hold, becomes a question mark."""
+    return None if value is None else str(value).encode("utf-8", "replace").decode()

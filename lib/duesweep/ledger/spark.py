@@ -1,0 +1,399 @@
+"""The ledger's tables in a Spark session, by delta-spark: for catalog schemas, and wherever a
+session is there.
+
+Delta records (txnAppId, txnVersion) with a commit and silently ignores a version that it has seen:
+https://docs.delta.io/latest/delta-batch.html#idempotent-table-writes-in-foreachbatch
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from duesweep.core.world import instant_of, micros
+from duesweep.drivers.spark import SPARK_ERRORS, is_conflict, is_transient, sentence
+from duesweep.errors import ConfigError, LedgerError, raise_interruption
+from duesweep.ledger import locations
+from duesweep.ledger.base import (
+    COUNT,
+    ENCLOSED_TYPES,
+    Among,
+    Condition,
+    LedgerPiece,
+    LedgerRow,
+    LedgerTableFacts,
+    Rows,
+    TableSize,
+)
+from duesweep.ledger.rows import SCHEMAS
+
+_TYPES: dict[pa.DataType, DataType] = {
+    pa.string(): StringType(),
+    pa.int32(): IntegerType(),
+    pa.int64(): LongType(),
+    pa.float64(): DoubleType(),
+    pa.binary(): BinaryType(),
+    pa.timestamp("us", tz="UTC"): TimestampType(),
+    pa.map_(pa.string(), pa.string()): MapType(StringType(), StringType()),
+}
+SPARK_SCHEMAS = {
+    name: StructType([StructField(field.name, _TYPES[field.type]) for field in schema])
+    for name, schema in SCHEMAS.items()
+}
+
+_CONFLICT_TRIES = 5
+_ROWS_PER_FILE = 100_000
+# Other readers cannot read Spark's default, INT96, before 1677 and after 2262.
+TIMESTAMP_TYPE = ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+_S3_LOG_STORE = "spark.delta.logStore.{scheme}.impl"
+_ABSENCE = (
+    "DELTA_MISSING_DELTA_TABLE",
+    "DELTA_TABLE_NOT_FOUND",
+    "TABLE_OR_VIEW_NOT_FOUND",
+    "PATH_NOT_FOUND",
+)
+# More values than that are joined: a plan with so many literals takes long.
+_MOST_LITERALS = 1_000
+
+_HOURS = 24
+# Delta refuses fewer days than these, unless it is told not to check.
+_CHECKED_DAYS = 7
+_KEPT, _KEPT_BY_DEFAULT = "delta.deletedFileRetentionDuration", "interval 7 days"
+# VACUUM would list a folder in 10,000 tasks.
+_LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+_CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
+
+_Done = TypeVar("_Done")
+
+
+@dataclass(frozen=True, slots=True)
+class SparkTables:
+    """The tables under a path or in a catalog schema. See `LedgerTables`."""
+
+    spark: SparkSession
+    root: str
+
+    def table(self, name: str) -> str:
+        """The table as SQL and `spark.read.table` name it."""
+        return locations.table_name(self.root, name)
+
+    def facts(self, name: str) -> LedgerTableFacts:
+        """Raises `ConfigError` also where the catalog schema does not exist."""
+        self._check_log_store()
+        # Asked first: for a statement that fails, Spark logs a long Java stack.
+        if not locations.is_path(self.root) and not self._has_schema():
+            raise self._no_schema()
+        location = self.table(name)
+        try:
+            return LedgerTableFacts(name, location, self._properties(name))
+        except SPARK_ERRORS as error:
+            if isinstance(error, AnalysisException) and "SCHEMA_NOT_FOUND" in str(error):
+                raise self._no_schema() from error
+            if not _is_absence(error):
+                raise self._unreadable(f"The ledger at {self.root}", error) from error
+            return LedgerTableFacts(name, location, holds_data=self._holds_data(name))
+
+    def create(self, name: str, properties: Mapping[str, str]) -> None:
+        fields = SPARK_SCHEMAS[name]
+        columns = ", ".join(f"`{f.name}` {f.dataType.simpleString()}" for f in fields)
+        self._define(
+            f"CREATE TABLE IF NOT EXISTS {self.table(name)} ({columns}) USING delta "
+            f"TBLPROPERTIES ({_format_properties(properties)})",
+            f"{self.table(name)} could not be created",
+        )
+
+    def set_properties(self, name: str, properties: Mapping[str, str]) -> None:
+        self._define(
+            f"ALTER TABLE {self.table(name)} SET TBLPROPERTIES ({_format_properties(properties)})",
+            f"{self.table(name)} could not be marked as the ledger's",
+        )
+
+    def append(self, name: str, pieces: Sequence[LedgerPiece]) -> None:
+        """Each in a commit of its own: a commit of Spark's has one transaction."""
+        for piece in pieces:
+            self._write(name, piece, mode="append")
+
+    def replace_source(self, name: str, source: str, piece: LedgerPiece) -> None:
+        self._write(name, piece, mode="overwrite", replaceWhere=f"source = {_literal(source)}")
+
+    def read(
+        self, name: str, columns: Sequence[str], conditions: Sequence[Condition]
+    ) -> Iterator[LedgerRow]:
+        """One partition is in memory at a time."""
+        with self._reading(name):
+            chosen_df = _choose(self.spark.read.table(self.table(name)), conditions)
+            yield from _stream(chosen_df, name, columns)
+
+    def count(
+        self, name: str, columns: Sequence[str], conditions: Sequence[Condition], least: int
+    ) -> Iterator[LedgerRow]:
+        with self._reading(name):
+            counted_df = (
+                _choose(self.spark.read.table(self.table(name)), conditions)
+                .groupBy(*columns)
+                .agg(F.count(F.lit(1)).alias(COUNT))
+                .filter(F.col(COUNT) >= least)
+            )
+            yield from _stream(counted_df, name, [*columns, COUNT])
+
+    def size(self, name: str) -> TableSize | None:
+        row = None
+        with self._reading(name):
+            row = self.spark.sql(f"DESCRIBE DETAIL {self.table(name)}").first()
+        # Of a path without a table, it says that this is no Delta table.
+        if row is None or row.format != "delta":
+            return None
+        return TableSize(row.numFiles, row.sizeInBytes)
+
+    def remove(self, name: str, source: str, column: str, before: datetime) -> int:
+        is_old = f"source = {_literal(source)} AND `{column}` < timestamp_micros({micros(before)})"
+        text = f"DELETE FROM {self.table(name)} WHERE {is_old}"  # noqa: S608 - a quoted table
+        (row,) = self._run(name, "cut", text)
+        return int(row[0])
+
+    def compact(self, name: str) -> int:
+        (row,) = self._run(name, "compacted", f"OPTIMIZE {self.table(name)}")
+        return int(row.metrics.numFilesRemoved)
+
+    def vacuum(self, name: str, days: int) -> None:
+        """Delta removes expired log entries by itself, where it writes a checkpoint."""
+        if days:
+            self._keep_files(name, days)
+        settings = {_LISTING_TASKS: "4"}
+        if days < _CHECKED_DAYS:
+            settings[_CHECK] = "false"
+        with self._set(settings):
+            self._run(name, "cleaned", f"VACUUM {self.table(name)} RETAIN {days * _HOURS} HOURS")
+
+    def _keep_files(self, name: str, days: int) -> None:
+        """Delta's VACUUM goes by a property of the table, and ignores what RETAIN says, unless that
+        is 0.
+        """
+        wanted = f"interval {days} days"
+        kept = self._commit(name, "cleaned", lambda: self._properties(name))
+        if kept.get(_KEPT, _KEPT_BY_DEFAULT) != wanted:
+            change = f"ALTER TABLE {self.table(name)} SET TBLPROPERTIES ('{_KEPT}' = '{wanted}')"
+            self._run(name, "cleaned", change)
+
+    def _write(self, name: str, piece: LedgerPiece, mode: str, **options: str) -> None:
+        # Delta reads this from the session only. Some platforms do not allow to set it.
+        with suppress(*SPARK_ERRORS):
+            self.spark.conf.set(*TIMESTAMP_TYPE)
+        options |= {"mergeSchema": "true"}
+        options |= {"txnAppId": piece.app_id, "txnVersion": str(piece.version)}
+
+        def write() -> None:
+            # In a second try Delta either ignores the append, because its transaction is recorded,
+            # or does it.
+            writer = self._frame(name, piece.rows).write.format("delta").mode(mode)
+            if locations.is_path(self.root):
+                writer.options(**options).save(locations.table_path(self.root, name))
+            else:
+                writer.options(**options).saveAsTable(self.table(name))
+
+        kept = "; the journal keeps the rows, and the next sweep tries again"
+        self._commit(name, "written", write, consequence=kept)
+
+    def _frame(self, name: str, rows: Rows) -> DataFrame:
+        """Arrow goes through the driver, and no Python worker has to start to decode it."""
+        # PySpark takes no table without a batch.
+        batches = [*rows.batches()] or SCHEMAS[name].empty_table().to_batches()
+        table = pa.Table.from_batches(batches, SCHEMAS[name])
+        rows_df = self.spark.createDataFrame(table, SPARK_SCHEMAS[name])
+        return rows_df.coalesce(max(1, table.num_rows // _ROWS_PER_FILE))
+
+    def _run(self, name: str, what: str, statement: str) -> list[Any]:
+        return self._commit(name, what, lambda: self.spark.sql(statement).collect())
+
+    def _commit(
+        self, name: str, what: str, act: Callable[[], _Done], *, consequence: str = ""
+    ) -> _Done:
+        """Act, and again after each commit of another process."""
+        for tries_left in reversed(range(_CONFLICT_TRIES)):
+            try:
+                return act()
+            except SPARK_ERRORS as error:
+                if not tries_left or not is_conflict(error):
+                    failure = f"{self.table(name)} could not be {what}"
+                    raise _unwritable(failure, error, consequence) from error
+        raise AssertionError("unreachable")
+
+    def _define(self, statement: str, failure: str) -> None:
+        try:
+            self.spark.sql(statement)
+        except SPARK_ERRORS as error:
+            # In a conflict, another process has done the same.
+            if not is_conflict(error):
+                raise _unwritable(failure, error) from error
+
+    @contextmanager
+    def _reading(self, name: str) -> Iterator[None]:
+        """Map the errors of a read; that there is no table is none."""
+        try:
+            yield
+        except SPARK_ERRORS as error:
+            if not _is_absence(error):
+                raise self._unreadable(self.table(name), error) from error
+
+    def _unreadable(self, what: str, error: Exception) -> LedgerError:
+        raise_interruption(error)
+        return LedgerError(
+            f"{what} is unreadable: {sentence(error)}",
+            advice="check ledger.root and the right to read there",
+            transient=is_transient(error),
+        )
+
+    def _properties(self, name: str) -> dict[str, str]:
+        rows = self.spark.sql(f"SHOW TBLPROPERTIES {self.table(name)}").collect()
+        return {row["key"]: row["value"] for row in rows}
+
+    def _has_schema(self) -> bool:
+        try:
+            return self.spark.catalog.databaseExists(locations.schema_name(self.root))
+        except SPARK_ERRORS:
+            # Its error is told by the statement that needs the schema.
+            return True
+
+    def _no_schema(self) -> ConfigError:
+        return ConfigError(
+            f"ledger.root is {self.root!r}, but there is no such catalog schema",
+            advice=f"write ./{self.root} for a folder, or create the schema",
+        )
+
+    def _check_log_store(self) -> None:
+        """Raise `ConfigError` for a root on S3 where a writer could overwrite another's commits."""
+        scheme = locations.scheme(self.root)
+        if scheme not in {"s3", "s3a", "s3n"}:
+            return
+        setting = _S3_LOG_STORE.format(scheme=scheme)
+        on_databricks = self.spark.conf.get("spark.databricks.clusterUsageTags.clusterId", None)
+        if on_databricks is None and self.spark.conf.get(setting, None) is None:
+            raise ConfigError(
+                f"Two sweeps could overwrite each other's commits under {self.root}",
+                advice=(
+                    f"set {setting} to a multi-writer log store "
+                    "(io.delta.storage.S3DynamoDBLogStore)"
+                ),
+            )
+
+    def _holds_data(self, name: str) -> bool:
+        """Whether there are data files where a table should be. A catalog checks that itself."""
+        if not locations.is_path(self.root):
+            return False
+        path = locations.table_path(self.root, name)
+        folder = locations.local_folder(path)
+        if folder is not None:
+            return locations.holds_data(folder)
+        try:
+            # Spark looks for one file to take the schema from, and reads no more.
+            self.spark.read.format("parquet").load(path)
+        except AnalysisException:
+            return False
+        except SPARK_ERRORS as error:
+            raise self._unreadable(f"The ledger at {self.root}", error) from error
+        return True
+
+    @contextmanager
+    def _set(self, settings: Mapping[str, str]) -> Iterator[None]:
+        """Change the session's settings in the block, where its platform allows that."""
+        before: dict[str, str | None] = {}
+        with suppress(*SPARK_ERRORS):
+            for key, value in settings.items():
+                before[key] = self.spark.conf.get(key, None)
+                self.spark.conf.set(key, value)
+        try:
+            yield
+        finally:
+            for key, old in before.items():
+                with suppress(*SPARK_ERRORS):
+                    self.spark.conf.unset(key) if old is None else self.spark.conf.set(key, old)
+
+
+def _unwritable(failure: str, error: Exception, consequence: str = "") -> LedgerError:
+    raise_interruption(error)
+    return LedgerError(
+        f"{failure}: {sentence(error)}{consequence}",
+        advice="check ledger.root and the right to write there",
+        transient=is_transient(error),
+    )
+
+
+def _is_absence(error: Exception) -> bool:
+    """Whether an error says that there is no such table."""
+    return isinstance(error, AnalysisException) and any(each in str(error) for each in _ABSENCE)
+
+
+def _choose(table_df: DataFrame, conditions: Sequence[Condition]) -> DataFrame:
+    chosen_df = table_df
+    for condition in conditions:
+        if isinstance(condition, Among) and len(condition.values) > _MOST_LITERALS:
+            values = [(value,) for value in condition.values]
+            wanted_df = table_df.sparkSession.createDataFrame(
+                values, f"`{condition.column}` string"
+            )
+            chosen_df = chosen_df.join(wanted_df, on=condition.column, how="left_semi")
+        else:
+            for predicate in _predicates(condition):
+                chosen_df = chosen_df.filter(predicate)
+    return chosen_df
+
+
+def _predicates(condition: Condition) -> Iterator[Column]:
+    if isinstance(condition, Among):
+        yield F.col(condition.column).isin(list(condition.values))
+    else:
+        if condition.start is not None:
+            yield F.unix_micros(condition.column) >= micros(condition.start)
+        if condition.end is not None:
+            yield F.unix_micros(condition.column) < micros(condition.end)
+
+
+def _stream(chosen_df: DataFrame, name: str, columns: Sequence[str]) -> Iterator[LedgerRow]:
+    """Instants travel as microseconds: PySpark would give them in this process's time zone."""
+    instants = {field.name for field in SCHEMAS[name] if pa.types.is_timestamp(field.type)}
+    rows_df = chosen_df.select(*(_column(each, is_instant=each in instants) for each in columns))
+    for row in rows_df.toLocalIterator():
+        yield {
+            column: _plain(value, is_instant=column in instants)
+            for column, value in zip(columns, row, strict=True)
+        }
+
+
+def _column(name: str, *, is_instant: bool) -> Column:
+    if name == ENCLOSED_TYPES:
+        return F.try_element_at("headers", F.lit(ENCLOSED_TYPES))
+    return F.unix_micros(name) if is_instant else F.col(name)
+
+
+def _plain(value: Any, *, is_instant: bool) -> Any:
+    if is_instant and value is not None:
+        return instant_of(value)
+    return bytes(value) if isinstance(value, bytearray) else value
+
+
+def _format_properties(properties: Mapping[str, str]) -> str:
+    return ", ".join(f"{_literal(key)} = {_literal(value)}" for key, value in properties.items())
+
+
+def _literal(text: str) -> str:
+    """A text in Spark's SQL, also with quotes and backslashes."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
