@@ -1,20 +1,33 @@
-"""When a sweep is to stop, and how its store gets to know."""
+"""When a sweep is to stop, how its store gets to know, and what its slices do then."""
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import compress
 from typing import Any
 
 import pytest
 
+from duesweep.core.message import Message
+from duesweep.core.policy import CLAIM_SECONDS, BatchLimits
 from duesweep.core.world import SettableClock
-from duesweep.errors import ConfigError, StoreError
-from duesweep.stores.values import SweepRun
+from duesweep.errors import (
+    ConfigError,
+    DestinationError,
+    DuesweepError,
+    QueueNotFoundError,
+    StoreError,
+    TransactionLostError,
+)
 from duesweep.sweep import stop as module
 from duesweep.sweep.stop import Stop
+from duesweep_testing.builders import DelayedRow, delayed_row
+from duesweep_testing.journal import SliceEntry
 from duesweep_testing.memory import MemoryStore
-from duesweep_testing.sweeps import open_sweep
+from duesweep_testing.sweeps import open_sweep, stop_sweep
+from support.dispatch_world import World, one, slice_end, world_of
+from support.taking import TakingStore
 from support.waiting import until
 
 
@@ -54,57 +67,37 @@ def store(monkeypatch: pytest.MonkeyPatch) -> _Stoppable:
     return _Stoppable()
 
 
-def test_sweep_that_nobody_stops_tells_its_store_nothing(store: _Stoppable) -> None:
-    stop = Stop()
-
-    with store.passed_on(stop):
-        pass
-
-    assert (stop.is_wanted, store.told, store.tried) == (False, [], 0)
-
-
-def test_time_limit_is_told_at_once_as_what_is_left_of_it(store: _Stoppable) -> None:
-    stop = Stop(time.time() + 100)
-
-    with store.passed_on(stop):
-        (seconds,) = store.told
-
-    assert 90 < seconds <= 100
-    assert not stop.is_wanted
-
-
-@pytest.mark.parametrize("stop", [Stop(time.time() - 1), Stop()])
-def test_stop_that_is_wanted_already_is_told_before_the_block_begins(
-    stop: Stop, store: _Stoppable
+@pytest.mark.parametrize(
+    ("limit", "is_asked", "told"),
+    [
+        pytest.param(None, False, None, id="nobody stops it"),
+        pytest.param(100, False, 100, id="a limit that is ahead"),
+        pytest.param(-1, False, 0, id="a limit that is over"),
+        pytest.param(None, True, 0, id="it was asked for"),
+    ],
+)
+def test_store_is_told_before_the_block_begins(
+    limit: float | None, told: float | None, store: _Stoppable, *, is_asked: bool
 ) -> None:
-    stop.ask()
+    stop = Stop(None if limit is None else time.time() + limit)
+    if is_asked:
+        stop.ask()
 
     with store.passed_on(stop):
-        assert store.told[0] == 0
+        assert store.told[:1] == ([] if told is None else [pytest.approx(told, abs=10)])
 
-    assert stop.is_wanted
-
-
-def test_time_that_is_over_is_a_stop() -> None:
-    assert Stop(time.time() - 1).is_wanted
+    assert stop.is_wanted is (told == 0)
+    assert store.tried == 0 or store.told
 
 
-def test_stop_is_passed_on_while_the_block_waits_for_something(store: _Stoppable) -> None:
-    stop = Stop()
-
-    with store.passed_on(stop):
-        threading.Timer(0.01, stop.ask).start()
-        until(lambda: store.told, seconds=10)
-
-    assert store.told == [0]
-
-
-def test_store_that_is_out_of_reach_is_told_later(store: _Stoppable) -> None:
+def test_stop_is_passed_on_while_the_block_waits_and_when_the_store_is_in_reach(
+    store: _Stoppable,
+) -> None:
     stop = Stop()
     store.error = StoreError("no server answers", transient=True)
 
     with store.passed_on(stop):
-        stop.ask()
+        threading.Timer(0.01, stop.ask).start()
         until(lambda: store.tried > 2, seconds=10)
         store.error = None
         until(lambda: store.told, seconds=10)
@@ -112,27 +105,19 @@ def test_store_that_is_out_of_reach_is_told_later(store: _Stoppable) -> None:
     assert store.told == [0]
 
 
-def test_store_that_cannot_stop_a_sweep_leaves_signals_as_they_are() -> None:
-    stop, run = Stop(), open_sweep(MemoryStore())
+def test_store_that_cannot_stop_a_sweep_leaves_signals_as_they_are_and_refuses_a_time_limit(
+    store: _Stoppable,
+) -> None:
+    stop, limited = Stop(), Stop(time.time() + 100)
 
     stop.check(_Unstoppable())  # type: ignore[arg-type]
-    with _passed_on_nothing(stop, run):
+    with stop.passed_on(object(), _Unstoppable(), open_sweep(MemoryStore())):  # type: ignore[arg-type]
         stop.ask()
-
-    assert not stop.is_possible
-
-
-def test_store_that_cannot_stop_a_sweep_refuses_a_time_limit() -> None:
     with pytest.raises(ConfigError, match="acme cannot stop a sweep before its end"):
-        Stop(time.time() + 100).check(_Unstoppable())  # type: ignore[arg-type]
+        limited.check(_Unstoppable())  # type: ignore[arg-type]
+    limited.check(store)  # type: ignore[arg-type]
 
-
-def test_store_that_can_keeps_it_possible(store: _Stoppable) -> None:
-    stop = Stop(time.time() + 100)
-
-    stop.check(store)  # type: ignore[arg-type]
-
-    assert stop.is_possible
+    assert (stop.is_possible, limited.is_possible) == (False, True)
 
 
 class _AskingClock(SettableClock):
@@ -178,5 +163,95 @@ def test_first_slices_which_have_the_oldest_messages_get_all_that_a_sweep_may_cl
     assert part.shares([3, 2]) is None
 
 
-def _passed_on_nothing(stop: Stop, run: SweepRun) -> Any:
-    return stop.passed_on(object(), _Unstoppable(), run)  # type: ignore[arg-type]
+_LIMITS = BatchLimits(rows=2)
+# At which message's delivery the sweep is stopped (None: before its first batch), what that message
+# meets, and what becomes of all: `+` arrives, `x` fails, `.` is left.
+_STOPS: dict[str, tuple[int | None, DuesweepError | None, str, SliceEntry]] = {
+    "the batch in hand is finished": (2, None, "++++...", slice_end(given=7, claimed=4, left=3)),
+    "none has begun": (None, None, ".....", slice_end(given=5, left=5)),
+    "its transaction is lost": (0, TransactionLostError("lock"), "...", slice_end(given=3, left=3)),
+    "its failures count": (
+        *(0, QueueNotFoundError("There is none"), "x+."),
+        slice_end(given=3, claimed=2, left=1),
+    ),
+    "a destination takes nothing": (
+        *(0, DestinationError("It is locked"), "...."),
+        slice_end("It is locked", given=4, left=4),
+    ),
+}
+
+
+def _short(*rows: DelayedRow) -> World:
+    return World(TakingStore(*rows))
+
+
+@pytest.mark.parametrize("form", [world_of, _short], ids=["careful", "short"])
+@pytest.mark.parametrize("case", _STOPS)
+def test_slice_ends_after_the_batch_in_hand(case: str, form: Callable[..., World]) -> None:
+    stop_at, error, becomes, end = _STOPS[case]
+    if form is _short and error is not None:
+        # What is given up there would be run again with care, as another batch.
+        becomes, end = "." * len(becomes), slice_end(given=len(becomes), left=len(becomes))
+    rows = [delayed_row() for _ in becomes]
+    world = form(*rows)
+    run = open_sweep(world.store)
+
+    def stop(message: Message) -> DuesweepError | None:
+        if stop_at is None or message.key != rows[stop_at].key:
+            return None
+        stop_sweep(world.store, run, 0)
+        return error
+
+    world.queue.trouble["Billing"] = stop
+    if stop_at is None:
+        stop_sweep(world.store, run, 0)
+
+    world.run_slice(run, limits=_LIMITS)
+
+    arrived = list(compress(rows, [sign == "+" for sign in becomes]))
+    assert world.queue.arrived["Billing"] == [one(row) for row in arrived]
+    assert set(world.store.rows) == {row.key for row in rows} - {row.key for row in arrived}
+    assert world.counted(run) == (becomes.count("+"), becomes.count("x"))
+    assert world.ends(run) == [end]
+    assert world.store.holders == {}
+
+
+def test_messages_that_a_batch_released_are_left() -> None:
+    first, late, other = (delayed_row(name) for name in ("Billing", "Shipping", "Billing"))
+    world = world_of(first, late, other)
+    run = open_sweep(world.store)
+
+    def stop_and_take_long(_: Message) -> None:
+        stop_sweep(world.store, run, 0)
+        world.clock.advance(CLAIM_SECONDS + 1)
+
+    world.queue.trouble["Billing"] = stop_and_take_long
+
+    world.run_slice(run, limits=_LIMITS)
+
+    assert world.queue.arrived["Billing"] == [one(first)]
+    assert world.ends(run) == [slice_end(given=3, claimed=1, left=2)]
+
+
+def test_slice_that_waits_for_a_destination_sees_the_stop_within_a_second() -> None:
+    world = world_of(delayed_row(), delayed_row())
+    run = open_sweep(world.store)
+    stop_at = 15.5
+    wait = world.clock.sleep
+
+    def try_for_long(_: Message) -> Exception:
+        world.clock.advance(5)
+        return DestinationError("Billing is locked")
+
+    def sleep(seconds: float) -> None:
+        wait(seconds)
+        if world.clock.seconds() >= stop_at:
+            stop_sweep(world.store, run, 0)
+
+    world.queue.trouble["Billing"] = try_for_long
+    world.clock.sleep = sleep  # type: ignore[method-assign]
+
+    world.run_slice(run, limits=_LIMITS)
+
+    assert world.ends(run) == [slice_end("Billing is locked", given=2, left=2)]
+    assert stop_at <= world.clock.seconds() <= stop_at + 1

@@ -1,0 +1,562 @@
+"""What one task does with its slice, over a store and queues in memory."""
+
+import gc
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from itertools import compress
+from typing import Any
+
+import pytest
+from pyspark.sql import Row
+
+from duesweep.core.account import CUT, slice_account
+from duesweep.core.message import Message
+from duesweep.core.policy import CLAIM_SECONDS, BatchLimits, BreakerLimits
+from duesweep.core.world import SettableClock
+from duesweep.drivers.statements import MAX_LOST_TRANSACTIONS
+from duesweep.errors import (
+    ConfigError,
+    DestinationError,
+    DuesweepError,
+    QueueError,
+    RefusedMessageError,
+    StoreError,
+    TransactionLostError,
+    UnusualBatchError,
+)
+from duesweep.stores import tombstone
+from duesweep.sweep.slice import ClaimKeys, read_claim_keys
+from duesweep_testing.builders import BODY, DelayedRow, delayed_row
+from duesweep_testing.journal import BatchEntry, SliceEntry
+from duesweep_testing.memory import MemoryStore
+from duesweep_testing.memory_queue import MemoryQueue
+from duesweep_testing.sweeps import close_sweep, open_sweep
+from support.dispatch_world import World, one, slice_end, world_of
+from support.taking import TakingSession, TakingStore
+
+Rows = Sequence[DelayedRow]
+
+
+def _own_transaction(rows: Rows) -> World:
+    return World(MemoryStore(rows), MemoryQueue("Billing", "Shipping", own_transaction=True))
+
+
+# The forms in which a batch runs: step by step, all or nothing, and to queues that commit alone.
+FORMS: Mapping[str, Callable[[Rows], World]] = {
+    "careful": lambda rows: world_of(*rows),
+    "short": lambda rows: World(TakingStore(*rows)),
+    "own transaction": _own_transaction,
+}
+_QUEUES = {"B": "Billing", "S": "Shipping", "N": "Nowhere", "-": None}
+
+
+def _rows(destinations: str) -> list[DelayedRow]:
+    """A message for each letter; a question mark is one whose headers cannot be read."""
+    return [
+        DelayedRow(headers="{") if letter == "?" else delayed_row(_QUEUES[letter])
+        for letter in destinations
+    ]
+
+
+@dataclass(frozen=True)
+class Case:
+    """What becomes of the messages for these destinations: `+` arrives, `x` fails and is charged,
+    `.` stays as it was. `errors` are met at a message's place, `times` often.
+    """
+
+    destinations: str
+    becomes: str
+    end: SliceEntry
+    errors: Mapping[int, DuesweepError] = field(default_factory=dict)
+    times: int = 1_000
+
+
+_LOST = TransactionLostError("deadlock")
+_ROLLED_BACK = TransactionLostError("a trigger rolls back", destination_is_at_fault=True)
+_LOCKED = DestinationError("Shipping is locked")
+CASES = {
+    "all is usual": Case("BBBSS", "+++++", slice_end(given=5, claimed=5)),
+    "an unknown queue": Case("BBBN", "+++x", slice_end(given=4, claimed=4)),
+    "headers that cannot be read": Case("B?B", "+x+", slice_end(given=3, claimed=3)),
+    "a refused message": Case(
+        "BBBB", "+x++", slice_end(given=4, claimed=4), {1: RefusedMessageError("too long")}
+    ),
+    "a transaction that is lost": Case(
+        "BBBB", "++++", slice_end(given=4, claimed=4), {2: _LOST}, times=2
+    ),
+    "one that is lost again and again": Case(
+        "BB", "..", slice_end("deadlock", given=2), {0: _LOST}
+    ),
+    "a destination that loses it": Case(
+        "BSB",
+        "+.+",
+        slice_end("a trigger rolls back", given=3, claimed=2, left=1),
+        {1: _ROLLED_BACK},
+    ),
+    "a destination that takes nothing": Case(
+        "BSBS",
+        "+.+.",
+        slice_end("Shipping is locked", given=4, claimed=2, left=2),
+        {1: _LOCKED, 3: _LOCKED},
+    ),
+    "a fault that passes": Case(
+        "BSBS", "++++", slice_end(given=4, claimed=4), {1: _LOCKED}, times=1
+    ),
+    "a service that fails for good": Case(
+        "BBB",
+        "...",
+        slice_end("it is gone", given=3),
+        {1: StoreError("it is gone", transient=False)},
+    ),
+    "a queue's service that fails for good": Case(
+        "BBB",
+        "...",
+        slice_end("it is gone", given=3),
+        {1: QueueError("it is gone", transient=False)},
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("case", CASES)
+def test_each_message_arrives_once_is_charged_or_stays(case: str, form: str) -> None:
+    given = CASES[case]
+    rows = _rows(given.destinations)
+    world = FORMS[form](rows)
+    times = {row.key: iter(range(given.times)) for row in rows}
+
+    def meet(message: Message) -> DuesweepError | None:
+        place = next(number for number, row in enumerate(rows) if row.key == message.key)
+        return given.errors.get(place) if next(times[message.key], None) is not None else None
+
+    world.queue.trouble = dict.fromkeys(("Billing", "Shipping"), meet)
+
+    run = world.sweep(breaker=BreakerLimits(trigger_seconds=30 if given.times == 1 else 0))
+
+    arrived = world.queue.arrived["Billing"] + world.queue.arrived["Shipping"]
+    expected = [one(row) for row in compress(rows, [sign == "+" for sign in given.becomes])]
+    assert sorted(arrived, key=str) == sorted(expected, key=str)
+    failed = [row.key for row in compress(rows, [sign == "x" for sign in given.becomes])]
+    assert {
+        key: counter.attempts for key, counter in world.store.attempts.items()
+    } == dict.fromkeys(failed, 1)
+    assert list(world.store.rows) == [
+        row.key for row in compress(rows, [sign != "+" for sign in given.becomes])
+    ]
+    assert world.counted(run) == (len(expected), len(failed))
+    assert world.ends(run) == [given.end]
+    assert world.store.holders == {}
+
+
+def test_due_messages_are_delivered_and_accounted_for() -> None:
+    rows = _rows("BS-B")
+    world = world_of(*rows)
+
+    run = world.sweep()
+
+    assert world.queue.arrived == {
+        "Billing": [one(rows[0]), one(rows[3])],
+        "Shipping": [one(rows[1])],
+        "Sales.Orders": [one(rows[2])],
+        "error": [],
+    }
+    assert world.store.rows == {}
+    (batch, _) = world.store.journal[run.sweep_id]
+    assert isinstance(batch, BatchEntry)
+    assert batch.outcomes is not None
+    assert batch.body_bytes == 4 * len(BODY)
+    accounts = tombstone.decode(batch.outcomes).to_pylist()
+    queues = ("Billing", "Shipping", "Sales.Orders", "Billing")
+    assert {row["message_key"]: row["queue"] for row in accounts} == {
+        row.key: queue for row, queue in zip(rows, queues, strict=True)
+    }
+    assert {row["attempts"] for row in accounts} == {1}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_slice_is_dispatched_in_batches_within_the_limits(form: str) -> None:
+    world = FORMS[form](_rows("BBBBBBB"))
+
+    run = world.sweep(limits=BatchLimits(rows=3))
+
+    assert world.batches(run) == [(3, 0), (3, 0), (1, 0)]
+    assert world.ends(run) == [slice_end(given=7, claimed=7)]
+
+
+def test_slice_run_twice_does_nothing_the_second_time() -> None:
+    rows = _rows("BN")
+    world = world_of(*rows)
+    keys = [row.key for row in rows]
+    run = world.sweep(keys)
+    after_first = (dict(world.store.rows), dict(world.store.attempts), world.counted(run))
+
+    world.run_slice(run, keys)
+
+    assert (world.store.rows, world.store.attempts, world.counted(run)) == after_first
+    assert world.queue.arrived["Billing"] == [one(rows[0])]
+    assert world.ends(run) == [slice_end(given=2, claimed=2), slice_end(given=2, gone=1, later=1)]
+
+
+def test_what_another_session_holds_is_left_to_it() -> None:
+    rows = _rows("BB")
+    world = world_of(*rows)
+    other_run = open_sweep(world.store)
+    with world.store.open_task() as other, other.transaction():
+        other.claim(other_run, [rows[0].key])
+
+        run = world.sweep()
+
+    assert world.queue.arrived["Billing"] == [one(rows[1])]
+    assert world.counted(run) == (1, 0)
+    assert world.ends(run) == [slice_end(given=2, claimed=1, skipped=1)]
+
+
+@pytest.mark.parametrize("form", ["careful", "short"])
+def test_message_that_is_not_due_yet_stays(form: str) -> None:
+    world = FORMS[form](_rows("B"))
+    early = delayed_row("Billing", due=world.store.now + timedelta(minutes=1))
+    world.store.rows[early.key] = early
+    run = open_sweep(world.store)
+    run = replace(run, horizon=run.horizon.looking_ahead(timedelta(minutes=2)))
+
+    world.run_slice(run)
+
+    assert list(world.store.rows) == [early.key]
+    assert len(world.queue.arrived["Billing"]) == 1
+
+
+def _slow(world: World, seconds: float) -> Callable[[Message], None]:
+    return lambda _: world.clock.advance(seconds)
+
+
+def test_slow_batch_puts_groups_back_and_delivers_them_next() -> None:
+    world = world_of(*_rows("BS-BS"))
+    world.queue.trouble["Billing"] = _slow(world, CLAIM_SECONDS)
+
+    run = world.sweep()
+
+    arrived = {name: len(sent) for name, sent in world.queue.arrived.items()}
+    assert arrived == {"Billing": 2, "Shipping": 2, "Sales.Orders": 1, "error": 0}
+    assert world.batches(run) == [(2, 0), (3, 0)]
+    assert world.ends(run) == [slice_end(given=5, claimed=5)]
+
+
+def test_batch_within_its_time_puts_nothing_back_and_its_time_counts_as_lateness() -> None:
+    world = world_of(*_rows("BS"))
+    world.queue.trouble["Billing"] = _slow(world, CLAIM_SECONDS)
+
+    run = world.sweep()
+
+    (batch, _) = world.store.journal[run.sweep_id]
+    assert isinstance(batch, BatchEntry)
+    assert batch.lateness_ms == (3_600_000 + 1_000 * CLAIM_SECONDS,) * 2
+
+
+class _RacingClock(SettableClock):
+    """Each look at it takes as long as a batch may take; there are 100 looks."""
+
+    def seconds(self) -> float:
+        self.advance(CLAIM_SECONDS + 1)
+        assert super().seconds() < 100 * (CLAIM_SECONDS + 1)
+        return super().seconds()
+
+
+def test_batch_that_is_late_from_the_start_still_delivers_one_group_at_a_time() -> None:
+    world = world_of(*_rows("BSN-"))
+
+    run = world.sweep(clock=_RacingClock())
+
+    assert world.batches(run) == [(1, 0), (1, 0), (0, 1), (1, 0)]
+
+
+# How many messages were taken at once, and claimed with care, batch by batch of two.
+@pytest.mark.parametrize(
+    ("destinations", "taken", "claimed"),
+    [
+        ("BBBSS", [2, 2, 1], []),
+        ("BBNNBB", [2, 2, 2], [2]),
+        pytest.param("BN" * 5, [2, 2, 2], [2] * 5, id="after three, the slice takes no more"),
+    ],
+)
+def test_batch_that_is_unusual_is_run_again_with_care(
+    destinations: str, taken: list[int], claimed: list[int]
+) -> None:
+    store = TakingStore(*_rows(destinations))
+
+    World(store).sweep(limits=BatchLimits(rows=2))
+
+    assert (store.taken, store.claimed) == (taken, claimed)
+
+
+def test_queue_with_a_transaction_of_its_own_never_takes() -> None:
+    """A rollback of the store would not undo what it has delivered."""
+    store = TakingStore(*_rows("BBB"))
+    world = World(store, MemoryQueue("Billing", own_transaction=True))
+
+    world.sweep()
+
+    assert (store.taken, store.claimed) == ([], [3])
+    assert len(world.queue.arrived["Billing"]) == 3
+
+
+def test_batch_that_a_session_finds_unusual_is_delivered_once() -> None:
+    store = TakingStore(*_rows("BBB"))
+    world = World(store)
+    odd: list[DuesweepError] = [UnusualBatchError("odd")]
+    world.queue.trouble["Billing"] = lambda _: odd.pop() if odd else None
+
+    run = world.sweep()
+
+    assert (store.taken, store.claimed, world.counted(run)) == ([3], [3], (3, 0))
+    assert len(world.queue.arrived["Billing"]) == 3
+
+
+def test_destination_that_takes_nothing_is_tried_once_in_each_form() -> None:
+    store = TakingStore(*_rows("BSBS"))
+    world = World(store)
+    tried: list[str] = []
+
+    def lock(message: Message) -> DestinationError:
+        tried.append(message.key)
+        return _LOCKED
+
+    world.queue.trouble["Shipping"] = lock
+
+    world.sweep(limits=BatchLimits(rows=2), breaker=BreakerLimits(trigger_seconds=0))
+
+    assert (store.taken, store.claimed, len(tried)) == ([2], [2, 2], 2)
+
+
+def test_destination_that_takes_messages_again_gets_the_others_in_the_short_form() -> None:
+    store = TakingStore(*_rows("BBSBBBBB"))
+    world = World(store)
+    times = iter(range(2))
+    world.queue.trouble["Shipping"] = lambda _: _LOCKED if next(times, None) is not None else None
+    world.queue.trouble["Billing"] = _slow(world, 1)
+
+    run = world.sweep(limits=BatchLimits(rows=2))
+
+    # Only the batch that failed, and the message that tries the destination, take the other form.
+    assert (store.taken, store.claimed) == ([2, 2, 2, 2], [2, 1])
+    assert (store.rows, store.attempts) == ({}, {})
+    assert world.ends(run) == [slice_end(given=8, claimed=8)]
+
+
+def test_derived_session_does_not_inherit_the_short_form_unawares() -> None:
+    class Derived(TakingSession):
+        pass
+
+    class DerivedStore(TakingStore):
+        @contextmanager
+        def open_task(self) -> Iterator[Derived]:
+            yield Derived(self)
+
+    store = DerivedStore(*_rows("BB"))
+
+    World(store).sweep()
+
+    assert (store.taken, store.claimed) == ([], [2])
+
+
+def test_short_batch_that_takes_too_long_is_rolled_back_and_goes_in_parts() -> None:
+    first, second = rows = _rows("BS")
+    store = TakingStore(*rows)
+    world = World(store)
+    world.queue.trouble["Billing"] = lambda _: world.clock.sleep(CLAIM_SECONDS + 1)
+
+    run = world.sweep()
+
+    assert (store.taken, store.claimed) == ([2], [2, 1])
+    assert world.queue.arrived["Billing"] == [one(first)]
+    assert world.queue.arrived["Shipping"] == [one(second)]
+    assert world.counted(run) == (2, 0)
+
+
+def test_batch_of_blocked_messages_only_journals_nothing_but_the_end() -> None:
+    world = world_of(*_rows("S"))
+    world.trouble("Shipping", _LOCKED)
+
+    run = world.sweep()
+
+    assert len(world.store.journal[run.sweep_id]) == 1
+    assert world.ends(run) == [slice_end("Shipping is locked", given=1, left=1)]
+
+
+@pytest.mark.parametrize("error", [StoreError, QueueError])
+def test_batches_before_a_service_failed_stay_delivered(error: type[StoreError]) -> None:
+    rows = _rows("BBBBBB")
+    world = world_of(*rows)
+    world.trouble("Billing", error("the server went away", transient=True), rows[3].key)
+
+    run = world.sweep(limits=BatchLimits(rows=2))
+
+    assert world.queue.arrived["Billing"] == [one(row) for row in rows[:2]]
+    assert list(world.store.rows) == [row.key for row in rows[2:]]
+    assert (world.store.attempts, world.store.holders) == ({}, {})
+    assert world.ends(run) == [slice_end("the server went away", given=6, claimed=2)]
+
+
+class _Unreachable(MemoryStore):
+    """Its server takes no session but the first `sessions`."""
+
+    def __init__(self, error: DuesweepError, rows: Rows, sessions: int) -> None:
+        super().__init__(rows)
+        self._error = error
+        self._sessions = sessions
+
+    def open_task(self) -> Any:
+        self._sessions -= 1
+        if self._sessions < 0:
+            raise self._error
+        return super().open_task()
+
+
+@pytest.mark.parametrize(
+    ("error", "sessions"),
+    [
+        (StoreError("no server answers", transient=True), 0),
+        (ConfigError("the password is wrong"), 0),
+        # It does not come back after the first message.
+        (StoreError("no server answers", transient=True), 1),
+    ],
+)
+def test_store_out_of_reach_leaves_the_slice_without_an_end_and_raises_nothing(
+    error: DuesweepError, sessions: int
+) -> None:
+    rows = _rows("BB")
+    world = World(_Unreachable(error, rows, sessions))
+    world.trouble("Billing", error, rows[1].key)
+
+    run = world.sweep(limits=BatchLimits(rows=1))
+
+    assert (world.counted(run), world.ends(run)) == ((sessions, 0), [])
+    assert len(world.store.rows) == 2 - sessions
+
+
+def test_unforeseen_error_is_raised_and_the_slice_does_the_rest_when_it_is_run_again() -> None:
+    rows = _rows("BBBBBB")
+    world = world_of(*rows, limits=BatchLimits(rows=2))
+    keys = [row.key for row in rows]
+    run = open_sweep(world.store)
+
+    def break_down(message: Message) -> None:
+        if message.key == rows[3].key:
+            raise ZeroDivisionError
+
+    world.queue.trouble["Billing"] = break_down
+    with pytest.raises(ZeroDivisionError):
+        world.run_slice(run, keys)
+
+    assert world.queue.arrived["Billing"] == [one(row) for row in rows[:2]]
+    assert list(world.store.rows) == keys[2:]
+    assert (world.store.holders, world.ends(run)) == ({}, [])
+
+    world.queue.trouble.clear()
+    world.run_slice(run, keys)
+
+    assert world.queue.arrived["Billing"] == [one(row) for row in rows]
+    assert world.counted(run) == (6, 0)
+
+
+def test_closed_sweep_stops_silently() -> None:
+    world = world_of(*_rows("B"))
+    run = open_sweep(world.store)
+    close_sweep(world.store, run)
+
+    world.run_slice(run)
+
+    assert world.store.journal[run.sweep_id] == world.queue.arrived["Billing"] == []
+    assert len(world.store.rows) == 1
+
+
+def test_logs_of_a_slice_name_its_sweep(caplog: pytest.LogCaptureFixture) -> None:
+    cut, closed = world_of(*_rows("B")), world_of(*_rows("B"))
+    cut.trouble("Billing", _LOST)
+    closed_run = open_sweep(closed.store)
+    close_sweep(closed.store, closed_run)
+
+    cut_run = cut.sweep()
+    closed.run_slice(closed_run)
+
+    # Workers have no handler of their own, so they print warnings only.
+    assert {record.levelname for record in caplog.records} == {"WARNING"}
+    *again, last, stopped = caplog.messages
+    slice_0 = f"Slice 0 of sweep {cut_run.sweep_id}"
+    assert again == [f"{slice_0} claims a batch again: deadlock"] * MAX_LOST_TRANSACTIONS
+    assert last == f"{slice_0} is cut: deadlock"
+    assert stopped.startswith(f"Slice 0 of sweep {closed_run.sweep_id} stops: ")
+
+
+class _Body:
+    """What a circle holds."""
+
+    def __init__(self) -> None:
+        self.circle = self
+
+
+def test_circles_of_a_batch_are_collected_before_the_next_and_the_collector_is_as_before() -> None:
+    world = world_of(*_rows("BBBBBB"))
+    bodies: list[weakref.ref[_Body]] = []
+    alive: list[int] = []
+
+    def leave_a_circle(_: Message) -> None:
+        alive.append(sum(body() is not None for body in bodies))
+        bodies.append(weakref.ref(_Body()))
+
+    world.queue.trouble["Billing"] = leave_a_circle
+    before = gc.get_threshold()
+    gc.set_threshold(500, 10, 10)
+    try:
+        world.sweep(limits=BatchLimits(rows=2))
+        assert gc.get_threshold() == (500, 10, 10)
+    finally:
+        gc.set_threshold(*before)
+
+    assert alive == [0, 1, 0, 1, 0, 1]
+
+
+def _chunks(*chunks: tuple[str | None, str | None, int | None]) -> Any:
+    """Rows as Spark hands them to a task."""
+    return [Row(claim_keys=keys, sizes=sizes, total=total) for keys, sizes, total in chunks]
+
+
+@pytest.mark.parametrize(
+    ("chunks", "keys", "says"),
+    [
+        ([("a,b", "1,2", 3), ("c", "30", 3)], ["a", "b", "c"], None),
+        # A slice without claim keys has a row.
+        ([(None, None, None)], [], None),
+        pytest.param([], [], "read 0 of its keys", id="before its first row"),
+        ([("a,b", "1,2", 5)], ["a", "b"], "read 2 of 5 keys"),
+    ],
+)
+def test_read_of_claim_keys_that_broke_off_differs_from_a_complete_one(
+    chunks: list[tuple[str, str, int]], keys: list[str], says: str | None
+) -> None:
+    found = read_claim_keys(_chunks(*chunks))
+
+    assert (found.keys, list(found.sizes)) == (keys, [1, 2, 30][: len(keys)])
+    if says is None:
+        assert (found.fault, found.total) == (None, len(keys))
+    else:
+        assert says in str(found.fault)
+
+
+def test_slice_that_was_read_in_part_delivers_that_part_and_ends_as_cut() -> None:
+    stored = _rows("BBBBB")
+    world = world_of(*stored)
+    run = open_sweep(world.store)
+    keys = [row.key for row in stored[:2]]
+
+    world.run_slice(run, keys, total=5)
+
+    assert world.queue.arrived["Billing"] == [one(row) for row in stored[:2]]
+    fault = ClaimKeys(keys, [100, 100], 5).fault
+    assert fault is not None
+    assert world.ends(run) == [slice_end(fault, given=2, claimed=2)]
+    account = slice_account(5, 2, [world.ends(run)[0].end])
+    assert (account.skipped, account.left, account.is_complete) == (0, 3, False)
+    assert slice_account(5, 2, []).reason == CUT
