@@ -1,250 +1,329 @@
 """Operators' commands, killed at each step and raced: nothing lost, nothing doubled."""
 
-import re
+import os
+import signal
+import subprocess
+import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from duesweep.change_messages import Chosen, NewDue, cancel_chosen, reschedule_chosen
+from duesweep.cli.app import main
 from duesweep.core.change import Command, CommandName
-from duesweep.core.moment import Moment
-from duesweep.core.policy import BatchLimits
-from duesweep.core.waiting import DueSpan
+from duesweep.core.headers import json as headers_json
+from duesweep.core.message import MESSAGE_ID
 from duesweep.errors import StoreError
-from duesweep.ledger import opening
-from duesweep.ledger.ledger import Ledger
-from duesweep.restore import CancelledId, CancelledMessages, Restore
-from duesweep.steer import CommandReport, Work, run_command
-from duesweep.stores.postgresql.changing import PostgreSqlChangeSession
-from duesweep.sweep.job import SweepContext
+from duesweep_testing.builders import DelayedRow, delayed_row
 from support.endpoint import Endpoint
-from support.faults.dead_sweeps import await_end_of
+from support.faults.dead_sweeps import await_locks
 from support.ledger_reader import LedgerReader
 from support.sweeps import run_sweep
 from support.trials.armed import dying
+from support.waiting import until
 
-HOUR = 3_600
 BATCH_ROWS = 3
 MESSAGES = 8
-LIMITS = BatchLimits(rows=BATCH_ROWS)
+_WHY = ("--reason", "a test", "--yes")
+_CANCEL, _RESTORE, _REPLAY = ("cancel", "--all"), ("restore",), ("errors", "replay", "--all")
 
 
-class Death(NamedTuple):
-    """A crash point, the occurrence at which the command dies there, and how many messages it has
-    changed by then.
+class Acts(NamedTuple):
+    """A command; the method that a batch of it calls last; what the ledger calls what it did; and
+    how many messages it has changed by now.
     """
 
-    point: str
-    occurrence: int
-    changed: int
-
-    def __str__(self) -> str:
-        return f"{self.point} ({self.occurrence})"
+    arguments: Sequence[str]
+    method: str
+    change: str
+    count: Callable[[Endpoint], int]
 
 
-SETTLING = [
-    Death("before DriverSession.close_sweep", 1, MESSAGES),
-    Death("after DriverSession.close_sweep", 1, MESSAGES),
-    Death("after DriverSession.seal", 1, MESSAGES),
-    Death("after LedgerTables.append(changes)", 1, MESSAGES),
-    Death("before DriverSession.delete_settled", 1, MESSAGES),
-    Death("after DriverSession.delete_settled", 1, MESSAGES),
+def _waiting(endpoint: Endpoint) -> int:
+    return len(endpoint.waiting())
+
+
+def _due(endpoint: Endpoint) -> int:
+    return len(endpoint.fetch(f"SELECT FROM {endpoint.delayed} WHERE due < now()"))
+
+
+COMMANDS = {
+    "cancel": Acts(_CANCEL, "cancel", "cancelled", lambda e: MESSAGES - _waiting(e)),
+    "reschedule": Acts(
+        ("reschedule", "--due-after", "+10m", "--to", "-1s"), "reschedule", "rescheduled", _due
+    ),
+    "restore": Acts(_RESTORE, "put_back", "restored", _waiting),
+    "replay": Acts(_REPLAY, "journal_changes", "replayed", lambda e: len(e.queue_rows("Billing"))),
+    "put back": Acts((*_REPLAY, "--due", "+1h"), "put_back", "replayed", _waiting),
+}
+# Where each command dies, how often it has come there by then, and how much it has changed.
+_DEATHS = [
+    ("after KeepsCommands.open_command", 1, 0),
+    ("after ChangesMessages.{method}", 1, 0),
+    ("after ChangesMessages.{method}", 2, BATCH_ROWS),
+    ("before DriverSession.close_sweep", 1, MESSAGES),
+    ("after DriverSession.close_sweep", 1, MESSAGES),
+    ("after DriverSession.seal", 1, MESSAGES),
+    ("after LedgerTables.append(changes)", 1, MESSAGES),
+    ("before DriverSession.delete_settled", 1, MESSAGES),
+    ("after DriverSession.delete_settled", 1, MESSAGES),
 ]
-CANCELLING = [
-    Death("after KeepsCommands.open_command", 1, 0),
-    Death("before ChangesMessages.hold", 1, 0),
-    Death("after ChangesMessages.hold", 1, 0),
-    Death("after ChangesMessages.cancel", 1, 0),
-    Death("after ChangesMessages.cancel", 2, BATCH_ROWS),
-    # The table `changes` is there since the first command.
-    Death("after LedgerTables.create(changes)", 1, MESSAGES),
-    Death("before LedgerTables.set_properties(tombstones)", 1, MESSAGES),
-    # Only cancelled messages get tombstones.
-    Death("after LedgerTables.append(tombstones)", 1, MESSAGES),
-    *SETTLING,
-]
-RESTORING = [
-    Death("after ChangesMessages.put_back", 1, 0),
-    Death("after ChangesMessages.put_back", 2, BATCH_ROWS),
-    *SETTLING,
-]
-RESCHEDULING = [
-    Death("after ChangesMessages.reschedule", 1, 0),
-    Death("after ChangesMessages.reschedule", 2, BATCH_ROWS),
-    Death("before DriverSession.close_sweep", 1, MESSAGES),
+# What only cancelling comes to: the table `changes` is there since the first command, and no other
+# messages get tombstones.
+_OF_CANCEL = [
+    ("before ChangesMessages.hold", 1, 0),
+    ("after ChangesMessages.hold", 1, 0),
+    ("after LedgerTables.create(changes)", 1, MESSAGES),
+    ("before LedgerTables.set_properties(tombstones)", 1, MESSAGES),
+    ("after LedgerTables.append(tombstones)", 1, MESSAGES),
 ]
 
 
-@pytest.fixture
-def context(endpoint: Endpoint) -> SweepContext:
-    """A store that was swept before, so that its ledger is there."""
+def _run(endpoint: Endpoint, *arguments: str) -> int:
+    return int(main([*arguments, *_WHY, "--config", str(_file(endpoint))]))
+
+
+def _file(endpoint: Endpoint) -> Path:
+    return endpoint.config_file(sweep__batch_rows=BATCH_ROWS, retry__max_attempts=1)
+
+
+def _prepare(name: str, endpoint: Endpoint, messages: int = MESSAGES) -> list[DelayedRow]:
+    """A store that was swept before, so that its ledger is there, and messages for a command."""
     endpoint.set_up("Billing")
-    context = endpoint.context()
-    assert run_sweep(context).outcome == "done"
-    return context
+    assert run_sweep(endpoint).outcome == "done"
+    is_of_errors = COMMANDS[name].change == "replayed"
+    due = endpoint.due_in(-60 if is_of_errors else 3_600)
+    rows = [delayed_row("Billing", due=due, body=b"%d\xff\x00" % n) for n in range(messages)]
+    rows = endpoint.load(rows)
+    if is_of_errors:
+        endpoint.execute('DROP TABLE "Billing"')
+        run_sweep(endpoint, retry__max_attempts=1)
+        endpoint.create_queue("Billing")
+    elif name == "restore":
+        assert _run(endpoint, *_CANCEL) == 0
+    return rows
 
 
-def ledger_of(context: SweepContext) -> Ledger:
-    return opening.open_ledger(context.ledger_root, context.ledger_writer, None, context.timeouts)
+def _restoring(name: str, rows: Sequence[DelayedRow]) -> Sequence[str]:
+    """The command's arguments: `restore` names messages."""
+    keys = [row.key for row in rows] if name == "restore" else []
+    return [*COMMANDS[name].arguments, *keys]
 
 
-def command(context: SweepContext, name: CommandName, work: Work) -> CommandReport:
-    return run_command(context, ledger_of(context), Command(name, "a@b", "a test"), work)
+def _ids(rows: Sequence[DelayedRow]) -> list[str]:
+    return sorted(str(headers_json.read(row.headers)[MESSAGE_ID]) for row in rows)
 
 
-def chosen(keys: Sequence[str]) -> Chosen:
-    return Chosen(keys, [0] * len(keys), DueSpan())
-
-
-def cancel(context: SweepContext, keys: Sequence[str]) -> CommandReport:
-    return command(context, CommandName.CANCEL, cancel_chosen(chosen(keys), LIMITS))
-
-
-def restore_all(context: SweepContext) -> CommandReport:
-    messages = CancelledMessages(ledger_of(context), context.store.source)
-    ids = {CancelledId(row["sweep_id"], row["message_key"]) for row in messages.shown()}
-    return command(context, CommandName.RESTORE, Restore(messages, ids, LIMITS).work())
-
-
-@pytest.mark.parametrize("death", CANCELLING, ids=str)
-def test_cancel_that_is_killed_is_settled_once_and_the_rest_waits(
-    death: Death, endpoint: Endpoint, context: SweepContext, ledger: LedgerReader
+def _check_each_once(
+    name: str, endpoint: Endpoint, ledger: LedgerReader, rows: Sequence[DelayedRow]
 ) -> None:
-    keys = endpoint.delay_many(MESSAGES, due_in_seconds=HOUR)
+    """Each message was changed once, by the ledger, and is where it has to be, whole."""
+    changed = [row for row in ledger.rows("changes") if row.change == COMMANDS[name].change]
+    assert sorted(row.message_id for row in changed) == _ids(rows)
+    if name == "cancel":
+        assert endpoint.waiting() == []
+        cancelled = [r.message_key for r in ledger.rows("tombstones") if r.outcome == "cancelled"]
+        assert sorted(cancelled) == sorted(row.key for row in rows)
+        return
+    if name in {"restore", "put back"}:
+        assert {row.new_key for row in changed} == set(endpoint.waiting())
+    # What is in the store becomes due and is swept.
+    endpoint.execute(f"UPDATE {endpoint.delayed} SET due = now() - interval '1 minute'")
+    run_sweep(endpoint)
+    arrived = [(row.headers, row.body) for row in endpoint.queue_rows("Billing")]
+    assert sorted(arrived) == sorted(
+        (headers_json.remove_forward_destination(row.headers), row.body) for row in rows
+    )
 
-    with dying(context, death.point, death.occurrence) as dying_context:
-        cancel(dying_context, keys)
-    await_end_of(context)
-    run_sweep(context)
 
-    cancelled = [row.message_key for row in ledger.rows("changes")] if has_changes(context) else []
-    assert len(cancelled) == len(set(cancelled)) == death.changed
-    assert sorted([*cancelled, *endpoint.waiting()]) == sorted(keys)
-    assert sorted(row.message_key for row in ledger.rows("tombstones")) == sorted(cancelled)
+@pytest.mark.parametrize(
+    ("name", "point", "occurrence", "changed"),
+    [
+        *((name, *death) for name in COMMANDS for death in _DEATHS),
+        *(("cancel", *death) for death in _OF_CANCEL),
+    ],
+)
+def test_command_that_is_killed_is_settled_once_and_does_the_rest_when_it_is_run_again(
+    name: str, point: str, occurrence: int, changed: int, endpoint: Endpoint, ledger: LedgerReader
+) -> None:
+    rows = _prepare(name, endpoint)
+    arguments = _restoring(name, rows)
+
+    with dying(point.format(method=COMMANDS[name].method), occurrence):
+        _run(endpoint, *arguments)
+    await_locks(endpoint)
+
+    assert COMMANDS[name].count(endpoint) == changed
+    # It exits with 3 if all messages that it names are done.
+    assert _run(endpoint, *arguments) in {0, 3}
+    if changed == MESSAGES:
+        # Where it has nothing to do, it settles nothing.
+        run_sweep(endpoint)
+    _check_each_once(name, endpoint, ledger, rows)
+
+
+@pytest.mark.parametrize("name", ["cancel", "reschedule", "replay"])
+def test_sweep_settles_a_command_that_was_killed(
+    name: str, endpoint: Endpoint, ledger: LedgerReader
+) -> None:
+    rows = _prepare(name, endpoint)
+    with dying("before DriverSession.close_sweep"):
+        _run(endpoint, *COMMANDS[name].arguments)
+    await_locks(endpoint)
+
+    assert run_sweep(endpoint).dispatched == (MESSAGES if name == "reschedule" else 0)
+
     for table in ("sweeps", "changes", "journal"):
         assert endpoint.fetch(f"SELECT FROM {endpoint.own_table(table)}") == []
-
-    assert cancel(context, endpoint.waiting()).tally.changed == MESSAGES - death.changed
-    assert endpoint.waiting() == []
-    assert sorted(row.message_key for row in ledger.rows("changes")) == sorted(keys)
+    _check_each_once(name, endpoint, ledger, rows)
 
 
-@pytest.mark.parametrize("death", RESCHEDULING, ids=str)
-def test_reschedule_that_is_killed_has_moved_what_the_ledger_says(
-    death: Death, endpoint: Endpoint, context: SweepContext, ledger: LedgerReader
+def test_kill_between_the_commits_of_queue_and_store_doubles_one_batch_at_most(
+    endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
-    keys = endpoint.delay_many(MESSAGES, due_in_seconds=HOUR)
-    to_now = NewDue(Moment(offset=timedelta(seconds=-1)))
-    work = reschedule_chosen(chosen(keys), LIMITS, to_now)
+    rows = _prepare("replay", endpoint)
+    own = ("--set", f"queues.default.dsn={endpoint.dsn}")
+    with dying("after QueueSession.commit", 2):
+        _run(endpoint, *_REPLAY, *own)
+    assert len(endpoint.queue_rows("Billing")) == 2 * BATCH_ROWS
+    await_locks(endpoint)
 
-    with dying(context, death.point, death.occurrence) as dying_context:
-        command(dying_context, CommandName.RESCHEDULE, work)
-    await_end_of(context)
-    done = run_sweep(context)
+    assert _run(endpoint, *_REPLAY, *own) == 0
 
-    moved = [row.message_key for row in ledger.rows("changes")] if has_changes(context) else []
-    assert len(moved) == done.dispatched == death.changed
-    assert sorted([*moved, *endpoint.waiting()]) == sorted(keys)
+    arrived = Counter(row.message_id for row in endpoint.queue_rows("Billing"))
+    assert sorted(arrived) == _ids(rows)
+    assert sorted(arrived.values()) == [1] * (MESSAGES - BATCH_ROWS) + [2] * BATCH_ROWS
+    replayed = [row.message_id for row in ledger.rows("changes") if row.change == "replayed"]
+    assert sorted(replayed) == _ids(rows)
 
 
-@pytest.mark.parametrize("death", RESTORING, ids=str)
-def test_restore_that_is_killed_and_run_again_restores_each_message_once(
-    death: Death, endpoint: Endpoint, context: SweepContext, ledger: LedgerReader
+@pytest.mark.parametrize("name", ["cancel", "restore", "replay"])
+def test_two_commands_at_once_change_each_message_once(
+    name: str, endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
-    keys = endpoint.delay_many(MESSAGES, due_in_seconds=HOUR)
-    assert cancel(context, keys).tally.changed == MESSAGES
-    text = f"SELECT headers, body, due FROM {endpoint.delayed}"
-    assert endpoint.fetch(text) == []
-
-    with dying(context, death.point, death.occurrence) as dying_context:
-        restore_all(dying_context)
-    await_end_of(context)
-    assert len(endpoint.waiting()) == death.changed
-    restore_all(context)
-
-    assert len(endpoint.waiting()) == MESSAGES
-    changes = Counter(row.change for row in ledger.rows("changes"))
-    assert changes == {"cancelled": MESSAGES, "restored": MESSAGES}
-    restored = {row.new_key for row in ledger.rows("changes")} - {None}
-    assert restored == set(endpoint.waiting())
-
-
-def test_two_restores_at_once_restore_each_message_once(
-    endpoint: Endpoint, context: SweepContext, ledger: LedgerReader
-) -> None:
-    keys = endpoint.delay_many(300, due_in_seconds=HOUR)
-    cancel(context, keys)
-
-    def restore() -> int:
-        # Each waits a few seconds for the other one to end.
-        return restore_all(context).tally.changed
+    rows = _prepare(name, endpoint, 300)
+    file = endpoint.config_file(retry__max_attempts=1)
+    arguments = [*_restoring(name, rows), *_WHY, "--config", str(file)]
 
     with ThreadPoolExecutor(2) as pool:
-        changed = [each.result() for each in [pool.submit(restore), pool.submit(restore)]]
+        codes = {int(each.result()) for each in [pool.submit(main, arguments) for _ in range(2)]}
 
-    assert sum(changed) == len(endpoint.waiting()) == 300
-    assert sum(row.change == "restored" for row in ledger.rows("changes")) == 300
+    # One may have waited for the other for too long, or found its messages gone.
+    assert codes <= {0, 3, 4}
+    _check_each_once(name, endpoint, ledger, rows)
 
 
 def test_two_cancels_at_once_and_a_sweep_take_each_message_once(
-    endpoint: Endpoint, context: SweepContext, ledger: LedgerReader
+    endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
+    endpoint.set_up("Billing")
+    run_sweep(endpoint)
     keys = endpoint.delay_many(600)
+    arguments = [*_CANCEL, *_WHY, "--config", str(endpoint.config_file())]
+    context = endpoint.context()
 
     with ThreadPoolExecutor(3) as pool:
-        first = pool.submit(cancel, context, keys)
-        second = pool.submit(cancel, context, keys[::-1])
+        cancels = [pool.submit(main, arguments) for _ in range(2)]
         swept = pool.submit(run_sweep, context)
-        cancelled = first.result().tally.changed + second.result().tally.changed
-        dispatched = swept.result().dispatched
-
-    waiting = endpoint.waiting()
-    assert cancelled + dispatched + len(waiting) == 600
+        assert {int(each.result()) for each in cancels} <= {0, 3, 4}
+        swept.result()
     run_sweep(context)
+
     tombstones = ledger.rows("tombstones")
     assert sorted(row.message_key for row in tombstones) == sorted(keys)
-    assert len(endpoint.queue_rows("Billing")) == dispatched + len(waiting)
+    outcomes = Counter(row.outcome for row in tombstones)
+    assert len(endpoint.queue_rows("Billing")) == outcomes["dispatched"]
+    assert outcomes["cancelled"] == 600 - outcomes["dispatched"]
 
 
 def test_restore_does_not_begin_while_another_is_not_settled(
-    endpoint: Endpoint, context: SweepContext
+    endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cancel(context, endpoint.delay_many(1, due_in_seconds=HOUR))
+    rows = _prepare("restore", endpoint)
+    arguments = _restoring("restore", rows)
 
-    with context.store.open_driver() as other:
+    with endpoint.context().store.open_driver() as other:
         # As one whose session was lost and came back: it lives, and holds no lock of the source.
-        other.open_command(Command(CommandName.RESTORE, "a@b", None))  # type: ignore[attr-defined]
-        with pytest.raises(StoreError, match="has not ended yet"):
-            restore_all(context)
+        other.open_command(Command(CommandName.RESTORE, "a@b", None))
+        assert _run(endpoint, *arguments) == 4
+    assert "has not ended yet" in capsys.readouterr().err
 
-    await_end_of(context)
-    assert restore_all(context).tally.changed == 1
-
-
-def has_changes(context: SweepContext) -> bool:
-    return ledger_of(context).read().has_changes
+    await_locks(endpoint)
+    assert _run(endpoint, *arguments) == 0
+    assert len(endpoint.waiting()) == MESSAGES
 
 
 def test_error_says_what_the_command_had_done_before(
-    monkeypatch: pytest.MonkeyPatch, endpoint: Endpoint, context: SweepContext
+    endpoint: Endpoint, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keys = endpoint.delay_many(MESSAGES, due_in_seconds=HOUR)
-    cancel_batch, batches = PostgreSqlChangeSession.cancel, Counter[str]()
+    _prepare("cancel", endpoint)
+    with endpoint.context().store.open_changes() as session:
+        kind = type(session)
+    cancel, batches = kind.cancel, Counter[str]()
 
-    def fail_in_the_second(self: PostgreSqlChangeSession, *arguments: Any) -> None:
+    def fail_in_the_second(self: Any, *arguments: Any) -> None:
         batches["begun"] += 1
         if batches["begun"] == 2:
             raise StoreError("The store is away", transient=True, advice="wait")
-        cancel_batch(self, *arguments)
+        cancel(self, *arguments)
 
-    monkeypatch.setattr(PostgreSqlChangeSession, "cancel", fail_in_the_second)
-    with pytest.raises(StoreError) as caught:
-        cancel(context, keys)
+    monkeypatch.setattr(kind, "cancel", fail_in_the_second)
 
-    expected = rf"The store is away\. By then command \S{{36}} had changed {BATCH_ROWS} or more"
-    assert re.match(expected + " messages; wait$", str(caught.value))
+    assert _run(endpoint, *_CANCEL) == 4
+
+    said = capsys.readouterr().err
+    assert "The store is away. By then command " in said
+    assert f" had changed {BATCH_ROWS} or more messages" in said
     assert len(endpoint.waiting()) == MESSAGES - BATCH_ROWS
+
+
+_HELD = 7_042
+# What changes pauses waits before it commits.
+_HOLD = f"""
+CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock({_HELD});
+    RETURN NULL;
+END $$;
+CREATE TRIGGER hold AFTER INSERT OR DELETE ON {{pauses}}
+    FOR EACH ROW EXECUTE FUNCTION hold();
+"""
+
+
+@pytest.mark.parametrize("command", ["pause", "resume"])
+def test_pause_or_resume_that_is_killed_before_its_commit_was_never_given(
+    command: str, endpoint: Endpoint
+) -> None:
+    endpoint.set_up("Billing", "Shipping")
+    endpoint.delay_many(2, ["Billing", "Shipping"])
+    pauses = endpoint.own_table("pauses")
+    file = str(endpoint.config_file())
+    pause = ["pause", "Billing", "--reason", "the bank is down", "--config", file]
+    if command == "resume":
+        assert main(pause) == 0
+    endpoint.execute(_HOLD.format(pauses=pauses))
+    endpoint.fetch(f"SELECT pg_advisory_lock({_HELD})")
+
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "duesweep"),
+            *(pause if command == "pause" else ["resume", "Billing", "--config", file]),
+        ],
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2] / "lib")},
+    )
+    waits = f"SELECT FROM pg_locks WHERE objid = {_HELD} AND NOT granted"
+    until(lambda: endpoint.fetch(waits))
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    endpoint.fetch(f"SELECT pg_advisory_unlock({_HELD})")
+    await_locks(endpoint)
+
+    # No lock is left behind: sweeps obey what is there, and the next command gets its turn.
+    is_paused = command == "resume"
+    assert len(endpoint.fetch(f"SELECT FROM {pauses}")) == is_paused
+    assert run_sweep(endpoint).dispatched == (1 if is_paused else 2)
+    assert len(endpoint.waiting()) == is_paused
+    assert main(pause) == 0

@@ -1,51 +1,63 @@
 """Two sweeps at once, the endpoint's own mover beside them, and tasks that die and are retried."""
 
+from pathlib import Path
+
 import pytest
 
 from support.endpoint import Endpoint
-from support.faults.failing_store import GATE, Moment
 from support.faults.mover import Mover
-from support.faults.processes import SweepProcess
 from support.ledger_reader import LedgerReader
 from support.recordings import QueueRow
+from support.trials.points import RAISE, Plan
+from support.trials.processes import SparkDriver
 from support.waiting import until
 
-_TASKS_AT_THE_GATE = """
-    SELECT FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock' AND NOT granted
-"""
 ROWS = 20_000
 NOWHERE = 40
+_CLUSTER, _THREADS = "local-cluster[2,1,1024]", "local[2,4]"
+_COMMIT = "COMMIT of TaskSession.transaction"
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("on_cluster", "on_threads"),
-    [("between COPY and COMMIT", "after COMMIT"), ("after COMMIT", "between COPY and COMMIT")],
+    "points",
+    [
+        {_CLUSTER: f"before {_COMMIT}", _THREADS: f"after {_COMMIT}"},
+        {_CLUSTER: f"after {_COMMIT}", _THREADS: f"before {_COMMIT}"},
+    ],
+    ids=["before COMMIT on a cluster", "after COMMIT on a cluster"],
 )
 def test_every_message_is_delivered_once_and_accounted_for_once(
-    on_cluster: Moment, on_threads: Moment, endpoint: Endpoint, ledger: LedgerReader
+    points: dict[str, str], endpoint: Endpoint, ledger: LedgerReader, tmp_path: Path
 ) -> None:
     queues = ["Billing", "Shipping"]
     endpoint.set_up(*queues)
     endpoint.delay_many(ROWS - NOWHERE, queues)
     endpoint.delay_many(NOWHERE, ["Nowhere"])
-    config = endpoint.config_file(sweep__batch_rows=100, sweep__slices=2)
-    sweeps = [
-        SweepProcess.start("local-cluster[2,1,1024]", on_cluster, 3, config),
-        SweepProcess.start("local[2,4]", on_threads, 5, config, "sweep.slices=1"),
-    ]
-    for process in sweeps:
-        process.await_ready()
+    file = endpoint.config_file(sweep__batch_rows=100, sweep__slices=2, sweep__spark_from=0)
+    plans: list[Plan] = []
+    drivers = []
+    for master, point in points.items():
+        folder = tmp_path / master.partition("[")[0]
+        folder.mkdir()
+        plans.append(Plan(str(folder), point, occurrence=3, action=RAISE))
+        drivers.append(SparkDriver(folder, master))
+    try:
+        for driver in drivers:
+            driver.await_warm()
+        commands = [
+            driver.start(plan, ["sweep", "--json", "--config", str(file)])
+            for driver, plan in zip(drivers, plans, strict=True)
+        ]
+        until(lambda: len(endpoint.fetch("SELECT FROM duesweep_sweeps")) == 2)
+        with Mover(endpoint.dsn, endpoint.delayed, endpoint.addresses.own_queue) as mover:
+            ended = [command.wait(600) for command in commands]
+    finally:
+        for driver in drivers:
+            driver.end()
 
-    endpoint.fetch("SELECT pg_advisory_lock($1)", GATE)
-    for process in sweeps:
-        process.go()
-    until(lambda: len(endpoint.fetch(_TASKS_AT_THE_GATE)) == 3)
-
-    with Mover(endpoint.dsn, endpoint.delayed, endpoint.addresses.own_queue) as mover:
-        endpoint.fetch("SELECT pg_advisory_unlock($1)", GATE)
-        summaries = [process.summary() for process in sweeps]
-
+    assert [plan.fired_point for plan in plans] == list(points.values())
+    summaries = [each.document for each in ended]
     ours = [row.message_id for queue in queues for row in endpoint.queue_rows(queue)]
     movers = [row.message_id for row in endpoint.queue_rows(endpoint.name)]
     delayed = endpoint.fetch(f"SELECT headers, body FROM {endpoint.delayed}")
@@ -63,7 +75,7 @@ def test_every_message_is_delivered_once_and_accounted_for_once(
     # The mover may take a message after it failed, and its counter is then dropped.
     assert len(left) <= failed <= NOWHERE
     for summary in summaries:
-        parts = ("claimed", "skipped", "gone", "eligible_later", "held", "left")
+        parts = ("claimed", "skipped", "gone", "eligible_later", "left")
         assert summary["found"] == sum(summary[part] for part in parts)
         assert summary["claimed"] == summary["dispatched"] + summary["failed"]
         assert summary["left"] == 0

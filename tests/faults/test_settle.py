@@ -1,43 +1,87 @@
-"""Settle, killed at each step and raced: nothing lost, nothing doubled."""
+"""A sweep whose driver died is settled once by whoever comes next: nothing is lost or doubled."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass
 
 import pytest
 from pyspark.sql import SparkSession
 
-from duesweep.core.ledger_writer import LedgerWriter
+from duesweep.errors import ConfigError
 from duesweep.ledger import ledger as ledger_module
-from duesweep.ledger import rows
-from duesweep.ledger.base import LedgerPiece
-from duesweep.ledger.opening import open_ledger
 from duesweep.stores import sweeps
+from duesweep.stores.journal import SweepReport
+from duesweep.sweep.engines import Engine, InProcessEngine
+from duesweep.sweep.spark import SparkEngine
 from support.endpoint import Endpoint
-from support.faults.dead_sweeps import (
-    Dead,
-    assert_settled_once,
-    await_end,
-    dispatch_without_settling,
-    settle,
-)
+from support.faults.dead_sweeps import await_locks
 from support.ledger_reader import LedgerReader
+from support.sweeps import exit_code, run_sweep
 from support.trials.armed import dying
 
-
-@pytest.mark.on_spark
-def test_dead_sweep_gets_its_row_from_the_next_settler(
-    spark: SparkSession, dead: Dead, endpoint: Endpoint, ledger: LedgerReader
-) -> None:
-    settle(spark, dead)
-
-    assert_settled_once(dead, endpoint, ledger)
+# What failed stays in its back-off, however long a test takes.
+_RETRY = {"retry__max_attempts": 2, "retry__initial_seconds": 3_600, "retry__max_seconds": 3_600}
+_JOURNAL = ("duesweep_journal", "duesweep_sweeps")
+WRITERS = ("delta-rs", "spark")
 
 
-def _settle_and_die(spark: SparkSession, dead: Dead, point: str, occurrence: int = 1) -> None:
-    """A settler that dies at a crash point."""
-    with dying(dead.context, point, occurrence) as context:
-        settle(spark, Dead(context, dead.run))
-    await_end(dead)
+@dataclass(frozen=True)
+class Dead:
+    """A store with a sweep whose driver is gone; another sweep settles it."""
+
+    endpoint: Endpoint
+    writer: str
+    engine_of: Callable[[str], Engine]
+
+    def settle(self, writer: str | None = None, **settings: object) -> SweepReport:
+        writer = writer or self.writer
+        settings = {**_RETRY, "ledger__writer": writer, **settings}
+        return run_sweep(self.endpoint, self.engine_of(writer), **settings)
+
+    def die(self, point: str, writer: str | None = None, **settings: object) -> None:
+        with dying(point):
+            self.settle(writer, **settings)
+        await_locks(self.endpoint)
+
+    def assert_settled_once(self, ledger: LedgerReader) -> None:
+        (row,) = [row for row in ledger.rows("sweeps") if row.outcome == "abandoned"]
+        assert (row.found, row.claimed) == (10, 10)
+        assert (row.dispatched, row.failed, row.exhausted, row.skipped, row.left) == (7, 2, 1, 0, 0)
+        tombstones = ledger.rows("tombstones")
+        assert len(tombstones) == len({row.message_key for row in tombstones}) == 8
+        assert {row.sweep_id for row in tombstones} == {row.sweep_id}
+        assert sum(row.outcome == "exhausted" for row in tombstones) == 1
+        assert len(ledger.rows("errors")) == 1
+        counters = self.endpoint.attempts()
+        assert counters.keys() == set(self.endpoint.waiting())
+        copied = {row.message_key: row.attempts for row in ledger.rows("retries")}
+        assert copied == {key: row.attempts for key, row in counters.items()}
+        for table in _JOURNAL:
+            assert self.endpoint.fetch(f"SELECT FROM {table}") == []
+
+
+@pytest.fixture(params=WRITERS)
+def dead(request: pytest.FixtureRequest, endpoint: Endpoint) -> Dead:
+    """7 dispatched, 2 failed, 1 exhausted, in batches of 3."""
+    endpoint.set_up("Billing")
+
+    def engine_of(writer: str) -> Engine:
+        if writer == "delta-rs":
+            return InProcessEngine()
+        request.getfixturevalue("points_in_workers")
+        return SparkEngine(request.getfixturevalue("spark"))
+
+    dead = Dead(endpoint, request.param, engine_of)
+    endpoint.delay_many(7)
+    exhausted, *_ = endpoint.delay_many(3, ["Nowhere"])
+    endpoint.execute(
+        "INSERT INTO duesweep_attempts"
+        " VALUES ($1, $2, NULL, NULL, 1, now(), now(), now(), 'x', 'x')",
+        endpoint.context().store.source,
+        exhausted,
+    )
+    dead.die("before DriverSession.close_sweep", sweep__batch_rows=3, sweep__slices=1)
+    return dead
 
 
 POINTS = (
@@ -53,19 +97,16 @@ POINTS = (
 )
 
 
-@pytest.mark.parametrize("point", POINTS)
-def test_settle_killed_at_a_point_is_finished_by_the_next(
-    point: str,
-    spark: SparkSession,
-    dead: Dead,
-    endpoint: Endpoint,
-    ledger: LedgerReader,
+@pytest.mark.parametrize("point", [pytest.param(None, marks=pytest.mark.on_spark), *POINTS])
+def test_dead_sweep_gets_its_row_once_wherever_a_settler_dies(
+    point: str | None, dead: Dead, ledger: LedgerReader
 ) -> None:
-    _settle_and_die(spark, dead, point)
+    if point is not None:
+        dead.die(point)
 
-    settle(spark, dead)
+    dead.settle()
 
-    assert_settled_once(dead, endpoint, ledger)
+    dead.assert_settled_once(ledger)
 
 
 @pytest.mark.on_spark
@@ -78,92 +119,114 @@ def test_settle_killed_at_a_point_is_finished_by_the_next(
     ],
 )
 def test_what_one_writer_began_the_other_finishes(
-    point: str, spark: SparkSession, dead: Dead, endpoint: Endpoint, ledger: LedgerReader
+    point: str, dead: Dead, ledger: LedgerReader
 ) -> None:
-    (other,) = {LedgerWriter.DELTA_RS, LedgerWriter.SPARK} - {dead.context.ledger_writer}
-    _settle_and_die(spark, dead, point)
+    (other,) = {*WRITERS} - {dead.writer}
+    dead.die(point)
 
-    settle(spark, Dead(replace(dead.context, ledger_writer=other), dead.run))
+    dead.settle(other)
 
-    assert_settled_once(dead, endpoint, ledger)
-
-
-def test_writers_of_both_kinds_at_once_settle_once(
-    spark: SparkSession, dead: Dead, endpoint: Endpoint, ledger: LedgerReader
-) -> None:
-    by_writer = [
-        Dead(replace(dead.context, ledger_writer=writer), dead.run)
-        for writer in (LedgerWriter.DELTA_RS, LedgerWriter.SPARK)
-    ]
-    with ThreadPoolExecutor(2) as pool:
-        for settler in [pool.submit(settle, spark, each) for each in by_writer]:
-            settler.result(timeout=600)
-
-    assert_settled_once(dead, endpoint, ledger)
+    dead.assert_settled_once(ledger)
 
 
+@pytest.mark.parametrize("has_both", [False, True], ids=["one writer", "both writers"])
 def test_two_settlers_at_once_settle_once(
-    spark: SparkSession, dead: Dead, endpoint: Endpoint, ledger: LedgerReader
+    dead: Dead, ledger: LedgerReader, *, has_both: bool
 ) -> None:
-    open_ledger(dead.context.ledger_root, dead.context.ledger_writer, spark).create()
+    writers = WRITERS if has_both else (dead.writer, dead.writer)
+    # What each works with, before they share a configuration file.
+    contexts = [dead.endpoint.context(**_RETRY, ledger__writer=writer) for writer in writers]
+    engines = [dead.engine_of(writer) for writer in writers]
     with ThreadPoolExecutor(2) as pool:
-        for settler in [pool.submit(settle, spark, dead) for _ in range(2)]:
-            settler.result(timeout=600)
+        settlers = [pool.submit(run_sweep, *each) for each in zip(contexts, engines, strict=True)]
+        assert {exit_code(each.result(timeout=600)) for each in settlers} <= {0, 4}
+    # One of them may have waited for the other for too long.
+    dead.settle()
 
-    assert_settled_once(dead, endpoint, ledger)
-
-
-def test_lost_race_of_two_appends_counts_once(
-    spark: SparkSession, dead: Dead, ledger: LedgerReader
-) -> None:
-    # Two settlers without a lock, as after a lost session: the same group under the same id.
-    shared = open_ledger(dead.context.ledger_root, dead.context.ledger_writer, spark)
-    shared.create()
-    sweep_id = dead.run.sweep_id
-    with dead.context.store.open_driver() as session:
-        session.close_sweep(sweep_id, abandoned=True, remaining=0)
-        piece = LedgerPiece(rows.sweep(session.summary(sweep_id)[0]), sweep_id)
-    with ThreadPoolExecutor(4) as pool:
-        appends = [pool.submit(shared.tables.append, "sweeps", [piece]) for _ in range(4)]
-        for append in appends:
-            append.result(timeout=600)
-
-    assert ledger.count("sweeps") == 1
+    dead.assert_settled_once(ledger)
 
 
-SIZES = [1_000] * 7 + [9_000] + [1_000] * 3
-
-
-def _many_exhausted(endpoint: Endpoint) -> tuple[Dead, dict[str, int]]:
-    """A dead sweep, and the first byte of each message that it exhausted."""
-    endpoint.set_up()
-    bodies = {endpoint.delay("Nowhere", body=bytes([n]) * size): n for n, size in enumerate(SIZES)}
-    context = endpoint.context(retry__max_attempts=1)
-    with context.store.open_driver() as session:
-        dead = Dead(context, dispatch_without_settling(context, session))
-    await_end(dead)
-    return dead, bodies
-
-
-def _assert_each_once(ledger: LedgerReader, bodies: dict[str, int]) -> None:
-    errors = ledger.rows("errors")
-    assert {row.message_key: row.body[0] for row in errors} == bodies
-    assert len(errors) == len(ledger.rows("tombstones")) == len(bodies)
-
-
+@pytest.mark.usefixtures("points_in_workers")
 def test_many_exhausted_messages_are_written_in_pieces_by_whoever_goes_on(
     spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sweeps, "_BYTES_PER_PIECE", 5_000)
     # As if the pieces were too large to share a commit.
     monkeypatch.setattr(ledger_module, "_BYTES_TOGETHER", 1)
-    dead, bodies = _many_exhausted(endpoint)
+    endpoint.set_up("Billing")
+    endpoint.delay()
+    sizes = [1_000] * 7 + [9_000] + [1_000] * 3
+    bodies = {endpoint.delay("Nowhere", body=bytes([n]) * size): n for n, size in enumerate(sizes)}
+    with dying("before DriverSession.close_sweep"):
+        run_sweep(endpoint, retry__max_attempts=1)
+    await_locks(endpoint)
 
     # In turns, each killed after the first piece that it adds itself.
     for pieces, writer in enumerate(("delta-rs", "spark", "delta-rs"), start=1):
-        mine = Dead(replace(dead.context, ledger_writer=LedgerWriter(writer)), dead.run)
-        _settle_and_die(spark, mine, "after LedgerTables.append(errors)", pieces)
-    settle(spark, dead)
+        engine = SparkEngine(spark) if writer == "spark" else None
+        with dying("after LedgerTables.append(errors)", pieces):
+            run_sweep(endpoint, engine, ledger__writer=writer)
+        await_locks(endpoint)
+    run_sweep(endpoint)
 
-    _assert_each_once(ledger, bodies)
+    errors = ledger.rows("errors")
+    assert {row.message_key: row.body[0] for row in errors} == bodies
+    assert len(errors) == len(ledger.rows("tombstones")) - 1 == len(bodies)
     assert ledger.commits("errors") > 4
+
+
+def test_journal_created_anew_loses_and_doubles_nothing(dead: Dead, ledger: LedgerReader) -> None:
+    dead.settle()
+    endpoint = dead.endpoint
+    endpoint.execute(
+        "DROP TABLE duesweep_journal, duesweep_attempts, duesweep_sweeps, duesweep_bindings,"
+        " duesweep_changes"
+    )
+    endpoint.set_up()
+    endpoint.delay_many(4)
+
+    summary = dead.settle()
+
+    assert (summary.dispatched, summary.failed) == (4, 2)
+    tombstones = ledger.rows("tombstones")
+    assert len(tombstones) == len({row.message_key for row in tombstones}) == 12
+    assert {row.message_key for row in ledger.rows("retries")} == set(endpoint.waiting())
+
+
+@pytest.mark.on_spark
+def test_restored_journal_is_settled_again_without_a_double(
+    dead: Dead, ledger: LedgerReader
+) -> None:
+    for table in _JOURNAL:
+        dead.endpoint.execute(f"CREATE TABLE saved_{table} AS TABLE {table}")
+    dead.settle()
+    for table in _JOURNAL:
+        dead.endpoint.execute(f"INSERT INTO {table} OVERRIDING SYSTEM VALUE TABLE saved_{table}")
+
+    dead.settle()
+
+    dead.assert_settled_once(ledger)
+
+
+def test_ledger_that_is_another_or_cannot_be_written_is_refused_before_anything_is_dispatched(
+    dead: Dead, ledger: LedgerReader
+) -> None:
+    dead.settle()
+    endpoint = dead.endpoint
+    endpoint.delay()
+    waiting = endpoint.waiting()
+    typo = endpoint.folder / "typo"
+
+    with pytest.raises(ConfigError, match="--rebind"):
+        dead.settle(ledger__root=str(typo))
+    assert not typo.exists()
+    lock = ledger.root / ".duesweep.lock"
+    lock.unlink()
+    lock.mkdir()
+    with pytest.raises(ConfigError, match="cannot be written"):
+        dead.settle()
+    assert endpoint.waiting() == waiting
+    lock.rmdir()
+    other = endpoint.named("Other").set_up()
+    with pytest.raises(ConfigError, match=r"store\.name"):
+        run_sweep(other, store__name=endpoint.context().store.source)

@@ -1,5 +1,6 @@
 """Whole sweeps, for tests: the only place in which they start one."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from duesweep.sweep.stop import Stop
 from duesweep.sweep.sweep import Reach, Watch, exit_code, sweep
 from support.endpoint import Endpoint
 
-__all__ = ["exit_code", "job_of", "run_sweep"]
+__all__ = ["exit_code", "job_of", "run_sweep", "sweep_at_once"]
 
 
 def run_sweep(
@@ -38,6 +39,12 @@ def run_sweep(
         case _:
             context = swept.context(**settings)
     return sweep(engine or InProcessEngine(), context, watch, reach, stop=stop)
+
+
+def sweep_at_once(context: SweepContext, count: int) -> list[SweepReport]:
+    """So many sweeps, each in a thread of this process."""
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(run_sweep, [context] * count))
 
 
 def job_of(context: SweepContext, run: SweepRun, **settings: Any) -> Job:

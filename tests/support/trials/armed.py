@@ -66,15 +66,15 @@ def armed_context(context: SweepContext, plan: Plan) -> SweepContext:
 
 
 @contextmanager
-def dying(context: SweepContext, point: str, occurrence: int = 1) -> Iterator[SweepContext]:
-    """The block works with the context that it is given, as a process would that dies when it comes
-    to a crash point for the `occurrence`th time. Its connections are closed, and what was not
-    committed is lost. A block that does not die is an error.
+def dying(point: str, occurrence: int = 1) -> Iterator[None]:
+    """What runs in the block dies as a process would that comes to a crash point for the
+    `occurrence`th time. Its connections are closed, and what was not committed is lost. A block
+    that does not die is an error.
     """
     with tempfile.TemporaryDirectory() as folder:
         plan = Plan(folder, point, occurrence, DIE)
         with following(plan), suppress(DeathError):
-            yield armed_context(context, plan)
+            yield
         assert plan.fired_point is not None, f"{point} was not reached {occurrence} times"
 
 

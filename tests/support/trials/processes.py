@@ -74,11 +74,11 @@ class SweepCommand:
 class SparkDriver:
     """A process with a warm Spark session, which runs one command after the other."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, master: str = "local[2,4]") -> None:
         self._said = folder / "spark-stderr"
         with self._said.open("w") as said:
             self._process = subprocess.Popen(
-                [sys.executable, str(_SCRIPT), "spark"],
+                [sys.executable, str(_SCRIPT), "spark", master],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=said,

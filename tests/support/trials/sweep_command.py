@@ -1,6 +1,6 @@
 """The command `duesweep`, following a trial's plan; or, warm, one sweep after the other on Spark.
 
-Usage: sweep_command.py once <plan> <argument …>, or sweep_command.py spark
+Usage: sweep_command.py once <plan> <argument …>, or sweep_command.py spark <master>
 
 On Spark it prints `ready`, reads `{"plan": …, "arguments": …}` from each line of stdin, and prints
 `=` and the exit code after each.
@@ -19,8 +19,6 @@ from duesweep.cli.app import main
 from support.trials.armed import following
 from support.trials.points import Plan
 
-_MASTER = "local[2,4]"
-
 
 def run(plan: Plan, arguments: Sequence[str]) -> int:
     """Run the command."""
@@ -30,12 +28,12 @@ def run(plan: Plan, arguments: Sequence[str]) -> int:
         return main(arguments)
 
 
-def _run_on_spark() -> None:
+def _run_on_spark(master: str) -> None:
     from duesweep import config as configuration  # noqa: PLC0415 - loads Spark
     from duesweep.drivers.spark import spark_session  # noqa: PLC0415
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    spark = spark_session(configuration.jars(), master=_MASTER)
+    spark = spark_session(configuration.jars(), master=master)
     # To compile Java for queries of a few rows takes most of their time.
     spark.conf.set("spark.sql.codegen.wholeStage", "false")
     spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
@@ -49,6 +47,6 @@ def _run_on_spark() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "spark":
-        _run_on_spark()
+        _run_on_spark(sys.argv[2])
     else:
         sys.exit(run(Plan(**json.loads(sys.argv[2])), sys.argv[3:]))
