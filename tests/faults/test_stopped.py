@@ -1,7 +1,8 @@
-"""A sweep on the shell that is stopped: it ends well, and the next sweep takes the rest."""
+"""A sweep on the shell that is stopped, or ended at once: the next one takes the rest."""
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -10,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from duesweep.cli.app import main
 from support.endpoint import Endpoint
-from support.faults.slow_queue import slow_down, speed_up
 from support.ledger_reader import LedgerReader
 from support.standalone_cluster import standalone_cluster
 from support.sweeps import run_sweep
@@ -22,33 +23,54 @@ from support.waiting import until
 
 _ROOT = Path(__file__).parents[2]
 _BATCHES = "SELECT FROM duesweep_journal WHERE kind = 'batch'"
+_STOP_WAITS = (
+    "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%stop_at = least%'"
+)
+# Each batch into Billing takes so long that no sweep is done before it is stopped or ended.
+_SLOW = """
+CREATE FUNCTION wait_a_while() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_sleep(0.2);
+    RETURN NULL;
+END $$;
+CREATE TRIGGER slow BEFORE INSERT ON "Billing" FOR EACH STATEMENT EXECUTE FUNCTION wait_a_while();
+"""
 _MESSAGES = 5_000
 _BATCH_ROWS = 5
-_ENGINES = ["in-process", "spark"]
+_SPARK_FROM = {"in-process": 1_000_000, "spark": 0}
 # How long a stop may take at most, on a busy machine: a batch, settling, and the end of the JVM.
 _STOP_SECONDS = 180
+# What comes sooner is the same signal once more.
+_SECOND_SECONDS = 0.5
+
+Signal = Callable[[int], None]
 
 
-def _to_process(number: int) -> Callable[[int], None]:
+def _to_process(number: int) -> Signal:
     return lambda pid: os.kill(pid, number)
 
 
-def _to_group(number: int) -> Callable[[int], None]:
+def _to_group(number: int) -> Signal:
     return lambda pid: os.killpg(pid, number)
 
 
-STOPS = {
-    "SIGTERM": _to_process(signal.SIGTERM),
-    "SIGINT": _to_process(signal.SIGINT),
-    # As a terminal does.
-    "Ctrl-C": _to_group(signal.SIGINT),
-    # As `timeout` and some schedulers do.
-    "SIGTERM to all": _to_group(signal.SIGTERM),
-}
+def _to_jvm(number: int) -> Signal:
+    return lambda pid: os.kill(_jvm(pid), number)
+
+
+def _jvm(pid: int) -> int:
+    """The process of the JVM that the driver `pid` has started."""
+    found = [
+        int(child)
+        for task in Path(f"/proc/{pid}/task").iterdir()
+        for child in (task / "children").read_text().split()
+    ]
+    (jvm,) = [child for child in found if "java" in Path(f"/proc/{child}/cmdline").read_text()]
+    return jvm
 
 
 @dataclass(frozen=True, slots=True)
-class _Stopped:
+class _Ended:
     """What a sweep told when it had ended."""
 
     code: int
@@ -61,16 +83,15 @@ def slow(endpoint: Endpoint) -> Endpoint:
     """5,000 messages for a slow queue."""
     endpoint.set_up("Billing")
     endpoint.delay_many(_MESSAGES)
-    slow_down(endpoint)
+    endpoint.execute(_SLOW)
     return endpoint
 
 
 def _start(
     endpoint: Endpoint, engine: str, *options: str, **environment: str
 ) -> "subprocess.Popen[str]":
-    spark_from = 0 if engine == "spark" else 1_000_000
     file = endpoint.config_file(
-        sweep__batch_rows=_BATCH_ROWS, sweep__slices=2, sweep__spark_from=spark_from
+        sweep__batch_rows=_BATCH_ROWS, sweep__slices=2, sweep__spark_from=_SPARK_FROM[engine]
     )
     return subprocess.Popen(
         [str(_ROOT / "spark-submit.sh"), "sweep", "--json", "--config", str(file), *options],
@@ -83,15 +104,15 @@ def _await_batches(endpoint: Endpoint) -> None:
     until(lambda: len(endpoint.fetch(_BATCHES)) > 5, seconds=300)
 
 
-def _end_of(process: "subprocess.Popen[str]", seconds: float = _STOP_SECONDS) -> _Stopped:
+def _end_of(process: "subprocess.Popen[str]", seconds: float = _STOP_SECONDS) -> _Ended:
     output, said = process.communicate(timeout=seconds)
     (told,) = map(json.loads, output.splitlines())
-    return _Stopped(process.returncode, told, said.splitlines())
+    return _Ended(process.returncode, told, said.splitlines())
 
 
-def _check_account(stopped: _Stopped, endpoint: Endpoint, ledger: LedgerReader) -> None:
+def _check_account(ended: _Ended, endpoint: Endpoint, ledger: LedgerReader) -> None:
     """The numbers add up, and are those of queue, store and ledger."""
-    told = stopped.summary
+    told = ended.summary
     assert (told["outcome"], told["reason"], told["error"]) == ("stopped", None, None)
     assert told["found"] == told["claimed"] + told["left"]
     assert told["skipped"] == told["gone"] == told["eligible_later"] == 0
@@ -105,13 +126,23 @@ def _check_account(stopped: _Stopped, endpoint: Endpoint, ledger: LedgerReader) 
 
 def _check_next_sweep(endpoint: Endpoint, ledger: LedgerReader) -> None:
     """It takes the rest: nothing is lost, and nothing doubled."""
-    speed_up(endpoint)
+    endpoint.execute('DROP TRIGGER slow ON "Billing"')
 
     run_sweep(endpoint)
 
     tombstones = ledger.rows("tombstones")
     assert len(tombstones) == len({row.message_key for row in tombstones}) == _MESSAGES
     assert len(endpoint.queue_rows("Billing")) == _MESSAGES
+
+
+STOPS = {
+    "SIGTERM": _to_process(signal.SIGTERM),
+    "SIGINT": _to_process(signal.SIGINT),
+    # As a terminal does.
+    "Ctrl-C": _to_group(signal.SIGINT),
+    # As `timeout` and some schedulers do.
+    "SIGTERM to all": _to_group(signal.SIGTERM),
+}
 
 
 @pytest.mark.parametrize(
@@ -152,19 +183,28 @@ def test_time_that_is_over_finishes_the_batches_in_hand_settles_and_exits_0(
     code = main(["sweep", "--json", "--config", file, "--max-seconds", "4"])
 
     output, said = capsys.readouterr()
-    stopped = _Stopped(code, json.loads(output), said.splitlines())
+    stopped = _Ended(code, json.loads(output), said.splitlines())
     assert (stopped.code, stopped.said) == (0, [])
     _check_account(stopped, slow, ledger)
     _check_next_sweep(slow, ledger)
 
 
 @pytest.mark.long
-def test_time_that_is_over_stops_the_tasks_of_spark_too(
-    slow: Endpoint, ledger: LedgerReader
+@pytest.mark.parametrize("how", ["time that is over", "SIGTERM to a cluster's driver"])
+def test_tasks_of_spark_and_of_a_cluster_are_stopped_too(
+    how: str, slow: Endpoint, ledger: LedgerReader
 ) -> None:
-    stopped = _end_of(_start(slow, "spark", "--max-seconds", "60"), 60 + _STOP_SECONDS)
+    if how == "time that is over":
+        stopped = _end_of(_start(slow, "spark", "--max-seconds", "60"), 60 + _STOP_SECONDS)
+        assert stopped.said == []
+    else:
+        with standalone_cluster(workers=2) as master:
+            process = _start(slow, "spark", MASTER=master)
+            _await_batches(slow)
+            os.kill(process.pid, signal.SIGTERM)
+            stopped = _end_of(process)
 
-    assert (stopped.code, stopped.said) == (0, [])
+    assert stopped.code == 0
     _check_account(stopped, slow, ledger)
     _check_next_sweep(slow, ledger)
 
@@ -185,14 +225,53 @@ def test_messages_that_failed_before_the_stop_are_told_by_exit_code_and_reasons(
     _check_account(stopped, slow, ledger)
 
 
-@pytest.mark.long
-def test_tasks_of_a_cluster_are_stopped_too(slow: Endpoint, ledger: LedgerReader) -> None:
-    with standalone_cluster(workers=2) as master:
-        process = _start(slow, "spark", MASTER=master)
-        _await_batches(slow)
-        os.kill(process.pid, signal.SIGTERM)
-        stopped = _end_of(process)
+_JVM_GONE = "Spark's JVM has ended"
+# The engine, what is done to the process, its exit code, and a pattern of what it says. The first
+# signal stops a sweep well (above); the second one ends it.
+ENDS = {
+    "terminated": ("in-process", STOPS["SIGTERM"], 4, "terminated"),
+    "Ctrl-C": ("in-process", STOPS["Ctrl-C"], 130, "interrupted"),
+    "JVM killed": ("spark", _to_jvm(signal.SIGKILL), 4, _JVM_GONE),
+    # It ends the job first, and sometimes still tells of it.
+    "JVM terminated": ("spark", _to_jvm(signal.SIGTERM), 4, f"{_JVM_GONE}|Spark was shut down"),
+    "terminated on Spark": ("spark", STOPS["SIGTERM"], 4, "terminated"),
+    "Ctrl-C on Spark": ("spark", STOPS["Ctrl-C"], 130, "interrupted"),
+}
+_LONG = {"Ctrl-C on Spark", "JVM terminated", "terminated on Spark"}
 
-    assert stopped.code == 0
-    _check_account(stopped, slow, ledger)
+
+@pytest.mark.parametrize(
+    "end", [pytest.param(end, marks=[pytest.mark.long] * (end in _LONG)) for end in ENDS]
+)
+def test_sweep_that_is_ended_says_so_in_a_sentence(
+    end: str, slow: Endpoint, ledger: LedgerReader
+) -> None:
+    engine, send, code, expected = ENDS[end]
+    process = _start(slow, engine)
+    _await_batches(slow)
+    if "JVM" in end:
+        send(process.pid)
+    else:
+        _send_twice(slow, lambda: send(process.pid))
+
+    ended = _end_of(process, 300)
+
+    assert ended.code == code, ended.said
+    *logged, sentence = [line for line in ended.said if "a second signal" not in line]
+    assert re.search(expected, sentence)
+    # What is logged is one line of JSON, not a stack.
+    assert [json.loads(line)["event"] for line in logged] in ([], ["dispatch_cut_short"])
+    told = ended.summary
+    assert (told["exit_code"], told["outcome"]) in {(code, "error"), (4, "incomplete")}
+    assert re.search(expected, told["error"])
     _check_next_sweep(slow, ledger)
+
+
+def _send_twice(endpoint: Endpoint, send: Callable[[], None]) -> None:
+    """Signal a second time while the stop that the first one asked for has to wait."""
+    with psycopg.connect(endpoint.dsn) as holder:
+        holder.execute("SELECT FROM duesweep_sweeps FOR NO KEY UPDATE")
+        send()
+        deadline = time.monotonic() + _SECOND_SECONDS
+        until(lambda: time.monotonic() > deadline and endpoint.fetch(_STOP_WAITS))
+        send()
