@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from duesweep.core.message import Message
 from duesweep_testing.builders import DelayedRow, message
 from duesweep_testing.contract import JsonHeaders
-from support.endpoint_server import StoredRows
 from support.timeouts import POSTGRESQL_TABLE, destination_of, timeout_headers, timeout_of
 
 if TYPE_CHECKING:
@@ -20,7 +19,10 @@ _DUE_IN = "SELECT timestamptz(now() AT TIME ZONE 'UTC') + make_interval(secs => 
 
 @dataclass(frozen=True, slots=True)
 class PostgreSqlRows:
-    """The PostgreSQL transport's."""
+    """The PostgreSQL transport's. All kinds have `key_text`, the expression for a key as text,
+    `create`, what creates the table where `duesweep setup` does not, and `unreadable`, headers that
+    are stored as they are and cannot be read. `message` is what a claim of a row has to return.
+    """
 
     key_text: str = "id::text"
     create: str | None = None
@@ -86,7 +88,7 @@ class PostgreSqlTimeoutRows:
         return timeout_of(row, _destination(row), attempts)
 
 
-KINDS: Mapping[str, StoredRows] = {
+KINDS: Mapping[str, Any] = {
     "postgresql": PostgreSqlRows(),
     "sql-persistence": PostgreSqlTimeoutRows(),
 }

@@ -17,16 +17,21 @@ from duesweep.drivers.sql import statement
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.contract import Abilities
 from support.endpoint import Endpoint
-from support.endpoint_server import StoredRows
 from support.postgresql_rows import KINDS
 from support.recordings import QueueRow
 
 
 @dataclass(frozen=True, slots=True)
 class PostgreSqlServer:
-    """A database: `dsn` and `admin` are its administrator's."""
+    """A database: `dsn` and `admin` are its administrator's.
 
-    kinds: ClassVar[Mapping[str, StoredRows]] = KINDS
+    SQL Server's has the same methods. `kinds` are how delayed tables keep messages, `settings`
+    those of the configuration. `past` is the expression for a moment ago, `counter_key` that for
+    the key of a retry counter as text. `unreached` is the dsn of a database `nothing` on a port
+    where nothing listens, `absent_key` a message key that is never given out.
+    """
+
+    kinds: ClassVar[Mapping[str, Any]] = KINDS
     settings: ClassVar[Mapping[str, object]] = {}
     past: ClassVar[str] = "now() - interval '1 second'"
     counter_key: ClassVar[str] = "message_key::text"

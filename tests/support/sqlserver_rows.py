@@ -14,7 +14,6 @@ from duesweep.core.message import Message
 from duesweep.errors import UnreadableHeadersError, make_storable
 from duesweep_testing.builders import DelayedRow, message
 from duesweep_testing.contract import JsonHeaders
-from support.endpoint_server import StoredRows
 from support.timeouts import SQL_SERVER_TABLE, destination_of, timeout_headers, timeout_of
 
 # A Due goes in and comes out as text: as parameters and results, fractions of seconds are lost on
@@ -173,7 +172,7 @@ class TimeoutRows(_KeyAndDue):
         return _with_instant(timeout_of(row, destination_of(row), attempts))
 
 
-KINDS: Mapping[str, StoredRows] = {
+KINDS: Mapping[str, Any] = {
     "sqlserver": TransportRows(),
     "msmq": MsmqRows(),
     "sql-persistence": TimeoutRows(),
@@ -192,7 +191,7 @@ def _skip_nul(server: "SqlServer", rows: Sequence[DelayedRow]) -> None:
 
 
 def _as_stored(
-    kind: StoredRows, database: "SqlServerDatabase", delayed: str, rows: Sequence[DelayedRow]
+    kind: _KeyAndDue, database: "SqlServerDatabase", delayed: str, rows: Sequence[DelayedRow]
 ) -> list[DelayedRow]:
     """The rows with the Dues that they have in the table."""
     text = f"SELECT {kind.key_text} AS message_key, {shown('Time')} AS due FROM {delayed}"

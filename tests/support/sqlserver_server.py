@@ -14,7 +14,6 @@ from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.contract import Abilities
 from support.endpoint import Endpoint
-from support.endpoint_server import StoredRows
 from support.recordings import QueueRow
 from support.sqlserver_database import SqlServerDatabase, closing, connect, new_database
 from support.sqlserver_rows import AS_DUE, KINDS, due_of, due_text, shown
@@ -37,7 +36,7 @@ _QUEUE = """
 class SqlServer:
     """A server, and on it two databases of the tests' own."""
 
-    kinds: ClassVar[Mapping[str, StoredRows]] = KINDS
+    kinds: ClassVar[Mapping[str, Any]] = KINDS
     settings: ClassVar[Mapping[str, object]] = {"queues__default__kind": "sqlserver"}
     past: ClassVar[str] = "DATEADD(second, -1, SYSUTCDATETIME())"
     counter_key: ClassVar[str] = "message_key"
