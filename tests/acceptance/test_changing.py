@@ -1,30 +1,32 @@
-"""The commands `cancel`, `reschedule` and `restore`: what they change, say and exit with."""
+"""The commands `cancel`, `reschedule` and `restore`: what they refuse, leave and settle.
 
-import json
+What they print and change on an ordinary day is recorded in tests/golden (`world`).
+"""
+
 import os
 import re
 import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import psycopg
 import pytest
 
 from duesweep.cli import commands
-from duesweep.cli.app import main
 from duesweep.core.message import MESSAGE_ID
 from duesweep.errors import LedgerError
 from duesweep.ledger.delta_rs import DeltaRsTables
-from duesweep.stores.journal import SweepReport
-from duesweep_testing.builders import BODY, headers_text
+from duesweep_testing.builders import headers_text
+from support.commands import Ran
 from support.endpoint import Endpoint
-from support.ledger_reader import LedgerReader
 from support.sweeps import run_sweep
 from support.waiting import until
 
 HOUR = 3_600
 REASON = ("--reason", "a test")
+BILLING = ("cancel", "--destination", "Billing", "--yes", *REASON)
+NOBODYS = "00000000-0000-0000-0000-000000000001"
 
 
 @pytest.fixture
@@ -35,61 +37,23 @@ def due_later(endpoint: Endpoint) -> list[str]:
     return [*billing, endpoint.delay("Shipping", due_in_seconds=HOUR)]
 
 
-def run(endpoint: Endpoint, *arguments: str, **settings: object) -> int:
-    file = str(endpoint.config_file(**settings))
-    command, *others = arguments
-    return main([command, "--config", file, *others])
-
-
-def swept(endpoint: Endpoint) -> SweepReport:
-    return run_sweep(endpoint)
-
-
-def command_id(printed: str) -> str:
-    found = re.search(r"Command ([0-9a-f-]{36})", printed)
+def command_id(ran: Ran) -> str:
+    found = re.search(r"Command ([0-9a-f-]{36})", ran.out)
     assert found is not None
     return found[1]
 
 
-def test_cancelled_message_is_whole_in_the_ledger_and_its_tombstone_says_so(
-    endpoint: Endpoint, ledger: LedgerReader, capsys: pytest.CaptureFixture[str]
-) -> None:
-    endpoint.set_up("Billing")
-    text = headers_text("Billing")
-    key, other = (
-        endpoint.delay(headers=text, due_in_seconds=HOUR),
-        endpoint.delay(due_in_seconds=HOUR),
-    )
-
-    code = run(endpoint, "cancel", key, "--reason", "not wanted")
-
-    assert code == 0
-    printed = capsys.readouterr()
-    assert "cancelled 1 message. Command " in printed.out
-    assert printed.err == ""
-    assert endpoint.waiting() == [other]
-    (row,) = ledger.rows("changes")
-    assert (row.command, row.change, row.reason) == ("cancel", "cancelled", "not wanted")
-    assert (row.sweep_id, row.message_key) == (command_id(printed.out), key)
-    assert (row.headers_text, bytes(row.body), row.body_bytes) == (text, BODY, len(BODY))
-    assert row.headers == json.loads(text)
-    assert "@" in row.given_by
-    (tombstone,) = ledger.rows("tombstones")
-    assert (tombstone.outcome, tombstone.message_key) == ("cancelled", key)
-    assert (tombstone.due, tombstone.dispatched_at) == (row.due_before, row.changed_at)
-    assert tombstone.lateness_ms is None
-    assert ledger.rows("sweeps") == []
-    assert endpoint.fetch("SELECT FROM duesweep_changes") == []
-    assert endpoint.fetch("SELECT FROM duesweep_sweeps") == []
-
-
+@pytest.mark.parametrize(
+    ("chosen", "left"), [(("--destination", "Bill*"), slice(2, 3)), (("--all",), slice(0, 0))]
+)
 def test_filter_cancels_what_it_means_and_nothing_else(
-    endpoint: Endpoint, due_later: Sequence[str], ledger: LedgerReader
+    endpoint: Endpoint, due_later: list[str], chosen: tuple[str, ...], left: slice
 ) -> None:
-    assert run(endpoint, "cancel", "--destination", "Bill*", "--yes", *REASON) == 0
+    assert endpoint.run("cancel", *chosen, "--yes", *REASON).code == 0
 
-    assert endpoint.waiting() == [due_later[2]]
-    assert {row.message_key for row in ledger.rows("changes")} == set(due_later[:2])
+    assert endpoint.waiting() == due_later[left]
+    changed = {row.message_key for row in endpoint.ledger.rows("changes")}
+    assert changed == set(due_later) - set(due_later[left])
 
 
 @pytest.mark.parametrize(
@@ -104,67 +68,47 @@ def test_filter_cancels_what_it_means_and_nothing_else(
     ],
 )
 def test_unclear_command_changes_nothing(
-    endpoint: Endpoint,
-    due_later: Sequence[str],
-    capsys: pytest.CaptureFixture[str],
-    arguments: tuple[str, ...],
-    sentence: str,
+    endpoint: Endpoint, due_later: list[str], arguments: tuple[str, ...], sentence: str
 ) -> None:
     for command in (["cancel"], ["reschedule", "--to", "+1h"]):
-        assert run(endpoint, *command, *arguments) == 2
+        ran = endpoint.run(*command, *arguments)
 
-        assert sentence in capsys.readouterr().err
+        assert (ran.code, sentence in ran.err) == (2, True)
     assert endpoint.waiting() == sorted(due_later)
 
 
-def test_all_cancels_all(endpoint: Endpoint, due_later: Sequence[str]) -> None:
-    assert due_later
-    assert run(endpoint, "cancel", "--all", "--yes", *REASON) == 0
-
-    assert endpoint.waiting() == []
-
-
-def test_dry_run_shows_and_changes_nothing(
-    endpoint: Endpoint, due_later: Sequence[str], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("restore",), "`restore` was told no messages"),
+        (("restore", "--command", "x"), "'x' is not the id of a command"),
+        (("reschedule", NOBODYS), "takes one of --to and --by"),
+        (("reschedule", NOBODYS, "--to", "+1h", "--by", "1h"), "takes one of --to and --by"),
+    ],
+)
+def test_unclear_restore_or_new_time_is_refused(
+    endpoint: Endpoint, arguments: tuple[str, ...], sentence: str
 ) -> None:
-    assert run(endpoint, "cancel", "--destination", "Billing", "--dry-run", "--json") == 0
+    ran = endpoint.set_up("Billing").run(*arguments)
 
-    document = json.loads(capsys.readouterr().out)
-    assert (document["would_change"], document["destinations"]) == (2, {"Billing": 2})
-    assert {one["key"] for one in document["messages"]} == set(due_later[:2])
-    assert endpoint.waiting() == sorted(due_later)
+    assert (ran.code, sentence in ran.err) == (2, True)
 
 
-def test_message_that_is_gone_is_told(
-    endpoint: Endpoint, due_later: Sequence[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    gone = "00000000-0000-0000-0000-000000000001"
-
-    assert run(endpoint, "cancel", gone, due_later[0], *REASON) == 3
-
-    printed = capsys.readouterr()
-    assert "cancelled 1 message." in printed.out
-    assert "1 message not cancelled: not in the store" in printed.err
-    assert run(endpoint, "cancel", gone) == 3
-
-
-@pytest.mark.parametrize("asked", [("--message-id", "gone"), ("gone",)], ids=["id", "key"])
+@pytest.mark.parametrize("asked", [("--message-id", "gone"), (NOBODYS,)], ids=["id", "key"])
 def test_message_that_nobody_has_is_told_beside_one_that_is_there(
-    asked: tuple[str, ...],
-    endpoint: Endpoint,
-    capsys: pytest.CaptureFixture[str],
+    asked: tuple[str, ...], endpoint: Endpoint
 ) -> None:
     endpoint.set_up("Billing")
-    endpoint.delay(headers=headers_text("Billing", {MESSAGE_ID: "there"}), due_in_seconds=HOUR)
-    key = endpoint.waiting()[0]
-    known = ("--message-id", "there") if len(asked) > 1 else (key,)
+    text = headers_text("Billing", {MESSAGE_ID: "there"})
+    first, second = (endpoint.delay(headers=text, due_in_seconds=HOUR) for _ in range(2))
+    known = ("--message-id", "there") if len(asked) > 1 else (first, second)
 
-    assert run(endpoint, "cancel", *known, *asked, "--json") == 3
+    document = endpoint.document("cancel", *known, *asked, *REASON, code=3)
 
-    document = json.loads(capsys.readouterr().out)
-    assert (document["changed"], document["gone"], endpoint.waiting()) == (1, 1, [])
-    assert run(endpoint, "cancel", *asked) == 3
-    assert "1 message not cancelled: not in the store" in capsys.readouterr().err
+    assert (document["changed"], document["gone"], endpoint.waiting()) == (2, 1, [])
+    alone = endpoint.run("cancel", *asked)
+    assert alone.code == 3
+    assert "1 message not cancelled: not in the store" in alone.err
 
 
 @pytest.mark.parametrize(
@@ -173,79 +117,62 @@ def test_message_that_nobody_has_is_told_beside_one_that_is_there(
     ids=["capitals", "braces", "no hyphens"],
 )
 def test_key_may_be_spelled_as_other_tools_show_it(
-    spell: Callable[[str], str], endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
+    spell: Callable[[str], str], endpoint: Endpoint
 ) -> None:
-    endpoint.set_up("Billing")
-    key = endpoint.delay("Billing", due_in_seconds=HOUR)
+    key = spell(endpoint.set_up("Billing").delay("Billing", due_in_seconds=HOUR))
 
-    assert run(endpoint, "show", spell(key)) == 0
-    assert run(endpoint, "cancel", spell(key)) == 0
+    assert endpoint.run("show", key).code == endpoint.run("cancel", key).code == 0
     assert endpoint.waiting() == []
-    capsys.readouterr()
-    assert run(endpoint, "show", spell(key)) == 0
-    assert "cancelled" in capsys.readouterr().out
-    assert run(endpoint, "restore", spell(key)) == 0
+    shown = endpoint.run("show", key)
+    assert (shown.code, "cancelled" in shown.out) == (0, True)
+    assert endpoint.run("restore", key).code == 0
     assert len(endpoint.waiting()) == 1
 
 
 def test_message_that_is_due_after_all_of_pythons_years_can_be_changed(endpoint: Endpoint) -> None:
-    endpoint.set_up("Billing")
-    first, second = (endpoint.delay("Billing", due_in_seconds=HOUR) for _ in range(2))
-    with psycopg.connect(endpoint.dsn, autocommit=True) as connection:
-        text = f"UPDATE {endpoint.delayed} SET due = '294276-12-31 12:00:00+00'"
-        connection.execute(text.encode())
+    first, second = endpoint.set_up("Billing").delay_many(2, due_in_seconds=HOUR)
+    endpoint.execute(f"UPDATE {endpoint.delayed} SET due = '294276-12-31 12:00:00+00'")
 
-    assert run(endpoint, "cancel", first) == 0
-    assert run(endpoint, "reschedule", second, "--to", "now") == 0
+    assert endpoint.run("cancel", first).code == 0
+    assert endpoint.run("reschedule", second, "--to", "now").code == 0
 
-    assert swept(endpoint).dispatched == 1
+    assert run_sweep(endpoint).dispatched == 1
 
 
 def test_row_that_another_session_holds_stays_and_is_told(
-    endpoint: Endpoint, due_later: Sequence[str], capsys: pytest.CaptureFixture[str]
+    endpoint: Endpoint, due_later: list[str]
 ) -> None:
     with psycopg.connect(endpoint.dsn) as other:
         other.execute(f"SELECT FROM {endpoint.delayed} WHERE id = %s FOR UPDATE", [due_later[0]])
 
-        assert run(endpoint, "cancel", *due_later, "--json", *REASON) == 3
+        document = endpoint.document("cancel", *due_later, *REASON, code=3)
 
-    document = json.loads(capsys.readouterr().out)
     assert (document["changed"], document["held"], document["gone"]) == (2, 1, 0)
     assert (document["exit_code"], document["command"]) == (3, "cancel")
     assert endpoint.waiting() == [due_later[0]]
 
 
+@pytest.mark.usefixtures("_ctrl_c")
 def test_command_that_is_stopped_ends_after_the_batch_in_hand_and_says_so(
-    endpoint: Endpoint, due_later: Sequence[str], capsys: pytest.CaptureFixture[str]
+    endpoint: Endpoint, due_later: list[str]
 ) -> None:
-    blocked = "SELECT FROM pg_locks WHERE NOT granted"
-    # Python's own, whatever a test before this has left.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-
     def interrupt(other: psycopg.Connection) -> None:
-        until(lambda: endpoint.fetch(blocked))
+        until(lambda: endpoint.fetch("SELECT FROM pg_locks WHERE NOT granted"))
         os.kill(os.getpid(), signal.SIGINT)
         other.rollback()
 
-    try:
-        with psycopg.connect(endpoint.dsn) as other, ThreadPoolExecutor(1) as pool:
-            other.execute(f"LOCK TABLE {endpoint.own_table('changes')}")
-            interrupted = pool.submit(interrupt, other)
-            code = run(endpoint, "cancel", *due_later, "--json", *REASON, sweep__batch_rows=1)
-            interrupted.result()
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with psycopg.connect(endpoint.dsn) as other, ThreadPoolExecutor(1) as pool:
+        other.execute(f"LOCK TABLE {endpoint.own_table('changes')}")
+        interrupted = pool.submit(interrupt, other)
+        document = endpoint.document("cancel", *due_later, *REASON, code=3, sweep__batch_rows=1)
+        interrupted.result()
 
-    document = json.loads(capsys.readouterr().out)
-    assert (document["changed"], document["is_stopped"], code) == (1, True, 3)
+    assert (document["changed"], document["is_stopped"]) == (1, True)
     assert len(endpoint.waiting()) == 2
 
 
 def test_message_that_was_rescheduled_while_the_question_was_asked_stays(
-    monkeypatch: pytest.MonkeyPatch,
-    endpoint: Endpoint,
-    due_later: Sequence[str],
-    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, endpoint: Endpoint, due_later: list[str]
 ) -> None:
     def confirm(_: str) -> bool:
         endpoint.execute(
@@ -256,251 +183,143 @@ def test_message_that_was_rescheduled_while_the_question_was_asked_stays(
     first = due_later[0]
     monkeypatch.setattr(commands, "confirm", confirm)
 
-    assert run(endpoint, "cancel", "--due-before", "+2h", *REASON) == 3
+    ran = endpoint.run("cancel", "--due-before", "+2h", *REASON)
 
-    assert "cancelled 2 messages" in capsys.readouterr().out
-    assert endpoint.waiting() == [first]
-
-
-def test_rescheduled_messages_are_due_then(
-    endpoint: Endpoint, due_later: Sequence[str], ledger: LedgerReader
-) -> None:
-    by_two_hours, to_now, as_before = due_later
-
-    assert run(endpoint, "reschedule", by_two_hours, "--by", "2h") == 0
-    assert run(endpoint, "reschedule", to_now, "--to", "-1m", "--reason", "at once") == 0
-
-    assert swept(endpoint).dispatched == 1
-    assert endpoint.waiting() == sorted([by_two_hours, as_before])
-    first, second = sorted(ledger.rows("changes"), key=lambda row: row.changed_at)
-    assert first.due_after - first.due_before == timedelta(hours=2)
-    assert second.due_after < second.changed_at < second.due_before
-    assert (second.change, second.reason, second.headers_text) == ("rescheduled", "at once", None)
-    dues = {
-        str(row.id): row.due for row in endpoint.fetch(f"SELECT id, due FROM {endpoint.delayed}")
-    }
-    moved = dues[by_two_hours] - dues[as_before] - timedelta(hours=2)
-    # Each was stored with a Due of its own.
-    assert abs(moved) < timedelta(seconds=1)
-
-
-def test_reschedule_takes_one_time(
-    endpoint: Endpoint, due_later: Sequence[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(endpoint, "reschedule", due_later[0]) == 2
-    assert run(endpoint, "reschedule", due_later[0], "--to", "+1h", "--by", "1h") == 2
-
-    assert "takes one of --to and --by" in capsys.readouterr().err
-
-
-def test_restored_message_is_as_it_was(
-    endpoint: Endpoint, due_later: Sequence[str], ledger: LedgerReader
-) -> None:
-    columns = f"SELECT headers, body, due FROM {endpoint.delayed} WHERE headers LIKE '%Shipping%'"
-    before = endpoint.fetch(columns)
-    assert run(endpoint, "cancel", due_later[2]) == 0
-    assert endpoint.fetch(columns) == []
-
-    assert run(endpoint, "restore", due_later[2]) == 0
-
-    assert endpoint.fetch(columns) == before
-    by_change = {row.change: row for row in ledger.rows("changes")}
-    cancelled, restored = by_change["cancelled"], by_change["restored"]
-    assert (restored.of, restored.message_key) == (cancelled.sweep_id, due_later[2])
-    assert restored.new_key in endpoint.waiting()
-    assert restored.due_after == cancelled.due_before
-    assert restored.body is None
+    assert (ran.code, endpoint.waiting()) == (3, [first])
+    assert "cancelled 2 messages" in ran.out
 
 
 def test_message_is_restored_once_unless_again_is_asked_for(
-    endpoint: Endpoint, due_later: Sequence[str], capsys: pytest.CaptureFixture[str]
+    endpoint: Endpoint, due_later: list[str]
 ) -> None:
-    assert run(endpoint, "cancel", due_later[0]) == 0
-    assert run(endpoint, "restore", due_later[0]) == 0
+    restore = ("restore", due_later[2])
+    assert endpoint.run("cancel", due_later[2]).code == 0
 
-    assert run(endpoint, "restore", due_later[0]) == 3
+    first, second = endpoint.run(*restore), endpoint.run(*restore)
 
-    assert "it was restored already (see --again)" in capsys.readouterr().err
-    assert len(endpoint.waiting()) == 3
-    assert run(endpoint, "restore", due_later[0], "--again") == 0
+    assert (first.code, second.code, len(endpoint.waiting())) == (0, 3, 3)
+    assert "it was restored already (see --again)" in second.err
+    assert endpoint.run(*restore, "--again").code == 0
     assert len(endpoint.waiting()) == 4
 
 
-def test_all_that_a_command_cancelled_is_restored_with_a_new_due(
-    endpoint: Endpoint, due_later: Sequence[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert due_later
-    assert run(endpoint, "cancel", "--destination", "Billing", "--yes", *REASON) == 0
-    cancelled = command_id(capsys.readouterr().out)
+@pytest.mark.usefixtures("due_later")
+def test_all_that_a_command_cancelled_is_restored_with_a_new_due(endpoint: Endpoint) -> None:
+    restore = ("restore", "--command", command_id(endpoint.run(*BILLING)), "--yes", *REASON)
     before = datetime.now(UTC)
 
-    restored = run(endpoint, "restore", "--command", cancelled, "--to", "now", "--yes", *REASON)
+    assert endpoint.run(*restore, "--to", "now").code == 0
 
-    assert restored == 0
-    report = swept(endpoint)
+    report = run_sweep(endpoint)
     assert report.dispatched == 2
     assert report.horizon >= before
-    assert run(endpoint, "restore", "--command", cancelled, "--yes", *REASON) == 3
+    assert endpoint.run(*restore).code == 3
 
 
 def test_message_that_the_table_refuses_is_told_and_the_others_are_restored(
-    endpoint: Endpoint, due_later: Sequence[str], capsys: pytest.CaptureFixture[str]
+    endpoint: Endpoint, due_later: list[str]
 ) -> None:
-    assert run(endpoint, "cancel", *due_later, *REASON) == 0
-    command = command_id(capsys.readouterr().out)
-    with psycopg.connect(endpoint.dsn, autocommit=True) as connection:
-        check = f"ALTER TABLE {endpoint.delayed} ADD CHECK (headers NOT LIKE '%Shipping%')"
-        connection.execute(check.encode())
+    cancelled = command_id(endpoint.run("cancel", *due_later, *REASON))
+    endpoint.execute(f"ALTER TABLE {endpoint.delayed} ADD CHECK (headers NOT LIKE '%Shipping%')")
 
-    assert run(endpoint, "restore", "--command", command, "--yes", *REASON) == 3
+    ran = endpoint.run("restore", "--command", cancelled, "--yes", *REASON)
 
-    printed = capsys.readouterr()
-    assert "restored 2 messages" in printed.out
-    assert f"{due_later[2]} was not restored" in printed.err
-    assert "violates check constraint" in printed.err
-    assert len(endpoint.waiting()) == 2
+    assert (ran.code, len(endpoint.waiting())) == (3, 2)
+    assert "restored 2 messages" in ran.out
+    assert f"{due_later[2]} was not restored" in ran.err
+    assert "violates check constraint" in ran.err
 
 
+@pytest.mark.usefixtures("_ctrl_c")
 def test_ctrl_c_at_the_question_of_restore_ends_it_and_changes_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-    endpoint: Endpoint,
-    due_later: Sequence[str],
-    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, endpoint: Endpoint, due_later: list[str]
 ) -> None:
-    assert run(endpoint, "cancel", *due_later, *REASON) == 0
-    command = command_id(capsys.readouterr().out)
+    cancelled = command_id(endpoint.run("cancel", *due_later, *REASON))
+    monkeypatch.setattr(commands, "confirm", lambda _: signal.raise_signal(signal.SIGINT) or True)
 
-    def interrupt(_: str) -> bool:
-        signal.raise_signal(signal.SIGINT)
-        return True
-
-    monkeypatch.setattr(commands, "confirm", interrupt)
-    # Python's own, whatever a test before this has left.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        assert run(endpoint, "restore", "--command", command, *REASON) == 130
-    finally:
-        signal.signal(signal.SIGINT, before)
+    assert endpoint.run("restore", "--command", cancelled, *REASON).code == 130
 
     assert endpoint.waiting() == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        ((), "`restore` was told no messages"),
-        (("--command", "x"), "'x' is not the id of a command"),
-    ],
-)
-def test_unclear_restore_is_refused(
-    endpoint: Endpoint,
-    capsys: pytest.CaptureFixture[str],
-    arguments: tuple[str, ...],
-    sentence: str,
-) -> None:
-    endpoint.set_up("Billing")
-
-    assert run(endpoint, "restore", *arguments) == 2
-
-    assert sentence in capsys.readouterr().err
-
-
 def test_command_whose_ledger_fails_is_settled_by_the_next_sweep(
-    endpoint: Endpoint,
-    due_later: Sequence[str],
-    ledger: LedgerReader,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    endpoint: Endpoint, due_later: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert swept(endpoint).outcome == "done"
+    assert run_sweep(endpoint).outcome == "done"
 
     def fail(*_: object) -> None:
         raise LedgerError("The disk is full", transient=True)
 
     with monkeypatch.context() as patch:
         patch.setattr(DeltaRsTables, "append", fail)
-        assert run(endpoint, "cancel", due_later[0], "--json") == 4
-    document = json.loads(capsys.readouterr().out)
+        document = endpoint.document("cancel", due_later[0], code=4)
     assert (document["changed"], document["ledger_error"]) == (1, "The disk is full")
     assert endpoint.waiting() == sorted(due_later[1:])
 
-    assert run(endpoint, "sweep") == 0
+    assert endpoint.run("sweep").code == 0
 
-    assert [row.message_key for row in ledger.rows("changes")] == [due_later[0]]
-    assert [row.outcome for row in ledger.rows("tombstones")] == ["cancelled"]
+    assert [row.message_key for row in endpoint.ledger.rows("changes")] == [due_later[0]]
+    assert [row.outcome for row in endpoint.ledger.rows("tombstones")] == ["cancelled"]
 
 
-def test_ledger_that_is_gone_lets_no_command_begin(
-    endpoint: Endpoint, due_later: Sequence[str], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("lost", "command", "of", "sentence"),
+    [
+        (".", "cancel", 1, "but there is none at"),
+        ("changes", "restore", 0, "has lost the table changes"),
+    ],
+)
+def test_ledger_that_is_gone_or_has_lost_its_changes_lets_no_command_begin(
+    lost: str, command: str, of: int, sentence: str, endpoint: Endpoint, due_later: list[str]
 ) -> None:
-    assert run(endpoint, "cancel", due_later[0]) == 0
-    (endpoint.folder / "ledger").rename(endpoint.folder / "away")
+    assert endpoint.run("cancel", due_later[0]).code == 0
+    (endpoint.ledger.root / lost).rename(endpoint.folder / "away")
 
-    assert run(endpoint, "cancel", due_later[1]) == 2
+    ran = endpoint.run(command, due_later[of])
 
-    assert "but there is none at" in capsys.readouterr().err
+    assert (ran.code, sentence in ran.err) == (2, True)
     assert endpoint.waiting() == sorted(due_later[1:])
 
 
 def test_store_that_was_set_up_before_asks_for_setup_and_then_goes_on(
-    endpoint: Endpoint, due_later: Sequence[str], capsys: pytest.CaptureFixture[str]
+    endpoint: Endpoint, due_later: list[str]
 ) -> None:
-    assert swept(endpoint).outcome == "done"
+    assert run_sweep(endpoint).outcome == "done"
     endpoint.execute("DROP TABLE duesweep_changes")
-    endpoint.execute(
-        "ALTER TABLE duesweep_sweeps DROP COLUMN command, DROP COLUMN given_by,"
-        " DROP COLUMN given_reason"
-    )
-    for command in (["sweep"], ["cancel", due_later[0]]):
-        assert run(endpoint, *command) == 2
-        assert "run the command `setup`" in capsys.readouterr().err
+    dropped = (f"DROP COLUMN {name}" for name in ("command", "given_by", "given_reason"))
+    endpoint.execute(f"ALTER TABLE duesweep_sweeps {', '.join(dropped)}")
+    refused = (["sweep"], ["cancel", due_later[0]])
+    for ran in [endpoint.run(*command) for command in refused]:
+        assert (ran.code, "run the command `setup`" in ran.err) == (2, True)
 
-    assert run(endpoint, "setup") == 0
+    assert endpoint.run("setup").code == 0
 
-    assert run(endpoint, "cancel", due_later[0]) == 0
-    assert run(endpoint, "sweep") == 0
-
-
-def test_ledger_that_has_lost_its_changes_is_refused(
-    endpoint: Endpoint, due_later: Sequence[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(endpoint, "cancel", due_later[0]) == 0
-    (endpoint.folder / "ledger" / "changes").rename(endpoint.folder / "lost")
-
-    assert run(endpoint, "restore", due_later[0]) == 2
-
-    assert "has lost the table changes" in capsys.readouterr().err
-    assert endpoint.waiting() == sorted(due_later[1:])
+    assert [endpoint.run(*command).code for command in reversed(refused)] == [0, 0]
 
 
 @pytest.mark.parametrize("command", [("cancel",), ("reschedule", "--by", "1h")])
 def test_destination_without_messages_and_without_a_queue_is_a_mistake(
-    endpoint: Endpoint,
-    due_later: Sequence[str],
-    capsys: pytest.CaptureFixture[str],
-    command: tuple[str, ...],
+    endpoint: Endpoint, due_later: list[str], command: tuple[str, ...]
 ) -> None:
     for more in (("--yes",), ("--dry-run",), ("--yes", "--json")):
-        assert run(endpoint, *command, "--destination", "Biling", *REASON, *more) == 2
+        ran = endpoint.run(*command, "--destination", "Biling", *REASON, *more)
 
-        printed = capsys.readouterr()
-        assert "No waiting message is for the destination 'Biling'" in printed.err + printed.out
-        assert "did you mean 'Billing'?" in printed.err + printed.out
+        assert ran.code == 2
+        assert "No waiting message is for the destination 'Biling'" in ran.told
+        assert "did you mean 'Billing'?" in ran.told
     assert endpoint.waiting() == sorted(due_later)
 
 
 def test_filter_is_repeated_until_its_queue_has_no_message_left(
-    endpoint: Endpoint, due_later: Sequence[str], capsys: pytest.CaptureFixture[str]
+    endpoint: Endpoint, due_later: Sequence[str]
 ) -> None:
-    asked = ("cancel", "--destination", "Billing", "--yes", *REASON)
+    assert endpoint.run(*BILLING).code == 0
+    again = endpoint.run(*BILLING)
 
-    assert [run(endpoint, *asked), run(endpoint, *asked)] == [0, 0]
-
-    printed = capsys.readouterr()
-    assert printed.out.endswith(": cancelled 0 messages.\n")
-    assert printed.err == "duesweep: no waiting message is for the destination 'Billing'\n"
-    assert run(endpoint, *asked, "--json") == 0
-    unknown = json.loads(capsys.readouterr().out)["unknown_destination"]
+    assert again.code == 0
+    assert again.out.endswith(": cancelled 0 messages.\n")
+    assert again.err == "duesweep: no waiting message is for the destination 'Billing'\n"
+    unknown = endpoint.document(*BILLING)["unknown_destination"]
     assert unknown == {"pattern": "Billing", "similar": []}
     assert endpoint.waiting() == [due_later[2]]
 
@@ -509,6 +328,6 @@ def test_filter_finds_the_queues_name_in_an_address(endpoint: Endpoint) -> None:
     endpoint.set_up("Billing")
     endpoint.delay(str(endpoint.addresses.parse("Billing")), due_in_seconds=HOUR)
 
-    assert run(endpoint, "cancel", "--destination", "Billing", "--yes", *REASON) == 0
+    assert endpoint.run(*BILLING).code == 0
 
     assert endpoint.waiting() == []

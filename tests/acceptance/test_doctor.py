@@ -6,19 +6,18 @@ tests/unit/doctor/test_sqlserver.py. Missing rights are in test_rights.py.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from duesweep.cli.app import main
 from duesweep.core.address import quote_name
+from support.commands import run
 from support.diagnosis import Diagnosis, diagnosed
 from support.endpoint import Endpoint
 from support.routes import add_routes
 
-Capture = pytest.CaptureFixture[str]
 Server, Kind = str, str
 
 STORE = "store.dsn"
@@ -30,25 +29,31 @@ ACCEPTED = ("--ignore", "read-committed-snapshot")
 
 @dataclass(frozen=True, slots=True)
 class Harm:
-    """What is done to a healthy endpoint: a statement, or a call; and `settings` of its own.
+    """What is done to a healthy endpoint: a statement, a call, or settings of its own.
 
     `finding` is severity, check and subject. Names of tables are in braces, see `_names`. The
     finding or its advice says `words`.
     """
 
-    do: str | Callable[[Endpoint], object]
+    do: str | Mapping[str, object] | Callable[[Endpoint], object]
     finding: str
     mended_by: str | None = None
     words: tuple[str, ...] = ()
-    settings: Mapping[str, object] = field(default_factory=dict)
+
+    def harmed(self, healthy: Endpoint) -> Endpoint:
+        if isinstance(self.do, Mapping):
+            return healthy.having(**self.do)
+        if isinstance(self.do, str):
+            healthy.execute(self.do.format(**_names(healthy, healthy.within)))
+            return healthy
+        done = self.do(healthy)
+        return done if isinstance(done, Endpoint) else healthy
 
 
 def _zone(zone: str) -> Callable[[Endpoint], object]:
-    def set_zone(endpoint: Endpoint) -> None:
-        database = endpoint.server.admin.info.dbname
-        endpoint.execute(f"ALTER DATABASE {database} SET TimeZone = '{zone}'")
-
-    return set_zone
+    return lambda endpoint: endpoint.execute(
+        f"ALTER DATABASE {endpoint.server.admin.info.dbname} SET TimeZone = '{zone}'"
+    )
 
 
 def _two_writers(endpoint: Endpoint) -> None:
@@ -58,91 +63,74 @@ def _two_writers(endpoint: Endpoint) -> None:
         endpoint.execute(f"ALTER ROLE {role} SET TimeZone = '{zone}'")
 
 
-def _nothing(_: Endpoint) -> None:
-    """The settings alone are wrong."""
+def _read_only(endpoint: Endpoint) -> Endpoint:
+    options = "-c default_transaction_read_only=on"
+    return endpoint.having(store__dsn=make_conninfo(endpoint.dsn, options=options))
+
+
+def _unwritable_table(endpoint: Endpoint) -> None:
+    table = endpoint.folder / "ledger" / "tombstones"
+    table.mkdir(parents=True)
+    (table / "_delta_log").symlink_to("/proc/tty")
 
 
 def _ledger(root: str) -> Harm:
     # Not by rights, which root does not need: neither files nor folders can be made there.
     words = ("cannot be written", "ledger.root")
-    return Harm(_nothing, f"fault ledger {root}", None, words, {"ledger__root": root})
+    return Harm({"ledger__root": root}, f"fault ledger {root}", words=words)
 
 
 DROP_INDEX = 'DROP INDEX "Sales.Orders.Delayed_Due"'
 SET_SEQ = "SELECT setval('\"{}_seq_seq\"', {})"
 NO_INDEX, WRONG_DELAYED = "warning table-index {delayed}", "fault table-shape {delayed}"
+ZONE, SERVER_ZONE = f"writer-time-zone {STORE}", f"server-time-zone {STORE}"
 POSTGRESQL = {
     "no index on due": Harm(DROP_INDEX, NO_INDEX, STATEMENTS),
     "index leaves rows out": Harm(
-        DROP_INDEX + "; CREATE INDEX ON {delayed} (due) WHERE id IS NULL", NO_INDEX, STATEMENTS
-    ),
+        DROP_INDEX + "; CREATE INDEX ON {delayed} (due) WHERE id IS NULL", NO_INDEX, STATEMENTS),
     "index on due comes second": Harm(
-        DROP_INDEX + "; CREATE INDEX ON {delayed} (headers, due)", NO_INDEX, STATEMENTS
-    ),
+        DROP_INDEX + "; CREATE INDEX ON {delayed} (headers, due)", NO_INDEX, STATEMENTS),
     "no delayed table": Harm("DROP TABLE {delayed}", "fault table-exists {delayed}", SETUP),
     "type of due": Harm("ALTER TABLE {delayed} ALTER due TYPE timestamp", WRONG_DELAYED),
     "no journal": Harm("DROP TABLE {journal}", "fault table-exists {journal}", SETUP),
     "journal of an earlier version": Harm(
-        "ALTER TABLE {journal} DROP COLUMN given", "fault table-shape {journal}", SETUP
-    ),
+        "ALTER TABLE {journal} DROP COLUMN given", "fault table-shape {journal}", SETUP),
     "no own queue": Harm("DROP TABLE {own}", "fault table-exists {own}", SETUP),
     "no error queue": Harm("DROP TABLE {error}", "fault table-exists {error}", SETUP),
     "headers of the error queue": Harm(
-        "ALTER TABLE {error} ALTER headers TYPE varchar", "fault table-shape {error}"
-    ),
+        "ALTER TABLE {error} ALTER headers TYPE varchar", "fault table-shape {error}"),
     "seq over half": Harm(
-        SET_SEQ.format("Sales.Orders", 1_100_000_000), "warning seq-headroom {own}", STATEMENTS
-    ),
+        SET_SEQ.format("Sales.Orders", 1_100_000_000), "warning seq-headroom {own}", STATEMENTS),
     "seq near its end": Harm(
-        SET_SEQ.format("Billing", 2_000_000_000), "fault seq-headroom {billing}", STATEMENTS
-    ),
+        SET_SEQ.format("Billing", 2_000_000_000), "fault seq-headroom {billing}", STATEMENTS),
     "seq at its end": Harm(
-        SET_SEQ.format("Billing", 2**31 - 1), "fault seq-headroom {billing}", STATEMENTS
-    ),
+        SET_SEQ.format("Billing", 2**31 - 1), "fault seq-headroom {billing}", STATEMENTS),
+    "read-only session": Harm(_read_only, f"fault server-writable {STORE}"),
     "name of no table": Harm(
-        _nothing,
-        "fault sweep-start the sweep",
-        words=("names no table",),
-        settings={"retry__error_queue": "absent."},
-    ),
+        {"retry__error_queue": "absent."}, "fault sweep-start the sweep",
+        words=("names no table",)),
     "ledger": _ledger("/proc/tty"),
     "new ledger": _ledger("/proc/tty/new"),
     "new and deeper ledger": _ledger("/proc/tty/new/and/deeper"),
+    "table of the ledger": Harm(_unwritable_table, "fault ledger {ledger}"),
     "writers in a zone whose clocks change": Harm(
-        _zone("America/New_York"),
-        f"warning writer-time-zone {STORE}",
-        words=("America/New_York", "240 min"),
-    ),
+        _zone("America/New_York"), f"warning {ZONE}", words=("America/New_York", "240 min")),
     "writers in a zone without changes": Harm(
-        _zone("Asia/Kolkata"), f"ok writer-time-zone {STORE}", words=("330 min",)
-    ),
+        _zone("Asia/Kolkata"), f"ok {ZONE}", words=("330 min",)),
     "origin of the zone": Harm(
-        _zone("Asia/Kolkata"),
-        f"ok server-time-zone {STORE}",
-        words=("Asia/Kolkata (from: database)",),
-    ),
+        _zone("Asia/Kolkata"), f"ok {SERVER_ZONE}", words=("Asia/Kolkata (from: database)",)),
     "writers that disagree": Harm(
-        _two_writers, f"fault writer-time-zone {STORE}", words=("store.writer_time_zone",)
-    ),
+        _two_writers, f"fault {ZONE}", words=("store.writer_time_zone",)),
     "another zone in the settings": Harm(
-        _nothing,
-        f"warning writer-time-zone {STORE}",
-        settings={"store__writer_time_zone": "Asia/Kolkata"},
-    ),
+        {"store__writer_time_zone": "Asia/Kolkata"}, f"warning {ZONE}"),
     "unknown zone in the settings": Harm(
-        _nothing,
-        f"fault writer-time-zone {STORE}",
-        settings={"store__writer_time_zone": "Mars/Olympus"},
-    ),
-}
+        {"store__writer_time_zone": "Mars/Olympus"}, f"fault {ZONE}"),
+}  # fmt: skip
+ADVICE = "Check store.endpoint, store.table_prefix and store.schema; `setup` does not create it"
 TIMEOUTS = {
     "no index on time": Harm('DROP INDEX "Sales_Orders_TimeoutData_TimeIdx"', NO_INDEX, STATEMENTS),
     "no table of timeouts": Harm(
-        "DROP TABLE {delayed}",
-        "fault table-exists {delayed}",
-        words=(
-            "Check store.endpoint, store.table_prefix and store.schema; `setup` does not create it",
-        ),
+        "DROP TABLE {delayed}", "fault table-exists {delayed}", words=(ADVICE,)
     ),
     "type of time": Harm('ALTER TABLE {delayed} ALTER "Time" TYPE timestamptz', WRONG_DELAYED),
     "no destination": Harm('ALTER TABLE {delayed} DROP COLUMN "Destination"', WRONG_DELAYED),
@@ -151,22 +139,18 @@ NARROW = "ALTER COLUMN Headers varchar(max)"
 SQL_SERVER = {
     "no journal": Harm("DROP TABLE {journal}", "fault table-exists {journal}", words=(SETUP,)),
     "journal of another version": Harm(
-        "ALTER TABLE {journal} DROP COLUMN stack", "fault table-shape {journal}", words=(SETUP,)
-    ),
+        "ALTER TABLE {journal} DROP COLUMN stack", "fault table-shape {journal}", words=(SETUP,)),
     "no own queue": Harm("DROP TABLE {own}", "fault table-exists {own}", words=(SETUP,)),
     "no error queue": Harm("DROP TABLE {error}", "fault table-exists {error}", words=(SETUP,)),
     "no body": Harm("ALTER TABLE {error} DROP COLUMN Body", "fault table-shape {error}"),
     "no index on expires": Harm(
-        "DROP INDEX [Index_Expires] ON {error}", "warning table-index {error}"
-    ),
+        "DROP INDEX [Index_Expires] ON {error}", "warning table-index {error}"),
     "no index on row version": Harm(
-        "DROP INDEX [Index_RowVersion] ON {own}", "warning table-index {own}"
-    ),
+        "DROP INDEX [Index_RowVersion] ON {own}", "warning table-index {own}"),
     "narrow headers": Harm(f"ALTER TABLE {{error}} {NARROW}", "warning headers-unicode {error}"),
     "narrow delayed headers": Harm(
-        f"ALTER TABLE {{delayed}} {NARROW}", "fault headers-unicode {delayed}"
-    ),
-}
+        f"ALTER TABLE {{delayed}} {NARROW}", "fault headers-unicode {delayed}"),
+}  # fmt: skip
 
 
 def _no_index(column: str) -> Harm:
@@ -197,41 +181,39 @@ def kind() -> str | None:
 
 @pytest.fixture
 def healthy(endpoint: Endpoint, kind: str | None) -> Endpoint:
-    return endpoint.of_kind(kind or endpoint.kind).set_up("Billing", retry__error_queue="error")
+    whole = endpoint.of_kind(kind or endpoint.kind).having(retry__error_queue="error")
+    return whole.set_up("Billing")
 
 
-def _file(endpoint: Endpoint, **settings: object) -> Path:
-    file = endpoint.config_file(**{"retry__error_queue": "error"} | settings)
+def _file(endpoint: Endpoint) -> Path:
+    file = endpoint.config_file()
     if endpoint.kind == "msmq":
         add_routes(file, ("*@*", "default", "{queue}"), ("*", "default", "{destination}"))
     return file
 
 
 def _names(endpoint: Endpoint, name: Callable[[str], str]) -> dict[str, str]:
-    tables = {
-        "delayed": endpoint.rows.table(endpoint.name),
-        "own": endpoint.name,
-        "error": "error",
-        "billing": "Billing",
-        "journal": "duesweep_journal",
-    }
-    return {key: name(table) for key, table in tables.items()}
+    delayed, own = endpoint.rows.table(endpoint.name), endpoint.name
+    tables = {"delayed": delayed, "own": own, "error": "error", "billing": "Billing"}
+    names = {key: name(table) for key, table in tables.items()}
+    root = endpoint.folder / "ledger"
+    return names | {"journal": name("duesweep_journal"), "ledger": str(root)}
 
 
-def _diagnosed(capsys: Capture, file: Path) -> Diagnosis:
-    return diagnosed(capsys, file, *ACCEPTED)
+def _diagnosed(endpoint: Endpoint) -> Diagnosis:
+    return diagnosed(_file(endpoint), *ACCEPTED)
 
 
 @pytest.mark.parametrize(("endpoint", "kind"), HARMS, indirect=["endpoint"])
-def test_healthy_endpoint_is_0(capsys: Capture, healthy: Endpoint) -> None:
-    found = _diagnosed(capsys, _file(healthy))
+def test_healthy_endpoint_is_0(healthy: Endpoint) -> None:
+    found = _diagnosed(healthy)
 
     assert (found.code, found.to_mend()) == (0, {})
     assert found.of("sweep-start")["severity"] == "ok"
     assert found.of("server-version")["severity"] == "ok"
 
 
-def test_diagnosis_changes_nothing(capsys: Capture, healthy: Endpoint) -> None:
+def test_diagnosis_changes_nothing(healthy: Endpoint) -> None:
     # Of the catalog's own tables the server counts the rows itself, every minute.
     tables = (
         "SELECT relname, reltuples FROM pg_class"
@@ -240,25 +222,19 @@ def test_diagnosis_changes_nothing(capsys: Capture, healthy: Endpoint) -> None:
     file = _file(healthy)
     before = healthy.fetch(tables), sorted(healthy.folder.rglob("*"))
 
-    found = diagnosed(capsys, file)
+    found = diagnosed(file)
 
     assert (found.document["worst"], found.document["endpoint"]) == ("ok", "Sales.Orders")
     assert (healthy.fetch(tables), sorted(healthy.folder.rglob("*"))) == before
 
 
 @pytest.mark.parametrize(("endpoint", "kind", "harm"), ROWS, indirect=["endpoint"])
-def test_harm_is_the_one_finding_and_its_advice_mends_it(
-    harm: Harm, capsys: Capture, healthy: Endpoint
-) -> None:
-    if isinstance(harm.do, str):
-        healthy.execute(harm.do.format(**_names(healthy, healthy.within)))
-    else:
-        harm.do(healthy)
-    file = _file(healthy, **harm.settings)
+def test_harm_is_the_one_finding_and_its_advice_mends_it(harm: Harm, healthy: Endpoint) -> None:
+    harmed = harm.harmed(healthy)
     names = _names(healthy, healthy.table)
     severity, check, about = harm.finding.format(**names).split(maxsplit=2)
 
-    found = _diagnosed(capsys, file)
+    found = _diagnosed(harmed)
 
     is_well = severity == "ok"
     expected = (0, {}) if is_well else (3, {(check, about): severity})
@@ -269,33 +245,30 @@ def test_harm_is_the_one_finding_and_its_advice_mends_it(
     assert all(words.format(**names) in text for words in harm.words), text
     assert is_well or finding["advice"]
     if harm.mended_by is not None:
-        _mend(harm.mended_by, healthy, file, found, check)
-        assert _diagnosed(capsys, file).code == 0
-        healthy.delay("Billing")
-        assert main(["sweep", "--config", str(file)]) == 0
-        assert len(healthy.queue_rows("Billing")) == 1
+        _mend(harm.mended_by, harmed, found, check)
+        assert _diagnosed(harmed).code == 0
+        harmed.delay("Billing")
+        assert run("sweep", "--config", str(_file(harmed))).code == 0
+        assert len(harmed.queue_rows("Billing")) == 1
 
 
-def _mend(how: str, healthy: Endpoint, file: Path, found: Diagnosis, check: str) -> None:
+def _mend(how: str, harmed: Endpoint, found: Diagnosis, check: str) -> None:
     if how == SETUP:
         assert SETUP in found.of(check)["advice"]
-        assert main(["setup", "--config", str(file)]) == 0
+        assert run("setup", "--config", str(_file(harmed))).code == 0
     for statement in found.statements(check):
-        healthy.execute(statement)
+        harmed.execute(statement)
 
 
 @pytest.mark.parametrize("endpoint", ["sqlserver"], indirect=True)
-def test_advice_on_headers_is_a_statement_that_mends_them(
-    capsys: Capture, healthy: Endpoint
-) -> None:
+def test_advice_on_headers_is_a_statement_that_mends_them(healthy: Endpoint) -> None:
     if healthy.server.stand_in is not None:
         pytest.skip(healthy.server.unsupported("knows no NOT NULL in ALTER COLUMN"))
     healthy.execute(f"ALTER TABLE {healthy.table('error')} {NARROW} NOT NULL")
-    found = _diagnosed(capsys, _file(healthy))
 
-    _mend(STATEMENTS, healthy, _file(healthy), found, "headers-unicode")
+    _mend(STATEMENTS, healthy, _diagnosed(healthy), "headers-unicode")
 
-    assert _diagnosed(capsys, _file(healthy)).code == 0
+    assert _diagnosed(healthy).code == 0
 
 
 @pytest.mark.parametrize(
@@ -308,9 +281,9 @@ def test_advice_on_headers_is_a_statement_that_mends_them(
     indirect=["endpoint"],
 )
 def test_server_out_of_reach_is_a_fault_and_the_rest_is_looked_at(
-    setting: str, dsn: str, capsys: Capture, healthy: Endpoint
+    setting: str, dsn: str, healthy: Endpoint
 ) -> None:
-    found = _diagnosed(capsys, _file(healthy, **{setting.replace(".", "__"): dsn}))
+    found = _diagnosed(healthy.having(**{setting.replace(".", "__"): dsn}))
 
     assert (found.code, found.to_mend()) == (3, {("server-reachable", setting): "fault"})
     assert found.of("sweep-start")["severity"] == "skipped"
@@ -319,42 +292,32 @@ def test_server_out_of_reach_is_a_fault_and_the_rest_is_looked_at(
     assert "s3cret" not in found.text
 
 
-def test_session_that_is_read_only_is_a_fault(capsys: Capture, healthy: Endpoint) -> None:
-    dsn = make_conninfo(healthy.dsn, options="-c default_transaction_read_only=on")
-
-    found = _diagnosed(capsys, _file(healthy, store__dsn=dsn))
-
-    assert (found.code, found.to_mend()) == (3, {("server-writable", STORE): "fault"})
-
-
-def test_routes_say_where_queues_are_and_which_are_nowhere(
-    capsys: Capture, healthy: Endpoint
-) -> None:
-    file = _file(healthy, queues__here__schema="public")
+def test_routes_say_where_queues_are_and_which_are_nowhere(healthy: Endpoint) -> None:
+    file = _file(healthy.having(queues__here__schema="public"))
     add_routes(file, ("err*", "here", "{destination}"))
 
-    found = _diagnosed(capsys, file)
+    found = diagnosed(file)
 
     assert (found.code, found.to_mend()) == (3, {("route", "Sales.Orders"): "fault"})
     assert "[[route]]" in found.of("route")["advice"]
 
 
 @pytest.mark.parametrize(("endpoint", "kind"), [("sqlserver", "msmq")], indirect=["endpoint"])
-def test_message_store_without_a_route_is_a_fault(capsys: Capture, healthy: Endpoint) -> None:
-    found = _diagnosed(capsys, healthy.config_file())
+def test_message_store_without_a_route_is_a_fault(healthy: Endpoint) -> None:
+    found = diagnosed(healthy.config_file(), *ACCEPTED)
 
     assert (found.code, found.to_mend()) == (3, {("route", "[[route]]"): "fault"})
 
 
 @pytest.mark.parametrize(("endpoint", "kind"), [("sqlserver", "msmq")], indirect=["endpoint"])
-def test_two_tables_of_the_message_store_are_a_fault(capsys: Capture, healthy: Endpoint) -> None:
+def test_two_tables_of_the_message_store_are_a_fault(healthy: Endpoint) -> None:
     healthy.execute(
         f"CREATE TABLE {healthy.table('Sales.Orders.timeouts')} (Id nvarchar(250) NOT NULL PRIMARY"
         " KEY, Destination nvarchar(200), State varbinary(max), Time datetime, Headers"
         " varbinary(max) NOT NULL, RetryCount int)"
     )
 
-    found = _diagnosed(capsys, _file(healthy))
+    found = _diagnosed(healthy)
 
     assert found.to_mend()[("one-delayed-table", STORE)] == "fault"
     assert "store.delayed_table" in found.of("one-delayed-table")["advice"]
@@ -366,11 +329,11 @@ def test_two_tables_of_the_message_store_are_a_fault(capsys: Capture, healthy: E
     [("postgresql", "sql-persistence", '"Time"'), ("sqlserver", "msmq", "Time")],
     indirect=["endpoint"],
 )
-def test_messages_without_a_time_are_counted(time: str, capsys: Capture, healthy: Endpoint) -> None:
+def test_messages_without_a_time_are_counted(time: str, healthy: Endpoint) -> None:
     healthy.delay()
     healthy.execute(f"UPDATE {healthy.delayed} SET {time} = NULL")
 
-    found = _diagnosed(capsys, _file(healthy))
+    found = _diagnosed(healthy)
 
     notice = found.of("store-notices")
     assert (found.code, notice["severity"]) == (3, "warning")
@@ -382,12 +345,10 @@ def test_messages_without_a_time_are_counted(time: str, capsys: Capture, healthy
 @pytest.mark.parametrize(
     ("endpoint", "kind"), [("postgresql", "sql-persistence")], indirect=["endpoint"]
 )
-def test_zone_of_those_who_write_timeouts_does_not_matter(
-    capsys: Capture, healthy: Endpoint
-) -> None:
+def test_zone_of_those_who_write_timeouts_does_not_matter(healthy: Endpoint) -> None:
     _zone("America/New_York")(healthy)
 
-    found = _diagnosed(capsys, _file(healthy))
+    found = _diagnosed(healthy)
 
     assert (found.code, found.to_mend()) == (0, {})
     checks = {finding["check"] for finding in found.document["findings"]}

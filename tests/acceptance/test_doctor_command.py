@@ -1,133 +1,92 @@
 """The command `doctor`: its options, its table, and configurations that it refuses."""
 
-from pathlib import Path
-
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from duesweep.cli.app import main
 from duesweep.core.address import quote_name
+from support.commands import Ran
 from support.diagnosis import diagnosed
 from support.endpoint import Endpoint
 
 OWN = '"public"."Sales.Orders"'
-
-Capture = pytest.CaptureFixture[str]
+DROP_INDEX = 'DROP INDEX "Sales.Orders.Delayed_Due"'
 
 
 @pytest.fixture
 def healthy(endpoint: Endpoint) -> Endpoint:
-    return endpoint.set_up("Billing", retry__error_queue="error")
+    return endpoint.having(retry__error_queue="error").set_up("Billing")
 
 
-def test_configuration_that_cannot_be_read_is_2(capsys: Capture, healthy: Endpoint) -> None:
-    file = str(healthy.config_file(retry__max_atempts=3))
+@pytest.fixture
+def harmed(healthy: Endpoint) -> Endpoint:
+    """An index is missing, and a role with a long name may do nothing."""
+    healthy.execute(DROP_INDEX)
+    database = quote_name(str(conninfo_to_dict(healthy.dsn)["dbname"]))
+    healthy.execute("REVOKE ALL ON SCHEMA public FROM PUBLIC")
+    dsn = healthy.server.role("n" * 30, f"CONNECT ON DATABASE {database}")
+    return healthy.having(store__dsn=str(dsn))
 
-    assert main(["doctor", "--no-spark", "--config", file]) == 2
 
-    assert "did you mean retry.max_attempts?" in capsys.readouterr().err
+def _doctor(endpoint: Endpoint, *options: str, **settings: object) -> Ran:
+    return endpoint.run("doctor", "--no-spark", *options, **settings)
 
 
-def test_ignored_check_is_said_but_not_counted(capsys: Capture, healthy: Endpoint) -> None:
-    healthy.execute('DROP INDEX "Sales.Orders.Delayed_Due"')
-    file = healthy.config_file(retry__error_queue="error")
+def _passed(endpoint: Endpoint, others: int) -> int:
+    return len(diagnosed(endpoint.config_file()).document["findings"]) - others
 
-    found = diagnosed(capsys, file, "--ignore", "table-index")
+
+def test_ignored_check_is_said_but_not_counted(healthy: Endpoint) -> None:
+    healthy.execute(DROP_INDEX)
+
+    found = diagnosed(healthy.config_file(), "--ignore", "table-index")
 
     assert (found.code, found.to_mend()) == (0, {})
     assert found.of("table-index")["severity"] == "ignored"
 
 
-def test_table_begins_with_the_worst_and_says_what_to_do(
-    capsys: Capture, healthy: Endpoint
-) -> None:
-    healthy.execute(f"DROP TABLE {OWN}")
-    healthy.execute('DROP INDEX "Sales.Orders.Delayed_Due"')
-    file = str(healthy.config_file(retry__error_queue="error"))
-    capsys.readouterr()
+def test_table_begins_with_the_worst_and_says_what_to_do(healthy: Endpoint) -> None:
+    healthy.execute(f"DROP TABLE {OWN}; {DROP_INDEX}")
 
-    assert main(["doctor", "--no-spark", "--verbose", "--config", file]) == 3
+    ran = _doctor(healthy, "--verbose")
 
-    lines = capsys.readouterr().out.splitlines()
+    lines = ran.out.splitlines()
     firsts = [line.split(maxsplit=1)[0] for line in lines if line[:1].isalpha()]
-    assert firsts[:3] == ["fault", "warning", "skipped"]
+    assert (ran.code, firsts[:3]) == (3, ["fault", "warning", "skipped"])
     assert firsts[3:-1] == ["ok"] * len(firsts[3:-1])
     assert any("→ CREATE INDEX CONCURRENTLY ON" in line for line in lines)
-    passed = len(diagnosed(capsys, Path(file)).document["findings"]) - 3
-    assert lines[-1] == f"fault: 1, warning: 1, skipped: 1, {passed} checks passed"
+    assert lines[-1] == f"fault: 1, warning: 1, skipped: 1, {_passed(healthy, 3)} checks passed"
 
 
-def test_passed_checks_are_one_line(capsys: Capture, healthy: Endpoint) -> None:
-    file = healthy.config_file(retry__error_queue="error")
-    passed = len(diagnosed(capsys, file).document["findings"]) - 1
+def test_no_line_is_cut_or_wrapped_in_a_pipe(harmed: Endpoint) -> None:
+    findings = diagnosed(harmed.config_file()).document["findings"]
 
-    assert main(["doctor", "--no-spark", "--config", str(file)]) == 0
+    ran = _doctor(harmed)
 
-    first, _, last = capsys.readouterr().out.splitlines()
-    assert first.startswith("skipped  spark-start  the Spark session")
-    assert last == f"skipped: 1, {passed} checks passed"
-
-
-def test_no_line_is_cut_or_wrapped_in_a_pipe(capsys: Capture, healthy: Endpoint) -> None:
-    healthy.execute('DROP INDEX "Sales.Orders.Delayed_Due"')
-    file = healthy.config_file(store__dsn=_newcomer(healthy), retry__error_queue="error")
-    findings = diagnosed(capsys, file).document["findings"]
-
-    assert main(["doctor", "--no-spark", "--config", str(file)]) == 3
-
-    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    lines = [line.strip() for line in ran.out.splitlines()]
     advice = [finding["advice"] for finding in findings if finding["advice"]]
+    assert ran.code == 3
     assert max(map(len, advice)) > 100
-    for each in advice:
-        assert f"→ {each}" in lines
+    assert {f"→ {each}" for each in advice} <= set(lines)
 
 
-def test_printed_statements_mend_the_findings(capsys: Capture, healthy: Endpoint) -> None:
-    healthy.execute('DROP INDEX "Sales.Orders.Delayed_Due"')
-    file = healthy.config_file(store__dsn=_newcomer(healthy), retry__error_queue="error")
+def test_printed_statements_mend_the_findings(harmed: Endpoint) -> None:
+    ran = _doctor(harmed, "--print-sql")
 
-    assert main(["doctor", "--no-spark", "--print-sql", "--config", str(file)]) == 3
-
-    output = capsys.readouterr()
-    statements = output.out.splitlines()
-    assert output.err == ""
+    statements = ran.out.splitlines()
+    assert (ran.code, ran.err) == (3, "")
     assert len(set(statements)) == len(statements)
     assert sum("USAGE ON SCHEMA" in statement for statement in statements) == 1
     for statement in statements:
-        healthy.execute(statement)
-    assert diagnosed(capsys, file).code == 0
-    assert main(["doctor", "--no-spark", "--print-sql", "--config", str(file)]) == 0
-    assert capsys.readouterr() == ("", "")
+        harmed.execute(statement)
+    assert diagnosed(harmed.config_file()).code == 0
+    assert _doctor(harmed, "--print-sql") == Ran(0, "", "")
 
 
-def test_finding_that_no_statement_mends_is_on_standard_error(
-    capsys: Capture, healthy: Endpoint
-) -> None:
+def test_finding_that_no_statement_mends_is_on_standard_error(healthy: Endpoint) -> None:
     healthy.execute(f"DROP TABLE {OWN}")
-    file = str(healthy.config_file(retry__error_queue="error"))
-    capsys.readouterr()
 
-    assert main(["doctor", "--no-spark", "--print-sql", "--config", file]) == 3
+    ran = _doctor(healthy, "--print-sql")
 
-    output = capsys.readouterr()
-    assert output.out == ""
-    assert output.err.startswith(f"duesweep: no statement mends table-exists of {OWN}: ")
-    assert "Run the command `setup`" in output.err
-
-
-def test_table_of_the_ledger_that_cannot_be_written_is_a_fault(
-    capsys: Capture, healthy: Endpoint
-) -> None:
-    root = healthy.folder / "ledger"
-    (root / "tombstones").mkdir(parents=True)
-    (root / "tombstones" / "_delta_log").symlink_to("/proc/tty")
-    file = healthy.config_file(retry__error_queue="error")
-
-    assert diagnosed(capsys, file).to_mend() == {("ledger", str(root)): "fault"}
-
-
-def _newcomer(healthy: Endpoint) -> str:
-    """The dsn of a role that may do nothing, with a long name."""
-    database = quote_name(str(conninfo_to_dict(healthy.dsn)["dbname"]))
-    healthy.execute("REVOKE ALL ON SCHEMA public FROM PUBLIC")
-    return str(healthy.server.role("n" * 30, f"CONNECT ON DATABASE {database}"))
+    assert (ran.code, ran.out) == (3, "")
+    assert ran.err.startswith(f"duesweep: no statement mends table-exists of {OWN}: ")
+    assert "Run the command `setup`" in ran.err

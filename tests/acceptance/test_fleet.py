@@ -1,37 +1,19 @@
 """Several endpoints with one command."""
 
 import json
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from duesweep.cli.app import main
+from support.commands import run
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
-from support.ledger_reader import LedgerReader
 from support.spark_submit import run as run_on_shell
 from support.waiting import until
 from support.watcher import watching
 
 _NAMES = ("Sales", "Billing", "Shipping")
 pytestmark = ON_BOTH_SERVERS
-
-
-@dataclass(frozen=True, slots=True)
-class _Ended:
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-def _run(*arguments: str) -> _Ended:
-    """Run a command in this process."""
-    with redirect_stdout(StringIO()) as output, redirect_stderr(StringIO()) as said:
-        code = main(arguments)
-    return _Ended(code, output.getvalue(), said.getvalue())
 
 
 @pytest.fixture
@@ -60,40 +42,38 @@ def _by_name(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_all_are_swept_with_an_account_each_and_the_sums_of_all(
-    endpoint: Endpoint, endpoints: list[Endpoint], ledger: LedgerReader
+    endpoint: Endpoint, endpoints: list[Endpoint]
 ) -> None:
-    done = _run("sweep", "--config", _fleet(endpoint), "--json")
+    done = run("sweep", "--config", _fleet(endpoint), "--json")
 
-    assert (done.returncode, done.stderr) == (0, "")
-    document = json.loads(done.stdout)
+    assert (done.code, done.err) == (0, "")
+    document = done.document
     assert document["exit_code"] == 0
     assert (document["total"]["endpoints"], document["total"]["dispatched"]) == (3, 6)
     counts = {name: each["dispatched"] for name, each in _by_name(document).items()}
     assert counts == {"Sales": 1, "Billing": 2, "Shipping": 3}
-    assert {row.source: row.dispatched for row in ledger.rows("sweeps")} == {
+    assert {row.source: row.dispatched for row in endpoint.ledger.rows("sweeps")} == {
         each["source"]: each["dispatched"] for each in document["sources"]
     }
     assert [each.waiting() for each in endpoints] == [[], [], []]
-    again = _run("sweep", "--config", _fleet(endpoint))
-    assert again.returncode == 0
-    assert "All 3 endpoints: dispatched 0 of 0 due messages" in again.stdout
+    again = run("sweep", "--config", _fleet(endpoint))
+    assert again.code == 0
+    assert "All 3 endpoints: dispatched 0 of 0 due messages" in again.out
 
 
 @pytest.mark.usefixtures("endpoints")
-def test_one_that_is_out_of_reach_or_misconfigured_costs_only_itself(
-    endpoint: Endpoint, ledger: LedgerReader
-) -> None:
+def test_one_that_is_out_of_reach_or_misconfigured_costs_only_itself(endpoint: Endpoint) -> None:
     down = [_down(endpoint, f"Down{i}") for i in range(5)]
 
-    done = _run("sweep", "--config", _fleet(endpoint, *down))
-    assert done.returncode == 4
-    assert done.stderr.count(f"duesweep: nothing/{endpoint.schema}.Down") == 5
-    assert "All 8 endpoints: dispatched 6 of 6 due messages" in done.stdout
-    assert "5 with problems" in done.stdout
-    assert ledger.count("tombstones") == 6
+    done = run("sweep", "--config", _fleet(endpoint, *down))
+    assert done.code == 4
+    assert done.err.count(f"duesweep: nothing/{endpoint.schema}.Down") == 5
+    assert "All 8 endpoints: dispatched 6 of 6 due messages" in done.out
+    assert "5 with problems" in done.out
+    assert endpoint.ledger.count("tombstones") == 6
 
     wrong = 'store.endpoint = "Wrong"\nsweep.slizes = 3'
-    document = json.loads(_run("sweep", "--json", "-c", _fleet(endpoint, wrong, *down)).stdout)
+    document = run("sweep", "--json", "-c", _fleet(endpoint, wrong, *down)).document
     assert document["exit_code"] == 2
     errors = [each["error"] for each in document["sources"] if each["outcome"] == "error"]
     assert len(errors) == 6
@@ -105,7 +85,7 @@ def test_message_without_a_queue_is_one_endpoints_affair(
 ) -> None:
     endpoints[0].delay("Nowhere")
 
-    document = json.loads(_run("sweep", "--json", "-c", _fleet(endpoint)).stdout)
+    document = run("sweep", "--json", "-c", _fleet(endpoint)).document
 
     assert document["exit_code"] == 3
     codes = {name: each["exit_code"] for name, each in _by_name(document).items()}
@@ -116,23 +96,23 @@ def test_message_without_a_queue_is_one_endpoints_affair(
 def test_plan_and_doctor_take_several_too(endpoint: Endpoint) -> None:
     file = _fleet(endpoint, _down(endpoint))
 
-    planned = _run("plan", "--config", file, "--json")
-    assert planned.returncode == 4
-    document = json.loads(planned.stdout)
+    planned = run("plan", "--config", file, "--json")
+    assert planned.code == 4
+    document = planned.document
     assert [each.get("eligible") for each in document["sources"]] == [1, 2, 3, None]
-    assert "Down" in planned.stderr
+    assert "Down" in planned.err
 
-    examined = _run("doctor", "--no-spark", "--config", file)
-    assert examined.returncode == 3
-    assert examined.stdout.count("== ") == 4
+    examined = run("doctor", "--no-spark", "--config", file)
+    assert examined.code == 3
+    assert examined.out.count("== ") == 4
 
-    chosen = _run("list", "--config", f"{file}#Billing", "--json")
-    assert (chosen.returncode, json.loads(chosen.stdout)["total"]) == (0, 2)
+    chosen = run("list", "--config", f"{file}#Billing", "--json")
+    assert (chosen.code, chosen.document["total"]) == (0, 2)
 
 
 @pytest.mark.long
 def test_much_is_swept_on_spark_and_the_rest_in_process(
-    endpoint: Endpoint, endpoints: list[Endpoint], ledger: LedgerReader
+    endpoint: Endpoint, endpoints: list[Endpoint]
 ) -> None:
     for each in endpoints[1:]:
         each.delay_many(500, ["Mails"])
@@ -142,7 +122,7 @@ def test_much_is_swept_on_spark_and_the_rest_in_process(
     assert done.returncode == 0, done.stderr
     engines = {name: each["engine"] for name, each in _by_name(json.loads(done.stdout)).items()}
     assert engines == {"Sales": "in-process", "Billing": "spark", "Shipping": "spark"}
-    assert ledger.count("tombstones") == 1_006
+    assert endpoint.ledger.count("tombstones") == 1_006
     assert [each.waiting() for each in endpoints] == [[], [], []]
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from duesweep.cli.app import main
 from support.diagnosis import diagnosed
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
 
@@ -19,10 +18,6 @@ _REFUSED = (
 )
 
 pytestmark = ON_BOTH_SERVERS
-
-
-def _run(endpoint: Endpoint[Any], *arguments: str) -> int:
-    return main([*arguments, "--config", str(endpoint.folder / "duesweep.toml")])
 
 
 def _mark(endpoint: Endpoint[Any]) -> str | None:
@@ -61,12 +56,11 @@ def _ledger_table(endpoint: Endpoint[Any]) -> DeltaTable:
 
 
 @pytest.fixture
-def swept(endpoint: Endpoint[Any], capsys: pytest.CaptureFixture[str]) -> Endpoint[Any]:
+def swept(endpoint: Endpoint[Any]) -> Endpoint[Any]:
     """An endpoint after a sweep, with a message that is due again."""
     endpoint.set_up("Billing").delay()
-    assert _run(endpoint, "sweep") == 0
+    assert endpoint.run("sweep").code == 0
     endpoint.delay()
-    capsys.readouterr()
     return endpoint
 
 
@@ -78,58 +72,49 @@ def test_new_journals_and_ledgers_are_marked(swept: Endpoint[Any]) -> None:
 def test_without_a_mark_they_have_the_first_format(swept: Endpoint[Any]) -> None:
     _set_mark(swept, None)
 
-    assert (_run(swept, "sweep"), swept.waiting()) == (0, [])
-    assert _run(swept, "setup") == 0
+    assert (swept.run("sweep").code, swept.waiting()) == (0, [])
+    assert swept.run("setup").code == 0
 
 
-def test_newer_journal_is_refused_and_stays_as_it_is(
-    swept: Endpoint[Any], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("newer", ["journal", "ledger"])
+def test_newer_format_is_refused_before_anything_is_dispatched_or_changed(
+    newer: str, swept: Endpoint[Any]
 ) -> None:
-    _set_mark(swept, _NEWER)
     (key,) = swept.waiting()
+    commands = [["sweep"], ["cancel", key, "--yes"]]
+    if newer == "journal":
+        _set_mark(swept, _NEWER)
+        commands += [["maintain"], ["setup"]]
+        what = f"The journal's table {swept.own_table('journal')}"
+    else:
+        table = _ledger_table(swept)
+        table.alter.set_table_properties({"duesweep.format": _NEWER}, raise_if_not_exists=False)
+        commands += [["errors", "list"], ["audit"]]
+        what = f"The ledger's table at {swept.folder / 'ledger' / 'tombstones'}"
 
-    for command in (["sweep"], ["cancel", key, "--yes"], ["maintain"], ["setup"]):
-        assert _run(swept, *command) == 2
-        table = swept.own_table("journal")
-        assert capsys.readouterr().err == f"duesweep: The journal's table {table}{_REFUSED}"
+    for ran in [swept.run(*command) for command in commands]:
+        assert (ran.code, ran.err) == (2, f"duesweep: {what}{_REFUSED}")
 
     assert (swept.waiting(), len(swept.queue_rows("Billing"))) == ([key], 1)
-    assert _mark(swept) == _NEWER
+    assert _mark(swept) == (_NEWER if newer == "journal" else _KNOWN)
 
 
 def test_script_of_setup_does_not_mark_a_newer_journal_as_an_older_one(
-    swept: Endpoint[Any], capsys: pytest.CaptureFixture[str]
+    swept: Endpoint[Any],
 ) -> None:
     _set_mark(swept, _NEWER)
-    assert _run(swept, "setup", "--print-sql") == 0
+    script = swept.run("setup", "--print-sql")
 
-    for batch in capsys.readouterr().out.split("\nGO\n"):
+    for batch in script.out.split("\nGO\n"):
         swept.execute(batch)
 
-    assert _mark(swept) == _NEWER
+    assert (script.code, _mark(swept)) == (0, _NEWER)
 
 
-def test_newer_ledger_is_refused_before_anything_is_dispatched(
-    swept: Endpoint[Any], capsys: pytest.CaptureFixture[str]
-) -> None:
-    table = _ledger_table(swept)
-    table.alter.set_table_properties({"duesweep.format": _NEWER}, raise_if_not_exists=False)
-    (key,) = swept.waiting()
-
-    for command in (["sweep"], ["cancel", key, "--yes"], ["errors", "list"], ["audit"]):
-        assert _run(swept, *command) == 2
-        place = swept.folder / "ledger" / "tombstones"
-        assert capsys.readouterr().err == f"duesweep: The ledger's table at {place}{_REFUSED}"
-
-    assert (swept.waiting(), len(swept.queue_rows("Billing"))) == ([key], 1)
-
-
-def test_doctor_names_the_version(
-    endpoint: Endpoint[Any], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_doctor_names_the_version(endpoint: Endpoint[Any]) -> None:
     _set_mark(endpoint.set_up(), _NEWER)
 
-    found = diagnosed(capsys, endpoint.config_file()).of("table-shape")
+    found = diagnosed(endpoint.config_file()).of("table-shape")
 
     assert (found["severity"], found["about"]) == ("fault", endpoint.own_table("journal"))
     assert found["advice"] == "Use duesweep 7.5.0 or a newer one"

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Union
 import pytest
 
 from duesweep import wiring
-from duesweep.cli.app import main
 from duesweep.cli.sweep import WORK_FOR_SPARK
 from duesweep.stores.abilities import KnowsDestinations
+from support.commands import Ran, run
 from support.diagnosis import diagnosed
 from support.endpoint import Endpoint
 from support.postgresql_server import PostgreSqlEndpoint, PostgreSqlServer
@@ -46,80 +46,69 @@ def _file(subject: Subject, *templates: str) -> Path:
     return add_routes(file, *routes, ("error", "default", "error"))
 
 
-def _gate(subject: Subject, *templates: str) -> int:
+def _gate(subject: Subject, *templates: str) -> Ran:
     """What the gate says with these routes."""
-    return main(["sweep", "--gate", "--config", str(_file(subject, *templates))])
+    return run("sweep", "--gate", "--config", str(_file(subject, *templates)))
 
 
-def test_gate_refuses_a_route_with_a_typo(
-    subject: Subject, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_gate_refuses_a_route_with_a_typo(subject: Subject) -> None:
     subject.delay_many(40, ["Billing@HOST-0", "Shipping@HOST-0"])
 
-    assert _gate(subject, WRONG) == 2
+    ran = _gate(subject, WRONG)
 
-    (line,) = capsys.readouterr().err.splitlines()
+    (line,) = ran.err.splitlines()
+    assert (ran.code, len(subject.waiting())) == (2, 40)
     assert "queues.host0 has none of the queues that its messages go to" in line
     assert "Billing@HOST-0 goes to Billing.input" in line
     assert "Shipping@HOST-0 goes to Shipping.input" in line
     assert "correct [[route]]" in line
-    assert len(subject.waiting()) == 40
 
 
-def test_gate_lets_messages_go_whose_queues_are_there(subject: Subject) -> None:
-    subject.delay_many(4, ["Billing@HOST-0", "Shipping@HOST-0"])
-
-    assert _gate(subject, RIGHT) == WORK_FOR_SPARK
-
-
-def test_one_connection_that_has_none_holds_up_another_that_has_all(subject: Subject) -> None:
-    subject.delay_many(4, ["Billing@HOST-0", "Shipping@HOST-1"])
-
-    assert _gate(subject, RIGHT, WRONG) == 2
-
-
-def test_dead_destination_is_let_go_where_another_one_due_is_alive(subject: Subject) -> None:
-    subject.delay_many(4, ["Gone@HOST-0", "Shipping@HOST-0"])
-
-    assert _gate(subject, RIGHT) == WORK_FOR_SPARK
-
-
-def test_dead_destination_is_let_go_where_one_that_waits_is_alive(subject: Subject) -> None:
-    subject.delay("Gone@HOST-0")
-    subject.delay("Shipping@HOST-0", due_in_seconds=3_600)
-
-    assert _gate(subject, RIGHT) == WORK_FOR_SPARK
-
-
-def test_dead_destination_alone_is_let_go_by_a_route_of_its_own(
-    subject: Subject, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("due", "waiting", "templates", "code"),
+    [
+        (["Billing@HOST-0", "Shipping@HOST-0"], [], [RIGHT], WORK_FOR_SPARK),
+        (["Billing@HOST-0", "Shipping@HOST-1"], [], [RIGHT, WRONG], 2),
+        (["Gone@HOST-0", "Shipping@HOST-0"], [], [RIGHT], WORK_FOR_SPARK),
+        (["Gone@HOST-0"], ["Shipping@HOST-0"], [RIGHT], WORK_FOR_SPARK),
+        ([], ["Billing@HOST-0"], [WRONG], 0),
+        ([""], [], [RIGHT], WORK_FOR_SPARK),
+    ],
+    ids=[
+        "all queues are there",
+        "one connection has none",
+        "another destination that is due is alive",
+        "one that waits is alive",
+        "nothing is due",
+        "an empty destination is its message's fault",
+    ],
+)
+def test_messages_are_let_go_unless_a_connection_has_none_of_their_queues(
+    subject: Subject, due: list[str], waiting: list[str], templates: list[str], code: int
 ) -> None:
+    subject.delay_many(2 * len(due), due)
+    subject.delay_many(len(waiting), waiting, due_in_seconds=3_600)
+
+    assert _gate(subject, *templates).code == code
+
+
+def test_dead_destination_alone_is_let_go_by_a_route_of_its_own(subject: Subject) -> None:
     subject.delay("Gone@HOST-0")
 
-    assert _gate(subject, RIGHT) == 2
-    assert "route their messages to a queue that is there" in capsys.readouterr().err
-    assert _gate(subject, "error") == WORK_FOR_SPARK
+    refused = _gate(subject, RIGHT)
+
+    assert refused.code == 2
+    assert "route their messages to a queue that is there" in refused.err
+    assert _gate(subject, "error").code == WORK_FOR_SPARK
 
 
-def test_destinations_that_no_route_takes_are_refused(
-    subject: Subject, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_destinations_that_no_route_takes_are_refused(subject: Subject) -> None:
     subject.delay_many(4, ["Billing@FAR", "Shipping@FAR"])
 
-    assert _gate(subject, RIGHT) == 2
-    assert "No [[route]] takes any of the messages' destinations" in capsys.readouterr().err
+    refused = _gate(subject, RIGHT)
 
-
-def test_nothing_is_refused_while_nothing_is_due(subject: Subject) -> None:
-    subject.delay("Billing@HOST-0", due_in_seconds=3_600)
-
-    assert _gate(subject, WRONG) == 0
-
-
-def test_empty_destination_is_its_messages_fault(subject: Subject) -> None:
-    subject.delay("")
-
-    assert _gate(subject, RIGHT) == WORK_FOR_SPARK
+    assert refused.code == 2
+    assert "No [[route]] takes any of the messages' destinations" in refused.err
 
 
 def test_message_in_back_off_is_not_asked_for(subject: Subject) -> None:
@@ -149,15 +138,13 @@ def test_message_that_never_comes_due_says_nothing_of_a_connection(subject: Subj
     subject.execute(f"UPDATE {subject.delayed} SET {name} = NULL")
     subject.delay("Gone@HOST-0")
 
-    assert _gate(subject, RIGHT) == 2
+    assert _gate(subject, RIGHT).code == 2
 
 
-def test_doctor_says_so_before_anything_is_due(
-    subject: Subject, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_doctor_says_so_before_anything_is_due(subject: Subject) -> None:
     subject.delay("Biling@HOST-0", due_in_seconds=3_600)
 
-    report = diagnosed(capsys, _file(subject, RIGHT))
+    report = diagnosed(_file(subject, RIGHT))
 
     # The queue that is not there is a fault of its own.
     assert report.code == 3
@@ -169,16 +156,16 @@ def test_doctor_says_so_before_anything_is_due(
 
 @pytest.mark.parametrize("topology", ["conventional", "direct"])
 def test_gate_asks_a_broker_for_its_endpoints(
-    endpoint: Endpoint, broker: Broker, topology: str, capsys: pytest.CaptureFixture[str]
+    endpoint: Endpoint, broker: Broker, topology: str
 ) -> None:
     broker.create("Billing")
     broker.create("Sales.Orders")
     more = settings(broker, queues__default__topology=topology)
-    timeouts = endpoint.of_kind("sql-persistence").set_up(**more)
-    gate = ["sweep", "--gate", "--config", str(timeouts.config_file(sweep__spark_from=0, **more))]
+    timeouts = endpoint.of_kind("sql-persistence").having(**more, sweep__spark_from=0).set_up()
 
     timeouts.delay_many(4, ["Biling", "Shiping"])
-    assert main(gate) == 2
-    assert "Biling goes to Biling (There is no queue Biling on RabbitMQ" in capsys.readouterr().err
+    refused = timeouts.run("sweep", "--gate")
+    assert refused.code == 2
+    assert "Biling goes to Biling (There is no queue Biling on RabbitMQ" in refused.err
     timeouts.delay("Billing")
-    assert main(gate) == WORK_FOR_SPARK
+    assert timeouts.run("sweep", "--gate").code == WORK_FOR_SPARK

@@ -3,10 +3,10 @@
 Row 46, another Unix user, is in test_checkout.py.
 """
 
-import json
+import shlex
 import socket
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,28 +14,66 @@ from typing import Any
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from duesweep.cli.app import main
 from duesweep.demo.server import EmbeddedServer
 from support import spark_submit
+from support.commands import Ran, run
 from support.endpoint import Endpoint
 from support.password_server import create_role, password_server
-
-Capture = pytest.CaptureFixture[str]
 
 STORE = '[store]\nendpoint = "Sales"\ndsn = "postgresql://sweeper@127.0.0.1:1/nsb"\n'
 LEDGER = '[ledger]\nroot = "/ledger"\n'
 WHOLE = STORE + LEDGER
+ODBC = 'store.endpoint = "S"\nstore.dsn = "Server=h;Database=d"\nledger.root = "/l"\n'
+FLEET = LEDGER.replace("[", "[defaults.") + "".join(
+    f'[[endpoint]]\nstore.endpoint = "{name}"\n' for name in ("Billing", "Sales")
+)
 ROWS_ELSEWHERE = {46}
 
 
 @dataclass(frozen=True)
+class World:
+    """What a mistake at a service is made with."""
+
+    endpoint: Endpoint[Any]
+    strict: EmbeddedServer
+
+    def set_up(self, *queues: str, **settings: object) -> Endpoint[Any]:
+        """The endpoint with its tables and these settings."""
+        return self.endpoint.set_up(*queues).having(**settings)
+
+    def with_dsn(self, dsn: str) -> Endpoint[Any]:
+        """The endpoint with another dsn."""
+        return self.endpoint.having(store__dsn=dsn)
+
+    def connecting(self, **parameters: str) -> Endpoint[Any]:
+        """The endpoint with other parameters of its dsn."""
+        return self.with_dsn(make_conninfo(self.endpoint.dsn, **parameters))
+
+    def with_password(self, password: str) -> Endpoint[Any]:
+        """The endpoint with this password, at a server that asks for one."""
+        login = f"sweeper{password}@127.0.0.1:{self.strict.port}"
+        return self.with_dsn(f"postgresql://{login}/postgres")
+
+    def with_rights(self, *rights: str) -> Endpoint[Any]:
+        """The endpoint, set up, with the login of a role that has these rights."""
+        self.endpoint.set_up("Billing")
+        return self.with_dsn(str(self.endpoint.server.role("sweeper", *rights)))
+
+    def with_message(self, **settings: object) -> Endpoint[Any]:
+        """The endpoint, set up, with a message for Billing that is due."""
+        self.endpoint.set_up("Billing").delay("Billing")
+        return self.endpoint.having(**settings)
+
+
+@dataclass(frozen=True)
 class Mistake:
-    """A row of the table. What the error has to hold: `what` happened, `where`, what to `do`.
-    `first`: only the first line may say so, as the cause; `without`: what must not be said.
+    """A row of the table. What the error has to hold: `what` happened, `where`, what to `do`;
+    `without`: what must not be said. It is made by the file duesweep.toml, by variables, or `at` a
+    service.
     """
 
     row: int
-    arguments: Sequence[str]
+    command: str
     what: str
     where: str
     do: str
@@ -43,209 +81,156 @@ class Mistake:
     variables: Mapping[str, str] = field(default_factory=dict)
     code: int = 2
     without: str | None = None
+    at: Callable[[World], Endpoint[Any]] | None = None
 
     def __str__(self) -> str:
         return f"{self.row}-{self.what[:30]}"
 
+    def assert_told(self, ran: Ran, **names: object) -> None:
+        first, *others = ran.err.rstrip("\n").split("\n")
+        assert ran.code == self.code, ran
+        for words in (self.what, self.where, self.do):
+            assert words.format(**names) in first, ran
+        assert "Traceback" not in ran.err
+        assert "correct it" not in ran.err
+        assert all(line.startswith("duesweep: ") for line in (first, *others)), ran
+        assert self.without is None or self.without not in ran.err, ran
 
-SETTINGS = [
-    Mistake(
-        1,
-        ["sweep"],
-        "no setting store.endpont",
-        "duesweep.toml:2:",
-        "did you mean store.endpoint?",
-        WHOLE.replace("endpoint", "endpont"),
-        without="not set",
-    ),
-    Mistake(
-        2,
-        ["sweep"],
-        "no setting stroe",
-        "duesweep.toml:1:",
-        "did you mean store?",
-        WHOLE.replace("[store]", "[stroe]"),
-        without="not set",
-    ),
-    Mistake(
-        3,
-        ["sweep"],
-        "is set in the environment",
-        "DUESWEEP_STORE_DSN",
-        "DUESWEEP_STORE__DSN?",
-        variables={"DUESWEEP_STORE_DSN": "x"},
-    ),
-    Mistake(
-        4,
-        ["sweep"],
-        "no setting store.dns",
-        "DUESWEEP_STORE__DNS in the environment",
-        "did you mean store.dsn?",
-        variables={"DUESWEEP_STORE__DNS": "x"},
-    ),
-    Mistake(
-        12,
-        ["sweep"],
-        "cannot be read",
-        "dsn",
-        "percent-encoded",
-        WHOLE.replace("sweeper@", "sweeper:s3@cret@"),
-        without="cret@",
-    ),
-    Mistake(
-        13,
-        ["sweep"],
-        "store.dsn is not set",
-        "duesweep.toml:1:",
-        "DUESWEEP_STORE__DSN",
-        '[store]\nendpoint = "Sales"\n' + LEDGER,
-    ),
-    Mistake(14, ["sweep"], "There is no duesweep.toml in ", "{folder}", "--config", None),
-    Mistake(
-        15, ["sweep", "--config", "absent.toml"], "no configuration file", "absent.toml", "--config"
-    ),
-    Mistake(
-        16,
-        ["sweep"],
-        "'postgres'",
-        "duesweep.toml:2:",
-        "did you mean postgresql?",
-        WHOLE.replace("[store]", '[store]\nkind = "postgres"'),
-    ),
-    Mistake(
-        17,
-        ["sweep"],
-        "contradict each other",
-        "duesweep.toml:2:",
-        "correct the one",
-        WHOLE.replace("[store]", '[store]\nkind = "sqlserver"'),
-    ),
-    Mistake(
-        17,
-        ["sweep"],
-        "dsn is one of SQL Server",
-        "duesweep.toml:4:",
-        "correct the one",
-        'store.endpoint = "S"\nstore.dsn = "Server=h;Database=d"\nledger.root = "/l"\n'
-        'store.kind = "postgresql"\n',
-    ),
-    Mistake(
-        28,
-        ["sweep"],
-        "two spellings of one setting",
-        "DUESWEEP_STORE__DSN and duesweep_store__dsn",
-        "keep DUESWEEP_STORE__DSN",
-        variables={"DUESWEEP_STORE__DSN": "x", "duesweep_store__dsn": "y"},
-    ),
-    Mistake(
-        29,
-        ["sweep"],
-        "no setting queue.default",
-        "duesweep.toml:6:",
-        "did you mean queues.default?",
-        WHOLE + '[queue.default]\ndsn = "x"\n',
-    ),
-    Mistake(
-        30,
-        ["sweep"],
-        "no setting routes",
-        "duesweep.toml:6:",
-        "did you mean route?",
-        WHOLE + '[[routes]]\ndestination = "*"\n',
-    ),
-    Mistake(
-        31,
-        ["sweep"],
-        "[store] is there twice",
-        "duesweep.toml is not valid TOML",
-        "under one [store]",
-        WHOLE + "[store]\n",
-    ),
-    Mistake(
-        32, ["sweep"], "Expected '=' after a key", "line 2", "key = value", "[store]\nendpoint\n"
-    ),
-    Mistake(
-        33,
-        ["sweep"],
-        "it is 0, and must be at least 1",
-        "duesweep.toml:7:",
-        "retry.max_attempts",
-        WHOLE + "[retry]\nmax_attempts = 0\n",
-    ),
-    Mistake(
-        34,
-        ["sweep"],
-        "it is five, and must be a whole number",
-        "DUESWEEP_RETRY__MAX_ATTEMPTS in the environment",
-        "retry.max_attempts",
-        variables={"DUESWEEP_RETRY__MAX_ATTEMPTS": "five"},
-    ),
-    Mistake(
-        35,
-        ["sweep", "--set", "store.dsn=postgresql://u:s3cret@h/d"],
-        "password",
-        "--set",
-        "DUESWEEP_STORE__DSN",
-        without="s3cret",
-    ),
-    Mistake(36, ["swep"], "No such command", "swep", "sweep"),
-    Mistake(37, ["sweep", "--dry-run"], "No such option", "--dry-run", "duesweep plan"),
-    Mistake(38, ["list", "--due-before", "tomorrow"], "is not a time", "'tomorrow'", "2026-12-01"),
-    Mistake(39, ["list", "--limit", "0"], "Invalid value", "--limit", "greater than or equal to 1"),
-    Mistake(
-        40,
-        ["doctor", "--ignore", "tables"],
-        "There is no check",
-        "tables",
-        "did you mean table-shape?",
-    ),
-    Mistake(
-        41,
-        ["sweep"],
-        "only RabbitMQ can hold messages",
-        "duesweep.toml:7:",
-        "remove the setting",
-        WHOLE + "[sweep]\nlook_ahead_seconds = 60\n",
-    ),
-    Mistake(43, ["handover"], "nothing can be handed over", "[queues]", "of kind rabbitmq"),
-    Mistake(
-        45,
-        ["setup", "--config", "fleet.toml"],
-        "settings of 2 endpoints",
-        "fleet.toml",
-        "--config fleet.toml#Billing",
-    ),
-]
+
+def _ledger_moved(world: World) -> Endpoint[Any]:
+    endpoint = world.with_message()
+    assert endpoint.run("sweep").code == 0
+    endpoint.delay("Billing")
+    return endpoint.having(ledger__root=str(endpoint.folder / "other"))
+
+
+def _waiting(world: World) -> Endpoint[Any]:
+    endpoint = world.set_up("Billing")
+    endpoint.delay("Billing", due_in_seconds=3600)
+    return endpoint
+
+
+DELAYED, BILLING = '"public"."Sales.Orders.Delayed"', '"public"."Billing"'
+NO_TABLE = "permission denied for table "
+# The numbers are those of the table in the issue of these mistakes.
+MISTAKES = [
+    Mistake(1, "sweep", "no setting store.endpont", "duesweep.toml:2:",
+            "did you mean store.endpoint?",
+            WHOLE.replace("endpoint", "endpont"), without="not set"),
+    Mistake(2, "sweep", "no setting stroe", "duesweep.toml:1:", "did you mean store?",
+            WHOLE.replace("[store]", "[stroe]"), without="not set"),
+    Mistake(3, "sweep", "is set in the environment", "DUESWEEP_STORE_DSN", "DUESWEEP_STORE__DSN?",
+            variables={"DUESWEEP_STORE_DSN": "x"}),
+    Mistake(4, "sweep", "no setting store.dns", "DUESWEEP_STORE__DNS in the environment",
+            "did you mean store.dsn?", variables={"DUESWEEP_STORE__DNS": "x"}),
+    Mistake(5, "sweep", "refuses the session: FATAL: password authentication failed", "127.0.0.1",
+            "correct user or password in the dsn", without="connection failed:",
+            at=lambda w: w.with_password(":wrong")),
+    Mistake(6, "sweep", 'role "absent" does not exist', "refuses the session", "correct the user",
+            without="pg_hba", at=lambda w: w.connecting(user="absent")),
+    Mistake(7, "sweep", 'database "absent" does not exist', "/absent", "correct the database",
+            without="pg_hba", at=lambda w: w.connecting(dbname="absent")),
+    Mistake(8, "sweep", "asks for a password", "127.0.0.1", "DUESWEEP_STORE__DSN",
+            without="check that it runs", at=lambda w: w.with_password("")),
+    Mistake(9, "sweep", "refused", "127.0.0.1:1/", "check that it runs", code=4, without="?",
+            at=lambda w: w.with_dsn("postgresql://postgres@127.0.0.1:1/postgres")),
+    Mistake(10, "sweep", "resolve host", "nowhere.invalid", "check the host's name", code=4,
+            without="check that it runs",
+            at=lambda w: w.with_dsn("postgresql://postgres@nowhere.invalid/postgres")),
+    Mistake(12, "sweep", "cannot be read", "dsn", "percent-encoded",
+            WHOLE.replace("sweeper@", "sweeper:s3@cret@"), without="cret@"),
+    Mistake(13, "sweep", "store.dsn is not set", "duesweep.toml:1:", "DUESWEEP_STORE__DSN",
+            '[store]\nendpoint = "Sales"\n' + LEDGER),
+    Mistake(14, "sweep", "There is no duesweep.toml in ", "{folder}", "--config", None),
+    Mistake(15, "sweep --config absent.toml", "no configuration file", "absent.toml", "--config"),
+    Mistake(16, "sweep", "'postgres'", "duesweep.toml:2:", "did you mean postgresql?",
+            WHOLE.replace("[store]", '[store]\nkind = "postgres"')),
+    Mistake(17, "sweep", "contradict each other", "duesweep.toml:2:", "correct the one",
+            WHOLE.replace("[store]", '[store]\nkind = "sqlserver"')),
+    Mistake(17, "sweep", "dsn is one of SQL Server", "duesweep.toml:4:", "correct the one",
+            ODBC + 'store.kind = "postgresql"\n'),
+    Mistake(18, "sweep", 'no delayed table "public"."Sales.Order.Delayed"', "store.endpoint",
+            f"did you mean {DELAYED}?", at=lambda w: w.set_up().named("Sales.Order")),
+    Mistake(19, "sweep", 'no delayed table "sales"', "store.schema", f"did you mean {DELAYED}?",
+            at=lambda w: w.set_up(store__schema="sales")),
+    Mistake(20, "sweep", 'no queue table "public"."failed"', "retry.error_queue", "create it",
+            at=lambda w: w.set_up(retry__error_queue="failed")),
+    Mistake(21, "sweep", "lacks UPDATE", 'Sales.Orders.Delayed"', "doctor",
+            at=lambda w: w.with_rights(f"SELECT, DELETE ON {DELAYED}")),
+    Mistake(22, "setup", "may not create tables", '"public"', "setup --print-sql",
+            at=lambda w: w.with_dsn(str(w.endpoint.server.role("sweeper")))),
+    Mistake(23, "queue send Billing --body x", f"{NO_TABLE}Billing", "42501",
+            f'run GRANT INSERT ON {BILLING} TO "test_',
+            at=lambda w: w.with_rights(f"SELECT ON {BILLING}")),
+    Mistake(23, "queue send Billing --body x --delay 2s", f"{NO_TABLE}Sales.Orders.Delayed",
+            "42501", f'GRANT INSERT ON {DELAYED} TO "test_',
+            at=lambda w: w.with_rights(f"SELECT ON {DELAYED}")),
+    Mistake(23, "queue receive Billing", f"{NO_TABLE}Billing", "42501",
+            f"GRANT SELECT, UPDATE, DELETE ON {BILLING}",
+            at=lambda w: w.with_rights(f"SELECT ON {BILLING}")),
+    Mistake(23, "queue purge Billing --yes", f"{NO_TABLE}Billing", "42501", f"DELETE ON {BILLING}",
+            at=lambda w: w.with_rights(f"SELECT ON {BILLING}")),
+    Mistake(24, "sweep", "cannot be written", "/proc/ledger", "check ledger.root",
+            at=lambda w: w.with_message(ledger__root="/proc/ledger")),
+    Mistake(25, "sweep", "belongs to ledger", "/other", "setup --rebind", at=_ledger_moved),
+    Mistake(28, "sweep", "two spellings of one setting",
+            "DUESWEEP_STORE__DSN and duesweep_store__dsn", "keep DUESWEEP_STORE__DSN",
+            variables={"DUESWEEP_STORE__DSN": "x", "duesweep_store__dsn": "y"}),
+    Mistake(29, "sweep", "no setting queue.default", "duesweep.toml:6:",
+            "did you mean queues.default?", WHOLE + '[queue.default]\ndsn = "x"\n'),
+    Mistake(30, "sweep", "no setting routes", "duesweep.toml:6:", "did you mean route?",
+            WHOLE + '[[routes]]\ndestination = "*"\n'),
+    Mistake(31, "sweep", "[store] is there twice", "duesweep.toml is not valid TOML",
+            "under one [store]", WHOLE + "[store]\n"),
+    Mistake(32, "sweep", "Expected '=' after a key", "line 2", "key = value",
+            "[store]\nendpoint\n"),
+    Mistake(33, "sweep", "it is 0, and must be at least 1", "duesweep.toml:7:",
+            "retry.max_attempts",
+            WHOLE + "[retry]\nmax_attempts = 0\n"),
+    Mistake(34, "sweep", "it is five, and must be a whole number",
+            "DUESWEEP_RETRY__MAX_ATTEMPTS in the environment", "retry.max_attempts",
+            variables={"DUESWEEP_RETRY__MAX_ATTEMPTS": "five"}),
+    Mistake(35, "sweep --set store.dsn=postgresql://u:s3cret@h/d", "password", "--set",
+            "DUESWEEP_STORE__DSN", without="s3cret"),
+    Mistake(36, "swep", "No such command", "swep", "sweep"),
+    Mistake(37, "sweep --dry-run", "No such option", "--dry-run", "duesweep plan"),
+    Mistake(38, "list --due-before tomorrow", "is not a time", "'tomorrow'", "2026-12-01"),
+    Mistake(39, "list --limit 0", "Invalid value", "--limit", "greater than or equal to 1"),
+    Mistake(40, "doctor --ignore tables", "There is no check", "tables",
+            "did you mean table-shape?"),
+    Mistake(41, "sweep", "only RabbitMQ can hold messages", "duesweep.toml:7:",
+            "remove the setting",
+            WHOLE + "[sweep]\nlook_ahead_seconds = 60\n"),
+    Mistake(43, "handover", "nothing can be handed over", "[queues]", "of kind rabbitmq"),
+    Mistake(44, "cancel --destination Biling --reason x --yes",
+            "o waiting message is for the destination", "'Biling'", "did you mean 'Billing'?",
+            at=_waiting),
+    Mistake(45, "setup --config fleet.toml", "settings of 2 endpoints", "fleet.toml",
+            "--config fleet.toml#Billing"),
+]  # fmt: skip
+SETTINGS = [mistake for mistake in MISTAKES if mistake.at is None]
+AT_SERVICES = [mistake for mistake in MISTAKES if mistake.at is not None]
+EXAMPLE = Mistake(11, "sweep", "store.dsn is not set", "{name}.toml:", "DUESWEEP_STORE__DSN")
+ON_SPARK = Mistake(
+    26, "sweep", "there is no such catalog schema", "ledger.root is 'ledger'", "./ledger"
+)
+# By the command of a checkout, which looks for Java.
+BY_SHELL = Mistake(27, "doctor", "Spark needs Java 17 or 21", "/nonexistent/bin/java", "install")
+PORT = Mistake(42, "watch --port {port}", "is in use", "Port", "--port")
 
 
 @pytest.mark.parametrize("mistake", SETTINGS, ids=str)
 def test_mistake_in_settings_or_options_is_told(
-    mistake: Mistake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    mistake: Mistake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name, value in mistake.variables.items():
         monkeypatch.setenv(name, value)
     if mistake.toml is not None:
         Path("duesweep.toml").write_text(mistake.toml)
-    Path("fleet.toml").write_text(
-        f'{LEDGER.replace("[", "[defaults.")}[[endpoint]]\nstore.endpoint = "Billing"\n'
-        '[[endpoint]]\nstore.endpoint = "Sales"\n'
-    )
+    Path("fleet.toml").write_text(FLEET)
 
-    code = main(list(mistake.arguments))
-
-    _assert_told(mistake, code, capsys.readouterr().err, folder=tmp_path)
-
-
-def _assert_told(mistake: Mistake, code: int, told: str, **names: object) -> None:
-    first, *others = told.rstrip("\n").split("\n")
-    assert code == mistake.code, told
-    for words in (mistake.what, mistake.where, mistake.do):
-        assert words.format(**names) in first, told
-    assert "Traceback" not in told
-    assert "correct it" not in told
-    assert all(line.startswith("duesweep: ") for line in (first, *others)), told
-    assert mistake.without is None or mistake.without not in told, told
+    mistake.assert_told(run(*shlex.split(mistake.command)), folder=tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -258,320 +243,64 @@ def strict() -> Iterator[EmbeddedServer]:
             yield server
 
 
-@dataclass(frozen=True)
-class World:
-    """What a mistake at a service is made with."""
-
-    endpoint: Endpoint[Any]
-    strict: EmbeddedServer
-
-    def with_dsn(self, dsn: str) -> Path:
-        """A file with another dsn."""
-        return self.endpoint.config_file(store__dsn=dsn)
-
-    def with_password(self, password: str) -> Path:
-        """A file with this password, for a server that asks for one."""
-        login = f"sweeper{password}@127.0.0.1:{self.strict.port}"
-        return self.with_dsn(f"postgresql://{login}/postgres")
-
-    def role(self, *rights: str) -> str:
-        """The dsn of a role with these rights."""
-        return str(self.endpoint.server.role("sweeper", *rights))
-
-
-def _set_up(world: World, **settings: object) -> Path:
-    world.endpoint.set_up()
-    return world.endpoint.config_file(**settings)
-
-
-def _unlike(world: World) -> Path:
-    world.endpoint.set_up()
-    return world.endpoint.named("Sales.Order").config_file()
-
-
-def _wrong_schema(world: World) -> Path:
-    world.endpoint.set_up()
-    return world.endpoint.config_file(store__schema="sales")
-
-
-def _without_update(world: World) -> Path:
-    world.endpoint.set_up()
-    return world.with_dsn(world.role(f"SELECT, DELETE ON {world.endpoint.delayed}"))
-
-
-def _without_insert(world: World) -> Path:
-    world.endpoint.set_up("Billing")
-    queue = '"public"."Billing"'
-    return world.with_dsn(world.role(f"SELECT ON {queue}"))
-
-
-def _without_insert_of_delayed(world: World) -> Path:
-    world.endpoint.set_up("Billing")
-    return world.with_dsn(world.role(f"SELECT ON {world.endpoint.delayed}"))
-
-
-def _ledger_moved(world: World) -> Path:
-    world.endpoint.set_up("Billing")
-    world.endpoint.delay("Billing")
-    assert main(["sweep", "--config", str(world.endpoint.config_file())]) == 0
-    world.endpoint.delay("Billing")
-    return world.endpoint.config_file(ledger__root=str(world.endpoint.folder / "other"))
-
-
-def _ledger_not_writable(world: World) -> Path:
-    world.endpoint.set_up()
-    world.endpoint.delay()
-    return world.endpoint.config_file(ledger__root="/proc/ledger")
-
-
-def _waiting(world: World) -> Path:
-    world.endpoint.set_up("Billing")
-    world.endpoint.delay("Billing", due_in_seconds=3600)
-    return world.endpoint.config_file()
-
-
-SEND = ["queue", "send", "Billing", "--body", "x"]
-AT_SERVICES: list[tuple[Mistake, Callable[[World], Path]]] = [
-    (
-        Mistake(
-            5,
-            ["sweep"],
-            "refuses the session: FATAL: password authentication failed",
-            "127.0.0.1",
-            "correct user or password in the dsn",
-            without="connection failed:",
-        ),
-        lambda w: w.with_password(":wrong"),
-    ),
-    (
-        Mistake(
-            6,
-            ["sweep"],
-            'role "absent" does not exist',
-            "refuses the session",
-            "correct the user",
-            without="pg_hba",
-        ),
-        lambda w: w.with_dsn(make_conninfo(w.endpoint.dsn, user="absent")),
-    ),
-    (
-        Mistake(
-            7,
-            ["sweep"],
-            'database "absent" does not exist',
-            "/absent",
-            "correct the database",
-            without="pg_hba",
-        ),
-        lambda w: w.with_dsn(make_conninfo(w.endpoint.dsn, dbname="absent")),
-    ),
-    (
-        Mistake(
-            8,
-            ["sweep"],
-            "asks for a password",
-            "127.0.0.1",
-            "DUESWEEP_STORE__DSN",
-            without="check that it runs",
-        ),
-        lambda w: w.with_password(""),
-    ),
-    (
-        Mistake(9, ["sweep"], "refused", "127.0.0.1:1/", "check that it runs", code=4, without="?"),
-        lambda w: w.with_dsn("postgresql://postgres@127.0.0.1:1/postgres"),
-    ),
-    (
-        Mistake(
-            10,
-            ["sweep"],
-            "resolve host",
-            "nowhere.invalid",
-            "check the host's name",
-            code=4,
-            without="check that it runs",
-        ),
-        lambda w: w.with_dsn("postgresql://postgres@nowhere.invalid/postgres"),
-    ),
-    (
-        Mistake(
-            18,
-            ["sweep"],
-            'no delayed table "public"."Sales.Order.Delayed"',
-            "store.endpoint",
-            'did you mean "public"."Sales.Orders.Delayed"?',
-        ),
-        _unlike,
-    ),
-    (
-        Mistake(
-            19,
-            ["sweep"],
-            'no delayed table "sales"',
-            "store.schema",
-            'did you mean "public"."Sales.Orders.Delayed"?',
-        ),
-        _wrong_schema,
-    ),
-    (
-        Mistake(
-            20, ["sweep"], 'no queue table "public"."failed"', "retry.error_queue", "create it"
-        ),
-        lambda w: _set_up(w, retry__error_queue="failed"),
-    ),
-    (Mistake(21, ["sweep"], "lacks UPDATE", 'Sales.Orders.Delayed"', "doctor"), _without_update),
-    (
-        Mistake(22, ["setup"], "may not create tables", '"public"', "setup --print-sql"),
-        lambda w: w.with_dsn(w.role()),
-    ),
-    (
-        Mistake(
-            23,
-            SEND,
-            "permission denied for table Billing",
-            "42501",
-            'run GRANT INSERT ON "public"."Billing" TO "test_',
-        ),
-        _without_insert,
-    ),
-    (
-        Mistake(
-            23,
-            [*SEND, "--delay", "2s"],
-            "permission denied for table Sales.Orders.Delayed",
-            "42501",
-            'GRANT INSERT ON "public"."Sales.Orders.Delayed" TO "test_',
-        ),
-        _without_insert_of_delayed,
-    ),
-    (
-        Mistake(
-            23,
-            ["queue", "receive", "Billing"],
-            "permission denied for table Billing",
-            "42501",
-            'GRANT SELECT, UPDATE, DELETE ON "public"."Billing"',
-        ),
-        _without_insert,
-    ),
-    (
-        Mistake(
-            23,
-            ["queue", "purge", "Billing", "--yes"],
-            "permission denied for table Billing",
-            "42501",
-            'DELETE ON "public"."Billing"',
-        ),
-        _without_insert,
-    ),
-    (
-        Mistake(24, ["sweep"], "cannot be written", "/proc/ledger", "check ledger.root"),
-        _ledger_not_writable,
-    ),
-    (Mistake(25, ["sweep"], "belongs to ledger", "/other", "setup --rebind"), _ledger_moved),
-    (
-        Mistake(
-            44,
-            ["cancel", "--destination", "Biling", "--reason", "x", "--yes"],
-            "o waiting message is for the destination",
-            "'Biling'",
-            "did you mean 'Billing'?",
-        ),
-        _waiting,
-    ),
-]
-ON_SPARK = Mistake(
-    26, ["sweep"], "there is no such catalog schema", "ledger.root is 'ledger'", "./ledger"
-)
-# By the command of a checkout, which looks for Java.
-BY_SHELL = Mistake(
-    27,
-    ["doctor"],
-    "Spark needs Java 17 or 21",
-    "/nonexistent/bin/java",
-    "install",
-    variables={"JAVA_HOME": "/nonexistent"},
-)
-
-
-@pytest.mark.parametrize(
-    ("mistake", "prepare"), AT_SERVICES, ids=[str(mistake) for mistake, _ in AT_SERVICES]
-)
+@pytest.mark.parametrize("mistake", AT_SERVICES, ids=str)
 def test_mistake_at_a_service_is_told(
-    mistake: Mistake,
-    prepare: Callable[[World], Path],
-    endpoint: Endpoint[Any],
-    strict: EmbeddedServer,
-    capsys: Capture,
+    mistake: Mistake, endpoint: Endpoint[Any], strict: EmbeddedServer
 ) -> None:
-    file = prepare(World(endpoint, strict))
-    capsys.readouterr()
+    assert mistake.at is not None
+    at = mistake.at(World(endpoint, strict))
 
-    code = main([*mistake.arguments, "--config", str(file)])
-
-    _assert_told(mistake, code, capsys.readouterr().err)
+    mistake.assert_told(at.run(*shlex.split(mistake.command)))
 
 
 @pytest.mark.usefixtures("spark")
-def test_mistake_in_the_session_is_told(endpoint: Endpoint[Any], capsys: Capture) -> None:
-    endpoint.set_up("Billing")
-    endpoint.delay("Billing")
-    file = endpoint.config_file(ledger__root="ledger")
+def test_mistake_in_the_session_is_told(endpoint: Endpoint[Any]) -> None:
+    endpoint.set_up("Billing").delay("Billing")
 
-    code = main([*ON_SPARK.arguments, "--config", str(file)])
-
-    _assert_told(ON_SPARK, code, capsys.readouterr().err)
+    ON_SPARK.assert_told(endpoint.run("sweep", ledger__root="ledger"))
 
 
 def test_mistake_at_java_is_told(endpoint: Endpoint[Any]) -> None:
-    file = endpoint.config_file()
+    file = str(endpoint.config_file())
 
-    done = spark_submit.run(*BY_SHELL.arguments, "--config", str(file), **BY_SHELL.variables)
+    done = spark_submit.run(BY_SHELL.command, "--config", file, JAVA_HOME="/nonexistent")
 
     assert (done.returncode, len(done.stderr.splitlines())) == (BY_SHELL.code, 1)
     for words in (BY_SHELL.what, BY_SHELL.where, BY_SHELL.do):
         assert words in done.stderr
 
 
-def test_port_of_watch_in_use_is_told(endpoint: Endpoint[Any], capsys: Capture) -> None:
+def test_port_of_watch_in_use_is_told(endpoint: Endpoint[Any]) -> None:
     endpoint.set_up()
-    mistake = Mistake(42, [], "is in use", "Port", "--port")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        port = str(taken.getsockname()[1])
 
-        code = main(["watch", "--port", port, "--config", str(endpoint.config_file())])
-
-    _assert_told(mistake, code, capsys.readouterr().err)
+        PORT.assert_told(endpoint.run("watch", "--port", str(taken.getsockname()[1])))
 
 
 @pytest.mark.parametrize("name", ["postgresql", "sqlserver", "msmq", "sql-persistence", "rabbitmq"])
-def test_example_that_is_used_as_it_is_asks_for_the_dsn(name: str, capsys: Capture) -> None:
+def test_example_that_is_used_as_it_is_asks_for_the_dsn(name: str) -> None:
     file = Path(__file__).parents[2] / "conf" / f"{name}.toml"
-    mistake = Mistake(11, [], "store.dsn is not set", f"{name}.toml:", "DUESWEEP_STORE__DSN")
 
-    code = main(["sweep", "--config", str(file)])
-
-    _assert_told(mistake, code, capsys.readouterr().err)
+    EXAMPLE.assert_told(run("sweep", "--config", str(file)), name=name)
 
 
 def test_several_problems_are_a_line_each_and_one_string_of_json(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("duesweep.toml").write_text(WHOLE + "[sweep]\nslices = -1\n[retry]\nmax_atempts = 1\n")
 
-    assert main(["sweep", "--json"]) == 2
+    ran = run("sweep", "--json")
 
-    told = capsys.readouterr()
-    unknown, wrong = told.err.splitlines()
+    unknown, wrong = ran.err.splitlines()
     assert unknown.startswith("duesweep: duesweep.toml:9: There is no setting retry.max_atempts")
     assert wrong.startswith("duesweep: duesweep.toml:7: sweep.slices is wrong: it is -1")
-    assert isinstance(json.loads(told.out)["error"], str)
+    assert (ran.code, type(ran.document["error"])) == (2, str)
 
 
 def test_every_row_of_the_table_is_here() -> None:
-    rows = {mistake.row for mistake in SETTINGS} | {mistake.row for mistake, _ in AT_SERVICES}
+    rows = {mistake.row for mistake in [*MISTAKES, EXAMPLE, ON_SPARK, BY_SHELL, PORT]}
 
-    rows |= {ON_SPARK.row, BY_SHELL.row}
-    assert rows | {11, 42} | ROWS_ELSEWHERE == set(range(1, 47))
+    assert rows | ROWS_ELSEWHERE == set(range(1, 47))

@@ -1,21 +1,19 @@
 """What a sweep on SQL Server says of tables that are not as they should be, and does about them."""
 
 import json
-from pathlib import Path
 
 import pytest
 
-from duesweep.cli.app import main
 from support.sqlserver_server import SqlServerEndpoint
 
-Capture = pytest.CaptureFixture[str]
 SNOW = '{"Weather":"☃ Grüße","NServiceBus.SqlServer.ForwardDestination":"Narrow"}'
 
 
-def _sweep(file: Path, capsys: Capture) -> list[str]:
-    """Sweep without Spark; the lines of stderr."""
-    assert main(["sweep", "--config", str(file)]) == 0
-    return capsys.readouterr().err.splitlines()
+def _sweep(endpoint: SqlServerEndpoint) -> list[str]:
+    """Sweep without Spark; the sentences on stderr."""
+    ran = endpoint.run("sweep")
+    assert ran.code == 0
+    return [line for line in ran.err.splitlines() if line.startswith("duesweep:")]
 
 
 def _beside(endpoint: SqlServerEndpoint, table: str) -> str:
@@ -25,20 +23,18 @@ def _beside(endpoint: SqlServerEndpoint, table: str) -> str:
 @pytest.fixture
 def endpoint(sqlserver_endpoint: SqlServerEndpoint) -> SqlServerEndpoint:
     sqlserver_endpoint.set_up()
-    assert (
-        main(["queue", "create", "Narrow", "--config", str(sqlserver_endpoint.config_file())]) == 0
-    )
+    assert sqlserver_endpoint.run("queue", "create", "Narrow").code == 0
     return sqlserver_endpoint
 
 
 def test_headers_for_a_varchar_column_arrive_whole_as_escapes_and_the_column_is_told_of(
-    endpoint: SqlServerEndpoint, capsys: Capture
+    endpoint: SqlServerEndpoint,
 ) -> None:
     narrow = _beside(endpoint, "Narrow")
     endpoint.execute(f"ALTER TABLE {narrow} ALTER COLUMN Headers varchar(max)")
     endpoint.delay(headers=SNOW)
 
-    told = _sweep(endpoint.config_file(), capsys)
+    told = _sweep(endpoint)
 
     (row,) = endpoint.fetch(f"SELECT Headers FROM {narrow}")
     assert row.Headers.isascii()
@@ -49,25 +45,25 @@ def test_headers_for_a_varchar_column_arrive_whole_as_escapes_and_the_column_is_
 
 
 def test_headers_for_other_columns_arrive_as_they_are_and_nothing_is_told(
-    endpoint: SqlServerEndpoint, capsys: Capture
+    endpoint: SqlServerEndpoint,
 ) -> None:
     endpoint.delay(headers=SNOW)
 
-    told = _sweep(endpoint.config_file(), capsys)
+    told = _sweep(endpoint)
 
     (row,) = endpoint.fetch(f"SELECT Headers FROM {_beside(endpoint, 'Narrow')}")
     assert row.Headers == '{"Weather":"☃ Grüße"}'
-    assert [line for line in told if line.startswith("duesweep:")] == []
+    assert told == []
 
 
 def test_indexes_that_queues_and_the_delayed_table_lack_are_told_with_their_statements(
-    endpoint: SqlServerEndpoint, capsys: Capture
+    endpoint: SqlServerEndpoint,
 ) -> None:
     endpoint.execute(f"DROP INDEX [Index_Expires] ON {_beside(endpoint, 'Narrow')}")
     endpoint.execute(f"DROP INDEX [Index_Due] ON {_beside(endpoint, 'Sales.Orders.Delayed')}")
     endpoint.delay(headers=SNOW)
 
-    told = [line for line in _sweep(endpoint.config_file(), capsys) if line.startswith("duesweep:")]
+    told = _sweep(endpoint)
 
     due, expires = told
     assert f"No index of {endpoint.delayed} that can be used begins with Due" in due
@@ -77,4 +73,4 @@ def test_indexes_that_queues_and_the_delayed_table_lack_are_told_with_their_stat
     for notice in told:
         endpoint.execute(notice.rpartition("run ")[2])
     endpoint.delay(headers=SNOW)
-    assert [line for line in _sweep(endpoint.config_file(), capsys) if "No index" in line] == []
+    assert [line for line in _sweep(endpoint) if "No index" in line] == []

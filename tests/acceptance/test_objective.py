@@ -1,58 +1,48 @@
 """`slo.lateness_seconds`: exit code 5 where a sweep was late, and nothing worse happened."""
 
-import json
-
 import pytest
 
-from duesweep.cli.app import main
 from support.endpoint import Endpoint
 
-Captured = pytest.CaptureFixture[str]
 SAID = "the objective slo.lateness_seconds"
 
 
-def _sweep(endpoint: Endpoint, seconds: float) -> int:
-    file = endpoint.config_file(slo__lateness_seconds=seconds)
-    return main(["sweep", "--json", "--config", str(file)])
+@pytest.fixture
+def late(endpoint: Endpoint) -> Endpoint:
+    """A message for Billing is a minute late."""
+    endpoint.set_up("Billing").delay("Billing", due_in_seconds=-60)
+    return endpoint.having(slo__lateness_seconds=50)
 
 
-def test_message_that_is_later_than_the_objective(endpoint: Endpoint, capsys: Captured) -> None:
-    endpoint.set_up("Billing")
-    endpoint.delay("Billing", due_in_seconds=-60)
+def test_message_that_is_later_than_the_objective(late: Endpoint) -> None:
+    ran = late.run("sweep", "--json")
 
-    assert _sweep(endpoint, 50) == 5
-
-    told = capsys.readouterr()
-    document = json.loads(told.out)
-    assert (document["outcome"], document["exit_code"], document["error"]) == ("done", 5, None)
-    assert SAID in told.err
+    assert (ran.code, SAID in ran.err) == (5, True)
+    told = ran.document
+    assert (told["outcome"], told["exit_code"], told["error"]) == ("done", 5, None)
 
 
-def test_message_that_is_less_late_than_the_objective(endpoint: Endpoint, capsys: Captured) -> None:
-    endpoint.set_up("Billing")
-    endpoint.delay("Billing", due_in_seconds=-60)
+def test_message_that_is_less_late_than_the_objective(late: Endpoint) -> None:
+    ran = late.run("sweep", slo__lateness_seconds=3_600)
 
-    assert _sweep(endpoint, 3_600) == 0
-    assert SAID not in capsys.readouterr().err
+    assert (ran.code, SAID in ran.err) == (0, False)
 
 
-def test_message_that_is_late_because_it_failed_before(
-    endpoint: Endpoint, capsys: Captured
-) -> None:
-    endpoint.set_up()
-    endpoint.delay("Billing", due_in_seconds=-60)
-    assert _sweep(endpoint, 50) == 3
-    endpoint.create_queue("Billing")
-    endpoint.end_back_off()
+def test_message_that_is_late_because_it_failed_before(late: Endpoint) -> None:
+    billing = late.table("Billing")
+    late.execute(f"ALTER TABLE {billing} RENAME TO away")
+    assert late.run("sweep").code == 3
+    late.execute(f"ALTER TABLE away RENAME TO {billing.rpartition('.')[2]}")
+    late.end_back_off()
 
-    assert _sweep(endpoint, 50) == 0
-    assert SAID not in capsys.readouterr().err
+    ran = late.run("sweep")
+
+    assert (ran.code, SAID in ran.err) == (0, False)
 
 
-def test_failure_is_told_before_lateness(endpoint: Endpoint, capsys: Captured) -> None:
-    endpoint.set_up("Billing")
-    endpoint.delay("Billing", due_in_seconds=-60)
-    endpoint.delay("Nowhere")
+def test_failure_is_told_before_lateness(late: Endpoint) -> None:
+    late.delay("Nowhere")
 
-    assert _sweep(endpoint, 50) == 3
-    assert SAID in capsys.readouterr().err
+    ran = late.run("sweep")
+
+    assert (ran.code, SAID in ran.err) == (3, True)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
-from duesweep.cli.app import main
+from support.commands import Ran, run
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
 
 _FIXTURES = Path(__file__).parents[1] / "fixtures" / "d91097e"
@@ -34,20 +34,17 @@ class Old:
     """
 
     endpoint: Endpoint[Any]
-    capsys: pytest.CaptureFixture[str]
     unsettled: dict[str, str]
     told: dict[str, Any]
     settled: dict[str, list[dict[str, Any]]]
 
-    def run(self, *arguments: str) -> int:
-        return main([*arguments, "--config", str(self.endpoint.folder / "duesweep.toml")])
+    def run(self, *arguments: str) -> Ran:
+        return run(*arguments, "--config", str(self.endpoint.folder / "duesweep.toml"))
 
     def document(self, *arguments: str, code: int = 0) -> Any:
-        self.capsys.readouterr()
-        ended = self.run(*arguments, "--json")
-        document = json.loads(self.capsys.readouterr().out)
-        assert ended == code, json.dumps(document)
-        return document
+        ran = self.run(*arguments, "--json")
+        assert ran.code == code, ran
+        return ran.document
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         """A table of the ledger, as expected.jsonl.xz has it."""
@@ -63,9 +60,7 @@ class Old:
 
 
 @pytest.fixture(params=["delta-rs", "spark"])
-def old(
-    request: pytest.FixtureRequest, endpoint: Endpoint[Any], capsys: pytest.CaptureFixture[str]
-) -> Old:
+def old(request: pytest.FixtureRequest, endpoint: Endpoint[Any]) -> Old:
     """As both of its writers left the ledger."""
     folder = _FIXTURES / endpoint.kind / request.param
     endpoint.server.create_schema(endpoint.schema)
@@ -88,7 +83,7 @@ def old(
             settled.setdefault(line["table"], []).append(line["row"])
     told = {line["command"]: line["told"] for line in lines if "command" in line}
     del told["list"]["now"]
-    return Old(endpoint, capsys, first["unsettled"], told, settled)
+    return Old(endpoint, first["unsettled"], told, settled)
 
 
 def _execute(endpoint: Endpoint[Any], file: Path) -> None:
@@ -139,14 +134,14 @@ def test_it_is_read_and_audited_as_by_d91097e(old: Old) -> None:
         assert {name: now[name] for name in told} == told
 
     for group in old.told["errors list"]["groups"]:
-        assert old.run("show", group["example"]["key"]) == 0
-        assert group["example"]["error_text"] in old.capsys.readouterr().out
+        shown = old.run("show", group["example"]["key"])
+        assert (shown.code, group["example"]["error_text"] in shown.out) == (0, True)
 
 
 def test_report_and_plan_read_it(old: Old) -> None:
     page = old.endpoint.folder / "report.html"
 
-    assert old.run("report", "--out", str(page)) == 0
+    assert old.run("report", "--out", str(page)).code == 0
     assert "QueueNotFoundError" in page.read_text(encoding="utf-8")
     held = {one["what"]: one["messages"] for one in old.document("plan")["held_back"]}
     assert held["Paused*"] == 1
@@ -185,7 +180,9 @@ def test_what_failed_or_was_cancelled_is_delivered_or_restored_once(old: Old) ->
     again = ("--destination", "Nowhere", "--reason", "it is there", "--yes")
     replayed = [old.document("errors", "replay", *again)["replayed"] for _ in range(2)]
     cancelled = [row["message_key"] for row in old.rows("changes") if row["change"] == "cancelled"]
-    restored = [old.run("restore", *cancelled, "--reason", "needed", "--yes") for _ in range(2)]
+    restored = [
+        old.run("restore", *cancelled, "--reason", "needed", "--yes").code for _ in range(2)
+    ]
 
     assert (replayed, len(old.endpoint.queue_rows("Nowhere"))) == ([3, 0], 5)
     assert (len(cancelled), restored) == (2, [0, 3])

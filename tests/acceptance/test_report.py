@@ -1,16 +1,11 @@
 """`duesweep report`: the page, from real stores and ledgers."""
 
-import json
 import re
 from html.parser import HTMLParser
-from pathlib import Path
 
-import pytest
-
-from duesweep.cli.app import main
+from support.commands import run
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
 
-Captured = pytest.CaptureFixture[str]
 pytestmark = ON_BOTH_SERVERS
 _HOSTILE = "<script>alert('x')</script>\x1b[2J"
 
@@ -38,8 +33,7 @@ class _Page(HTMLParser):
 
 def _report(endpoint: Endpoint, expected: int = 0, **settings: object) -> _Page:
     file = endpoint.folder / "report.html"
-    config = endpoint.config_file(**settings)
-    assert main(["report", "--config", str(config), "--out", str(file)]) == expected
+    assert endpoint.run("report", "--out", str(file), **settings).code == expected
     html = file.read_text(encoding="utf-8")
     assert "http:" not in re.sub(r"<!--.*?-->|http://www\.w3\.org/[\w/]+", "", html)
     assert "url(" not in html
@@ -49,31 +43,23 @@ def _report(endpoint: Endpoint, expected: int = 0, **settings: object) -> _Page:
     return page
 
 
-def _sweep(endpoint: Endpoint, expected: int, **settings: object) -> None:
-    assert main(["sweep", "--config", str(endpoint.config_file(**settings))]) == expected
-
-
 def test_page_tells_what_was_swept_what_waits_and_what_needs_a_hand(
-    endpoint: Endpoint, capsys: Captured
+    endpoint: Endpoint,
 ) -> None:
     endpoint.set_up("Billing")
     endpoint.delay_many(3)
     endpoint.delay(_HOSTILE)
-    _sweep(endpoint, 3, retry__max_attempts=1)
+    assert endpoint.run("sweep", retry__max_attempts=1).code == 3
     endpoint.delay("Nowhere")
-    _sweep(endpoint, 3)
+    assert endpoint.run("sweep").code == 3
     for seconds in (1_800, 7_200, 86_400 * 3, 86_400 * 30):
         endpoint.delay(due_in_seconds=seconds)
-    config = str(endpoint.config_file())
-    pause = ["pause", "Ship*", "--reason", _HOSTILE, "--config", config]
-    assert main(pause) == 0
-    capsys.readouterr()
+    assert endpoint.run("pause", "Ship*", "--reason", _HOSTILE).code == 0
 
     page = _report(endpoint)
 
     (group,) = re.findall(r"errors replay --group (\w+)", page.text)
-    assert main(["errors", "list", "--json", "--config", config]) == 0
-    assert json.loads(capsys.readouterr().out.splitlines()[-1])["groups"][0]["group"] == group
+    assert endpoint.document("errors", "list")["groups"][0]["group"] == group
     assert "script" not in page.tags
     assert "\x1b" not in page.text
     assert r"<script>alert('x')</script>\x1b[2J" in page.text
@@ -86,8 +72,7 @@ def test_page_tells_what_was_swept_what_waits_and_what_needs_a_hand(
 
 
 def test_without_a_ledger_the_rest_is_shown(endpoint: Endpoint) -> None:
-    endpoint.set_up("Billing")
-    endpoint.delay()
+    endpoint.set_up("Billing").delay()
 
     page = _report(endpoint)
 
@@ -96,9 +81,8 @@ def test_without_a_ledger_the_rest_is_shown(endpoint: Endpoint) -> None:
 
 
 def test_store_out_of_reach_leaves_what_the_ledger_tells(endpoint: Endpoint) -> None:
-    endpoint.set_up("Billing")
-    endpoint.delay()
-    _sweep(endpoint, 0, store__name="sales")
+    endpoint.set_up("Billing").delay()
+    assert endpoint.run("sweep", store__name="sales").code == 0
     nowhere = endpoint.server.unreached
 
     page = _report(endpoint, store__name="sales", store__dsn=nowhere)
@@ -116,7 +100,7 @@ def test_fleet_is_one_page_and_wrong_settings_are_told_there(endpoint: Endpoint)
     wrong = 'store.endpoint = "Wrong"\nstore.schema = 5'
     config = endpoint.fleet_file('store.endpoint = "Sales"', wrong)
 
-    assert main(["report", "--config", str(config), "--out", str(file)]) == 2
+    assert run("report", "--config", str(config), "--out", str(file)).code == 2
 
     text = _Page(file.read_text(encoding="utf-8")).text
     assert "duesweep: 2 endpoints" in text
@@ -124,35 +108,25 @@ def test_fleet_is_one_page_and_wrong_settings_are_told_there(endpoint: Endpoint)
 
 
 def test_sweep_writes_it_and_a_file_that_cannot_be_written_fails_no_sweep(
-    endpoint: Endpoint, capsys: Captured
+    endpoint: Endpoint,
 ) -> None:
-    endpoint.set_up("Billing")
-    endpoint.delay()
-    config, file = str(endpoint.config_file()), endpoint.folder / "after.html"
+    endpoint.set_up("Billing").delay()
+    file, absent = endpoint.folder / "after.html", endpoint.folder / "absent" / "after.html"
 
-    assert main(["sweep", "--json", "--config", config, "--report", str(file)]) == 0
+    swept = endpoint.document("sweep", "--report", str(file))
+    unwritten = endpoint.run("sweep", "--report", str(absent))
+    alone = endpoint.run("report", "--out", str(absent))
 
-    assert json.loads(capsys.readouterr().out)["dispatched"] == 1
+    assert swept["dispatched"] == 1
     assert " 1 dispatched" in _Page(file.read_text(encoding="utf-8")).text
-    absent = endpoint.folder / "absent" / "after.html"
-    assert main(["sweep", "--config", config, "--report", str(absent)]) == 0
-    assert f"cannot be written into {absent}" in capsys.readouterr().err
+    assert (unwritten.code, alone.code) == (0, 2)
+    for ran in (unwritten, alone):
+        assert f"cannot be written into {absent}" in ran.err
 
 
-def test_page_on_standard_output_is_all_there_is(endpoint: Endpoint, capsys: Captured) -> None:
-    endpoint.set_up("Billing")
+def test_page_on_standard_output_is_all_there_is(endpoint: Endpoint) -> None:
+    ran = endpoint.set_up("Billing").run("report", "--out", "-")
 
-    assert main(["report", "--config", str(endpoint.config_file()), "--out", "-"]) == 0
-
-    printed = capsys.readouterr().out
-    assert printed.startswith("<!doctype html>")
-    assert printed.rstrip().endswith("</html>")
-
-
-def test_unwritable_file_is_told(endpoint: Endpoint, capsys: Captured, tmp_path: Path) -> None:
-    endpoint.set_up("Billing")
-    out = tmp_path / "absent" / "page.html"
-
-    assert main(["report", "--config", str(endpoint.config_file()), "--out", str(out)]) == 2
-
-    assert f"cannot be written into {out}" in capsys.readouterr().err
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith("<!doctype html>")
+    assert ran.out.rstrip().endswith("</html>")

@@ -1,6 +1,5 @@
 """The rights that the pages list are enough; without any one of them nothing is lost."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,18 +10,15 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from duesweep.cli.app import main
 from duesweep.core.address import quote_name
 from duesweep.stores.dialect import JOURNAL_TABLES
 from duesweep.sweep.engines import Engine
 from support.diagnosis import diagnosed
 from support.endpoint import Endpoint
-from support.ledger_reader import LedgerReader
 from support.sweeps import run_sweep
 from support.users import User, new_user
 
 FOLDER = Path(__file__).parents[2]
-Capture = pytest.CaptureFixture[str]
 
 JOURNAL = [f"duesweep_{name}" for name in JOURNAL_TABLES]
 # The rights on the tables that wait for a sweep, on both servers.
@@ -125,8 +121,9 @@ def _on(owned: Endpoint, right: str) -> str:
     return re.sub(r"\{(.+)\}", lambda table: owned.within(table[1]), right)
 
 
-def _file(sweeper: User) -> Path:
-    return sweeper.endpoint.config_file(store__dsn=sweeper.dsn, **SETTINGS)
+def _as(sweeper: User) -> Endpoint:
+    """The endpoint with the user's login."""
+    return sweeper.endpoint.having(store__dsn=sweeper.dsn, **SETTINGS)
 
 
 @pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
@@ -143,100 +140,95 @@ def test_page_lists_these_rights(page: Page) -> None:
     indirect=True,
 )
 def test_listed_rights_are_enough_for_sweep_settle_and_doctor(
-    engine: Engine, owned: Endpoint, sweeper: User, ledger: LedgerReader, capsys: Capture
+    engine: Engine, owned: Endpoint, sweeper: User
 ) -> None:
     # The unknown queue is the message's fault, and the doctor says so.
-    before = diagnosed(capsys, _file(sweeper), *ACCEPTED)
+    before = diagnosed(_as(sweeper).config_file(), *ACCEPTED)
     assert {check for check, _ in before.to_mend()} == {"table-exists"}
 
-    summary = run_sweep(owned, engine, store__dsn=sweeper.dsn, **SETTINGS)
+    summary = run_sweep(_as(sweeper), engine)
 
     assert (summary.dispatched, summary.exhausted, summary.outcome) == (4, 1, "failures")
-    assert len(ledger.rows("tombstones")) == 5
-    assert len(ledger.rows("errors")) == 1
+    assert len(owned.ledger.rows("tombstones")) == 5
+    assert len(owned.ledger.rows("errors")) == 1
     assert owned.waiting() == []
     assert owned.fetch(f"SELECT * FROM {owned.own_table('sweeps')}") == []
-    assert diagnosed(capsys, _file(sweeper), *ACCEPTED).code == 0
+    assert diagnosed(_as(sweeper).config_file(), *ACCEPTED).code == 0
 
 
-def test_printed_grants_are_enough_to_sweep(endpoint: Endpoint, capsys: Capture) -> None:
+def test_printed_grants_are_enough_to_sweep(endpoint: Endpoint) -> None:
     # The names of a role, a queue and its sequence: the last is cut by the server.
     endpoint.execute("CREATE SCHEMA store")
     error_queue = 'it\'s an "error" $$ {0} ' + "é" * 18
     sweeper = str(endpoint.server.role("sw'ee\"p$$er {0} %s"))
-    orders = endpoint.named(OWN, "store")
-    settings = SETTINGS | {"retry__error_queue": error_queue}
-    file = str(orders.config_file(**settings))
+    orders = endpoint.named(OWN, "store").having(**SETTINGS | {"retry__error_queue": error_queue})
     name = str(conninfo_to_dict(sweeper)["user"])
-
-    assert main(["setup", "--print-sql", "--grant-to", name, "--config", file]) == 0
+    printed = orders.run("setup", "--print-sql", "--grant-to", name)
+    assert printed.code == 0
 
     orders.execute("REVOKE ALL ON SCHEMA public, store FROM PUBLIC")
     with psycopg.connect(orders.dsn) as administrator:
-        administrator.execute(capsys.readouterr().out.encode())
+        administrator.execute(printed.out.encode())
     orders.delay_many(2, [None])
     orders.delay("Nowhere")
-    own = orders.config_file(store__dsn=sweeper, **settings)
-    assert main(["sweep", "--json", "--config", str(own)]) == 3
-    summary = json.loads(capsys.readouterr().out)
+    own = orders.having(store__dsn=sweeper)
+    summary = own.document("sweep", code=3)
     assert (summary["dispatched"], summary["exhausted"], summary["left"]) == (2, 1, 0)
     assert len(orders.queue_rows(orders.table(error_queue))) == 1
-    assert diagnosed(capsys, own).code == 0
+    assert diagnosed(own.config_file()).code == 0
 
     # What the printed comment says of `queue send --delay`.
-    send = ["queue", "send", OWN, "--delay", "1h", "--config", str(own)]
-    assert main(send) != 0
+    send = ["queue", "send", OWN, "--delay", "1h"]
+    assert own.run(*send).code != 0
     orders.execute(f"GRANT INSERT ON {orders.delayed} TO {quote_name(name)}")
-    assert main(send) == 0
+    assert own.run(*send).code == 0
 
 
 @pytest.mark.parametrize(("endpoint", "right"), AT_THE_START, indirect=["endpoint"])
 def test_without_a_right_the_sweep_ends_before_it_moves_anything(
-    right: str, owned: Endpoint, sweeper: User, capsys: Capture
+    right: str, owned: Endpoint, sweeper: User
 ) -> None:
     sweeper.revoke(_on(owned, right))
 
-    assert main(["sweep", "--config", str(_file(sweeper))]) == 2
+    told = _as(sweeper).run("sweep")
 
-    told = capsys.readouterr()
     verb, *_, thing = right.split()
     table = owned.table(thing.strip("{}")) if thing.startswith("{") else None
-    assert told.out == ""
+    assert (told.code, told.out) == (2, "")
     assert re.fullmatch(r"duesweep: .*(right|grant|permission|GRANT).*\n", told.err), told.err
     assert table is None or f"lacks {verb} on " in told.err
     assert thing.strip("{}") in told.err
     assert len(owned.waiting()) == 5
     assert not (owned.folder / "ledger").exists()
 
-    _grant_as_the_doctor_says(capsys, sweeper, table)
-    assert main(["sweep", "--config", str(_file(sweeper))]) == 3
+    _grant_as_the_doctor_says(sweeper, table)
+    assert _as(sweeper).run("sweep").code == 3
     assert owned.waiting() == []
 
 
 @pytest.mark.parametrize(("endpoint", "right", "queue"), OF_QUEUES, indirect=["endpoint"])
 def test_without_a_right_on_a_queue_its_messages_stay_and_others_leave(
-    right: str, queue: str, owned: Endpoint, sweeper: User, capsys: Capture
+    right: str, queue: str, owned: Endpoint, sweeper: User
 ) -> None:
     table = queue if queue.startswith('"') else owned.table(queue)
     sweeper.revoke(_on(owned, right))
 
-    code = main(["sweep", "--json", "--config", str(_file(sweeper))])
+    summary = _as(sweeper).document("sweep", code=4)
 
-    summary = json.loads(capsys.readouterr().out)
-    assert (code, summary["outcome"], summary["left"]) == (4, "incomplete", 2), summary
+    assert (summary["outcome"], summary["left"]) == ("incomplete", 2), summary
     assert re.search("permission.* denied", summary["reason"]), summary
     assert (summary["dispatched"], summary["exhausted"]) == (2, 1)
     assert len(owned.waiting()) == 2
 
-    _grant_as_the_doctor_says(capsys, sweeper, table)
-    assert main(["sweep", "--config", str(_file(sweeper))]) == 0
+    _grant_as_the_doctor_says(sweeper, table)
+    assert _as(sweeper).run("sweep").code == 0
     assert owned.waiting() == []
     assert len(owned.queue_rows(queue)) == 2
 
 
-def _grant_as_the_doctor_says(capsys: Capture, sweeper: User, table: str | None) -> None:
+def _grant_as_the_doctor_says(sweeper: User, table: str | None) -> None:
     """The doctor names the table whose rights are missing, and the statements that grant them."""
-    found = diagnosed(capsys, _file(sweeper), *ACCEPTED)
+    found = diagnosed(_as(sweeper).config_file(), *ACCEPTED)
     lacking = {about for check, about in found.to_mend() if check == "table-rights"}
     assert found.code == 3
     assert lacking if table is None else lacking == {table}

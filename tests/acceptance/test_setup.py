@@ -7,19 +7,16 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from duesweep.cli.app import main
 from duesweep.stores.dialect import JOURNAL_TABLES
+from support.commands import run
 from support.endpoint import Endpoint
+from support.routes import add_routes
 
 OWN_TABLES = {f"duesweep_{name}" for name in JOURNAL_TABLES}
 STORE_TABLES = {"Sales.Orders.Delayed", "SubscriptionRouting"} | OWN_TABLES
 TABLES = (
     "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace"
 )
-
-
-def run(*arguments: str) -> int:
-    return int(main(list(arguments)))
 
 
 @pytest.fixture
@@ -36,18 +33,13 @@ def _tables(dsn: str) -> set[str]:
         return {name for (name,) in connection.execute(TABLES.encode())}
 
 
-def test_setup_creates_what_the_transport_would(
-    capsys: pytest.CaptureFixture[str], endpoint: Endpoint
-) -> None:
-    file = str(endpoint.config_file(retry__error_queue="error"))
+def test_setup_creates_what_the_transport_would(endpoint: Endpoint) -> None:
+    created, again = (endpoint.run("setup", retry__error_queue="error") for _ in range(2))
 
-    assert run("setup", "--config", file) == 0
-    created = capsys.readouterr().out
-    assert 'created "public"."Sales.Orders.Delayed"' in created
-    assert 'created "public"."SubscriptionRouting"' in created
-    assert run("setup", "--config", file) == 0
-    assert "Everything exists already" in capsys.readouterr().out
-
+    assert (created.code, again.code) == (0, 0)
+    assert 'created "public"."Sales.Orders.Delayed"' in created.out
+    assert 'created "public"."SubscriptionRouting"' in created.out
+    assert "Everything exists already" in again.out
     columns = endpoint.fetch(
         "SELECT table_name, column_name, data_type FROM information_schema.columns"
         " WHERE table_name IN ('Sales.Orders', 'Sales.Orders.Delayed', 'error',"
@@ -57,20 +49,13 @@ def test_setup_creates_what_the_transport_would(
     indexes = endpoint.fetch(
         "SELECT indexname FROM pg_indexes WHERE tablename = 'Sales.Orders.Delayed'"
     )
-    assert {row.indexname for row in indexes} == {
-        "Sales.Orders.Delayed_pkey",
-        "Sales.Orders.Delayed_Due",
-    }
+    names = {f"Sales.Orders.Delayed_{name}" for name in ("pkey", "Due")}
+    assert {row.indexname for row in indexes} == names
 
 
-def test_printed_setup_is_what_a_dba_can_run_quietly_and_again(
-    capsys: pytest.CaptureFixture[str], endpoint: Endpoint
-) -> None:
-    file = str(
-        endpoint.config_file(retry__error_queue="error", queues__default__readable_body=True)
-    )
-    assert run("setup", "--print-sql", "--config", file) == 0
-    script = capsys.readouterr().out.encode()
+def test_printed_setup_is_what_a_dba_can_run_quietly_and_again(endpoint: Endpoint) -> None:
+    whole = endpoint.having(retry__error_queue="error", queues__default__readable_body=True)
+    script = whole.run("setup", "--print-sql").out.encode()
     assert _tables(endpoint.dsn) == set()
     notices: list[str | None] = []
 
@@ -84,114 +69,96 @@ def test_printed_setup_is_what_a_dba_can_run_quietly_and_again(
     assert notices == []
     assert len(tables) > 20
     assert set(tables) == {None}
-    assert run("sweep", "--config", file) == 0
-
-
-def test_grants_without_print_sql_are_refused(
-    capsys: pytest.CaptureFixture[str], endpoint: Endpoint
-) -> None:
-    assert run("setup", "--grant-to", "sweeper", "--config", str(endpoint.config_file())) == 2
-
-    assert "give --print-sql too" in capsys.readouterr().err
-    assert _tables(endpoint.dsn) == set()
+    assert whole.run("sweep").code == 0
 
 
 def test_queues_are_created_in_their_own_database(endpoint: Endpoint, queues_dsn: str) -> None:
-    settings = {"queues__default__dsn": queues_dsn, "retry__error_queue": "error"}
-    file = str(endpoint.config_file(**settings))
+    whole = endpoint.having(queues__default__dsn=queues_dsn, retry__error_queue="error")
 
-    assert run("setup", "--config", file) == 0
+    assert whole.run("setup").code == 0
 
     assert _tables(queues_dsn) == {"Sales.Orders", "error"}
     assert _tables(endpoint.dsn) == STORE_TABLES
-    assert run("sweep", "--config", file) == 0
+    assert whole.run("sweep").code == 0
 
 
 def test_printed_setup_says_which_part_is_for_which_database(
-    capsys: pytest.CaptureFixture[str], endpoint: Endpoint, queues_dsn: str
+    endpoint: Endpoint, queues_dsn: str
 ) -> None:
-    file = str(endpoint.config_file(queues__default__dsn=queues_dsn))
-    assert run("setup", "--print-sql", "--config", file) == 0
-    first, of_store, of_queues = re.split(
-        "^-- In the database that .* names:$", capsys.readouterr().out, flags=re.MULTILINE
-    )
+    whole = endpoint.having(queues__default__dsn=queues_dsn)
+    printed = whole.run("setup", "--print-sql").out
+    parts = re.split("^-- In the database that .* names:$", printed, flags=re.MULTILINE)
+    first, of_store, of_queues = parts
 
     for dsn, script in ((endpoint.dsn, of_store), (queues_dsn, of_queues)):
         with psycopg.connect(dsn) as dba:
             dba.execute(script.encode())
 
-    assert first == ""
-    assert _tables(queues_dsn) == {"Sales.Orders"}
-    assert run("sweep", "--config", file) == 0
+    assert (first, _tables(queues_dsn)) == ("", {"Sales.Orders"})
+    assert whole.run("sweep").code == 0
 
 
 @pytest.mark.parametrize(
-    ("overrides", "expected"),
+    ("arguments", "settings", "expected"),
     [
-        ({"store__schema": "absent"}, 'There is no schema "absent"'),
-        ({"retry__error_queue": "absent.error"}, 'There is no schema "absent"'),
-        ({"retry__error_queue": "public."}, "names no table"),
+        ((), {"store__schema": "absent"}, 'There is no schema "absent"'),
+        ((), {"retry__error_queue": "absent.error"}, 'There is no schema "absent"'),
+        ((), {"retry__error_queue": "public."}, "names no table"),
+        (("--grant-to", "sweeper"), {}, "give --print-sql too"),
     ],
 )
 def test_setup_that_cannot_create_is_a_wrong_setting_and_creates_nothing(
-    capsys: pytest.CaptureFixture[str],
-    endpoint: Endpoint,
-    overrides: dict[str, str],
-    expected: str,
+    endpoint: Endpoint, arguments: tuple[str, ...], settings: dict[str, str], expected: str
 ) -> None:
-    assert run("setup", "--config", str(endpoint.config_file(**overrides))) == 2
+    ran = endpoint.run("setup", *arguments, **settings)
 
-    assert expected in capsys.readouterr().err
+    assert (ran.code, expected in ran.err) == (2, True)
     assert _tables(endpoint.dsn) == set()
 
 
 @pytest.mark.parametrize("command", [["setup"], ["setup", "--print-sql"], ["sweep"]])
 def test_error_queue_that_no_route_takes_is_refused_by_setup_as_by_a_sweep(
-    capsys: pytest.CaptureFixture[str], endpoint: Endpoint, command: list[str]
+    endpoint: Endpoint, command: list[str]
 ) -> None:
     if command == ["sweep"]:
         endpoint.set_up()
     before = _tables(endpoint.dsn)
     file = endpoint.config_file(queues__here__schema="public", retry__error_queue="error")
-    route = '[[route]]\ndestination = "Sales.*"\nconnection = "here"\n'
-    file.write_text(file.read_text(encoding="utf-8") + route, encoding="utf-8")
+    add_routes(file, ("Sales.*", "here", "{destination}"))
 
-    assert run(*command, "--config", str(file)) == 2
+    ran = run(*command, "--config", str(file))
 
-    assert capsys.readouterr().err == (
+    assert (ran.code, ran.err) == (
+        2,
         "duesweep: retry.error_queue: No [[route]] takes the destination 'error'; "
-        "add a [[route]] for it\n"
+        "add a [[route]] for it\n",
     )
     assert _tables(endpoint.dsn) == before
 
 
-def test_setup_without_the_right_to_create_says_what_to_grant(
-    capsys: pytest.CaptureFixture[str], endpoint: Endpoint
-) -> None:
+def test_setup_without_the_right_to_create_says_what_to_grant(endpoint: Endpoint) -> None:
     endpoint.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
-    file = str(
-        endpoint.config_file(store__dsn=endpoint.server.role("sweeper", "USAGE ON SCHEMA public"))
-    )
+    dsn = endpoint.server.role("sweeper", "USAGE ON SCHEMA public")
 
-    assert run("setup", "--config", file) == 2
+    ran = endpoint.run("setup", store__dsn=dsn)
 
-    assert 'tables in schema "public"; grant it USAGE and CREATE' in capsys.readouterr().err
+    assert ran.code == 2
+    assert 'tables in schema "public"; grant it USAGE and CREATE' in ran.err
     assert _tables(endpoint.dsn) == set()
 
 
 @pytest.mark.parametrize("setting", ["store__dsn", "queues__default__dsn"])
-def test_setup_of_a_read_only_database_is_a_wrong_setting(
-    capsys: pytest.CaptureFixture[str], endpoint: Endpoint, setting: str
-) -> None:
+def test_setup_of_a_read_only_database_is_a_wrong_setting(endpoint: Endpoint, setting: str) -> None:
     dsn = make_conninfo(endpoint.dsn, options="-c default_transaction_read_only=on")
 
-    assert run("setup", "--config", str(endpoint.config_file(**{setting: dsn}))) == 2
+    ran = endpoint.run("setup", **{setting: dsn})
 
-    assert f"{setting.replace('__', '.')} opens is read-only" in capsys.readouterr().err
+    assert ran.code == 2
+    assert f"{setting.replace('__', '.')} opens is read-only" in ran.err
 
 
 def test_setup_completes_tables_of_an_earlier_version_and_keeps_their_rows(
-    capsys: pytest.CaptureFixture[str], endpoint: Endpoint
+    endpoint: Endpoint,
 ) -> None:
     endpoint.set_up()
     journal, sweeps = endpoint.own_table("journal"), endpoint.own_table("sweeps")
@@ -203,44 +170,34 @@ def test_setup_completes_tables_of_an_earlier_version_and_keeps_their_rows(
     endpoint.execute(
         f"INSERT INTO {journal} (sweep_id, slice, kind) VALUES (gen_random_uuid(), 0, 'slice')"
     )
-    file = str(endpoint.config_file())
 
-    assert run("sweep", "--config", file) == 2
-    assert "run the command `setup`" in capsys.readouterr().err
-    assert run("setup", "--config", file) == 0
-    assert capsys.readouterr().out.splitlines() == [
+    swept, done = endpoint.run("sweep"), endpoint.run("setup")
+
+    assert (swept.code, "run the command `setup`" in swept.err, done.code) == (2, True, 0)
+    assert done.out.splitlines() == [
         f"added the columns that {journal} lacked",
         f"added the columns that {sweeps} lacked",
     ]
-
     assert [row.given for row in endpoint.fetch(f"SELECT given FROM {journal}")] == [None]
     endpoint.execute(f"DELETE FROM {journal}")
-    assert run("sweep", "--config", file) == 0
+    assert endpoint.run("sweep").code == 0
 
 
+@pytest.mark.parametrize("is_there", [False, True])
 def test_queues_with_readable_bodies_take_what_a_sweep_delivers(
-    capsys: pytest.CaptureFixture[str], endpoint: Endpoint
+    endpoint: Endpoint, *, is_there: bool
 ) -> None:
-    file = str(endpoint.config_file(queues__default__readable_body=True))
-    assert run("setup", "--config", file) == 0
-    endpoint.delay(None, body=b"read \xe9 me")
-    capsys.readouterr()
+    """Setup gives them the readable bodies that they lack."""
+    if is_there:
+        endpoint.set_up()
+    readable = endpoint.having(queues__default__readable_body=True)
+    done = readable.run("setup")
+    readable.delay(None, body=b"read \xe9 me")
 
-    assert run("sweep", "--config", file) == 0
+    assert readable.run("sweep").code == 0
 
     (row,) = endpoint.fetch('SELECT bodystring FROM "Sales.Orders"')
     assert row.bodystring == r"read \351 me"
-    assert run("setup", "--config", file) == 0
-    assert "Everything exists already" in capsys.readouterr().out
-
-
-def test_setup_gives_a_queue_that_is_there_the_readable_bodies_that_it_lacks(
-    capsys: pytest.CaptureFixture[str], endpoint: Endpoint
-) -> None:
-    endpoint.set_up()
-    file = str(endpoint.config_file(queues__default__readable_body=True))
-
-    assert run("setup", "--config", file) == 0
-
-    assert capsys.readouterr().out == ('added the columns that "public"."Sales.Orders" lacked\n')
-    assert endpoint.fetch('SELECT bodystring FROM "Sales.Orders"') == []
+    added = 'added the columns that "public"."Sales.Orders" lacked\n'
+    assert (done.code, done.out == added) == (0, is_there)
+    assert "Everything exists already" in readable.run("setup").out

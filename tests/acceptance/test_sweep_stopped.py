@@ -1,6 +1,5 @@
 """A sweep that is stopped before it begins."""
 
-import json
 import os
 import signal
 import threading
@@ -10,11 +9,9 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
-from duesweep.cli.app import main
+from support.commands import run
 from support.endpoint import Endpoint
 from support.waiting import until
-
-Capture = pytest.CaptureFixture[str]
 
 
 @contextmanager
@@ -30,29 +27,26 @@ def signal_during_the_look(endpoint: Endpoint, number: signal.Signals) -> Iterat
         finally:
             holder.rollback()
 
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with psycopg.connect(endpoint.dsn) as holder:
         holder.execute(f"LOCK TABLE {endpoint.delayed}".encode())
         thread = threading.Thread(target=send)
         thread.start()
         yield
         thread.join()
-    signal.signal(signal.SIGINT, before)
 
 
 # 0: all messages are for Spark.
+@pytest.mark.usefixtures("_ctrl_c")
 @pytest.mark.parametrize("spark_from", [0, 50_000])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signal_before_the_sweep_begins_is_a_stop(
-    number: signal.Signals, spark_from: int, endpoint: Endpoint, capsys: Capture
+    number: signal.Signals, spark_from: int, endpoint: Endpoint
 ) -> None:
     endpoint.set_up("Billing").delay()
-    file = str(endpoint.config_file(sweep__spark_from=spark_from))
 
     with signal_during_the_look(endpoint, number):
-        assert main(["sweep", "--gate", "--json", "--config", file]) == 0
+        told = endpoint.document("sweep", "--gate", sweep__spark_from=spark_from)
 
-    told = json.loads(capsys.readouterr().out)
     assert (told["outcome"], told["exit_code"], told["error"]) == ("stopped", 0, None)
     assert (told["sweep_id"], told["dispatched"]) == (None, 0)
     assert len(endpoint.waiting()) == 1
@@ -60,25 +54,18 @@ def test_signal_before_the_sweep_begins_is_a_stop(
 
 @pytest.mark.parametrize(("due_in_seconds", "outcome"), [(-60, "stopped"), (3_600, "idle")])
 def test_time_counts_from_the_start_of_the_command(
-    due_in_seconds: float,
-    outcome: str,
-    endpoint: Endpoint,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: Capture,
+    due_in_seconds: float, outcome: str, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     endpoint.set_up("Billing").delay(due_in_seconds=due_in_seconds)
     # The shell says when it began. Starting Spark takes a while.
     monkeypatch.setenv("DUESWEEP_STARTED", "1000.5")
 
-    file = str(endpoint.config_file())
-    assert main(["sweep", "--json", "--max-seconds", "60", "--config", file]) == 0
-
-    assert json.loads(capsys.readouterr().out)["outcome"] == outcome
+    assert endpoint.document("sweep", "--max-seconds", "60")["outcome"] == outcome
     assert len(endpoint.waiting()) == 1
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "604801", "1.5"])
-def test_time_that_makes_no_sense_is_refused(seconds: str, capsys: Capture) -> None:
-    assert main(["sweep", "--max-seconds", seconds]) == 2
+def test_time_that_makes_no_sense_is_refused(seconds: str) -> None:
+    ran = run("sweep", "--max-seconds", seconds)
 
-    assert "--max-seconds" in capsys.readouterr().err
+    assert (ran.code, "--max-seconds" in ran.err) == (2, True)

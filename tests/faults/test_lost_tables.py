@@ -74,7 +74,7 @@ def test_table_that_lost_its_log_is_named_and_the_way_out_leads_out(
 
     refusal = _refused(engine, context, endpoint).replace("`", "")
     assert f"/{name}; restore the _delta_log" in refusal
-    found = diagnosed(capsys, file, with_spark=True)
+    found = diagnosed(file, with_spark=True)
     nowhere = ("table-exists", '"public"."Nowhere"')
     assert found.to_mend() == {("ledger", str(ledger.root)): "fault", nowhere: "fault"}
     assert "move the data away" in found.of("ledger")["advice"]
@@ -85,7 +85,7 @@ def test_table_that_lost_its_log_is_named_and_the_way_out_leads_out(
 
     (ledger.root / name).rename(endpoint.folder / "away")
     assert run_sweep(context, engine).dispatched == 1
-    assert diagnosed(capsys, file, with_spark=True).to_mend() == {nowhere: "fault"}
+    assert diagnosed(file, with_spark=True).to_mend() == {nowhere: "fault"}
     assert [len(ledger.rows(other)) > 0 for other in TABLES if other != name] == [True] * 3
 
 
@@ -93,12 +93,12 @@ def test_table_that_lost_its_log_is_named_and_the_way_out_leads_out(
 def test_table_that_is_gone_is_not_begun_anew(
     name: str, context: SweepContext, world: World
 ) -> None:
-    engine, endpoint, ledger, capsys = world
+    engine, endpoint, ledger, _ = world
     shutil.rmtree(ledger.root / name)
 
     assert f"has lost the table {name}" in _refused(engine, context, endpoint)
     assert not (ledger.root / name).exists()
-    found = diagnosed(capsys, endpoint.config_file(), with_spark=True)
+    found = diagnosed(endpoint.config_file(), with_spark=True)
     assert f"has lost the table {name}" in found.of("ledger")["found"]
 
 

@@ -19,21 +19,17 @@ from support.spark_submit import run
 
 _ROOT = Path(__file__).parents[2]
 
-Capture = pytest.CaptureFixture[str]
-
 
 @pytest.mark.usefixtures("spark")
-def test_what_is_well_is_0_before_and_after_the_first_sweep(
-    capsys: Capture, endpoint: Endpoint
-) -> None:
+def test_what_is_well_is_0_before_and_after_the_first_sweep(endpoint: Endpoint) -> None:
     endpoint.set_up("Billing")
     endpoint.delay_many(10)
     file = endpoint.config_file()
 
-    before = diagnosed(capsys, file, with_spark=True)
+    before = diagnosed(file, with_spark=True)
     assert not (endpoint.folder / "ledger").exists()
     assert main(["sweep", "--config", str(file)]) == 0
-    after = diagnosed(capsys, file, with_spark=True)
+    after = diagnosed(file, with_spark=True)
 
     assert (before.code, before.to_mend()) == (after.code, after.to_mend()) == (0, {})
     assert before.of("ledger")["found"].startswith("There is no ledger yet")
@@ -44,10 +40,8 @@ def test_what_is_well_is_0_before_and_after_the_first_sweep(
 
 
 @pytest.mark.usefixtures("spark")
-def test_before_setup_the_setup_is_missing_and_not_the_ledger(
-    capsys: Capture, endpoint: Endpoint
-) -> None:
-    found = diagnosed(capsys, endpoint.config_file(), with_spark=True)
+def test_before_setup_the_setup_is_missing_and_not_the_ledger(endpoint: Endpoint) -> None:
+    found = diagnosed(endpoint.config_file(), with_spark=True)
 
     assert found.of("setup")["severity"] == "fault"
     assert found.of("ledger")["severity"] == "skipped"
@@ -55,27 +49,25 @@ def test_before_setup_the_setup_is_missing_and_not_the_ledger(
 
 
 @pytest.mark.usefixtures("spark")
-def test_ledger_that_is_not_the_journals(capsys: Capture, endpoint: Endpoint) -> None:
+def test_ledger_that_is_not_the_journals(endpoint: Endpoint) -> None:
     endpoint.set_up("Billing")
     endpoint.delay()
     assert main(["sweep", "--config", str(endpoint.config_file())]) == 0
     elsewhere = str(endpoint.folder / "elsewhere")
 
-    found = diagnosed(capsys, endpoint.config_file(ledger__root=elsewhere), with_spark=True)
+    found = diagnosed(endpoint.config_file(ledger__root=elsewhere), with_spark=True)
 
     assert (found.code, found.to_mend()) == (3, {("ledger", elsewhere): "fault"})
     assert "setup --rebind" in found.of("ledger")["advice"]
 
 
 @pytest.mark.usefixtures("spark")
-def test_root_that_holds_another_table(
-    capsys: Capture, endpoint: Endpoint, spark: SparkSession
-) -> None:
+def test_root_that_holds_another_table(endpoint: Endpoint, spark: SparkSession) -> None:
     endpoint.set_up()
     root = endpoint.folder / "ledger"
     spark.range(1).write.format("delta").save(str(root / "tombstones"))
 
-    found = diagnosed(capsys, endpoint.config_file(), with_spark=True)
+    found = diagnosed(endpoint.config_file(), with_spark=True)
 
     assert (found.code, found.to_mend()) == (3, {("ledger", str(root)): "fault"})
 

@@ -1,14 +1,11 @@
 """What `duesweep doctor --json` says."""
 
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from duesweep.cli.app import main
+from support.commands import run
 
 _STATEMENT = re.compile(r"(?:CREATE|ALTER|GRANT) .+?(?=; |, while |, in database |$)")
 
@@ -44,12 +41,8 @@ class Diagnosis:
         return found
 
 
-def diagnosed(
-    capsys: pytest.CaptureFixture[str], file: Path, *options: str, with_spark: bool = False
-) -> Diagnosis:
+def diagnosed(file: Path, *options: str, with_spark: bool = False) -> Diagnosis:
     """What the doctor says of a configuration."""
-    capsys.readouterr()
     more = [] if with_spark else ["--no-spark"]
-    code = int(main(["doctor", "--json", "--config", str(file), *more, *options]))
-    output = capsys.readouterr()
-    return Diagnosis(code, json.loads(output.out), output.out + output.err)
+    ran = run("doctor", "--json", "--config", str(file), *more, *options)
+    return Diagnosis(ran.code, ran.document, ran.told)

@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import pytest
 
@@ -15,7 +15,12 @@ from duesweep.config import Config
 from duesweep.core.address import quote_name
 from duesweep.sweep.job import SweepContext
 from duesweep_testing.builders import BODY, ENDPOINT, DelayedRow, delayed_row
+from support import commands
+from support.commands import Ran
 from support.recordings import QueueRow
+
+if TYPE_CHECKING:
+    from support.ledger_reader import LedgerReader
 
 S = TypeVar("S")
 
@@ -27,7 +32,7 @@ ON_BOTH_SERVERS = pytest.mark.parametrize("endpoint", ["postgresql", "sqlserver"
 @dataclass(frozen=True, slots=True)
 class Endpoint(Generic[S]):
     """Its tables are there after `set_up`; `folder` takes its configuration file and its ledger.
-    `kind` is the setting store.kind.
+    `kind` is the setting store.kind, `settings` are others that its configuration has.
     """
 
     server: S
@@ -36,6 +41,7 @@ class Endpoint(Generic[S]):
     kind: str
     name: str = ENDPOINT
     delayed_table: str | None = None
+    settings: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def dsn(self) -> str:
@@ -75,13 +81,17 @@ class Endpoint(Generic[S]):
         """Another endpoint in the same database, and in the same schema unless one is given."""
         return replace(self, name=name, schema=schema or self.schema, delayed_table=delayed)
 
+    def having(self, **settings: object) -> "Endpoint[S]":
+        """The same with more settings, as in `retry__max_attempts=2`."""
+        return replace(self, settings={**self.settings, **settings})
+
     def config_file(self, **overrides: object) -> Path:
         """Its configuration as a file; overrides as in `retry__max_attempts=2`."""
         values = {"store__endpoint": self.name, **self._shared_settings}
         if self.delayed_table is not None:
             values["store__delayed_table"] = self.delayed_table
         file = self.folder / "duesweep.toml"
-        file.write_text(_toml(values | overrides), encoding="utf-8")
+        file.write_text(_toml(values | {**self.settings} | overrides), encoding="utf-8")
         return file
 
     def fleet_file(self, *entries: str, **overrides: object) -> Path:
@@ -93,6 +103,23 @@ class Endpoint(Generic[S]):
         tables = "".join(f"[[endpoint]]\n{entry}\n" for entry in entries)
         file.write_text(_toml(defaults) + tables, encoding="utf-8")
         return file
+
+    def run(self, *arguments: str, **overrides: object) -> Ran:
+        """Run a command with its configuration."""
+        return commands.run(*arguments, "--config", str(self.config_file(**overrides)))
+
+    def document(self, *arguments: str, code: int = 0, **overrides: object) -> Any:
+        """The JSON document of a command that ends with this code."""
+        ran = self.run(*arguments, "--json", **overrides)
+        assert ran.code == code, ran
+        return ran.document
+
+    @property
+    def ledger(self) -> "LedgerReader":
+        """Its ledger, for rows that are read without Spark."""
+        from support.ledger_reader import LedgerReader  # noqa: PLC0415 - loads PySpark
+
+        return LedgerReader(self.folder / "ledger")
 
     def config(self, **overrides: object) -> Config:
         """Its configuration; overrides as in `retry__max_attempts=2`."""
