@@ -18,6 +18,16 @@ root = "/ledger"
 """
 
 
+SQL_SERVER = """
+[store]
+kind = "sqlserver"
+dsn = "Driver=x;Server=db.example,1433;Database=nsb;Uid=sweeper;Pwd=s3cret;Encrypt=yes"
+endpoint = "Sales.Orders"
+[ledger]
+root = "/ledger"
+"""
+
+
 def file_of(text: str = MINIMAL, name: str = "sales.toml") -> Path:
     """A file with this text; its path."""
     path = Path(name).absolute()

@@ -63,10 +63,12 @@ def test_any_bytes_are_a_configuration_or_refused(content: bytes) -> None:
 @example({"queues": [1]})
 @example({"queues": {"": {}}})
 def test_any_values_are_a_configuration_or_refused(content: Mapping[str, Any]) -> None:
-    file = file_of()
+    file, parsed = file_of(), list[str]()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tomllib, "loads", lambda _: content)
+        patch.setattr(tomllib, "loads", lambda text: parsed.append(text) or content)
         _load(file)
+
+    assert parsed == [MINIMAL]
 
 
 @given(st.lists(overrides, max_size=3))

@@ -78,6 +78,17 @@ def test_environment_overrides_the_file_and_the_command_line_overrides_both(
     assert (retry.max_attempts, retry.initial_seconds, retry.max_seconds) == (2, 3, 4)
 
 
+def test_numbers_of_environment_and_command_line_are_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DUESWEEP_SWEEP__BATCH_ROWS", "17")
+    monkeypatch.setenv("DUESWEEP_RETRY", '{"max_attempts": 9, "initial_seconds": "1.5"}')
+
+    config = load(file_of(), ["sweep.slices=3", "retry.max_seconds=2.5"])
+
+    assert (config.sweep.batch_rows, config.sweep.slices) == (17, 3)
+    assert config.retry.max_attempts == 9
+    assert (config.retry.initial_seconds, config.retry.max_seconds) == (1.5, 2.5)
+
+
 def test_one_file_leaves_nothing_to_the_next() -> None:
     load(file_of(MINIMAL + "[sweep]\nslices = 7\n"))
 

@@ -1,19 +1,16 @@
 """Stores of every kind, their queue connections and routes, as they are configured."""
 
+import json
+
 import pytest
 
-from duesweep.config import Config, load, route_notice
-from support.config_files import MINIMAL, file_of, refusal_of
+from duesweep.config import Config, load, mask_secrets, route_notice
+from support.config_files import MINIMAL, SQL_SERVER, file_of
 
 ODBC = "Driver=x;Server=db.example,1433;Database=nsb;Uid=sweeper;Pwd=s3cret;Encrypt=yes"
-SQL_SERVER = f"""
-[store]
-kind = "sqlserver"
-dsn = "{ODBC}"
-endpoint = "Sales.Orders"
-[ledger]
-root = "/ledger"
-"""
+URL = "amqps://sweeper:s3cret@mq.example:5671/sales"
+OTHER = "amqps://sweeper:0ther@mq2.example:5671/sales"
+RABBITMQ = f'{MINIMAL}\n[queues.default]\nkind = "rabbitmq"\n'
 ROUTED = f"""{SQL_SERVER}
 [queues.main]
 kind = "sqlserver"
@@ -64,61 +61,52 @@ def test_secrets_of_sql_server_are_masked() -> None:
     assert "0ther" not in shown
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        (["store.writer_time_zone=UTC"], "store.writer_time_zone has no effect on a store of kind"),
-        (["store.number_of_retries=1"], "store.number_of_retries has no effect"),
-        (["store.kind=msmq", "retry.max_attempts=5"], "set store.number_of_retries"),
-        (["sweep.batch_rows=1001"], "set it to at most 1000"),
-        (["store.kind=msmq", "sweep.batch_rows=10000"], "sweep.batch_rows is 10000"),
-        (["queues.main.kind=sqlserver"], "queues.main is not used; rename it to queues.default"),
-        (["queues.default.kind=oracle"], "queues.default.kind is wrong"),
-        (["store.transaction_mode=always"], "store.transaction_mode is wrong"),
-    ],
-)
-def test_setting_that_cannot_be_meant_is_refused(settings: list[str], words: str) -> None:
-    assert words in refusal_of(SQL_SERVER, *settings)
+def test_urls_come_from_the_environment_alone_or_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    for given, urls in ((URL, (URL,)), (json.dumps([URL, OTHER]), (URL, OTHER))):
+        monkeypatch.setenv("DUESWEEP_QUEUES__DEFAULT__URL", given)
+
+        assert load(file_of(RABBITMQ)).queues["default"].urls == urls
+
+
+def test_variable_is_for_the_connection_however_the_file_writes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DUESWEEP_QUEUES__EAST__URL", "amqp://east")
+    text = '[queues.East]\nkind = "rabbitmq"\n[[route]]\ndestination = "*"\nconnection = "East"\n'
+
+    assert load(file_of(MINIMAL + text)).queues["East"].urls == ("amqp://east",)
 
 
 @pytest.mark.parametrize(
-    ("more", "words"),
-    [
-        ('[[route]]\ndestination = "*"\nconnection = "mian"\n', "did you mean main?"),
-        ('[[route]]\ndestination = "*"\nconnection = "x"\n', "add a section [queues.x]"),
-        (
-            '[queues.spare]\nkind = "sqlserver"\n',
-            "queues.spare is not used; name it in a [[route]]",
-        ),
-        (
-            '[[route]]\nconnection = "main"\n',
-            "destination of [[route]] 3 is not set; give it in the configuration file",
-        ),
-        (
-            '[[route]]\ndestination = "*"\nconnection = "main"\nqueue = "{que}"\n',
-            "queue of [[route]] 3 is wrong: unknown placeholder {que}; use {queue}, {machine}",
-        ),
-        (
-            '[[route]]\ndestination = "*"\nconnection = "main"\nqeue = "x"\n',
-            "did you mean route.queue?",
-        ),
-    ],
+    ("written", "urls"), [(f'"{URL}"', (URL,)), (f'["{OTHER}", "{URL}"]', (OTHER, URL))]
 )
-def test_route_that_leads_nowhere_is_refused(more: str, words: str) -> None:
-    refusal = refusal_of(ROUTED + more)
+def test_file_gives_one_url_or_several_in_their_order_and_they_are_masked(
+    written: str, urls: tuple[str, ...]
+) -> None:
+    management = f'management_url = "{OTHER}"\n'
+    config = load(file_of(f"{RABBITMQ}url = {written}\n{management}"))
 
-    assert words in refusal
-    assert "DUESWEEP_ROUTE" not in refusal
+    shown = json.dumps(mask_secrets(config)) + repr(config) + str(config) + config.model_dump_json()
+
+    assert config.queues["default"].urls == urls
+    for secret in ("s3cret", "0ther", "mq.example"):
+        assert secret not in shown
 
 
-def test_jdbc_url_means_nothing_to_postgresql() -> None:
-    assert "store.jdbc_url has no effect" in refusal_of(MINIMAL, "store.jdbc_url=jdbc:x")
+def test_everything_but_the_url_of_a_broker_has_a_default() -> None:
+    given = [f"queues.default.url={URL}", "sweep.look_ahead_seconds=60"]
+    config = load(file_of(RABBITMQ), given)
+
+    (queue,) = config.queues.values()
+    assert (queue.topology, queue.max_in_flight) == ("conventional", 2000)
+    assert (queue.ca_file, queue.client_certificate, queue.client_key) == (None, None, None)
+    assert queue.management_url is None
+    assert config.sweep.look_ahead_seconds == 60
 
 
 def test_options_are_a_custom_stores_own() -> None:
     options = '[store.options]\nfolder = "/data"\n'
 
-    assert "store.options has no effect" in refusal_of(MINIMAL + options)
     kinds = ["store.kind=a.b:C", "queues.default.kind=postgresql"]
     custom = load(file_of(MINIMAL + options), kinds)
     assert custom.store.options == {"folder": "/data"}
@@ -154,11 +142,6 @@ def test_nobody_else_is_told_how_addresses_are_read() -> None:
     assert route_notice(load(file_of(MINIMAL))) is None
     assert route_notice(load(file_of(SQL_SERVER))) is None
     assert route_notice(load(file_of(ROUTED), ["store.kind=msmq"])) is None
-
-
-@pytest.mark.parametrize("kind", ["oracle", "a.b", "a.b:", ":C", "a b:C", "a:b:c"])
-def test_kind_that_is_no_store_is_refused(kind: str) -> None:
-    assert "store.kind is wrong" in refusal_of(MINIMAL, f"store.kind={kind}")
 
 
 def test_msmq_counts_its_own_retries() -> None:
