@@ -16,6 +16,7 @@ from pyspark.errors import AnalysisException
 from duesweep.cli import app, documents
 from duesweep.drivers.spark import is_conflict, is_transient, map_spark_errors, sentence
 from duesweep.errors import ConfigError, SparkError, StoreError
+from support.commands import Ran, run
 
 Meet = Callable[[Callable[[], object]], None]
 Capture = pytest.CaptureFixture[str]
@@ -37,11 +38,7 @@ Caused by: org.apache.hadoop.fs.FSError: java.io.IOException: No space left on d
         (AnalysisException("PUT: Status Code: 503; slow"), "PUT: Status Code: 503; slow", True),
         (AnalysisException("PUT: Status Code: 403; no"), "PUT: Status Code: 403; no", False),
         (AnalysisException("no such column\n at x"), "no such column", False),
-        (
-            AnalysisException("Job 0 cancelled because SparkContext was shut down"),
-            "shut down",
-            True,
-        ),
+        (AnalysisException("Job cancelled: SparkContext was shut down"), "shut down", True),
         (AnalysisException("Cannot call methods on a stopped SparkContext."), "shut down", True),
         (Py4JNetworkError("Answer from Java side is empty"), "JVM has ended", True),
         (ConnectionRefusedError(111, "Connection refused"), "JVM has ended", True),
@@ -84,41 +81,35 @@ def meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Meet:
 
 
 @pytest.mark.parametrize(
-    ("raised", "expected"),
+    ("raised", "code", "says"),
     [
-        (ConfigError("wrong"), (2, "wrong")),
-        (StoreError("away", transient=True), (4, "away")),
-        (SparkError("ended", transient=True), (4, "ended")),
-        (KeyboardInterrupt(), (130, "interrupted")),
+        (ConfigError("wrong"), 2, "wrong"),
+        (StoreError("away", transient=True), 4, "away"),
+        (SparkError("ended", transient=True), 4, "ended"),
+        (KeyboardInterrupt(), 130, "interrupted"),
     ],
 )
 @pytest.mark.parametrize("arguments", [["sweep", "--json"], ["sweep", "--gate", "--json"]])
 def test_command_that_fails_prints_one_document_and_one_sentence(
-    raised: BaseException,
-    expected: tuple[int, str],
-    arguments: list[str],
-    capsys: Capture,
-    meet: Meet,
+    raised: BaseException, code: int, says: str, arguments: list[str], meet: Meet
 ) -> None:
     meet(_raising(raised))
 
-    assert app.main(arguments) == expected[0]
+    ran = run(*arguments)
 
-    output = capsys.readouterr()
-    (said,) = output.err.splitlines()
-    (told,) = map(json.loads, output.out.splitlines())
-    assert expected[1] in said
-    assert (told["exit_code"], expected[1] in told["error"]) == (expected[0], True)
+    (said,), (told,) = ran.err.splitlines(), map(json.loads, ran.out.splitlines())
+    assert (ran.code, told["exit_code"]) == (code, code)
+    assert says in said
+    assert says in told["error"]
     assert (told["outcome"], told["dispatched"]) == ("error", None)
     assert told.keys() == documents.idle_document("x").keys()
 
 
-def test_option_that_is_not_known_is_a_document_too(capsys: Capture) -> None:
-    assert app.main(["sweep", "--json", "--fast"]) == 2
+def test_option_that_is_not_known_is_a_document_too() -> None:
+    ran = run("sweep", "--json", "--fast")
 
-    told = capsys.readouterr().out.splitlines()
-    assert len(told) == 1
-    assert "--fast" in json.loads(told[0])["error"]
+    (line,) = ran.out.splitlines()
+    assert (ran.code, "--fast" in json.loads(line)["error"]) == (2, True)
 
 
 def test_unforeseen_error_is_a_document_and_keeps_its_stack(capsys: Capture, meet: Meet) -> None:
@@ -131,27 +122,22 @@ def test_unforeseen_error_is_a_document_and_keeps_its_stack(capsys: Capture, mee
     assert (told["exit_code"], told["error"]) == (1, "KeyError: 'x'")
 
 
-def test_without_json_nothing_is_on_stdout(capsys: Capture, meet: Meet) -> None:
+def test_without_json_nothing_is_on_stdout(meet: Meet) -> None:
     meet(_raising(ConfigError("wrong")))
 
-    assert app.main(["sweep"]) == 2
-    assert capsys.readouterr() == ("", "duesweep: wrong\n")
+    assert run("sweep") == Ran(2, "", "duesweep: wrong\n")
 
 
 @pytest.mark.parametrize("arguments", [[], ["queue"], ["rabbitmq"]])
-def test_without_a_command_the_help_is_printed_as_it_is(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert app.main(arguments) == 2
-    output = capsys.readouterr()
-    assert (output.out, output.err.splitlines()[0].split("[")[0]) == (
-        "",
-        " ".join(["Usage: duesweep", *arguments, ""]),
-    )
-    assert "see --help" not in output.err
+def test_without_a_command_the_help_is_printed_as_it_is(arguments: list[str]) -> None:
+    ran = run(*arguments)
+
+    usage = ran.err.splitlines()[0].split("[")[0]
+    assert (ran.code, ran.out, usage) == (2, "", " ".join(["Usage: duesweep", *arguments, ""]))
+    assert "see --help" not in ran.err
 
 
-def test_sigterm_is_a_sentence_and_4(capsys: Capture, meet: Meet) -> None:
+def test_sigterm_is_a_sentence_and_4(meet: Meet) -> None:
     def end() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         signal.pause()
@@ -160,11 +146,10 @@ def test_sigterm_is_a_sentence_and_4(capsys: Capture, meet: Meet) -> None:
     meet(end)
 
     # A sweep would finish its batches first.
-    assert app.main(["list", "--json"]) == 4
+    ran = run("list", "--json")
 
-    output = capsys.readouterr()
-    assert output.err == "duesweep: terminated; nothing was changed\n"
-    assert json.loads(output.out)["exit_code"] == 4
+    assert (ran.code, ran.document["exit_code"]) == (4, 4)
+    assert ran.err == "duesweep: terminated; nothing was changed\n"
     assert signal.getsignal(signal.SIGTERM) == before
 
 

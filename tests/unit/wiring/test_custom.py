@@ -1,13 +1,13 @@
 """Stores that users bring: how they are made, and what is said where they cannot be."""
 
 import inspect
+import re
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
 from duesweep import wiring
-from duesweep.cli.app import main
 from duesweep.config import Config, load
 from duesweep.core.address import TableName
 from duesweep.errors import ConfigError
@@ -15,6 +15,7 @@ from duesweep.stores.postgresql.setup import PostgreSqlSetup
 from duesweep.wiring import operations
 from duesweep.wiring.installing import CustomStoreStep
 from support.acme_stores import AcmeStore
+from support.commands import run
 
 DSN = "postgresql://sweeper:s3cret@db.example:5432/sales"
 DSN_WITHOUT_PASSWORD = DSN.replace(":s3cret", "")
@@ -64,37 +65,52 @@ def test_example_in_the_documentation_is_this_store() -> None:
     assert dedent(inspect.getsource(AcmeStore)) in text
 
 
-def test_schema_of_a_custom_store_is_its_queues_too() -> None:
-    transport = operations.transport(_config(store__schema="my schema"))
-
-    assert transport.addresses.parse("Billing") == TableName("my schema", "Billing")
-    assert operations.transport(_config()).addresses.parse("x") == TableName("public", "x")
+OF_SQL_SERVER = {"store__kind": "sqlserver", "store__dsn": "Server=h;Database=d"}
 
 
-def test_schema_of_a_connection_overrides_the_stores() -> None:
-    config = _config(store__schema="my schema", queues__default__schema="other")
+@pytest.mark.parametrize(
+    ("settings", "schema"),
+    [
+        ({}, "public"),
+        ({"store__schema": "my schema"}, "my schema"),
+        ({"store__schema": "my schema", "queues__default__schema": "other"}, "other"),
+        ({**OF_SQL_SERVER, "store__schema": "sales", "queues__default__dsn": DSN}, "public"),
+    ],
+    ids=["default", "of the store", "of the connection", "of a store of another dialect"],
+)
+def test_queues_of_a_custom_store_are_in_its_schema(settings: dict[str, str], schema: str) -> None:
+    transport = operations.transport(_config(**settings))
 
-    assert operations.transport(config).addresses.parse("x") == TableName("other", "x")
+    assert transport.addresses.parse("x") == TableName(schema, "x")
 
 
-def test_schema_of_a_store_of_another_dialect_is_not_the_queues() -> None:
-    config = _config(
-        store__kind="sqlserver",
-        store__dsn="Server=h;Database=d",
-        store__schema="sales",
-        queues__default__dsn=DSN,
-    )
-
-    assert operations.transport(config).addresses.parse("x") == TableName("public", "x")
+MODULE = "support.acme_stores"
+ABSENT = "store.kind is '{kind}', which cannot be imported"
+CANNOT = "{kind} cannot be made from a StoreSettings"
 
 
-@pytest.mark.parametrize("kind", ["acme.absent:Store", "acme_stores_absent:Store"])
-def test_module_that_is_missing_is_named(kind: str) -> None:
-    refusal = str(_refused(store__kind=kind))
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        ("acme.absent:Store", (ABSENT, "ModuleNotFoundError of acme", "PYTHONPATH")),
+        ("acme_stores_absent:Store", (ABSENT, "ModuleNotFoundError of acme_stores_absent")),
+        (f"{MODULE}:Store", (f"{MODULE} has no Store",)),
+        (f"{MODULE}:RaisingStore", (CANNOT, "it raises builtins.RuntimeError;")),
+        (f"{MODULE}:LazilyRaisingStore", (CANNOT, "it raises builtins.KeyError;")),
+        (f"{MODULE}:StoreOfNothing", (CANNOT, "it raises builtins.TypeError;")),
+        (f"{MODULE}:HalfAStore", ("is not a store: it lacks open_messages;",)),
+    ],
+)
+def test_store_that_cannot_be_made_is_named_and_its_words_are_not_repeated(
+    kind: str, says: tuple[str, ...]
+) -> None:
+    refusal = _refused(store__kind=kind)
 
-    assert f"store.kind is '{kind}', which cannot be imported" in refusal
-    assert f"ModuleNotFoundError of {kind.partition(':')[0].partition('.')[0]}" in refusal
-    assert "PYTHONPATH" in refusal
+    for words in says:
+        assert words.format(kind=kind) in str(refusal)
+    assert "s3cret" not in str(refusal)
+    if CANNOT in says:
+        assert type(refusal.__cause__).__name__ in says[1]
 
 
 def test_module_that_raises_is_named_and_its_words_are_not_repeated(
@@ -110,59 +126,20 @@ def test_module_that_raises_is_named_and_its_words_are_not_repeated(
     assert isinstance(refusal.__cause__, ValueError)
 
 
-def test_class_that_is_missing_is_named() -> None:
-    assert "support.acme_stores has no Store" in str(
-        _refused(store__kind="support.acme_stores:Store")
-    )
-
-
-@pytest.mark.parametrize(
-    ("name", "error"),
-    [
-        ("RaisingStore", "RuntimeError"),
-        ("LazilyRaisingStore", "KeyError"),
-        ("StoreOfNothing", "TypeError"),
-    ],
-)
-def test_class_that_raises_is_named_and_its_words_are_not_repeated(name: str, error: str) -> None:
-    refusal = _refused(store__kind=f"support.acme_stores:{name}")
-
-    assert f"support.acme_stores:{name} cannot be made from a StoreSettings" in str(refusal)
-    assert f"it raises builtins.{error};" in str(refusal)
-    assert "s3cret" not in str(refusal)
-    assert type(refusal.__cause__).__name__ == error
-
-
-def test_methods_that_are_missing_are_named() -> None:
-    lacks = str(_refused(store__kind="support.acme_stores:HalfAStore"))
-
-    assert "is not a store: it lacks open_messages;" in lacks
-
-
 def _on_command_line(settings: list[str]) -> list[str]:
     """The settings as options, which take no passwords."""
     given = [setting.replace(DSN, DSN_WITHOUT_PASSWORD) for setting in settings]
     return [part for setting in given for part in ("--set", setting)]
 
 
-def test_store_without_a_kind_for_its_queues_is_refused_with_one_sentence(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_store_without_a_kind_for_its_queues_is_refused_with_one_sentence() -> None:
     settings = [s for s in _settings() if not s.startswith("queues")]
-    given = _on_command_line(settings)
+    refused = "queues.default.kind is not set, and a store of kind support.acme_"
 
-    assert main(["sweep", *given]) == 2
+    (said,) = run("sweep", *_on_command_line(settings)).err.splitlines()
 
-    said = capsys.readouterr().err
-    refused = "duesweep: queues.default.kind is not set, and a store of kind support.acme_"
-    assert said.startswith(refused)
-    assert said.count("\n") == 1
-
-
-def test_section_of_queues_without_a_kind_is_refused_too() -> None:
-    settings = [s for s in _settings() if not s.startswith("queues")]
-
-    with pytest.raises(ConfigError, match=r"queues\.default\.kind is not set, and a store of kind"):
+    assert said.startswith(f"duesweep: {refused}")
+    with pytest.raises(ConfigError, match=re.escape(refused)):
         load(None, [*settings, f"queues.default.dsn={DSN}"])
 
 
@@ -206,17 +183,12 @@ def test_store_sets_itself_up_and_queues_beside_it_are_created() -> None:
     assert 'CREATE TABLE IF NOT EXISTS "public"."error"' in installer.script()
 
 
-def test_store_that_creates_nothing_is_said_to_need_what_it_needs(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    settings = _settings(
-        store__kind="support.acme_stores:StrangeStore",
-        queues__default__dsn="postgresql://other/q",
-    )
+def test_store_that_creates_nothing_is_said_to_need_what_it_needs() -> None:
+    strange = {"store__kind": f"{MODULE}:StrangeStore", "queues__default__dsn": "postgresql://o/q"}
 
-    assert main(["setup", "--print-sql", *_on_command_line(settings)]) == 0
+    ran = run("setup", "--print-sql", *_on_command_line(_settings(**strange)))
 
-    assert "-- StrangeStore expects its tables to exist." in capsys.readouterr().out
+    assert (ran.code, "-- StrangeStore expects its tables to exist." in ran.out) == (0, True)
 
 
 def test_rebind_is_refused_before_anything_is_created(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,11 +201,8 @@ def test_rebind_is_refused_before_anything_is_created(monkeypatch: pytest.Monkey
     assert asked == []
 
 
-def test_nothing_is_sent_later_through_a_custom_store(capsys: pytest.CaptureFixture[str]) -> None:
-    given = _on_command_line(_settings())
+def test_nothing_is_sent_later_through_a_custom_store() -> None:
+    ran = run("queue", "send", "Billing", "--delay", "1s", *_on_command_line(_settings()))
 
-    assert main(["queue", "send", "Billing", "--delay", "1s", *given]) == 2
-
-    assert "the store is of kind support.acme_stores:AcmeStore; send it without a delay" in (
-        capsys.readouterr().err
-    )
+    told = f"the store is of kind {MODULE}:AcmeStore; send it without a delay"
+    assert (ran.code, told in ran.err) == (2, True)

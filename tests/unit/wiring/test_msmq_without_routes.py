@@ -7,10 +7,11 @@ import pytest
 from duesweep.api.look import Look
 from duesweep.checks.finding import Check, Severity
 from duesweep.cli import sweep
-from duesweep.cli.app import main
+from duesweep.cli.sweep import WORK_FOR_SPARK
 from duesweep.config import load
 from duesweep.errors import Problem
 from duesweep.wiring.examining import examination
+from support.commands import run
 
 SETTINGS = [
     "store.kind=msmq",
@@ -21,11 +22,10 @@ SETTINGS = [
 ROUTE = '[[route]]\ndestination = "*"\nconnection = "main"\n[queues.main]\nkind = "sqlserver"\n'
 
 
-def _given() -> list[str]:
-    return [part for setting in SETTINGS for part in ("--set", setting)]
+GIVEN = [part for setting in SETTINGS for part in ("--set", setting)]
 
 
-def test_doctor_finds_a_fault() -> None:
+def test_doctor_finds_a_fault_and_none_where_there_is_a_route() -> None:
     (finding,) = examination(load(None, SETTINGS)).routes
 
     assert (finding.check, finding.severity) == (Check.ROUTE, Severity.FAULT)
@@ -34,45 +34,30 @@ def test_doctor_finds_a_fault() -> None:
         "HOST-2 of the store's own server"
     )
     assert finding.advice == "Add a [[route]] that says which queue it is"
-
-
-def test_doctor_finds_none_where_there_is_a_route() -> None:
     Path("routed.toml").write_text(ROUTE)
-
     assert examination(load(Path("routed.toml"), SETTINGS)).routes == []
 
 
-def test_every_sweep_says_so_in_one_sentence(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("gate", "code", "said"), [([], 0, 2), (["--gate"], WORK_FOR_SPARK, 0)])
+def test_every_sweep_says_so_in_one_sentence_and_the_gate_leaves_it_to_the_sweep(
+    monkeypatch: pytest.MonkeyPatch, gate: list[str], code: int, said: int
 ) -> None:
-    monkeypatch.setattr(
-        sweep,
-        "look_at",
-        lambda *_: Look(
-            has_work=False, needs_spark=False, notices=[Problem("the store's own notice")]
-        ),
-    )
+    notices = [] if gate else [Problem("the store's own notice")]
+    look = Look(has_work=bool(gate), needs_spark=bool(gate), notices=notices)
+    monkeypatch.setattr(sweep, "look_at", lambda *_: look)
 
-    assert main(["sweep", *_given()]) == 0
+    ran = run("sweep", *gate, *GIVEN)
 
-    first, second = capsys.readouterr().err.splitlines()
-    assert first.startswith("duesweep: Without a [[route]], MSMQ's address Billing@HOST-2 is read")
-    assert second == "duesweep: the store's own notice"
-
-
-def test_gate_leaves_the_sentence_to_the_sweep_that_follows(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(
-        sweep, "look_at", lambda *_: Look(has_work=True, needs_spark=True, notices=[])
-    )
-
-    assert main(["sweep", "--gate", *_given()]) == sweep.WORK_FOR_SPARK
-
-    assert capsys.readouterr().err == ""
+    lines = ran.err.splitlines()
+    assert (ran.code, len(lines)) == (code, said)
+    if lines:
+        without = "duesweep: Without a [[route]], MSMQ's address Billing@HOST-2 is read"
+        assert lines[0].startswith(without)
+        assert lines[1] == "duesweep: the store's own notice"
 
 
-def test_nothing_is_sent_later_by_the_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["queue", "send", "Billing", "--delay", "1s", *_given()]) == 2
+def test_nothing_is_sent_later_by_the_command() -> None:
+    ran = run("queue", "send", "Billing", "--delay", "1s", *GIVEN)
 
-    assert "the store is of kind msmq; send it without a delay" in capsys.readouterr().err
+    told = "the store is of kind msmq; send it without a delay"
+    assert (ran.code, told in ran.err) == (2, True)

@@ -1,16 +1,17 @@
 """Timeouts of SQL persistence as they are configured: which server, which table, which settings."""
 
+import re
 from typing import Any
 
 import pytest
 
 from duesweep import wiring
-from duesweep.cli.app import main
 from duesweep.config import Config, load
 from duesweep.core.address import SqlServerTable, TableName
 from duesweep.errors import ConfigError
 from duesweep.wiring.examining import examination
 from duesweep.wiring.installing import installer
+from support.commands import run
 
 POSTGRESQL = "postgresql://sweeper:s3cret@db.example:5432/sales"
 SQL_SERVER = "Server=db.example,1433;Database=sales;Uid=sweeper;Pwd=s3cret"
@@ -111,34 +112,30 @@ def test_endpoints_own_queue_is_neither_created_nor_asked_for(dsn: str) -> None:
 @pytest.mark.parametrize(
     ("dsn", "settings", "words"),
     [
-        (POSTGRESQL, {"store__writer_time_zone": "UTC"}, "store.writer_time_zone has no effect"),
-        (SQL_SERVER, {"store__writer_time_zone": "UTC"}, "store.writer_time_zone has no effect"),
-        (SQL_SERVER, {"store__number_of_retries": "1"}, "store.number_of_retries has no effect"),
-        (
-            POSTGRESQL,
-            {"store__jdbc_url": "jdbc:x"},
-            "store.jdbc_url has no effect on a store of kind sql-persistence in PostgreSQL",
+        *(
+            (dsn, {"store__writer_time_zone": "UTC"}, "store.writer_time_zone has no effect")
+            for dsn in (POSTGRESQL, SQL_SERVER)
         ),
+        (SQL_SERVER, {"store__number_of_retries": "1"}, "store.number_of_retries has no effect"),
         (SQL_SERVER, {"sweep__batch_rows": "1001"}, "set it to at most 1000"),
         (
-            POSTGRESQL,
-            {"store__kind": "postgresql", "store__table_prefix": "Old."},
-            "store.table_prefix has no effect on a store of kind postgresql",
+            *(POSTGRESQL, {"store__jdbc_url": "jdbc:x"}),
+            "store.jdbc_url has no effect on a store of kind sql-persistence in PostgreSQL",
         ),
-        (
-            SQL_SERVER,
-            {"store__kind": "msmq", "store__table_prefix": "Old."},
-            "store.table_prefix has no effect on a store of kind msmq",
+        *(
+            (
+                *(dsn, {"store__kind": kind, "store__table_prefix": "Old."}),
+                f"store.table_prefix has no effect on a store of kind {kind}",
+            )
+            for dsn, kind in ((POSTGRESQL, "postgresql"), (SQL_SERVER, "msmq"))
         ),
     ],
 )
 def test_setting_that_cannot_be_meant_is_refused(
     dsn: str, settings: dict[str, str], words: str
 ) -> None:
-    with pytest.raises(ConfigError) as refusal:
+    with pytest.raises(ConfigError, match=re.escape(words)):
         _config(dsn, **settings)
-
-    assert words in str(refusal.value)
 
 
 def test_settings_that_mean_something_are_taken() -> None:
@@ -159,10 +156,10 @@ def test_queues_of_the_other_server_need_a_dsn(dsn: str, kind: str, words: str) 
         wiring.sweep_context(_config(dsn, queues__default__kind=kind))
 
 
-def test_nothing_is_sent_later_by_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_sent_later_by_the_command() -> None:
     settings = [setting.replace(":s3cret", "") for setting in _settings()]
     given = [part for setting in settings for part in ("--set", setting)]
 
-    assert main(["queue", "send", "Billing", "--delay", "1s", *given]) == 2
+    ran = run("queue", "send", "Billing", "--delay", "1s", *given)
 
-    assert "the store is of kind sql-persistence" in capsys.readouterr().err
+    assert (ran.code, "the store is of kind sql-persistence" in ran.err) == (2, True)
