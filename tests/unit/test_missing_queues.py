@@ -1,4 +1,7 @@
-"""What is refused before a sweep claims anything, with queues in memory."""
+"""What is refused before a sweep claims anything, with queues in memory.
+
+What the gate makes of it is in tests/acceptance/test_missing_queues_gate.py.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +15,7 @@ from duesweep.core.routing import Route
 from duesweep.errors import (
     ConfigError,
     DestinationError,
+    DuesweepError,
     QueueNotFoundError,
     StoreError,
     UnreadableAddressError,
@@ -58,17 +62,26 @@ class _Unreachable(MemoryQueue):
         yield
 
 
-class _ClosedSession(MemoryQueueSession):
-    def resolve(self, address: str | None) -> str:
-        raise DestinationError(f"{address} is closed to the sweeper's user")
+class _Refusing(MemoryQueue):
+    """Its sessions resolve no address."""
 
-
-class _Closed(MemoryQueue):
-    """Shows this role no queue."""
+    def __init__(self, error: DuesweepError) -> None:
+        super().__init__(own_transaction=True)
+        self.error = error
 
     @contextmanager
     def open(self, store: TaskSession) -> Iterator[MemoryQueueSession]:  # noqa: ARG002 - as above
-        yield _ClosedSession(self, None)
+        session = MemoryQueueSession(self, None)
+        session.resolve = self._refuse  # type: ignore[method-assign]
+        yield session
+
+    def _refuse(self, _: str | None) -> str:
+        raise self.error
+
+
+CLOSED = _Refusing(DestinationError("It is closed to the sweeper's user"))
+POISON = _Refusing(UnreadableAddressError("It is no address"))
+UNREACHED = _Unreachable(own_transaction=True)
 
 
 def _routed(near: MemoryQueue | None = None, far: MemoryQueue | None = None) -> RoutedQueue:
@@ -107,10 +120,6 @@ def test_of_many_destinations_some_are_named() -> None:
     assert "Q2@HOST-1 goes to Q2 (There is no queue Q2) and 6 more. Nothing" in text
 
 
-def test_without_routes_the_connection_is_the_default_one() -> None:
-    assert "queues.default has none" in _refusal(MemoryQueue("Billing"), _Session(["Biling"]))
-
-
 def test_all_connections_that_have_none_are_named() -> None:
     text = _refusal(_routed(), _Session(["A@HOST-1", "B@HOST-2"]))
 
@@ -119,35 +128,39 @@ def test_all_connections_that_have_none_are_named() -> None:
     assert "correct [[route]] or [queues.far] and [queues.near]" in text
 
 
-def test_one_queue_that_is_there_is_enough_for_its_connection() -> None:
-    session = _Session(["A@HOST-1", "B@HOST-1", "Shipping@HOST-1"])
-
-    assert _refusal(_routed(), session) is None
-
-    assert not session.asked_all, "all messages were read without need"
-
-
-def test_one_queue_that_is_there_is_not_enough_for_another_connection() -> None:
-    text = _refusal(_routed(), _Session(["Billing@HOST-1", "Shipping@HOST-2"]))
-
-    assert text.startswith("queues.far has none of the queues that its messages go to: Shipping")
-    assert "near" not in text
-
-
-def test_queue_of_messages_that_wait_is_enough() -> None:
-    assert _refusal(_routed(), _Session(["Gone@HOST-1"], waiting=["Billing@HOST-1"])) is None
-
-
-def test_what_only_waits_holds_up_nobody() -> None:
-    assert _refusal(_routed(), _Session(["Billing@HOST-1"], waiting=["Gone@HOST-2"])) is None
+REFUSED = {
+    "without routes": (MemoryQueue("Billing"), ["Biling"], "queues.default has none"),
+    "one out of reach is no excuse for another": (
+        _routed(far=UNREACHED), ["Billing@HOST-2", "Biling@HOST-1"], "queues.near has none"),
+    "no route": (
+        _routed(), ["Billing@FAR", "Shipping@FAR"],
+        "No [[route]] takes any of the messages' destinations: Billing@FAR, Shipping@FAR. "
+        "Nothing was claimed; add a [[route]] that takes them"),
+}  # fmt: skip
+MAY_BEGIN = {
+    "one that is there is enough": (_routed(), ["A@HOST-1", "B@HOST-1", "Shipping@HOST-1"], []),
+    "what only waits holds up nobody": (_routed(), ["Billing@HOST-1"], ["Gone@HOST-2"]),
+    "nothing is due": (_routed(), [], ["Gone@HOST-1"]),
+    "a connection is down": (_routed(far=UNREACHED), ["Billing@HOST-2", "Billing@HOST-1"], []),
+    "a connection is shut": (_routed(far=CLOSED), ["Billing@HOST-2", "Billing@HOST-1"], []),
+    "no route for one of them": (_routed(), ["Billing@FAR", "Billing@HOST-1"], []),
+    "no route for what is due": (_routed(), ["Billing@FAR"], ["Billing@HOST-1"]),
+}
 
 
-def test_nothing_due_is_refused_never() -> None:
-    session = _Session([], waiting=["Gone@HOST-1"])
+@pytest.mark.parametrize(("queue", "due", "begins"), REFUSED.values(), ids=REFUSED)
+def test_connection_without_any_of_its_queues_is_refused(
+    queue: Queue, due: list[str], begins: str
+) -> None:
+    assert str(_refusal(queue, _Session(due))).startswith(begins)
 
-    assert _refusal(_routed(), session) is None
 
-    assert not session.asked_all
+@pytest.mark.parametrize(("queue", "due", "waiting"), MAY_BEGIN.values(), ids=MAY_BEGIN)
+def test_sweep_may_begin(queue: Queue, due: list[str], waiting: list[str]) -> None:
+    session = _Session(due, waiting)
+
+    assert _refusal(queue, session) is None
+    assert session.asked_all == (due == ["Billing@FAR"]), "all messages were read without need"
 
 
 def test_what_waits_is_refused_where_somebody_asks_for_all() -> None:
@@ -156,52 +169,9 @@ def test_what_waits_is_refused_where_somebody_asks_for_all() -> None:
     assert "queues.near has none" in _refusal(_routed(), session, is_of_due=False)
 
 
-@pytest.mark.parametrize(
-    "far", [_Unreachable(own_transaction=True), _Closed(own_transaction=True)], ids=["down", "shut"]
-)
-def test_connection_that_cannot_be_asked_is_not_refused(far: MemoryQueue) -> None:
-    assert _refusal(_routed(far=far), _Session(["Billing@HOST-2", "Billing@HOST-1"])) is None
-
-
-def test_connection_out_of_reach_is_no_excuse_for_another() -> None:
-    session = _Session(["Billing@HOST-2", "Biling@HOST-1"])
-
-    text = _refusal(_routed(far=_Unreachable(own_transaction=True)), session)
-
-    assert text.startswith("queues.near has none")
-
-
-def test_destinations_that_no_route_takes_are_refused_where_there_are_no_others() -> None:
-    assert _refusal(_routed(), _Session(["Billing@FAR", "Shipping@FAR"])) == (
-        "No [[route]] takes any of the messages' destinations: Billing@FAR, Shipping@FAR. Nothing "
-        "was claimed; add a [[route]] that takes them"
-    )
-    assert _refusal(_routed(), _Session(["Billing@FAR", "Billing@HOST-1"])) is None
-    assert _refusal(_routed(), _Session(["Billing@FAR"], waiting=["Billing@HOST-1"])) is None
-
-
 def test_store_whose_session_does_not_know_destinations_is_not_asked() -> None:
-    class Broken(MemoryQueue):
-        @contextmanager
-        def open(self, store: TaskSession) -> Iterator[Any]:
-            raise QueueNotFoundError(f"asked for {store}")
-            yield
-
-    assert _refusal(Broken(), object()) is None
-
-
-class _PoisonSession(MemoryQueueSession):
-    def resolve(self, address: str | None) -> str:
-        raise UnreadableAddressError(f"{address} is no address")
-
-
-class _Poison(MemoryQueue):
-    """Can read no address."""
-
-    @contextmanager
-    def open(self, store: TaskSession) -> Iterator[MemoryQueueSession]:  # noqa: ARG002 - as above
-        yield _PoisonSession(self, None)
+    assert _refusal(_Refusing(QueueNotFoundError("It was asked")), object()) is None
 
 
 def test_destination_that_cannot_be_read_is_one_messages_fault_and_stops_no_sweep() -> None:
-    assert _refusal(_Poison(), _Session(["a[b"])) is None
+    assert _refusal(POISON, _Session(["a[b"])) is None

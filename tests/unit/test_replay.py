@@ -1,4 +1,7 @@
-"""Replays of a store and queues in memory: what is journalled, and what is not replayed."""
+"""Replays of a store and queues in memory: what is journalled, and what is not replayed.
+
+Whole commands are in tests/acceptance/test_errors_command.py and tests/golden.
+"""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -25,7 +28,7 @@ from duesweep.errors import (
     TransactionLostError,
 )
 from duesweep.exhausted import ExhaustedMessages, Fate
-from duesweep.replay import Choice, Discard, Replay, Target
+from duesweep.replay import Choice, Replay, Target
 from duesweep.steer import Tally
 from duesweep.stores.values import SweepRun
 from duesweep.sweep.job import SweepContext
@@ -89,12 +92,17 @@ class _World:
         context = cast(SweepContext, self.context)
         return Replay(context, ENDPOINT, choice, target or Target())
 
-    def do(self, work: Replay | Discard) -> list[Tally]:
+    def do(self, work: Replay) -> list[Tally]:
         return list(work(MemoryChangeSession(self.store), self.run))
 
     def journal(self) -> list[tuple[str, str, str | None, str | None]]:
         entries = self.store.changes[self.run.sweep_id]
         return [(one.change, one.message_key, one.of, one.queue) for one in entries]
+
+    def reasons(self, replay: Replay) -> dict[str, str]:
+        """Why messages were not replayed, by key."""
+        assert replay.account.failed == len(replay.account.failures)
+        return {failure.error.key: failure.reason for failure in replay.account.failures}
 
     @property
     def arrived(self) -> dict[str, int]:
@@ -105,49 +113,18 @@ def _row(error: ErrorId) -> ErrorRow:
     return ErrorRow(error, "id", MESSAGE_TYPE, "Billing", 5, DUE, DUE, "x.Error", "text")
 
 
-def test_what_arrived_is_journalled_with_its_queue_and_its_sweep() -> None:
-    world = _World("Billing", "Shipping")
-
-    tallies = world.do(replay := world.replay())
-
-    assert tallies == [Tally(changed=2)]
-    assert world.arrived == {"Billing": 1, "Shipping": 1}
-    assert world.journal() == [
-        ("replayed", "k0", "sweep", "Billing"),
-        ("replayed", "k1", "sweep", "Shipping"),
-    ]
-    assert (replay.account.failed, replay.account.done_before) == (0, 0)
-
-
-def test_what_was_done_meanwhile_is_left_out() -> None:
+@pytest.mark.parametrize(("again", "done_before"), [(False, 1), (True, 0)])
+def test_what_was_done_meanwhile_is_left_out_unless_again_is_asked_for(
+    *, again: bool, done_before: int
+) -> None:
     world = _World("Billing", "Billing")
     world.ledger.done = {ErrorId("sweep", "k0"): _FATE}
 
-    tallies = world.do(replay := world.replay())
+    tallies = world.do(replay := world.replay(again=again))
 
-    assert (tallies, replay.account.done_before) == ([Tally(changed=1)], 1)
-    assert world.arrived == {"Billing": 1}
-
-
-def test_what_was_done_is_replayed_again_if_that_is_asked() -> None:
-    world = _World("Billing", "Billing")
-    world.ledger.done = {ErrorId("sweep", "k0"): _FATE}
-
-    assert world.do(world.replay(again=True)) == [Tally(changed=2)]
-
-
-def test_message_without_a_queue_is_not_replayed_and_others_are() -> None:
-    world = _World("Nowhere", "Billing")
-    world.add(ErrorId("sweep", "unreadable"), text="{broken")
-
-    tallies = world.do(replay := world.replay())
-
-    assert tallies == [Tally(changed=1, refused=2)]
-    assert [entry[1] for entry in world.journal()] == ["k1"]
-    failures = {failure.error.key: failure.reason for failure in replay.account.failures}
-    assert failures["k0"] == "There is no queue Nowhere"
-    assert failures["unreadable"].startswith("The headers are not JSON")
-    assert replay.account.failed == 2
+    sent = 2 - done_before
+    assert (tallies, replay.account.done_before) == ([Tally(changed=sent)], done_before)
+    assert world.arrived == {"Billing": sent}
 
 
 def test_refused_message_and_destination_that_takes_nothing_are_not_journalled() -> None:
@@ -161,8 +138,7 @@ def test_refused_message_and_destination_that_takes_nothing_are_not_journalled()
     tallies = world.do(replay := world.replay())
 
     assert tallies == [Tally(changed=1, refused=2)]
-    reasons = {failure.error.key: failure.reason for failure in replay.account.failures}
-    assert reasons == {"k0": "too large", "k2": "it rests"}
+    assert world.reasons(replay) == {"k0": "too large", "k2": "it rests"}
     assert [entry[1] for entry in world.journal()] == ["k1"]
 
 
@@ -306,9 +282,7 @@ def test_error_that_the_ledger_has_lost_is_told() -> None:
     world.ledger.messages.clear()
 
     assert world.do(replay) == []
-    assert [failure.reason for failure in replay.account.failures] == [
-        "The ledger does not have it any more"
-    ]
+    assert world.reasons(replay) == {"k0": "The ledger does not have it any more"}
 
 
 def test_messages_are_put_back_with_a_new_due() -> None:
@@ -320,33 +294,9 @@ def test_messages_are_put_back_with_a_new_due() -> None:
     assert tallies == [Tally(changed=1, refused=1)]
     (row,) = world.store.rows.values()
     assert row.due == world.run.horizon.server_time + timedelta(hours=1)
-    assert (row.headers, row.body) == (
-        world.ledger.messages[ErrorId("sweep", "k0")].headers_text,
-        b"body",
-    )
+    kept = world.ledger.messages[ErrorId("sweep", "k0")]
+    assert (row.headers, row.body) == (kept.headers_text, b"body")
     (entry,) = world.store.changes[world.run.sweep_id]
     assert (entry.new_key, entry.of) == (row.key, "sweep")
     assert world.arrived == {}
     assert [failure.error.key for failure in replay.account.failures] == ["unreadable"]
-
-
-def test_discarded_errors_are_journalled_and_go_nowhere() -> None:
-    world = _World("Billing", "Billing", "Billing")
-    world.context = replace(world.context, limits=BatchLimits(rows=2))
-    world.ledger.done = {ErrorId("sweep", "k0"): _FATE}
-    rows = {error: _row(error) for error in world.ledger.messages}
-    choice = Choice(cast(ExhaustedMessages, world.ledger), rows)
-
-    tallies = world.do(Discard(cast(SweepContext, world.context), choice))
-
-    assert tallies == [Tally(changed=2)]
-    assert world.journal() == [
-        ("discarded", "k1", "sweep", None),
-        ("discarded", "k2", "sweep", None),
-    ]
-    (first, _) = world.store.changes[world.run.sweep_id]
-    assert (first.message_id, first.message_type) == (
-        "id",
-        MESSAGE_TYPE,
-    )
-    assert world.arrived == {}

@@ -33,6 +33,7 @@ WANTED = WantedTable(
 FOUND = FoundTable(
     is_table=True, columns={"Id": "uuid", "Headers": "nvarchar"}, indexed=frozenset({"Id"})
 )
+INDEXED_IN_PART = replace(FOUND, indexed=frozenset(), indexed_in_part=frozenset({"Id"}))
 
 
 def _reading(ahead: float, took: float = 0) -> ClockReading:
@@ -80,36 +81,29 @@ def test_clock_skew_is_known_as_far_as_the_best_round_trip_lets_it(
     assert expected in finding.found
 
 
+FAULT, WARNING = Severity.FAULT, Severity.WARNING
+SKIPPED, OK = Severity.SKIPPED, Severity.OK
+
+
+def _columns(**columns: str) -> FoundTable:
+    return replace(FOUND, columns=columns)
+
+
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
         (FOUND, {}),
-        (None, {Check.TABLE_EXISTS: Severity.FAULT}),
-        (replace(FOUND, is_table=False), {Check.TABLE_SHAPE: Severity.FAULT}),
-        (replace(FOUND, columns={"Id": "uuid"}), {Check.TABLE_SHAPE: Severity.FAULT}),
-        (
-            replace(FOUND, columns={"Headers": "nvarchar", "Id": "text"}),
-            {Check.TABLE_SHAPE: Severity.FAULT},
-        ),
+        (None, {Check.TABLE_EXISTS: FAULT}),
+        (replace(FOUND, is_table=False), {Check.TABLE_SHAPE: FAULT}),
+        (_columns(Id="uuid"), {Check.TABLE_SHAPE: FAULT}),
+        (_columns(Headers="nvarchar", Id="text"), {Check.TABLE_SHAPE: FAULT}),
         # A missing table has no index either: there is only one finding.
-        (
-            replace(FOUND, columns={"Headers": "nvarchar"}, indexed=frozenset()),
-            {Check.TABLE_SHAPE: Severity.FAULT},
-        ),
-        (
-            replace(FOUND, columns=FOUND.columns | {"Headers": "varchar"}),
-            {Check.HEADERS_UNICODE: Severity.WARNING},
-        ),
-        (
-            replace(FOUND, columns=FOUND.columns | {"Headers": "text"}),
-            {Check.HEADERS_UNICODE: Severity.FAULT},
-        ),
-        (replace(FOUND, missing_rights=["INSERT"]), {Check.TABLE_RIGHTS: Severity.FAULT}),
-        (replace(FOUND, indexed=frozenset()), {Check.TABLE_INDEX: Severity.WARNING}),
-        (
-            replace(FOUND, indexed=frozenset(), indexed_in_part=frozenset({"Id"})),
-            {Check.TABLE_INDEX: Severity.WARNING},
-        ),
+        (replace(_columns(Headers="nvarchar"), indexed=frozenset()), {Check.TABLE_SHAPE: FAULT}),
+        (_columns(Id="uuid", Headers="varchar"), {Check.HEADERS_UNICODE: WARNING}),
+        (_columns(Id="uuid", Headers="text"), {Check.HEADERS_UNICODE: FAULT}),
+        (replace(FOUND, missing_rights=["INSERT"]), {Check.TABLE_RIGHTS: FAULT}),
+        (replace(FOUND, indexed=frozenset()), {Check.TABLE_INDEX: WARNING}),
+        (INDEXED_IN_PART, {Check.TABLE_INDEX: WARNING}),
     ],
 )
 def test_difference_of_a_table_is_one_finding(
@@ -120,24 +114,20 @@ def test_difference_of_a_table_is_one_finding(
 
 def test_index_that_may_leave_rows_out_may() -> None:
     wanted = replace(WANTED, indexes=(replace(WANTED.indexes[0], partial=True),))
-    found = replace(FOUND, indexed=frozenset(), indexed_in_part=frozenset({"Id"}))
 
-    assert _bad(list(table_findings(TableFacts(wanted, found, GRANT)))) == {}
+    assert _bad(list(table_findings(TableFacts(wanted, INDEXED_IN_PART, GRANT)))) == {}
 
 
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
         ({}, {}),
-        ({"version_number": 120_000}, {Check.SERVER_VERSION: Severity.FAULT}),
-        ({"is_read_only": True}, {Check.SERVER_WRITABLE: Severity.FAULT}),
-        ({"encoding": "SQL_ASCII"}, {Check.TEXT_ENCODING: Severity.FAULT}),
-        ({"backends": frozenset({1, 2})}, {Check.POOLER: Severity.FAULT}),
+        ({"version_number": 120_000}, {Check.SERVER_VERSION: FAULT}),
+        ({"is_read_only": True}, {Check.SERVER_WRITABLE: FAULT}),
+        ({"encoding": "SQL_ASCII"}, {Check.TEXT_ENCODING: FAULT}),
+        ({"backends": frozenset({1, 2})}, {Check.POOLER: FAULT}),
         ({"zones": None, "sequences": []}, {}),
-        (
-            {"sequences": [replace(SEQUENCE, may_use=False)]},
-            {Check.TABLE_RIGHTS: Severity.FAULT},
-        ),
+        ({"sequences": [replace(SEQUENCE, may_use=False)]}, {Check.TABLE_RIGHTS: FAULT}),
         # Not the sweep's own queues: who fills them needs the right.
         ({"sequences": [replace(SEQUENCE, table="other", may_use=False)]}, {}),
     ],
@@ -177,32 +167,28 @@ def test_headroom_of_seq(sequence: SequenceFacts, severity: Severity) -> None:
 
 
 @pytest.mark.parametrize(
-    ("zones", "severity", "expected"),
+    ("changes", "severity", "expected"),
     [
-        (UTC_ZONE, Severity.OK, "the instant itself"),
-        (replace(UTC_ZONE, writers="Asia/Kolkata", minutes=(330, 330)), Severity.OK, "330 min"),
+        ({}, OK, "the instant itself"),
+        ({"writers": "Asia/Kolkata", "minutes": (330, 330)}, OK, "330 min"),
         (
-            replace(UTC_ZONE, writers="America/New_York", minutes=(-300, -240)),
-            Severity.WARNING,
-            "early or late by 60 min",
+            {"writers": "America/New_York", "minutes": (-300, -240)},
+            *(WARNING, "early or late by 60 min"),
         ),
-        (replace(UTC_ZONE, writers=None, problem="Roles disagree", minutes=None), "fault", "Roles"),
-        (replace(UTC_ZONE, override="Mars", minutes=None), Severity.FAULT, "does not know"),
+        ({"writers": None, "problem": "Roles disagree", "minutes": None}, FAULT, "Roles"),
+        ({"override": "Mars", "minutes": None}, FAULT, "does not know"),
         (
-            replace(UTC_ZONE, override="Asia/Kolkata", minutes=(330, 330)),
-            Severity.WARNING,
-            "is Asia/Kolkata, but the settings of those who write say UTC",
+            {"override": "Asia/Kolkata", "minutes": (330, 330)},
+            *(WARNING, "is Asia/Kolkata, but the settings of those who write say UTC"),
         ),
         # The override is what to do where it cannot be found out.
-        (
-            replace(UTC_ZONE, writers=None, problem="hidden", override="UTC"),
-            Severity.OK,
-            "the instant itself",
-        ),
+        ({"writers": None, "problem": "hidden", "override": "UTC"}, OK, "the instant itself"),
     ],
 )
-def test_zone_of_those_who_write(zones: ZoneFacts, severity: Severity, expected: str) -> None:
-    findings = list(postgresql_findings(replace(FACTS, zones=zones)))
+def test_zone_of_those_who_write(
+    changes: dict[str, object], severity: Severity, expected: str
+) -> None:
+    findings = list(postgresql_findings(replace(FACTS, zones=replace(UTC_ZONE, **changes))))
 
     (found,) = [f for f in findings if f.check == Check.WRITER_TIME_ZONE]
     assert found.severity == severity
@@ -212,22 +198,12 @@ def test_zone_of_those_who_write(zones: ZoneFacts, severity: Severity, expected:
 @pytest.mark.parametrize(
     ("sslmode", "session", "severity", "expected"),
     [
-        (
-            "require",
-            "encrypted",
-            Severity.WARNING,
-            "the certificate is not checked (sslmode require)",
-        ),
-        ("verify-ca", "encrypted", Severity.WARNING, "the name in the server's certificate is not"),
-        ("verify-full", "encrypted", Severity.OK, "certificate and its name are checked"),
-        (
-            "prefer",
-            "encrypted",
-            Severity.OK,
-            "not asked for (sslmode prefer); this session is encrypted",
-        ),
-        ("prefer", "plain", Severity.OK, "this session is not encrypted"),
-        ("verify-full", "plain", Severity.OK, "uses a Unix socket, without TLS"),
+        ("require", "encrypted", WARNING, "the certificate is not checked (sslmode require)"),
+        ("verify-ca", "encrypted", WARNING, "the name in the server's certificate is not"),
+        ("verify-full", "encrypted", OK, "certificate and its name are checked"),
+        ("prefer", "encrypted", OK, "not asked for (sslmode prefer); this session is encrypted"),
+        ("prefer", "plain", OK, "this session is not encrypted"),
+        ("verify-full", "plain", OK, "uses a Unix socket, without TLS"),
     ],
 )
 def test_tls_that_is_asked_for_without_a_check_is_a_warning(

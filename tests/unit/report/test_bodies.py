@@ -40,41 +40,40 @@ def test_form_fits_the_content(body: bytes, form: BodyForm) -> None:
     assert (view.form, view.is_cut, view.problem) == (form, False, None)
 
 
-def test_json_is_indented_and_no_number_is_changed() -> None:
-    assert view_body(JSON).lines == [
-        "{",
-        '  "Id": 1,',
-        '  "Price": 1.10,',
-        '  "Big": 123456789012345678901234567890,',
-        '  "Lines": [',
-        "    {",
-        '      "a": null',
-        "    },",
-        "    {}",
-        "  ],",
-        '  "e": []',
-        "}",
-    ]
+XML = b'<?xml version="1.0"?><n:o xmlns:n="u" a="1>0"><i>1 &lt; 2</i><n:e/><e></e><!--c--></n:o>'
+SHOWN = {
+    "JSON is indented and no number is changed": (JSON, """\
+{
+  "Id": 1,
+  "Price": 1.10,
+  "Big": 123456789012345678901234567890,
+  "Lines": [
+    {
+      "a": null
+    },
+    {}
+  ],
+  "e": []
+}"""),
+    "XML is indented and no entity is expanded": (XML, """\
+<?xml version="1.0"?>
+<n:o xmlns:n="u" a="1>0">
+  <i>1 &lt; 2</i>
+  <n:e/>
+  <e></e>
+  <!--c-->
+</n:o>"""),
+    "HTML is shown as it is": (HTML, HTML.decode()),
+    "lines of text stay lines": (b"a\r\nb\n\nc\rd", "a\nb\n\n" + r"c\rd"),
+    "bytes are in hexadecimal with their letters": (b"\x00\x1b[2Jabc" + bytes(10), """\
+00000000  00 1b 5b 32 4a 61 62 63 00 00 00 00 00 00 00 00  ..[2Jabc........
+00000010  00 00                                            .."""),
+}  # fmt: skip
 
 
-def test_xml_is_indented_and_no_entity_is_expanded() -> None:
-    body = (
-        b'<?xml version="1.0"?><n:o xmlns:n="u" a="1>0"><i>1 &lt; 2</i><n:e/><e></e><!--c--></n:o>'
-    )
-
-    assert view_body(body).lines == [
-        '<?xml version="1.0"?>',
-        '<n:o xmlns:n="u" a="1>0">',
-        "  <i>1 &lt; 2</i>",
-        "  <n:e/>",
-        "  <e></e>",
-        "  <!--c-->",
-        "</n:o>",
-    ]
-
-
-def test_html_is_shown_as_it_is() -> None:
-    assert view_body(HTML).lines == [HTML.decode()]
+@pytest.mark.parametrize(("body", "lines"), SHOWN.values(), ids=SHOWN)
+def test_body_is_laid_out(body: bytes, lines: str) -> None:
+    assert view_body(body).lines == lines.split("\n")
 
 
 def test_document_type_is_not_read_as_xml() -> None:
@@ -86,19 +85,6 @@ def test_document_type_is_not_read_as_xml() -> None:
 
     assert view.problem == "The body cannot be shown as xml: it has a document type"
     assert view.lines == [body.decode()]
-
-
-def test_lines_of_text_stay_lines() -> None:
-    assert view_body(b"a\r\nb\n\nc\rd").lines == ["a", "b", "", r"c\rd"]
-
-
-def test_bytes_are_shown_in_hexadecimal_with_their_letters() -> None:
-    view = view_body(b"\x00\x1b[2Jabc" + bytes(10))
-
-    assert view.lines == [
-        "00000000  00 1b 5b 32 4a 61 62 63 00 00 00 00 00 00 00 00  ..[2Jabc........",
-        "00000010  00 00                                            ..",
-    ]
 
 
 @pytest.mark.parametrize(
@@ -116,15 +102,11 @@ def test_what_a_terminal_would_obey_or_hide_is_an_escape(body: bytes, shown: str
     assert line.startswith(shown)
 
 
-@pytest.mark.parametrize("form", [BodyForm.JSON, BodyForm.XML])
-def test_escapes_within_json_and_xml_are_shown_as_such(form: BodyForm) -> None:
-    body = (
-        b'{"a":"\xc2\x9b2J\xe2\x80\xae"}'
-        if form is BodyForm.JSON
-        else b"<a>\xc2\x9b2J\xe2\x80\xae</a>"
-    )
-
-    view = view_body(body, form)
+@pytest.mark.parametrize(
+    ("form", "around"), [(BodyForm.JSON, '{"a":"%s"}'), (BodyForm.XML, "<a>%s</a>")]
+)
+def test_escapes_within_json_and_xml_are_shown_as_such(form: BodyForm, around: str) -> None:
+    view = view_body((around % "\x9b2J\u202e").encode(), form)
 
     assert view.form is form
     assert r"\x9b2J\u202e" in "".join(view.lines)

@@ -1,4 +1,4 @@
-"""Tables on a terminal and in a pipe."""
+"""Tables on a terminal and in a pipe, beside those that tests/golden records."""
 
 import io
 import sys
@@ -23,26 +23,12 @@ def _lines(rows: list[Row], width: int | None) -> list[str]:
     return [line.plain for line in lay_out(COLUMNS, rows, width)]
 
 
-def _printed(monkeypatch: pytest.MonkeyPatch, out: io.StringIO, *rows: Row) -> str:
-    monkeypatch.setattr(sys, "stdout", out)
-    print_table(COLUMNS, rows)
-    return out.getvalue()
-
-
 @pytest.fixture(autouse=True)
 def _terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("NO_COLOR", "FORCE_COLOR", "COLORTERM"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TERM", "xterm")
-
-
-def test_columns_are_aligned_and_numbers_are_on_the_right() -> None:
-    assert _lines([["Billing", "1", "0"], ["B", "22", "10"]], None) == [
-        "destination  key  attempts",
-        "Billing      1           0",
-        "B            22         10",
-    ]
 
 
 def test_table_in_a_pipe_is_whole_however_long_its_cells_are() -> None:
@@ -60,23 +46,11 @@ def test_table_on_a_terminal_fits_and_the_key_stays_whole() -> None:
 
 @pytest.mark.parametrize("width", [10, 30, 38, 54, 55, 56, 200])
 def test_key_is_whole_on_any_terminal_and_no_line_is_longer_than_needed_for_it(width: int) -> None:
-    lines = _lines([["Billing" * 30, KEY, "0"]], width)
+    lines = _lines([["Billing" * 30, KEY, "123,456,789,012"]], width)
 
     assert sum(KEY in line for line in lines) == 1
+    assert any("123,456,789,012" in line for line in lines)
     assert all(len(line) <= max(width, len(KEY) + 2) for line in lines)
-
-
-def test_columns_that_do_not_fit_side_by_side_are_on_a_second_line() -> None:
-    lines = _lines([["Billing." + "x" * 80, KEY, "1,234,567"], ["B", "2", "0"]], 52)
-
-    assert lines == [
-        "destination     key",
-        "   attempts",
-        f"Billing.xxxxx…  {KEY}",
-        "  1,234,567",
-        "B               2",
-        "          0",
-    ]
 
 
 @pytest.mark.parametrize(
@@ -100,12 +74,6 @@ def test_what_other_commands_need_is_whole_at_80_columns(
         assert row[[column.title for column in columns].index(title)] in printed
 
 
-def test_number_is_never_cut() -> None:
-    lines = _lines([["Billing", KEY, "123,456,789,012"]], 40)
-
-    assert any("123,456,789,012" in line for line in lines)
-
-
 def test_wide_and_combining_characters_take_the_room_that_they_take_on_a_terminal() -> None:
     rows: list[Row] = [["請求書キュー", "1", "0"], ["Bille\u0301", "2", "0"], ["請" * 40, "3", "0"]]
 
@@ -123,25 +91,29 @@ def test_what_a_terminal_would_obey_or_hide_is_shown_as_an_escape() -> None:
     assert line.startswith(r"\x1b[2J\x07a\nb\tc\u202ed\x9b  [red]1[/red]")
 
 
-def test_colours_are_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    row = [Cell("Billing", "red"), "1", "0"]
-
-    assert "\x1b[31mBilling" in _printed(monkeypatch, Terminal(), row)
-    assert "\x1b" not in _printed(monkeypatch, io.StringIO(), row)
-
-
-@pytest.mark.parametrize(("value", "is_coloured"), [("1", False), ("", True)])
-def test_no_color_turns_them_off_unless_it_is_empty(
-    monkeypatch: pytest.MonkeyPatch, value: str, *, is_coloured: bool
+@pytest.mark.parametrize(
+    ("out", "variables", "is_coloured"),
+    [
+        (Terminal, {}, True),
+        (io.StringIO, {}, False),
+        (Terminal, {"NO_COLOR": "1"}, False),
+        (Terminal, {"NO_COLOR": ""}, True),
+        (Terminal, {"TERM": "dumb"}, False),
+    ],
+)
+def test_colours_are_on_a_terminal_that_can_show_them_and_may(
+    monkeypatch: pytest.MonkeyPatch,
+    out: type[io.StringIO],
+    variables: dict[str, str],
+    *,
+    is_coloured: bool,
 ) -> None:
-    monkeypatch.setenv("NO_COLOR", value)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    printed = out()
+    monkeypatch.setattr(sys, "stdout", printed)
 
-    printed = _printed(monkeypatch, Terminal(), [Cell("Billing", "red"), "1", "0"])
+    print_table(COLUMNS, [[Cell("Billing", "red"), "1", "0"]])
 
-    assert ("\x1b" in printed) == is_coloured
-
-
-def test_terminal_that_can_do_nothing_gets_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "dumb")
-
-    assert "\x1b" not in _printed(monkeypatch, Terminal(), [Cell("Billing", "red"), "1", "0"])
+    assert ("\x1b[31mBilling" in printed.getvalue()) == is_coloured
+    assert ("\x1b" in printed.getvalue()) == is_coloured

@@ -9,7 +9,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
@@ -153,17 +153,15 @@ def test_health_tells_why_the_ledger_has_not_got_all() -> None:
     assert (health.is_well, health.document()["error"]) == (True, "the disk is full")
 
 
-def test_long_wait_is_told_once_with_its_end_and_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 1_000.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
+def test_long_wait_is_told_once_with_its_end_and_shown(clock: list[float]) -> None:
     waits = Waits()
     log, health = Log("nsb", waits), Health("nsb", 5, waits)
     with capture_logs() as lines:
         waits.begin("ledger lock", "process 7 holds it")
-        now += 1
+        clock[0] += 1
         log.look()
         assert (lines, health.document()["waiting"]) == ([], [])
-        now += 2
+        clock[0] += 2
         waits.begin("ledger lock", "process 8 holds it")
         log.look()
         log.look()
@@ -184,26 +182,32 @@ def test_health_file_that_cannot_be_written_stops_nothing(tmp_path: Path) -> Non
     assert [line["event"] for line in lines] == ["health_file_failed"]
 
 
-def test_systemd_is_told_of_ready_of_each_tick_of_errors_and_of_the_end(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+@pytest.fixture
+def systemd(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[socket.socket]:
+    """Its socket, which the environment names."""
     address = str(tmp_path / "s")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as received:
         received.bind(address)
         received.settimeout(10)
         monkeypatch.setenv("NOTIFY_SOCKET", address)
-        systemd = Systemd([Health("nsb", 5)])
-        systemd.ticked(MOVED)
-        systemd.ticked(MOVED)
-        systemd.failed(StoreError("no\nserver", transient=True))
-        systemd.close()
-        told = [received.recv(1_000).decode() for _ in range(5)]
+        yield received
 
-    assert told[0].startswith("READY=1\nSTATUS=")
-    assert told[1:3] == ["WATCHDOG=1"] * 2
+
+def test_systemd_is_told_of_ready_of_each_tick_of_errors_and_of_the_end(
+    systemd: socket.socket,
+) -> None:
+    observer = Systemd([Health("nsb", 5)])
+    observer.ticked(MOVED)
+    observer.ticked(MOVED)
+    observer.failed(StoreError("no\nserver", transient=True))
+    observer.close()
+
+    first, *ticks, error, last = [systemd.recv(1_000).decode() for _ in range(5)]
+    assert first.startswith("READY=1\nSTATUS=")
+    assert ticks == ["WATCHDOG=1"] * 2
     # One line: a line break would begin another assignment.
-    assert told[3].splitlines() == ["WATCHDOG=1", r"STATUS=no\nserver"]
-    assert told[4] == "STOPPING=1"
+    assert error.splitlines() == ["WATCHDOG=1", r"STATUS=no\nserver"]
+    assert last == "STOPPING=1"
 
 
 def test_without_systemd_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,23 +218,18 @@ def test_without_systemd_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_one_of_several_that_hangs_is_not_hidden_from_systemd_by_the_others(
-    monkeypatch: pytest.MonkeyPatch, clock: list[float], tmp_path: Path
+    systemd: socket.socket, clock: list[float]
 ) -> None:
-    address = str(tmp_path / "s")
     healths = [Health("living", 5), Health("hanging", 5)]
-    systemd = Systemd(healths)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as received:
-        received.bind(address)
-        received.settimeout(10)
-        monkeypatch.setenv("NOTIFY_SOCKET", address)
-        clock[0] += 120
-        healths[0].ticked(MOVED)
-        systemd.failed(UNREACHED)
-        # One that has ended does not hang.
-        healths[1].end()
-        systemd.failed(UNREACHED)
-        told = [received.recv(1_000).decode() for _ in range(2)]
+    observer = Systemd(healths)
+    clock[0] += 120
+    healths[0].ticked(MOVED)
+    observer.failed(UNREACHED)
+    # One that has ended does not hang.
+    healths[1].end()
+    observer.failed(UNREACHED)
 
+    told = [systemd.recv(1_000).decode() for _ in range(2)]
     assert ["WATCHDOG=1" in each for each in told] == [False, True]
 
 
@@ -386,31 +385,24 @@ def test_scrape_finds_the_ticks_of_the_watcher_and_of_its_helper(
 
 
 def test_scrape_asks_no_store_and_its_age_grows_when_the_next_message_is_not_taken(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    clock: list[float], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    now = 1_000.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
-    monkeypatch.setattr("duesweep.watch.metrics.look_at_due", lambda _: Due(0, 0.0))
+    look = "duesweep.watch.metrics.look_at_due"
+    monkeypatch.setattr(look, lambda _: Due(0, 0.0))
     metrics, file = Metrics(MemoryStore()), tmp_path / "helper.prom"
     metrics.ticked(IDLE)
-    monkeypatch.setattr(
-        "duesweep.watch.metrics.look_at_due", lambda _: pytest.fail("it asked the store")
-    )
+    monkeypatch.setattr(look, lambda _: pytest.fail("it asked the store"))
 
     assert _scraped([metrics], file)["oldest_due_age_seconds"] == 0
-    now += 0.5 + 7
+    clock[0] += 0.5 + 7
     assert _scraped([metrics], file)["oldest_due_age_seconds"] == 7
 
 
-def test_scrape_tells_for_how_long_a_watcher_has_waited(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    now = 1_000.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
-    metrics = Metrics(MemoryStore())
+def test_scrape_tells_for_how_long_a_watcher_has_waited(clock: list[float], tmp_path: Path) -> None:
+    metrics, file = Metrics(MemoryStore()), tmp_path / "helper.prom"
     with metrics.waits.waiting("ledger lock", "process 7 holds it"):
-        now += 3
-        page = metrics_page([metrics], tmp_path / "helper.prom").body.decode()
+        clock[0] += 3
+        page = metrics_page([metrics], file).body.decode()
 
     assert 'duesweep_waiting_seconds{for="ledger lock",source="memory"} 3.0' in page.splitlines()
-    assert "waiting_seconds" not in _scraped([metrics], tmp_path / "helper.prom")
+    assert "waiting_seconds" not in _scraped([metrics], file)
