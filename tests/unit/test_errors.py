@@ -66,26 +66,19 @@ def test_an_error_says_what_happened_and_then_what_to_do() -> None:
     assert (error.text, error.advice) == ("There is no queue Billing; 3 wanted it", "create it")
     assert error.problem == Problem(error.text, "create it")
     assert str(error) == "There is no queue Billing; 3 wanted it; create it"
-
-
-def test_an_error_without_advice_says_what_happened_only() -> None:
-    assert ConfigError("There is no queue").advice is None
-    assert str(ConfigError("There is no queue")) == "There is no queue"
+    without = ConfigError("There is no queue")
+    assert (without.advice, str(without)) == (None, "There is no queue")
 
 
 def test_every_family_takes_advice() -> None:
-    found = [
-        StoreError("It is locked", transient=False, advice="wait"),
-        DestinationError("It is locked", advice="wait"),
-        TransactionLostError("It is locked", advice="wait"),
-    ]
+    families = {
+        StoreError("It is locked", transient=False, advice="wait"): ExitCode.UNEXPECTED,
+        DestinationError("It is locked", advice="wait"): ExitCode.WORK_LEFT,
+        TransactionLostError("It is locked", advice="wait"): ExitCode.WORK_LEFT,
+    }
 
-    assert [error.advice for error in found] == ["wait"] * len(found)
-    assert [error.exit_code for error in found] == [
-        ExitCode.UNEXPECTED,
-        ExitCode.WORK_LEFT,
-        ExitCode.WORK_LEFT,
-    ]
+    for error, code in families.items():
+        assert (error.advice, error.exit_code) == ("wait", code)
 
 
 class _KeyedError(DuesweepError):

@@ -3,7 +3,6 @@
 import signal
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from py4j.protocol import Py4JNetworkError
@@ -29,12 +28,11 @@ def now(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
 
 
 @_both
+@pytest.mark.usefixtures("now")
 def test_first_signal_asks_for_a_stop_says_so_and_raises_nothing(
-    number: signal.Signals, now: list[float], capfd: pytest.CaptureFixture[str]
+    number: signal.Signals, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert now
-    stop = Stop()
-    before = signal.getsignal(number)
+    stop, before = Stop(), signal.getsignal(number)
 
     with stop_on_signals(stop):
         signal.raise_signal(number)
@@ -54,6 +52,9 @@ def test_second_signal_does_what_it_did_before(
 
     with stop_on_signals(stop):
         signal.raise_signal(first)
+        # Twice at once counts as one.
+        now[0] += 0.01
+        signal.raise_signal(first)
         now[0] += 1
         with pytest.raises(_SIGNALS[number]):
             signal.raise_signal(number)
@@ -61,18 +62,11 @@ def test_second_signal_does_what_it_did_before(
     assert stop.is_wanted
 
 
-def test_signal_that_is_sent_twice_at_once_counts_as_one(now: list[float]) -> None:
-    with stop_on_signals(Stop()):
-        signal.raise_signal(signal.SIGTERM)
-        now[0] += 0.01
-        signal.raise_signal(signal.SIGTERM)
-
-
 @_both
+@pytest.mark.usefixtures("now")
 def test_signal_does_at_once_what_it_did_before_if_no_stop_is_possible(
-    number: signal.Signals, now: list[float]
+    number: signal.Signals,
 ) -> None:
-    assert now
     stop = Stop()
     stop.is_possible = False
 
@@ -82,10 +76,9 @@ def test_signal_does_at_once_what_it_did_before_if_no_stop_is_possible(
     assert not stop.is_wanted
 
 
-def test_signal_that_the_process_ignores_stays_ignored(now: list[float]) -> None:
-    assert now
-    stop = Stop()
-    before: Any = signal.signal(signal.SIGINT, signal.SIG_IGN)
+@pytest.mark.usefixtures("now")
+def test_signal_that_the_process_ignores_stays_ignored() -> None:
+    stop, before = Stop(), signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     with stop_on_signals(stop):
         signal.raise_signal(signal.SIGINT)

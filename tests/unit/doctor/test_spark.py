@@ -30,6 +30,8 @@ FACTS = SparkFacts(
     driver=OURS,
     executors=[ExecutorFacts("host-1", OURS)],
 )
+OLD = ExecutorFacts("host-1", Versions("3.11", "0.0.9"))
+WITHOUT = ExecutorFacts("host-1", Versions("3.11", None), {"duesweep": "none"})
 FIRST, SECOND = uuid.uuid4(), uuid.uuid4()
 
 
@@ -42,14 +44,8 @@ FIRST, SECOND = uuid.uuid4(), uuid.uuid4()
         ({"task_tries": None, "jvm_zone": None}, {}),
         ({"session_zone": "Europe/Berlin"}, {}),
         ({"executors": [], "problem": "no Python"}, {Check.EXECUTOR_DRIVERS: Severity.FAULT}),
-        (
-            {"executors": [ExecutorFacts("host-1", Versions("3.11", "0.0.9"))]},
-            {Check.EXECUTOR_VERSIONS: Severity.WARNING},
-        ),
-        (
-            {"executors": [ExecutorFacts("host-1", Versions("3.11", None), {"duesweep": "none"})]},
-            {Check.EXECUTOR_DRIVERS: Severity.FAULT},
-        ),
+        ({"executors": [OLD]}, {Check.EXECUTOR_VERSIONS: Severity.WARNING}),
+        ({"executors": [WITHOUT]}, {Check.EXECUTOR_DRIVERS: Severity.FAULT}),
     ],
 )
 def test_difference_of_a_session_is_one_finding(
@@ -81,25 +77,18 @@ def test_journal_that_cannot_be_read_is_not_blamed_on_the_ledger(found: uuid.UUI
 
 
 @pytest.mark.parametrize(
-    ("found", "bound", "severity"),
+    ("facts", "severity"),
     [
-        (None, None, Severity.OK),
-        (FIRST, None, Severity.OK),
-        (FIRST, FIRST, Severity.OK),
-        (FIRST, SECOND, Severity.FAULT),
-        (None, SECOND, Severity.FAULT),
+        (LedgerFacts("/ledger", None, None), Severity.OK),
+        (LedgerFacts("/ledger", FIRST, None), Severity.OK),
+        (LedgerFacts("/ledger", FIRST, FIRST), Severity.OK),
+        (LedgerFacts("/ledger", FIRST, SECOND), Severity.FAULT),
+        (LedgerFacts("/ledger", None, SECOND), Severity.FAULT),
+        (LedgerFacts("/ledger", None, None, Problem("unreadable")), Severity.FAULT),
     ],
 )
-def test_ledger_is_the_journals(
-    found: uuid.UUID | None, bound: uuid.UUID | None, severity: Severity
-) -> None:
-    assert ledger_finding(LedgerFacts("/ledger", found, bound)).severity == severity
-
-
-def test_ledger_that_cannot_be_read_is_a_fault() -> None:
-    facts = LedgerFacts("/ledger", None, None, Problem("unreadable"))
-
-    assert ledger_finding(facts).severity == Severity.FAULT
+def test_ledger_is_the_journals(facts: LedgerFacts, severity: Severity) -> None:
+    assert ledger_finding(facts).severity == severity
 
 
 def test_question_is_answered_with_what_cannot_be_loaded() -> None:
