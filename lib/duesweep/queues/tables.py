@@ -4,8 +4,9 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
+from duesweep.core.address import PostgreSqlAddresses, SqlServerAddresses
 from duesweep.core.message import Message
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.statements import Session
@@ -29,19 +30,8 @@ _ELSEWHERE = (
 CREATE = {OWN: _SETUP, ERROR: _SETUP, WAITED_FOR: _ELSEWHERE, ROUTED: _ELSEWHERE}
 
 
-class Addresses(Protocol):
-    """How an endpoint reads addresses."""
-
-    @property
-    def own_queue(self) -> Destination:
-        """The endpoint's own input queue."""
-        ...
-
-    def parse(self, address: str | None) -> Destination:
-        """The table that `address` names; None is the endpoint's own queue."""
-        ...
-
-
+# How an endpoint reads addresses.
+Addresses = PostgreSqlAddresses | SqlServerAddresses
 Connection = TypeVar("Connection", bound=Session)
 
 

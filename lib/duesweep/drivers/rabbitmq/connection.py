@@ -45,8 +45,6 @@ _NO_LINGER = struct.pack("ii", 1, 0)
 # it for that reason. They would not remove a header of ours.
 SEQUENCE_HEADER = "x-dotnet-pub-seq-no"
 
-Ask = Callable[[Any, Callable[[Any], None]], object]
-
 
 @dataclass(frozen=True, slots=True)
 class Brokers:
@@ -363,9 +361,8 @@ class Channel:
         self._pika: Any = None
         self._answer: Future[Any] = Future()
 
-    def ask(self, ask: Ask) -> Any:
-        """Call `ask` with pika's channel and a callback, and return the method of the broker's
-        answer.
+    def ask(self, question: str, *values: object, **options: object) -> Any:
+        """Call a method of pika's channel, and return the method of the broker's answer.
 
         Raises `ChannelClosedError` if the broker refuses, another `QueueError` if it does not
         answer.
@@ -381,7 +378,7 @@ class Channel:
                     answer.set_result(frame.method)
 
             self._answer = answer
-            ask(channel, set_answer)
+            getattr(channel, question)(*values, callback=set_answer, **options)
 
         return self._connection.call(start)
 

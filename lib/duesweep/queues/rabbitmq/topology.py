@@ -86,6 +86,14 @@ class Topology:
     queues: tuple[BrokerQueue, ...] = ()
     bindings: tuple[Binding, ...] = ()
 
+    @property
+    def names(self) -> list[str]:
+        """Each exchange and queue as its kind and its name."""
+        return [
+            *(f"{Kind.EXCHANGE} {exchange.name}" for exchange in self.exchanges),
+            *(f"{Kind.QUEUE} {queue.name}" for queue in self.queues),
+        ]
+
     def __add__(self, other: "Topology") -> "Topology":
         return Topology(
             self.exchanges + other.exchanges,
@@ -176,10 +184,7 @@ def _below(level: int) -> str:
 
 def find(channel: Channel, kind: Kind, name: str) -> None:
     """Raise `ChannelClosedError` (404) unless the exchange or queue exists."""
-    if kind is Kind.QUEUE:
-        channel.ask(lambda pika, answer: pika.queue_declare(name, passive=True, callback=answer))
-    else:
-        channel.ask(lambda pika, answer: pika.exchange_declare(name, passive=True, callback=answer))
+    channel.ask(f"{kind}_declare", name, passive=True)
 
 
 def is_there(channel: Channel, kind: Kind, name: str) -> bool:
@@ -195,75 +200,34 @@ def is_there(channel: Channel, kind: Kind, name: str) -> bool:
 
 def count(channel: Channel, queue: str) -> int:
     """How many messages wait in a queue that exists."""
-    answer = channel.ask(
-        lambda pika, answer: pika.queue_declare(queue, passive=True, callback=answer)
-    )
-    return int(answer.message_count)
+    return int(channel.ask("queue_declare", queue, passive=True).message_count)
 
 
 def create(channel: Channel, topology: Topology) -> None:
     """Create what is missing. Raises `ChannelClosedError` (406) for what exists but differs."""
     for exchange in topology.exchanges:
-        _create_exchange(channel, exchange)
+        channel.ask("exchange_declare", exchange.name, exchange.kind, durable=True)
     for queue in topology.queues:
-        _create_queue(channel, queue)
+        channel.ask("queue_declare", queue.name, durable=True, arguments=dict(queue.arguments))
     for binding in topology.bindings:
         bind(channel, binding)
 
 
-def create_missing(channel: Channel, topology: Topology) -> list[str]:
-    """Create what is missing, and leave the rest as it is. Returns what was created."""
-    created = list(find_missing(channel, topology))
-    create(
-        channel,
-        Topology(
-            tuple(e for e in topology.exchanges if f"{Kind.EXCHANGE} {e.name}" in created),
-            tuple(q for q in topology.queues if f"{Kind.QUEUE} {q.name}" in created),
-            topology.bindings,
+def find_missing(channel: Channel, topology: Topology) -> Topology:
+    """The exchanges and queues that do not exist, and all bindings."""
+    return replace(
+        topology,
+        exchanges=tuple(
+            e for e in topology.exchanges if not is_there(channel, Kind.EXCHANGE, e.name)
         ),
+        queues=tuple(q for q in topology.queues if not is_there(channel, Kind.QUEUE, q.name)),
     )
-    return created
-
-
-def find_missing(channel: Channel, topology: Topology) -> Iterator[str]:
-    """The exchanges and queues that do not exist, each as its kind and its name."""
-    wanted = [(Kind.EXCHANGE, exchange.name) for exchange in topology.exchanges]
-    wanted += [(Kind.QUEUE, queue.name) for queue in topology.queues]
-    for kind, name in wanted:
-        if not is_there(channel, kind, name):
-            yield f"{kind} {name}"
 
 
 def bind(channel: Channel, binding: Binding) -> None:
     """Create a binding, if it is missing."""
-    source, key = binding.source, binding.key
-    if binding.kind is Kind.QUEUE:
-        channel.ask(
-            lambda pika, answer: pika.queue_bind(
-                binding.destination, source, routing_key=key, callback=answer
-            )
-        )
-    else:
-        channel.ask(
-            lambda pika, answer: pika.exchange_bind(
-                binding.destination, source, routing_key=key, callback=answer
-            )
-        )
-
-
-def _create_exchange(channel: Channel, exchange: Exchange) -> None:
     channel.ask(
-        lambda pika, answer: pika.exchange_declare(
-            exchange.name, exchange.kind, durable=True, callback=answer
-        )
-    )
-
-
-def _create_queue(channel: Channel, queue: BrokerQueue) -> None:
-    channel.ask(
-        lambda pika, answer: pika.queue_declare(
-            queue.name, durable=True, arguments=dict(queue.arguments), callback=answer
-        )
+        f"{binding.kind}_bind", binding.destination, binding.source, routing_key=binding.key
     )
 
 
@@ -293,10 +257,12 @@ class RabbitMqSetup:
         with RabbitMqConnection(self.brokers) as connection:
             channel = Channel(connection)
             try:
-                created = list(find_missing(channel, ladder()))
+                created = find_missing(channel, ladder()).names
                 create(channel, ladder())
                 for name in self.endpoints:
-                    created += create_missing(channel, self._endpoint_topology(name))
+                    missing = find_missing(channel, self._endpoint_topology(name))
+                    create(channel, missing)
+                    created += missing.names
             except ChannelClosedError as error:
                 raise _refusal_error(self.setting, error) from error
         return created

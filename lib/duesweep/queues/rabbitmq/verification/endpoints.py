@@ -36,7 +36,7 @@ class EndpointsQuestion:
 
 
 def _finding(channel: Channel, style: Style, role: str, name: str) -> Finding:
-    missing = " and ".join(topology.find_missing(channel, endpoint(style, name)))
+    missing = " and ".join(topology.find_missing(channel, endpoint(style, name)).names)
     if missing:
         return fault(
             Check.TABLE_EXISTS,
