@@ -25,6 +25,8 @@ class TakingStore(MemoryStore):
 class TakingSession(MemoryTaskSession):
     """As a claim that nobody may hold, and that has to be complete."""
 
+    can_take = True
+
     def __init__(self, store: TakingStore) -> None:
         super().__init__(store)
         self._counts = store

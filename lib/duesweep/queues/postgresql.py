@@ -26,7 +26,7 @@ from duesweep.errors import (
 from duesweep.queues.base import Destination
 from duesweep.queues.tables import CREATE, QueueTables, QueueTableSession
 from duesweep.stores.base import TaskSession
-from duesweep.stores.postgresql.task import PostgreSqlTaskSession
+from duesweep.stores.batch import SqlTask
 
 # The columns of a queue, each with its allowed types; an empty set allows any type.
 COLUMNS: Columns = {
@@ -61,7 +61,7 @@ class PostgreSqlQueue(QueueTables):
     addresses: PostgreSqlAddresses
 
     def _beside(self, store: TaskSession) -> "PostgreSqlQueueSession | None":
-        if not isinstance(store, PostgreSqlTaskSession):
+        if not isinstance(store, SqlTask) or not isinstance(store.connection, PostgreSqlSession):
             return None
         return PostgreSqlQueueSession(store.connection, self.addresses)
 

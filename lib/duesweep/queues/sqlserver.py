@@ -29,8 +29,8 @@ from duesweep.errors import (
 from duesweep.queues.base import Destination
 from duesweep.queues.tables import CREATE, WAITED_FOR, QueueTables, QueueTableSession
 from duesweep.stores.base import TaskSession
+from duesweep.stores.batch import SqlTask
 from duesweep.stores.checks_sqlserver import check_session
-from duesweep.stores.sqlserver.task import SqlServerTaskSession
 
 # The columns of a queue, each with its allowed types.
 COLUMNS: Columns = {
@@ -91,7 +91,7 @@ class SqlServerQueue(QueueTables):
             return list(queue_table_notices(connection, self.addresses.default_catalog))
 
     def _beside(self, store: TaskSession) -> "SqlServerQueueSession | None":
-        if not isinstance(store, SqlServerTaskSession):
+        if not isinstance(store, SqlTask) or not isinstance(store.connection, SqlServerSession):
             return None
         return SqlServerQueueSession(store.connection, self.addresses)
 

@@ -86,8 +86,10 @@ class TellsPlanSql(Protocol):
 class TakesMessages(Protocol):
     """A task's session that can remove messages in the statement that claims them. Its own class
     has to have these methods: who derives a session, and changes how it claims or finishes, does
-    not inherit them unawares.
+    not inherit them unawares. `can_take`: its server can do it.
     """
+
+    can_take: bool
 
     def take(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
         """As `TaskSession.claim`, but remove the messages at once.

@@ -2,10 +2,10 @@
 
 Nothing else asks which server it is. Statements have the same names in every dialect.
 """
-# ruff: noqa: ARG002 - no dialect needs all that another one does
+# ruff: noqa: ARG002, B027 - no dialect needs all that another one does
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -14,12 +14,13 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from duesweep.core.message import Message
+from duesweep.core.outcome import Failed
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Limits, Timeouts
 from duesweep.drivers.statements import Session
-from duesweep.errors import Problem
+from duesweep.errors import Problem, StoreError, UnusualBatchError
 from duesweep.stores.kinds import TableKind
 from duesweep.stores.summary import Lateness
-from duesweep.stores.values import Horizon
+from duesweep.stores.values import Excluded, Horizon, NewMessage, SweepRun
 
 JOURNAL_TABLES = ("journal", "attempts", "sweeps", "bindings", "changes", "pauses", "limits")
 
@@ -69,9 +70,108 @@ def journal_tables(beside: Any) -> dict[str, Any]:
     return {name: replace(beside, table=f"duesweep_{name}") for name in JOURNAL_TABLES}
 
 
+@dataclass(frozen=True, slots=True)
+class Locked:
+    """Rows that a claim has locked or removed; of the other claim keys, what `Claim` says."""
+
+    rows: Sequence[Any] = ()
+    unread: Sequence[str] = ()
+    skipped: int = 0
+    gone: int = 0
+    later: int = 0
+
+
+class Claims(ABC):
+    """How a task's session finds and locks rows, and what it remembers of them. `can_take`: the
+    server removes rows and returns them whole in one statement.
+    """
+
+    can_take: ClassVar[bool] = False
+
+    @abstractmethod
+    def lock(self, run: SweepRun, claim_keys: Sequence[str], paused: Sequence[str]) -> Locked:
+        """Lock what is due, at most a row a claim key; skip what others hold. Rows in back-off may
+        be among them. `paused` are patterns of destinations.
+        """
+
+    def take(
+        self, run: SweepRun, claim_keys: Sequence[str], begin: Callable[[Sequence[Any]], int]
+    ) -> tuple[int, Locked]:
+        """Remove what is due and return it. `begin` is called with the rows of `fence` and returns
+        the server's time, which is returned, too. Raises `UnusualBatchError` if the rows cannot be
+        removed at once.
+        """
+        raise UnusualBatchError("the server does not return what it removes")
+
+    @abstractmethod
+    def remove(self, messages: Sequence[Message]) -> int:
+        """Remove claimed messages; how many there were."""
+
+    def claim_key(self, message: Message) -> str:
+        """The claim key by which a claimed message is found again."""
+        return message.key
+
+    # What a claim key that leads to any message of a Due must not lead to again.
+
+    def exclude(self, messages: Iterable[Excluded]) -> None:
+        """Claim these no more."""
+
+    def include(self, messages: Iterable[Excluded]) -> None:
+        """Claim these again."""
+
+    def committed(self) -> None:
+        """The transaction of a batch is committed."""
+
+    # What is written down of a claimed message besides what all dialects say.
+
+    @abstractmethod
+    def fail(self, failed: Failed) -> Values:
+        """Of one that fails, for its retry counter."""
+
+    @abstractmethod
+    def stored(self, message: Message) -> Values:
+        """Of one that leaves for good: headers and body, unless the server copies them."""
+
+    # One message at a time, and operators' commands. `zone` is the writers'.
+
+    @abstractmethod
+    def lock_next(self, zone: str | None) -> Sequence[Any]:
+        """Lock the row that has been due for the longest and is eligible; none if there is none."""
+
+    @abstractmethod
+    def is_there(self, message: Message) -> bool:
+        """Lock a message that was fetched, unless it is gone."""
+
+    @abstractmethod
+    def store(self, message: NewMessage, zone: str | None) -> str:
+        """Store a message as the transport does; its key."""
+
+    @abstractmethod
+    def put_back(
+        self, messages: Sequence[NewMessage], zone: str | None
+    ) -> Sequence[tuple[str, int]]:
+        """Store messages; their keys, and the instants in microseconds at which they are due."""
+
+    @abstractmethod
+    def hold(self, lock_keys: Sequence[str], zone: str | None) -> Sequence[Any]:
+        """Lock rows whatever their Due; skip what others hold."""
+
+    @abstractmethod
+    def count_present(self, lock_keys: Sequence[str]) -> int:
+        """How many of these rows are there, whoever holds them."""
+
+    @abstractmethod
+    def set_due(
+        self, messages: Sequence[tuple[Message, datetime]], zone: str | None
+    ) -> Mapping[str, int]:
+        """Give messages that are held new Dues. Returns the instants, in microseconds, by key."""
+
+
 class Dialect(ABC):
     """What one server says and reads in its own way. A value without fields, because stores travel
-    to tasks. `finds_quickly`: each kind of table has an index on its keys.
+    to tasks. A session that is typed as any is one of its own.
+
+    `finds_quickly`: each kind of table has an index on its keys.
     """
 
     finds_quickly: ClassVar[bool] = False
@@ -89,34 +189,18 @@ class Dialect(ABC):
         return location.delayed
 
     @abstractmethod
-    def check(self, session: Session, location: Location, delayed: Any) -> None:
+    def check(self, session: Any, location: Location, delayed: Any) -> None:
         """Raise `ConfigError` for a session that cannot sweep, or for the first table that is
         missing, of another shape, or closed to this user.
         """
 
-    def table_notices(
-        self, session: Session, location: Location, delayed: Any
-    ) -> Sequence[Problem]:
+    def table_notices(self, session: Any, location: Location, delayed: Any) -> Sequence[Problem]:
         """What is wrong with the delayed table although sweeps work, if a sweep should tell."""
         return ()
 
     @abstractmethod
     def estimate_rows(self, session: Session, table: Any) -> int:
         """About how many rows a table has."""
-
-    # Until a task's session and `setup` exist once, each dialect makes its own.
-
-    @abstractmethod
-    def open_task(self, location: Location) -> Any:
-        """A session for one slice."""
-
-    @abstractmethod
-    def open_changes(self, location: Location) -> Any:
-        """A session for an operator's command."""
-
-    @abstractmethod
-    def open_messages(self, location: Location) -> Any:
-        """A session for one message at a time."""
 
     @abstractmethod
     def set_up(self, location: Location) -> None:
@@ -189,6 +273,39 @@ class Dialect(ABC):
         """Each slice's number, and the (Due, key) from which and before which it goes: from `since`
         on, and from each of `firsts` on.
         """
+
+    # Batches.
+
+    @abstractmethod
+    def claims(self, session: Any, location: Location, delayed: Any) -> Claims:
+        """How a task's session claims."""
+
+    @abstractmethod
+    def fence(self, sweep_id: UUID) -> Values:
+        """What holds a sweep open."""
+
+    @abstractmethod
+    def count_exhausted(self, statements: Session, sweep_id: UUID) -> int | None:
+        """How many messages a sweep has exhausted; its other slices wait to count until this
+        transaction ends. None: another one has been counting for too long.
+        """
+
+    @abstractmethod
+    def late(self, late_ms: Sequence[int]) -> object:
+        """The lateness of a batch's messages, in milliseconds, as it is kept."""
+
+    @abstractmethod
+    def execute_rows(
+        self, statements: Any, name: str, same: Mapping[str, object], rows: Sequence[Values]
+    ) -> None:
+        """Run the named statement for each of these rows, with what is the same in all of them."""
+
+    def not_removed(self, text: str, advice: str) -> StoreError:
+        """Why claimed rows are still there: a trigger kept them, and will do so again."""
+        return StoreError(text, transient=False, advice=advice)
+
+    def expect_no_idle_client(self, statements: Session) -> None:
+        """Let the server end a transaction whose client sends nothing for long, if it can."""
 
     # Due.
 

@@ -1,8 +1,9 @@
 """A delayed table in a relational database as a store."""
 
 from dataclasses import dataclass
-from typing import Any
 
+from duesweep.stores.batch import SqlMessages, SqlTask
+from duesweep.stores.change import SqlChanges
 from duesweep.stores.dialect import Location
 from duesweep.stores.due import SqlDriver
 from duesweep.stores.modes import refuse_distributed
@@ -21,14 +22,14 @@ class SqlStore(Location):
         """Refuse what takes a distributed transaction."""
         refuse_distributed(self.source, mode)
 
-    def open_task(self) -> Any:
-        return self.dialect.open_task(self)
+    def open_task(self) -> SqlTask:
+        return SqlTask(self.dialect.connect(self.dsn, self.timeouts.task), self)
 
-    def open_changes(self) -> Any:
-        return self.dialect.open_changes(self)
+    def open_changes(self) -> SqlChanges:
+        return SqlChanges(self.dialect.connect(self.dsn, self.timeouts.task), self)
 
-    def open_messages(self) -> Any:
-        return self.dialect.open_messages(self)
+    def open_messages(self) -> SqlMessages:
+        return SqlMessages(self.dialect.connect(self.dsn, self.timeouts.task), self)
 
     def open_driver(self) -> SqlDriver:
         return SqlDriver(self.dialect.connect(self.dsn, self.timeouts.driver), self)

@@ -68,6 +68,7 @@ class AllOrNothing:
             self._unusual >= _MOST_UNUSUAL
             or not self._can_take
             or not isinstance(store, TakesMessages)
+            or not store.can_take
             or not self._can_append
         ):
             return None

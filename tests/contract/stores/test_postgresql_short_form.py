@@ -4,7 +4,7 @@ import pytest
 
 from duesweep.errors import UnusualBatchError
 from duesweep.stores.abilities import TakesMessages
-from duesweep.stores.postgresql.task import PostgreSqlTaskSession
+from duesweep.stores.postgresql import ClaimsByKey
 from support.endpoint import Endpoint
 from support.faults.dead_sweeps import dispatch_without_settling
 
@@ -83,7 +83,7 @@ def test_usual_messages_go_through_the_short_form_alone(
     endpoint.set_up("Billing")
     endpoint.delay_many(7)
     context = endpoint.context(sweep__batch_rows=3)
-    monkeypatch.delattr(PostgreSqlTaskSession, "claim")
+    monkeypatch.delattr(ClaimsByKey, "lock")
 
     with context.store.open_driver() as session:
         dispatch_without_settling(context, session)

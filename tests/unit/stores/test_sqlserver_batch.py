@@ -1,8 +1,10 @@
 """What a batch on SQL Server removes, excludes and counts, on a table in memory."""
 
 import json
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,38 +12,67 @@ import pytest
 
 from duesweep.core.address import SqlServerAddresses, SqlServerTable
 from duesweep.core.message import Message
+from duesweep.core.outcome import Failed
+from duesweep.errors import DeliveryFailedError
+from duesweep.stores.batch import SqlTask
 from duesweep.stores.dialect import Location
 from duesweep.stores.kinds import SQL_SERVER_KINDS
 from duesweep.stores.sqlserver import SQL_SERVER
-from duesweep.stores.sqlserver.account import SqlServerAccount
-from duesweep.stores.sqlserver.claimed import ClaimedRows
-from duesweep.stores.sqlserver.removal import RemovalByDue
-from duesweep.stores.values import Excluded
+from duesweep.stores.sqlserver_claims import ClaimsByDue, lock_key
+from duesweep.stores.values import Excluded, Horizon, SweepRun
 from duesweep_testing.builders import message
 
 DUE = "2026-11-21 09:21:19.0033333"
 CLAIMED = [str(number) for number in range(10, 20)]
+DELAYED = SqlServerTable("nsb", "dbo", "Sales.Delayed")
+NOW = datetime(2026, 11, 21, 10, tzinfo=UTC)
+RUN = SweepRun(uuid.UUID(int=1), Horizon(NOW, NOW))
 
 
 class Server:
     """A session on a delayed table, whose rows have one Due, and on the table of retry counters."""
 
+    is_in_transaction = True
+
     def __init__(self, *stored: str, counters: Sequence[str] = ()) -> None:
         self.stored = list(stored)
         self.counters = counters
+        self.excluded: set[str] = set()
+
+    def named(self, _: object) -> "Server":
+        return self
+
+    def row(self, name: str, /, **_: Any) -> Any:
+        values = {
+            "describe_server": {"deletes_expressions": 1},
+            "count_some_waiting": {"waiting": 0},
+        }
+        return SimpleNamespace(**values[name])
 
     def rows(self, name: str, /, **values: Any) -> list[Any]:
         if name == "remove_first":
             kept = json.loads(values["kept"])
-            gone = [key for key in self.stored if key not in kept][: values["rows"]]
-            self.stored = [key for key in self.stored if key not in gone]
+            found = [key for key in self.stored if key not in kept][: values["rows"]]
+            self.stored = [key for key in self.stored if key not in found]
         elif name == "read_some_attempts":
-            gone = list(self.counters[: values["most"]])
-        else:
-            assert name == "read_attempts"
+            found = list(self.counters[: values["most"]])
+        elif name == "read_attempts":
             wanted = values["keys"].split(values["separator"])
-            gone = [key for key in self.counters if key in wanted]
-        return [SimpleNamespace(message_key=key) for key in gone]
+            found = [key for key in self.counters if key in wanted]
+        elif name == "fence":
+            return [SimpleNamespace(is_open=1, is_stopping=0, has_pauses=0, server_us=0)]
+        else:
+            assert name == "hold"
+            found = [place["key"] for place in json.loads(values["messages"])]
+        return [_row(key) for key in found]
+
+    def read_while(self, _: object, name: str, /, **values: Any) -> tuple[list[Any], bool]:
+        assert name == "claim"
+        excluded = values["excluded"]
+        self.excluded = set(excluded.split(values["separator"])) if excluded else set()
+        (due,) = json.loads(values["dues"])
+        rows = [_row(key) for key in self.stored if key not in self.excluded]
+        return rows[: due["wanted"]], True
 
     def execute(self, name: str, /, **values: Any) -> int:
         assert name == "remove"
@@ -49,6 +80,9 @@ class Server:
         before = len(self.stored)
         self.stored = [key for key in self.stored if key not in wanted]
         return before - len(self.stored)
+
+    def require_transaction(self) -> None:
+        pass
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -60,27 +94,40 @@ class Server:
             raise
 
 
+def _row(key: str) -> Any:
+    text, body = '{"NServiceBus.MessageId":"x"}', b""
+    values = {"headers": text, "body": body, "attempts": 5, "is_eligible": 1}
+    return SimpleNamespace(message_key=key, due=DUE, **values)
+
+
 def _message(key: str) -> Message:
     return message()._replace(key=key)
 
 
-def _claim(*keys: str) -> ClaimedRows:
-    claimed = ClaimedRows()
-    claimed.begin()
-    claimed.add(SimpleNamespace(message_key=key, due=DUE) for key in keys)
-    return claimed
+def _location() -> Location:
+    return Location(
+        dialect=SQL_SERVER,
+        dsn="Server=h",
+        source="nsb",
+        candidates=(DELAYED,),
+        addresses=SqlServerAddresses("Sales", "dbo", "nsb"),
+        kind=SQL_SERVER_KINDS["sqlserver"],
+    )
 
 
-def _removal(server: Server, claimed: ClaimedRows) -> RemovalByDue:
+def _holding(server: Server, *keys: str) -> ClaimsByDue:
+    """The claims of a session that holds these messages."""
     session: Any = server
-    return RemovalByDue(session, "nsb", claimed, removes_firsts=True)
+    claims = ClaimsByDue(session, _location(), DELAYED)
+    claims.hold([lock_key(DUE, key) for key in keys], None)
+    return claims
 
 
 @pytest.mark.parametrize("stays", [0, 1, 4])
 def test_claimed_messages_are_removed_and_those_that_stay_are_not(stays: int) -> None:
     server = Server(*CLAIMED)
 
-    removed = _removal(server, _claim(*CLAIMED)).remove([*map(_message, CLAIMED[stays:])])
+    removed = _holding(server, *CLAIMED).remove([*map(_message, CLAIMED[stays:])])
 
     assert (removed, server.stored) == (len(CLAIMED) - stays, CLAIMED[:stays])
 
@@ -88,37 +135,32 @@ def test_claimed_messages_are_removed_and_those_that_stay_are_not(stays: int) ->
 def test_message_that_came_before_the_claimed_ones_is_not_removed() -> None:
     server = Server("1", *CLAIMED)
 
-    removed = _removal(server, _claim(*CLAIMED)).remove([*map(_message, CLAIMED)])
+    removed = _holding(server, *CLAIMED).remove([*map(_message, CLAIMED)])
 
     assert (removed, server.stored) == (len(CLAIMED), ["1"])
 
 
 def test_message_that_fails_is_excluded_only_when_its_transaction_is_committed() -> None:
-    claimed = _claim("1", "2")
-    claimed.exclude([Excluded(DUE, "1")])
-
-    claimed.fail([_message("2")])
+    server = Server("1", "2", "3")
+    claims = _holding(server, "1", "2")
+    claims.exclude([Excluded(DUE, "1")])
+    failed = Failed(_message("2"), DeliveryFailedError("no"), 0)
 
     # A batch that is rolled back is claimed again, with what failed in it.
-    assert claimed.excluded([DUE]) == {"1"}
-    claimed.exclude_failed()
-    assert claimed.excluded([DUE]) == {"1", "2"}
+    claims.fail(failed)
+    claims.lock(RUN, [DUE, DUE], ())
+    assert server.excluded == {"1"}
+    claims.fail(failed)
+    claims.committed()
+    claims.lock(RUN, [DUE], ())
+    assert server.excluded == {"1", "2"}
 
 
 @pytest.mark.parametrize("others", [0, 1, 99, 100, 101, 5_000])
 def test_counter_of_a_claimed_message_is_found_however_many_there_are(others: int) -> None:
-    session: Any = Server(counters=[*(f"other {n}" for n in range(others)), "7"])
-    delayed = SqlServerTable("nsb", "dbo", "Sales.Delayed")
-    addresses = SqlServerAddresses("Sales", "dbo", "nsb")
-    store = Location(
-        dialect=SQL_SERVER,
-        dsn="Server=h",
-        source="nsb",
-        candidates=(delayed,),
-        addresses=addresses,
-        kind=SQL_SERVER_KINDS["sqlserver"],
-    )
+    counters = [*(f"other {n}" for n in range(others)), "7"]
+    session: Any = Server("7", counters=counters)
 
-    found = SqlServerAccount(session, store, _claim("7")).read_attempts(["7"])
+    claim = SqlTask(session, _location()).claim(RUN, [DUE])
 
-    assert "7" in found
+    assert [(one.key, one.attempts) for one in claim.messages] == [("7", 5)]

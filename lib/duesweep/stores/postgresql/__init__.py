@@ -2,7 +2,7 @@
 # ruff: noqa: ARG002 - no dialect needs all that another one does
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,18 +11,26 @@ from uuid import UUID
 
 from duesweep.core.address import TableName
 from duesweep.core.message import Message
+from duesweep.core.outcome import Failed
 from duesweep.core.timeouts import Limits
+from duesweep.drivers.postgresql.errors import row_errors
 from duesweep.drivers.postgresql.session import PostgreSqlSession, connect, literal
-from duesweep.drivers.postgresql.wire import UuidArray
+from duesweep.drivers.postgresql.wire import UuidArray, array_text
 from duesweep.drivers.statements import Session
+from duesweep.errors import UnusualBatchError
 from duesweep.stores.checks_postgresql import check_tables
-from duesweep.stores.dialect import Dialect, Location, Values, numbered
-from duesweep.stores.kinds import TableKind
+from duesweep.stores.dialect import Claims, Dialect, Location, Locked, Values, numbered
+from duesweep.stores.kinds import TableKind, store_row
 from duesweep.stores.summary import Lateness
-from duesweep.stores.values import Horizon
+from duesweep.stores.values import Horizon, NewMessage, SweepRun
 from duesweep.stores.zone import horizon_in, zone_of
 
 _BEFORE_ALL = "-infinity"
+_TURN_WAIT = "10s"
+# Whoever waits for a row holds others meanwhile. NServiceBus's mover holds its rows for about 5 ms.
+_TAKE_WAIT = "20ms"
+# A client that sends nothing for so long is frozen, and the messages that it has locked are due.
+_IDLE_WAIT = "2s"
 _END = ("infinity", "ffffffff-ffff-ffff-ffff-ffffffffffff")
 
 
@@ -38,8 +46,7 @@ class PostgreSql(Dialect):
     def quoted(self, table: TableName) -> str:
         return str(table)
 
-    def check(self, session: Session, location: Location, delayed: TableName) -> None:
-        assert isinstance(session, PostgreSqlSession)  # from `connect`
+    def check(self, session: PostgreSqlSession, location: Location, delayed: TableName) -> None:
         check_tables(session, location)
 
     def estimate_rows(self, session: Session, table: TableName) -> int:
@@ -141,20 +148,34 @@ class PostgreSql(Dialect):
     def message(self, kind: TableKind, row: Any, attempts: int) -> Message:
         return kind.read_message(row.id, row.due_us, row.instant_us, row, attempts)
 
-    def open_task(self, location: Location) -> Any:
-        from duesweep.stores.postgresql.task import PostgreSqlTaskSession  # noqa: PLC0415
+    def claims(
+        self, session: PostgreSqlSession, location: Location, delayed: TableName
+    ) -> "ClaimsByKey":
+        return ClaimsByKey(session, location, delayed)
 
-        return PostgreSqlTaskSession(connect(location.dsn, location.timeouts.task), location)
+    def fence(self, sweep_id: UUID) -> Values:
+        return {"sweep_id": sweep_id}
 
-    def open_changes(self, location: Location) -> Any:
-        from duesweep.stores.postgresql.changing import PostgreSqlChangeSession  # noqa: PLC0415
+    def count_exhausted(self, statements: Session, sweep_id: UUID) -> int | None:
+        # Another slice's batch, which is waited for, may take its time; a row's lock may not.
+        wait = statements.row("set_lock_wait", wait=_TURN_WAIT)
+        row = statements.row("lock_sweep_counters", sweep_id=sweep_id)
+        statements.row("set_lock_wait", wait=wait.before)
+        return int(row.exhausted)
 
-        return PostgreSqlChangeSession(connect(location.dsn, location.timeouts.task), location)
+    def late(self, late_ms: Sequence[int]) -> object:
+        return array_text(map(str, late_ms))
 
-    def open_messages(self, location: Location) -> Any:
-        from duesweep.stores.postgresql.messages import PostgreSqlMessageSession  # noqa: PLC0415
+    def execute_rows(
+        self, statements: Session, name: str, same: Mapping[str, object], rows: Sequence[Values]
+    ) -> None:
+        """All in one statement, as arrays: one for each would take several times as long."""
+        if rows:
+            arrays = {column: [row[column] for row in rows] for column in rows[0]}
+            statements.execute(name, **same, **arrays)
 
-        return PostgreSqlMessageSession(connect(location.dsn, location.timeouts.task), location)
+    def expect_no_idle_client(self, statements: Session) -> None:
+        statements.row("set_idle_wait", wait=_IDLE_WAIT)
 
     def set_up(self, location: Location) -> None:
         from duesweep.stores.postgresql.setup import PostgreSqlSetup  # noqa: PLC0415
@@ -166,3 +187,125 @@ class PostgreSql(Dialect):
 
 
 POSTGRESQL = PostgreSql()
+
+
+class ClaimsByKey(Claims):
+    """A key leads to its own message only, and the plan has it once, so nothing is remembered."""
+
+    can_take = True
+
+    def __init__(self, session: PostgreSqlSession, location: Location, delayed: TableName) -> None:
+        self._statements = session.named(location.names(delayed))
+        self._source = location.source
+        self._endpoint: str = location.addresses.endpoint
+        self._kind = location.kind
+        self._delayed = str(delayed)
+
+    def lock(self, run: SweepRun, claim_keys: Sequence[str], paused: Sequence[str]) -> Locked:
+        rows = self._statements.rows("claim", **_claim_values(run.horizon, claim_keys))
+        return self._locked(run, claim_keys, rows)
+
+    def take(
+        self, run: SweepRun, claim_keys: Sequence[str], begin: Callable[[Sequence[Any]], int]
+    ) -> tuple[int, Locked]:
+        usual_wait = f"{self._statements.limits.lock_seconds * 1_000:.0f}"
+        _, fence, _, rows, [hooks], _ = self._statements.rows_of_each(
+            "take",
+            ("set_lock_wait", {"wait": _TAKE_WAIT}),
+            ("fence", {"sweep_id": run.sweep_id}),
+            # For the messages that the queue appends.
+            ("check_constraints_at_once", {}),
+            ("take", _claim_values(run.horizon, claim_keys)),
+            ("find_delete_hooks", {"delayed": self._delayed}),
+            ("set_lock_wait", {"wait": usual_wait}),
+        )
+        server_us = begin(fence)
+        if hooks.found:
+            raise UnusualBatchError("a trigger or a rule has a say in what is removed")
+        return server_us, self._locked(run, claim_keys, rows)
+
+    def _locked(self, run: SweepRun, claim_keys: Sequence[str], rows: Sequence[Any]) -> Locked:
+        claimed = {row.id for row in rows}
+        missing = [key for key in claim_keys if key not in claimed]
+        if not missing:
+            return Locked(rows)
+        keys = UuidArray.of(missing)
+        row = self._statements.row("explain_unclaimed", keys=keys, horizon=run.horizon.before)
+        gone = len(missing) - row.skipped - row.later
+        return Locked(rows, skipped=row.skipped, gone=gone, later=row.later)
+
+    def remove(self, messages: Sequence[Message]) -> int:
+        return self._statements.execute("remove", keys=UuidArray.of([m.key for m in messages]))
+
+    def fail(self, failed: Failed) -> Values:
+        return {"retry_seconds": failed.retry_seconds}
+
+    def stored(self, message: Message) -> Values:
+        """Nothing: the server copies headers and body."""
+        return {}
+
+    def lock_next(self, zone: str | None) -> Sequence[Any]:
+        horizon = horizon_in(zone or "UTC", self._statements)
+        return self._statements.rows(
+            "fetch_next_due",
+            horizon=horizon.before,
+            source=self._source,
+            **_instant_values(horizon),
+        )
+
+    def is_there(self, message: Message) -> bool:
+        return bool(self._statements.rows("find_message", key=message.key))
+
+    def store(self, message: NewMessage, zone: str | None) -> str:
+        """In a transaction, whose zone becomes the writers', as the statement needs it."""
+        self._statements.row("set_zone", zone=zone or "UTC")
+        return self._store(message)
+
+    def _store(self, message: NewMessage) -> str:
+        values = {"due": message.due, **self._kind.new_row(message, self._endpoint)}
+        return store_row(self._statements, self._kind, values)
+
+    def put_back(
+        self, messages: Sequence[NewMessage], zone: str | None
+    ) -> Sequence[tuple[str, int]]:
+        before = self._statements.row("session_zone").zone
+        self._statements.row("set_zone", zone=zone or "UTC")
+        with row_errors():
+            keys = [self._store(message) for message in messages]
+        self._statements.row("set_zone", zone=before)
+        found = {"keys": UuidArray.of(keys), "zone": zone or "UTC"}
+        rows = self._statements.rows("read_instants", **found)
+        instants = {row.id: row.instant_us for row in rows}
+        return [(key, instants[key]) for key in keys]
+
+    def hold(self, lock_keys: Sequence[str], zone: str | None) -> Sequence[Any]:
+        return self._statements.rows("hold", keys=UuidArray.of(lock_keys), zone=zone or "UTC")
+
+    def count_present(self, lock_keys: Sequence[str]) -> int:
+        return int(self._statements.row("count_present", keys=UuidArray.of(lock_keys)).present)
+
+    def set_due(
+        self, messages: Sequence[tuple[Message, datetime]], zone: str | None
+    ) -> Mapping[str, int]:
+        rows = self._statements.rows(
+            "reschedule",
+            zone=zone or "UTC",
+            keys=UuidArray.of([message.key for message, _ in messages]),
+            dues=[due for _, due in messages],
+        )
+        return {row.id: row.instant_us for row in rows}
+
+
+def _claim_values(horizon: Horizon, claim_keys: Sequence[str]) -> Values:
+    keys = {"keys": UuidArray.of(claim_keys), "horizon": horizon.before}
+    return keys | _instant_values(horizon)
+
+
+def _instant_values(horizon: Horizon) -> Values:
+    """The values by which the server makes an instant of a Due.
+
+    Without looking ahead only what is due is claimed, so no instant may be later than the sweep's
+    own time. In the hour of a clock change the zone's rules alone could name a later one.
+    """
+    latest = None if horizon.ahead else horizon.server_time
+    return {"zone": horizon.zone or "UTC", "latest": latest}

@@ -5,7 +5,7 @@ A Due travels as text that is exact to the tick of a `datetime`; see batch.sql.
 # ruff: noqa: ARG002 - no dialect needs all that another one does
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,19 +20,18 @@ from duesweep.drivers.sqlserver.binding import bound_text, due_of, key_list, las
 from duesweep.drivers.sqlserver.catalog import is_there
 from duesweep.drivers.sqlserver.session import SqlServerSession, connect
 from duesweep.drivers.statements import Session
-from duesweep.errors import ConfigError, Problem, StoreError
+from duesweep.errors import ConfigError, Problem, StoreError, TransactionLostError
 from duesweep.stores.checks_sqlserver import check_tables, delayed_index_notices
 from duesweep.stores.dialect import Dialect, Location, Values, numbered
 from duesweep.stores.kinds import TableKind
-from duesweep.stores.summary import Lateness, lateness_of
+from duesweep.stores.sqlserver_claims import ClaimsByDue, lock_key
+from duesweep.stores.summary import Lateness, lateness_of, packed
 from duesweep.stores.sweeps import sweep_lock
 from duesweep.stores.values import Horizon
 
 # Where `datetime` begins and ends.
 _FIRST = "1753-01-01 00:00:00.000"
 _END = "9999-12-31 23:59:59.997"
-# In the lock key of a table whose keys are not indexed.
-_SEPARATOR = "/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +47,13 @@ class SqlServer(Dialect):
     def find_delayed(self, session: Session, location: Location) -> SqlServerTable:
         return find_delayed(session, location)
 
-    def check(self, session: Session, location: Location, delayed: SqlServerTable) -> None:
-        assert isinstance(session, SqlServerSession)  # from `connect`
+    def check(self, session: SqlServerSession, location: Location, delayed: SqlServerTable) -> None:
         check_tables(session, location.kind, delayed)
 
     def table_notices(
-        self, session: Session, location: Location, delayed: SqlServerTable
+        self, session: SqlServerSession, location: Location, delayed: SqlServerTable
     ) -> Sequence[Problem]:
         """What is missing of the delayed table's indexes."""
-        assert isinstance(session, SqlServerSession)  # from `connect`
         return delayed_index_notices(session, location.kind, delayed)
 
     def estimate_rows(self, session: Session, table: SqlServerTable) -> int:
@@ -161,7 +158,7 @@ class SqlServer(Dialect):
     def lock_key(self, kind: TableKind, row: Any) -> str:
         """The message's key; where no key is indexed, its Due to the tick, and its key."""
         key = self.key(row)
-        return key if kind.has_indexed_key else f"{row.due or ''}{_SEPARATOR}{key}"
+        return key if kind.has_indexed_key else lock_key(row.due, key)
 
     def message(self, kind: TableKind, row: Any, attempts: int) -> Message:
         """Its Due is UTC's: it is the instant itself."""
@@ -170,20 +167,42 @@ class SqlServer(Dialect):
             attempts = row.attempts
         return kind.read_message(self.key(row), due_us, due_us, row, attempts)
 
-    def open_task(self, location: Location) -> Any:
-        from duesweep.stores.sqlserver.task import SqlServerTaskSession  # noqa: PLC0415
+    def claims(
+        self, session: SqlServerSession, location: Location, delayed: SqlServerTable
+    ) -> ClaimsByDue:
+        return ClaimsByDue(session, location, delayed)
 
-        return SqlServerTaskSession(connect(location.dsn, location.timeouts.task), location)
+    def fence(self, sweep_id: UUID) -> Values:
+        return {"sweep_id": sweep_id, **self.lock(batches_lock(sweep_id))}
 
-    def open_changes(self, location: Location) -> Any:
-        from duesweep.stores.sqlserver.changing import SqlServerChangeSession  # noqa: PLC0415
+    def count_exhausted(self, statements: Session, sweep_id: UUID) -> int | None:
+        lock = self.lock(f"{batches_lock(sweep_id)}/exhausted")
+        row = statements.row("lock_sweep_counters", sweep_id=sweep_id, **lock)
+        return None if row.answer < 0 else int(row.exhausted)
 
-        return SqlServerChangeSession(connect(location.dsn, location.timeouts.task), location)
+    def late(self, late_ms: Sequence[int]) -> object:
+        """Packed, since there are no arrays."""
+        return packed(late_ms)
 
-    def open_messages(self, location: Location) -> Any:
-        from duesweep.stores.sqlserver.messages import SqlServerMessageSession  # noqa: PLC0415
+    def execute_rows(
+        self,
+        statements: SqlServerSession,
+        name: str,
+        same: Mapping[str, object],
+        rows: Sequence[Values],
+    ) -> None:
+        """One after the other; with one preparation, unless they have bodies, whose lengths have to
+        be declared.
+        """
+        if rows and "body" in rows[0]:
+            for row in rows:
+                statements.execute(name, **same, **row)
+        else:
+            statements.execute_many(name, [{**same, **row} for row in rows])
 
-        return SqlServerMessageSession(connect(location.dsn, location.timeouts.task), location)
+    def not_removed(self, text: str, advice: str) -> StoreError:
+        """Or somebody took them who heeds no locks, as on servers that have no such hints."""
+        return TransactionLostError(text, advice=advice)
 
     def set_up(self, location: Location) -> None:
         from duesweep.stores.sqlserver.setup import SqlServerSetup  # noqa: PLC0415
@@ -213,12 +232,6 @@ def find_delayed(session: Session, location: Location) -> SqlServerTable:
             ),
         )
     return found[0] if found else candidates[0]
-
-
-def split_lock_key(text: str) -> tuple[str, str]:
-    """The Due and the key in the lock key of a table whose keys are not indexed."""
-    due, _, key = text.partition(_SEPARATOR)
-    return due, key
 
 
 def batches_lock(sweep_id: UUID) -> str:

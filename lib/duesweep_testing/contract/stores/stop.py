@@ -44,7 +44,7 @@ class StopContract:
         stop(subject, run, 0)
 
         with subject.store.open_task() as session:
-            if not isinstance(session, TakesMessages):
+            if not isinstance(session, TakesMessages) or not session.can_take:
                 pytest.skip("it does not remove messages as it claims them")
             with pytest.raises(SweepStoppedError), session.transaction():
                 session.take(run, subject.claim_keys([row]))

@@ -138,17 +138,20 @@ SELECT %(sweep_id)s, %(slice)s, 'exhausted', d.{id}, e.message_id, e.message_typ
        -- One after the other: an interval is multiplied in floating point, exact for each, not for their sum.
        timestamptz 'epoch' + (e.instant_us / 1000000) * interval '1 second'
            + mod(e.instant_us, 1000000) * interval '1 microsecond',
-       %(dispatched_at)s, e.attempts,
-       coalesce(a.first_failed_at, %(dispatched_at)s), e.error_class, e.error_text, e.stack,
+       w.dispatched_at, e.attempts,
+       coalesce(a.first_failed_at, w.dispatched_at), e.error_class, e.error_text, e.stack,
        d.{headers}, d.{body}
 FROM unnest(
-    %(keys)s::uuid[], %(instants_us)s::bigint[], %(message_ids)s::text[], %(message_types)s::text[],
-    %(destinations)s::text[], %(queues)s::text[], %(attempts)s::integer[], %(error_classes)s::text[],
-    %(error_texts)s::text[], %(stacks)s::text[]
+    %(message_key)s::uuid[], %(due_us)s::bigint[], %(message_id)s::text[], %(message_type)s::text[],
+    %(destination)s::text[], %(queue)s::text[], %(attempts)s::integer[], %(error_class)s::text[],
+    %(error_text)s::text[], %(stack)s::text[]
 ) AS e (
     message_key, instant_us, message_id, message_type, destination, queue, attempts, error_class, error_text,
     stack
 )
+CROSS JOIN (
+    SELECT timestamptz 'epoch' + %(dispatched_us)s::bigint * interval '1 microsecond' AS dispatched_at
+) w
 JOIN {delayed} d ON d.{id} = e.message_key
 LEFT JOIN {attempts} a ON a.source = %(source)s AND a.message_key = e.message_key;
 
@@ -170,8 +173,8 @@ SELECT %(source)s, f.message_key, f.message_id, f.destination, 1,
        statement_timestamp(), statement_timestamp(),
        statement_timestamp() + make_interval(secs => f.retry_seconds), f.error_class, f.error_text
 FROM unnest(
-    %(keys)s::uuid[], %(message_ids)s::text[], %(destinations)s::text[],
-    %(retry_seconds)s::float8[], %(error_classes)s::text[], %(error_texts)s::text[]
+    %(message_key)s::uuid[], %(message_id)s::text[], %(destination)s::text[],
+    %(retry_seconds)s::float8[], %(error_class)s::text[], %(error_text)s::text[]
 ) AS f (message_key, message_id, destination, retry_seconds, error_class, error_text)
 ON CONFLICT (source, message_key) DO UPDATE SET
     attempts = counted.attempts + 1,

@@ -98,8 +98,8 @@ INSERT INTO {changes} (
 SELECT %(sweep_id)s, 'cancelled', %(changed_us)s, d.{id}::text, c.message_id, c.message_type, c.destination,
        c.due_before_us, c.attempts, coalesce(octet_length(d.{body}), 0), d.{headers}, d.{body}
 FROM unnest(
-    %(keys)s::uuid[], %(message_ids)s::text[], %(message_types)s::text[], %(destinations)s::text[],
-    %(dues_before_us)s::bigint[], %(attempts)s::integer[]
+    %(message_key)s::uuid[], %(message_id)s::text[], %(message_type)s::text[], %(destination)s::text[],
+    %(due_before_us)s::bigint[], %(attempts)s::integer[]
 ) AS c (message_key, message_id, message_type, destination, due_before_us, attempts)
 JOIN {delayed} d ON d.{id} = c.message_key;
 
@@ -126,7 +126,7 @@ WHERE d.{id} = ANY(%(keys)s::uuid[]);
 -- Lets messages in back-off be tried again at their new Dues.
 UPDATE {attempts} a
 SET next_attempt_at = n.due
-FROM unnest(%(keys)s::uuid[], %(dues)s::timestamptz[]) AS n (message_key, due)
+FROM unnest(%(message_key)s::uuid[], %(new_due)s::timestamptz[]) AS n (message_key, due)
 WHERE a.source = %(source)s AND a.message_key = n.message_key;
 
 -- name: journal_changes
@@ -138,9 +138,9 @@ INSERT INTO {changes} (
 SELECT %(sweep_id)s, c.change, %(changed_us)s, c.message_key, c.message_id, c.message_type, c.destination,
        c.due_before_us, c.due_after_us, c.queue, c.undone, c.new_key, c.attempts, c.body_bytes
 FROM unnest(
-    %(changes)s::text[], %(keys)s::text[], %(message_ids)s::text[], %(message_types)s::text[],
-    %(destinations)s::text[], %(dues_before_us)s::bigint[], %(dues_after_us)s::bigint[], %(queues)s::text[],
-    %(undone)s::text[], %(new_keys)s::text[], %(attempts)s::integer[], %(body_bytes)s::bigint[]
+    %(change)s::text[], %(message_key)s::text[], %(message_id)s::text[], %(message_type)s::text[],
+    %(destination)s::text[], %(due_before_us)s::bigint[], %(due_after_us)s::bigint[], %(queue)s::text[],
+    %(undone)s::text[], %(new_key)s::text[], %(attempts)s::integer[], %(body_bytes)s::bigint[]
 ) AS c (
     change, message_key, message_id, message_type, destination, due_before_us, due_after_us, queue, undone,
     new_key, attempts, body_bytes

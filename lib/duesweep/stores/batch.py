@@ -1,0 +1,352 @@
+"""A task's session on a relational store: batches of a slice, and single messages.
+
+A batch is one transaction. It holds the sweep open, locks rows, reads their retry counters in a
+statement of its own, and at the end removes what left, counts what failed, and journals both.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any, Self
+
+from duesweep.core.account import SliceEnd, report_as_text
+from duesweep.core.message import Message
+from duesweep.core.outcome import Exhausted, Failed, Outcomes
+from duesweep.core.policy import RateLimit
+from duesweep.drivers.statements import Session, retry_lost_transactions
+from duesweep.errors import (
+    DeliveryFailedError,
+    MessageError,
+    SweepClosedError,
+    SweepStoppedError,
+    UnusualBatchError,
+    format_stack,
+    make_storable,
+    type_name,
+)
+from duesweep.stores import tombstone
+from duesweep.stores.dialect import Claims, Location, Locked
+from duesweep.stores.due import next_due
+from duesweep.stores.sweeps import read_pauses
+from duesweep.stores.values import Claim, Excluded, NewMessage, SweepRun
+
+# Most sources have few counters: all of them cost less than a search for a thousand keys.
+_FEW_COUNTERS = 100
+
+
+class SqlTask:
+    """One slice's session, on one connection; `connection` is for a queue in the same database,
+    which delivers in the claim's own transaction.
+    """
+
+    def __init__(self, session: Session, location: Location) -> None:
+        self.source = location.source
+        self.connection = session
+        self._location = location
+        self._dialect = location.dialect
+        self._kind = location.kind
+        self._endpoint: str = location.addresses.endpoint
+        delayed = self._dialect.find_delayed(session, location)
+        self._statements = session.named(location.names(delayed))
+        self._claims: Claims = self._dialect.claims(session, location, delayed)
+        self.can_take = self._claims.can_take
+        # The patterns of what is paused, as the batch under way found them.
+        self._paused: tuple[str, ...] = ()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.connection.__exit__(*error)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """A transaction; nested, a savepoint."""
+        is_batch = not self.connection.is_in_transaction
+        with self._statements.transaction():
+            yield
+        if is_batch:
+            # Not before: a batch that was rolled back is claimed again.
+            self._claims.committed()
+
+    def expect_no_idle_client(self) -> None:
+        """Let the server end a transaction whose client sends nothing for long, if it can."""
+        self._dialect.expect_no_idle_client(self._statements)
+
+    # A batch.
+
+    def claim(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
+        """Lock what is due and eligible, at most a row a claim key."""
+        server_us = self._begin(run, self._fence(run))
+        return self._claim(self._claims.lock(run, claim_keys, self._paused), server_us)
+
+    def take(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
+        """Remove what is due and eligible, unless others hold a row for long."""
+        server_us, taken = self._claims.take(run, claim_keys, lambda fence: self._begin(run, fence))
+        claim = self._claim(taken, server_us)
+        if claim.skipped:
+            raise UnusualBatchError(f"{claim.skipped} rows were not removed")
+        if len(claim.messages) < len(taken.rows):
+            raise UnusualBatchError("a message is in back-off")
+        return claim
+
+    def claim_key(self, message: Message) -> str:
+        return self._claims.claim_key(message)
+
+    def exclude(self, messages: Sequence[Excluded]) -> None:
+        self._claims.exclude(messages)
+
+    def include(self, messages: Sequence[Excluded]) -> None:
+        self._claims.include(messages)
+
+    def grant_exhausted(self, run: SweepRun, wanted: int, limit: int) -> int:
+        """How many more messages the sweep may exhaust. If its other slices count for too long,
+        none: then the messages stay as failures.
+        """
+        exhausted = self._dialect.count_exhausted(self._statements, run.sweep_id)
+        return 0 if exhausted is None else max(0, min(wanted, limit - exhausted))
+
+    def finish(self, run: SweepRun, slice_number: int, outcomes: Outcomes, server_us: int) -> None:
+        """Carry `outcomes` out in the claim's transaction."""
+        if outcomes.exhausted:
+            self._journal_exhausted(run, slice_number, outcomes.exhausted, server_us)
+        gone = [o.message for o in outcomes.delivered] + [o.message for o in outcomes.exhausted]
+        if gone:
+            self._remove(gone)
+        if outcomes.failed:
+            self._count_failures(outcomes.failed)
+        if outcomes.exhausted or outcomes.over_limit:
+            self._statements.execute(
+                "add_exhausted",
+                sweep_id=run.sweep_id,
+                exhausted=len(outcomes.exhausted),
+                over_limit=outcomes.over_limit,
+            )
+        self._journal_batch(run, slice_number, outcomes, server_us)
+
+    def finish_taken(
+        self, run: SweepRun, slice_number: int, outcomes: Outcomes, server_us: int
+    ) -> None:
+        """Account for messages that were taken, in the transaction that took them."""
+        self._clear_counters([o.message for o in outcomes.delivered])
+        self._journal_batch(run, slice_number, outcomes, server_us)
+
+    def end_slice(self, run: SweepRun, slice_number: int, end: SliceEnd) -> None:
+        """Journal the end of a slice, in a transaction of its own."""
+        with self.transaction():
+            self._refuse_closed(run, self._fence(run))
+            self._statements.execute(
+                "journal_slice",
+                sweep_id=run.sweep_id,
+                slice=slice_number,
+                reason=end.reason and make_storable(end.reason),
+                breakers=report_as_text(end.breakers),
+                **asdict(end.account),
+            )
+
+    @retry_lost_transactions
+    def reserve(self, limit: RateLimit, messages: int) -> float:
+        """Reserve so many messages of a limit; see `LimitsRates`."""
+        seconds = messages * limit.seconds_each
+        with self._statements.transaction():
+            row = self._statements.row(
+                "reserve", source=self.source, pattern=limit.pattern, seconds=seconds
+            )
+        return float(row.wait_seconds)
+
+    # What a batch is made of.
+
+    def _fence(self, run: SweepRun) -> Sequence[Any]:
+        """Hold the sweep open until this transaction ends."""
+        return self._statements.rows("fence", **self._dialect.fence(run.sweep_id))
+
+    def _begin(self, run: SweepRun, fence: Sequence[Any]) -> int:
+        """Begin a batch of a sweep that goes on. Returns the server's time in microseconds."""
+        self._refuse_closed(run, fence)
+        if fence[0].is_stopping:
+            raise SweepStoppedError(f"Sweep {run.sweep_id} of {self.source} is to stop")
+        self._paused = ()
+        if fence[0].has_pauses:
+            pauses = read_pauses(self._statements, self.source)
+            self._paused = tuple(pause.pattern for pause in pauses)
+        server_us: int = fence[0].server_us
+        return server_us
+
+    def _refuse_closed(self, run: SweepRun, fence: Sequence[Any]) -> None:
+        if not fence or not fence[0].is_open:
+            raise SweepClosedError(
+                f"Sweep {run.sweep_id} of {self.source} was closed by another process, which took "
+                "its driver for dead; what it had not delivered is left to the next sweep"
+            )
+
+    def _claim(self, locked: Locked, server_us: int) -> Claim:
+        messages = self._eligible(locked.rows)
+        messages.sort(key=lambda message: message.due_us or 0)
+        later = locked.later + len(locked.rows) - len(messages)
+        return Claim(
+            tuple(messages),
+            server_us,
+            locked.unread,
+            locked.skipped,
+            locked.gone,
+            later,
+            self._paused,
+        )
+
+    def _eligible(self, rows: Sequence[Any]) -> list[Message]:
+        """The messages in these rows that are not in back-off."""
+        kind, read = self._kind, self._dialect.message
+        keys = list(map(self._dialect.key, rows))
+        # After the rows were locked: or two sweeps could both count one failure.
+        counters = self._read_counters(keys)
+        if not counters:
+            return [read(kind, row, 0) for row in rows]
+        messages = []
+        for key, row in zip(keys, rows, strict=True):
+            counter = counters.get(key)
+            if counter is None:
+                messages.append(read(kind, row, 0))
+            elif counter.is_eligible:
+                messages.append(read(kind, row, counter.attempts))
+        return messages
+
+    def _read_counters(self, keys: Sequence[str]) -> Mapping[str, Any]:
+        """The retry counters of messages, by their keys; and perhaps some of others."""
+        if not keys:
+            return {}
+        rows = self._statements.rows("read_some_attempts", source=self.source, most=_FEW_COUNTERS)
+        if len(rows) == _FEW_COUNTERS:
+            found = self._dialect.keys(keys)
+            rows = self._statements.rows("read_attempts", source=self.source, **found)
+        return {row.message_key: row for row in rows}
+
+    def _clear_counters(self, messages: Sequence[Message]) -> None:
+        """Drop the counters of messages that leave."""
+        counted = [m.key for m in messages if m.attempts]
+        if counted:
+            keys = self._dialect.keys(counted)
+            self._statements.execute("clear_attempts", source=self.source, **keys)
+
+    def _count_failures(self, failed: Sequence[Failed]) -> None:
+        rows = [
+            {
+                "message_key": f.message.key,
+                "message_id": storable_or_none(f.message.message_id),
+                "destination": self._destination_of(f.message),
+                "error_class": type_name(f.error),
+                "error_text": make_storable(str(f.error)),
+                **self._claims.fail(f),
+            }
+            for f in failed
+        ]
+        source = {"source": self.source}
+        self._dialect.execute_rows(self._statements, "raise_attempts", source, rows)
+        if self._kind.raise_counters is not None:
+            keys = self._dialect.keys(f.message.key for f in failed)
+            self._statements.execute(self._kind.raise_counters, **keys)
+
+    def _remove(self, messages: Sequence[Message]) -> None:
+        removed = self._claims.remove(messages)
+        if removed != len(messages):
+            # They are delivered already: roll everything back.
+            raise self._dialect.not_removed(
+                f"{self.source} removed {removed} of {len(messages)} rows that this sweep holds "
+                "locked",
+                "look for triggers or rules on the delayed table",
+            )
+        self._clear_counters(messages)
+
+    def _journal_batch(
+        self, run: SweepRun, slice_number: int, outcomes: Outcomes, server_us: int
+    ) -> None:
+        delivered = outcomes.delivered
+        late = tombstone.measure_lateness(delivered, server_us)
+        tombstones = tombstone.encode(delivered, late, server_us, self._endpoint)
+        self._statements.execute(
+            "journal_batch",
+            sweep_id=run.sweep_id,
+            slice=slice_number,
+            dispatched=len(delivered),
+            failed=len(outcomes.failed),
+            body_bytes=sum(o.message.body_bytes for o in delivered),
+            attempts_changed=bool(outcomes.failed) or any(o.message.attempts for o in delivered),
+            lateness_ms=self._dialect.late([ms for ms in late if ms is not None]),
+            outcomes=tombstones if delivered else None,
+        )
+
+    def _journal_exhausted(
+        self, run: SweepRun, slice_number: int, exhausted: Sequence[Exhausted], server_us: int
+    ) -> None:
+        """Journal messages out of attempts, whole."""
+        same = {
+            "source": self.source,
+            "sweep_id": run.sweep_id,
+            "slice": slice_number,
+            "dispatched_us": server_us,
+        }
+        rows = [
+            {
+                "message_key": e.message.key,
+                "message_id": storable_or_none(e.message.message_id),
+                "message_type": storable_or_none(e.message.message_type),
+                "destination": self._destination_of(e.message),
+                "queue": e.queue,
+                "due_us": e.message.instant_us,
+                "attempts": e.message.attempts + 1,
+                "error_class": type_name(e.error),
+                "error_text": make_storable(str(e.error)),
+                "stack": format_stack(e.error),
+                **self._claims.stored(e.message),
+            }
+            for e in exhausted
+        ]
+        self._dialect.execute_rows(self._statements, "journal_exhausted", same, rows)
+
+    def _destination_of(self, message: Message) -> str | None:
+        """The destination to write down; None where it cannot be read."""
+        if isinstance(message.headers, MessageError) and message.destination is None:
+            return None
+        return make_storable(self._endpoint if message.destination is None else message.destination)
+
+
+class SqlMessages(SqlTask):
+    """One message at a time: a claim of one, without a sweep."""
+
+    def __init__(self, session: Session, location: Location) -> None:
+        super().__init__(session, location)
+        self._zone = self._dialect.zone(session, location)
+
+    def store(self, message: NewMessage) -> str:
+        """Store a message until it is due; its key."""
+        with self.transaction():
+            return self._claims.store(message, self._zone)
+
+    def fetch_next_due(self) -> Message | None:
+        """The message that has been due for the longest and is eligible, locked."""
+        for message in self._eligible(self._claims.lock_next(self._zone)):
+            return message
+        return None
+
+    def remove(self, message: Message) -> bool:
+        """Remove a message; False where it is gone already."""
+        is_removed = self._claims.is_there(message) and bool(self._claims.remove([message]))
+        keys = self._dialect.keys([message.key])
+        self._statements.execute("clear_attempts", source=self.source, **keys)
+        return is_removed
+
+    def raise_failure_count(self, message: Message) -> bool:
+        """Count a failure for a message; False where it is gone already."""
+        if not self._claims.is_there(message):
+            return False
+        self._count_failures([Failed(message, DeliveryFailedError("It was not delivered"), 0)])
+        return True
+
+    def next_due(self) -> datetime | None:
+        """When the next message is or was due."""
+        return next_due(self._location, self._statements, None, self._zone)
+
+
+def storable_or_none(text: str | None) -> str | None:
+    """`text` without what a text column cannot hold; None stays None."""
+    return None if text is None else make_storable(text)

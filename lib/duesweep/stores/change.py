@@ -1,0 +1,119 @@
+"""A session for an operator's command on a relational store; see `ChangesMessages`."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from duesweep.core.change import Change, ChangeKind
+from duesweep.core.message import Message
+from duesweep.core.world import instant_of
+from duesweep.errors import StoreError
+from duesweep.stores.batch import SqlTask, storable_or_none
+from duesweep.stores.dialect import Values
+from duesweep.stores.values import Claim, NewMessage, SweepRun
+
+
+class SqlChanges(SqlTask):
+    """Holds messages whatever their Due, and journals what it does with them."""
+
+    def hold(self, run: SweepRun, lock_keys: Sequence[str]) -> Claim:
+        """Lock the messages that are still there, and that nobody else holds."""
+        server_us = self._begin(run, self._fence(run))
+        if not lock_keys:
+            return Claim((), server_us, paused=self._paused)
+        rows = self._claims.hold(lock_keys, run.horizon.zone)
+        missing = len(lock_keys) - len(rows)
+        # After the lock, in a statement of its own: what others hold is there, the rest is gone.
+        present = self._claims.count_present(lock_keys) if missing else len(rows)
+        skipped = min(missing, max(0, present - len(rows)))
+        keys = list(map(self._dialect.key, rows))
+        counters = self._read_counters(keys)
+        messages = tuple(
+            self._dialect.message(self._kind, row, counters[key].attempts if key in counters else 0)
+            for key, row in zip(keys, rows, strict=True)
+        )
+        return Claim(messages, server_us, skipped=skipped, gone=missing - skipped)
+
+    def cancel(self, run: SweepRun, messages: Sequence[Message], server_us: int) -> None:
+        """Journal messages whole, and remove them."""
+        if not messages:
+            return
+        same = {"sweep_id": run.sweep_id, "changed_us": server_us}
+        rows = [
+            {**described, "due_before_us": m.instant_us, **self._claims.stored(m)}
+            for m, described in zip(messages, self._described(messages), strict=True)
+        ]
+        self._dialect.execute_rows(self._statements, "journal_cancelled", same, rows)
+        self._remove(messages)
+
+    def reschedule(
+        self, run: SweepRun, messages: Sequence[tuple[Message, datetime]], server_us: int
+    ) -> None:
+        """Give messages a new Due, and journal which."""
+        if not messages:
+            return
+        instants = self._claims.set_due(messages, run.horizon.zone)
+        if len(instants) != len(messages):
+            raise StoreError(
+                f"{self.source} changed {len(instants)} of {len(messages)} rows that this command "
+                "holds locked",
+                advice="look for triggers or rules on the delayed table",
+                transient=False,
+            )
+        self._postpone({m.key: instants[m.key] for m, _ in messages if m.attempts})
+        changes = [
+            Change(ChangeKind.RESCHEDULED, m, m.instant_us, instants[m.key]) for m, _ in messages
+        ]
+        self.journal_changes(run, changes, server_us)
+
+    def put_back(
+        self, run: SweepRun, messages: Sequence[tuple[Change, NewMessage]], server_us: int
+    ) -> Sequence[str]:
+        """Store messages again, and journal them."""
+        stored = self._claims.put_back([new for _, new in messages], run.horizon.zone)
+        changes = [
+            change._replace(new_key=key, due_after=due_us)
+            for (change, _), (key, due_us) in zip(messages, stored, strict=True)
+        ]
+        self.journal_changes(run, changes, server_us)
+        return [key for key, _ in stored]
+
+    def journal_changes(self, run: SweepRun, changes: Sequence[Change], server_us: int) -> None:
+        """Journal changes without headers and bodies."""
+        same = {"sweep_id": run.sweep_id, "changed_us": server_us}
+        described = self._described(change.message for change in changes)
+        rows = [
+            {
+                **each,
+                "change": change.kind.value,
+                "due_before_us": change.due_before,
+                "due_after_us": change.due_after,
+                "queue": change.queue,
+                "undone": change.of,
+                "new_key": change.new_key,
+            }
+            for each, change in zip(described, changes, strict=True)
+        ]
+        self._dialect.execute_rows(self._statements, "journal_changes", same, rows)
+
+    def _postpone(self, instants: dict[str, int]) -> None:
+        """Let messages in back-off be tried again at their new Dues."""
+        source = {"source": self.source}
+        rows = [
+            {"message_key": key, "new_due": self._dialect.moment(instant_of(instant_us))}
+            for key, instant_us in instants.items()
+        ]
+        self._dialect.execute_rows(self._statements, "postpone_attempts", source, rows)
+
+    def _described(self, messages: Iterable[Message]) -> list[Values]:
+        """What the journal says of each message whatever became of it."""
+        return [
+            {
+                "message_key": m.key,
+                "message_id": storable_or_none(m.message_id),
+                "message_type": storable_or_none(m.message_type),
+                "destination": self._destination_of(m),
+                "attempts": m.attempts,
+                "body_bytes": m.body_bytes,
+            }
+            for m in messages
+        ]

@@ -1,1 +1,0 @@
-"""What stores in relational databases share: the journal beside the delayed table."""

@@ -1,0 +1,335 @@
+"""How batches on SQL Server claim and remove: by Due.
+
+The transport's table is a heap with one index, on Due. To find rows by their keys is to look at
+every row of their span of Due, and thousands may share one. So a claim key is a Due, and a batch
+claims as many rows of each Due as it has claim keys, of those that nobody else holds, and removes
+many of one Due as its first. Tables whose keys are indexed are claimed in the same way, and their
+rows removed by key.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+
+from duesweep.core.address import SqlServerTable
+from duesweep.core.message import Message
+from duesweep.core.outcome import Failed
+from duesweep.core.policy import SCANNED_ROWS
+from duesweep.core.world import micros
+from duesweep.drivers.sqlserver.binding import bound_text, due_of, due_text, key_list
+from duesweep.drivers.sqlserver.errors import row_errors
+from duesweep.drivers.sqlserver.session import SqlServerSession
+from duesweep.stores.dialect import Claims, Location, Locked, Values
+from duesweep.stores.kinds import store_row
+from duesweep.stores.values import Excluded, NewMessage, SweepRun
+
+# So many messages of one Due are removed by their keys, more of them as the Due's first.
+_FEW = 4
+# In the lock key of a table whose keys are not indexed.
+_SEPARATOR = "/"
+
+
+class _OthersRemovedError(Exception):
+    """Rows that were not claimed came among the first of a Due: go back, and remove by key."""
+
+
+class ClaimsByDue(Claims):
+    """It remembers the rows of the claim under way: their Dues, to the tick, find them again. And
+    it remembers the messages that are excluded, until they are included or the session ends.
+    """
+
+    def __init__(
+        self, session: SqlServerSession, location: Location, delayed: SqlServerTable
+    ) -> None:
+        self._statements = session.named(location.names(delayed))
+        self._location = location
+        self._source = location.source
+        self._kind = location.kind
+        # Whether the server can delete the first rows of an order.
+        self._removes_firsts = bool(session.row("describe_server").deletes_expressions)
+        self._claimed: dict[str, Any] = {}
+        # By Due, since a Due is what leads to them.
+        self._excluded: dict[str, set[str]] = {}
+        self._failing: list[Message] = []
+
+    # Claim.
+
+    def lock(self, run: SweepRun, claim_keys: Sequence[str], paused: Sequence[str]) -> Locked:
+        self._begin()
+        wanted, unread = self._narrowed(sorted(claim_keys))
+        if not wanted:
+            return Locked()
+        rows, is_all = self._read(run, wanted, paused)
+        missing = Counter(wanted) - Counter(row.due for row in rows)
+        skipped, gone, later = 0, 0, 0
+        if not is_all:
+            unread += missing.elements()
+        elif missing:
+            skipped, gone, later = self._explained(run, missing, Counter(row.due for row in rows))
+        self._remember(rows)
+        return Locked(rows, unread, skipped, gone, later)
+
+    def _explained(
+        self, run: SweepRun, missing: Counter[str], claimed: Counter[str]
+    ) -> tuple[int, int, int]:
+        """How many rows that were missing at their Dues are held by others, gone, and in back-off
+        since the sweep began.
+        """
+        skipped = later = 0
+        rows = self._statements.rows(
+            "explain_unclaimed",
+            source=self._source,
+            sweep_id=run.sweep_id,
+            dues=_dues(missing.elements()),
+            **_listed("excluded", self._excluded_at(missing)),
+        )
+        for row in rows:
+            here = self._excluded_at([row.due])
+            # A row that is neither ours, nor in back-off, nor excluded, is somebody else's.
+            others = row.present - claimed[row.due] - row.waiting - len(here)
+            held = max(0, min(missing[row.due], others))
+            skipped += held
+            later += max(0, min(missing[row.due] - held, row.failed_since))
+        return skipped, missing.total() - skipped - later, later
+
+    def _narrowed(self, claim_keys: list[str]) -> tuple[list[str], list[str]]:
+        """Claim keys whose Dues a claim may look through, and those for another claim.
+
+        A claim locks what it looks at. So that it never looks at more than its bound, the known
+        failures of the same Dues, and what was excluded, have to leave room.
+        """
+        if self._some_waiting() + len(claim_keys) <= SCANNED_ROWS:
+            return claim_keys, []
+        later: list[str] = []
+        while (
+            len(set(claim_keys)) > 1 and self._waiting(claim_keys) + len(claim_keys) > SCANNED_ROWS
+        ):
+            middle = len(claim_keys) // 2
+            claim_keys, later = claim_keys[:middle], claim_keys[middle:] + later
+        return claim_keys, later
+
+    def _some_waiting(self) -> int:
+        """At least as many as `_waiting` finds, up to the bound; cheap where few have failed."""
+        found = {"source": self._source, "most": SCANNED_ROWS}
+        row = self._statements.row("count_some_waiting", **found)
+        return int(row.waiting) + sum(map(len, self._excluded.values()))
+
+    def _waiting(self, claim_keys: list[str]) -> int:
+        row = self._statements.row("count_waiting", source=self._source, dues=_dues(claim_keys))
+        return int(row.waiting) + len(self._excluded_at(claim_keys))
+
+    def _read(
+        self, run: SweepRun, claim_keys: list[str], paused: Sequence[str]
+    ) -> tuple[list[Any], bool]:
+        left = self._location.batch_bytes
+
+        def wanted(row: Any) -> bool:
+            nonlocal left
+            left -= 2 * len(row.headers or "") + len(row.body or b"")
+            return left > 0
+
+        dialect = self._location.dialect
+        likes = [like for each in paused for like in dialect.pausing(self._location, each)]
+        return self._statements.read_while(
+            wanted,
+            "claim",
+            dues=_dues(claim_keys),
+            horizon=bound_text(run.horizon.before),
+            source=self._source,
+            paused=json.dumps(likes),
+            **_listed("excluded", self._excluded_at(claim_keys)),
+        )
+
+    # What is remembered.
+
+    def _begin(self) -> None:
+        """Forget the claim before."""
+        self._claimed, self._failing = {}, []
+
+    def _remember(self, rows: Iterable[Any]) -> None:
+        self._claimed.update((str(row.message_key), row) for row in rows)
+
+    def claim_key(self, message: Message) -> str:
+        """Its Due, to the tick."""
+        return str(self._claimed[message.key].due)
+
+    def exclude(self, messages: Iterable[Excluded]) -> None:
+        for due, key, _ in messages:
+            self._excluded.setdefault(due, set()).add(key)
+
+    def include(self, messages: Iterable[Excluded]) -> None:
+        for due, key, _ in messages:
+            self._excluded.get(due, set()).discard(key)
+
+    def committed(self) -> None:
+        """Exclude what failed: when it becomes eligible again within this slice, it could consume
+        the claim key of another message.
+        """
+        self.exclude(Excluded(self.claim_key(message), message.key) for message in self._failing)
+        self._failing = []
+
+    def _excluded_at(self, dues: Iterable[str]) -> set[str]:
+        """The keys of the messages of these Dues that are excluded."""
+        found = (self._excluded.get(due, ()) for due in set(dues))
+        return {key for keys in found for key in keys}
+
+    def fail(self, failed: Failed) -> Values:
+        self._failing.append(failed.message)
+        seconds, milliseconds = divmod(int(failed.retry_seconds * 1_000), 1_000)
+        return {
+            "due": self.claim_key(failed.message),
+            "attempts": failed.message.attempts + 1,
+            "retry_seconds": seconds,
+            "retry_ms": milliseconds,
+        }
+
+    def stored(self, message: Message) -> Values:
+        stored = self._claimed[message.key].headers
+        headers, text = self._kind.stored_headers(message, stored)
+        return {"headers": headers, "headers_text": text, "body": message.body}
+
+    # Remove.
+
+    def remove(self, messages: Sequence[Message]) -> int:
+        self._statements.require_transaction()
+        if self._kind.has_indexed_key:
+            keys = _listed("keys", (message.key for message in messages))
+            return self._statements.execute("remove_by_id", **keys)
+        gone, claimed = self._by_due(m.key for m in messages), self._by_due(self._claimed)
+        few: list[tuple[str, str]] = []
+        removed = 0
+        for due, keys_of_due in gone.items():
+            if self._removes_firsts and len(keys_of_due) > _FEW:
+                removed += self._remove_firsts(due, keys_of_due, claimed[due] - keys_of_due)
+            else:
+                few += [(due, key) for key in keys_of_due]
+        return removed + self._remove_by_key(few)
+
+    def _by_due(self, keys: Iterable[str]) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        for key in keys:
+            found.setdefault(self._claimed[key].due, set()).add(key)
+        return found
+
+    def _remove_firsts(self, due: str, keys: set[str], staying: set[str]) -> int:
+        """Remove messages of one Due as the first of those that nobody else holds, but for those
+        that stay, unless others have come among them.
+        """
+        kept = json.dumps([*staying, *self._excluded_at([due])])
+        with suppress(_OthersRemovedError), self._statements.transaction():
+            rows = self._statements.rows(
+                "remove_first", source=self._source, rows=len(keys), due=due, kept=kept
+            )
+            if {str(row.message_key) for row in rows} != keys:
+                raise _OthersRemovedError
+            return len(rows)
+        return self._remove_by_key([(due, key) for key in keys])
+
+    def _remove_by_key(self, messages: Sequence[tuple[str, str]]) -> int:
+        if not messages:
+            return 0
+        return self._statements.execute("remove", messages=_places(messages))
+
+    # One message at a time, and operators' commands. Dues are UTC's, whatever the zone.
+
+    def lock_next(self, zone: str | None) -> Sequence[Any]:  # noqa: ARG002
+        rows = self._statements.rows("fetch_next_due", source=self._source)
+        self._remember(rows)
+        return rows
+
+    def is_there(self, message: Message) -> bool:
+        row = self._claimed.get(message.key)
+        if row is None:
+            return False
+        found = {"message_key": message.key, "due": row.due}
+        return bool(self._statements.rows("find_message", **found))
+
+    def store(self, message: NewMessage, zone: str | None) -> str:  # noqa: ARG002
+        return self._store(message, message.due)
+
+    def put_back(
+        self,
+        messages: Sequence[NewMessage],
+        zone: str | None,  # noqa: ARG002
+    ) -> Sequence[tuple[str, int]]:
+        """Each at the first tick of the column that is not before its Due."""
+        ticks = [due_of(bound_text(message.due)) for message in messages]
+        with row_errors():
+            return [
+                (self._store(message, tick), micros(tick))
+                for message, tick in zip(messages, ticks, strict=True)
+            ]
+
+    def _store(self, message: NewMessage, due: datetime) -> str:
+        row = self._kind.new_row(message, self._location.addresses.endpoint)
+        values = {"due": due_text(due, "milliseconds"), **row}
+        return store_row(self._statements, self._kind, values)
+
+    def hold(self, lock_keys: Sequence[str], zone: str | None) -> Sequence[Any]:  # noqa: ARG002
+        self._begin()
+        if self._kind.has_indexed_key:
+            rows = self._statements.rows("hold_by_id", **_listed("keys", lock_keys))
+        else:
+            places = _places(map(split_lock_key, lock_keys))
+            rows = self._statements.rows("hold", messages=places)
+        self._remember(rows)
+        return rows
+
+    def count_present(self, lock_keys: Sequence[str]) -> int:
+        if self._kind.has_indexed_key:
+            row = self._statements.row("count_present_by_id", **_listed("keys", lock_keys))
+        else:
+            places = _places(map(split_lock_key, lock_keys))
+            row = self._statements.row("count_present", messages=places)
+        return int(row.present)
+
+    def set_due(
+        self,
+        messages: Sequence[tuple[Message, datetime]],
+        zone: str | None,  # noqa: ARG002
+    ) -> Mapping[str, int]:
+        """Each becomes the first tick of the column that is not before what was asked for."""
+        ticks = {message.key: bound_text(due) for message, due in messages}
+        if self._kind.has_indexed_key:
+            changed = sum(
+                self._statements.execute("reschedule_by_id", message_key=key, new_due=tick)
+                for key, tick in ticks.items()
+            )
+        else:
+            places = [
+                {"due": self.claim_key(message), "key": message.key, "new_due": ticks[message.key]}
+                for message, _ in messages
+            ]
+            changed = self._statements.execute("reschedule", messages=json.dumps(places))
+        instants = {key: micros(due_of(tick)) for key, tick in ticks.items()}
+        return instants if changed == len(messages) else {}
+
+
+def lock_key(due: str | None, key: str) -> str:
+    """The lock key where keys are not indexed: the message's Due, to the tick, and its key."""
+    return f"{due or ''}{_SEPARATOR}{key}"
+
+
+def split_lock_key(text: str) -> tuple[str, str]:
+    """The Due and the key in such a lock key."""
+    due, _, key = text.partition(_SEPARATOR)
+    return due, key
+
+
+def _listed(name: str, keys: Iterable[str]) -> Values:
+    """Keys as the values of a statement that calls them `name`."""
+    text, separator = key_list(keys)
+    return {name: text, "separator": separator}
+
+
+def _places(messages: Iterable[tuple[str, str]]) -> str:
+    """Dues and keys, as JSON."""
+    return json.dumps([{"due": due, "key": key} for due, key in messages])
+
+
+def _dues(claim_keys: Iterable[str]) -> str:
+    """Each Due of the claim keys, and how many of them it has, as JSON."""
+    return json.dumps([{"due": due, "wanted": n} for due, n in Counter(claim_keys).items()])
