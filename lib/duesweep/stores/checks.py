@@ -1,8 +1,10 @@
 """What is expected of a store's tables, and whether a sweep can work with what is there."""
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
+from typing import Any
 
 from duesweep.checks.server import ClockReading
 from duesweep.checks.tables import (
@@ -14,7 +16,9 @@ from duesweep.checks.tables import (
     compare,
     newer_format,
 )
+from duesweep.drivers.statements import Session, journal_columns
 from duesweep.errors import ConfigError
+from duesweep.stores.dialect import Dialect, Location, journal_tables
 from duesweep.stores.kinds import TableKind
 
 _JOURNAL_RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE")
@@ -25,7 +29,7 @@ _DELAYED_RIGHTS = ("SELECT", "UPDATE", "DELETE")
 _READINGS = 3
 
 
-def wanted_journal(name: str, columns: Mapping[str, str]) -> WantedTable:
+def _wanted_journal(name: str, columns: Mapping[str, str]) -> WantedTable:
     """One of duesweep's own tables."""
     return WantedTable(
         role="journal table",
@@ -41,7 +45,7 @@ def wanted_journal(name: str, columns: Mapping[str, str]) -> WantedTable:
     )
 
 
-def wanted_delayed(
+def _wanted_delayed(
     name: str, kind: TableKind, index: WantedIndex, unicode: str | None = None
 ) -> WantedTable:
     """A delayed table of a kind, with its index on Due."""
@@ -54,6 +58,34 @@ def wanted_delayed(
         indexes=(index,),
         unicode=unicode,
     )
+
+
+def wanted_tables(location: Location, delayed: Any) -> Iterator[tuple[Any, WantedTable]]:
+    """The delayed table and the journal's."""
+    kind = location.kind
+    # The headers of the MSMQ transport are bytes.
+    unicode = "Headers" if kind.columns.get("Headers") == "nvarchar" else None
+    index = location.dialect.due_index(kind, delayed)
+    yield delayed, _wanted_delayed(location.dialect.quoted(delayed), kind, index, unicode)
+    yield from wanted_journals(location.dialect, delayed)
+
+
+def wanted_journals(dialect: Dialect, beside: Any) -> Iterator[tuple[Any, WantedTable]]:
+    """duesweep's own tables beside a delayed table."""
+    columns = journal_columns(dialect.statements)
+    for name, table in journal_tables(beside).items():
+        yield table, _wanted_journal(dialect.quoted(table), columns[name])
+
+
+def check_tables(session: Session, location: Location, delayed: Any) -> None:
+    """Raise `ConfigError` for a session that cannot sweep, or for the first table that is missing,
+    of another shape, or closed to this user.
+    """
+    dialect = location.dialect
+    dialect.check_session(session, "store.dsn", location)
+    for table, wanted in wanted_tables(location, delayed):
+        found = dialect.found(session, table, wanted.rights)
+        refuse_wrong_table(wanted, found, partial(dialect.similar_tables, session, table))
 
 
 def refuse_wrong_table(

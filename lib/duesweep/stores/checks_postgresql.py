@@ -1,82 +1,24 @@
 """PostgreSQL's side of the checks: what a sweep needs, and the facts that the doctor judges."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial
 
 from duesweep.checks.postgresql import PostgreSqlFacts, SequenceFacts, ZoneFacts
 from duesweep.checks.table_findings import TableFacts
-from duesweep.checks.tables import Columns, WantedIndex, WantedTable
+from duesweep.checks.tables import Columns, WantedTable
 from duesweep.checks.time_outs import TimeOut
 from duesweep.core.address import TableName, quote_name
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
-from duesweep.drivers.postgresql.catalog import column_lists, find_table, similar_tables
+from duesweep.drivers.postgresql.catalog import column_lists, find_table
 from duesweep.drivers.postgresql.session import PostgreSqlSession, connect, connect_as_server
-from duesweep.drivers.statements import journal_columns
 from duesweep.errors import ConfigError, StoreError
-from duesweep.stores.checks import read_clock, refuse_wrong_table, wanted_delayed, wanted_journal
-from duesweep.stores.dialect import Location, journal_tables
+from duesweep.stores.checks import read_clock, wanted_tables
+from duesweep.stores.dialect import Location
 from duesweep.stores.kinds import destinations
 from duesweep.stores.zone import writer_time_zone
 
 WantedTables = Callable[[], Sequence[tuple[TableName, WantedTable]]]
-
-
-def wanted_tables(location: Location) -> Iterator[tuple[TableName, WantedTable]]:
-    """The delayed table and the journal's."""
-    delayed, kind = location.delayed, location.kind
-    index = WantedIndex(
-        kind.due,
-        "every look for what is due reads the whole table",
-        f"CREATE INDEX CONCURRENTLY ON {delayed} ({kind.names['due']})",
-    )
-    yield delayed, wanted_delayed(str(delayed), kind, index)
-    for name, table in journal_tables(delayed).items():
-        yield table, wanted_journal(str(table), journal_columns("postgresql")[name])
-
-
-def check_tables(connection: PostgreSqlSession, location: Location) -> None:
-    """Raise `ConfigError` for a session that cannot sweep, or for the first table that is missing,
-    of another shape, or closed to this role.
-    """
-    check_session(connection, "store.dsn")
-    if location.writer_time_zone is not None:
-        _check_zone(connection, location.writer_time_zone)
-    for table, wanted in wanted_tables(location):
-        found = find_table(connection, table, wanted.rights)
-        refuse_wrong_table(wanted, found, partial(similar_tables, connection, table))
-
-
-def check_session(connection: PostgreSqlSession, setting: str) -> None:
-    """Raise `ConfigError` for a database that takes no writes, or whose text has no encoding;
-    `setting` is the one that names it.
-    """
-    session = connection.row("describe_session")
-    if session.is_read_only:
-        raise ConfigError(
-            f"The session that {setting} opens is read-only",
-            advice="connect to the primary server, with a role that may write",
-        )
-    if session.encoding == "SQL_ASCII":
-        raise ConfigError(
-            f"The database that {setting} names is encoded in SQL_ASCII, so its headers may be no "
-            "text at all",
-            advice="move the endpoint to a database encoded in UTF8",
-        )
-
-
-def _check_zone(connection: PostgreSqlSession, zone: str) -> None:
-    try:
-        with connection.transaction():
-            connection.row("set_zone", zone=zone)
-    except StoreError as error:
-        if error.transient:
-            raise
-        raise ConfigError(
-            f"store.writer_time_zone is {zone!r}, which PostgreSQL does not know",
-            advice="give a name out of pg_timezone_names",
-        ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +49,10 @@ def gather(question: PostgreSqlQuestion) -> PostgreSqlFacts:
             return now
 
         readings = read_clock(now)
-        wanted = [*(wanted_tables(question.store) if question.store else ()), *question.queues()]
+        wanted = [
+            *(wanted_tables(question.store, question.store.delayed) if question.store else ()),
+            *question.queues(),
+        ]
         return PostgreSqlFacts(
             setting=question.setting,
             role=server.role,

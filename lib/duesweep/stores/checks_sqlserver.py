@@ -1,74 +1,35 @@
 """SQL Server's side of the checks: what a sweep needs, and the facts that the doctor judges."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
 
 from duesweep.checks.sqlserver import SqlServerFacts
 from duesweep.checks.table_findings import TableFacts
-from duesweep.checks.tables import FoundTable, WantedIndex, WantedTable, index_notices
+from duesweep.checks.tables import FoundTable, WantedTable, index_notices
 from duesweep.core.address import SqlServerTable, bracket_name
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.sqlserver.catalog import (
     find_table,
-    missing_rights,
-    similar_tables,
     with_indexes,
 )
 from duesweep.drivers.sqlserver.session import SqlServerSession, connect
-from duesweep.drivers.statements import journal_columns
 from duesweep.errors import ConfigError, Problem, StoreError
-from duesweep.stores.checks import read_clock, refuse_wrong_table, wanted_delayed, wanted_journal
-from duesweep.stores.dialect import Location, journal_tables
-from duesweep.stores.kinds import TableKind, destinations
+from duesweep.stores.checks import read_clock, wanted_journals, wanted_tables
+from duesweep.stores.dialect import Location
+from duesweep.stores.kinds import destinations
 
 WantedTables = Callable[[], Sequence[tuple[SqlServerTable, WantedTable]]]
 
 
-def wanted_tables(
-    kind: TableKind, delayed: SqlServerTable
-) -> Iterator[tuple[SqlServerTable, WantedTable]]:
-    """The delayed table and the journal's."""
-    create_index = f"CREATE NONCLUSTERED INDEX {bracket_name(kind.index)} ON {delayed.sql}"
-    index = WantedIndex(
-        kind.due,
-        "every look for what is due reads the whole table, and a claim locks more of it",
-        f"{create_index} ({kind.names['due']})",
-    )
-    # The headers of the MSMQ transport are bytes.
-    unicode = "Headers" if kind.columns["Headers"] == "nvarchar" else None
-    yield delayed, wanted_delayed(delayed.sql, kind, index, unicode)
-    yield from wanted_journals(delayed)
-
-
-def wanted_journals(beside: SqlServerTable) -> Iterator[tuple[SqlServerTable, WantedTable]]:
-    """duesweep's own tables beside a delayed table."""
-    for name, table in journal_tables(beside).items():
-        yield table, wanted_journal(table.sql, journal_columns("sqlserver")[name])
-
-
-def check_tables(connection: SqlServerSession, kind: TableKind, delayed: SqlServerTable) -> None:
-    """Raise `ConfigError` for a session that cannot sweep, or for the first table that is missing,
-    of another shape, or closed to this user.
-    """
-    check_session(connection, "store.dsn")
-    for table, wanted in wanted_tables(kind, delayed):
-        found = find_table(connection, table)
-        if found is not None:
-            lacking = missing_rights(connection, table, wanted.rights)
-            found = replace(found, missing_rights=lacking)
-        refuse_wrong_table(wanted, found, partial(similar_tables, connection, table))
-
-
 def delayed_index_notices(
-    connection: SqlServerSession, kind: TableKind, delayed: SqlServerTable
+    connection: SqlServerSession, location: Location, delayed: SqlServerTable
 ) -> Sequence[Problem]:
     """What is missing of the delayed table's indexes: without them a sweep works, but slowly."""
     found = find_table(connection, delayed)
     if found is None:
         return ()
-    wanted = dict(wanted_tables(kind, delayed))[delayed]
+    wanted = dict(wanted_tables(location, delayed))[delayed]
     return index_notices(wanted, with_indexes(connection, delayed, found))
 
 
@@ -145,8 +106,8 @@ def _store_tables(
         return ()
     if delayed is None:
         # All candidates are in the same schema, and so is the journal.
-        return wanted_journals(store.candidates[0])
-    return wanted_tables(store.kind, delayed)
+        return wanted_journals(store.dialect, store.delayed)
+    return wanted_tables(store, delayed)
 
 
 def waiting_destinations(location: Location, most: int) -> Sequence[str]:

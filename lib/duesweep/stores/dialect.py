@@ -5,7 +5,7 @@ Nothing else asks which server it is. Statements have the same names in every di
 # ruff: noqa: ARG002, B027 - no dialect needs all that another one does
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -13,11 +13,13 @@ from itertools import pairwise
 from typing import Any, ClassVar
 from uuid import UUID
 
+from duesweep.checks.tables import FoundTable, WantedIndex
 from duesweep.core.message import Message
 from duesweep.core.outcome import Failed
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Limits, Timeouts
 from duesweep.drivers.statements import Session
 from duesweep.errors import Problem, StoreError, UnusualBatchError
+from duesweep.stores.installed import IndexCreated
 from duesweep.stores.kinds import TableKind
 from duesweep.stores.summary import Lateness
 from duesweep.stores.values import Excluded, Horizon, NewMessage, SweepRun
@@ -171,9 +173,13 @@ class Dialect(ABC):
     """What one server says and reads in its own way. A value without fields, because stores travel
     to tasks. A session that is typed as any is one of its own.
 
-    `finds_quickly`: each kind of table has an index on its keys.
+    `statements`: the folder with its SQL. `finds_quickly`: each kind of table has an index on its
+    keys. `queue_rights` are those on queues, `body_string` the column with a body as text.
     """
 
+    statements: ClassVar[str]
+    queue_rights: ClassVar[Sequence[str]]
+    body_string: ClassVar[str]
     finds_quickly: ClassVar[bool] = False
 
     @abstractmethod
@@ -188,12 +194,6 @@ class Dialect(ABC):
         """Which of the candidates is the delayed table."""
         return location.delayed
 
-    @abstractmethod
-    def check(self, session: Any, location: Location, delayed: Any) -> None:
-        """Raise `ConfigError` for a session that cannot sweep, or for the first table that is
-        missing, of another shape, or closed to this user.
-        """
-
     def table_notices(self, session: Any, location: Location, delayed: Any) -> Sequence[Problem]:
         """What is wrong with the delayed table although sweeps work, if a sweep should tell."""
         return ()
@@ -202,9 +202,66 @@ class Dialect(ABC):
     def estimate_rows(self, session: Session, table: Any) -> int:
         """About how many rows a table has."""
 
+    # What is expected of tables, and how they are created.
+
     @abstractmethod
-    def set_up(self, location: Location) -> None:
-        """Create the delayed table and the journal, where they are missing."""
+    def check_session(self, session: Any, setting: str, location: Location | None = None) -> None:
+        """Raise `ConfigError` for a session that cannot sweep; `setting` is the one that names its
+        database.
+        """
+
+    @abstractmethod
+    def found(self, session: Any, table: Any, rights: Sequence[str] = ()) -> FoundTable | None:
+        """The table, without its indexes, and which of `rights` the session lacks on it; None if it
+        does not exist.
+        """
+
+    @abstractmethod
+    def similar_tables(self, session: Any, table: Any) -> Sequence[str]:
+        """Tables that may be meant if this one is missing."""
+
+    @abstractmethod
+    def due_index(self, kind: TableKind, delayed: Any) -> WantedIndex:
+        """The index on Due."""
+
+    def index_creation(self, kind: TableKind, delayed: Any) -> Sequence[str]:
+        """The statements that create the index on Due, unless it comes with the table."""
+        return ()
+
+    def create_index(
+        self, session: Any, location: Location, delayed: Any
+    ) -> Iterator[IndexCreated | Problem]:
+        """Create the index on Due of a table that is there and lacks it. Yields what was done;
+        where this user may not create it, why not, and what to do: sweeps work without it.
+        """
+        yield from ()
+
+    @abstractmethod
+    def creation(self, name: str, /, **tables: Any) -> str:
+        """The text of the named statement, which creates or completes these tables."""
+
+    @abstractmethod
+    def script(self, dsn: str, creations: Iterable[Sequence[str]]) -> str:
+        """Statements for a database, as the server's command-line tools take them."""
+
+    @abstractmethod
+    def has_columns(self, session: Any, table: Any, columns: Collection[str]) -> bool | None:
+        """Whether a table has these columns; None: there is no such table."""
+
+    @abstractmethod
+    def create(
+        self,
+        session: Session,
+        new: Sequence[Any],
+        scripts: Sequence[tuple[Sequence[Any], Sequence[str]]],
+    ) -> None:
+        """Create `new` tables and complete others: for each of the scripts, which these are and its
+        statements. Raises `ConfigError` where this user may not.
+        """
+
+    @abstractmethod
+    def grants(self, role: str, rights: Mapping[Any, Sequence[str]], queues: Sequence[Any]) -> str:
+        """The statements that grant a role rights on tables, and what queues take besides."""
 
     # A sweep's locks and its figures.
 

@@ -12,6 +12,7 @@ from duesweep.core.policy import Slicing
 from duesweep.core.waiting import DueSpan, WaitingMessage
 from duesweep.drivers.statements import Session
 from duesweep.errors import Problem
+from duesweep.stores.checks import check_tables
 from duesweep.stores.dialect import Location
 from duesweep.stores.journal import JdbcSource
 from duesweep.stores.sweeps import SqlJournal
@@ -46,7 +47,7 @@ class SqlDriver(SqlJournal):
 
     def check(self) -> None:
         """Raise `ConfigError` unless tables, shapes and rights are as needed."""
-        self._dialect.check(self._session, self._location, self._delayed)
+        check_tables(self._session, self._location, self._delayed)
         self.jdbc()
 
     def jdbc(self) -> JdbcSource:

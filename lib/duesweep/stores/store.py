@@ -7,6 +7,7 @@ from duesweep.stores.change import SqlChanges
 from duesweep.stores.dialect import Location
 from duesweep.stores.due import SqlDriver
 from duesweep.stores.modes import refuse_distributed
+from duesweep.stores.setup import SqlSetup
 from duesweep.stores.values import TransactionMode
 
 
@@ -16,7 +17,14 @@ class SqlStore(Location):
 
     def set_up_infrastructure(self) -> None:
         """Create the delayed table and the journal, where they are missing."""
-        self.dialect.set_up(self)
+        step = SqlSetup(
+            dialect=self.dialect,
+            dsn=self.dsn,
+            setting="store.dsn",
+            store=self,
+            timeouts=self.timeouts,
+        )
+        step.install(rebind=False)
 
     def initialise(self, endpoint: str, mode: TransactionMode) -> None:  # noqa: ARG002 - known
         """Refuse what takes a distributed transaction."""

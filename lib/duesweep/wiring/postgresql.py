@@ -11,7 +11,7 @@ from duesweep.queues.tables import SUBSCRIPTION_TABLE
 from duesweep.stores.base import Store
 from duesweep.stores.kinds import POSTGRESQL_KINDS
 from duesweep.stores.postgresql import POSTGRESQL
-from duesweep.stores.postgresql.setup import PostgreSqlSetup
+from duesweep.stores.setup import SqlSetup
 from duesweep.stores.store import SqlStore
 from duesweep.wiring.dialects import QueueConnection, timeouts_of
 
@@ -69,33 +69,35 @@ def queue_tables(
 
 def store_step(
     config: Config, queues: tuple[TableName, ...], readable: tuple[TableName, ...]
-) -> PostgreSqlSetup:
+) -> SqlSetup:
     """The step that creates the store's tables, and beside them the table of subscriptions and
     these queue tables, of which `readable` have readable bodies.
     """
     service = store(config)
     knows_transport = service.kind.has_own_queue
-    return PostgreSqlSetup(
-        service.dsn,
-        "store.dsn",
-        queues,
-        service,
-        service.timeouts,
-        service.addresses.parse(SUBSCRIPTION_TABLE) if knows_transport else None,
-        readable,
+    return SqlSetup(
+        dialect=POSTGRESQL,
+        dsn=service.dsn,
+        setting="store.dsn",
+        queues=queues,
+        store=service,
+        timeouts=service.timeouts,
+        subscriptions=service.addresses.parse(SUBSCRIPTION_TABLE) if knows_transport else None,
+        readable=readable,
     )
 
 
-def queue_step(connection: QueueConnection, queues: tuple[TableName, ...]) -> PostgreSqlSetup:
+def queue_step(connection: QueueConnection, queues: tuple[TableName, ...]) -> SqlSetup:
     """The step that creates these queues without a store's tables: on a connection of their own,
     or beside a custom store.
     """
     dsn = connection.dsn or connection.config.store.dsn
     setting = f"{connection.setting}.dsn" if connection.dsn else "store.dsn"
-    return PostgreSqlSetup(
-        dsn.get_secret_value(),
-        setting,
-        queues,
+    return SqlSetup(
+        dialect=POSTGRESQL,
+        dsn=dsn.get_secret_value(),
+        setting=setting,
+        queues=queues,
         timeouts=timeouts_of(connection.config),
         readable=queues if connection.section.readable_body else (),
     )

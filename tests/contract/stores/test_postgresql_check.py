@@ -8,7 +8,7 @@ import pytest
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS
 from duesweep.drivers.postgresql.session import PostgreSqlSession, connect
 from duesweep.errors import ConfigError, StoreError
-from duesweep.stores.checks_postgresql import check_tables
+from duesweep.stores.checks import check_tables
 from support.endpoint import Endpoint
 
 
@@ -43,5 +43,5 @@ def _check(endpoint: Endpoint, zone: str) -> str:
     """Check with the writers' zone as it is configured. The session's zone afterwards."""
     store = replace(endpoint.set_up().context().store, writer_time_zone=zone)  # type: ignore[type-var]
     with connect(endpoint.dsn, DEFAULT_TIMEOUTS.driver) as connection:
-        check_tables(connection, store)
+        check_tables(connection, store, store.delayed)
         return str(connection.row("session_zone").zone)

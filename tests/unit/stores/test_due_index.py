@@ -12,7 +12,6 @@ from duesweep.stores.dialect import Location
 from duesweep.stores.installed import IndexCreated
 from duesweep.stores.kinds import SQL_SERVER_KINDS
 from duesweep.stores.sqlserver import SQL_SERVER
-from duesweep.stores.sqlserver.due_index import create_due_index
 
 DELAYED = SqlServerTable("nsb", "dbo", "Sales.Delayed")
 
@@ -63,7 +62,7 @@ def _create(kind: str, server: Server) -> list[object]:
         kind=SQL_SERVER_KINDS[kind],
     )
     connection: Any = server
-    return list(create_due_index(connection, location, DELAYED))
+    return list(SQL_SERVER.create_index(connection, location, DELAYED))
 
 
 @pytest.mark.parametrize(("kind", "index"), [("sqlserver", "Index_Due"), ("msmq", "Index_Time")])

@@ -11,7 +11,8 @@ from duesweep import wiring
 from duesweep.config import Config, load
 from duesweep.core.address import TableName
 from duesweep.errors import ConfigError
-from duesweep.stores.postgresql.setup import PostgreSqlSetup
+from duesweep.stores.postgresql import POSTGRESQL
+from duesweep.stores.setup import SqlSetup
 from duesweep.wiring import operations
 from duesweep.wiring.installing import CustomStoreStep
 from support.acme_stores import AcmeStore
@@ -176,8 +177,11 @@ def test_store_sets_itself_up_and_queues_beside_it_are_created() -> None:
 
     store_step, queue_step = installer.steps
     assert isinstance(store_step, CustomStoreStep)
-    assert queue_step == PostgreSqlSetup(
-        DSN, "store.dsn", (TableName("public", "Sales.Orders"), TableName("public", "error"))
+    assert queue_step == SqlSetup(
+        dialect=POSTGRESQL,
+        dsn=DSN,
+        setting="store.dsn",
+        queues=(TableName("public", "Sales.Orders"), TableName("public", "error")),
     )
     assert "-- AcmeStore sets itself up." in installer.script()
     assert 'CREATE TABLE IF NOT EXISTS "public"."error"' in installer.script()

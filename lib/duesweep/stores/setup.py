@@ -1,0 +1,118 @@
+"""Creates what NServiceBus's installers would create for an endpoint, plus the journal."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
+from duesweep.drivers.statements import Session, journal_columns
+from duesweep.errors import Problem
+from duesweep.stores.checks import refuse_newer_format, wanted_tables
+from duesweep.stores.dialect import Dialect, Location, journal_tables
+from duesweep.stores.installed import Completed, IndexCreated, Unbound
+
+# Tables with the columns that each has to have, and the statements that create or complete them.
+_Creation = tuple[Mapping[Any, Collection[str]], Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlSetup:
+    """What one database has to hold: queues, the table of subscriptions, and the store's tables if
+    it is the store's.
+
+    `setting` is the one that names the database. `readable` are those of the queues that have a
+    column with the body as text.
+    """
+
+    dialect: Dialect
+    dsn: str = field(repr=False)
+    setting: str
+    queues: tuple[Any, ...] = ()
+    store: Location | None = None
+    timeouts: Timeouts = DEFAULT_TIMEOUTS
+    subscriptions: Any = None
+    readable: tuple[Any, ...] = ()
+
+    def script(self) -> str:
+        """All statements, as the server's command-line tools take them."""
+        store = self.store
+        delayed = store.delayed if store else None
+        creations = [texts for _, texts in self._creations(delayed)]
+        if store is not None and store.kind.create is not None:
+            creations.append(self.dialect.index_creation(store.kind, delayed))
+        return self.dialect.script(self.dsn, creations)
+
+    def grants(self, role: str) -> str:
+        """The statements that grant a role what sweeps need in this database."""
+        rights = dict.fromkeys(self.queues, self.dialect.queue_rights)
+        if self.store is not None:
+            found = wanted_tables(self.store, self.store.delayed)
+            rights |= {table: wanted.rights for table, wanted in found}
+        return self.dialect.grants(role, rights, self.queues)
+
+    def install(
+        self, *, rebind: bool
+    ) -> Sequence[Any | Completed | IndexCreated | Problem | Unbound]:
+        """Create what is missing; returns the tables that were created or completed, the index that
+        was created, or why it was not. `rebind` frees the source, and the last value returned says
+        so.
+
+        Raises `ConfigError` where this role may not.
+        """
+        with self.dialect.connect(self.dsn, self.timeouts.driver) as session:
+            self.dialect.check_session(session, self.setting)
+            if self.store is None:
+                return self._create_missing(session, None)
+            delayed = self.dialect.find_delayed(session, self.store)
+            journal = journal_tables(delayed)["journal"]
+            refuse_newer_format(self.dialect.quoted(journal), self.dialect.found(session, journal))
+            done = self._create_missing(session, delayed)
+            done += self.dialect.create_index(session, self.store, delayed)
+            if rebind:
+                done.append(_unbind(session, self.store, delayed))
+            return done
+
+    def _creations(self, delayed: Any) -> Iterator[_Creation]:
+        create = self.dialect.creation
+        if self.store is not None:
+            if self.store.kind.create is not None:
+                yield {delayed: ()}, [create(self.store.kind.create, delayed=delayed)]
+            journal = journal_tables(delayed)
+            columns = journal_columns(self.dialect.statements)
+            wanted = {table: columns[name] for name, table in journal.items()}
+            yield wanted, [create("create_journal", **journal)]
+        if self.subscriptions is not None:
+            text = create("create_subscriptions", subscriptions=self.subscriptions)
+            yield {self.subscriptions: ()}, [text]
+        for queue in self.queues:
+            text = create("create_queue", queue=queue)
+            if queue in self.readable:
+                readable = {queue: {self.dialect.body_string}}
+                # One statement after the other: both may declare the same variable.
+                yield readable, [text, create("add_body_string", queue=queue)]
+            else:
+                yield {queue: ()}, [text]
+
+    def _create_missing(self, session: Session, delayed: Any) -> list[Any]:
+        done, new, scripts = [], [], []
+        for tables, texts in self._creations(delayed):
+            is_whole = {
+                table: self.dialect.has_columns(session, table, columns)
+                for table, columns in tables.items()
+            }
+            lacking = [table for table in tables if not is_whole[table]]
+            new += [table for table in lacking if is_whole[table] is None]
+            done += [table if table in new else Completed(table) for table in lacking]
+            if lacking:
+                # Only then: even CREATE TABLE IF NOT EXISTS takes the right to create tables.
+                scripts.append((lacking, texts))
+        self.dialect.create(session, new, scripts)
+        return done
+
+
+def _unbind(session: Session, store: Location, delayed: Any) -> Unbound:
+    statements = session.named(store.names(delayed))
+    rows = statements.rows("read_binding", source=store.source)
+    statements.execute("unbind", source=store.source)
+    return Unbound(store.source, UUID(str(rows[0].ledger_id)) if rows else None)
