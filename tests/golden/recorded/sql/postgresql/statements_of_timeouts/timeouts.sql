@@ -186,7 +186,7 @@ WHERE d."Id" = ANY($2::uuid[])
 FOR UPDATE OF d SKIP LOCKED;
 
 -- name: journal_cancelled
--- $1 uuid, $2 int8, $3 uuid[], $4 ?, $5 ?, $6 ?, $7 int8[], $8 int2[]
+-- $1 uuid, $2 int8, $3 ?, $4 ?, $5 ?, $6 ?, $7 int8[], $8 int2[]
 INSERT INTO "public"."duesweep_changes" (
     sweep_id, change, changed_us, message_key, message_id, message_type, destination, due_before_us,
     attempts, body_bytes, headers, body
@@ -200,7 +200,7 @@ FROM unnest(
 JOIN "public"."Sales_Orders_TimeoutData" d ON d."Id" = c.message_key;
 
 -- name: journal_exhausted
--- $1 uuid, $2 int2, $3 timestamptz, $4 ?, $5 int8[], $6 ?, $7 ?, $8 ?, $9 ?, $10 int2[], $11 ?, $12 ?, $13 ?, $14 ?
+-- $1 uuid, $2 int2, $3 ?, $4 int8[], $5 ?, $6 ?, $7 ?, $8 ?, $9 int2[], $10 ?, $11 ?, $12 ?, $13 int8, $14 ?
 INSERT INTO "public"."duesweep_journal" (
     sweep_id, slice, kind, message_key, message_id, message_type, destination, queue, due,
     dispatched_at, attempts, first_failed_at, error_class, error_text, stack, headers, body
@@ -208,17 +208,20 @@ INSERT INTO "public"."duesweep_journal" (
 SELECT $1, $2, 'exhausted', d."Id", e.message_id, e.message_type, e.destination, e.queue,
        timestamptz 'epoch' + (e.instant_us / 1000000) * interval '1 second'
            + mod(e.instant_us, 1000000) * interval '1 microsecond',
-       $3, e.attempts,
-       coalesce(a.first_failed_at, $3), e.error_class, e.error_text, e.stack,
+       w.dispatched_at, e.attempts,
+       coalesce(a.first_failed_at, w.dispatched_at), e.error_class, e.error_text, e.stack,
        d."Headers", d."State"
 FROM unnest(
-    $4::uuid[], $5::bigint[], $6::text[], $7::text[],
-    $8::text[], $9::text[], $10::integer[], $11::text[],
-    $12::text[], $13::text[]
+    $3::uuid[], $4::bigint[], $5::text[], $6::text[],
+    $7::text[], $8::text[], $9::integer[], $10::text[],
+    $11::text[], $12::text[]
 ) AS e (
     message_key, instant_us, message_id, message_type, destination, queue, attempts, error_class, error_text,
     stack
 )
+CROSS JOIN (
+    SELECT timestamptz 'epoch' + $13::bigint * interval '1 microsecond' AS dispatched_at
+) w
 JOIN "public"."Sales_Orders_TimeoutData" d ON d."Id" = e.message_key
 LEFT JOIN "public"."duesweep_attempts" a ON a.source = $14 AND a.message_key = e.message_key;
 
