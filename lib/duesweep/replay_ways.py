@@ -9,7 +9,7 @@ from typing import NamedTuple
 from duesweep.core.change import Change, ChangeKind
 from duesweep.core.error_rows import ErrorId
 from duesweep.core.message import Message
-from duesweep.core.outcome import DeliveryResult
+from duesweep.core.outcome import BatchResult
 from duesweep.core.pauses import Paused
 from duesweep.core.policy import RateLimit, RateLimits
 from duesweep.core.replay import Replayable
@@ -161,7 +161,7 @@ class Delivery:
             fail(message.key, _NOT_SENT)
         return Tally(changed=delivered, refused=len(part) - delivered)
 
-    def _faults(self, result: DeliveryResult) -> Iterator[tuple[str, str]]:
+    def _faults(self, result: BatchResult) -> Iterator[tuple[str, str]]:
         for message, error in result.faulty:
             yield message.key, str(error)
         reason = self._delivery.blocked_reason or "The destination takes nothing now"
@@ -170,9 +170,7 @@ class Delivery:
         for message in result.held:
             yield message.key, _PAUSED
 
-    def _deliver(
-        self, messages: Sequence[Message], errors: Mapping[str, ErrorId]
-    ) -> DeliveryResult:
+    def _deliver(self, messages: Sequence[Message], errors: Mapping[str, ErrorId]) -> BatchResult:
         """Deliver in one transaction; again if the server rolled it back."""
         return try_again(
             lambda: self._deliver_once(messages, errors),
@@ -183,7 +181,7 @@ class Delivery:
 
     def _deliver_once(
         self, messages: Sequence[Message], errors: Mapping[str, ErrorId]
-    ) -> DeliveryResult:
+    ) -> BatchResult:
         with self._session.transaction():
             claim = self._session.hold(self._run, ())
             clock = StoreClock(claim.server_us, self._clock)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from duesweep.core.account import SliceEnd
 from duesweep.core.change import Change
 from duesweep.core.message import Message
-from duesweep.core.outcome import Exhausted, Outcomes
+from duesweep.core.outcome import BatchResult, Exhausted
 from duesweep.errors import MessageError, format_stack, type_name
 from duesweep.stores import tombstone
 from duesweep_testing.builders import ENDPOINT, DelayedRow
@@ -84,7 +84,7 @@ JournalEntry = BatchEntry | ExhaustedEntry | SliceEntry
 
 
 def batch_entry(
-    slice_number: int, outcomes: Outcomes, server_us: int, own_queue: str = ENDPOINT
+    slice_number: int, outcomes: BatchResult, server_us: int, own_queue: str = ENDPOINT
 ) -> BatchEntry:
     """The entry of one batch. `own_queue` is the destination of messages that have none."""
     delivered = outcomes.delivered

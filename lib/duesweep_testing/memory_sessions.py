@@ -10,7 +10,7 @@ from duesweep.core.account import SliceEnd
 from duesweep.core.change import Change, ChangeKind
 from duesweep.core.headers import json as headers_json
 from duesweep.core.message import Message
-from duesweep.core.outcome import Outcomes
+from duesweep.core.outcome import BatchResult
 from duesweep.core.policy import RateLimit
 from duesweep.core.world import micros
 from duesweep.errors import MessageError, SweepClosedError, SweepStoppedError, type_name
@@ -111,7 +111,9 @@ class MemoryTaskSession:
             sweep.counting = self
         return max(0, min(wanted, limit - sweep.exhausted))
 
-    def finish(self, run: SweepRun, slice_number: int, outcomes: Outcomes, server_us: int) -> None:
+    def finish(
+        self, run: SweepRun, slice_number: int, outcomes: BatchResult, server_us: int
+    ) -> None:
         """Note the outcomes of the claimed messages."""
         store = self._store
         own = store.own_queue

@@ -1,15 +1,14 @@
 """An error that nobody foresaw: it ends one slice, and the sweep says so."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 
-from duesweep.core.account import SliceAccount
 from duesweep.core.policy import Slicing
 from duesweep.errors import ExitCode
 from duesweep.stores.due import SqlDriver
 from duesweep.stores.values import Slices, SweepRun
-from duesweep.sweep.batch import AllOrNothing
+from duesweep.sweep.batch import BatchEnd, Batches, Form
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.sweeps import exit_code, run_sweep
@@ -20,19 +19,24 @@ def test_other_slices_go_on_and_the_sweep_is_closed_with_the_reason(
 ) -> None:
     endpoint.set_up("Billing")
     keys = endpoint.delay_many(30)
-    plan, run_batch = SqlDriver.plan, AllOrNothing.run
+    plan, forms = SqlDriver.plan, Batches.forms
 
     def plan_three(session: SqlDriver, run: SweepRun, _: Slicing) -> Slices:
         return plan(session, run, Slicing(3))
 
-    def run_some(batches: AllOrNothing, batch: Sequence[str]) -> SliceAccount | None:
-        if keys[0] in batch:
-            raise ZeroDivisionError("a defect")
-        return run_batch(batches, batch)
+    def forms_with_a_defect(batches: Batches) -> Iterator[Form]:
+        form = next(forms(batches))
+
+        def run(batch: Sequence[str]) -> BatchEnd | None:
+            if keys[0] in batch:
+                raise ZeroDivisionError("a defect")
+            return form(batch)
+
+        yield run
 
     with monkeypatch.context() as patch:
         patch.setattr(SqlDriver, "plan", plan_three)
-        patch.setattr(AllOrNothing, "run", run_some)
+        patch.setattr(Batches, "forms", forms_with_a_defect)
         cut = run_sweep(endpoint)
 
     assert (cut.outcome, exit_code(cut)) == ("incomplete", ExitCode.WORK_LEFT)

@@ -11,7 +11,7 @@ from duesweep.core.world import SettableClock, StoreClock, micros
 from duesweep.errors import DuesweepError, MessageError
 from duesweep.queues.base import Confirmation, Destination, QueueSession
 from duesweep.sweep.breakers import DestinationBreakers
-from duesweep.sweep.delivery import DeliveryResult, SliceDelivery
+from duesweep.sweep.delivery import BatchResult, SliceDelivery
 from duesweep.sweep.waiting import SliceLimits
 from duesweep_testing.builders import DUE, delayed_row, message
 
@@ -107,5 +107,5 @@ class World:
             tracing=NoTracing(),
         )
 
-    def deliver_all(self, *messages: Message) -> DeliveryResult:
+    def deliver_all(self, *messages: Message) -> BatchResult:
         return self.delivery.deliver_all(messages, self.store_clock)

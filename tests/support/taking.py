@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from duesweep.core.outcome import Outcomes
+from duesweep.core.outcome import BatchResult
 from duesweep.stores.values import Claim, SweepRun
 from duesweep_testing.memory import MemoryStore
 from duesweep_testing.memory_sessions import MemoryTaskSession
@@ -40,6 +40,6 @@ class TakingSession(MemoryTaskSession):
         return super().claim(run, claim_keys)
 
     def finish_taken(
-        self, run: SweepRun, slice_number: int, outcomes: Outcomes, server_us: int
+        self, run: SweepRun, slice_number: int, outcomes: BatchResult, server_us: int
     ) -> None:
         self.finish(run, slice_number, outcomes, server_us)

@@ -10,7 +10,7 @@ from duesweep.errors import (
     RefusedMessageError,
     UnreadableHeadersError,
 )
-from duesweep.sweep.delivery import DeliveryResult
+from duesweep.sweep.delivery import BatchResult
 from duesweep_testing.builders import DUE, DelayedRow, message
 from support.delivery_world import LateQueue, World, due, early
 
@@ -18,7 +18,7 @@ REFUSED = RefusedMessageError("too long")
 SHUT = DestinationError("the ladder is gone")
 
 
-def _sent(result: DeliveryResult) -> set[str]:
+def _sent(result: BatchResult) -> set[str]:
     return {one.message.key for one in result.delivered}
 
 
@@ -28,7 +28,7 @@ def test_late_refusals_are_charged_and_the_others_have_arrived() -> None:
 
     result = world.deliver_all(*sent)
 
-    assert result == DeliveryResult(
+    assert result == BatchResult(
         delivered=[Delivered(sent[0], "Billing"), Delivered(sent[2], "Shipping")],
         faulty=[(sent[1], REFUSED)],
     )
@@ -41,7 +41,7 @@ def test_unconfirmed_messages_are_released_and_charged_nothing() -> None:
 
     result = world.deliver_all(*sent)
 
-    assert result == DeliveryResult(
+    assert result == BatchResult(
         delivered=[Delivered(sent[2], "Billing")], released=[sent[0], sent[1]]
     )
 
@@ -82,7 +82,7 @@ def test_messages_that_are_not_due_yet_are_deferred_as_far_as_the_queue_can() ->
 
     assert world.queue.delivered == [("Billing", [now.key])]
     assert world.queue.deferred == [("Billing", [edge.key, soon.key])]
-    assert result == DeliveryResult(
+    assert result == BatchResult(
         delivered=[
             Delivered(now, "Billing"),
             Delivered(edge, "Billing", is_deferred=True),
@@ -96,7 +96,7 @@ def test_queue_that_holds_nothing_back_is_given_nothing_early() -> None:
     soon = early()
     world = World(LateQueue(longest=0))
 
-    assert world.deliver_all(soon) == DeliveryResult(early=[soon])
+    assert world.deliver_all(soon) == BatchResult(early=[soon])
     assert world.queue.deferred == world.queue.delivered == []
 
 
@@ -121,7 +121,7 @@ def test_early_message_that_comes_due_while_its_refusal_is_waited_for_is_not_cha
     world = World(LateQueue(late={soon.key: REFUSED}))
     world.queue.on_step = lambda step: world.clock.advance(3) if step == "confirm" else None
 
-    assert world.deliver_all(soon) == DeliveryResult(early=[soon])
+    assert world.deliver_all(soon) == BatchResult(early=[soon])
 
 
 def test_due_messages_of_a_queue_that_is_not_there_are_charged_and_early_ones_are_not() -> None:
@@ -129,7 +129,7 @@ def test_due_messages_of_a_queue_that_is_not_there_are_charged_and_early_ones_ar
     now, soon = due(), early()
     world = World(LateQueue(trouble={("resolve", "Billing"): error}))
 
-    assert world.deliver_all(now, soon) == DeliveryResult(faulty=[(now, error)], early=[soon])
+    assert world.deliver_all(now, soon) == BatchResult(faulty=[(now, error)], early=[soon])
 
 
 def test_due_messages_that_went_before_the_ladder_failed_are_counted_as_delivered() -> None:
@@ -138,7 +138,7 @@ def test_due_messages_that_went_before_the_ladder_failed_are_counted_as_delivere
 
     result = world.deliver_all(now, soon)
 
-    assert result == DeliveryResult(delivered=[Delivered(now, "Billing")], undeferred=[soon])
+    assert result == BatchResult(delivered=[Delivered(now, "Billing")], undeferred=[soon])
     assert world.delivery.blocked_reason == "the ladder is gone"
 
 
@@ -161,7 +161,7 @@ def test_queue_that_cannot_be_bound_to_the_ladder_costs_its_messages_nothing() -
 
     result = world.deliver_all(now, soon)
 
-    assert result == DeliveryResult(delivered=[Delivered(now, "Billing")], early=[soon])
+    assert result == BatchResult(delivered=[Delivered(now, "Billing")], early=[soon])
 
 
 def test_destination_that_takes_nothing_keeps_its_early_messages_too() -> None:

@@ -45,39 +45,27 @@ class Exhausted(NamedTuple):
     queue: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Outcomes:
-    """Everything that a batch does to the rows that it claimed.
-
-    `over_limit` counts messages in `failed` that are out of attempts but stay, because the sweep
-    has exhausted as many as it may.
-    """
-
-    delivered: tuple[Delivered, ...] = ()
-    failed: tuple[Failed, ...] = ()
-    exhausted: tuple[Exhausted, ...] = ()
-    over_limit: int = 0
-
-    @property
-    def claimed(self) -> int:
-        """The number of all these messages."""
-        return len(self.delivered) + len(self.failed) + len(self.exhausted)
-
-
 @dataclass(slots=True)
-class DeliveryResult:
-    """What became of a batch's messages.
+class BatchResult:
+    """What became of a batch's messages. Delivery and giving up fill it, and stores and the slice
+    act on it.
 
-    `delivered` ones are in their queue. `faulty` ones could not be delivered; each has its error.
-    `released` ones may have arrived or not, and `unreached` ones were not sent, since others took
-    too long: both get another batch of this slice. `blocked` ones wait in the store, since their
-    destination takes nothing, or has a limit. `held` ones wait there because it is paused. `early`
-    ones stay in the store, since they are not due yet, and so do
-    `undeferred` ones, since their destination cannot defer messages now.
+    - `delivered` ones are in their queue.
+    - `faulty` ones could not be delivered; each with its error. Each becomes one of the `failed`,
+      which stay, or of the `exhausted`. `over_limit` counts those of the failed that are out of
+      attempts but stay, because the sweep has exhausted as many as it may.
+    - `blocked` ones wait in the store, since their destination takes nothing, or has a limit;
+      `held` ones because it is paused; `early` ones since they are not due yet; `undeferred` ones
+      since their destination cannot defer messages now.
+    - `released` ones may have arrived or not, and `unreached` ones were not sent, since others took
+      too long: both get another batch of this slice.
     """
 
     delivered: list[Delivered] = field(default_factory=list)
     faulty: list[Fault] = field(default_factory=list)
+    failed: list[Failed] = field(default_factory=list)
+    exhausted: list[Exhausted] = field(default_factory=list)
+    over_limit: int = 0
     blocked: list[Message] = field(default_factory=list)
     held: list[Message] = field(default_factory=list)
     early: list[Message] = field(default_factory=list)
@@ -86,31 +74,27 @@ class DeliveryResult:
     unreached: list[Message] = field(default_factory=list)
 
     @property
-    def has_results(self) -> bool:
-        """Whether the batch changes the store."""
-        return bool(self.delivered or self.faulty)
+    def claimed(self) -> int:
+        """How many messages leave the store, or have one attempt less."""
+        return len(self.delivered) + len(self.failed) + len(self.exhausted)
 
-    def add(self, more: "DeliveryResult") -> None:
-        """Add the result of other messages of the batch."""
+    def add(self, more: "BatchResult") -> None:
+        """Add what delivery found out of other messages of the batch."""
         self.delivered += more.delivered
         self.faulty += more.faulty
         self.blocked += more.blocked
-        self.held += more.held
         self.early += more.early
         self.undeferred += more.undeferred
         self.released += more.released
-        self.unreached += more.unreached
 
 
-def separate_refused(
-    sent: Sequence[Delivered], refused: Mapping[str, MessageError]
-) -> DeliveryResult:
+def separate_refused(sent: Sequence[Delivered], refused: Mapping[str, MessageError]) -> BatchResult:
     """Separate the messages that were refused from the others. A refused message that is not due
     yet is not charged: the fault may be gone when it is due.
     """
     if not refused:
-        return DeliveryResult(delivered=list(sent))
-    result = DeliveryResult()
+        return BatchResult(delivered=list(sent))
+    result = BatchResult()
     for one in sent:
         error = refused.get(one.message.key)
         if error is None:

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Protocol, runtime_checkable
 from uuid import UUID
 
-from duesweep.core.outcome import Outcomes
+from duesweep.core.outcome import BatchResult
 from duesweep.errors import ConfigError, Problem
 from duesweep.stores.base import DriverSession
 from duesweep.stores.values import Claim, Horizon, SweepRun
@@ -100,7 +100,7 @@ class TakesMessages(Protocol):
         ...
 
     def finish_taken(
-        self, run: SweepRun, slice_number: int, outcomes: Outcomes, server_us: int
+        self, run: SweepRun, slice_number: int, outcomes: BatchResult, server_us: int
     ) -> None:
         """As `TaskSession.finish`, for messages that were taken and have all been delivered."""
         ...

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from duesweep.core.account import SliceEnd
 from duesweep.core.message import Message
-from duesweep.core.outcome import Outcomes
+from duesweep.core.outcome import BatchResult
 from duesweep.core.policy import Slicing
 from duesweep.errors import Problem
 from duesweep.stores.journal import JdbcSource, Journal
@@ -63,7 +63,9 @@ class TaskSession(Protocol):
         """
         ...
 
-    def finish(self, run: SweepRun, slice_number: int, outcomes: Outcomes, server_us: int) -> None:
+    def finish(
+        self, run: SweepRun, slice_number: int, outcomes: BatchResult, server_us: int
+    ) -> None:
         """Remove what left, count what failed, journal both; part of the claim's transaction."""
         ...
 

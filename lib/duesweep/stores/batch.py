@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from duesweep.core.account import SliceEnd, report_as_text
 from duesweep.core.message import Message
-from duesweep.core.outcome import Exhausted, Failed, Outcomes
+from duesweep.core.outcome import BatchResult, Exhausted, Failed
 from duesweep.core.policy import RateLimit
 from duesweep.drivers.statements import Session, retry_lost_transactions
 from duesweep.errors import (
@@ -107,7 +107,9 @@ class SqlTask:
         exhausted = self._dialect.count_exhausted(self._statements, run.sweep_id)
         return 0 if exhausted is None else max(0, min(wanted, limit - exhausted))
 
-    def finish(self, run: SweepRun, slice_number: int, outcomes: Outcomes, server_us: int) -> None:
+    def finish(
+        self, run: SweepRun, slice_number: int, outcomes: BatchResult, server_us: int
+    ) -> None:
         """Carry `outcomes` out in the claim's transaction."""
         if outcomes.exhausted:
             self._journal_exhausted(run, slice_number, outcomes.exhausted, server_us)
@@ -126,7 +128,7 @@ class SqlTask:
         self._journal_batch(run, slice_number, outcomes, server_us)
 
     def finish_taken(
-        self, run: SweepRun, slice_number: int, outcomes: Outcomes, server_us: int
+        self, run: SweepRun, slice_number: int, outcomes: BatchResult, server_us: int
     ) -> None:
         """Account for messages that were taken, in the transaction that took them."""
         self._clear_counters([o.message for o in outcomes.delivered])
@@ -258,7 +260,7 @@ class SqlTask:
         self._clear_counters(messages)
 
     def _journal_batch(
-        self, run: SweepRun, slice_number: int, outcomes: Outcomes, server_us: int
+        self, run: SweepRun, slice_number: int, outcomes: BatchResult, server_us: int
     ) -> None:
         delivered = outcomes.delivered
         late = tombstone.measure_lateness(delivered, server_us)

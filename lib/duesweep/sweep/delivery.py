@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from copy import copy
 
 from duesweep.core.message import Message
-from duesweep.core.outcome import Delivered, DeliveryResult, Fault, separate_refused
+from duesweep.core.outcome import BatchResult, Delivered, Fault, separate_refused
 from duesweep.core.policy import CLAIM_SECONDS
 from duesweep.core.tracing import Attributes, Tracing
 from duesweep.core.world import Clock, StoreClock
@@ -54,21 +54,21 @@ class SliceDelivery:
         shown = "; ".join(reasons[:_SHOWN_REASONS])
         return f"{shown}; and {more:,} more" if more > 0 else shown or None
 
-    def deliver_all(self, messages: Sequence[Message], store_clock: StoreClock) -> DeliveryResult:
+    def deliver_all(self, messages: Sequence[Message], store_clock: StoreClock) -> BatchResult:
         """Deliver each message to its destination, or defer it there if it is not due yet. Messages
         for destinations that are not reached within a claim's time are released. A destination that
         is tried gets one message, and takes the others in a later batch.
         """
         deadline = self._clock.seconds() + CLAIM_SECONDS
         unreadable, groups = group_by_destination(messages)
-        result = DeliveryResult()
+        result = BatchResult()
         for message, error in unreadable:
             if store_clock.seconds_until(message):
                 result.early.append(message)
             else:
                 result.faulty.append((message, error))
         for address, group in groups.items():
-            if result.has_results and self._clock.seconds() > deadline:
+            if (result.delivered or result.faulty) and self._clock.seconds() > deadline:
                 result.unreached += group
             elif self._breakers.is_tried(address):
                 tried, waiting = _one_that_is_due(group, store_clock)
@@ -107,7 +107,7 @@ class SliceDelivery:
 
     def _deliver_group(
         self, address: str | None, group: Sequence[Message], store_clock: StoreClock
-    ) -> DeliveryResult:
+    ) -> BatchResult:
         """Deliver or defer messages with one destination."""
         waits = store_clock.waits(group)
         due = [message for message in group if message.key not in waits]
@@ -118,9 +118,9 @@ class SliceDelivery:
             refused = self._try_deliver(address, destination, due) if due else {}
         except DestinationError as error:
             self._note_failure(address, error, began)
-            return DeliveryResult(blocked=list(group))
+            return BatchResult(blocked=list(group))
         except MessageError as error:
-            return DeliveryResult(faulty=[(message, error) for message in due], early=early)
+            return BatchResult(faulty=[(message, error) for message in due], early=early)
         queue = str(destination)
         result = separate_refused([Delivered(m, queue) for m in due], refused)
         longest = self._queue.longest_delay(destination)
@@ -136,19 +136,19 @@ class SliceDelivery:
         destination: Destination,
         early: Sequence[Message],
         store_clock: StoreClock,
-    ) -> DeliveryResult:
+    ) -> BatchResult:
         """Defer messages that are not due yet. Where that fails, the destination is not blocked:
         it still takes what is due, and may have taken some already.
         """
         if address in self._breakers.cannot_defer:
-            return DeliveryResult(undeferred=list(early))
+            return BatchResult(undeferred=list(early))
         try:
             refused = self._queue.defer(destination, early, store_clock)
         except DestinationError as error:
             self._breakers.cannot_defer[address] = str(error)
-            return DeliveryResult(undeferred=list(early))
+            return BatchResult(undeferred=list(early))
         except MessageError:
-            return DeliveryResult(early=list(early))
+            return BatchResult(early=list(early))
         queue = str(destination)
         sent = [Delivered(m, queue, is_deferred=True) for m in early]
         return separate_refused(sent, refused)
@@ -185,7 +185,7 @@ class SliceDelivery:
             is_lasting=isinstance(error, MessageError) or not error.transient,
         )
 
-    def _note_success(self, result: DeliveryResult) -> None:
+    def _note_success(self, result: BatchResult) -> None:
         """A destination that is tried takes messages again if it took one, or refused it for the
         message's own fault.
         """
@@ -196,7 +196,7 @@ class SliceDelivery:
             if self._breakers.is_tried(message.destination):
                 self._breakers.succeed(message.destination)
 
-    def _confirm(self, result: DeliveryResult, deadline: float) -> None:
+    def _confirm(self, result: BatchResult, deadline: float) -> None:
         """Wait for the queue's answers, and correct `result` by them."""
         if not result.delivered:
             return

@@ -1,4 +1,9 @@
-"""The claim keys of a slice, as a task reads them."""
+"""One slice: its claim keys, its batches, new sessions after a service has failed, and its end.
+
+A slice is safe to run twice: rows that are gone or locked are somebody else's work. If a service
+fails, the slice goes on with new sessions; if it fails for too long, the slice ends, and the reason
+is journalled. An unforeseen error is raised: Spark runs the slice again, up to four times.
+"""
 
 import gc
 import logging
@@ -9,10 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from duesweep.core.account import BreakerState, SliceAccount, SliceEnd
-from duesweep.core.outcome import Fault
-from duesweep.core.pauses import Paused
 from duesweep.core.tracing import Attributes
-from duesweep.core.world import StoreClock
 from duesweep.drivers.statements import try_again
 from duesweep.errors import (
     ConfigError,
@@ -25,19 +27,10 @@ from duesweep.errors import (
 from duesweep.queues.base import QueueSession
 from duesweep.stores.abilities import EndsIdleClients
 from duesweep.stores.base import TaskSession
-from duesweep.sweep.batch import (
-    AllOrNothing,
-    Decision,
-    SentErrors,
-    conclude,
-    count_exhausted,
-    decide,
-    write_error_messages,
-)
+from duesweep.sweep.batch import BatchEnd, Batches, Form
 from duesweep.sweep.breakers import CircuitBreaker, DestinationBreakers
-from duesweep.sweep.delivery import SliceDelivery
 from duesweep.sweep.job import Job
-from duesweep.sweep.waiting import BlockedMessages, SliceLimits, Turns, find_left_alone
+from duesweep.sweep.waiting import BlockedMessages, SliceLimits, Turns
 from duesweep.texts import make_printable
 
 
@@ -99,11 +92,11 @@ def dispatch_slice(job: Job, slice_number: int, claim_keys: ClaimKeys) -> None:
 
 
 def _dispatch(job: Job, slice_number: int, claim_keys: ClaimKeys) -> None:
-    batches = _Batches(job, slice_number, claim_keys)
-    number = batches.slice_number
+    of_slice = _Slice(job, slice_number, claim_keys)
+    number = of_slice.slice_number
     try:
         with collect_rarely():
-            run_on_sessions(job, batches.breaker, batches.run)
+            run_on_sessions(job, of_slice.breaker, of_slice.run)
     except SweepClosedError as error:
         _log.warning("Slice %d of sweep %s stops: %s", number, job.run.sweep_id, error)
     except (StoreError, ConfigError) as error:
@@ -111,16 +104,15 @@ def _dispatch(job: Job, slice_number: int, claim_keys: ClaimKeys) -> None:
         _log.warning("Slice %d of sweep %s is cut: %s", number, job.run.sweep_id, told)
         # On a new session. Where none can be opened, the missing row says that the slice was cut.
         with suppress(DuesweepError), job.context.store.open_task() as store:
-            store.end_slice(job.run, number, batches.end(str(error)))
+            store.end_slice(job.run, number, of_slice.end(str(error)))
 
 
-class _Batches:
-    """Runs the batches of one slice, on new sessions if a service has failed."""
+class _Slice:
+    """One slice: its batches one after the other, on new sessions if a service has failed."""
 
     _store: TaskSession
     _queue: QueueSession
-    _delivery: SliceDelivery
-    _all_or_nothing: AllOrNothing
+    _batches: Batches
 
     def __init__(self, job: Job, slice_number: int, claim_keys: ClaimKeys) -> None:
         self._job = job
@@ -143,18 +135,21 @@ class _Batches:
         """Run what is left of the slice, batch after batch, and journal its end."""
         job = self._job
         self._store, self._queue = store, queue
-        self._delivery = SliceDelivery(
-            queue, job.context.world.clock, self._breakers, self._rates, tracing=job.context.tracing
-        )
-        self._all_or_nothing = AllOrNothing(
-            job, self.slice_number, store, queue, limits=self._rates
+        self._batches = Batches(
+            job,
+            self.slice_number,
+            store,
+            queue,
+            breakers=self._breakers,
+            limits=self._rates,
+            begin_sending=self.breaker.begin_sending,
         )
         self._blocked.exclude_all(store)
         try:
             self._run_all()
         except SweepStoppedError:
             self._leave_all()
-        reasons = (self._fault, self._delivery.blocked_reason)
+        reasons = (self._fault, self._batches.blocked_reason)
         store.end_slice(job.run, self.slice_number, self.end("; ".join(filter(None, reasons))))
 
     def end(self, reason: str | None) -> SliceEnd:
@@ -166,7 +161,7 @@ class _Batches:
         return SliceEnd(account, reason or None, tuple(reports))
 
     def _run_all(self) -> None:
-        self._run_with_care(self._in_hand)
+        self._run(self._batches.careful, self._in_hand)
         for batch in self._to_do:
             self._run_batch(batch)
             self._turns.try_destinations(self._store, self._run_more)
@@ -182,41 +177,39 @@ class _Batches:
         self._account += SliceAccount(left=left)
 
     def _run_batch(self, batch: Sequence[str]) -> None:
-        """Run a batch, in the short form where nothing is unusual."""
+        """Run a batch in the first form in which it is not unusual."""
         collect_new()
         self._in_hand = batch
         if not self._share.room(len(batch)):
             raise SweepStoppedError("The slice has claimed its share")
-        account = self._all_or_nothing.run(batch) if self._breakers.all_closed else None
-        if account is None:
-            self._run_with_care(batch)
-        else:
-            self._succeed(account)
+        for form in self._batches.forms():
+            if self._run(form, batch):
+                return
 
     def _run_more(self, batch: Sequence[str]) -> int:
         """Run a batch that waited for its destination, as far as the slice may. Returns how many
         were claimed.
         """
-        room = self._share.room(len(batch))
-        claimed = self._run_with_care(batch[:room])
+        before, room = self._account.claimed, self._share.room(len(batch))
+        self._run(self._batches.careful, batch[:room])
         if room < len(batch):
             self._in_hand = batch[room:]
             raise SweepStoppedError("The slice has claimed its share")
-        return claimed
+        return self._account.claimed - before
 
-    def _run_with_care(self, batch: Sequence[str]) -> int:
-        """Run a batch. Messages that it released get a batch of their own. Returns how many were
-        claimed.
+    def _run(self, form: Form, batch: Sequence[str]) -> bool:
+        """Run a batch in one of its forms. Messages that it released get a batch of their own.
+        Returns whether the form suits it.
         """
-        before, clock = self._account.claimed, self._job.context.world.clock
-        self._in_hand = batch
+        self._in_hand, clock = batch, self._job.context.world.clock
         while self._in_hand:
-            self._in_hand = try_again(
-                lambda: self._run(self._in_hand), self._undo_lost, clock, self._rng
-            )
+            end = try_again(lambda: form(self._in_hand), self._undo_lost, clock, self._rng)
+            if end is None:
+                return False
+            self._succeed(end)
             if self._in_hand:
                 collect_new()
-        return self._account.claimed - before
+        return True
 
     def _undo_lost(self, reason: str) -> None:
         """Be ready to claim the batch again whose transaction was lost."""
@@ -230,71 +223,15 @@ class _Batches:
         )
         collect_new()
 
-    def _run(self, keys: Sequence[str]) -> Sequence[str]:
-        """Run a batch in one transaction. Returns the claim keys left for another batch."""
-        job, store = self._job, self._store
-        with store.transaction():
-            claim = store.claim(job.run, keys)
-            clock = StoreClock(claim.server_us, job.context.world.clock)
-            held, free = Paused(claim.paused, job.context.own_name).separate(claim.messages)
-            if claim.messages:
-                self.breaker.begin_sending()
-            result = self._delivery.deliver_all(free, clock)
-            result.held += held
-            decision = self._decide(result.faulty)
-            sent = self._deliver_error_messages(decision)
-            outcomes = conclude(result.delivered, decision, sent, job.context.retry, rng=self._rng)
-            released = [store.claim_key(m) for m in result.released + result.unreached]
-            # A Due may lead to another message, now that these are excluded.
-            found = [(store.claim_key(message), message.key) for message in result.held]
-            released += [claim_key for claim_key, key in found if claim_key != key]
-            left_alone = find_left_alone(store, result, outcomes)
-            if outcomes.claimed:
-                store.finish(job.run, self.slice_number, outcomes, clock.now_us())
-                # The last step before the store's COMMIT. If that fails, and the queue has a
-                # transaction of its own, the batch is delivered twice.
-                self._queue.commit()
-        # Only after the commit: a batch that is rolled back is claimed and counted again.
-        self._blocked.add(store, left_alone)
-        self._succeed(
-            SliceAccount(
-                claimed=outcomes.claimed,
-                skipped=claim.skipped,
-                gone=claim.gone,
-                later=claim.later + len(result.early),
-                held=len(result.held),
-                left=len(result.undeferred),
-            )
-        )
-        return [*released, *claim.unread]
-
-    def _succeed(self, account: SliceAccount) -> None:
-        """Count a batch that is committed."""
-        if account.claimed:
+    def _succeed(self, end: BatchEnd) -> None:
+        """Count a batch that is committed: one that is rolled back is claimed and counted again."""
+        self._blocked.add(self._store, end.blocked, end.others)
+        if end.account.claimed:
             self._job.progressed()
-        self._in_hand = ()
-        self._account += account
-        self._share.claimed += account.claimed
-        self.breaker.succeed(account.claimed)
-
-    def _decide(self, faulty: Sequence[Fault]) -> Decision:
-        """Decide with what the sweep's limit grants, before any error message is sent."""
-        job = self._job
-        wanted = count_exhausted(faulty, job.context.retry)
-        granted = 0
-        if wanted:
-            granted = self._store.grant_exhausted(job.run, wanted, job.context.max_exhausted)
-        return decide(faulty, job.context.retry, granted)
-
-    def _deliver_error_messages(self, decision: Decision) -> SentErrors | None:
-        context = self._job.context
-        if context.error_queue is None:
-            return None
-        if not decision.exhausted:
-            return SentErrors()
-        now = context.world.clock.now()
-        messages = write_error_messages(decision, context.store.own_queue, now)
-        return SentErrors(*self._delivery.deliver_error_messages(context.error_queue, messages))
+        self._in_hand = end.again
+        self._account += end.account
+        self._share.claimed += end.account.claimed
+        self.breaker.succeed(end.account.claimed)
 
 
 _STOP_POLL_SECONDS = 0.2

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from duesweep.core.account import SERVICES, BreakerReport
-from duesweep.core.message import Address, Message
-from duesweep.core.outcome import DeliveryResult, Outcomes
+from duesweep.core.message import Address
 from duesweep.core.policy import BatchLimits, RateLimit, RateLimits
 from duesweep.core.world import Clock
 from duesweep.stores.base import TaskSession
@@ -110,16 +109,6 @@ class SliceLimits:
 _CLAIMED_TO_TRY = 100
 
 
-@dataclass(frozen=True, slots=True)
-class LeftAlone:
-    """Messages of a batch: `blocked` ones wait until their destination may get messages again, each
-    with its destination; `others` are left alone for the whole slice.
-    """
-
-    blocked: Sequence[tuple[Address, Excluded]]
-    others: Sequence[Excluded]
-
-
 class BlockedMessages:
     """Keeps what waits for each destination, and excludes from claims what is left alone."""
 
@@ -168,12 +157,21 @@ class BlockedMessages:
         """Exclude everything in a new session."""
         store.exclude([*self._others, *(one for each in self._waiting.values() for one in each)])
 
-    def add(self, store: TaskSession, left_alone: LeftAlone) -> None:
-        """Leave messages of a batch alone."""
-        for address, one in left_alone.blocked:
+    def add(
+        self,
+        store: TaskSession,
+        blocked: Sequence[tuple[Address, Excluded]],
+        others: Sequence[Excluded],
+    ) -> None:
+        """Leave messages of a batch alone: `blocked` ones until their destination may get messages
+        again, each with its destination; `others` for the whole slice.
+        """
+        if not (blocked or others):
+            return
+        for address, one in blocked:
             self._waiting.setdefault(address, []).append(one)
-        self._others += left_alone.others
-        store.exclude([*(one for _, one in left_alone.blocked), *left_alone.others])
+        self._others += others
+        store.exclude([*(one for _, one in blocked), *others])
 
     def take(self, store: TaskSession, address: Address, most: int | None = None) -> Sequence[str]:
         """The claim keys of messages that wait for a destination, for one batch of at most `most`
@@ -192,21 +190,6 @@ class BlockedMessages:
             del self._waiting[address]
         store.include(batch)
         return [one.claim_key for one in batch]
-
-
-def find_left_alone(store: TaskSession, result: DeliveryResult, outcomes: Outcomes) -> LeftAlone:
-    """Which messages of a batch are left alone, in the transaction that claimed them."""
-    failed = [outcome.message for outcome in outcomes.failed]
-    stay = (*result.held, *result.early, *result.undeferred, *failed)
-    return LeftAlone(
-        [(message.destination, _excluded(store, message)) for message in result.blocked],
-        [_excluded(store, message) for message in stay],
-    )
-
-
-def _excluded(store: TaskSession, message: Message) -> Excluded:
-    size = 2 * len(message.headers_text) + message.body_bytes
-    return Excluded(store.claim_key(message), message.key, size)
 
 
 # How often a slice that waits looks whether the sweep is to stop.

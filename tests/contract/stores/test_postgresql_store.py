@@ -7,7 +7,7 @@ from dataclasses import replace
 import psycopg
 import pytest
 
-from duesweep.core.outcome import Delivered, Outcomes
+from duesweep.core.outcome import BatchResult, Delivered
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.postgresql import session as driver
 from duesweep.drivers.postgresql.session import connect
@@ -38,7 +38,7 @@ def subject(endpoint: Endpoint) -> DelayedTableUnderTest:
 
 def _deliver_all(session: TaskSession, run: SweepRun, keys: list[str]) -> None:
     claim = session.claim(run, keys)
-    outcomes = Outcomes(delivered=tuple(Delivered(m, "Billing") for m in claim.messages))
+    outcomes = BatchResult([Delivered(m, "Billing") for m in claim.messages])
     session.finish(run, 0, outcomes, claim.server_us)
 
 
@@ -93,7 +93,7 @@ def test_connection_that_is_killed_in_a_batch_is_a_passing_fault_and_frees_its_r
         with subject.store.open_task() as session, session.transaction():
             claim = session.claim(run, [key])
             subject.endpoint.server.kill_sessions()
-            outcomes = Outcomes(delivered=(Delivered(claim.messages[0], "Billing"),))
+            outcomes = BatchResult(delivered=(Delivered(claim.messages[0], "Billing"),))
             session.finish(run, 0, outcomes, claim.server_us)
 
     with pytest.raises(StoreError) as failure:

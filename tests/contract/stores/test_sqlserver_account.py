@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from duesweep.core.headers import json as headers_json
-from duesweep.core.outcome import Exhausted, Outcomes
+from duesweep.core.outcome import BatchResult, Exhausted
 from duesweep.errors import QueueNotFoundError
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.contract.stores import change, steps
@@ -35,7 +35,7 @@ def test_headers_of_an_exhausted_message_are_journalled_as_json_where_they_can_b
         claim = steps.claim(subject, session, run, readable, poison)
         error = QueueNotFoundError("There is no queue")
         exhausted = tuple(Exhausted(m, error, None) for m in claim.messages)
-        session.finish(run, 0, Outcomes(exhausted=exhausted), claim.server_us)
+        session.finish(run, 0, BatchResult(exhausted=exhausted), claim.server_us)
 
     journal = [row for row in subject.endpoint.journal(run.sweep_id) if row.kind == "exhausted"]
     by_key = {row.message_key: row for row in journal}

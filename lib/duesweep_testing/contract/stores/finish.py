@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from duesweep.core.message import MESSAGE_ID
-from duesweep.core.outcome import Delivered, Exhausted, Failed, Outcomes
+from duesweep.core.outcome import BatchResult, Delivered, Exhausted, Failed
 from duesweep.errors import MessageError, QueueNotFoundError
 from duesweep.stores import tombstone
 from duesweep.stores.base import TaskSession
@@ -73,7 +73,7 @@ class FinishContract:
             claim = steps.claim(subject, session, run, delivered, exhausted)
             by_key = {m.key: m for m in claim.messages}
             gone = Exhausted(by_key[exhausted.key], QueueNotFoundError("none"), None)
-            outcomes = Outcomes((Delivered(by_key[delivered.key], "Billing"),), (), (gone,))
+            outcomes = BatchResult([Delivered(by_key[delivered.key], "Billing")], exhausted=[gone])
             session.finish(run, 0, outcomes, claim.server_us)
 
         assert subject.waiting() == {other.key}
@@ -107,10 +107,10 @@ class FinishContract:
         with steps.batch(subject) as session:
             claim = steps.claim(subject, session, run, *rows)
             delivered, failing, exhausted = claim.messages
-            outcomes = Outcomes(
-                (Delivered(delivered, "Billing"),),
-                (Failed(failing, error, 3600),),
-                (Exhausted(exhausted, error, None),),
+            outcomes = BatchResult(
+                [Delivered(delivered, "Billing")],
+                failed=[Failed(failing, error, 3600)],
+                exhausted=[Exhausted(exhausted, error, None)],
             )
             session.finish(run, 0, outcomes, claim.server_us)
 
@@ -144,16 +144,19 @@ def _one_of_each(subject: StoreUnderTest) -> list[DelayedRow]:
 
 def _finish_one_of_each(
     subject: StoreUnderTest, session: TaskSession, run: SweepRun, rows: Sequence[DelayedRow]
-) -> tuple[Outcomes, int]:
+) -> tuple[BatchResult, int]:
     claim = steps.claim(subject, session, run, *rows)
     by_key = {m.key: m for m in claim.messages}
     delivered, failing, exhausted, to_error = (by_key[row.key] for row in rows)
     error = QueueNotFoundError('There is no queue table "public"."Nowhere"')
     assert isinstance(to_error.headers, MessageError)
-    outcomes = Outcomes(
-        (Delivered(delivered, '"public"."Billing"'),),
-        (Failed(failing, error, 3600),),
-        (Exhausted(exhausted, error, None), Exhausted(to_error, to_error.headers, "error")),
+    outcomes = BatchResult(
+        [Delivered(delivered, '"public"."Billing"')],
+        failed=[Failed(failing, error, 3600)],
+        exhausted=[
+            Exhausted(exhausted, error, None),
+            Exhausted(to_error, to_error.headers, "error"),
+        ],
     )
     session.finish(run, 7, outcomes, claim.server_us)
     return outcomes, claim.server_us

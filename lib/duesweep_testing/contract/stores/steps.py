@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from duesweep.core.message import Message
-from duesweep.core.outcome import Delivered, Failed, Outcomes
+from duesweep.core.outcome import BatchResult, Delivered, Failed
 from duesweep.errors import QueueNotFoundError
 from duesweep.stores.base import TaskSession
 from duesweep.stores.values import Claim, Excluded, SweepRun
@@ -71,15 +71,15 @@ def keys(claim: Claim) -> list[str]:
     return [message.key for message in claim.messages]
 
 
-def delivered(*messages: Message) -> Outcomes:
-    """Outcomes in which all messages are delivered."""
-    return Outcomes(delivered=tuple(Delivered(message, "Billing") for message in messages))
+def delivered(*messages: Message) -> BatchResult:
+    """BatchResult in which all messages are delivered."""
+    return BatchResult(delivered=[Delivered(message, "Billing") for message in messages])
 
 
-def failed(*messages: Message, retry_seconds: float = 3600) -> Outcomes:
-    """Outcomes in which all messages fail."""
+def failed(*messages: Message, retry_seconds: float = 3600) -> BatchResult:
+    """BatchResult in which all messages fail."""
     error = QueueNotFoundError("There is no queue")
-    return Outcomes(failed=tuple(Failed(message, error, retry_seconds) for message in messages))
+    return BatchResult(failed=[Failed(message, error, retry_seconds) for message in messages])
 
 
 def fail(subject: StoreUnderTest, run: SweepRun, row: DelayedRow) -> None:

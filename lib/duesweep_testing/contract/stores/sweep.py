@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 import pytest
 
 from duesweep.core.account import BreakerReport, SliceAccount, SliceEnd
-from duesweep.core.outcome import Exhausted, Outcomes
+from duesweep.core.outcome import BatchResult, Exhausted
 from duesweep.core.policy import BatchLimits
 from duesweep.errors import QueueNotFoundError, SweepClosedError
 from duesweep.stores import tombstone
@@ -165,8 +165,8 @@ def _exhaust(subject: StoreUnderTest, run: SweepRun, rows: Sequence[DelayedRow])
         claim = steps.claim(subject, session, run, *rows)
         granted = session.grant_exhausted(run, len(rows), limit=5)
         error = QueueNotFoundError("There is no queue")
-        gone = tuple(Exhausted(m, error, None) for m in claim.messages[:granted])
-        outcomes = Outcomes(exhausted=gone, over_limit=len(rows) - granted)
+        gone = [Exhausted(m, error, None) for m in claim.messages[:granted]]
+        outcomes = BatchResult(exhausted=gone, over_limit=len(rows) - granted)
         session.finish(run, 0, outcomes, claim.server_us)
         return granted
 
