@@ -12,6 +12,7 @@ from duesweep.core.message import Message
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+@dataclass(frozen=True, slots=True)
 class Clock:
     """This machine's clock. It limits how long something may take, and dates what is told. It never
     decides whether a message is due: the store's server decides that.
