@@ -12,11 +12,16 @@ from duesweep.core.message import Message
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
 class Clock:
     """This machine's clock. It limits how long something may take, and dates what is told. It never
-    decides whether a message is due: the store's server decides that.
+    decides whether a message is due: the store's server decides that. Any two are equal.
     """
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or type(self) is type(other) is Clock
+
+    def __hash__(self) -> int:
+        return hash(type(self))
 
     def seconds(self) -> float:
         """Seconds since some fixed moment; never goes back."""
