@@ -1,10 +1,15 @@
 """The short form of a batch on PostgreSQL: when it is used, and tables that it leaves alone."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from duesweep.errors import UnusualBatchError
 from duesweep.stores.abilities import TakesMessages
+from duesweep.stores.batch import SqlTask
 from duesweep.stores.postgresql import ClaimsByKey
+from duesweep.stores.store import SqlStore
+from duesweep.stores.values import Claim, SweepRun
 from support.endpoint import Endpoint
 from support.faults.dead_sweeps import dispatch_without_settling
 
@@ -90,3 +95,26 @@ def test_usual_messages_go_through_the_short_form_alone(
 
     assert len(endpoint.queue_rows("Billing")) == 7
     assert endpoint.waiting() == []
+
+
+def test_session_that_derives_from_ours_and_claims_otherwise_is_never_asked_to_take(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Claiming(SqlTask):
+        def claim(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
+            claimed.extend(claim_keys)
+            return super().claim(run, claim_keys)
+
+    def open_task(store: SqlStore) -> SqlTask:
+        return Claiming(store.dialect.connect(store.dsn, store.timeouts.task), store)
+
+    claimed: list[str] = []
+    endpoint.set_up("Billing")
+    endpoint.delay_many(7)
+    monkeypatch.setattr(SqlStore, "open_task", open_task)
+    context = endpoint.context(sweep__batch_rows=3)
+
+    with context.store.open_driver() as session:
+        dispatch_without_settling(context, session)
+
+    assert len(claimed) == len(endpoint.queue_rows("Billing")) == 7
