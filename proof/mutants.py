@@ -12,8 +12,9 @@ assertion or time-out ends that (proof/detection.py). Results:
 
 The exit code is 1 if a fault is not detected or only by private names, and 2 if one cannot be made.
 
-Tests that read sources or compare recorded texts do not run: they notice any change, whatever it
-does. Tests on Spark and long ones run only if they are a fault's recorded test.
+Tests that read sources or compare recorded texts notice any change, whatever it does. So they run
+only if they are a fault's recorded test, as some are of the text of SQL whose server is not there.
+The same holds for tests on Spark and long ones.
 """
 
 import argparse

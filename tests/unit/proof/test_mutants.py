@@ -1,5 +1,6 @@
 """The list of mutants fits the code, and only an assertion in public words detects one."""
 
+import ast
 import json
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from proof.detection import failed_assertion, private_names
 from proof.mutants import Mutant, problems_of, read_mutants, record_test
 
 ROOT = Path(__file__).resolve().parents[3]
+CONTRACT = sorted((ROOT / "lib" / "duesweep_testing" / "contract").rglob("*.py"))
 MUTANTS = [one for file in sorted(ROOT.glob("proof/mutants*.toml")) for one in read_mutants(file)]
 
 
@@ -19,10 +21,34 @@ def test_each_mutant_changes_one_place_of_the_code_as_it_is() -> None:
     assert list(problems_of(MUTANTS, ROOT)) == []
 
 
-def test_files_of_recorded_tests_are_there() -> None:
-    files = {one.test.partition("::")[0] for one in MUTANTS if one.test}
+def _tests_of(file: Path) -> set[str]:
+    """The tests that a file has: `test_a`, or `TestStore::test_b` of a class in it."""
+    tree = ast.parse(file.read_text("utf-8"))
+    shipped = {name for one in CONTRACT for name in _names(ast.parse(one.read_text("utf-8")))}
+    found = _names(tree, only_top=True)
+    for kind in (node for node in tree.body if isinstance(node, ast.ClassDef)):
+        # Its own, or those of the shipped suite that it runs.
+        found |= {f"{kind.name}::{name}" for name in _names(kind) | shipped}
+    return found
 
-    assert [file for file in sorted(files) if not (ROOT / file).is_file()] == []
+
+def _names(tree: ast.AST, *, only_top: bool = False) -> set[str]:
+    nodes = ast.iter_child_nodes(tree) if only_top else ast.walk(tree)
+    return {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
+
+
+def test_recorded_tests_are_there() -> None:
+    by_file: dict[str, set[str]] = {}
+    for one in MUTANTS:
+        if one.test:
+            file, _, name = one.test.partition("::")
+            by_file.setdefault(file, set()).add(name.partition("[")[0])
+
+    lost = {
+        file: sorted(names - (_tests_of(ROOT / file) if (ROOT / file).is_file() else set()))
+        for file, names in by_file.items()
+    }
+    assert {file: names for file, names in lost.items() if names} == {}
 
 
 def test_mutant_whose_text_is_not_there_once_is_a_problem(tmp_path: Path) -> None:
