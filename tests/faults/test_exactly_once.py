@@ -15,6 +15,15 @@ from support.waiting import until
 ROWS = 20_000
 NOWHERE = 40
 _CLUSTER, _THREADS = "local-cluster[2,1,1024]", "local[2,4]"
+# A batch into Billing takes so long that the later sweep finds some messages, too.
+_SLOW = """
+CREATE FUNCTION wait_a_while() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_sleep(0.05);
+    RETURN NULL;
+END $$;
+CREATE TRIGGER slow BEFORE INSERT ON "Billing" FOR EACH STATEMENT EXECUTE FUNCTION wait_a_while();
+"""
 _COMMIT = "COMMIT of TaskSession.transaction"
 
 
@@ -34,6 +43,7 @@ def test_every_message_is_delivered_once_and_accounted_for_once(
     endpoint.set_up(*queues)
     endpoint.delay_many(ROWS - NOWHERE, queues)
     endpoint.delay_many(NOWHERE, ["Nowhere"])
+    endpoint.execute(_SLOW)
     file = endpoint.config_file(sweep__batch_rows=100, sweep__slices=2, sweep__spark_from=0)
     plans: list[Plan] = []
     drivers = []
@@ -45,11 +55,11 @@ def test_every_message_is_delivered_once_and_accounted_for_once(
     try:
         for driver in drivers:
             driver.await_warm()
-        commands = [
-            driver.start(plan, ["sweep", "--json", "--config", str(file)])
-            for driver, plan in zip(drivers, plans, strict=True)
-        ]
-        until(lambda: len(endpoint.fetch("SELECT FROM duesweep_sweeps")) == 2)
+        commands = []
+        # A cluster takes its time to begin.
+        for driver, plan in zip(drivers, plans, strict=True):
+            commands.append(driver.start(plan, ["sweep", "--json", "--config", str(file)]))
+            until(lambda: len(_batches_by_sweep(endpoint)) == len(commands))
         with Mover(endpoint.dsn, endpoint.delayed, endpoint.addresses.own_queue) as mover:
             ended = [command.wait(600) for command in commands]
     finally:
@@ -82,3 +92,7 @@ def test_every_message_is_delivered_once_and_accounted_for_once(
     assert {row.sweep_id: row.dispatched for row in ledger.rows("sweeps")} == {
         summary["sweep_id"]: summary["dispatched"] for summary in summaries
     }
+
+
+def _batches_by_sweep(endpoint: Endpoint) -> list[object]:
+    return endpoint.fetch("SELECT DISTINCT sweep_id FROM duesweep_journal WHERE kind = 'batch'")

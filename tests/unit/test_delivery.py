@@ -1,11 +1,20 @@
-"""Delivery to a queue that answers late and can defer messages."""
+"""Delivery of a batch to a queue that answers late and can defer messages."""
 
+import gc
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 
+import pytest
+
+from duesweep.core.message import Message
 from duesweep.core.outcome import Delivered
 from duesweep.core.policy import CLAIM_SECONDS
 from duesweep.errors import (
     DestinationError,
+    DuesweepError,
+    MessageError,
     QueueNotFoundError,
     RefusedMessageError,
     UnreadableHeadersError,
@@ -15,43 +24,83 @@ from duesweep_testing.builders import DUE, DelayedRow, message
 from support.delivery_world import LateQueue, World, due, early
 
 REFUSED = RefusedMessageError("too long")
-SHUT = DestinationError("the ladder is gone")
+GONE = QueueNotFoundError("There is no such queue")
+LOCKED = DestinationError("it is locked")
+# What a batch's result calls the messages that are marked so: they arrived, were deferred, are
+# charged with their fault, wait for an answer, stay as they are not due, …
+_MARKS = {"f": "faulty", "r": "released", "e": "early", "b": "blocked", "u": "undeferred"}
+_MARKS |= {"n": "unreached"}
 
 
-def _sent(result: BatchResult) -> set[str]:
-    return {one.message.key for one in result.delivered}
+def _message(sign: str) -> Message:
+    """Due for Billing or Shipping: `B`, `S`; not due for 30 s: `b`, `s`. Unreadable: `?`, `!`."""
+    if sign in "?!":
+        return message(DelayedRow(headers="{", due=DUE + timedelta(seconds=30 * (sign == "!"))))
+    name = {"b": "Billing", "s": "Shipping", "n": "Nowhere"}[sign.lower()]
+    return due(name) if sign.isupper() else early(name)
 
 
-def test_late_refusals_are_charged_and_the_others_have_arrived() -> None:
-    sent = [due(), due(), due("Shipping")]
-    world = World(LateQueue(late={sent[1].key: REFUSED}))
+@dataclass(frozen=True)
+class Case:
+    """A batch, what becomes of each message, and why: answers by place, places without one, and
+    faults of a step. `reason`: why destinations are left alone from then on.
+    """
 
-    result = world.deliver_all(*sent)
-
-    assert result == BatchResult(
-        delivered=[Delivered(sent[0], "Billing"), Delivered(sent[2], "Shipping")],
-        faulty=[(sent[1], REFUSED)],
-    )
-    assert world.delivery.blocked_reason is None
-
-
-def test_unconfirmed_messages_are_released_and_charged_nothing() -> None:
-    sent = [due(), early(), due()]
-    world = World(LateQueue(silent={sent[0].key, sent[1].key}))
-
-    result = world.deliver_all(*sent)
-
-    assert result == BatchResult(
-        delivered=[Delivered(sent[2], "Billing")], released=[sent[0], sent[1]]
-    )
+    batch: str
+    becomes: str
+    late: Mapping[int, MessageError] = field(default_factory=dict)
+    silent: tuple[int, ...] = ()
+    trouble: Mapping[tuple[str, str], DuesweepError] = field(default_factory=dict)
+    reason: str | None = None
 
 
-def test_answers_are_waited_for_once_a_batch_and_within_its_time() -> None:
-    world = World(LateQueue())
+CASES = {
+    "a late refusal": Case("BBS", "afa", late={1: REFUSED}),
+    "no answer": Case("BbB", "rra", silent=(0, 1)),
+    "what is not due": Case("Bbs", "add"),
+    "a late refusal of what is not due": Case("b", "e", late={0: REFUSED}),
+    "no queue": Case("N", "f", trouble={("resolve", "Nowhere"): GONE}),
+    "no queue for what is not due": Case("n", "e", trouble={("resolve", "Nowhere"): GONE}),
+    "no queue for both": Case("Bb", "fe", trouble={("resolve", "Billing"): GONE}),
+    "headers that cannot be read": Case("?!", "fe"),
+    "a ladder that fails": Case(
+        "Bb", "au", trouble={("defer", "Billing"): LOCKED}, reason="it is locked"
+    ),
+    "a queue that cannot be bound to it": Case("Bb", "ae", trouble={("defer", "Billing"): GONE}),
+    "a destination that takes nothing": Case(
+        "BbS", "bba", trouble={("deliver", "Billing"): LOCKED}, reason="it is locked"
+    ),
+}
 
-    world.deliver_all(due(), due("Shipping"), early())
 
-    assert world.queue.waited == [CLAIM_SECONDS]
+def _marks(result: BatchResult, batch: list[Message]) -> str:
+    marks = {one.message.key: "d" if one.is_deferred else "a" for one in result.delivered}
+    for mark, name in _MARKS.items():
+        for entry in getattr(result, name):
+            marks[(entry[0] if name == "faulty" else entry).key] = mark
+    return "".join(marks[one.key] for one in batch)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_message_of_a_batch_is_told_by_what_became_of_it(case: str) -> None:
+    given = CASES[case]
+    batch = [_message(sign) for sign in given.batch]
+    late = {batch[place].key: error for place, error in given.late.items()}
+    silent = {batch[place].key for place in given.silent}
+    world = World(LateQueue(late=late, silent=silent, trouble=dict(given.trouble)))
+
+    result = world.deliver_all(*batch)
+
+    assert _marks(result, batch) == given.becomes
+    assert {one.queue for one in result.delivered} <= {"Billing", "Shipping"}
+    known = [*given.late.values(), *given.trouble.values()]
+    for charged, error in result.faulty:
+        unreadable = isinstance(charged.headers, UnreadableHeadersError)
+        assert isinstance(error, UnreadableHeadersError) if unreadable else error in known
+    assert world.delivery.blocked_reason == given.reason
+    # Once a batch, and not for a batch that sent nothing.
+    has_sent = set(given.becomes) & set("adr") or given.late
+    assert world.queue.waited == ([CLAIM_SECONDS] if has_sent else [])
 
 
 def test_answers_get_a_second_however_late_a_batch_is() -> None:
@@ -64,14 +113,6 @@ def test_answers_get_a_second_however_late_a_batch_is() -> None:
 
     assert world.queue.waited == [1.0]
     assert [m.destination for m in result.unreached] == ["Shipping"]
-
-
-def test_batch_that_sent_nothing_asks_for_no_answers() -> None:
-    world = World(LateQueue(trouble={("resolve", "Billing"): QueueNotFoundError("gone")}))
-
-    world.deliver_all(due())
-
-    assert world.queue.waited == []
 
 
 def test_messages_that_are_not_due_yet_are_deferred_as_far_as_the_queue_can() -> None:
@@ -100,22 +141,6 @@ def test_queue_that_holds_nothing_back_is_given_nothing_early() -> None:
     assert world.queue.deferred == world.queue.delivered == []
 
 
-def test_early_messages_are_charged_with_no_fault_of_any_kind() -> None:
-    refused, unknown = early(), early("Nowhere")
-    unreadable = message(DelayedRow(headers="{", due=DUE + timedelta(seconds=30)))
-    world = World(
-        LateQueue(
-            late={refused.key: REFUSED},
-            trouble={("resolve", "Nowhere"): QueueNotFoundError("There is no queue Nowhere")},
-        )
-    )
-
-    result = world.deliver_all(refused, unknown, unreadable)
-
-    assert result.faulty == result.delivered == result.released == []
-    assert result.early == [unreadable, unknown, refused]
-
-
 def test_early_message_that_comes_due_while_its_refusal_is_waited_for_is_not_charged() -> None:
     soon = early(seconds=2)
     world = World(LateQueue(late={soon.key: REFUSED}))
@@ -124,62 +149,85 @@ def test_early_message_that_comes_due_while_its_refusal_is_waited_for_is_not_cha
     assert world.deliver_all(soon) == BatchResult(early=[soon])
 
 
-def test_due_messages_of_a_queue_that_is_not_there_are_charged_and_early_ones_are_not() -> None:
-    error = QueueNotFoundError("There is no queue Billing")
-    now, soon = due(), early()
-    world = World(LateQueue(trouble={("resolve", "Billing"): error}))
-
-    assert world.deliver_all(now, soon) == BatchResult(faulty=[(now, error)], early=[soon])
-
-
-def test_due_messages_that_went_before_the_ladder_failed_are_counted_as_delivered() -> None:
-    now, soon = due(), early()
-    world = World(LateQueue(trouble={("defer", "Billing"): SHUT}))
-
-    result = world.deliver_all(now, soon)
-
-    assert result == BatchResult(delivered=[Delivered(now, "Billing")], undeferred=[soon])
-    assert world.delivery.blocked_reason == "the ladder is gone"
-
-
 def test_destination_without_a_ladder_still_gets_what_is_due_in_later_batches() -> None:
-    world = World(LateQueue(trouble={("defer", "Billing"): SHUT}))
+    world = World(LateQueue(trouble={("defer", "Billing"): LOCKED}))
     world.deliver_all(early())
     world.queue.trouble.clear()
     now, soon = due(), early()
 
     result = world.deliver_all(now, soon)
 
-    assert _sent(result) == {now.key}
-    assert result.undeferred == [soon]
+    assert _marks(result, [now, soon]) == "au"
     assert world.queue.deferred == [], "tried again in the same slice"
 
 
-def test_queue_that_cannot_be_bound_to_the_ladder_costs_its_messages_nothing() -> None:
-    now, soon = due(), early()
-    world = World(LateQueue(trouble={("defer", "Billing"): QueueNotFoundError("no such queue")}))
+def test_letters_that_were_refused_late_or_not_confirmed_have_not_arrived() -> None:
+    sent = [due(), due(), due(), early()]
+    world = World(LateQueue(late={sent[0].key: REFUSED}, silent={sent[1].key}))
 
-    result = world.deliver_all(now, soon)
+    arrived = world.delivery.deliver_error_messages("error", sent)
 
-    assert result == BatchResult(delivered=[Delivered(now, "Billing")], early=[soon])
-
-
-def test_destination_that_takes_nothing_keeps_its_early_messages_too() -> None:
-    world = World(LateQueue(trouble={("deliver", "Billing"): DestinationError("blocked")}))
-    now, soon, other = due(), early(), due("Shipping")
-
-    result = world.deliver_all(now, soon, other)
-
-    assert result.blocked == [now, soon]
-    assert _sent(result) == {other.key}
-    assert world.delivery.blocked_reason == "blocked"
+    # They go at once, however early their messages are.
+    assert arrived == ("error", {sent[2].key, sent[3].key})
+    assert world.queue.delivered == [("error", [one.key for one in sent])]
+    assert world.queue.waited == [CLAIM_SECONDS]
 
 
-def test_unreadable_message_that_is_due_is_charged() -> None:
-    one = message(DelayedRow(headers="{", due=DUE))
+@pytest.mark.parametrize(("confirmed", "is_closed"), [(0, False), (1, True)])
+def test_error_queue_that_failed_is_used_again_once_it_confirms(
+    confirmed: int, *, is_closed: bool
+) -> None:
+    sent = [due() for _ in range(2)]
+    world = World(LateQueue(silent={one.key for one in sent[confirmed:]}))
+    world.breakers.fail("error", "it was locked", took_seconds=0)
+    world.clock.advance(1)
+
+    world.delivery.deliver_error_messages("error", sent)
+
+    assert world.breakers.takes("error") is is_closed
+
+
+def test_queue_that_is_missing_is_looked_for_once_a_slice() -> None:
+    world = World(LateQueue(trouble={("resolve", "Nowhere"): QueueNotFoundError("gone")}))
+    steps: list[str] = []
+    world.queue.on_step = steps.append
+
+    first = world.deliver_all(due("Nowhere"))
+    second = world.deliver_all(due("Nowhere"), due("Nowhere"))
+
+    assert steps == ["resolve"]
+    faulty = [(type(error), str(error)) for _, error in [*first.faulty, *second.faulty]]
+    assert faulty == [(QueueNotFoundError, "gone")] * 3
+
+
+class _Body:
+    """What a frame holds when an error is raised."""
+
+
+def test_error_that_is_remembered_keeps_no_message_in_memory() -> None:
     world = World(LateQueue())
+    bodies: list[weakref.ref[_Body]] = []
 
-    ((charged, error),) = world.deliver_all(one).faulty
+    def find_nothing(_: str) -> None:
+        body = _Body()
+        bodies.append(weakref.ref(body))
+        raise QueueNotFoundError("gone")
 
-    assert charged is one
-    assert isinstance(error, UnreadableHeadersError)
+    world.queue.on_step = find_nothing
+    for _ in range(2):
+        world.deliver_all(due("Nowhere"))
+    gc.collect()
+
+    assert [body() for body in bodies] == [None]
+
+
+def test_reasons_of_thousands_of_destinations_are_not_told_one_by_one() -> None:
+    names = [f"Queue{number:04}" for number in range(2_000)]
+    troubles = {("deliver", name): DestinationError(f"{name}: no right") for name in names}
+    world = World(LateQueue(trouble=troubles))
+
+    world.deliver_all(*map(due, names))
+
+    reason = str(world.delivery.blocked_reason)
+    assert reason.startswith("Queue0000: no right; Queue0001: no right; ")
+    assert reason.endswith("Queue0019: no right; and 1,980 more")
