@@ -1,15 +1,14 @@
 """A ledger that cannot be written: due messages go out, and the journal keeps the account."""
 
 import json
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from duesweep.cli.app import main
 from duesweep.errors import LedgerError
-from duesweep.ledger.ledger import Ledger
+from duesweep.ledger.opening import open_ledger
 from duesweep.sweep import settle
 from duesweep.sweep.engines import Engine, InProcessEngine
 from duesweep.sweep.job import SweepContext
@@ -65,6 +64,12 @@ def test_full_disk_does_not_stop_delivery_and_the_ledger_is_complete_once_it_is_
         assert _FULL in str(report.ledger_error)
         assert len(str(report.ledger_error).splitlines()) == 1
         assert exit_code(report) == 4
+    unsettled = endpoint.fetch("SELECT sweep_id FROM duesweep_sweeps")
+    with pytest.raises(LedgerError, match=_FULL):
+        run_sweep(context, engine)
+    # With nothing due, none is added.
+    assert endpoint.fetch("SELECT sweep_id FROM duesweep_sweeps") == unsettled
+    assert len(unsettled) == 2
     disk.free()
     endpoint.delay()
     report = run_sweep(context, engine)
@@ -123,27 +128,6 @@ def test_journal_that_holds_too_much_ends_delivery(
     _assert_complete(endpoint, context, 16)
 
 
-def test_disk_that_fills_up_between_two_tables_is_settled_once(
-    engine: Engine, endpoint: Endpoint, context: SweepContext, disk: SmallDisk
-) -> None:
-    run_sweep(context, engine)
-    endpoint.delay_many(4)
-    replaced = Ledger.append
-
-    def fill_after(ledger: Ledger, name: str, *rest: object, **options: object) -> None:
-        replaced(ledger, name, *rest, **options)  # type: ignore[arg-type]
-        disk.fill()
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Ledger, "append", fill_after)
-        assert run_sweep(context, engine).dispatched == 4
-    disk.free()
-    endpoint.delay()
-    assert run_sweep(context, engine).ledger_error is None
-
-    _assert_complete(endpoint, context, 10)
-
-
 def test_writer_that_fails_leaves_the_sweep_to_the_next(
     endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
@@ -155,8 +139,9 @@ def test_writer_that_fails_leaves_the_sweep_to_the_next(
     def fail(*_: object, **__: object) -> None:
         raise LedgerError("the storage is away", transient=True)
 
+    tables = open_ledger(context.ledger_root, context.ledger_writer, None).tables
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Ledger, "append", fail)
+        patch.setattr(type(tables), "append", fail)
         report = run_sweep(context, engine)
     assert (report.dispatched, report.ledger_error) == (5, "the storage is away")
     assert exit_code(report) == 4
@@ -166,42 +151,22 @@ def test_writer_that_fails_leaves_the_sweep_to_the_next(
     _assert_complete(endpoint, context, 5)
 
 
-def test_full_disk_is_one_sentence_on_the_shell(
-    engine: Engine, endpoint: Endpoint, context: SweepContext, disk: SmallDisk
+@pytest.mark.parametrize("context", ["delta-rs"], indirect=True)
+def test_full_disk_is_one_sentence_and_a_document(
+    endpoint: Endpoint, context: SweepContext, disk: SmallDisk, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run_sweep(context, engine)
+    run_sweep(context)
     disk.fill()
     endpoint.delay_many(10)
-    file = endpoint.config_file(
-        ledger__root=context.ledger_root, ledger__writer=context.ledger_writer
-    )
+    file = endpoint.config_file(ledger__root=context.ledger_root)
 
-    done = subprocess.run(
-        [str(Path(__file__).parents[2] / "spark-submit.sh"), "sweep", "--json", "--config", file],
-        capture_output=True, text=True, timeout=300, env=os.environ, check=False,
-    )  # fmt: skip
+    assert main(["sweep", "--json", "--config", str(file)]) == 4
 
-    assert done.returncode == 4, done.stderr
-    (said,) = done.stderr.splitlines()
+    output, said = capsys.readouterr()
     assert _FULL in said
-    summary = json.loads(done.stdout)
+    assert len(said.splitlines()) == 1
+    summary = json.loads(output)
     assert (summary["dispatched"], summary["exit_code"]) == (10, 4)
     assert _FULL in summary["ledger_error"]
     assert summary["error"] == summary["ledger_error"]
-
-
-def test_run_with_nothing_due_adds_no_unsettled_sweep(
-    engine: Engine, endpoint: Endpoint, context: SweepContext, disk: SmallDisk
-) -> None:
-    run_sweep(context, engine)
-    disk.fill()
-    endpoint.delay()
-    assert run_sweep(context, engine).ledger_error is not None
-    unsettled = endpoint.fetch("SELECT sweep_id FROM duesweep_sweeps")
-
-    with pytest.raises(LedgerError, match=_FULL):
-        run_sweep(context, engine)
-
-    assert endpoint.fetch("SELECT sweep_id FROM duesweep_sweeps") == unsettled
-    assert len(unsettled) == 1
     disk.free()
