@@ -74,11 +74,12 @@ CASES = {
 
 
 def _marks(result: BatchResult, batch: list[Message]) -> str:
-    marks = {one.message.key: "d" if one.is_deferred else "a" for one in result.delivered}
+    told = [(one.message.key, "d" if one.is_deferred else "a") for one in result.delivered]
     for mark, name in _MARKS.items():
-        for entry in getattr(result, name):
-            marks[(entry[0] if name == "faulty" else entry).key] = mark
-    return "".join(marks[one.key] for one in batch)
+        entries = getattr(result, name)
+        told += [((entry[0] if name == "faulty" else entry).key, mark) for entry in entries]
+    assert sorted(key for key, _ in told) == sorted(one.key for one in batch), "each is told once"
+    return "".join(dict(told)[one.key] for one in batch)
 
 
 @pytest.mark.parametrize("case", CASES)
