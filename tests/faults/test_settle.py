@@ -109,6 +109,8 @@ def test_dead_sweep_gets_its_row_once_wherever_a_settler_dies(
     dead.assert_settled_once(ledger)
 
 
+# Each of the two needs the session.
+@pytest.mark.xdist_group("spark")
 @pytest.mark.on_spark
 @pytest.mark.parametrize(
     "point",
@@ -129,6 +131,7 @@ def test_what_one_writer_began_the_other_finishes(
     dead.assert_settled_once(ledger)
 
 
+@pytest.mark.xdist_group("spark")
 @pytest.mark.parametrize("has_both", [False, True], ids=["one writer", "both writers"])
 def test_two_settlers_at_once_settle_once(
     dead: Dead, ledger: LedgerReader, *, has_both: bool
