@@ -23,6 +23,8 @@ _ALL = 2**62
 _ROUNDING = timedelta(milliseconds=10)
 # How many messages, or keys, are read at a time: a page.
 _PAGE_ROWS = 1_000
+# What stands in `plan_claim_keys` for the slices' bounds.
+_BOUNDS = "/* bounds */"
 _KEYS_PER_PAGE = 20_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
@@ -166,8 +168,14 @@ class SqlDriver(SqlJournal):
         return Slices(self._claim_keys_query(run.horizon, rows), planned, self._count(run, planned))
 
     def plan_sql(self, horizon: Horizon) -> str:
-        """The query of a plan with one slice."""
-        return self._claim_keys_query(horizon, [None])
+        """The query of a plan with one slice, and below it the values that its names stand for."""
+        values = self._of_claim_keys(horizon)
+        named = self._statements.named(
+            {**self._statements.names, **{name: f":{name}" for name in values}}
+        )
+        values["bounds"] = self._dialect.bounds(self._kind, horizon.since, ())
+        query = named.query("plan_claim_keys").replace(_BOUNDS, ":bounds")
+        return "\n".join([query, *(f":{name} = {value}" for name, value in values.items())])
 
     def claim_keys(self, plan: Slices, number: int) -> Sequence[Any]:
         """The rows of one slice of `plan.claim_keys_query`."""
@@ -176,16 +184,13 @@ class SqlDriver(SqlJournal):
             return self._statements.named(names).rows("read_slice")
 
     def _claim_keys_query(self, horizon: Horizon, bounds: Sequence[Any]) -> str:
-        query = self._statements.query(
-            "plan_claim_keys",
-            source=self.source,
-            horizon=self._dialect.due_in(horizon.before),
-            paused=self._pausing(),
-        )
+        query = self._statements.query("plan_claim_keys", **self._of_claim_keys(horizon))
         firsts = [(row.due, row.id) for row in bounds[1:]]
-        return query.replace(
-            "/* bounds */", self._dialect.bounds(self._kind, horizon.since, firsts)
-        )
+        return query.replace(_BOUNDS, self._dialect.bounds(self._kind, horizon.since, firsts))
+
+    def _of_claim_keys(self, horizon: Horizon) -> dict[str, str]:
+        before = self._dialect.due_in(horizon.before)
+        return {"source": self.source, "horizon": before, "paused": self._pausing()}
 
     def _count(self, run: SweepRun, planned: Sequence[int]) -> int:
         """Count slices of an open sweep. Returns how many it had before."""
