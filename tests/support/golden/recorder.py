@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from duesweep.core.world import World
 from support.endpoint import Endpoint
 from support.golden import world
 from support.golden.commands import Printed, run
@@ -181,7 +182,7 @@ def prepare(endpoint: Endpoint[Any], patch: pytest.MonkeyPatch) -> Recorder:
     """A recorder in the endpoint's folder, with the same user, machine and chance each time."""
     patch.setattr(getpass, "getuser", lambda: "ops")
     patch.setattr(socket, "gethostname", lambda: "host")
-    patch.setattr(random, "Random", _Middle)
+    patch.setattr(World, "chance", lambda _: _Middle())
     # Another test of this process may have started a session; this one finds none.
     patch.delitem(sys.modules, "pyspark.sql", raising=False)
     file = endpoint.config_file(**SETTINGS)
