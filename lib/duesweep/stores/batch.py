@@ -62,7 +62,6 @@ class SqlTask:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """A transaction; nested, a savepoint."""
         is_batch = not self.connection.is_in_transaction
         with self._statements.transaction():
             yield
@@ -149,7 +148,6 @@ class SqlTask:
 
     @retry_lost_transactions
     def reserve(self, limit: RateLimit, messages: int) -> float:
-        """Reserve so many messages of a limit; see `LimitsRates`."""
         seconds = messages * limit.seconds_each
         with self._statements.transaction():
             row = self._statements.row(
@@ -320,32 +318,27 @@ class SqlMessages(SqlTask):
         self._zone = self._dialect.zone(session, location)
 
     def store(self, message: NewMessage) -> str:
-        """Store a message until it is due; its key."""
         with self.transaction():
             return self._claims.store(message, self._zone)
 
     def fetch_next_due(self) -> Message | None:
-        """The message that has been due for the longest and is eligible, locked."""
         for message in self._eligible(self._claims.lock_next(self._zone)):
             return message
         return None
 
     def remove(self, message: Message) -> bool:
-        """Remove a message; False where it is gone already."""
         is_removed = self._claims.is_there(message) and bool(self._claims.remove([message]))
         keys = self._dialect.keys([message.key])
         self._statements.execute("clear_attempts", source=self.source, **keys)
         return is_removed
 
     def raise_failure_count(self, message: Message) -> bool:
-        """Count a failure for a message; False where it is gone already."""
         if not self._claims.is_there(message):
             return False
         self._count_failures([Failed(message, DeliveryFailedError("It was not delivered"), 0)])
         return True
 
     def next_due(self) -> datetime | None:
-        """When the next message is or was due."""
         return next_due(self._location, self._statements, None, self._zone)
 
 

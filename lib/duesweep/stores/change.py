@@ -16,7 +16,6 @@ class SqlChanges(SqlTask):
     """Holds messages whatever their Due, and journals what it does with them."""
 
     def hold(self, run: SweepRun, lock_keys: Sequence[str]) -> Claim:
-        """Lock the messages that are still there, and that nobody else holds."""
         server_us = self._begin(run, self._fence(run))
         if not lock_keys:
             return Claim((), server_us, paused=self._paused)
@@ -78,7 +77,6 @@ class SqlChanges(SqlTask):
         return [key for key, _ in stored]
 
     def journal_changes(self, run: SweepRun, changes: Sequence[Change], server_us: int) -> None:
-        """Journal changes without headers and bodies."""
         same = {"sweep_id": run.sweep_id, "changed_us": server_us}
         described = self._described(change.message for change in changes)
         rows = [

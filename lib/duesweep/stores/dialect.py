@@ -269,24 +269,22 @@ class Dialect(ABC):
     def lock(self, name: str) -> Values:
         """The values that name a session's lock."""
 
-    def holder(self, statements: Session, name: str) -> str | None:
+    def holder(self, session: Session, name: str) -> str | None:
         """Who holds a session's lock, as a sentence's beginning; None: the server does not tell."""
         return None
 
     @abstractmethod
-    def await_batches(
-        self, statements: Session, source: str, sweep_id: UUID, *, waits: bool
-    ) -> bool:
+    def await_batches(self, session: Session, source: str, sweep_id: UUID, *, waits: bool) -> bool:
         """Let no other batch of a sweep begin until this transaction ends. Returns whether the
         sweep is still open and, unless it `waits` for them, no batch is in flight.
         """
 
     @abstractmethod
-    def prune_attempts(self, statements: Session, source: str) -> int:
+    def prune_attempts(self, session: Session, source: str) -> int:
         """Drop the retry counters of messages that are gone; how many."""
 
     @abstractmethod
-    def lateness(self, statements: Session, sweep_id: UUID) -> Lateness:
+    def lateness(self, session: Session, sweep_id: UUID) -> Lateness:
         """How late a sweep's messages were."""
 
     # Values.
@@ -342,7 +340,7 @@ class Dialect(ABC):
         """What holds a sweep open."""
 
     @abstractmethod
-    def count_exhausted(self, statements: Session, sweep_id: UUID) -> int | None:
+    def count_exhausted(self, session: Session, sweep_id: UUID) -> int | None:
         """How many messages a sweep has exhausted; its other slices wait to count until this
         transaction ends. None: another one has been counting for too long.
         """
@@ -353,7 +351,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def execute_rows(
-        self, statements: Any, name: str, same: Mapping[str, object], rows: Sequence[Values]
+        self, session: Any, name: str, same: Mapping[str, object], rows: Sequence[Values]
     ) -> None:
         """Run the named statement for each of these rows, with what is the same in all of them."""
 
@@ -361,7 +359,7 @@ class Dialect(ABC):
         """Why claimed rows are still there: a trigger kept them, and will do so again."""
         return StoreError(text, transient=False, advice=advice)
 
-    def expect_no_idle_client(self, statements: Session) -> None:
+    def expect_no_idle_client(self, session: Session) -> None:
         """Let the server end a transaction whose client sends nothing for long, if it can."""
 
     # Due.
@@ -371,7 +369,7 @@ class Dialect(ABC):
         return None
 
     @abstractmethod
-    def horizon(self, statements: Session, zone: str | None) -> Horizon:
+    def horizon(self, session: Session, zone: str | None) -> Horizon:
         """What is due now by NServiceBus's own predicate."""
 
     @abstractmethod
@@ -379,7 +377,6 @@ class Dialect(ABC):
         self,
         session: Session,
         location: Location,
-        names: dict[str, str],
         seconds: float,
         *,
         is_ordered: bool = False,

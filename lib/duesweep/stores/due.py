@@ -48,12 +48,10 @@ class SqlDriver(SqlJournal):
         return self
 
     def check(self) -> None:
-        """Raise `ConfigError` unless tables, shapes and rights are as needed."""
         check_tables(self._session, self._location, self._delayed)
         self.jdbc()
 
     def jdbc(self) -> JdbcSource:
-        """How Spark reaches the database."""
         seconds = self._location.timeouts.read_seconds(self._found)
         return JdbcSource(*self._session.jdbc_address(seconds, self._location.jdbc_url))
 
@@ -67,10 +65,10 @@ class SqlDriver(SqlJournal):
             "horizon": self._dialect.due_in(horizon.before),
             "paused": self._pausing(),
         }
-        if found := self._statements.rows("find_pending", **pending):
+        if found := self._session.rows("find_pending", **pending):
             self._first_due = self._dialect.due_out(found[0].due)
             return True
-        if self._statements.row("find_gone_attempts", source=self.source).found:
+        if self._session.row("find_gone_attempts", source=self.source).found:
             return True
         return any(self._is_dead(sweep.sweep_id) for sweep in self._unsettled())
 
@@ -80,23 +78,20 @@ class SqlDriver(SqlJournal):
         return replace(horizon, since=None if first is None else first - _ROUNDING)
 
     def next_due(self, horizon: Horizon) -> datetime | None:
-        """The instant at which the first message that is not due yet comes due."""
-        return next_due(self._location, self._statements, horizon.before, horizon.zone)
+        return next_due(self._location, self._session, horizon.before, horizon.zone)
 
     def count_pending(self, horizon: Horizon, most: int | None = None) -> int:
-        """How many messages are eligible, up to `most`."""
         pending = self._pending(horizon)
         with self._looking_at_all():
-            row = self._statements.row("count_pending", **pending, most=most or _ALL)
+            row = self._session.row("count_pending", **pending, most=most or _ALL)
         return int(row.pending)
 
     def count_stored(self, since: datetime | None) -> int:
-        """How many messages there are, or only those with a Due from `since` on."""
         with self._looking_at_all():
             if since is None:
-                return int(self._statements.row("count_stored").stored)
+                return int(self._session.row("count_stored").stored)
             due = self._dialect.due_in(since)
-            return int(self._statements.row("count_stored_since", since=due).stored)
+            return int(self._session.row("count_stored_since", since=due).stored)
 
     def due_destinations(self, horizon: Horizon) -> Sequence[str]:
         """The destinations of the messages that have been due for the longest; none if destinations
@@ -104,7 +99,7 @@ class SqlDriver(SqlJournal):
         """
         if not self._kind.has_destination:
             return ()
-        rows = self._statements.rows("due_destinations", **self._pending(horizon))
+        rows = self._session.rows("due_destinations", **self._pending(horizon))
         return [row.destination for row in rows]
 
     def stored_destinations(self) -> Sequence[str]:
@@ -112,13 +107,13 @@ class SqlDriver(SqlJournal):
         if not self._kind.has_destination:
             return ()
         with self._looking_at_all():
-            return [row.destination for row in self._statements.rows("stored_destinations")]
+            return [row.destination for row in self._session.rows("stored_destinations")]
 
     def notices(self) -> Sequence[Problem]:
         """Messages that are never due, since they have no Due."""
         if not self._kind.may_lack_due:
             return ()
-        timeless = self._statements.row("count_timeless").timeless
+        timeless = self._session.row("count_timeless").timeless
         if not timeless:
             return ()
         return (
@@ -160,7 +155,7 @@ class SqlDriver(SqlJournal):
     def plan(self, run: SweepRun, slicing: Slicing) -> Slices:
         """Slices of equal size by (Due, key), however many messages share one Due."""
         with self._looking_at_all():
-            rows = self._statements.rows(
+            rows = self._session.rows(
                 "plan_bounds", **self._pending(run.horizon), **asdict(slicing)
             )
         planned = _slice_sizes(rows)
@@ -170,21 +165,20 @@ class SqlDriver(SqlJournal):
     def plan_sql(self, horizon: Horizon) -> str:
         """The query of a plan with one slice, and below it the values that its names stand for."""
         values = self._of_claim_keys(horizon)
-        named = self._statements.named(
-            {**self._statements.names, **{name: f":{name}" for name in values}}
+        named = self._session.named(
+            {**self._session.names, **{name: f":{name}" for name in values}}
         )
         values["bounds"] = self._dialect.bounds(self._kind, horizon.since, ())
         query = named.query("plan_claim_keys").replace(_BOUNDS, ":bounds")
         return "\n".join([query, *(f":{name} = {value}" for name, value in values.items())])
 
     def claim_keys(self, plan: Slices, number: int) -> Sequence[Any]:
-        """The rows of one slice of `plan.claim_keys_query`."""
         names = {"query": plan.claim_keys_query, "slice": str(number)}
         with self._patient(plan.planned[number]):
-            return self._statements.named(names).rows("read_slice")
+            return self._session.named(names).rows("read_slice")
 
     def _claim_keys_query(self, horizon: Horizon, bounds: Sequence[Any]) -> str:
-        query = self._statements.query("plan_claim_keys", **self._of_claim_keys(horizon))
+        query = self._session.query("plan_claim_keys", **self._of_claim_keys(horizon))
         firsts = [(row.due, row.id) for row in bounds[1:]]
         return query.replace(_BOUNDS, self._dialect.bounds(self._kind, horizon.since, firsts))
 
@@ -197,7 +191,7 @@ class SqlDriver(SqlJournal):
         before = self._planned.setdefault(run.sweep_id, [])
         first = len(before)
         before += planned
-        self._statements.execute(
+        self._session.execute(
             "set_planned", sweep_id=run.sweep_id, planned=before, horizon=run.horizon.before
         )
         return first
@@ -224,20 +218,18 @@ class SqlDriver(SqlJournal):
                 yield from map(self._waiting, pages)
 
     def find(self, keys: Sequence[str], *, with_body: bool = False) -> Sequence[WaitingMessage]:
-        """The messages with these keys that are stored."""
         zoned = self._dialect.zoned(self._writers_zone())
         readable = filter(None, map(self._kind.as_key, keys))
         with nullcontext() if self._dialect.finds_quickly else self._looking_at_all():
-            rows = self._statements.rows(
+            rows = self._session.rows(
                 "find", with_body=with_body, **zoned, **self._dialect.keys(readable)
             )
             return self._waiting(rows)
 
     def count_waiting(self, ends: Sequence[datetime]) -> Sequence[int]:
-        """How many messages are due before, between and after these instants."""
         values = self._dialect.buckets(ends, self._writers_zone())
         with self._looking_at_all():
-            rows = self._statements.rows("count_buckets", **values)
+            rows = self._session.rows("count_buckets", **values)
         counts = {row.bucket: int(row.messages) for row in rows}
         # What has no Due comes after all that has one.
         counts[len(ends)] = counts.get(len(ends), 0) + counts.get(None, 0)
@@ -245,9 +237,7 @@ class SqlDriver(SqlJournal):
 
     def _waiting(self, rows: Sequence[Any]) -> list[WaitingMessage]:
         keys = [self._dialect.key(row) for row in rows]
-        found = self._statements.rows(
-            "read_failures", source=self.source, **self._dialect.keys(keys)
-        )
+        found = self._session.rows("read_failures", source=self.source, **self._dialect.keys(keys))
         failures = {row.message_key: row for row in found}
         return [
             self._one_waiting(row, failures.get(key)) for key, row in zip(keys, rows, strict=True)
@@ -275,15 +265,12 @@ class SqlDriver(SqlJournal):
 
     @contextmanager
     def keys(self) -> Iterator[Iterator[Sequence[str]]]:
-        """The keys of all stored messages, in pages."""
         with self._stream() as stream, stream.pages("stored_keys", _KEYS_PER_PAGE, {}) as pages:
             yield ([row.message_key for row in page] for page in pages)
 
     def _stream(self, *, is_ordered: bool = False) -> AbstractContextManager[Session]:
         seconds = self._location.timeouts.plan_seconds(self._estimated_rows())
-        return self._dialect.stream(
-            self._session, self._location, self._names, seconds, is_ordered=is_ordered
-        )
+        return self._dialect.stream(self._session, self._location, seconds, is_ordered=is_ordered)
 
 
 def next_due(

@@ -61,9 +61,9 @@ class PostgreSql(Dialect):
         digest = hashlib.sha256(name.encode()).digest()
         return {"lock_key": int.from_bytes(digest[:8], signed=True)}
 
-    def holder(self, statements: Session, name: str) -> str | None:
+    def holder(self, session: Session, name: str) -> str | None:
         """The process and since when its session has been idle; a frozen process is idle, too."""
-        rows = statements.rows("lock_holder", **self.lock(name))
+        rows = session.rows("lock_holder", **self.lock(name))
         if not rows or rows[0].idle_since is None:
             return None
         _, _, process = rows[0].application.partition("duesweep, process ")
@@ -72,20 +72,20 @@ class PostgreSql(Dialect):
 
     def await_batches(
         self,
-        statements: Session,
+        session: Session,
         source: str,
         sweep_id: UUID,
         *,
         waits: bool,
     ) -> bool:
         name = "await_batches" if waits else "are_batches_over"
-        return bool(statements.rows(name, sweep_id=sweep_id))
+        return bool(session.rows(name, sweep_id=sweep_id))
 
-    def prune_attempts(self, statements: Session, source: str) -> int:
-        return statements.execute("prune_attempts", source=source)
+    def prune_attempts(self, session: Session, source: str) -> int:
+        return session.execute("prune_attempts", source=source)
 
-    def lateness(self, statements: Session, sweep_id: UUID) -> Lateness:
-        row = statements.row("lateness", sweep_id=sweep_id)
+    def lateness(self, session: Session, sweep_id: UUID) -> Lateness:
+        row = session.row("lateness", sweep_id=sweep_id)
         return Lateness(row.p50, row.p95, row.longest)
 
     def keys(self, keys: Iterable[str], name: str = "keys") -> Values:
@@ -125,25 +125,23 @@ class PostgreSql(Dialect):
     def zone(self, session: Session, location: Location) -> str | None:
         return zone_of(session, location)
 
-    def horizon(self, statements: Session, zone: str | None) -> Horizon:
-        return horizon_in(zone or "UTC", statements)
+    def horizon(self, session: Session, zone: str | None) -> Horizon:
+        return horizon_in(zone or "UTC", session)
 
     @contextmanager
     def stream(
         self,
         session: Session,
         location: Location,
-        names: dict[str, str],
         seconds: float,
         *,
         is_ordered: bool = False,
     ) -> Iterator[Session]:
         """By a cursor of the same session, in a transaction."""
-        statements = session.named(names)
         with session.wait_longer(seconds):
             if is_ordered:
-                statements.row("set_first_rows_fast")
-            yield statements
+                session.row("set_first_rows_fast")
+            yield session
 
     def key(self, row: Any) -> str:
         key: str = row.id
@@ -160,26 +158,26 @@ class PostgreSql(Dialect):
     def fence(self, sweep_id: UUID) -> Values:
         return {"sweep_id": sweep_id}
 
-    def count_exhausted(self, statements: Session, sweep_id: UUID) -> int | None:
+    def count_exhausted(self, session: Session, sweep_id: UUID) -> int | None:
         # Another slice's batch, which is waited for, may take its time; a row's lock may not.
-        wait = statements.row("set_lock_wait", wait=_TURN_WAIT)
-        row = statements.row("lock_sweep_counters", sweep_id=sweep_id)
-        statements.row("set_lock_wait", wait=wait.before)
+        wait = session.row("set_lock_wait", wait=_TURN_WAIT)
+        row = session.row("lock_sweep_counters", sweep_id=sweep_id)
+        session.row("set_lock_wait", wait=wait.before)
         return int(row.exhausted)
 
     def late(self, late_ms: Sequence[int]) -> object:
         return array_text(map(str, late_ms))
 
     def execute_rows(
-        self, statements: Session, name: str, same: Mapping[str, object], rows: Sequence[Values]
+        self, session: Session, name: str, same: Mapping[str, object], rows: Sequence[Values]
     ) -> None:
         """All in one statement, as arrays: one for each would take several times as long."""
         if rows:
             arrays = {column: [row[column] for row in rows] for column in rows[0]}
-            statements.execute(name, **same, **arrays)
+            session.execute(name, **same, **arrays)
 
-    def expect_no_idle_client(self, statements: Session) -> None:
-        statements.row("set_idle_wait", wait=_IDLE_WAIT)
+    def expect_no_idle_client(self, session: Session) -> None:
+        session.row("set_idle_wait", wait=_IDLE_WAIT)
 
     # Tables.
 

@@ -81,11 +81,9 @@ class SqlServer(Dialect):
         """An application lock's."""
         return {"lock": name}
 
-    def await_batches(
-        self, statements: Session, source: str, sweep_id: UUID, *, waits: bool
-    ) -> bool:
+    def await_batches(self, session: Session, source: str, sweep_id: UUID, *, waits: bool) -> bool:
         name = "await_batches" if waits else "are_batches_over"
-        rows = statements.rows(name, sweep_id=sweep_id, **self.lock(batches_lock(sweep_id)))
+        rows = session.rows(name, sweep_id=sweep_id, **self.lock(batches_lock(sweep_id)))
         if waits and rows and rows[0].answer < 0:
             raise StoreError(
                 f"Batches of sweep {sweep_id} of {source} have not ended for 25 s; "
@@ -94,18 +92,18 @@ class SqlServer(Dialect):
             )
         return any(row.answer >= 0 and row.is_open for row in rows)
 
-    def prune_attempts(self, statements: Session, source: str) -> int:
+    def prune_attempts(self, session: Session, source: str) -> int:
         """In pieces, with few locks each."""
-        if not statements.row("find_gone_attempts", source=source).found:
+        if not session.row("find_gone_attempts", source=source).found:
             return 0
-        statements.execute("follow_rescheduled", source=source)
+        session.execute("follow_rescheduled", source=source)
         pruned = 0
-        while some := statements.execute("prune_attempts", source=source):
+        while some := session.execute("prune_attempts", source=source):
             pruned += some
         return pruned
 
-    def lateness(self, statements: Session, sweep_id: UUID) -> Lateness:
-        rows = statements.rows("lateness", sweep_id=sweep_id)
+    def lateness(self, session: Session, sweep_id: UUID) -> Lateness:
+        rows = session.rows("lateness", sweep_id=sweep_id)
         return lateness_of(row.lateness_ms for row in rows)
 
     def keys(self, keys: Iterable[str], name: str = "keys") -> Values:
@@ -149,8 +147,8 @@ class SqlServer(Dialect):
         ]
         return numbered(pairs)
 
-    def horizon(self, statements: Session, zone: str | None) -> Horizon:
-        now = due_of(statements.row("horizon").horizon)
+    def horizon(self, session: Session, zone: str | None) -> Horizon:
+        now = due_of(session.row("horizon").horizon)
         return Horizon(now, now)
 
     @contextmanager
@@ -158,7 +156,6 @@ class SqlServer(Dialect):
         self,
         session: Session,
         location: Location,
-        names: dict[str, str],
         seconds: float,
         *,
         is_ordered: bool = False,
@@ -168,7 +165,7 @@ class SqlServer(Dialect):
             connect(location.dsn, location.timeouts.driver) as stream,
             stream.wait_longer(seconds),
         ):
-            yield stream.named(names)
+            yield stream.named(session.names)
 
     def key(self, row: Any) -> str:
         return str(row.message_key)
@@ -193,9 +190,9 @@ class SqlServer(Dialect):
     def fence(self, sweep_id: UUID) -> Values:
         return {"sweep_id": sweep_id, **self.lock(batches_lock(sweep_id))}
 
-    def count_exhausted(self, statements: Session, sweep_id: UUID) -> int | None:
+    def count_exhausted(self, session: Session, sweep_id: UUID) -> int | None:
         lock = self.lock(f"{batches_lock(sweep_id)}/exhausted")
-        row = statements.row("lock_sweep_counters", sweep_id=sweep_id, **lock)
+        row = session.row("lock_sweep_counters", sweep_id=sweep_id, **lock)
         return None if row.answer < 0 else int(row.exhausted)
 
     def late(self, late_ms: Sequence[int]) -> object:
@@ -204,7 +201,7 @@ class SqlServer(Dialect):
 
     def execute_rows(
         self,
-        statements: SqlServerSession,
+        session: SqlServerSession,
         name: str,
         same: Mapping[str, object],
         rows: Sequence[Values],
@@ -214,9 +211,9 @@ class SqlServer(Dialect):
         """
         if rows and "body" in rows[0]:
             for row in rows:
-                statements.execute(name, **same, **row)
+                session.execute(name, **same, **row)
         else:
-            statements.execute_many(name, [{**same, **row} for row in rows])
+            session.execute_many(name, [{**same, **row} for row in rows])
 
     def not_removed(self, text: str, advice: str) -> StoreError:
         """Or somebody took them who heeds no locks, as on servers that have no such hints."""

@@ -51,10 +51,8 @@ class SqlJournal:
         self.source = location.source
         self._dialect = location.dialect
         self._location = location
-        self._session = session
         self._delayed = self._dialect.find_delayed(session, location)
-        self._names = location.names(self._delayed)
-        self._statements = session.named(self._names)
+        self._session = session.named(location.names(self._delayed))
         # Dead sweeps whose locks this session has taken.
         self._kept: set[UUID] = set()
         self._is_settling = False
@@ -65,7 +63,7 @@ class SqlJournal:
 
     def horizon(self) -> Horizon:
         """What is due now, by NServiceBus's predicate; the server evaluates it."""
-        return self._dialect.horizon(self._statements, self._writers_zone())
+        return self._dialect.horizon(self._session, self._writers_zone())
 
     def _writers_zone(self) -> str | None:
         if self._zone is None:
@@ -75,7 +73,6 @@ class SqlJournal:
     # Who may settle, and which sweeps are dead.
 
     def try_settling(self) -> bool:
-        """Take the source's settle lock, unless another session holds it."""
         self._is_settling = self._try_lock(settle_lock(self.source))
         return self._is_settling
 
@@ -90,7 +87,7 @@ class SqlJournal:
 
     def settler(self) -> str:
         """Which process holds the settle lock, as far as the server tells."""
-        return self._dialect.holder(self._statements, settle_lock(self.source)) or "Another process"
+        return self._dialect.holder(self._session, settle_lock(self.source)) or "Another process"
 
     def dead_sweeps(self) -> Sequence[UnsettledSweep]:
         """Sweeps whose driver is gone; a settler holds their locks from now on."""
@@ -107,14 +104,12 @@ class SqlJournal:
         return self._try_lock(sweep_lock(sweep_id))
 
     def sweeps_under_way(self) -> Sequence[UUID]:
-        """The source's sweeps that nobody has closed yet."""
-        rows = self._statements.rows("unsettled_sweeps", source=self.source)
+        rows = self._session.rows("unsettled_sweeps", source=self.source)
         is_open = [UUID(str(row.sweep_id)) for row in rows if not (row.is_command or row.is_closed)]
         return sorted((each for each in is_open if not self._is_dead(each)), key=str)
 
     def unsettled_work(self) -> Sequence[UnsettledWork]:
-        """The source's sweeps and commands that are not settled, oldest first."""
-        rows = self._statements.rows("unsettled_work", source=self.source)
+        rows = self._session.rows("unsettled_work", source=self.source)
         return [self._unsettled_work(row) for row in rows]
 
     # Open, stop, close.
@@ -126,9 +121,9 @@ class SqlJournal:
         """Open a sweep under a new id, alive as long as this session."""
         sweep_id = uuid.uuid4()
         self._try_lock(sweep_lock(sweep_id))
-        with self._statements.transaction():
-            pruned = self._dialect.prune_attempts(self._statements, self.source) if prunes else 0
-            self._statements.execute(
+        with self._session.transaction():
+            pruned = self._dialect.prune_attempts(self._session, self.source) if prunes else 0
+            self._session.execute(
                 "open_sweep",
                 sweep_id=sweep_id,
                 source=self.source,
@@ -140,10 +135,9 @@ class SqlJournal:
 
     @retry_lost_transactions
     def open_command(self, command: Command) -> SweepRun:
-        """Open a command under a new id."""
         sweep_id, horizon = uuid.uuid4(), self.horizon()
         self._try_lock(sweep_lock(sweep_id))
-        self._statements.execute(
+        self._session.execute(
             "open_command",
             sweep_id=sweep_id,
             source=self.source,
@@ -175,19 +169,16 @@ class SqlJournal:
                 self._unlock(name)
 
     def undoing_commands(self) -> Sequence[UUID]:
-        """Those that are not settled, by their names."""
-        rows = self._statements.rows("read_commands", source=self.source)
+        rows = self._session.rows("read_commands", source=self.source)
         return [UUID(str(row.sweep_id)) for row in rows if CommandName(row.command).undoes]
 
     @retry_lost_transactions
     def stop_sweep(self, sweep_id: UUID, after_seconds: float) -> None:
-        """Let an open sweep stop so many seconds from now; see `StopsSweeps`."""
         after_ms = round(after_seconds * 1_000)
-        self._statements.execute("stop_sweep", sweep_id=sweep_id, after_ms=after_ms)
+        self._session.execute("stop_sweep", sweep_id=sweep_id, after_ms=after_ms)
 
     def progress(self, sweep_id: UUID) -> tuple[int, int]:
-        """Batches and messages done so far."""
-        row = self._statements.row("progress", sweep_id=sweep_id)
+        row = self._session.row("progress", sweep_id=sweep_id)
         return row.batches, row.dispatched + row.failed
 
     @retry_lost_transactions
@@ -201,12 +192,10 @@ class SqlJournal:
         waits: bool = True,
     ) -> bool:
         """Wait for batches in flight, then close; False when it was closed already."""
-        with self._statements.transaction():
-            if not self._dialect.await_batches(
-                self._statements, self.source, sweep_id, waits=waits
-            ):
+        with self._session.transaction():
+            if not self._dialect.await_batches(self._session, self.source, sweep_id, waits=waits):
                 return False
-            self._statements.execute(
+            self._session.execute(
                 "close_sweep",
                 sweep_id=sweep_id,
                 abandoned=abandoned,
@@ -221,63 +210,57 @@ class SqlJournal:
         """
         if isinstance(remaining, int):
             return remaining
-        ends = self._statements.rows("read_slice_ends", sweep_id=sweep_id)
+        ends = self._session.rows("read_slice_ends", sweep_id=sweep_id)
         complete = {end.slice for end in ends if end.reason is None}
-        planned = planned_slices(self._statements.row("read_sweep", sweep_id=sweep_id))
+        planned = planned_slices(self._session.row("read_sweep", sweep_id=sweep_id))
         return 0 if complete.issuperset(range(len(planned))) else remaining()
 
     # Settle: what the ledger gets; always the same pieces.
 
     @retry_lost_transactions
     def seal(self, sweep_id: UUID) -> None:
-        """Note when a closed sweep was first settled."""
-        self._statements.execute("seal", sweep_id=sweep_id)
+        self._session.execute("seal", sweep_id=sweep_id)
 
     def summary(self, sweep_id: UUID) -> tuple[SweepSummary, bool]:
-        """The sweep's row for `sweeps`, and whether retry counters changed."""
         _, messages = self.progress(sweep_id)
         with self._patient(messages):
             return self._summary(sweep_id)
 
     def _summary(self, sweep_id: UUID) -> tuple[SweepSummary, bool]:
-        rows = self._statements.rows("read_sweep", sweep_id=sweep_id)
+        rows = self._session.rows("read_sweep", sweep_id=sweep_id)
         if not rows:
             raise SweepClosedError(
                 f"Another process has settled sweep {sweep_id} of {self.source}; the ledger has it"
             )
         (row,) = rows
-        totals = self._statements.rows("total_batches", sweep_id=sweep_id)
-        ends = self._statements.rows("read_slice_ends", sweep_id=sweep_id)
+        totals = self._session.rows("total_batches", sweep_id=sweep_id)
+        ends = self._session.rows("read_slice_ends", sweep_id=sweep_id)
         changed = row.attempts_changed or any(total.attempts_changed for total in totals)
-        lateness = self._dialect.lateness(self._statements, sweep_id)
+        lateness = self._dialect.lateness(self._session, sweep_id)
         summary = summary_of(row, totals, ends, lateness)
         if summary.failed or summary.exhausted:
             summary = replace(summary, failures=self._failure_reasons(sweep_id))
         return summary, bool(changed)
 
     def batches(self, sweep_id: UUID) -> Iterator[Sequence[JournalBatch]]:
-        """What the sweep delivered, in pieces."""
         after_id = 0
-        while rows := self._statements.rows(
+        while rows := self._session.rows(
             "read_batches", sweep_id=sweep_id, after_id=after_id, messages=_MESSAGES_PER_PIECE
         ):
             yield [JournalBatch(sweep_id, bytes(row.outcomes)) for row in rows]
             after_id = rows[-1].id
 
     def exhausted(self, sweep_id: UUID) -> Sequence[ExhaustedPiece]:
-        """What the sweep exhausted, in pieces."""
-        rows = self._statements.rows(
+        rows = self._session.rows(
             "exhausted_pieces", sweep_id=sweep_id, piece_bytes=_BYTES_PER_PIECE
         )
         return [ExhaustedPiece(*(int(value) for value in row)) for row in rows]
 
     def exhausted_rows(self, sweep_id: UUID, piece: ExhaustedPiece) -> Sequence[Any]:
-        """The messages of a piece."""
         return self._piece("read_exhausted", sweep_id, piece)
 
     def command(self, sweep_id: UUID) -> UnsettledCommand | None:
-        """What the command is; None: it is a sweep."""
-        rows = self._statements.rows("read_command", sweep_id=sweep_id)
+        rows = self._session.rows("read_command", sweep_id=sweep_id)
         if not rows:
             return None
         (row,) = rows
@@ -285,30 +268,24 @@ class SqlJournal:
         return UnsettledCommand(command, bool(row.attempts_changed))
 
     def changes(self, sweep_id: UUID) -> Sequence[ExhaustedPiece]:
-        """What the command changed, in pieces."""
-        rows = self._statements.rows(
-            "changes_pieces", sweep_id=sweep_id, piece_bytes=_BYTES_PER_PIECE
-        )
+        rows = self._session.rows("changes_pieces", sweep_id=sweep_id, piece_bytes=_BYTES_PER_PIECE)
         return [ExhaustedPiece(*(int(value) for value in row)) for row in rows]
 
     def changes_rows(self, sweep_id: UUID, piece: ExhaustedPiece) -> Sequence[Any]:
-        """The changes of a piece."""
         return self._piece("read_changes", sweep_id, piece)
 
     def retries_rows(self, most: int) -> Iterator[Sequence[Any]]:
-        """The source's retry counters, `most` at a time."""
-        query = self._statements.query("read_retries", source=self.source)
+        query = self._session.query("read_retries", source=self.source)
         return self._pages(query, "message_key", "", most)
 
     @retry_lost_transactions
     def delete_settled(self, sweep_id: UUID) -> None:
-        """Forget the sweep."""
-        with self._statements.transaction():
+        with self._session.transaction():
             # A bounded number at a time: each statement has its time-out.
             for rows in ("delete_settled", "delete_changes"):
-                while self._statements.execute(rows, sweep_id=sweep_id):
+                while self._session.execute(rows, sweep_id=sweep_id):
                     pass
-            self._statements.execute("delete_sweep", sweep_id=sweep_id)
+            self._session.execute("delete_sweep", sweep_id=sweep_id)
         if sweep_id in self._kept:
             self._kept.remove(sweep_id)
             with suppress(StoreError):
@@ -319,7 +296,7 @@ class SqlJournal:
     def binding(self) -> UUID | None:
         """The ledger that the source is bound to; `ConfigError` if it is another store's source."""
         delayed = self._dialect.quoted(self._delayed)
-        rows = self._statements.rows("read_binding", source=self.source)
+        rows = self._session.rows("read_binding", source=self.source)
         if rows and rows[0].delayed != delayed:
             raise ConfigError(
                 f"The source {self.source} is {rows[0].delayed}, and cannot be {delayed} too",
@@ -329,8 +306,7 @@ class SqlJournal:
 
     @retry_lost_transactions
     def bind(self, ledger_id: UUID) -> None:
-        """Bind the source for good, unless somebody else has."""
-        self._statements.execute(
+        self._session.execute(
             "bind",
             source=self.source,
             delayed=self._dialect.quoted(self._delayed),
@@ -338,53 +314,47 @@ class SqlJournal:
         )
 
     def unsettled(self) -> Backlog:
-        """How much the journal holds of the source."""
-        row = self._statements.row("measure_unsettled", source=self.source)
+        row = self._session.row("measure_unsettled", source=self.source)
         return Backlog(row.messages, row.bytes, row.sweeps)
 
     @retry_lost_transactions
     def pause(self, pattern: str, until: datetime | None, given_by: str, reason: str) -> None:
-        """Pause the destinations that fit a pattern; see `PausesDestinations`."""
         values = {"until": self._dialect.moment(until), "given_by": given_by, "reason": reason}
-        with self._statements.transaction():
-            self._statements.execute("drop_old_pauses", source=self.source)
-            self._statements.execute("pause", source=self.source, pattern=pattern, **values)
+        with self._session.transaction():
+            self._session.execute("drop_old_pauses", source=self.source)
+            self._session.execute("pause", source=self.source, pattern=pattern, **values)
 
     @retry_lost_transactions
     def resume(self, pattern: str) -> bool:
-        """End a pause; False if there is none in force."""
-        with self._statements.transaction():
-            self._statements.execute("drop_old_pauses", source=self.source)
-            return bool(self._statements.execute("resume", source=self.source, pattern=pattern))
+        with self._session.transaction():
+            self._session.execute("drop_old_pauses", source=self.source)
+            return bool(self._session.execute("resume", source=self.source, pattern=pattern))
 
     def pauses(self) -> Sequence[Pause]:
-        return read_pauses(self._statements, self.source)
+        return read_pauses(self._session, self.source)
 
     def dropped(self) -> Sequence[DroppedSource]:
         """The sources, of all in these tables, whose delayed tables are gone."""
-        rows = self._statements.rows("dropped_sources")
+        rows = self._session.rows("dropped_sources")
         return [DroppedSource(row.source, row.delayed, int(row.unsettled)) for row in rows]
 
     @retry_lost_transactions
     def forget(self, source: str) -> int:
-        """Delete the rows of a source, in one transaction; how many."""
         total = 0
-        with self._statements.transaction():
+        with self._session.transaction():
             for name in _ROWS_OF_A_SOURCE:
-                while some := self._statements.execute(name, source=source):
+                while some := self._session.execute(name, source=source):
                     total += some
         return total
 
     def gone_counters(self, most: int) -> Sequence[str]:
-        """The keys of retry counters whose messages are not stored."""
         with self._looking_at_all():
-            rows = self._statements.rows("gone_counters", source=self.source, most=most)
+            rows = self._session.rows("gone_counters", source=self.source, most=most)
         return [row.message_key for row in rows]
 
     def orphaned_journal(self) -> Sequence[UUID]:
-        """Whose rows in the journal nobody settles."""
         with self._looking_at_all():
-            rows = self._statements.rows("orphaned_journal")
+            rows = self._session.rows("orphaned_journal")
         return [UUID(str(row.sweep_id)) for row in rows]
 
     def _patient(self, messages: int) -> AbstractContextManager[None]:
@@ -401,22 +371,22 @@ class SqlJournal:
     def _piece(self, name: str, sweep_id: UUID, piece: ExhaustedPiece) -> Sequence[Any]:
         """The rows of a statement that reads a piece."""
         first, last = str(piece.first_id), str(piece.last_id)
-        query = self._statements.query(name, sweep_id=str(sweep_id), first_id=first, last_id=last)
+        query = self._session.query(name, sweep_id=str(sweep_id), first_id=first, last_id=last)
         return next(self._pages(query, "id", 0, piece.rows), ())
 
     def _pages(self, query: str, key: str, first: object, most: int) -> Iterator[Sequence[Any]]:
         """The rows of a query in the order of `key`, a unique column; `first` sorts before all."""
-        statements, after = self._statements.named({"query": query, "key": key}), first
+        statements, after = self._session.named({"query": query, "key": key}), first
         while rows := statements.rows("read_page", after=after, most=most):
             yield rows
             after = getattr(rows[-1], key)
 
     def _failure_reasons(self, sweep_id: UUID) -> tuple[FailureReason, ...]:
-        rows = self._statements.rows("failure_reasons", sweep_id=sweep_id, most=_MOST_REASONS)
+        rows = self._session.rows("failure_reasons", sweep_id=sweep_id, most=_MOST_REASONS)
         return tuple(FailureReason(row.reason, row.messages, row.destination) for row in rows)
 
     def _unsettled(self) -> Iterator[UnsettledSweep]:
-        for row in self._statements.rows("unsettled_sweeps", source=self.source):
+        for row in self._session.rows("unsettled_sweeps", source=self.source):
             sealed_at = aware(row.sealed_at) if row.sealed_at else None
             yield UnsettledSweep(UUID(str(row.sweep_id)), bool(row.is_closed), sealed_at)
 
@@ -438,10 +408,10 @@ class SqlJournal:
 
     def _try_lock(self, name: str) -> bool:
         """Whether this session now holds the lock; never waits. The session's end releases it."""
-        return bool(self._statements.row("try_lock", **self._dialect.lock(name)).locked)
+        return bool(self._session.row("try_lock", **self._dialect.lock(name)).locked)
 
     def _unlock(self, name: str) -> None:
-        self._statements.execute("unlock", **self._dialect.lock(name))
+        self._session.execute("unlock", **self._dialect.lock(name))
 
 
 def read_pauses(statements: Session, source: str) -> Sequence[Pause]:
