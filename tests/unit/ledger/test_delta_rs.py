@@ -18,6 +18,7 @@ from duesweep.core.patience import Patience
 from duesweep.core.world import micros
 from duesweep.errors import LedgerError
 from duesweep.ledger import delta_rs
+from duesweep.ledger import ledger as ledger_module
 from duesweep.ledger.base import LedgerPiece, Rows
 from duesweep.ledger.delta_rs import DeltaRsTables
 from duesweep.ledger.ledger import Ledger
@@ -86,7 +87,11 @@ def test_of_several_pieces_those_that_are_missing_are_appended(ledger: Ledger) -
     assert [table.transaction_version(str(one)) for one in (mine, other)] == [3, 1]
 
 
-def test_all_pieces_of_a_sweep_are_written_once(ledger: Ledger) -> None:
+def test_all_pieces_of_a_sweep_are_written_once(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As if the pieces were too large to share a commit.
+    monkeypatch.setattr(ledger_module, "_BYTES_TOGETHER", 1)
     sweep_id, rows = uuid4(), [delayed_row() for _ in range(3)]
     delivered = [encode([Delivered(message(row), "q")], [0], micros(DUE), "Sales") for row in rows]
     journal: Any = SimpleNamespace(
